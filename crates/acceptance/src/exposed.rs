@@ -79,7 +79,7 @@ impl Exposed {
         }
     }
 
-    /// Opens a tap on B's packets to the attacker and to all other unknown hosts.
+    /// Opens a tap at the attacker on B's packets to it and, by B's default routes, to addresses beyond the [`Net`].
     pub fn tap(&self) -> PacketSocket {
         let open = || PacketSocket::open("eth0");
         self.attacker.run(open).unwrap().unwrap()

@@ -180,7 +180,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         .stdin(Stdio::from(OwnedFd::from(theirs)));
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let mut child = command.spawn()?;
-    // It holds a copy of the child's end, which would hide our exit from the child.
+    // It holds a copy of the child's end, which would hide the child's exit from this process.
     drop(command);
     host::privileges::drop_privileges();
     let told = Arc::new(AtomicBool::new(false));

@@ -371,7 +371,7 @@ impl Run {
     }
 }
 
-/// In the order of a profile.
+/// The directions, in the order in which a profile lists them.
 const DIRECTIONS: [Direction; 2] = [Direction::Encrypt, Direction::Decrypt];
 
 /// The algorithm, with the length of the measured key.

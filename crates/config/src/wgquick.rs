@@ -212,7 +212,7 @@ impl Parser {
         let (key, value) = (key.trim(), value.trim());
         match self.section {
             Section::None => {
-                // The file may hold only a key.
+                // The file may be nothing but a private key, so the message names only known words.
                 let key = value::canonical(key).unwrap_or_default();
                 self.wrong(number, key, "stands before any [Interface] or [Peer]");
             }

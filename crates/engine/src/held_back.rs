@@ -1,4 +1,4 @@
-//! Tracks the lines that stop the reading of the interface: those used to send that have a congested stream.
+//! Tracks which lines have a congested stream. While the line used for sending has one, the interface is not read.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};

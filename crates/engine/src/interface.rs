@@ -37,7 +37,8 @@ pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> 
         }
         let mut ranges = gather.ranges().peekable();
         let hdr_bytes = match ranges.peek() {
-            // The kernel copies `hdr_len` bytes into one place, and the rest into pages, each from its beginning.
+            // The kernel copies `hdr_len` bytes into one place, and the rest into pages, from their beginnings on. So
+            // the rest must begin on a word here, too.
             Some(first) if alignment::MATTERS => VnetHdr {
                 hdr_len: alignment::up(first.clone(), hdr.hdr_len),
                 ..*hdr

@@ -167,8 +167,8 @@ impl Peer {
         self.gathers() || self.lines.known().nth(1).is_some()
     }
 
-    /// A line that may carry the peer's packets: one that control has set, or the line used to send, even before the
-    /// peer was heard on it.
+    /// A line on which packets from the peer are accepted: one that control has set, or the line used to send, even
+    /// before the peer was heard on it.
     fn line(&self, line: LineId) -> Option<&PeerLine> {
         let known = self.lines.get(line)?;
         let may = line == self.lines.used_id() || known.endpoint().is_some();

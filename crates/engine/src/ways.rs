@@ -35,7 +35,7 @@ pub(crate) enum Plan {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packets {
     lines: PacketShare,
-    /// Shares among the addresses, by position.
+    /// Shares packets among one line's addresses, which are numbered by their order in the list of ways.
     addresses: PacketShare,
     count: usize,
 }

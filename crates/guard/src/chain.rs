@@ -2,11 +2,11 @@
 //!
 //! | chain | hook | what it does |
 //! |---|---|---|
-//! | `guard` | forward | refuses packets from the LAN that leave by anything but a tunnel |
+//! | `guard` | forward | refuses packets from the LAN that leave by neither a tunnel nor the LAN |
 //! | `guard-foreign` | prerouting | drops packets from the LAN with a foreign source, before anything answers them |
 //! | `guard-source` | postrouting | masquerades packets that leave by a tunnel |
-//! | `guard-dns` | prerouting | redirects the LAN's queries for other name servers to the router |
-//! | `guard-router` | output | refuses the router's own packets that leave by anything but a tunnel |
+//! | `guard-dns` | prerouting | redirects the LAN's queries to other name servers to the router |
+//! | `guard-router` | output | refuses the router's own packets but by a tunnel, to the LAN, or for uplink and tunnel |
 //!
 //! The first two always exist, the others where settings ask for them.
 //!
@@ -69,7 +69,8 @@ const TUNNELS_MARK: u32 = 51820;
 /// How a chain refuses packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// Refuses with an answer, so that programs give up at once. Lets the kernel's routes judge sources.
+    /// Refuses with an answer, so that programs give up at once. Drops packets whose source address the kernel's routes
+    /// do not expect at their device.
     Reject,
     /// Drops silently, for kernels that cannot reject. Compares sources with the known networks.
     Drop,

@@ -7,6 +7,8 @@
 //! | [`chain`] | table `inet millrace` | packets by a guarded device, or from its networks, leave by LAN or tunnel |
 //! | [`rules`] | routing rules 900 to 981 | main table for the LAN's networks; else the guard's table; else nowhere |
 //!
+//! The chains are above all in the `forward` hook; "LAN" in the first row is any device of the LAN.
+//!
 //! The layers belong to the kernel and to no process, so they stay when a tunnel ends, is killed or never starts. A
 //! tunnel only adds the default route in the guard's table; where it adds none, the guard does when it sees the device
 //! ([`plan`]).
@@ -15,8 +17,9 @@
 //! first rules name networks instead of using the whole main table but its default route. That table also has routes
 //! from DHCP (option 121) and the WAN's own network.
 //!
-//! Where settings ask for it, the router's own `dnsmasq` queries name servers only by the tunnel's device. The LAN's
-//! queries for other servers are then redirected to the router, and DNS over TLS or QUIC (port 853) is refused.
+//! Where settings ask for it, the router's own `dnsmasq` queries name servers behind the tunnel, and only by the
+//! tunnel's device. The LAN's queries to other servers are then redirected to the router, and DNS over TLS or QUIC
+//! (port 853) is refused.
 //!
 //! [`Plan`] only decides: settings and [`Facts`] in, changes out. [`control`] applies the changes; [`watch()`] applies
 //! them again when another program has undone them. The layers hold without any process.

@@ -305,7 +305,7 @@ impl<K: Kernel> Peers<K> {
         failed
     }
 
-    /// Removes addresses that a peer has lost from the kernel, and routes to networks that are no longer behind it.
+    /// Removes from the kernel the addresses that a peer has lost, and the routes to networks no longer behind it.
     fn give_up(&mut self, id: PeerId) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let behind = peer.behind();

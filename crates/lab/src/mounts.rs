@@ -23,8 +23,8 @@ const DEPTH: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Mounts {
     namespace: OwnedFd,
-    /// The host's root directory. In a plain chroot it differs from the root of the namespace, where a thread lands
-    /// that enters.
+    /// The host's root directory. In a plain chroot it differs from the namespace's root, where a thread lands that
+    /// enters the namespace.
     root: OwnedFd,
 }
 

@@ -73,7 +73,7 @@ impl Rights {
         })
     }
 
-    /// Whether the token has a session.
+    /// Whether `session` is the token of an open session; if so, prolongs the session.
     pub fn has(&self, session: &str, now: Instant) -> bool {
         self.sessions().has(session, now)
     }

@@ -28,8 +28,8 @@ pub fn most(mtu: usize) -> Option<u16> {
 /// Lowers the largest segment size in a TCP SYN to `most`, for IPv6 to 20 less, and mends the checksum. Returns
 /// whether anything was changed.
 ///
-/// Left as they are: other packets, packets cut off or with bytes after their end, later IP fragments, IPv6 with extension
-/// headers, and sizes that are small enough: as stock does.
+/// As in stock, these stay unchanged: other packets, packets cut off or with bytes after their end, later IP fragments,
+/// IPv6 with extension headers, and sizes that are small enough.
 pub fn clamp(packet: &mut [u8], most: u16) -> bool {
     let Some((tcp, most)) = syn(packet, most) else {
         return false;

@@ -3,10 +3,10 @@
 //! | part | where | what it does |
 //! |---|---|---|
 //! | [`table`] | `nft` table `inet millrace_policy` | marks connections by their first packet, and refuses wrong ways |
-//! | [`rules`] | routing rules of both families | route by mark: into a tunnel, to "unreachable", or around tunnels |
-//! | `second` | routing rules by addresses | route and hold devices while the packet filter is flushed |
+//! | [`rules`] | four kinds of routing rules, v4 and v6 | route by mark: into a tunnel, nowhere, or around tunnels |
+//! | `second` | rules next to those, by addresses | route or block known devices while the packet filter is flushed |
 //! | [`routes`] | a routing table for each tunnel, and one for packets around tunnels | the default routes |
-//! | [`dnsmasq`] | a file that `dnsmasq` reads | has `dnsmasq` put the addresses of names into sets of the table |
+//! | [`dnsmasq`] | a file in the directory that `dnsmasq` reads | has addresses of names put into sets of the table |
 //!
 //! A mark is a number in a few bits of a packet's and a connection's mark; the policy writes only these bits. A
 //! connection keeps its mark, so all its packets go the same way. Answers to a connection that came in by a tunnel

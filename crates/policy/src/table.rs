@@ -11,9 +11,10 @@
 //! | `names` | packets to port 53 | redirects them to the entry's name servers |
 //! | `input` | packets to the router | refuses those to port 53 that have no name server of their family there |
 //! | `source` | packets that leave by tunnels | masquerades them |
-//! | `forward` | forwarded packets | refuses blocked packets, and those that would leave by a wrong device |
+//! | `forward` | forwarded packets | refuses blocked ones, and those marked for a tunnel that leave by another device |
 //!
-//! `prerouting` also notes the tunnel by which a connection came in, and restores or chooses marks only for the LAN.
+//! `prerouting` clears the bits of each packet, and also notes the tunnel by which a connection came in. It
+//! restores or chooses marks only for packets from the LAN.
 //! `foreign` drops silently, as a refusal would go to a stranger: the source is not behind the packet's device. It also
 //! drops calls to a VPN server on the router.
 //!
@@ -167,7 +168,7 @@ impl WantedTable {
         let mut text = format!("add table inet {TABLE}\n");
         // Writing to a string does not fail.
         for (name, kind) in &self.sets {
-            // Elements have no timeout: with one, packets would go another way when it expires.
+            // The set has no default timeout, so an address added without one stays: packets keep their way.
             let _ = writeln!(
                 text,
                 "add set inet {TABLE} {name} {{ type {kind}; flags timeout; size {ADDRESSES_MAX}; }}"

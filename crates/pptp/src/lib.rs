@@ -36,7 +36,7 @@
 //!
 //! Start at [`session::Client`] and [`session::Server`].
 //!
-//! # Deviations that may surprise
+//! # Surprising behaviour
 //!
 //! - **In stateless mode packets may arrive in any order**: keys of missing packets are kept, 2,048 behind and 4,096
 //!   ahead, and each is used once. In stateful mode, a missing packet costs a round trip, and a late one is lost. A

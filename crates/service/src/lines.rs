@@ -1,9 +1,8 @@
 //! The lines (uplinks) of a tunnel: which are open, how well each peer answers on each, and which one is used.
 //!
 //! Measuring costs nothing while packets come and go. At other times *probes* are sent, messages that the peer
-//! answers at once: WireGuard handshakes, OpenVPN requests of the options check, PPTP packets made for it. After a
-//! probe the peer of WireGuard and OpenVPN sends to where the probe came from, so a keepalive by the line in use
-//! follows it.
+//! answers at once: WireGuard handshakes, OpenVPN requests of the options check, PPTP packets made for it. A probe
+//! makes a WireGuard or OpenVPN peer send to where the probe came from, so a keepalive by the line in use follows.
 //!
 //! [`Lines`] decides and does no I/O: events and the time go in, [`LineEffect`]s come out.
 

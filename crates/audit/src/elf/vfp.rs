@@ -53,7 +53,8 @@ fn processing(word: u32) -> Option<Classes> {
         11 if low && word & 0xa0 == 0 => named = d,
         11 if !low => {
             let top = word & 0x80 != 0;
-            // One operand may be single while the other is double; bit 8 belongs to the source operand.
+            // In a conversion one operand may be single while the other is double. Bit 8 is the size of the
+            // floating-point operand; between single and double, of the source.
             named = match word >> 16 & 15 {
                 0 | 1 => d | m,
                 // Half precision: single registers only, except in ARMv8.

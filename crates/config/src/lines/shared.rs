@@ -106,8 +106,8 @@ impl SharedLines {
         self.given(lines, warnings)
     }
 
-    /// Settings for a server, which answers clients by the lines that they call: how it sends, but no line of its
-    /// own.
+    /// Settings for a server, which answers each client by the lines on which that client calls: how it sends, but no
+    /// line of its own.
     #[must_use]
     pub fn fit_server(&self) -> Given {
         let mut sections = self.tables.sections.clone();

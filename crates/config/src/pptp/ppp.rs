@@ -320,7 +320,8 @@ impl Common {
             (Auth::Pap, "refuse-pap"),
         ];
         if self.server || mppe != Some(Mppe::None) {
-            // Only MS-CHAPv2 gives keys, and a server must not receive readable passwords.
+            // Only MS-CHAPv2 gives keys. A server takes nothing else even without keys, so that no client sends it a
+            // readable password.
             auth.truncate(1);
         }
         auth.retain(|(_, option)| !self.refused.contains(option));

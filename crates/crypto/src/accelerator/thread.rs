@@ -38,7 +38,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Slot> {
-        // Nothing panics while it holds the lock, and changes to a slot are atomic.
+        // Nothing panics while it holds the lock, so no slot is left half changed.
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -76,7 +76,8 @@ impl Rivals {
         Ok(step)
     }
 
-    /// Explains why packets to the network of an existing route use another interface, or are not blocked.
+    /// Explains why a step's route has no effect: packets to its network use another interface, or are not blocked,
+    /// because the kernel prefers another program's route.
     pub(super) fn shadow(
         &mut self,
         step: &Step,

@@ -10,7 +10,7 @@ use super::trail::Trail;
 const SILENCE_MIN: u64 = 1_000_000;
 /// Minimum slack of a line: the inaccuracy of clocks and batches.
 const SLACK_MIN: u64 = 500;
-/// The initial mean deviation of an unknown line, of which the window waits for four.
+/// Mean deviation assumed for an unknown line. The window waits for four mean deviations.
 const UNKNOWN: u64 = 80_000;
 /// Slack of a line whose reordering is still unknown: as much as delays of 200 ms that vary by a quarter.
 const SLACK_UNKNOWN: u64 = 100_000;

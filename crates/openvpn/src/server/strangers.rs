@@ -33,7 +33,7 @@ impl Listener {
     /// of the source that has the most sessions.
     ///
     /// Sessions that are not up do not count against `max-clients`, as any sender can open them. They have a limit of
-    /// the same size.
+    /// their own: as many, but at least `HALF_OPEN_MIN`.
     ///
     /// # Errors
     /// No session gives way yet.

@@ -127,8 +127,8 @@ impl Liveness {
             let (since, before) = self.counted;
             let moved = self.times.payload_bytes.saturating_sub(before);
             if moved > 0 && moved >= bytes {
-                // Count from the last packet: it may have come long before `now`. A later ping matters little, as each
-                // ping checks this.
+                // Count from the last packet, which may have come long before `now`. That may be a ping after the last
+                // payload, but it changes little, as this check also runs at each ping.
                 let last = self.times.last_received.max(self.times.last_sent);
                 let at = last.map_or(now, |last| last.clamp(since, now.max(since)));
                 self.counted = (at, self.times.payload_bytes);

@@ -51,7 +51,7 @@ pub enum ApkError {
     /// A path is invalid.
     #[error("{0}")]
     Tree(#[from] TreeError),
-    /// Parts of the package contradict each other.
+    /// The package has content that is invalid, too large, or contradicts itself.
     #[error("apk: {0}")]
     Content(&'static str),
     /// A dependency is invalid.

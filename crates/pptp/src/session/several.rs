@@ -27,7 +27,7 @@ const ASKS: u8 = 1;
 const AGREES: u8 = 2;
 const VERSION: u8 = 1;
 
-/// How often a client asks, and how long it waits for each answer.
+/// How many times a client asks, and how long it waits for each answer.
 const TRIES: u8 = 5;
 const REPEAT: Duration = Duration::from_secs(1);
 

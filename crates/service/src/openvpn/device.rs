@@ -239,7 +239,8 @@ pub(super) fn open_udp(
             aqm: settings.aqm.wanted(),
             mtu_discovery: mtu_discovery(discovery),
             ecn: Packets::ECN,
-            // With `float`, the server may reach this client at another local address and must not be shut out.
+            // With `float`, the server may move and reach this client at another local address, from which answers must
+            // then leave.
             calls: config.server().is_none() && !connection.float,
         }
     };

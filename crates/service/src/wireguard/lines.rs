@@ -149,8 +149,8 @@ impl Machine {
         }
     }
 
-    /// Whether a handshake is answered to where it came from, and not to where the peer was last heard. The answer
-    /// shows the peer that the line works.
+    /// Whether the answer to a handshake goes back by the line and address it came from, and not to where the peer was
+    /// last heard. So the peer learns that this line works.
     pub(super) const fn answers_by_line(&self) -> bool {
         self.lines.is_some() || self.theirs.gathered.is_some()
     }

@@ -220,7 +220,7 @@ impl Machine {
         }
     }
 
-    /// Tries the peer's next address, as this one does not answer.
+    /// Goes on to the peer's next address, if probing of this one has ended without an answer to long packets.
     fn next_target(&mut self, id: PeerId) {
         let Some(plan) = &self.probing.plan else {
             return;

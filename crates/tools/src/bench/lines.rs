@@ -103,8 +103,8 @@ impl Path {
         }
     }
 
-    /// One stream, without cubic: Linux's cubic ends its slow start when round trips grow (HyStart). With jitter they
-    /// grow at random moments, most of all when packets stay in order, so results would vary.
+    /// One stream, with Reno: Linux's CUBIC ends its slow start when round trips grow (HyStart). With jitter they grow
+    /// at random moments, most of all when packets are put in order, so results would vary.
     fn stream(&self, seconds: u32) -> Iperf {
         let far = self.delay >= 100;
         Iperf {

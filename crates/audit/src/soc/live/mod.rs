@@ -152,8 +152,8 @@ impl Live {
         Ok(live)
     }
 
-    /// The system's chip, by its device tree, by the kernel's name for the system, by its firmware's
-    /// settings, or else by its cores, which are never certain.
+    /// The system's chip, by its device tree, by the kernel's name for the system, by its firmware's settings, or else
+    /// by its cores; a chip found by its cores is never certain.
     #[must_use]
     pub fn find<'t>(&self, table: &'t Table) -> Option<Detected<'t>> {
         if let Some((soc, by)) = by_compatible(table, &self.compatible) {

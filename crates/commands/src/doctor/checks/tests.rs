@@ -183,7 +183,7 @@ fn offloads_rules_and_the_packet_filter() {
             ..Tunnel::default()
         });
         rule(32764, Some(mark), None, mark)(&mut facts);
-        // A copy before a rule of the user: the kernel gave it a lower priority.
+        // A tunnel that starts while the user has a rule at 1000 puts its own rules before it.
         rule(999, Some(mark), None, mark)(&mut facts);
         let mut main = Rule::new(Family::V4, 254);
         (main.priority, main.suppress_prefixlength) = (Some(998), Some(0));

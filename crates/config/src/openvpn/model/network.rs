@@ -120,7 +120,7 @@ pub struct DhcpOptions {
     pub domain: Option<String>,
     /// `DOMAIN-SEARCH`, `ADAPTER_DOMAIN_SUFFIX`.
     pub search: Vec<String>,
-    /// Every line without `dhcp-option`: scripts get them as `foreign_option_N`.
+    /// The values of every line, without the word `dhcp-option`. Scripts get the whole lines as `foreign_option_N`.
     pub lines: Vec<String>,
 }
 

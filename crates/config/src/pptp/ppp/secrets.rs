@@ -50,8 +50,8 @@ impl Secret {
         server.is_some() && self.server != "*"
     }
 
-    /// Why pppd lets no client in by this line: without addresses it is for calls of this host, and `-` shuts a
-    /// client out.
+    /// Why no client can log in by this line: without addresses it is for calls of this host, `-` shuts a client out,
+    /// and `!` is not supported.
     pub(super) fn shut(&self) -> Option<&'static str> {
         match self.address.as_deref() {
             Some(it) if it.starts_with('!') => Some(

@@ -72,7 +72,7 @@ impl Restarts {
         Ok(())
     }
 
-    /// The result of the restart that was under way.
+    /// Takes the result of the restart under way, if that has ended.
     ///
     /// # Errors
     /// The restart failed.

@@ -27,8 +27,9 @@ pub(super) struct EpochAead {
     window: RwLock<Window>,
 }
 
-/// The keys of consecutive epochs: the one before the current, the current, and those of the [`FUTURE`] ones in which
-/// packets came. Most never come: each lasts 2^36 blocks, and the whole key is usually renewed before.
+/// The keys of consecutive epochs: the one before the current, the current, and at most [`FUTURE`] later ones. A later
+/// epoch's key is made when a packet names that epoch. That is rare: an epoch lasts 2^36 blocks, and the whole key is
+/// usually renewed before.
 struct Window {
     current: u16,
     /// The epoch of `keys[0]`.

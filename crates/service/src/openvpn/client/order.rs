@@ -53,7 +53,7 @@ impl Order {
     /// Drops the rest of the last effect's batch, because that effect failed.
     pub(super) fn failed(&mut self) {
         let (failed, waited) = self.last;
-        // Effects of this batch that still wait stay: they precede the failed one.
+        // If the failed effect came from `ready`, effects of its batch in `waiting` stay: they precede it.
         let queue = match waited {
             true => &mut self.waiting,
             false => &mut self.ready,

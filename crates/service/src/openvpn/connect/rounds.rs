@@ -9,7 +9,7 @@ use std::time::Duration;
 use openvpn::message::Advance;
 use thiserror::Error;
 
-/// Rounds over all remotes before pauses grow.
+/// Completed rounds over all remotes up to which pauses stay the same; they grow after one more.
 const PATIENT_ROUNDS: u32 = 4;
 
 /// Most doublings of a pause.

@@ -19,7 +19,7 @@ fn remap(text: &str, permitted: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// Accepts every character but control characters, as stock OpenVPN does.
+/// Accepts every character but control characters, as stock OpenVPN does, which also accepts U+0080 to U+009F.
 fn is_printable(c: char) -> bool {
     !c.is_control()
 }

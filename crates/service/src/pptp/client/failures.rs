@@ -63,8 +63,9 @@ impl Failures {
 
 impl ServerLines {
     /// Handles the end of a call on the line by which the server was called. `settled` says whether the call was up
-    /// for long; `None` means that it never was. Failures count only for a `reason` that the server's own answer does
-    /// not explain.
+    /// for long; `None` means that it never was up. Missing GRE or echo replies always count against the line. Our own
+    /// end never does, nor a fault of login or encryption that the server's answer shows. Other reasons, such as a
+    /// login that timed out, count if the call never was up.
     pub(super) fn ended(&mut self, reason: &DownReason, settled: Option<bool>, now: Instant) {
         let Some(line) = self.dialled else { return };
         if settled == Some(true) {

@@ -68,7 +68,7 @@ impl<M: Machine> Executor<'_, M> {
             return;
         };
         // Further connections wait for the next turn: each may replace another connection, which is closed only after
-        // this.
+        // this loop.
         for _ in 0..ACCEPTED_AT_ONCE {
             match listener.accept() {
                 Ok(None) => break,

@@ -112,7 +112,7 @@ fn a_host_address_brings_no_route_of_its_own_in_ipv4() {
 fn a_full_tunnel_gets_a_table_with_rules_of_both_families() {
     let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0, ::/0");
     let plan = plan(&lines, &facts());
-    // The number 51820 was in use.
+    // `facts` says that table 51820 is in use.
     let table = 51821;
     let rules = |v6| {
         let unmarked = Step::UnmarkedRule {

@@ -179,7 +179,8 @@ impl<'a> Executor<'a> {
         None
     }
 
-    /// Large callees are `#[inline(never)]`: inlined, they need 9 KB of stack, whose far accesses take twice the code.
+    /// Large callees are `#[inline(never)]`: inlined, they would give this function 9 KB of stack, and each access far
+    /// from the stack's end takes twice the code.
     fn perform(&mut self, effect: Effect, machine: &Machine<'_>) -> Result<(), Failure> {
         let context = self.context;
         match effect {

@@ -2,9 +2,9 @@
 //!
 //! Signatures and key agreements are most of a new client's cost, and each session's are independent. A thread per
 //! processor runs them, so the control loop stays free for packets. The threads have a lower priority than the data
-//! plane's workers and the loop. When the queue is full, the loop runs a handshake itself and meanwhile takes no
-//! packets out of the inbox. Strangers cannot fill the queue: they have fewer sessions than a source has places here
-//! (`openvpn::server::Listener`).
+//! plane's workers and the loop. When the queue is full, or a source has used up its places there, the loop runs the
+//! handshake itself and meanwhile takes no packets out of the inbox. Strangers cannot cause this: all together have
+//! fewer sessions than one source has places (`openvpn::server::Listener`).
 
 use super::super::super::policy::background::{Background, Crew, Work};
 use super::super::machine::{ClientKey, Event};

@@ -384,7 +384,7 @@ impl Machine<'_> {
                     if !client.username.is_empty() {
                         let source = SourceNetwork::from(client.from.address);
                         self.guesses.right(source, client.username.as_bytes());
-                        // A success ends the delay for the same user's logins.
+                        // Checks the waiting logins from this source again: the same user's own delay is over.
                         let now = self.now.instant;
                         for waits in self.shut.iter_mut().filter(|it| it.2 == source) {
                             waits.0 = now;
