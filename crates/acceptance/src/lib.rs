@@ -41,7 +41,7 @@ use lab::peer::{
     Keys, Millrace, PeerOptions, PeerStatus, RunningPeer, WgInterface, WgPeer, WireGuardPeer,
     WireguardGo, WireguardGoPackaged,
 };
-use lab::{Host, Link, LinkOptions, tools};
+use lab::{Host, LabError, Link, LinkOptions, tools};
 use serde_json::Value;
 
 pub use content::{tcp_both_ways, tcp_both_ways_while, udp_both_ways};
@@ -208,10 +208,15 @@ pub fn no_ping(host: &Host, target: &str) -> PingReport {
 
 /// The output of `millrace status IFNAME --json`.
 pub fn status_of(host: &Host, interface: &str) -> Value {
-    let text = host
-        .output(PROGRAM, ["status", interface, "--json", "--no-rate"])
-        .unwrap();
-    let all: Value = serde_json::from_str(&text).unwrap();
+    let ask = || host.output(PROGRAM, ["status", interface, "--json", "--no-rate"]);
+    // A busy machine may keep a tunnel from answering within the three seconds that `status` waits.
+    let is_late = |text: &Result<String, LabError>| {
+        let error = text.as_ref().err().map(ToString::to_string);
+        error.is_some_and(|error| error.contains("does not answer"))
+    };
+    let mut tries = (0..5).map(|_| ask());
+    let text = tries.find(|text| !is_late(text)).unwrap_or_else(ask);
+    let all: Value = serde_json::from_str(&text.unwrap()).unwrap();
     all[0].clone()
 }
 
