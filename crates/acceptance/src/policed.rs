@@ -151,7 +151,7 @@ impl Policed {
         self.way_from(host, None, to)
     }
 
-    /// As [`Self::way`], from the given address of the host.
+    /// Returns the result of [`Self::way`] for packets from the given address of the host.
     pub fn way_from(&self, host: &Host, from: Option<&str>, to: &str) -> Option<String> {
         let port = self.next.fetch_add(2, Ordering::Relaxed);
         let target = SocketAddr::new(ip(to), port);

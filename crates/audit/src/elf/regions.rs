@@ -41,7 +41,7 @@ pub(super) enum Mode {
     Data,
 }
 
-/// What mapping symbols say of a region. Constants among code may still be instructions: OpenSSL gives its
+/// The kind of a region by its mapping symbols. Constants among code may still be instructions: OpenSSL gives its
 /// AES and SHA instructions as bytes, for assemblers that do not know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sure {
@@ -58,7 +58,7 @@ pub(super) enum Sure {
 pub(super) struct Region {
     pub(super) range: Range<usize>,
     pub(super) mode: Mode,
-    /// What the mapping symbols say.
+    /// The kind by the mapping symbols.
     pub(super) sure: Sure,
 }
 

@@ -34,7 +34,7 @@ struct Gain<'a> {
 /// `cannot-tell`.
 ///
 /// # Errors
-/// None in practice: every value is text or a number.
+/// Never fails in practice: every value is text or a number.
 pub fn json(audit: &Audit<'_>) -> Result<String, serde_json::Error> {
     let mut lines = String::new();
     for finding in &audit.findings {
