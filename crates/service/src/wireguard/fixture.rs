@@ -30,8 +30,10 @@ pub struct FakeHost {
     pub lookups: Vec<LookUp>,
     /// How often the paths' MTUs were asked for.
     pub path_looks: usize,
-    /// Token of the awaited ping answers.
+    /// Token of the awaited ping answers; 0 for none.
     pub token: u64,
+    /// The last token other than 0.
+    pub last_token: u64,
     /// Log messages.
     pub said: Vec<String>,
     /// The saved upper bound of stamps.
@@ -58,6 +60,7 @@ impl FakeHost {
             lookups: Vec::new(),
             path_looks: 0,
             token: 0,
+            last_token: 0,
             said: Vec::new(),
             floor: SystemTime::UNIX_EPOCH,
             usage: Vec::new(),
@@ -117,6 +120,9 @@ impl Host for FakeHost {
 
     fn watch_echoes(&mut self, token: u64) {
         self.token = token;
+        if token != 0 {
+            self.last_token = token;
+        }
     }
 
     fn changed(&mut self) {}

@@ -114,7 +114,8 @@ impl World {
             return None;
         }
         let watch = echo::EchoWatch::default();
-        watch.watch(self.host.token);
+        // A probe may have been sent before another, refused for its length, ended the search.
+        watch.watch(self.host.last_token);
         assert!(
             watch.takes(&answer),
             "the TUN would get an answer to a probe"
