@@ -172,8 +172,8 @@ impl Manager for Netifd {
 
 #[cfg(test)]
 mod tests {
-    use super::super::telling::Telling;
     use super::*;
+    use crate::netifd::telling::Telling;
     use std::fs;
 
     #[test]

@@ -161,8 +161,8 @@ impl SharedLines {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LineMode;
     use super::*;
+    use crate::lines::LineMode;
     use crate::settings::Settings;
 
     fn shared(text: &str) -> SharedLines {

@@ -200,8 +200,8 @@ pub(super) fn in_toml(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LINES_MAX, Line, LineMode};
     use super::*;
+    use crate::lines::{LINES_MAX, Line, LineMode};
     use crate::types::Key32;
     use proptest::prelude::*;
     use std::time::Duration;

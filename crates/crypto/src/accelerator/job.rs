@@ -177,8 +177,8 @@ impl Drop for Work {
 
 #[cfg(test)]
 mod tests {
-    use super::super::piece::Span;
     use super::*;
+    use crate::accelerator::piece::Span;
 
     #[test]
     fn what_is_cleared_leaves_nothing() {

@@ -54,7 +54,7 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bitsliced::place;
+    use crate::aes_arm::bitsliced::place;
 
     /// aes_ctr_arm.S has a table of the places of the first column after a round.
     #[test]

@@ -254,8 +254,8 @@ const CHOICE2: [u8; 48] = [
 mod tests {
     use ::des::cipher::{Block, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 
-    use super::super::small::load;
     use super::*;
+    use crate::blocks::small::load;
 
     fn agree<R>(ours: &impl SmallBlocks, key: &[u8])
     where

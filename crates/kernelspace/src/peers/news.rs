@@ -1,7 +1,7 @@
 //! Turns the kernel's news into events for control.
 
-use super::super::kernel::Kernel;
 use super::{Peers, elsewhere};
+use crate::kernel::Kernel;
 use netio::netlink::{OvpnEvent, PeerEnd};
 use plane::{LineId, Notice, PeerId};
 use std::net::SocketAddr;

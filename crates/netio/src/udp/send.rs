@@ -430,8 +430,8 @@ impl<'a> Writer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Family, SocketOptions};
     use super::*;
+    use crate::udp::{Family, SocketOptions};
     use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 

@@ -52,8 +52,8 @@ impl SendReport {
 
 #[cfg(test)]
 mod tests {
-    use super::super::SocketOptions;
     use super::*;
+    use crate::udp::SocketOptions;
     use std::net::{SocketAddr, UdpSocket as StdSocket};
 
     fn option(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> libc::c_int {

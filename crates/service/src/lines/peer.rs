@@ -375,8 +375,8 @@ impl PeerLines {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Sockets;
     use super::*;
+    use crate::lines::Sockets;
     use config::lines::{Line, LineMode as Mode, Lines as Settings};
 
     /// Makes `count` lines, all open.

@@ -185,8 +185,8 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LineFacts;
     use super::*;
+    use crate::lines::LineFacts;
     use config::lines::LineMode;
     use config::types::Key32;
     use plane::{PeerId, PeerState};

@@ -81,11 +81,11 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::effect::{Effect, Whose};
-    use super::super::event::Event;
     use super::*;
     use crate::lines::LineFacts;
     use crate::now::Now;
+    use crate::wireguard::effect::{Effect, Whose};
+    use crate::wireguard::event::Event;
     use config::lines::{Line, Lines as Settings};
     use config::types::Key32;
     use std::time::Duration;

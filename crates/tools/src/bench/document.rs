@@ -71,9 +71,9 @@ pub(super) fn json(run: &Run, records: &Records) -> serde_json::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::records::tests::noisy;
-    use super::super::report::tests::run;
     use super::*;
+    use crate::bench::records::tests::noisy;
+    use crate::bench::report::tests::run;
 
     #[test]
     fn every_value_has_its_place_and_unit() {

@@ -214,9 +214,9 @@ fn label(
 
 #[cfg(test)]
 mod tests {
-    use super::super::records::tests::noisy;
-    use super::super::report::tests::run;
     use super::*;
+    use crate::bench::records::tests::noisy;
+    use crate::bench::report::tests::run;
 
     #[test]
     fn a_run_has_a_picture_for_light_and_dark_pages() {

@@ -237,8 +237,8 @@ fn table(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::records::tests::noisy;
     use super::*;
+    use crate::bench::records::tests::noisy;
 
     pub(crate) fn run() -> Run {
         Run {
@@ -277,7 +277,7 @@ pub(super) mod tests {
         let row = "| millrace: TCP, one stream       | other   | >= 0.97x |";
         assert!(text.contains(row), "{text}");
         assert!(!text.contains("wireguard-go"), "{text}");
-        let suite = super::super::openvpn::Suite::GcmTcp;
+        let suite = crate::bench::openvpn::Suite::GcmTcp;
         let reference = run.reference_of(Contender::OpenVpn(Ends::Millrace, suite));
         assert_eq!(reference.name(), "other-gcm-tcp");
     }

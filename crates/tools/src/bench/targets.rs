@@ -314,8 +314,8 @@ fn judge(targets: impl Iterator<Item = Target>, records: &Records) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::records::tests::noisy;
     use super::*;
+    use crate::bench::records::tests::noisy;
 
     #[test]
     fn verdicts_go_both_ways() {

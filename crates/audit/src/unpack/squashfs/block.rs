@@ -1,10 +1,10 @@
 //! Compressed blocks of squashfs. The superblock of 4.0 names the compressor. No field names a vendor's
 //! form of LZMA; the decoder finds it by trying the forms on the first block of a table.
 
-use super::super::budget::{Budget, Fault};
-use super::super::decompress;
 use super::superblock::Superblock;
 use super::table::{METADATA, TableBlock};
+use crate::unpack::budget::{Budget, Fault};
+use crate::unpack::decompress;
 
 /// Where a vendor's LZMA streams keep their properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Inodes and directories: whole bytes in 4.0, bit fields in 3.x.
 
-use super::super::budget::{Budget, Fault};
 use super::superblock::{Order, Superblock};
 use super::table::{Position, Tables};
+use crate::unpack::budget::{Budget, Fault};
 
 /// Longest directory listing, in bytes. Kernels read up to this much.
 const LONGEST_DIRECTORY: u32 = 16 << 20;
@@ -292,7 +292,7 @@ pub(super) fn directory(
             }
             entries.push((name, Position { block, offset }));
             if entries.len() > budget.limits.files as usize {
-                return Err(super::super::UnpackError::TooMany(budget.limits.files).into());
+                return Err(crate::unpack::UnpackError::TooMany(budget.limits.files).into());
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::super::budget::{Budget, Fault};
 use super::block::Decoder;
 use super::inode::FileNode;
 use super::superblock::Superblock;
+use crate::unpack::budget::{Budget, Fault};
 
 /// Largest unpacked block of a table, in bytes.
 pub(super) const METADATA: usize = 8192;

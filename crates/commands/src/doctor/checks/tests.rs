@@ -1,8 +1,8 @@
 //! Tests each check with a box that has the fault, and with one that does not.
 
-use super::super::facts::{Listening, NameServer, Tunnel, Up};
-use super::super::gather::{listeners, name_servers};
 use super::*;
+use crate::doctor::facts::{Listening, NameServer, Tunnel, Up};
+use crate::doctor::gather::{listeners, name_servers};
 use netio::netlink::{Address, Counters, Link};
 use std::time::SystemTime;
 

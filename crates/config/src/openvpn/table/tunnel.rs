@@ -1,7 +1,7 @@
 //! Directives of the tunnel: its role, its connections, its device, addresses and routes.
 
-use super::super::build::TAP;
 use super::{Entry, KERNEL, MANY, WINDOWS, no, skip, yes};
+use crate::openvpn::build::TAP;
 
 pub(super) const ROLE: &[Entry] = &[
     yes("client", 0, 0),

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::super::Task;
-use super::super::ciphers::{AcceleratorAead, AcceleratorCbc};
-use super::super::costs::{Costs, Crossover, Sample};
-use super::super::found::Offer;
-use super::super::job::JOBS;
-use super::super::offload::{Offload, Verdict};
-use super::super::piece::Direction;
 use super::{Batch, Cpu, Side, Tuner, key};
 use crate::TAG_LEN;
+use crate::accelerator::Task;
+use crate::accelerator::ciphers::{AcceleratorAead, AcceleratorCbc};
+use crate::accelerator::costs::{Costs, Crossover, Sample};
+use crate::accelerator::found::Offer;
+use crate::accelerator::job::JOBS;
+use crate::accelerator::offload::{Offload, Verdict};
+use crate::accelerator::piece::Direction;
 use crate::implementations::{CbcImplementation, Pair};
 
 /// An accelerator with a key.
@@ -22,7 +22,7 @@ pub(super) struct Keyed {
 
 impl Tuner {
     /// Opens a session; `None` if the accelerator is gone, or has no session left.
-    pub(in super::super) fn with(
+    pub(in crate::accelerator) fn with(
         offer: &Offer,
         crossovers: Option<[Crossover; 2]>,
     ) -> Option<Self> {
@@ -65,7 +65,7 @@ impl Tuner {
 
     /// Whether the accelerator detects a forged packet in a batch, wherever in it a bit is wrong. A task without tags
     /// has nothing to detect.
-    pub(in super::super) fn rejects_forgeries(&self) -> bool {
+    pub(in crate::accelerator) fn rejects_forgeries(&self) -> bool {
         let Some(Keyed { offload, .. }) = &self.accelerator else {
             return false;
         };
@@ -108,7 +108,7 @@ impl Tuner {
     }
 
     /// Whether the accelerator and the CPU produce equal results, for texts around the borders of blocks and pages.
-    pub(in super::super) fn agrees(&self) -> bool {
+    pub(in crate::accelerator) fn agrees(&self) -> bool {
         let task = self.task;
         [16, 17, 64, 1000, 1408, 4096, 9000]
             .into_iter()
@@ -141,7 +141,7 @@ impl Tuner {
 
 /// Whether an accelerator computes correctly. Its verdict that a packet is genuine is never checked again, so it must
 /// have been seen to reject forged packets.
-pub(in super::super) fn is_right(offer: &Offer) -> bool {
+pub(in crate::accelerator) fn is_right(offer: &Offer) -> bool {
     let has_tag = offer.task.tag_len() > 0;
     Tuner::with(offer, None)
         .is_some_and(|tuner| tuner.agrees() && (!has_tag || tuner.rejects_forgeries()))
@@ -151,7 +151,7 @@ pub(in super::super) fn is_right(offer: &Offer) -> bool {
 const FEW: [(usize, usize); 4] = [(1, 64), (1, 1408), (32, 64), (32, 1408)];
 
 /// The costs in both directions, from a few batches.
-pub(in super::super) fn quickly(offer: &Offer) -> Option<[Crossover; 2]> {
+pub(in crate::accelerator) fn quickly(offer: &Offer) -> Option<[Crossover; 2]> {
     let tuner = Tuner::with(offer, None)?;
     let enough = Duration::from_micros(200);
     let costs = |side, direction| {

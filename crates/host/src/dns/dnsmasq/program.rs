@@ -3,9 +3,9 @@
 use std::io;
 use std::process::Command;
 
-use super::super::{LIMIT, find_program, helper};
 use super::DnsError;
 use crate::background;
+use crate::dns::{LIMIT, find_program, helper};
 
 /// Whether the host's `dnsmasq` can put addresses into nftables sets, according to its version.
 ///

@@ -175,8 +175,8 @@ fn unmark(marked: &[Unread]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Dnsmasq;
     use super::*;
+    use crate::dns::dnsmasq::Dnsmasq;
     use std::io::Write as _;
 
     /// A `dnsmasq` whose restart runs this shell text.

@@ -1,7 +1,7 @@
 //! A kernel that refuses the same requests as the real one.
 
-use super::super::super::kernel::Kernel;
-use super::super::super::peer::{Inside, LONGEST};
+use crate::kernel::Kernel;
+use crate::peer::{Inside, LONGEST};
 use netio::netlink::{NetlinkError, OvpnFigures, OvpnKey, OvpnPeer, OvpnPeerState, OvpnSlot};
 use std::collections::BTreeMap;
 use std::io;

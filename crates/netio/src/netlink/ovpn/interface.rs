@@ -2,12 +2,12 @@
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 
-use super::super::link::{
+use crate::netlink::link::{
     HEADER_SIZE, IFLA_IFALIAS, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINKINFO,
     RTM_GETLINK, RTM_NEWLINK, body, checked_name,
 };
-use super::super::request::Body;
-use super::super::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
+use crate::netlink::request::Body;
+use crate::netlink::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
 
 /// Within the data of IFLA_LINKINFO, linux/if_link.h.
 const IFLA_OVPN_MODE: u16 = 1;

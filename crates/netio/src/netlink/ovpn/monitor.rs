@@ -9,10 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 
-use super::super::generic::HEADER_SIZE;
-use super::super::{BUFFER_SIZE, Netlink, NetlinkError, attributes, decode_u32, messages, receive};
 use super::state::{is, peer_of};
 use super::{A_IFINDEX, A_KEYCONF, A_PEER, FAMILY, GROUP, KEY_ID, KEY_PEER_ID};
+use crate::netlink::generic::HEADER_SIZE;
+use crate::netlink::{
+    BUFFER_SIZE, Netlink, NetlinkError, attributes, decode_u32, messages, receive,
+};
 
 // Commands of events.
 const PEER_DEL_NTF: u8 = 5;

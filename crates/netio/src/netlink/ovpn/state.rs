@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use super::super::generic::HEADER_SIZE;
-use super::super::{attributes, decode_ip, decode_u32};
 use super::{
     A_PEER, NESTED, PEER_ID, PEER_LOCAL_IPV4, PEER_LOCAL_IPV6, PEER_REMOTE_IPV4, PEER_REMOTE_IPV6,
     PEER_REMOTE_IPV6_SCOPE_ID, PEER_REMOTE_PORT,
 };
+use crate::netlink::generic::HEADER_SIZE;
+use crate::netlink::{attributes, decode_ip, decode_u32};
 
 const PEER_VPN_RX_BYTES: u16 = 16;
 const PEER_VPN_TX_BYTES: u16 = 17;

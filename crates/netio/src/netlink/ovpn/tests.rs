@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
-use super::super::attributes;
 use super::monitor::event;
 use super::*;
+use crate::netlink::attributes;
 
 const INDEX: u32 = 7;
 

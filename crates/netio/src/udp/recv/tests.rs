@@ -1,8 +1,8 @@
 //! Tests receiving on the loopback interface.
 
-use super::super::singles::CALLS_MIN;
-use super::super::{Endpoint, Family, SendScratch, SocketOptions, Train};
 use super::*;
+use crate::udp::singles::CALLS_MIN;
+use crate::udp::{Endpoint, Family, SendScratch, SocketOptions, Train};
 use plane::AtomicU64;
 use std::thread;
 use std::time::Instant;

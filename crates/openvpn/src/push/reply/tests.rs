@@ -1,7 +1,7 @@
 //! Replies as servers push them, and as they must not.
 
-use super::super::option::{DnsServer, RouteTarget};
 use super::*;
+use crate::push::option::{DnsServer, RouteTarget};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> PushReply {

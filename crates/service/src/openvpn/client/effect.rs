@@ -1,12 +1,12 @@
 //! Effects: actions that the client machine asks its executor for.
 
-use super::super::Ended;
-use super::super::connect::{Name, ProxyLogin, Target};
-use super::super::management::{Addresses, State};
-use super::super::plane_call;
-use super::super::policy::environment::Environment;
-use super::super::policy::scripts::{Hook, Invocation};
 use crate::lines::LineUsage;
+use crate::openvpn::Ended;
+use crate::openvpn::connect::{Name, ProxyLogin, Target};
+use crate::openvpn::management::{Addresses, State};
+use crate::openvpn::plane_call;
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::scripts::{Hook, Invocation};
 use config::openvpn::{Connection, Prompted};
 use log::Level;
 use openvpn::push::PushReply;

@@ -1,13 +1,13 @@
 //! Events that the client's machine handles.
 
-use super::super::connect::ResolveError;
-use super::super::network::{HostFacts, TunnelNetwork};
-use super::super::plane_call::Look;
-use super::super::policy::scripts::Hook;
-use super::super::secrets::Login;
-use super::super::signals::Signal;
 use crate::inbox::Arrival;
 use crate::lines::LineFacts;
+use crate::openvpn::connect::ResolveError;
+use crate::openvpn::network::{HostFacts, TunnelNetwork};
+use crate::openvpn::plane_call::Look;
+use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::secrets::Login;
+use crate::openvpn::signals::Signal;
 use config::openvpn::AuthRetry;
 use plane::{CipherName, KeyUsage, LineId, Notice, PeerState, StreamId};
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Credentials that a client shows to its server: a name with a password or a token.
 
-use super::super::secrets::Login;
+use crate::openvpn::secrets::Login;
 use config::openvpn::OpenVpn;
 use zeroize::Zeroizing;
 

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use config::openvpn::AuthRetry;
 use subtle::ConstantTimeEq as _;
 
-use super::super::policy::status_file::Format;
 use super::answer::{Part, take};
 use super::command::{Command, Signal, Victim, parse};
 use super::history::Request;
 use super::port::{Action, Answer, Management, Owed};
 use super::words::{Word, words};
+use crate::openvpn::policy::status_file::Format;
 
 /// Version of the management protocol.
 const VERSION: u32 = 5;

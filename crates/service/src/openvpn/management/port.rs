@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use config::openvpn::{AuthRetry, ScriptSecurity};
 use zeroize::Zeroizing;
 
-use super::super::policy::environment::Environment;
-use super::super::policy::status_file::Format;
 use super::answer::{Asked, Query};
 use super::command::{Signal, Victim};
 use super::history::{EchoEntry, Entry as _, History, LogEntry, LogFlag, StateEntry};
 use super::words::{Line, Lines};
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::status_file::Format;
 
 /// Most states and echoes kept.
 const HISTORY: usize = 100;

@@ -1,13 +1,13 @@
 //! The management port with its sockets: accepts clients and forwards their commands.
 
-use super::super::console::Console;
-use super::super::monitoring::{Monitored, ProcessRequest};
-use super::super::policy::timestamp::{Clock, unix};
-use super::super::secrets;
-use super::super::signals::Signal;
 use super::socket::{ManagementClient, ManagementSocket};
 use super::{Action, Management, Settings, Signal as Asked};
 use crate::gate::Gate;
+use crate::openvpn::console::Console;
+use crate::openvpn::monitoring::{Monitored, ProcessRequest};
+use crate::openvpn::policy::timestamp::{Clock, unix};
+use crate::openvpn::secrets;
+use crate::openvpn::signals::Signal;
 use crate::strangers;
 use config::openvpn::{Management as Wanted, OpenVpn, Prompted};
 use log::Level;
@@ -349,8 +349,8 @@ impl Port {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::policy::status_file::Format;
     use super::*;
+    use crate::openvpn::policy::status_file::Format;
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
     use std::path::Path;

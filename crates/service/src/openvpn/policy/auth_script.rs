@@ -247,9 +247,9 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::environment::Environment;
-    use super::super::scripts::{Hook, testing::shell};
     use super::*;
+    use crate::openvpn::policy::environment::Environment;
+    use crate::openvpn::policy::scripts::{Hook, testing::shell};
     use config::openvpn::ScriptSecurity;
     use std::fs;
 

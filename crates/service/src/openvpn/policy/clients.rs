@@ -233,8 +233,8 @@ fn masked_v6(network: Ipv6Addr, bits: u8) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
     use super::*;
+    use crate::openvpn::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
     use config::openvpn::IfconfigV6Push;
 
     fn server(topology: Topology) -> ServerSide {

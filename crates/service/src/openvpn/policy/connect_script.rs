@@ -114,9 +114,9 @@ pub(crate) fn run(script: Invocation, directory: &Path) -> Result<Connected, Con
 
 #[cfg(test)]
 mod tests {
-    use super::super::environment::Environment;
-    use super::super::scripts::{Hook, testing::shell};
     use super::*;
+    use crate::openvpn::policy::environment::Environment;
+    use crate::openvpn::policy::scripts::{Hook, testing::shell};
     use config::openvpn::ScriptSecurity;
 
     fn connect(text: &str, directory: &Path) -> Result<Connected, ConnectScriptError> {

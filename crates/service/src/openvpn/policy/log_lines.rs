@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::super::management::LogFlag;
+use crate::openvpn::management::LogFlag;
 
 /// A log line without time and prefix.
 #[derive(Clone, Debug, Eq, PartialEq)]

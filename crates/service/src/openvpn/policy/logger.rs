@@ -7,9 +7,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::super::management::LogFlag;
 use super::log_lines::Line;
 use super::timestamp::{Clock, since_epoch};
+use crate::openvpn::management::LogFlag;
 use host::syslog::{self, Syslog};
 use host::written_file;
 

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use config::openvpn::Place;
 
-use super::super::network::{HostFacts, TunnelNetwork};
 use super::environment::Environment;
 use super::variables::RouteFacts;
+use crate::openvpn::network::{HostFacts, TunnelNetwork};
 
 fn routes(network: &TunnelNetwork) -> Vec<RouteFacts> {
     let address = |place: &Place| match place {

@@ -294,7 +294,7 @@ pub(super) mod testing {
     use super::*;
 
     /// A command that runs this text in a shell; the hook's arguments are `$1` and following.
-    pub(in super::super) fn shell(text: &str) -> Command {
+    pub(in crate::openvpn::policy) fn shell(text: &str) -> Command {
         let words = ["/bin/sh", "-c", text, "hook"];
         Command {
             words: words.map(str::to_owned).to_vec(),

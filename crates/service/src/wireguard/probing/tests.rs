@@ -1,8 +1,8 @@
 //! An interface and one peer, a path that loses packets that are too long, and a clock.
 
-use super::super::event::Event;
 use super::*;
 use crate::now::Now;
+use crate::wireguard::event::Event;
 use config::uapi::{SetDevice, SetPeer};
 use plane::{Endpoint, Line, PeerState};
 use std::cell::RefCell;

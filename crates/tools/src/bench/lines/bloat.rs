@@ -9,8 +9,8 @@ use lab::openvpn::Directory;
 use lab::peer::Keys;
 use lab::{Emulator, Host, Impairment, LabError, LinkOptions};
 
-use super::super::rig::RigError;
 use super::{INNER, IPERF_PORT, up};
+use crate::bench::rig::RigError;
 
 /// Rates up and down, in bits per second.
 const RATES: [u64; 2] = [5_000_000, 20_000_000];

@@ -62,8 +62,8 @@ pub(super) fn sum(digits: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{E_PLACES, E_SUM, PI_DIGITS, PI_SUM};
     use super::*;
+    use crate::speed::system::{E_PLACES, E_SUM, PI_DIGITS, PI_SUM};
 
     /// A number from 0 to below 10^9: the integer part, then groups of nine decimals.
     #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::*;
+use crate::data::format::*;
 
 const ALL: [Framing; 4] = [Framing::None, Framing::Lzo, Framing::Swap, Framing::V2];
 

@@ -1,11 +1,11 @@
 //! Threads for slow work: name look-ups, connections and scripts.
 
-use super::super::super::connect::{
+use crate::names;
+use crate::openvpn::connect::{
     self, DialError, Name, ProxyLogin, ResolveError, Socket, Stop, Target,
 };
-use super::super::super::network::{RouteNames, route_names};
-use super::super::super::policy::scripts::{Hook, Invocation};
-use crate::names;
+use crate::openvpn::network::{RouteNames, route_names};
+use crate::openvpn::policy::scripts::{Hook, Invocation};
 use config::openvpn::OpenVpn;
 use netio::poll::Waker;
 use plane::LineId;

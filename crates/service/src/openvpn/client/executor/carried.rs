@@ -1,12 +1,12 @@
 //! Byte counters of the uplinks, read from the data plane and kept over restarts.
 
-use super::super::effect::Effect;
-use super::super::event::Event;
-use super::super::machine::Machine;
 use super::Executor;
 use crate::floor::FloorFile;
 use crate::lines::UsageFile;
 use crate::now::Now;
+use crate::openvpn::client::effect::Effect;
+use crate::openvpn::client::event::Event;
+use crate::openvpn::client::machine::Machine;
 use std::path::Path;
 
 impl<'a> Executor<'a> {

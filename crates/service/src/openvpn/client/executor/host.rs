@@ -1,9 +1,9 @@
 //! Steps on the host's network.
 
-use super::super::super::network::{Inside, InsideError, RouteNames, Surroundings, TunnelNetwork};
-use super::super::effect::HostStep;
-use super::super::event::{Event, Planned};
 use super::{Executor, Failure};
+use crate::openvpn::client::effect::HostStep;
+use crate::openvpn::client::event::{Event, Planned};
+use crate::openvpn::network::{Inside, InsideError, RouteNames, Surroundings, TunnelNetwork};
 use std::net::IpAddr;
 
 /// Network settings that wait for the addresses of names in routes.

@@ -1,9 +1,9 @@
 //! Asks for names and passwords: management clients, files, the terminal.
 
-use super::super::super::management::{Answer, Query, QueryKind};
-use super::super::super::secrets::{self, Login, SecretError};
-use super::super::event::{Event, Realm};
 use super::Executor;
+use crate::openvpn::client::event::{Event, Realm};
+use crate::openvpn::management::{Answer, Query, QueryKind};
+use crate::openvpn::secrets::{self, Login, SecretError};
 use config::openvpn::Prompted;
 use zeroize::Zeroizing;
 

@@ -1,13 +1,13 @@
 //! Status of a client.
 
-use super::super::super::monitoring::{Monitored, Status};
-use super::super::super::network::Inside;
-use super::super::super::policy::status_file::ClientStatus;
-use super::super::super::statusdoc;
-use super::super::effect::SERVER;
-use super::super::machine::Machine;
 use super::Executor;
 use crate::lines;
+use crate::openvpn::client::effect::SERVER;
+use crate::openvpn::client::machine::Machine;
+use crate::openvpn::monitoring::{Monitored, Status};
+use crate::openvpn::network::Inside;
+use crate::openvpn::policy::status_file::ClientStatus;
+use crate::openvpn::statusdoc;
 use crate::status::{PeerStatus, Status as Document, dataplane};
 use std::net::IpAddr;
 use std::time::Instant;

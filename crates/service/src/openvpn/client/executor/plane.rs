@@ -1,9 +1,9 @@
 //! Calls of the data plane.
 
-use super::super::super::plane_call::PlaneAnswer;
-use super::super::effect::PlaneCall;
-use super::super::event::Event;
 use super::{Executor, Failure};
+use crate::openvpn::client::effect::PlaneCall;
+use crate::openvpn::client::event::Event;
+use crate::openvpn::plane_call::PlaneAnswer;
 
 impl Executor<'_> {
     /// Makes one call. Its result becomes an event for the machine.

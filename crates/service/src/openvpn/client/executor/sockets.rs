@@ -1,9 +1,9 @@
 //! Sockets of a connection and of its lines.
 
-use super::super::super::connect::{Socket, Target};
-use super::super::super::device;
-use super::super::event::Event;
 use super::{Dialled, Executor, Failure};
+use crate::openvpn::client::event::Event;
+use crate::openvpn::connect::{Socket, Target};
+use crate::openvpn::device;
 use ::plane::{LineId, StreamId};
 
 impl Executor<'_> {

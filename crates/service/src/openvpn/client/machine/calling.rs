@@ -1,8 +1,8 @@
 //! Reports about a server that does not answer: its address, and likely reasons for the silence.
 
-use super::super::super::connect::Target;
-use super::super::effect::{Effect, Effects};
 use crate::now::Now;
+use crate::openvpn::client::effect::{Effect, Effects};
+use crate::openvpn::connect::Target;
 use config::openvpn::SharedWrap;
 use log::Level;
 use std::time::{Duration, Instant};

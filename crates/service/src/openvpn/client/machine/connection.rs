@@ -1,16 +1,5 @@
 //! One connection to one server, from the first packet to the last.
 
-use super::super::super::connect::Target;
-use super::super::super::management::{Addresses, State};
-use super::super::super::plane_call::Look;
-use super::super::super::policy::environment::Environment;
-use super::super::super::policy::log_lines::outer;
-use super::super::super::policy::scripts::{Hook, ipchange_arguments};
-use super::super::super::signals::Signal;
-use super::super::super::terms;
-use super::super::WRONG_ADDRESS;
-use super::super::effect::{Effect, Effects, PlaneCall, SERVER, Told};
-use super::super::event::Event;
 use super::dialling::Candidate;
 use super::network::Incoming;
 use super::peer::Peer;
@@ -18,6 +7,17 @@ use super::verdict::{Question, judged};
 use super::{Machine, Phase};
 use crate::inbox::Arrival;
 use crate::now::Now;
+use crate::openvpn::client::WRONG_ADDRESS;
+use crate::openvpn::client::effect::{Effect, Effects, PlaneCall, SERVER, Told};
+use crate::openvpn::client::event::Event;
+use crate::openvpn::connect::Target;
+use crate::openvpn::management::{Addresses, State};
+use crate::openvpn::plane_call::Look;
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::log_lines::outer;
+use crate::openvpn::policy::scripts::{Hook, ipchange_arguments};
+use crate::openvpn::signals::Signal;
+use crate::openvpn::terms;
 use openvpn::data::inband::{InBand, PING};
 use openvpn::data::protocol::session;
 use openvpn::key_method::Credentials;
@@ -54,7 +54,7 @@ pub(super) enum End {
 }
 
 /// A connection to a server.
-pub(in super::super) struct Connection {
+pub(in crate::openvpn::client) struct Connection {
     pub(super) target: Box<Target>,
     pub(super) remote: SocketAddr,
     /// The stream's number; `None` for UDP.
@@ -87,12 +87,12 @@ pub(in super::super) struct Connection {
 
 impl Connection {
     /// The session.
-    pub(in super::super) fn session(&self) -> &Session {
+    pub(in crate::openvpn::client) fn session(&self) -> &Session {
         &self.session
     }
 
     /// When the session began, or when it came up.
-    pub(in super::super) fn since(&self) -> SystemTime {
+    pub(in crate::openvpn::client) fn since(&self) -> SystemTime {
         self.since
     }
 

@@ -1,22 +1,22 @@
 //! Steps from the choice of a server to an open socket.
 
-use super::super::super::Ended;
-use super::super::super::connect::{Next, ProxyLogin, ResolveError, Target};
-use super::super::super::device;
-use super::super::super::management::State;
-use super::super::super::policy::log_lines::outer;
-use super::super::super::secrets::Login;
-use super::super::effect::{Effect, Effects, HostStep};
-use super::super::logins::Shown;
 use super::ending::Outcome;
 use super::{Machine, Phase};
 use crate::now::Now;
+use crate::openvpn::Ended;
+use crate::openvpn::client::effect::{Effect, Effects, HostStep};
+use crate::openvpn::client::logins::Shown;
+use crate::openvpn::connect::{Next, ProxyLogin, ResolveError, Target};
+use crate::openvpn::device;
+use crate::openvpn::management::State;
+use crate::openvpn::policy::log_lines::outer;
+use crate::openvpn::secrets::Login;
 use plane::StreamId;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The resolver's own patience is usually less.
-pub(in super::super) const LOOK_UP_MAX: Duration = Duration::from_secs(40);
+pub(in crate::openvpn::client) const LOOK_UP_MAX: Duration = Duration::from_secs(40);
 
 /// How long to wait for a line. A longer wait starts the attempt anew, as the server may have moved.
 const LINE_MAX: Duration = Duration::from_secs(30);

@@ -1,12 +1,12 @@
 //! End of a connection attempt, and the next step.
 
-use super::super::super::Ended;
-use super::super::super::management::State;
-use super::super::super::signals::Signal;
-use super::super::effect::{Effect, Effects, PlaneCall, SERVER, Told};
 use super::connection::{Connection, End};
 use super::{Machine, Phase};
 use crate::now::Now;
+use crate::openvpn::Ended;
+use crate::openvpn::client::effect::{Effect, Effects, PlaneCall, SERVER, Told};
+use crate::openvpn::management::State;
+use crate::openvpn::signals::Signal;
 use config::openvpn::{AuthRetry, RemapUsr1};
 use openvpn::session::CloseReason;
 

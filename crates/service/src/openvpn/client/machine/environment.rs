@@ -1,8 +1,8 @@
 //! Script variables for the tunnel's network.
 
-use super::super::super::network::{HostFacts, TunnelNetwork};
-use super::super::super::policy::environment::Environment;
-use super::super::super::policy::route_variables::describe_routes;
+use crate::openvpn::network::{HostFacts, TunnelNetwork};
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::route_variables::describe_routes;
 use config::openvpn::{
     DnsOptions, DnsServer, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Network, Topology,
 };

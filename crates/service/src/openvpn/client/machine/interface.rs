@@ -1,16 +1,16 @@
 //! Applies a server's pushed options to the interface.
 
-use super::super::super::management::State;
-use super::super::super::network::{HostFacts, TunnelNetwork};
-use super::super::super::policy::scripts::{Hook, device_arguments};
-use super::super::super::{sizes, terms};
-use super::super::effect::{Effect, Effects, HostStep, PlaneCall, Told};
-use super::super::event::Planned;
 use super::Machine;
 use super::connection::Connection;
 use super::environment::{describe, ifconfig};
 use super::network::{Incoming, Routes, TunnelState};
 use crate::now::Now;
+use crate::openvpn::client::effect::{Effect, Effects, HostStep, PlaneCall, Told};
+use crate::openvpn::client::event::Planned;
+use crate::openvpn::management::State;
+use crate::openvpn::network::{HostFacts, TunnelNetwork};
+use crate::openvpn::policy::scripts::{Hook, device_arguments};
+use crate::openvpn::{sizes, terms};
 use openvpn::push::{PushReply, Refusal};
 use std::time::Duration;
 

@@ -20,8 +20,8 @@ use plane::{LineId, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::super::super::plane_call::Look;
-use super::super::effect::{Effect, Effects, PlaneCall, SERVER};
+use crate::openvpn::client::effect::{Effect, Effects, PlaneCall, SERVER};
+use crate::openvpn::plane_call::Look;
 
 /// How long a server may leave control packets unanswered before the line counts as down. The client repeats them after
 /// two seconds.
@@ -75,7 +75,7 @@ impl ServerLines {
 
 impl Machine<'_> {
     /// The lines to the server; empty if the host's routes choose the path.
-    pub(in super::super) fn line_reports(&self) -> Vec<LineReport> {
+    pub(in crate::openvpn::client) fn line_reports(&self) -> Vec<LineReport> {
         match &self.lines {
             Some(it) if self.stream_line().is_none() => it.lines.reports(SERVER),
             _ => self.stream_reports(),
@@ -300,7 +300,7 @@ impl Machine<'_> {
     }
 
     /// Restores the uplinks' byte counts from before the restart.
-    pub(in super::super) fn restore_lines(&mut self, usage: &[LineUsage]) {
+    pub(in crate::openvpn::client) fn restore_lines(&mut self, usage: &[LineUsage]) {
         if let Some(it) = &mut self.lines {
             it.lines.restore(usage);
         }

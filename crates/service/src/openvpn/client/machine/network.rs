@@ -1,12 +1,12 @@
 //! Network settings of a client's tunnel, and the scripts before and after them.
 
-use super::super::super::network::TunnelNetwork;
-use super::super::super::policy::environment::Environment;
-use super::super::super::policy::scripts::{Hook, device_arguments};
-use super::super::effect::{Effect, Effects, HostStep, Told};
 use super::Machine;
 use super::connection::Connection;
 use crate::now::Now;
+use crate::openvpn::client::effect::{Effect, Effects, HostStep, Told};
+use crate::openvpn::network::TunnelNetwork;
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::scripts::{Hook, device_arguments};
 use config::openvpn::{Command, Ifconfig};
 use openvpn::push::PushReply;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,12 +1,12 @@
 //! The server as the data plane's peer: its line, its keys and their usage.
 
-use super::super::super::device;
-use super::super::super::plane_call::Look;
-use super::super::super::statusdoc::Known;
-use super::super::effect::{Effects, PlaneCall, SERVER};
-use super::super::event::Event;
 use super::connection::Connection;
 use crate::now::Now;
+use crate::openvpn::client::effect::{Effects, PlaneCall, SERVER};
+use crate::openvpn::client::event::Event;
+use crate::openvpn::device;
+use crate::openvpn::plane_call::Look;
+use crate::openvpn::statusdoc::Known;
 use openvpn::data::format::Shape;
 use openvpn::data::protocol::{self, Material, session};
 use openvpn::session::{DataKeys, Output, Times};
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// Returns the server's part of the status. `state` comes from the data plane.
-    pub(in super::super) fn known<'a>(&'a self, state: &'a PeerState) -> Known<'a> {
+    pub(in crate::openvpn::client) fn known<'a>(&'a self, state: &'a PeerState) -> Known<'a> {
         let peer = &self.peer;
         Known {
             address: self.remote,

@@ -3,10 +3,10 @@
 //! To the server, a relay is one more client address. Hellos are not OpenVPN packets, and relays know nothing of
 //! OpenVPN.
 
-use super::super::super::connect::Name as LookUpOf;
-use super::super::effect::{Effect, Effects, HostStep, PlaneCall, SERVER};
 use super::Machine;
 use crate::now::Now;
+use crate::openvpn::client::effect::{Effect, Effects, HostStep, PlaneCall, SERVER};
+use crate::openvpn::connect::Name as LookUpOf;
 use crate::wireguard::{Whose, names::Name};
 use config::openvpn::Family;
 use openvpn::data::protocol::session;
@@ -26,7 +26,7 @@ impl Machine<'_> {
     }
 
     /// Makes all later timestamps exceed `floor`, the latest that an earlier run may have sent.
-    pub(in super::super) fn restore_floor(&mut self, floor: SystemTime) {
+    pub(in crate::openvpn::client) fn restore_floor(&mut self, floor: SystemTime) {
         if let Some(it) = &mut self.lines {
             it.lines.set_stamp_floor(floor);
         }

@@ -18,7 +18,7 @@ use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, SwitchRe
 use plane::LineId;
 use std::time::{Duration, Instant};
 
-use super::super::effect::{Effect, Effects};
+use crate::openvpn::client::effect::{Effect, Effects};
 
 /// Interval of tests on a preferred line: `TRY` while it fails (the server sees no attempts), `TRY_UP` while it works,
 /// `TRY_METERED` if it costs money.
@@ -338,7 +338,7 @@ impl StreamLines {
 
 impl Machine<'_> {
     /// The line of the current TCP connection.
-    pub(in super::super) fn stream_line(&self) -> Option<LineId> {
+    pub(in crate::openvpn::client) fn stream_line(&self) -> Option<LineId> {
         self.connection()?.stream?;
         self.stream_lines.as_ref()?.used
     }

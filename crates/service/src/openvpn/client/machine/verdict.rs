@@ -1,11 +1,11 @@
 //! `tls-verify`: a program judges the server's certificates, from the authority down, before the client sends any
 //! credentials.
 
-use super::super::super::policy::scripts::{Hook, tls_verify_arguments};
-use super::super::effect::{Effect, Effects};
 use super::Machine;
 use super::connection::Connection;
 use crate::now::Now;
+use crate::openvpn::client::effect::{Effect, Effects};
+use crate::openvpn::policy::scripts::{Hook, tls_verify_arguments};
 use openvpn::session::Output;
 use openvpn::verify::PeerCertificate;
 

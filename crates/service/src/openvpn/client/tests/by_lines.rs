@@ -1,11 +1,11 @@
 //! A server that is reached by two lines, which fail and come back.
 
-use super::super::effect::Effect;
-use super::super::event::Event;
 use super::config_by_lines;
 use super::scenarios::leave;
 use super::seeds::number;
 use super::world::{World, secs};
+use crate::openvpn::client::effect::Effect;
+use crate::openvpn::client::event::Event;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::signals::Signal;
 use config::lines::{Line, LineMode as Mode, Lines};

@@ -1,11 +1,11 @@
 //! A server that is reached over TCP by one of two lines, which fail and come back.
 
-use super::super::event::Event;
 use super::config_by_lines;
 use super::scenarios::leave;
 use super::seeds::number;
 use super::world::{World, secs};
 use crate::openvpn::Ended;
+use crate::openvpn::client::event::Event;
 use crate::openvpn::policy::scripts::Hook;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::signals::Signal;

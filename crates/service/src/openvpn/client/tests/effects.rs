@@ -1,11 +1,11 @@
 //! Performs a client's effects on a recording host and data plane.
 
-use super::super::effect::{Effect, HostStep, PlaneCall, SERVER, Told};
-use super::super::event::{Event, Planned, Realm};
 use super::data_plane::{DataPlane, Says};
 use super::server::PASSWORD;
 use super::world::{Flying, World, secs};
 use crate::lines::LineFacts;
+use crate::openvpn::client::effect::{Effect, HostStep, PlaneCall, SERVER, Told};
+use crate::openvpn::client::event::{Event, Planned, Realm};
 use crate::openvpn::connect::{ResolveError, Target};
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};

@@ -1,10 +1,10 @@
 //! Tests of a client, one situation each.
 
-use super::super::event::Event;
 use super::config;
 use super::server::PASSWORD;
 use super::world::{Faults, World, secs};
 use crate::openvpn::Ended;
+use crate::openvpn::client::event::Event;
 use crate::openvpn::management::State;
 use crate::openvpn::signals::Signal;
 use openvpn::message::{Message, Restart};

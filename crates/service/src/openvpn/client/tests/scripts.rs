@@ -1,9 +1,9 @@
 //! Scripts run slowly while the rest goes on.
 
-use super::super::event::Event;
 use super::scenarios::{begin, leave};
 use super::world::{World, secs};
 use crate::openvpn::Ended;
+use crate::openvpn::client::event::Event;
 use crate::openvpn::management::State;
 use crate::openvpn::policy::scripts::Hook;
 use crate::openvpn::signals::Signal;

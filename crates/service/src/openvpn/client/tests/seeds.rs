@@ -1,9 +1,9 @@
 //! Hours of random faults, from a seed.
 
-use super::super::event::Event;
 use super::config;
 use super::world::{Faults, World, secs};
 use crate::openvpn::Ended;
+use crate::openvpn::client::event::Event;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::signals::Signal;
 use config::openvpn::AuthRetry;

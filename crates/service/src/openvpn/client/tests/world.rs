@@ -1,8 +1,5 @@
 //! A client and its servers on a simulated network and clock.
 
-use super::super::event::Event;
-use super::super::machine::Machine;
-use super::super::order::Order;
 use super::data_plane::{DataPlane, Says, is_data};
 use super::effects::Host;
 use super::server::{Sent, Server};
@@ -10,6 +7,9 @@ use crate::inbox::Arrival;
 use crate::lines::LineUsage;
 use crate::now::Now;
 use crate::openvpn::Ended;
+use crate::openvpn::client::event::Event;
+use crate::openvpn::client::machine::Machine;
+use crate::openvpn::client::order::Order;
 use crate::openvpn::management::State;
 use crate::openvpn::policy::scripts::Hook;
 use crate::openvpn::seeded::Random;

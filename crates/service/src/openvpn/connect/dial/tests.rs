@@ -6,9 +6,9 @@ use std::thread;
 use config::openvpn::{HttpAuth, Local, Protocol, Transport};
 use netio::poll::Waker;
 
-use super::super::http::HttpError;
-use super::super::socks::SocksError;
 use super::*;
+use crate::openvpn::connect::http::HttpError;
+use crate::openvpn::connect::socks::SocksError;
 
 fn connection(transport: Transport, proxy: Option<Proxy>) -> Connection {
     Connection {

@@ -1,16 +1,16 @@
 //! Effects that do not concern the data plane.
 
-use super::super::super::console::Speaking;
-use super::super::super::management::Addresses;
-use super::super::super::monitoring::{Monitored as _, Status};
-use super::super::super::policy::clients;
-use super::super::super::policy::periodic_file::write_atomically;
-use super::super::super::{ready, setup};
-use super::super::machine::{
-    ClientFile, ClientKey, ConfigurationRead, Effect, Event, Job, JobId, Polled,
-};
 use super::work::Files;
 use super::{Executor, start, work};
+use crate::openvpn::console::Speaking;
+use crate::openvpn::management::Addresses;
+use crate::openvpn::monitoring::{Monitored as _, Status};
+use crate::openvpn::policy::clients;
+use crate::openvpn::policy::periodic_file::write_atomically;
+use crate::openvpn::server::machine::{
+    ClientFile, ClientKey, ConfigurationRead, Effect, Event, Job, JobId, Polled,
+};
+use crate::openvpn::{ready, setup};
 use plane::SourceNetwork;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Listening TCP sockets, and the connections that were accepted.
 
-use super::super::super::device::{families, resolve_local};
 use crate::gate::Gate;
+use crate::openvpn::device::{families, resolve_local};
 use config::openvpn::{Connection, Family, OpenVpn};
 use netio::poll::Poller;
 use netio::tcp::{Listener, TcpOptions};

@@ -1,10 +1,10 @@
 //! Status of a server, and the `kill` commands.
 
-use super::super::super::management::Victim;
-use super::super::super::monitoring::{Monitored, Status};
-use super::super::machine::{Event, Now};
 use super::Executor;
 use super::network::Set;
+use crate::openvpn::management::Victim;
+use crate::openvpn::monitoring::{Monitored, Status};
+use crate::openvpn::server::machine::{Event, Now};
 use crate::status::{Status as Document, dataplane};
 use plane::LineId;
 

@@ -1,11 +1,11 @@
 //! Host side of a server's tunnel: its own address, and routes to its clients.
 
-use super::super::super::connect::Stop;
-use super::super::super::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
-use super::super::super::policy::environment::Environment;
-use super::super::super::policy::route_variables::describe_routes;
-use super::super::super::policy::scripts::{Hook, device_arguments};
 use super::Executor;
+use crate::openvpn::connect::Stop;
+use crate::openvpn::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::route_variables::describe_routes;
+use crate::openvpn::policy::scripts::{Hook, device_arguments};
 use config::openvpn::Network;
 
 /// Settings in force, and the script variables for them.

@@ -1,8 +1,8 @@
 //! Calls of the data plane.
 
-use super::super::super::plane_call::PlaneAnswer;
-use super::super::machine::{Event, PlaneCall};
 use super::Executor;
+use crate::openvpn::plane_call::PlaneAnswer;
+use crate::openvpn::server::machine::{Event, PlaneCall};
 use log::Level;
 use plane::{PeerId, PeerState};
 use std::io::ErrorKind;

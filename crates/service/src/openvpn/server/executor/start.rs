@@ -1,19 +1,19 @@
 //! Starts a server: all steps that can fail before the first client connects.
 
-use super::super::super::INBOX;
-use super::super::super::device::Peers;
-use super::super::super::hooks::Hooks;
-use super::super::super::policy::background::{Background, Crew};
-use super::super::super::policy::clients::ServerSide;
-use super::super::super::policy::timestamp::Clock;
-use super::super::super::ready::Ready;
-use super::super::super::revocation::RevocationFile;
-use super::super::super::{Context, client, device, process, setup, terms};
-use super::super::machine::{Connections, Machine, Now, Setup, is_tcp};
 use super::handshakes::{self, Handshakes};
 use super::listeners::Listeners;
 use super::{Executor, Failure};
 use crate::inbox::Inbox;
+use crate::openvpn::INBOX;
+use crate::openvpn::device::Peers;
+use crate::openvpn::hooks::Hooks;
+use crate::openvpn::policy::background::{Background, Crew};
+use crate::openvpn::policy::clients::ServerSide;
+use crate::openvpn::policy::timestamp::Clock;
+use crate::openvpn::ready::Ready;
+use crate::openvpn::revocation::RevocationFile;
+use crate::openvpn::server::machine::{Connections, Machine, Now, Setup, is_tcp};
+use crate::openvpn::{Context, client, device, process, setup, terms};
 use config::openvpn::{Connection, OpenVpn};
 use engine::Sockets;
 use netio::poll::Waker;

@@ -1,11 +1,9 @@
 //! Background jobs, run on other threads.
 
-use super::super::super::policy::auth_script::{self, Answer, AuthFiles, AuthScriptError, Verdict};
-use super::super::super::policy::connect_script::{
-    self, ConnectFiles, ConnectScriptError, Connected,
-};
-use super::super::super::policy::scripts::Invocation;
-use super::super::machine::{Done, Job, Login, LoginChecks};
+use crate::openvpn::policy::auth_script::{self, Answer, AuthFiles, AuthScriptError, Verdict};
+use crate::openvpn::policy::connect_script::{self, ConnectFiles, ConnectScriptError, Connected};
+use crate::openvpn::policy::scripts::Invocation;
+use crate::openvpn::server::machine::{Done, Job, Login, LoginChecks};
 use std::io::Write as _;
 use std::path::Path;
 

@@ -1,12 +1,12 @@
 //! Admission of an authenticated client: its file, its script, its addresses.
 
-use super::super::super::policy::client_variables::PoolFacts;
-use super::super::super::policy::clients::{self, Addresses};
-use super::super::super::policy::log_lines;
-use super::super::super::policy::scripts::Hook;
-use super::super::super::sizes;
 use super::client::{Deferred, Step};
 use super::{ClientFile, Effect, Job, JobId, Machine, line};
+use crate::openvpn::policy::client_variables::PoolFacts;
+use crate::openvpn::policy::clients::{self, Addresses};
+use crate::openvpn::policy::log_lines;
+use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::sizes;
 use config::openvpn::{ClientSettings, Framing as Configured, parse_client_settings};
 use config::report::{Report, Verdict};
 use openvpn::data::format::Framing;

@@ -2,14 +2,14 @@
 //!
 //! Scripts and password checks are background jobs; their verdicts come back as [`Done`].
 
-use super::super::super::policy::auth_script::{Credentials, PendingAuth, Verdict};
-use super::super::super::policy::environment::Environment;
-use super::super::super::policy::names;
-use super::super::super::policy::scripts::{Hook, tls_verify_arguments};
 use super::client::{Deferred, Step};
 use super::{
     ClientKey, Done, Effect, Job, JobId, JobKind, Login, LoginChecks, Machine, Polled, line,
 };
+use crate::openvpn::policy::auth_script::{Credentials, PendingAuth, Verdict};
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::names;
+use crate::openvpn::policy::scripts::{Hook, tls_verify_arguments};
 use config::openvpn::ClientCertificate;
 use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Message};
 use openvpn::negotiate::IvProto;

@@ -1,10 +1,10 @@
 //! State of one client of a server.
 
-use super::super::super::console::Who;
-use super::super::super::policy::clients::Addresses;
-use super::super::super::policy::environment::Environment;
-use super::super::super::policy::pool::Lease;
 use super::{ClientKey, JobId, Now};
+use crate::openvpn::console::Who;
+use crate::openvpn::policy::clients::Addresses;
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::pool::Lease;
 use config::openvpn::ClientSettings;
 use openvpn::data::format::{Framing, Shape};
 use openvpn::data::wire::KEYS_PER_PEER;

@@ -1,9 +1,9 @@
 //! A connected client, from its first keys until it is gone.
 
-use super::super::super::policy::environment::Environment;
-use super::super::super::policy::scripts::{Hook, Invocation, Learned, learn_address_arguments};
 use super::client::Step;
 use super::{Departed, Effect, Figures, Job, Look, Machine, PlaneCall, line, peer};
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::scripts::{Hook, Invocation, Learned, learn_address_arguments};
 use config::openvpn::Command;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};

@@ -1,12 +1,12 @@
 //! Effects: actions that a server machine requests. The executor does them in order.
 
-use super::super::super::Ended;
-use super::super::super::console::Who;
-use super::super::super::management::State;
-use super::super::super::policy::auth_script::Credentials;
-use super::super::super::policy::htpasswd::PasswordFile;
-use super::super::super::policy::scripts::Invocation;
 use super::event::{ClientKey, PlaneCall};
+use crate::openvpn::Ended;
+use crate::openvpn::console::Who;
+use crate::openvpn::management::State;
+use crate::openvpn::policy::auth_script::Credentials;
+use crate::openvpn::policy::htpasswd::PasswordFile;
+use crate::openvpn::policy::scripts::Invocation;
 use config::openvpn::PasswordMethod;
 use openvpn::session::{AuthId, Handshake};
 use openvpn::verify::PeerCertificate;

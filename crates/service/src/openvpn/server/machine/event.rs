@@ -1,12 +1,12 @@
 //! Events of a server: news from outside, and answers to its effects.
 
-use super::super::super::management::Victim;
-use super::super::super::plane_call::{self, Look};
-use super::super::super::policy::auth_script::{PendingAuth, Verdict};
-use super::super::super::policy::htpasswd::PasswordFile;
-use super::super::super::signals::Signal;
 use super::effect::{JobId, JobKind};
 use crate::inbox::Arrival;
+use crate::openvpn::management::Victim;
+use crate::openvpn::plane_call::{self, Look};
+use crate::openvpn::policy::auth_script::{PendingAuth, Verdict};
+use crate::openvpn::policy::htpasswd::PasswordFile;
+use crate::openvpn::signals::Signal;
 use config::openvpn::OpenVpn;
 use openvpn::server::ClientId;
 use openvpn::session::{AuthId, Handshaken};

@@ -1,7 +1,7 @@
 //! A client's keys in the data plane, and their usage limits.
 
-use super::super::super::sizes;
 use super::{ClientKey, Look, Machine, PlaneCall, line};
+use crate::openvpn::sizes;
 use openvpn::data::protocol::{self, Material};
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, DataKeys, Session, Times};

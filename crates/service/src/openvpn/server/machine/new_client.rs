@@ -1,10 +1,10 @@
 //! New clients: only their address is known.
 
-use super::super::super::policy::log_lines;
-use super::super::super::sizes;
 use super::client::{Client, Step};
 use super::told::stranger;
 use super::{Machine, PlaneCall, line, peer};
+use crate::openvpn::policy::log_lines;
+use crate::openvpn::sizes;
 use openvpn::data::format::Shape;
 use openvpn::keyfile::v2::Metadata;
 use openvpn::server::{ClientId, Remote};

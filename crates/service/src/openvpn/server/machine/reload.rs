@@ -1,11 +1,11 @@
 //! SIGHUP: applies a new configuration without ending sessions, if possible.
 
-use super::super::super::Ended;
-use super::super::super::policy::clients::{self, Addresses};
-use super::super::super::policy::scripts::Learned;
 use super::client::Step;
 use super::connected::{add, remove};
 use super::{ClientKey, ConfigurationRead, Effect, Machine, PlaneCall, line};
+use crate::openvpn::Ended;
+use crate::openvpn::policy::clients::{self, Addresses};
+use crate::openvpn::policy::scripts::Learned;
 use config::openvpn::{ClientSettings, OpenVpn, Role};
 use openvpn::server::ClientId;
 use openvpn::session::CloseReason;

@@ -1,10 +1,10 @@
 //! Status of a server and its clients.
 
-use super::super::super::policy::server_status::{ClientRow, RouteRow, ServerStatus, real_address};
-use super::super::super::statusdoc::{self, Known};
 use super::client::{Client, Step};
 use super::{Machine, Now, peer};
 use crate::lines::{order_status, their_status};
+use crate::openvpn::policy::server_status::{ClientRow, RouteRow, ServerStatus, real_address};
+use crate::openvpn::statusdoc::{self, Known};
 use crate::status::PeerStatus;
 use openvpn::server::ClientId;
 use openvpn::session::{ControlTraffic, Session};

@@ -1,13 +1,13 @@
 //! Dispatches events.
 
-use super::super::super::Ended;
-use super::super::super::console::Who;
-use super::super::super::management::{State, Victim};
-use super::super::super::policy::log_lines;
-use super::super::super::signals::Signal;
 use super::client::Client;
 use super::{Admission, Effect, Event, Machine, PlaneCall, line};
 use crate::inbox::Arrival;
+use crate::openvpn::Ended;
+use crate::openvpn::console::Who;
+use crate::openvpn::management::{State, Victim};
+use crate::openvpn::policy::log_lines;
+use crate::openvpn::signals::Signal;
 use config::openvpn::RemapUsr1;
 use openvpn::data::inband::InBand;
 use openvpn::message::Restart;
@@ -101,7 +101,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns the clients that a management command names.
-    pub(in super::super) fn matching(&self, victim: &Victim) -> Vec<ClientId> {
+    pub(in crate::openvpn::server) fn matching(&self, victim: &Victim) -> Vec<ClientId> {
         let fits = |client: &Client| match victim {
             Victim::CommonName(name) => client.common_name == *name,
             Victim::Address(address) => client.from.address == *address,
@@ -111,7 +111,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Whether a client of this number exists.
-    pub(in super::super) fn has_client(&self, number: u64) -> bool {
+    pub(in crate::openvpn::server) fn has_client(&self, number: u64) -> bool {
         self.clients.values().any(|it| it.number == number)
     }
 

@@ -1,9 +1,9 @@
 //! Invariants after each event, and at the end.
 
-use super::super::client::Step;
-use super::super::{Machine, peer};
 use super::data_plane::DataPlane;
 use super::jobs::Jobs;
+use crate::openvpn::server::machine::client::Step;
+use crate::openvpn::server::machine::{Machine, peer};
 use openvpn::server::ClientId;
 use std::collections::{BTreeSet, HashSet};
 

@@ -1,9 +1,9 @@
 //! Settings of the simulated server and its clients.
 
-use super::super::super::super::OWN_NAME;
-use super::super::super::super::policy::pool::{Ipv4Range, Layout, Pool};
-use super::super::super::super::terms;
 use super::world::Size;
+use crate::openvpn::OWN_NAME;
+use crate::openvpn::policy::pool::{Ipv4Range, Layout, Pool};
+use crate::openvpn::terms;
 use config::openvpn::OpenVpn;
 use openvpn::identity::Identity;
 use openvpn::negotiate::{Cipher, OccOptions, Transport};

@@ -1,7 +1,7 @@
 //! Model of the server's data plane: it records each client's state.
 
-use super::super::{Event, PlaneCall};
 use super::wire::{DataPacket, Packet};
+use crate::openvpn::server::machine::{Event, PlaneCall};
 use openvpn::data::protocol::session;
 use openvpn::server::ClientId;
 use openvpn::session::{DataKeys, Layout};

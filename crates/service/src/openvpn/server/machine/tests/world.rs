@@ -1,14 +1,5 @@
 //! The server, its clients, and the simulated network between them.
 
-use super::super::super::super::Ended;
-use super::super::super::super::hooks::Hooks;
-use super::super::super::super::policy::clients::ServerSide;
-use super::super::super::super::policy::server_status::ServerStatus;
-use super::super::super::super::policy::timestamp::Clock;
-use super::super::super::super::signals::Signal;
-use super::super::{
-    ClientFile, ConfigurationRead, Connections, Effect, Event, Machine, Now, Setup,
-};
 use super::client::{Client, Outcome};
 use super::data_plane::{DataPlane, heard};
 use super::invariants;
@@ -18,7 +9,16 @@ use super::seen::Seen;
 use super::setup;
 use super::wire::{Agenda, Item, Packet};
 use crate::inbox::Arrival;
+use crate::openvpn::Ended;
+use crate::openvpn::hooks::Hooks;
+use crate::openvpn::policy::clients::ServerSide;
+use crate::openvpn::policy::server_status::ServerStatus;
+use crate::openvpn::policy::timestamp::Clock;
 use crate::openvpn::seeded::Random;
+use crate::openvpn::server::machine::{
+    ClientFile, ConfigurationRead, Connections, Effect, Event, Machine, Now, Setup,
+};
+use crate::openvpn::signals::Signal;
 use config::openvpn::OpenVpn;
 use openvpn::server::Listener;
 use openvpn::session::ClientSettings;

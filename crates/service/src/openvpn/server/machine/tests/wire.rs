@@ -1,6 +1,6 @@
 //! Packets in flight, and the agenda of coming events.
 
-use super::super::{ClientKey, Done, JobId};
+use crate::openvpn::server::machine::{ClientKey, Done, JobId};
 use openvpn::session::Handshaken;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

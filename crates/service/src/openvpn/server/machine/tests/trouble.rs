@@ -1,11 +1,11 @@
 //! Faults that the simulation injects.
 
-use super::super::super::super::management::{Action, Signal as Asked, Victim};
-use super::super::super::super::policy::timestamp::Clock;
-use super::super::super::super::signals::Signal;
-use super::super::Event;
 use super::wire::Item;
 use super::world::World;
+use crate::openvpn::management::{Action, Signal as Asked, Victim};
+use crate::openvpn::policy::timestamp::Clock;
+use crate::openvpn::server::machine::Event;
+use crate::openvpn::signals::Signal;
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ mod new_client;
 mod outputs;
 mod reload;
 #[cfg(test)]
-mod simulation;
+mod tests;
 mod status;
 mod told;
 
@@ -30,18 +30,18 @@ pub(super) use event::{
 pub(super) use reload::is_tcp;
 pub(super) use status::Figures;
 
-use super::super::Ended;
-use super::super::console::{Speaking, Who};
-use super::super::hooks::Hooks;
-use super::super::management::State;
-use super::super::plane_call::Look;
-use super::super::policy::clients::ServerSide;
-use super::super::policy::environment::Environment;
-use super::super::policy::htpasswd::PasswordFile;
-use super::super::policy::persist;
-use super::super::policy::pool::Pool;
-use super::super::policy::timestamp::Clock;
 use crate::lines::TheirLines;
+use crate::openvpn::Ended;
+use crate::openvpn::console::{Speaking, Who};
+use crate::openvpn::hooks::Hooks;
+use crate::openvpn::management::State;
+use crate::openvpn::plane_call::Look;
+use crate::openvpn::policy::clients::ServerSide;
+use crate::openvpn::policy::environment::Environment;
+use crate::openvpn::policy::htpasswd::PasswordFile;
+use crate::openvpn::policy::persist;
+use crate::openvpn::policy::pool::Pool;
+use crate::openvpn::policy::timestamp::Clock;
 use crate::status::Refusals;
 use client::{Client, Deferred};
 use config::openvpn::{Connection, OpenVpn};

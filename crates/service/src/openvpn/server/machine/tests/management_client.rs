@@ -1,12 +1,10 @@
 //! A management client that sends partial commands, reads seldom, and disconnects at random.
 
-use super::super::super::super::management::{
-    Addresses, LogFlag, Management, Settings, State, StateEntry,
-};
-use super::super::super::super::policy::status_file::Format;
-use super::super::super::super::policy::timestamp::unix;
-use super::super::Now;
+use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, StateEntry};
+use crate::openvpn::policy::status_file::Format;
+use crate::openvpn::policy::timestamp::unix;
 use crate::openvpn::seeded::Random;
+use crate::openvpn::server::machine::Now;
 use config::openvpn::AuthRetry;
 
 pub(super) struct ManagementClient {

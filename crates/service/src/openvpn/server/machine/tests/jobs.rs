@@ -1,8 +1,8 @@
 //! Scripts and password checks that answer now, later, or never.
 
-use super::super::super::super::policy::auth_script::Verdict;
-use super::super::{ClientKey, Done, Event, Job, JobId, JobKind, Login, Polled};
+use crate::openvpn::policy::auth_script::Verdict;
 use crate::openvpn::seeded::Random;
+use crate::openvpn::server::machine::{ClientKey, Done, Event, Job, JobId, JobKind, Login, Polled};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 

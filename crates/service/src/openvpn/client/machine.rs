@@ -18,16 +18,16 @@ mod verdict;
 
 pub(super) use connection::Connection;
 
-use super::super::connect::{Attempts, ProxyLogin};
-use super::super::hooks::Hooks;
-use super::super::management::State;
-use super::super::signals::Signal;
 use super::WRONG_ADDRESS;
 use super::effect::{Effect, Effects, HostStep};
 use super::event::{Event, Realm};
 use super::logins::Logins;
 use crate::floor::Floor;
 use crate::now::Now;
+use crate::openvpn::connect::{Attempts, ProxyLogin};
+use crate::openvpn::hooks::Hooks;
+use crate::openvpn::management::State;
+use crate::openvpn::signals::Signal;
 use crate::status::Refusals;
 use crate::strangers::Strangers;
 use crate::wireguard::names::Name;
