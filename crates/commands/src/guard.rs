@@ -9,9 +9,9 @@ use std::time::Duration;
 use clap::{ArgMatches, Command};
 use config::guard::{DEFAULT_PATH, Guard};
 use config::settings::SettingsError;
-use guard::control::{self, Done};
-use guard::{GuardError, Report, State};
 use openwrt::only_through::ListsError;
+use steer::guard::control::{self, Done};
+use steer::guard::{GuardError, Report, State};
 use thiserror::Error;
 use wanted::Wanted;
 
@@ -355,7 +355,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         }
     })?;
     tell(&done.errors);
-    guard::watch()?;
+    steer::guard::watch()?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::policy::{DEFAULT_PATH, Policy};
 use config::settings::SettingsError;
-use policy::control::{self, Done};
-use policy::{PolicyError, Report};
+use steer::policy::control::{self, Done};
+use steer::policy::{PolicyError, Report};
 use thiserror::Error;
 
 use crate::check::flag;
@@ -217,7 +217,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         },
     )?;
     tell(&done.errors);
-    policy::watch()?;
+    steer::policy::watch()?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use config::guard::Guard;
-use guard::{Report, control};
 use openwrt::only_through::Lists;
+use steer::guard::{Report, control};
 
 use super::wanted::unheld_of;
 

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use config::guard::Guard;
-use guard::networks::covers;
-use guard::{Report, State};
 use service::status::Status;
+use steer::guard::networks::covers;
+use steer::guard::{Report, State};
 
 use crate::status;
 

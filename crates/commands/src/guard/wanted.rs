@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::guard::{DEFAULT_PATH, Group, Guard, Pattern};
 use config::settings::SettingsError;
-use guard::{GuardError, control};
 use openwrt::only_through::Lists;
+use steer::guard::{GuardError, control};
 
 use super::{CommandError, flag, kept};
 
