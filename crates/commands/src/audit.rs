@@ -59,10 +59,7 @@ pub(crate) fn command() -> Command {
         "Verdicts that make the exit code 1, separated by commas, or \"none\" [default: all that are worth fixing]",
     );
     Command::new("audit")
-        .about("Say what a firmware leaves on the table of its chip")
-        .long_about(
-            "Say what a firmware leaves on the table: wrong options, missing NEON, ciphers in plain C",
-        )
+        .about("Say what of its chip a firmware does not use: NEON, ciphers")
         .arg(path.help("An ELF file, a root file system's directory, or a firmware image"))
         .arg(option(
             "soc",

@@ -11,13 +11,10 @@ use std::process::ExitCode;
 pub(crate) fn man_command() -> Command {
     Command::new("man")
         .about("Write the manual pages into a directory")
-        .long_about(
-            "Write the manual pages into a directory, or this program's own to standard output",
-        )
         .arg(
             Arg::new("DIRECTORY")
                 .value_parser(value_parser!(PathBuf))
-                .help("Such as /usr/local/share/man/man1"),
+                .help("Such as /usr/local/share/man/man1; without, print this program's own page"),
         )
 }
 
@@ -25,9 +22,6 @@ pub(crate) fn man_command() -> Command {
 pub(crate) fn completions_command() -> Command {
     Command::new("completions")
         .about("Print a script by which a shell completes command lines")
-        .long_about(
-            "Print a script by which a shell completes this program's commands, options and names of tunnels",
-        )
         .arg(
             Arg::new("SHELL")
                 .required(true)

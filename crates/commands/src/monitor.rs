@@ -60,7 +60,6 @@ pub(crate) fn command() -> Command {
     );
     Command::new("monitor")
         .about("Serve a web page of the tunnels, and /metrics for Prometheus")
-        .long_about("Serve a page that shows tunnels, peers, lines, guard and rates, and /metrics")
         .args_conflicts_with_subcommands(true)
         .subcommand(
             Command::new("password")

@@ -156,8 +156,8 @@ pub(crate) fn overview(cli: &Command) -> String {
     let _ = write!(
         text,
         "\n{header}Options:{header:#}\n{{options}}\n\n\
-         `millrace help COMMAND` explains a command and shows examples. docs/json.md lists\n\
-         the exit codes and the JSON of all commands."
+         `millrace help COMMAND` explains a command and shows examples; docs/json.md\n\
+         lists the exit codes and the JSON of all commands."
     );
     text
 }
