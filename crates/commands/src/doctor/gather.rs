@@ -170,13 +170,8 @@ fn number(path: &str) -> Option<u8> {
 
 /// The name servers in the text of a `resolv.conf(5)`.
 pub(super) fn name_servers(text: &str) -> Vec<IpAddr> {
-    let servers = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let is_server = words.next() == Some("nameserver");
-        // A link-local address is followed by its device.
-        let address = words.next().filter(|_| is_server)?.split('%').next()?;
-        address.parse().ok()
-    });
+    // A link-local address is followed by its device.
+    let servers = host::name_servers_in(text).filter_map(|it| it.split('%').next()?.parse().ok());
     servers.take(SERVERS_MAX).collect()
 }
 

@@ -1,16 +1,71 @@
-//! Finds tunnels that the guard's `router` cuts off from their servers: it does not know the mark of their packets.
+//! What a report about the guard has to say beside the kernel's state: lists of OpenWrt's interfaces (`only_through`)
+//! that are not in force, and tunnels that the guard's `router` cuts off from their servers, as it does not know the
+//! mark of their packets.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use config::guard::Guard;
-use service::status::Status;
 use steer::guard::networks::covers;
-use steer::guard::{Report, State};
+use steer::guard::{Report, State, control};
+use openwrt::only_through::Lists;
+use service::status::Status;
 
+use super::wanted::unheld_of;
 use crate::status;
 
+/// Adds faults of lists to a report. Returns whether all listed devices are held.
+pub(super) fn lists(uci: &Path, report: &mut Report) -> bool {
+    let lists = match Lists::of(uci) {
+        Ok(lists) => lists,
+        Err(error) => {
+            report
+                .notes
+                .push(format!("{}: {error}", uci.join("network").display()));
+            return false;
+        }
+    };
+    let mut notes = unheld_of(&lists);
+    let in_force = report.guard.clone().unwrap_or_default();
+    let groups = in_force.groups.clone();
+    let (wanted, left) = in_force.with_lists(&lists.lists, &groups);
+    notes.extend(left);
+    // A removed list would still hold devices; a new one would not hold its devices yet.
+    let is_in_force =
+        report.asked && wanted.groups == groups || wanted.groups.is_empty() && groups.is_empty();
+    if !is_in_force {
+        notes.push(what_to_do(&wanted));
+    }
+    let is_held = notes.is_empty();
+    report.notes.extend(notes);
+    is_held
+}
+
+/// Whether interfaces list devices, and none of them can be held.
+pub(super) fn is_refused(uci: &Path) -> bool {
+    Lists::of(uci).is_ok_and(|it| it.is_empty() && !it.faults.is_empty())
+}
+
+fn what_to_do(wanted: &Guard) -> String {
+    let devices: Vec<&str> = wanted
+        .groups
+        .iter()
+        .flat_map(|it| &it.lan)
+        .map(String::as_str)
+        .collect();
+    let listed = match devices.is_empty() {
+        true => "nothing any more".to_owned(),
+        false => devices.join(", "),
+    };
+    let how = match control::is_let_go() {
+        true => "it was let go by `millrace guard off`; `millrace guard on` sets it again",
+        false => "run `/etc/init.d/millrace-guard enable` and `start`, or `reload`",
+    };
+    format!("interfaces list {listed} (only_through), and that is not what is in force: {how}")
+}
+
 /// Adds a note for each running tunnel that is cut off, with the setting that allows its packets.
-pub(super) fn judge(report: &mut Report) {
+pub(super) fn router(report: &mut Report) {
     let is_held = |it: &&Guard| it.router && report.state != State::Off;
     let Some(guard) = report.guard.as_ref().filter(is_held) else {
         return;
@@ -70,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_client_that_has_no_server_yet_is_told_and_servers_and_marked_ones_are_not() {
-        let path = std::path::Path::new("guard.toml");
+        let path = Path::new("guard.toml");
         let text = "lan = [\"br-lan\"]\nrouter = true\n";
         let mut guard = Guard::from_toml(text, path).unwrap();
         let mut tunnel = Status {
