@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     /// Made by `openvpn --genkey secret`.
-    const TEXT: &str = include_str!("../../tests/data/static.key");
+    const TEXT: &str = include_str!("../tests/data/static.key");
 
     #[test]
     fn text_comes_back() {
