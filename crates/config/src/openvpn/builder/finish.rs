@@ -1,13 +1,14 @@
 //! Finishes the model: roles, helper directives, and checks over all lines.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 
-use super::{Builder, ServerHelper, TAP};
+use super::Builder;
 use crate::openvpn::directive::Origin;
+use crate::openvpn::draft::ServerHelper;
+use crate::openvpn::table::TAP;
 use crate::openvpn::{
     Ifconfig, IfconfigV6, OpenVpn, PingTimeout, Place, Pool, PoolV6, Role, Route, RouteGateway,
-    Topology,
+    Service, Topology,
 };
 
 /// The role that the lines make.
@@ -19,8 +20,8 @@ enum End {
 
 impl Builder {
     /// Returns the model; `None` if a required directive was refused, or if an action was requested.
-    pub(crate) fn finish(&mut self, directory: Option<PathBuf>) -> Option<OpenVpn> {
-        if self.action.is_some() {
+    pub(crate) fn finish(&mut self) -> Option<OpenVpn> {
+        if self.draft.action.is_some() {
             return None;
         }
         let end = self.end();
@@ -29,8 +30,11 @@ impl Builder {
             self.expand_server();
         }
         self.expand_keepalive(end);
-        if end == Some(End::Server) && self.sockets.tcp_nodelay {
-            self.server.push.push("socket-flags TCP_NODELAY".to_owned());
+        if end == Some(End::Server) && self.draft.sockets.tcp_nodelay {
+            self.draft
+                .server
+                .push
+                .push("socket-flags TCP_NODELAY".to_owned());
         }
         self.settle_ciphers();
         let server = end? == End::Server;
@@ -47,42 +51,39 @@ impl Builder {
         if !self.is_sound() || connections.is_empty() {
             return None;
         }
-        let role = match server {
-            true => Role::Server(std::mem::take(&mut self.server)),
-            false => Role::Client(std::mem::take(&mut self.client)),
-        };
-        self.service.management = self.management.build();
         let places = crate::openvpn::report::places(&self.judged);
+        let draft = std::mem::take(&mut self.draft);
         Some(OpenVpn {
-            role,
-            device: std::mem::take(&mut self.device),
+            role: match server {
+                true => Role::Server(draft.server),
+                false => Role::Client(draft.client),
+            },
+            device: draft.device,
             connections,
-            sockets: std::mem::take(&mut self.sockets),
-            tls: std::mem::take(&mut self.tls),
-            data: std::mem::take(&mut self.data),
-            timers: self.timers,
-            network: std::mem::take(&mut self.network),
-            scripts: std::mem::take(&mut self.scripts),
-            service: std::mem::take(&mut self.service),
+            sockets: draft.sockets,
+            tls: draft.tls,
+            data: draft.data,
+            timers: draft.timers,
+            network: draft.network,
+            scripts: draft.scripts,
+            service: Service {
+                management: draft.has_management.then_some(draft.management),
+                ..draft.service
+            },
             lines,
-            directory,
+            directory: draft.directory,
             places,
         })
     }
 
-    /// Whether a client asks the server for options (`pull`).
-    pub(super) const fn pulls(&self) -> bool {
-        self.pull || self.client_helper
-    }
-
     fn end(&mut self) -> Option<End> {
         let nowhere = Origin::of_argument(0);
-        let helper = self.server_helper.is_some() || self.server_v6_helper.is_some();
-        let server = helper || self.mode_server;
-        let tls_server = helper || self.tls_server;
-        let tls_client = self.client_helper || self.tls_client;
+        let helper = self.draft.server_helper.is_some() || self.draft.server_v6_helper.is_some();
+        let server = helper || self.draft.mode_server;
+        let tls_server = helper || self.draft.tls_server;
+        let tls_client = self.draft.client_helper || self.draft.tls_client;
         if tls_server && tls_client {
-            let name = if self.client_helper {
+            let name = if self.draft.client_helper {
                 "client"
             } else {
                 "tls-client"
@@ -97,7 +98,7 @@ impl Builder {
             self.conflict("mode", "a server also needs `tls-server`");
             return None;
         }
-        if server && self.pull {
+        if server && self.draft.pull {
             self.conflict("pull", "a server pulls no options; remove the line");
             return None;
         }
@@ -110,7 +111,7 @@ impl Builder {
             self.conflict("tls-server", reason);
             return None;
         }
-        if tls_client && !self.pulls() {
+        if tls_client && !self.draft.pulls() {
             let reason = "a tunnel between two equal ends is not supported; add `pull`, or \
                 write `client`, and let the other end be a `server`";
             self.conflict("tls-client", reason);
@@ -128,16 +129,16 @@ impl Builder {
     }
 
     fn settle_device(&mut self) {
-        let Some(name) = self.dev.take() else {
+        let Some(name) = self.draft.dev.take() else {
             let nowhere = Origin::of_argument(0);
             if !self.was_refused("dev") {
                 self.refuse(&nowhere, "dev", "is missing; write `dev tun`");
             }
             return;
         };
-        let typed = self.dev_type.is_some();
+        let typed = self.draft.dev_is_typed;
         if name == "null" {
-            self.device.null = true;
+            self.draft.device.null = true;
         } else if name.starts_with("tap") && !typed {
             self.conflict("dev", TAP);
         } else if !name.starts_with("tun") && !typed {
@@ -145,109 +146,111 @@ impl Builder {
                 `dev-type tun`";
             self.conflict("dev", reason);
         }
-        self.device.name = name;
+        self.draft.device.name = name;
     }
 
     /// Expands `server` and `server-ipv6`, with stock's order of pushed options.
     fn expand_server(&mut self) {
-        if let Some((network, bits)) = self.server_v6_helper {
+        if let Some((network, bits)) = self.draft.server_v6_helper {
             self.expand_server_v6(network, bits);
         }
-        let Some(helper) = self.server_helper else {
+        let Some(helper) = self.draft.server_helper else {
             return;
         };
-        if self.server.pool.is_some() && helper.pool {
+        if self.draft.server.pool.is_some() && helper.pool {
             self.conflict(
                 "ifconfig-pool",
                 "`server` makes a pool already; add `nopool` to it",
             );
         }
         let (network, netmask) = (helper.network, helper.netmask);
-        let topology = self.network.topology.unwrap_or_default();
+        let topology = self.draft.network.topology.unwrap_or_default();
         let local = plus(network, 1);
         let last = Ipv4Addr::from_bits(network.to_bits() | !netmask.to_bits());
         if topology == Topology::Subnet {
             self.expand_subnet(helper, local, last);
         } else {
-            self.network.ifconfig = Some(Ifconfig {
+            self.draft.network.ifconfig = Some(Ifconfig {
                 local,
                 second: plus(network, 2),
             });
             if helper.pool {
                 // The smallest network has no addresses to reserve.
                 let reserve = if helper.bits == 29 { 0 } else { 4 };
-                self.server.pool = Some(Pool {
+                self.draft.server.pool = Some(Pool {
                     start: plus(network, 4),
                     end: Ipv4Addr::from_bits(last.to_bits() - reserve),
                     netmask: None,
                 });
             }
-            self.network.routes.push(Route {
+            self.draft.network.routes.push(Route {
                 network: Place::Address(IpAddr::V4(network)),
                 bits: helper.bits,
                 gateway: None,
                 metric: None,
             });
-            if self.server.client_to_client {
-                self.server.push.push(format!("route {network} {netmask}"));
+            if self.draft.server.client_to_client {
+                self.draft
+                    .server
+                    .push
+                    .push(format!("route {network} {netmask}"));
             } else if topology == Topology::Net30 {
-                self.server.push.push(format!("route {local}"));
+                self.draft.server.push.push(format!("route {local}"));
             }
         }
-        let name = match topology {
-            Topology::Net30 => "net30",
-            Topology::P2p => "p2p",
-            Topology::Subnet => "subnet",
-        };
-        self.server.push.push(format!("topology {name}"));
+        let name = topology.as_str();
+        self.draft.server.push.push(format!("topology {name}"));
     }
 
     fn expand_subnet(&mut self, helper: ServerHelper, local: Ipv4Addr, last: Ipv4Addr) {
-        self.network.ifconfig = Some(Ifconfig {
+        self.draft.network.ifconfig = Some(Ifconfig {
             local,
             second: helper.netmask,
         });
         if helper.pool {
-            self.server.pool = Some(Pool {
+            self.draft.server.pool = Some(Pool {
                 start: plus(helper.network, 2),
                 end: Ipv4Addr::from_bits(last.to_bits() - 1),
                 netmask: Some(helper.netmask),
             });
-        } else if let Some(pool) = &mut self.server.pool {
+        } else if let Some(pool) = &mut self.draft.server.pool {
             pool.netmask = Some(helper.netmask);
         }
-        self.server.push.push(format!("route-gateway {local}"));
-        if self.network.route_gateway.is_none() {
+        self.draft
+            .server
+            .push
+            .push(format!("route-gateway {local}"));
+        if self.draft.network.route_gateway.is_none() {
             let gateway = Place::Address(IpAddr::V4(plus(helper.network, 2)));
-            self.network.route_gateway = Some(RouteGateway::Fixed(gateway));
+            self.draft.network.route_gateway = Some(RouteGateway::Fixed(gateway));
         }
-        if self.server.ifconfig_push_constraint.is_none() {
-            self.server.ifconfig_push_constraint = Some((helper.network, helper.netmask));
+        if self.draft.server.ifconfig_push_constraint.is_none() {
+            self.draft.server.ifconfig_push_constraint = Some((helper.network, helper.netmask));
         }
     }
 
     fn expand_server_v6(&mut self, network: Ipv6Addr, bits: u8) {
-        if self.server.pool_v6.is_some() {
+        if self.draft.server.pool_v6.is_some() {
             let reason = "`server-ipv6` makes a pool already; remove one of them";
             self.conflict("ifconfig-ipv6-pool", reason);
         }
-        if self.server_helper.is_some_and(|helper| !helper.pool) {
+        if self.draft.server_helper.is_some_and(|helper| !helper.pool) {
             self.conflict("server-ipv6", "does not go with `server … nopool`");
         }
         let plus = |n: u128| Ipv6Addr::from_bits(network.to_bits().wrapping_add(n));
-        self.network.ifconfig_v6 = Some(IfconfigV6 {
+        self.draft.network.ifconfig_v6 = Some(IfconfigV6 {
             local: plus(1),
             bits,
             remote: plus(2),
         });
         let base = plus(if bits < 112 { 0x1000 } else { 2 });
-        self.server.pool_v6 = Some(PoolV6 { base, bits });
+        self.draft.server.pool_v6 = Some(PoolV6 { base, bits });
         // Only clients before 2.4 needed this option.
-        self.server.push.push("tun-ipv6".to_owned());
+        self.draft.server.push.push("tun-ipv6".to_owned());
     }
 
     fn expand_keepalive(&mut self, end: Option<End>) {
-        let Some((ping, timeout)) = self.keepalive else {
+        let Some((ping, timeout)) = self.draft.keepalive else {
             return;
         };
         for name in ["ping", "ping-restart", "ping-exit"] {
@@ -255,16 +258,19 @@ impl Builder {
                 self.conflict(name, "`keepalive` says this already; remove the line");
             }
         }
-        self.timers.ping = ping;
+        self.draft.timers.ping = ping;
         match end {
             Some(End::Server) => {
                 // Clients time out first, so that they are the ones to reconnect.
                 let doubled = timeout.saturating_mul(2);
-                self.timers.ping_timeout = PingTimeout::Restart(doubled);
-                self.server.push.push(format!("ping {ping}"));
-                self.server.push.push(format!("ping-restart {timeout}"));
+                self.draft.timers.ping_timeout = PingTimeout::Restart(doubled);
+                self.draft.server.push.push(format!("ping {ping}"));
+                self.draft
+                    .server
+                    .push
+                    .push(format!("ping-restart {timeout}"));
             }
-            _ => self.timers.ping_timeout = PingTimeout::Restart(timeout),
+            _ => self.draft.timers.ping_timeout = PingTimeout::Restart(timeout),
         }
     }
 }

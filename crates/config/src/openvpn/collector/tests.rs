@@ -99,3 +99,37 @@ fn setenv_opt_is_the_option_itself() {
     assert!(collector.directives[0].optional);
     assert_eq!(collector.directives[1].name, "setenv");
 }
+
+fn names(arguments: &[&str]) -> (Vec<String>, usize) {
+    let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
+    let mut read = |_: &Path| Ok(zeroize::Zeroizing::new(b"verb 4\n".to_vec()));
+    let mut collector = Collector::new(&mut read, Permissions::ALL);
+    collector.arguments(&arguments).unwrap();
+    let shown = |d: &Directive| format!("{} {}", d.name, d.values.join(" "));
+    let names = collector.directives.iter().map(shown).collect();
+    (names, collector.misread.len())
+}
+
+#[test]
+fn options_take_words_up_to_the_next_option() {
+    let (names, faults) = names(&["--dev", "tun", "--remote", "a", "1", "udp", "--nobind"]);
+    assert_eq!(names, ["dev tun", "remote a 1 udp", "nobind "]);
+    assert_eq!(faults, 0);
+}
+
+#[test]
+fn only_a_file_or_as_an_option() {
+    assert_eq!(names(&["a.ovpn"]).0, ["config a.ovpn", "verb 4"]);
+    let (names, _) = names(&["--config", "a.ovpn", "--verb", "1"]);
+    assert_eq!(names, ["config a.ovpn", "verb 4", "verb 1"]);
+}
+
+#[test]
+fn words_without_an_option_are_faults() {
+    assert_eq!(
+        names(&["dev", "tun", "--verb", "1"]),
+        (vec!["verb 1".to_owned()], 1)
+    );
+    let many: Vec<&str> = std::iter::once("--up").chain([".."; 20]).collect();
+    assert_eq!(names(&many).1, 1);
+}

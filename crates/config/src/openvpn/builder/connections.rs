@@ -1,8 +1,9 @@
 //! Turns drafts into connections: fills in defaults, and checks for contradictions in each.
 
 use super::Builder;
-use super::connection::{CONNECTIONS_MAX, Draft, LocalLine, RawTransport};
+use super::CONNECTIONS_MAX;
 use crate::openvpn::directive::Origin;
+use crate::openvpn::draft::{ConnectionDraft, HttpOptions, LocalLine, RawTransport};
 use crate::openvpn::{
     Connection, ControlWrap, Digest, HttpAuth, KeyDirection, Local, Protocol, Proxy, Remote,
     SharedWrap, Transport,
@@ -30,14 +31,14 @@ impl Builder {
             }
             return Vec::new();
         }
-        if !server && self.draft.locals.len() > 1 {
+        if !server && self.draft.connection.locals.len() > 1 {
             self.conflict("local", "a client calls from one address; keep one of them");
         }
         if drafts.len() > CONNECTIONS_MAX {
             self.conflict("remote", format!("more than {CONNECTIONS_MAX} remotes"));
             return Vec::new();
         }
-        let forced = self.proto_tcp_forced;
+        let forced = self.draft.proto_tcp_forced;
         let mut connections = Vec::new();
         for draft in drafts {
             let connection = self.settle(draft, server);
@@ -60,42 +61,37 @@ impl Builder {
     }
 
     /// Collects the drafts. `remote` lines count only without `<connection>`, as in stock.
-    fn drafts(&mut self, server: bool) -> Vec<Draft> {
-        if server && self.draft.locals.len() > 1 {
-            let at = |line: &LocalLine| Draft {
+    fn drafts(&mut self, server: bool) -> Vec<ConnectionDraft> {
+        if server && self.draft.connection.locals.len() > 1 {
+            let at = |line: &LocalLine| ConnectionDraft {
                 locals: vec![line.clone()],
-                ..self.draft.clone()
+                ..self.draft.connection.clone()
             };
-            return self.draft.locals.iter().map(at).collect();
+            return self.draft.connection.locals.iter().map(at).collect();
         }
-        if !self.blocks.is_empty() {
-            if !self.remotes.is_empty() {
+        if !self.draft.blocks.is_empty() {
+            if !self.draft.remotes.is_empty() {
                 self.ignored(
                     "remote",
                     "there are <connection> blocks, which hold instead",
                 );
             }
-            return std::mem::take(&mut self.blocks);
+            return std::mem::take(&mut self.draft.blocks);
         }
-        if self.remotes.is_empty() {
-            return vec![self.draft.clone()];
+        if self.draft.remotes.is_empty() {
+            return vec![self.draft.connection.clone()];
         }
-        let template = self.draft.clone();
-        let with = |line: super::RemoteLine| {
+        let template = self.draft.connection.clone();
+        let remotes = std::mem::take(&mut self.draft.remotes).into_iter();
+        let with = |line| {
             let mut draft = template.clone();
-            draft.host = Some(line.host);
-            draft.remote_port = line.port.unwrap_or(draft.remote_port);
-            (draft.transport, draft.family) =
-                line.protocol.unwrap_or((draft.transport, draft.family));
+            draft.call(line);
             draft
         };
-        std::mem::take(&mut self.remotes)
-            .into_iter()
-            .map(with)
-            .collect()
+        remotes.map(with).collect()
     }
 
-    fn settle(&mut self, mut draft: Draft, server: bool) -> Connection {
+    fn settle(&mut self, mut draft: ConnectionDraft, server: bool) -> Connection {
         // A server has one draft for each `local`. A block's own `local` takes precedence over the shared one.
         if let Some(line) = draft.locals.last().cloned() {
             if let Some(port) = line.port {
@@ -170,7 +166,7 @@ impl Builder {
     }
 
     /// Refuses a line that contradicts another, in its block or outside.
-    fn clash(&mut self, draft: &Draft, name: &'static str, reason: &str) {
+    fn clash(&mut self, draft: &ConnectionDraft, name: &'static str, reason: &str) {
         match &draft.origin {
             Some(origin) => {
                 let origin = origin.clone();
@@ -181,38 +177,25 @@ impl Builder {
         }
     }
 
-    fn local(&mut self, draft: &Draft, transport: Transport, server: bool) -> Local {
+    fn local(&mut self, draft: &ConnectionDraft, transport: Transport, server: bool) -> Local {
         let host = draft.locals.last().and_then(|it| it.host.clone());
         let wanted = host.is_some() || draft.local_port_defined || draft.bind;
-        if draft.nobind {
-            if server {
-                self.clash(
-                    draft,
-                    "nobind",
-                    "a server listens on a port; remove the line",
-                );
-            } else if draft.bind {
-                self.clash(
-                    draft,
-                    "bind",
-                    "`nobind` says the opposite; keep one of them",
-                );
-            } else if host.is_some() {
-                self.clash(
-                    draft,
-                    "local",
-                    "`nobind` says the opposite; keep one of them",
-                );
-            } else if draft.local_port_defined {
-                self.clash(
-                    draft,
-                    "lport",
-                    "`nobind` says the opposite; keep one of them",
-                );
-            }
+        let opposite = [
+            ("bind", draft.bind),
+            ("local", host.is_some()),
+            ("lport", draft.local_port_defined),
+        ];
+        if draft.nobind && server {
+            let reason = "a server listens on a port; remove the line";
+            self.clash(draft, "nobind", reason);
+        } else if draft.nobind
+            && let Some((name, _)) = opposite.iter().find(|(_, given)| *given)
+        {
+            let reason = "`nobind` says the opposite; keep one of them";
+            self.clash(draft, name, reason);
         }
         let bind = !draft.nobind
-            && (server || wanted || !(transport == Transport::TcpClient || self.pulls()));
+            && (server || wanted || !(transport == Transport::TcpClient || self.draft.pulls()));
         Local {
             bind,
             host,
@@ -221,14 +204,21 @@ impl Builder {
         }
     }
 
-    fn proxy(&mut self, draft: &Draft, transport: Transport, server: bool) -> Option<Proxy> {
-        let http = match (&self.http_override, &draft.http) {
+    fn proxy(
+        &mut self,
+        draft: &ConnectionDraft,
+        transport: Transport,
+        server: bool,
+    ) -> Option<Proxy> {
+        let http = match (&self.draft.http_override, &draft.http) {
             (Some(proxy), _) if transport == Transport::TcpClient => Some(proxy.clone()),
             (_, http) => http.clone(),
         };
-        if http.is_none() && (draft.http_options.is_some() || self.http_user_pass.is_some()) {
-            let name = match self.http_user_pass {
-                Some(_) if draft.http_options.is_none() => "http-proxy-user-pass",
+        if http.is_none()
+            && (draft.http_options != HttpOptions::default() || self.draft.http_user_pass.is_some())
+        {
+            let name = match self.draft.http_user_pass {
+                Some(_) if draft.http_options == HttpOptions::default() => "http-proxy-user-pass",
                 _ => "http-proxy-option",
             };
             self.clash(
@@ -254,7 +244,7 @@ impl Builder {
                 let reason = "goes with TCP only: write `proto tcp-client` if the server has it";
                 self.clash(draft, "http-proxy", reason);
             }
-            if let Some(credentials) = &self.http_user_pass {
+            if let Some(credentials) = &self.draft.http_user_pass {
                 http.credentials = Some(credentials.clone());
                 if http.auth == HttpAuth::None {
                     http.auth = HttpAuth::Auto;
@@ -276,9 +266,9 @@ impl Builder {
         draft.socks.clone()
     }
 
-    fn wrap(&mut self, draft: &Draft, server: bool) -> ControlWrap {
+    fn wrap(&mut self, draft: &ConnectionDraft, server: bool) -> ControlWrap {
         // A block with a key of its own ignores the keys outside.
-        let outside = &self.draft;
+        let outside = &self.draft.connection;
         let none =
             draft.tls_auth.is_none() && draft.tls_crypt.is_none() && draft.tls_crypt_v2.is_none();
         let (from, direction) = match none {
@@ -286,7 +276,7 @@ impl Builder {
             false => (draft.clone(), draft.key_direction),
         };
         if let Some(force) = draft.force_cookie.or(outside.force_cookie) {
-            self.tls.force_cookie = force;
+            self.draft.tls.force_cookie = force;
         }
         if from.tls_auth.is_some() && from.tls_crypt.is_some() {
             let reason = "`tls-auth` is given too; the two exclude each other: keep what the \
@@ -301,7 +291,7 @@ impl Builder {
                 the one that the server asks for";
             self.clash(draft, "tls-crypt-v2", reason);
         }
-        if from.tls_auth.is_some() && self.data.auth == Digest::None {
+        if from.tls_auth.is_some() && self.draft.data.auth == Digest::None {
             let reason = "`tls-auth` needs a digest: write for example `auth SHA256`";
             self.conflict_once("auth", reason);
         }

@@ -3,14 +3,17 @@
 //!
 //! Keys and certificates are exempt; see [`crate::permissions`].
 
-use super::value::at;
-use crate::file;
-use crate::openvpn::directive::{Directive, is_foreign};
 use std::net::IpAddr;
 use std::path::Path;
 
+use super::Entry;
+use crate::file;
+use crate::openvpn::directive::Directive;
+use crate::openvpn::draft::Draft;
+use crate::secrecy;
+
 /// The treatment of a directive that names a restricted file.
-pub(super) enum Restriction {
+pub(crate) enum Restriction {
     /// The directive is ignored: the tunnel is the same without it.
     PassedOver(&'static str),
     /// The directive is refused.
@@ -54,50 +57,101 @@ const PIPE: &str = "a pipe of this process, which a profile does not read unless
 const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent to the proxy, and \
     the profile says of which file; permit it with --allow-files, or name no file and be asked";
 
-/// The restriction on a directive; `None` if it names no restricted file. `is_own` tells whether a password file is
-/// the profile's own, `is_known` whether users other than its owner can read it.
-pub(super) fn restriction(
+/// The restriction on a directive; `None` if it names no restricted file.
+pub(crate) fn restriction(
     directive: &Directive,
-    is_own: &dyn Fn(&str) -> bool,
-    is_known: &dyn Fn(&str) -> bool,
+    entry: &Entry,
+    draft: &Draft,
 ) -> Option<Restriction> {
-    let instead = |keep: usize, rest: &[&str], reason| {
-        let mut changed = directive.clone();
-        changed.values.truncate(keep);
-        changed.values.extend(rest.iter().map(|&it| it.to_owned()));
-        Some(Restriction::Instead(changed, reason))
-    };
-    let names_file = |index: usize| directive.get(index).is_some_and(|it| it != "stdin");
     let is_pipe = |value: &String| file::is_handed_over(Path::new(value));
     if directive.values.iter().any(is_pipe) {
         return Some(Restriction::Denied(PIPE));
     }
-    match directive.name.as_str() {
-        "log" | "log-append" => Some(Restriction::PassedOver(LOG)),
-        "status" | "writepid" | "ifconfig-pool-persist" => Some(Restriction::PassedOver(WRITTEN)),
-        "config" if is_foreign(&directive.origin) => Some(Restriction::Needed(READ)),
-        "auth-user-pass" if is_own(at(directive, 0)) => None,
-        "management" if at(directive, 1) == "unix" => Some(Restriction::Denied(SOCKET)),
-        "management" if !is_loopback(at(directive, 0)) => Some(Restriction::Denied(OPEN)),
-        "management" if at(directive, 2) == "stdin" => None,
+    entry.foreign?(directive, draft)
+}
+
+/// The directive with its first `keep` values and `rest` instead.
+fn instead(
+    directive: &Directive,
+    keep: usize,
+    rest: &[&str],
+    reason: &'static str,
+) -> Option<Restriction> {
+    let mut changed = directive.clone();
+    changed.values.truncate(keep);
+    changed.values.extend(rest.iter().map(|&it| it.to_owned()));
+    Some(Restriction::Instead(changed, reason))
+}
+
+/// Whether the value at `index` names a file.
+fn names_file(directive: &Directive, index: usize) -> bool {
+    directive.inline.is_none() && directive.get(index).is_some_and(|it| it != "stdin")
+}
+
+pub(super) fn log(_: &Directive, _: &Draft) -> Option<Restriction> {
+    Some(Restriction::PassedOver(LOG))
+}
+
+pub(super) fn written(_: &Directive, _: &Draft) -> Option<Restriction> {
+    Some(Restriction::PassedOver(WRITTEN))
+}
+
+pub(super) fn config(directive: &Directive, _: &Draft) -> Option<Restriction> {
+    directive
+        .origin
+        .is_foreign()
+        .then_some(Restriction::Needed(READ))
+}
+
+pub(super) fn management(directive: &Directive, draft: &Draft) -> Option<Restriction> {
+    let path = draft.path(directive.at(2));
+    let reason = match directive.at(2) {
+        _ if directive.at(1) == "unix" => SOCKET,
+        _ if !is_loopback(directive.at(0)) => OPEN,
+        "stdin" => return None,
         // The first line of another file may be public: every OpenSSH key begins alike.
-        "management" if !is_own(at(directive, 2)) || is_known(at(directive, 2)) => {
-            Some(Restriction::Denied(NO_PASSWORD))
+        _ if draft.own_management.as_ref() != Some(&path) || secrecy::warning(&path).is_some() => {
+            NO_PASSWORD
         }
-        "management-client" => Some(Restriction::Denied(CALLS)),
-        "extra-certs" if directive.inline.is_none() => Some(Restriction::Denied(CERTIFICATES)),
-        "auth-user-pass" if directive.inline.is_none() && names_file(0) => instead(0, &[], SENT),
-        "http-proxy-user-pass" if directive.inline.is_none() && names_file(0) => {
-            instead(0, &[], SENT_TO_PROXY)
-        }
-        "http-proxy" if names_file(2) && !matches!(at(directive, 2), "auto" | "auto-nct") => {
-            let mut method = vec!["stdin"];
-            method.extend(directive.get(3));
-            instead(2, &method, SENT_TO_PROXY)
-        }
-        "socks-proxy" if names_file(2) => instead(2, &["stdin"], SENT_TO_PROXY),
-        _ => None,
+        _ => return None,
+    };
+    Some(Restriction::Denied(reason))
+}
+
+pub(super) fn calls(_: &Directive, _: &Draft) -> Option<Restriction> {
+    Some(Restriction::Denied(CALLS))
+}
+
+pub(super) fn certificates(directive: &Directive, _: &Draft) -> Option<Restriction> {
+    let named = directive.inline.is_none();
+    named.then_some(Restriction::Denied(CERTIFICATES))
+}
+
+pub(super) fn credentials(directive: &Directive, draft: &Draft) -> Option<Restriction> {
+    let is_own = draft.own_passwords.contains(&draft.path(directive.at(0)));
+    let other = names_file(directive, 0) && !is_own;
+    other.then(|| instead(directive, 0, &[], SENT)).flatten()
+}
+
+pub(super) fn proxy_credentials(directive: &Directive, _: &Draft) -> Option<Restriction> {
+    names_file(directive, 0)
+        .then(|| instead(directive, 0, &[], SENT_TO_PROXY))
+        .flatten()
+}
+
+pub(super) fn http_proxy(directive: &Directive, _: &Draft) -> Option<Restriction> {
+    if !names_file(directive, 2) || matches!(directive.at(2), "auto" | "auto-nct") {
+        return None;
     }
+    let mut method = vec!["stdin"];
+    method.extend(directive.get(3));
+    instead(directive, 2, &method, SENT_TO_PROXY)
+}
+
+pub(super) fn socks_proxy(directive: &Directive, _: &Draft) -> Option<Restriction> {
+    names_file(directive, 2)
+        .then(|| instead(directive, 2, &["stdin"], SENT_TO_PROXY))
+        .flatten()
 }
 
 /// Whether a host is this machine's loopback.

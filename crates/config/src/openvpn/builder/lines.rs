@@ -55,8 +55,8 @@ impl Builder {
         let whole = sections.finish(false, usize::from(!server));
         let lines = whole.lines;
         // Only a server forwards packets of other hosts.
-        self.network.home = whole.home.filter(|_| server);
-        if self.network.home.is_some() {
+        self.draft.network.home = whole.home.filter(|_| server);
+        if self.draft.network.home.is_some() {
             self.warnings.push(format!("[Server]: {}", home::ROUTES));
         }
         let idle = whole.home_lines.iter().filter(|_| !server);
@@ -76,11 +76,11 @@ impl Builder {
         }
         let first = places.first().map(|(origin, _)| origin.clone());
         if let Some(origin) = first.filter(|_| !lines.lines.is_empty())
-            && let Some(reason) = conflict(server, &lines, connections, &self.sockets)
+            && let Some(reason) = conflict(server, &lines, connections, &self.draft.sockets)
         {
             self.refuse(&origin, "", reason);
         }
-        self.data.reorder |= lines.reorder;
+        self.draft.data.reorder |= lines.reorder;
         lines
     }
 }

@@ -29,6 +29,49 @@ pub(crate) type Outcome = Result<Remark, String>;
 /// The plain remark.
 pub(crate) const OK: Outcome = Ok(Remark::Plain);
 
+/// The outcome of a directive that is honoured with a note.
+pub(crate) fn note(words: &str) -> Outcome {
+    Ok(Remark::Note(words.to_owned()))
+}
+
+/// The outcome of a directive that has no effect, for this reason.
+pub(crate) fn ignored(reason: &str) -> Outcome {
+    Ok(Remark::Ignored(reason.to_owned()))
+}
+
+/// Switches a flag on.
+pub(crate) const fn on(flag: &mut bool) -> Outcome {
+    *flag = true;
+    OK
+}
+
+/// Stores a value.
+pub(crate) fn put<T>(slot: &mut Option<T>, value: T) -> Outcome {
+    *slot = Some(value);
+    OK
+}
+
+/// Stores a value that was understood.
+pub(crate) fn some<T>(slot: &mut Option<T>, value: Result<T, String>) -> Outcome {
+    *slot = Some(value?);
+    OK
+}
+
+/// Stores a value that was understood.
+pub(crate) fn set<T>(slot: &mut T, value: Result<T, String>) -> Outcome {
+    *slot = value?;
+    OK
+}
+
+/// The meaning of one of the known words.
+pub(crate) fn word<T: Copy>(found: &str, known: &[(&str, T)]) -> Result<T, String> {
+    let meant = known.iter().find(|(name, _)| *name == found);
+    meant.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        one_of(found, &known)
+    })
+}
+
 /// A number in decimal within a range.
 pub(crate) fn number<T>(text: &str, range: RangeInclusive<T>) -> Result<T, String>
 where
@@ -60,11 +103,6 @@ where
 /// A time in seconds.
 pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     number(text, 0..=i32::MAX.unsigned_abs())
-}
-
-/// The value at `index`; the table guarantees that it exists.
-pub(crate) fn at(directive: &Directive, index: usize) -> &str {
-    directive.get(index).unwrap_or_default()
 }
 
 /// A port from 1 to 65535.
@@ -176,7 +214,7 @@ pub(crate) fn command(text: &str) -> Result<Command, String> {
 pub(crate) fn source(directive: &Directive) -> Source {
     match &directive.inline {
         Some(text) => Source::Inline(text.clone()),
-        None => Source::File(PathBuf::from(at(directive, 0))),
+        None => Source::File(PathBuf::from(directive.at(0))),
     }
 }
 

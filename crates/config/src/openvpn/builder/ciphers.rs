@@ -12,26 +12,26 @@ const UNKNOWN: &str = "is not supported; use AES-256-GCM, CHACHA20-POLY1305 or A
 impl Builder {
     /// Fills in the ciphers of the model.
     pub(super) fn settle_ciphers(&mut self) {
-        let names = std::mem::take(&mut self.ciphers);
+        let names = std::mem::take(&mut self.draft.ciphers);
         if let Some(list) = &names.list {
             self.settle_list(list);
         }
         let cipher = names.cipher.as_deref().and_then(Cipher::from_name);
-        self.data.cipher = cipher;
+        self.draft.data.cipher = cipher;
         let usable = cipher.filter(|&cipher| self.permitted(cipher) && self.protected(cipher));
         // Stock makes this choice for peers of these versions.
         let compat = names.compat.unwrap_or(u32::MAX);
         if let Some(cipher) = usable
             && compat < 20_500
-            && !self.data.ciphers.contains(&cipher)
+            && !self.draft.data.ciphers.contains(&cipher)
         {
-            self.data.ciphers.push(cipher);
+            self.draft.data.ciphers.push(cipher);
         }
         match &names.fallback {
             Some(name) => match Cipher::from_name(name) {
                 Some(cipher) if self.permitted(cipher) => {
-                    self.data.fallback = Some(cipher);
-                    self.data.cipher = Some(cipher);
+                    self.draft.data.fallback = Some(cipher);
+                    self.draft.data.cipher = Some(cipher);
                 }
                 Some(_) => self.conflict("data-ciphers-fallback", format!("{name} {INSECURE}")),
                 None => {
@@ -39,7 +39,7 @@ impl Builder {
                     self.conflict("data-ciphers-fallback", reason);
                 }
             },
-            None => self.data.fallback = usable,
+            None => self.draft.data.fallback = usable,
         }
         if let Some(name) = &names.cipher {
             self.judge_cipher(name, cipher, names.fallback.is_some());
@@ -52,8 +52,13 @@ impl Builder {
 
     /// Checks whether the digest of `auth` suits the ciphers that use it.
     fn judge_digest(&mut self) {
-        let digest = self.data.auth;
-        let mut beside = self.data.ciphers.iter().chain(&self.data.fallback);
+        let digest = self.draft.data.auth;
+        let mut beside = self
+            .draft
+            .data
+            .ciphers
+            .iter()
+            .chain(&self.draft.data.fallback);
         let Some(cipher) = beside.find(|cipher| !cipher.is_aead()).copied() else {
             return;
         };
@@ -72,12 +77,12 @@ impl Builder {
     }
 
     const fn permitted(&self, cipher: Cipher) -> bool {
-        !cipher.is_insecure() || self.data.allow_insecure
+        !cipher.is_insecure() || self.draft.data.allow_insecure
     }
 
     /// Whether the cipher is permitted with the digest of `auth`.
     const fn protected(&self, cipher: Cipher) -> bool {
-        cipher.is_aead() || !self.data.auth.is_insecure() || self.data.allow_insecure
+        cipher.is_aead() || !self.draft.data.auth.is_insecure() || self.draft.data.allow_insecure
     }
 
     /// Reads `data-ciphers`: notes ciphers that are left out, and requires that one remains.
@@ -113,7 +118,7 @@ impl Builder {
             (false, None) => {}
         }
         if !ciphers.is_empty() {
-            self.data.ciphers = ciphers;
+            self.draft.data.ciphers = ciphers;
         }
     }
 
@@ -125,7 +130,7 @@ impl Builder {
             );
             return self.ignored("cipher", reason);
         };
-        if self.data.ciphers.contains(&cipher) {
+        if self.draft.data.ciphers.contains(&cipher) {
             return;
         }
         if !self.permitted(cipher) {
@@ -134,7 +139,7 @@ impl Builder {
             );
             self.ignored("cipher", reason);
         } else if !self.protected(cipher) {
-            let digest = self.data.auth;
+            let digest = self.draft.data.auth;
             let reason = format!(
                 "what the server negotiates is used, as in OpenVPN 2.6; {cipher} with `auth \
                  {digest}` {INSECURE}"
@@ -155,7 +160,7 @@ impl Builder {
 
     /// Checks `keysize` against the fallback cipher.
     fn judge_keysize(&mut self, bits: u32) {
-        if self.data.fallback == Some(Cipher::BlowfishCbc) && bits != 128 {
+        if self.draft.data.fallback == Some(Cipher::BlowfishCbc) && bits != 128 {
             let reason = "BF-CBC has keys of 128 bits here; remove the line at both ends";
             self.conflict("keysize", reason);
         } else {
