@@ -13,7 +13,7 @@ use crate::ways::Way;
 use plane::{
     CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
     LineState, Moving, PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender,
-    SessionKeys, Statistics, StreamId, Transport, Whole,
+    SessionKeys, Statistics, StreamId, Transport, Transports, Whole,
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -66,8 +66,7 @@ impl<P: Protocol> Tunnel<P> {
     }
 }
 
-impl<P: Protocol> DataPlane for Tunnel<P> {
-    type Protocol = P;
+impl<P: Protocol> Transports for Tunnel<P> {
     type Sockets = Sockets;
     type Connection = TcpStream;
 
@@ -78,6 +77,21 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         self.set_line_sockets(line, sockets);
         Ok(())
     }
+
+    fn add_stream(
+        &self,
+        id: StreamId,
+        line: LineId,
+        connection: TcpStream,
+    ) -> io::Result<Endpoint> {
+        let stream = Arc::new(Stream::new(id, connection)?.on_line(line));
+        Self::add_stream(self, &stream)?;
+        Ok(stream.endpoint())
+    }
+}
+
+impl<P: Protocol> DataPlane for Tunnel<P> {
+    type Protocol = P;
 
     fn close_line(&self, line: LineId) {
         if line.index() < LINES_MAX {
@@ -98,17 +112,6 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
             .iter()
             .flat_map(|sockets| sockets.iter())
             .try_for_each(|socket| socket.set_fwmark(mark))
-    }
-
-    fn add_stream(
-        &self,
-        id: StreamId,
-        line: LineId,
-        connection: TcpStream,
-    ) -> io::Result<Endpoint> {
-        let stream = Arc::new(Stream::new(id, connection)?.on_line(line));
-        Self::add_stream(self, &stream)?;
-        Ok(stream.endpoint())
     }
 
     fn remove_stream(&self, id: StreamId) {

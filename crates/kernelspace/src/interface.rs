@@ -5,7 +5,7 @@ use super::owner::Owner;
 use super::plane::Plane;
 use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnMode};
 use openvpn::data::wire::OpenVpn as Packets;
-use plane::{Control, DataPlane};
+use plane::{Control, Transports};
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub enum StartError {
 
 /// A data plane, with its interface's name and number.
 pub type Started = (
-    Box<dyn DataPlane<Protocol = Packets, Sockets = engine::Sockets, Connection = TcpStream>>,
+    Box<dyn Transports<Protocol = Packets, Sockets = engine::Sockets, Connection = TcpStream>>,
     String,
     u32,
 );

@@ -20,7 +20,7 @@ use openvpn::data::wire::OpenVpn as Packets;
 use plane::{
     CipherName, Control, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId,
     LineMode, LineState, Moving, Notice, PeerId, PeerLines, PeerState, PipelineCounts, Reorder,
-    RouteChange, Sender, SessionKeys, Statistics, StreamId, Times, Transport,
+    RouteChange, Sender, SessionKeys, Statistics, StreamId, Times, Transport, Transports,
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -125,8 +125,7 @@ impl<K> Plane<K> {
     }
 }
 
-impl<K: Kernel> DataPlane for Plane<K> {
-    type Protocol = Packets;
+impl<K: Kernel> Transports for Plane<K> {
     type Sockets = Sockets;
     type Connection = TcpStream;
 
@@ -139,6 +138,15 @@ impl<K: Kernel> DataPlane for Plane<K> {
         drop(before);
         Ok(())
     }
+
+    fn add_stream(&self, _: StreamId, _: LineId, _: TcpStream) -> io::Result<Endpoint> {
+        let why = super::keys::Unfit::Stream;
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
+}
+
+impl<K: Kernel> DataPlane for Plane<K> {
+    type Protocol = Packets;
 
     fn close_line(&self, line: LineId) {
         if line == LineId::FIRST {
@@ -157,11 +165,6 @@ impl<K: Kernel> DataPlane for Plane<K> {
         sockets
             .iter()
             .try_for_each(|socket| socket.set_fwmark(mark))
-    }
-
-    fn add_stream(&self, _: StreamId, _: LineId, _: TcpStream) -> io::Result<Endpoint> {
-        let why = super::keys::Unfit::Stream;
-        Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
     fn remove_stream(&self, _: StreamId) {}

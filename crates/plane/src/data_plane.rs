@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 ///
 /// # Order
 ///
-/// 1. [`open_line`](Self::open_line), or [`add_stream`](Self::add_stream): without one the data plane receives nothing.
+/// 1. [`open_line`](Transports::open_line), or [`add_stream`](Transports::add_stream): without one the data plane receives nothing.
 ///    It reads a connection from the call on, so it may report messages before the call returns.
 /// 2. [`add_peer`](Self::add_peer), then [`set_line`](Self::set_line) to set the peer's address.
 /// 3. [`add_keys`](Self::add_keys): the data plane opens packets of the session. Call it before you send the message
@@ -46,18 +46,8 @@ use std::net::{IpAddr, SocketAddr};
 pub trait DataPlane: Send + Sync {
     /// The protocol of its packets and keys.
     type Protocol: Protocol;
-    /// The bound sockets of one line. Whoever makes them chooses the address, device and mark.
-    type Sockets;
-    /// A connected stream.
-    type Connection;
 
     // Lines.
-
-    /// Gives line `line` these sockets in place of its old ones, which close as soon as no worker uses them.
-    ///
-    /// # Errors
-    /// There are [`LINES_MAX`] lines; descriptor limits.
-    fn open_line(&self, line: LineId, sockets: Self::Sockets) -> io::Result<()>;
 
     /// Takes the sockets of a line away. Peers keep the line of that number, but nothing is sent by it.
     fn close_line(&self, line: LineId);
@@ -70,17 +60,6 @@ pub trait DataPlane: Send + Sync {
     /// # Errors
     /// The kernel's error (`EPERM`).
     fn set_mark(&self, line: LineId, mark: u32) -> io::Result<()>;
-
-    /// Takes over a connection of line `line` and reads it from now on. Returns both ends' addresses.
-    ///
-    /// # Errors
-    /// The kernel's error for the addresses; descriptor limits.
-    fn add_stream(
-        &self,
-        id: StreamId,
-        line: LineId,
-        connection: Self::Connection,
-    ) -> io::Result<crate::Endpoint>;
 
     /// Closes a connection and drops the packets that wait in it.
     fn remove_stream(&self, id: StreamId);
@@ -270,6 +249,31 @@ pub trait DataPlane: Send + Sync {
 
     /// Counters since the start. Costs a few allocations: for people and timers of seconds.
     fn statistics(&self) -> Statistics;
+}
+
+/// A data plane that takes over sockets. Beside [`DataPlane`], so that an object of that trait needs no types of sockets.
+pub trait Transports: DataPlane {
+    /// The bound sockets of one line. Whoever makes them chooses the address, device and mark.
+    type Sockets;
+    /// A connected stream.
+    type Connection;
+
+    /// Gives line `line` these sockets in place of its old ones, which close as soon as no worker uses them.
+    ///
+    /// # Errors
+    /// There are [`LINES_MAX`] lines; descriptor limits.
+    fn open_line(&self, line: LineId, sockets: Self::Sockets) -> io::Result<()>;
+
+    /// Takes over a connection of line `line` and reads it from now on. Returns both ends' addresses.
+    ///
+    /// # Errors
+    /// The kernel's error for the addresses; descriptor limits.
+    fn add_stream(
+        &self,
+        id: StreamId,
+        line: LineId,
+        connection: Self::Connection,
+    ) -> io::Result<crate::Endpoint>;
 }
 
 /// The fate of a datagram that must not be fragmented ([`DataPlane::send_whole`]).

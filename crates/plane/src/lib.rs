@@ -32,7 +32,7 @@ mod wire;
 pub use atomic::AtomicU64;
 pub use batch::{Batch, Packet};
 pub use control::{Control, Notice};
-pub use data_plane::{DataPlane, KeyError, RouteChange, Sender, Whole};
+pub use data_plane::{DataPlane, KeyError, RouteChange, Sender, Transports, Whole};
 pub use endpoint::{Ecn, Endpoint, Source};
 pub use format::{Format, Joined, Payload};
 pub use guesses::Guesses;

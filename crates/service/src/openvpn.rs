@@ -15,6 +15,7 @@ pub mod authority {
 }
 
 mod actions;
+mod channel;
 mod client;
 mod connect;
 mod console;
@@ -25,12 +26,9 @@ pub mod fuzz;
 mod hooks;
 mod idle;
 mod kernel_plane;
-#[cfg(feature = "server")]
-mod later;
 mod management;
 mod monitoring;
 mod network;
-mod plane_call;
 mod policy;
 mod process;
 mod ready;

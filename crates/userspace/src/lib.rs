@@ -2,21 +2,21 @@
 //!
 //! The engine is generic over its protocol, so that calls for each packet are static; the compiler generates its code
 //! in the crate that names both. This crate does nothing else. So it can be optimised for packets, while the control
-//! loops, which only hold a [`plane::DataPlane`], are optimised otherwise.
+//! loops, which only hold a [`plane::Transports`], are optimised otherwise.
 
 #![forbid(unsafe_code)]
 
 use engine::{Sockets, Tunnel, TunnelOptions};
 use netio::tun::Tun;
 use openvpn::data::wire::OpenVpn;
-use plane::{Control, DataPlane};
+use plane::{Control, Transports};
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 use wireguard::WireGuard;
 
 /// A data plane on this kernel's sockets, for one protocol.
-pub type Plane<P> = dyn DataPlane<Protocol = P, Sockets = Sockets, Connection = TcpStream>;
+pub type Plane<P> = dyn Transports<Protocol = P, Sockets = Sockets, Connection = TcpStream>;
 
 /// Starts a data plane for WireGuard.
 ///

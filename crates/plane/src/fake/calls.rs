@@ -4,15 +4,14 @@ use super::{Call, FakeDataPlane, Peer};
 use crate::{
     CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
     LineState, Moving, PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender,
-    SessionKeys, Statistics, StreamId, Whole,
+    SessionKeys, Statistics, StreamId, Transports, Whole,
 };
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-impl<P: Protocol> DataPlane for FakeDataPlane<P> {
-    type Protocol = P;
+impl<P: Protocol> Transports for FakeDataPlane<P> {
     type Sockets = u16;
     type Connection = SocketAddr;
 
@@ -23,6 +22,17 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
         });
         Ok(())
     }
+
+    fn add_stream(&self, id: StreamId, line: LineId, peer: SocketAddr) -> io::Result<Endpoint> {
+        self.on(Call::AddStream(id, line), |state| {
+            state.streams.insert(id).then_some(())
+        });
+        Ok(Endpoint::new(peer))
+    }
+}
+
+impl<P: Protocol> DataPlane for FakeDataPlane<P> {
+    type Protocol = P;
 
     fn close_line(&self, line: LineId) {
         self.on(Call::CloseLine(line), |state| state.lines.remove(&line));
@@ -37,13 +47,6 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
             state.lines.get(&line).copied()
         });
         Ok(())
-    }
-
-    fn add_stream(&self, id: StreamId, line: LineId, peer: SocketAddr) -> io::Result<Endpoint> {
-        self.on(Call::AddStream(id, line), |state| {
-            state.streams.insert(id).then_some(())
-        });
-        Ok(Endpoint::new(peer))
     }
 
     fn remove_stream(&self, id: StreamId) {
@@ -235,6 +238,10 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
             Some(cipher.map_err(KeyError::Material))
         })
         .unwrap_or(Err(KeyError::NoPeer(id)))
+    }
+
+    fn keep_alive(&self, id: PeerId, ping: Option<Duration>, silence: Option<Duration>) {
+        self.on_peer(id, Call::KeepAlive(id, ping, silence), |_| Some(()));
     }
 
     fn send_with(&self, id: PeerId, session: u32) {

@@ -98,7 +98,7 @@ fn route(last: u8) -> RouteChange {
 fn a_peer_that_is_removed_leaves_nothing_behind() {
     let fake = FakeDataPlane::new(Toy, "tun0", 1500);
     // Used as an object: control may choose its data plane when it starts.
-    let plane: &dyn DataPlane<Protocol = Toy, Sockets = u16, Connection = SocketAddr> = &fake;
+    let plane: &dyn Transports<Protocol = Toy, Sockets = u16, Connection = SocketAddr> = &fake;
     plane.open_line(LineId::FIRST, 1194).unwrap();
     assert!(plane.add_peer(PEER, Moving::Tell));
     assert!(!plane.add_peer(PEER, Moving::Tell));

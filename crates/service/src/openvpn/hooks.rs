@@ -29,12 +29,6 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// Switches to another configuration with the same scripts.
-    #[cfg(feature = "server")]
-    pub(super) const fn follow(&mut self, config: &'a OpenVpn) {
-        self.config = config;
-    }
-
     /// Prepares the script of a hook.
     pub(super) fn invocation(
         &self,

@@ -1,7 +1,7 @@
 //! Client state machine: connects to one server at a time and reconnects until told to stop.
 //!
-//! [`Machine::handle`] takes an event and the time and returns effects. The executor does the I/O, reads the clock and
-//! waits: slow work is an effect whose end is an event, and later work is a deadline.
+//! [`Machine::handle`] takes an event and the time, calls the data plane and returns effects. The executor does the I/O,
+//! reads the clock and waits: slow work is an effect whose end is an event, and later work is a deadline.
 
 mod calling;
 mod connection;
@@ -24,6 +24,7 @@ use super::event::{Event, Realm};
 use super::logins::Logins;
 use crate::floor::Floor;
 use crate::now::Now;
+use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Attempts, ProxyLogin};
 use crate::openvpn::hooks::Hooks;
 use crate::openvpn::management::State;
@@ -43,6 +44,7 @@ use openvpn::wrap::WrapSettings;
 use plane::LineId;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use stream_lines::StreamLines;
@@ -186,23 +188,18 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Handles an event and returns the effects, in order.
-    pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
-        let mut out = Effects::default();
-        // The last event: handled even after the end.
+    /// Handles an event: calls the data plane, if there is an interface, and returns the effects, in order.
+    pub(super) fn handle(
+        &mut self,
+        event: Event,
+        now: Now,
+        plane: Option<Rc<Plane>>,
+    ) -> Vec<Effect> {
+        let mut out = Effects::new(now, plane);
         match event {
-            Event::LinesCounted(carried) => {
-                self.lines_counted(&carried, now, &mut out);
-                return out.0;
-            }
-            Event::LinesEnd => {
-                self.lines_end(now, &mut out);
-                return out.0;
-            }
-            _ if matches!(self.phase, Phase::Over) => return out.0,
-            _ => {}
-        }
-        match event {
+            // The last event: handled even after the end.
+            Event::LinesEnd => self.lines_end(&mut out),
+            _ if matches!(self.phase, Phase::Over) => {}
             Event::Begin => {
                 out.state(State::Connecting, "");
                 if self.stream_lines.is_some() {
@@ -288,7 +285,7 @@ impl<'a> Machine<'a> {
                 machine.connection_event(it, event, now, out);
             }),
         }
-        out.0
+        out.list
     }
 
     fn deadline(&mut self, now: Now, out: &mut Effects) {

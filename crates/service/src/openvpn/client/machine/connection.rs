@@ -7,23 +7,23 @@ use super::verdict::{Question, judged};
 use super::{Machine, Phase};
 use crate::inbox::Arrival;
 use crate::now::Now;
+use crate::openvpn::channel::{self, Channel};
 use crate::openvpn::client::WRONG_ADDRESS;
-use crate::openvpn::client::effect::{Effect, Effects, PlaneCall, SERVER, Told};
+use crate::openvpn::client::effect::{Effect, Effects, SERVER, Told};
 use crate::openvpn::client::event::Event;
 use crate::openvpn::connect::Target;
 use crate::openvpn::management::{Addresses, State};
-use crate::openvpn::plane_call::Look;
 use crate::openvpn::policy::environment::Environment;
 use crate::openvpn::policy::log_lines::outer;
 use crate::openvpn::policy::scripts::{Hook, ipchange_arguments};
 use crate::openvpn::signals::Signal;
-use crate::openvpn::terms;
+use crate::openvpn::{device, terms};
 use openvpn::data::inband::{InBand, PING};
 use openvpn::data::protocol::session;
 use openvpn::key_method::Credentials;
 use openvpn::message::Message;
 use openvpn::session::{CloseReason, Output, Session};
-use plane::{Line, Notice, StreamId};
+use plane::{Endpoint, Line, Moving, Notice, Reorder, StreamId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -160,13 +160,27 @@ impl Machine<'_> {
             }
         };
         let by_lines = self.lines.is_some() && stream.is_none();
-        let peer = Peer::new(remote, stream, connection.float, by_lines, out);
+        let (float, endpoint) = (connection.float, Endpoint::new(remote));
+        let moving = if float { Moving::Tell } else { Moving::Stay };
+        let line = match stream {
+            Some(stream) => Line::tcp(endpoint, stream),
+            None => Line::udp(endpoint),
+        };
+        out.plane(|plane| {
+            if by_lines {
+                // Each line is set when it opens.
+                plane.add_peer(SERVER, moving);
+            } else {
+                channel::add_peer(plane, SERVER, line, moving);
+            }
+            plane.change_routes(&device::everywhere(SERVER));
+        });
         if by_lines {
             self.call_by_lines(remote, now, out);
         }
         // TCP keeps packets in order.
         if self.config.data.reorder && stream.is_none() {
-            out.plane(PlaneCall::Reorder(SERVER));
+            out.plane(|plane| plane.set_reorder(SERVER, Some(Reorder::default())));
         }
         out.push(Effect::RefreshRevocations);
         let patience = Duration::from_secs(connection.connect_timeout.into());
@@ -178,7 +192,10 @@ impl Machine<'_> {
             outputs: outputs.into(),
             incoming: None,
             question: None,
-            peer,
+            peer: Peer {
+                channel: Channel::new(stream.is_some()),
+                key: None,
+            },
             traffic_at: monotonic + TRAFFIC,
             end: None,
             leaving: None,
@@ -211,6 +228,10 @@ impl Machine<'_> {
                     self.answered_by_line(now);
                 }
             }
+            Event::Notice(Notice::Moved { .. }) => {
+                let line = it.look(out).line;
+                self.follow_server(it, line, now, out);
+            }
             Event::Notice(notice) => noticed(it, notice, now, &mut outputs, out),
             Event::StreamClosed(stream) if it.stream == Some(stream) => {
                 out.info("Connection reset, restarting [0]");
@@ -222,9 +243,7 @@ impl Machine<'_> {
             }
             Event::InterfaceSet(set) => self.interface_set(it, *set, now, out),
             Event::RoutesSet => self.routes_set(it, out),
-            Event::PeerState(Look::Lines, state) => self.look_at_lines(it, state, now, out),
-            Event::PeerState(Look::Moved, state) => self.follow_server(it, state.line, now, out),
-            answer => it.answered(&answer, now, &mut outputs),
+            _ => {}
         }
         it.outputs.extend(outputs);
         self.perform(it, now, out);
@@ -281,14 +300,17 @@ impl Machine<'_> {
             out.info("SIGUSR1[soft,server_poll] received, process restarting");
             return it.close(CloseReason::Local);
         }
-        out.plane(PlaneCall::Peer(SERVER, Look::Timers));
+        let mut outputs = Vec::new();
+        let state = it.look(out);
+        it.timers(&state, now, &mut outputs);
         if now.monotonic >= it.traffic_at {
             // The kernel's data plane and the revocation list need frequent checks.
             let seldom = it.session.wears_slowly() && !self.kernel && self.config.tls.crl.is_none();
             it.traffic_at = now.monotonic + if seldom { SLOW_TRAFFIC } else { TRAFFIC };
             out.push(Effect::RefreshRevocations);
-            it.watch_keys(out);
+            it.watch_keys(now, &mut outputs, out);
         }
+        it.outputs.extend(outputs);
         self.set_late_routes(now, out);
         self.perform(it, now, out);
         self.announce(it, out);
@@ -348,21 +370,25 @@ impl Machine<'_> {
             Output::Send(packet) => {
                 self.asked_by_line(&packet, now);
                 let to = self.destination(it.remote);
-                out.plane(PlaneCall::SendToPeer(SERVER, to, packet));
+                out.plane(|plane| plane.send_to_peer(SERVER, to, &packet));
             }
             Output::InstallKeys(keys) => {
-                it.install(keys, self.config.data.allow_insecure, out);
+                it.install(keys, self.config.data.allow_insecure, now, out);
                 self.know_relays(out);
             }
             Output::UseForSending { key_id } => {
-                out.plane(PlaneCall::SendWith(SERVER, session(SERVER, key_id)));
+                out.plane(|plane| plane.send_with(SERVER, session(SERVER, key_id)));
             }
             Output::RemoveKeys { key_id } => it.remove_keys(key_id, out),
             // A ping needs a key.
             Output::SendPing if it.incoming.is_some() => {}
-            Output::SendPing => out.plane(PlaneCall::Inject(SERVER, PING.to_vec())),
+            Output::SendPing => {
+                out.plane(|plane| plane.inject(SERVER, &PING));
+            }
             Output::Judge { key_id, peer } => self.judge(it, key_id, &peer, out),
-            Output::SendData(payload) => out.plane(PlaneCall::Inject(SERVER, payload)),
+            Output::SendData(payload) => {
+                out.plane(|plane| plane.inject(SERVER, &payload));
+            }
             Output::Pushed(reply) => self.pushed(it, reply, now, out),
             Output::AuthToken(token) => {
                 self.logins.keep_token(&token);
@@ -402,9 +428,7 @@ impl Machine<'_> {
             it.move_told = Some(now.monotonic);
             out.info(text);
         }
-        for call in PlaneCall::moved(SERVER, from, to) {
-            out.plane(call);
-        }
+        out.plane(|plane| channel::follow(plane, SERVER, from, to));
         self.server_moved(to, now, out);
     }
 
@@ -440,7 +464,7 @@ impl Machine<'_> {
             self.connected_by_lines(it, now, out);
         }
         let (ping, silence) = it.session.keep_alive();
-        out.plane(PlaneCall::KeepAlive(SERVER, ping, silence));
+        out.plane(|plane| plane.keep_alive(SERVER, ping, silence));
         self.restarted = true;
         self.was_up = true;
         // The server's own address is unknown behind a relay.
@@ -511,7 +535,6 @@ fn noticed(
             "the server compresses packets, and not as agreed or allowed: they are \
              dropped. Remove comp-lzo and compress at the server, or set `comp-lzo no` there",
         ),
-        Notice::Moved { .. } => out.plane(PlaneCall::Peer(SERVER, Look::Moved)),
         Notice::Silent => it.session.fell_silent(outputs),
         Notice::Failed => it.session.close(CloseReason::DataPlane, outputs),
         Notice::Refresh { .. } => it.session.renegotiate(now.monotonic, outputs),

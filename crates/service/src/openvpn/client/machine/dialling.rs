@@ -223,6 +223,9 @@ impl Machine<'_> {
         out: &mut Effects,
     ) {
         if !matches!(self.phase, Phase::Dial(wanted, ..) if wanted == number) {
+            if let Some(stream) = stream {
+                out.plane(|plane| plane.remove_stream(stream));
+            }
             return;
         }
         let Phase::Dial(_, _, candidate) = std::mem::replace(&mut self.phase, Phase::Idle) else {

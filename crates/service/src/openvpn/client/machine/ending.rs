@@ -4,7 +4,7 @@ use super::connection::{Connection, End};
 use super::{Machine, Phase};
 use crate::now::Now;
 use crate::openvpn::Ended;
-use crate::openvpn::client::effect::{Effect, Effects, PlaneCall, SERVER, Told};
+use crate::openvpn::client::effect::{Effect, Effects, SERVER, Told};
 use crate::openvpn::management::State;
 use crate::openvpn::signals::Signal;
 use config::openvpn::{AuthRetry, RemapUsr1};
@@ -59,7 +59,7 @@ impl Machine<'_> {
             _ => {}
         }
         // First, so that no key stays usable.
-        out.plane(PlaneCall::RemovePeer(SERVER));
+        out.plane(|plane| plane.remove_peer(SERVER));
         self.forget_lines();
         self.close_line(connection.stream, out);
         self.drop_broken_network(out);

@@ -5,7 +5,7 @@ use super::connection::Connection;
 use super::environment::{describe, ifconfig};
 use super::network::{Incoming, Routes, TunnelState};
 use crate::now::Now;
-use crate::openvpn::client::effect::{Effect, Effects, HostStep, PlaneCall, Told};
+use crate::openvpn::client::effect::{Effect, Effects, HostStep, Told};
 use crate::openvpn::client::event::Planned;
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
@@ -66,15 +66,15 @@ impl Machine<'_> {
         };
         if let Some(agreed) = it.session.data_channel() {
             match sizes::shape(config, connection, agreed, framing, mtu, it.remote) {
-                Ok(shape) => it.peer.shape = shape,
+                Ok(shape) => it.peer.channel.shape = shape,
                 Err(why) => return it.fail(why.to_string()),
             }
         }
-        out.plane(PlaneCall::SetMtu(mtu));
+        out.plane(|plane| plane.set_mtu(mtu.into()));
         // Otherwise the lines set the rate.
         if !config.lines.shape {
             let bytes = reply.shaper.or(config.sockets.shaper);
-            out.plane(PlaneCall::SetRate(bytes.map(|it| u64::from(it) * 8)));
+            out.plane(|plane| plane.set_rate(bytes.map(|it| u64::from(it) * 8)));
         } else if reply.shaper.is_some() {
             out.warn("pushed option 'shaper' is not taken: the lines of the file say their rates");
         }
