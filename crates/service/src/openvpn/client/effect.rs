@@ -138,19 +138,21 @@ pub(super) enum HostStep {
 }
 
 /// Context of an event: collects effects, and calls the data plane at once.
-pub(super) struct Effects {
+pub(super) struct Cx {
+    /// Time of the event.
     pub(super) now: Now,
     /// The data plane, while there is an interface.
     plane: Option<Rc<Plane>>,
-    pub(super) list: Vec<Effect>,
+    /// The effects, in order.
+    pub(super) effects: Vec<Effect>,
 }
 
-impl Effects {
+impl Cx {
     pub(super) const fn new(now: Now, plane: Option<Rc<Plane>>) -> Self {
         Self {
             now,
             plane,
-            list: Vec::new(),
+            effects: Vec::new(),
         }
     }
 
@@ -160,7 +162,7 @@ impl Effects {
     }
 
     pub(super) fn push(&mut self, effect: Effect) {
-        self.list.push(effect);
+        self.effects.push(effect);
     }
 
     pub(super) fn log(&mut self, level: Level, text: impl Into<String>) {

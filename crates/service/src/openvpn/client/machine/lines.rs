@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::openvpn::channel::Plane;
-use crate::openvpn::client::effect::{Effect, Effects, SERVER};
+use crate::openvpn::client::effect::{Cx as Effects, Effect, SERVER};
 
 /// How long a server may leave control packets unanswered before the line counts as down. The client repeats them after
 /// two seconds.
@@ -133,7 +133,7 @@ impl Machine<'_> {
         }
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Line(candidate, remote, _) => {
-                self.begin_session(candidate, remote, None, now, out);
+                self.begin_session(candidate, remote, None, out);
             }
             other => {
                 self.phase = other;
@@ -161,9 +161,9 @@ impl Machine<'_> {
     /// Checks the lines of a connection over UDP.
     fn look(&mut self, now: Now, out: &mut Effects) {
         if self.lines.is_some() && self.connection().is_some_and(|it| it.stream.is_none()) {
-            self.with_connection(now, out, |machine, it, out| {
+            self.with_connection(out, |machine, it, out| {
                 machine.look_at_lines(it, now, out);
-                machine.perform(it, now, out);
+                machine.perform(it, out);
             });
         }
     }

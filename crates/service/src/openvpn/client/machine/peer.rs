@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use crate::now::Now;
 use crate::openvpn::channel::{self, Channel};
-use crate::openvpn::client::effect::{Effects, SERVER};
+use crate::openvpn::client::effect::{Cx, SERVER};
 use crate::openvpn::statusdoc::Known;
 use openvpn::data::protocol::session;
 use openvpn::session::{DataKeys, Output};
@@ -18,26 +18,20 @@ pub(super) struct Peer {
 
 impl Connection {
     /// Reads the data plane's state of the server.
-    pub(super) fn look(&mut self, out: &Effects) -> PeerState {
-        let state = out.plane(|plane| self.peer.channel.look(plane, SERVER));
+    pub(super) fn look(&mut self, cx: &Cx) -> PeerState {
+        let state = cx.plane(|plane| self.peer.channel.look(plane, SERVER));
         state.unwrap_or_default()
     }
 
     /// Installs these keys: the data plane opens packets with them from now on.
-    pub(super) fn install(
-        &mut self,
-        keys: Box<DataKeys>,
-        allow_insecure: bool,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn install(&mut self, keys: Box<DataKeys>, allow_insecure: bool, cx: &mut Cx) {
         self.peer.key = Some(keys.key_id);
         let agreed = keys.cipher.name();
         let (channel, peer) = (&mut self.peer.channel, (SERVER, self.remote));
-        match out.plane(|plane| channel.install(plane, peer, keys, allow_insecure, now)) {
+        match cx.plane(|plane| channel.install(plane, peer, keys, allow_insecure, cx.now)) {
             Some(Ok(cipher)) => {
                 let backend = cipher.backend;
-                out.info(format!("Data Channel: cipher '{agreed}', {backend}"));
+                cx.info(format!("Data Channel: cipher '{agreed}', {backend}"));
             }
             Some(Err(error)) => {
                 self.fail(error);
@@ -49,16 +43,16 @@ impl Connection {
     }
 
     /// Removes the keys of this key id.
-    pub(super) fn remove_keys(&mut self, key_id: u8, out: &Effects) {
+    pub(super) fn remove_keys(&mut self, key_id: u8, cx: &Cx) {
         self.peer.key = self.peer.key.filter(|newest| *newest != key_id);
-        out.plane(|plane| plane.remove_keys(SERVER, session(SERVER, key_id)));
+        cx.plane(|plane| plane.remove_keys(SERVER, session(SERVER, key_id)));
     }
 
     /// Checks the usage of the newest keys.
-    pub(super) fn watch_keys(&mut self, now: Now, outputs: &mut Vec<Output>, out: &Effects) {
+    pub(super) fn watch_keys(&mut self, now: Now, outputs: &mut Vec<Output>, cx: &Cx) {
         let Some(key_id) = self.peer.key else { return };
         let channel = &mut self.peer.channel;
-        if let Some(usage) = out.plane(|plane| channel.usage(plane, SERVER, key_id)) {
+        if let Some(usage) = cx.plane(|plane| channel.usage(plane, SERVER, key_id)) {
             self.session.traffic(&usage, now.monotonic, outputs);
         }
     }

@@ -5,7 +5,7 @@
 
 use super::Machine;
 use crate::now::Now;
-use crate::openvpn::client::effect::{Effect, Effects, HostStep, SERVER};
+use crate::openvpn::client::effect::{Cx as Effects, Effect, HostStep, SERVER};
 use crate::openvpn::connect::Name as LookUpOf;
 use crate::wireguard::{Whose, names::Name};
 use config::openvpn::Family;
