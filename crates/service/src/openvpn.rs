@@ -14,6 +14,8 @@ pub mod authority {
     pub use ::openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 }
 
+#[cfg(feature = "server")]
+mod accounts;
 mod actions;
 mod channel;
 mod client;
@@ -29,11 +31,11 @@ mod kernel_plane;
 mod management;
 mod monitoring;
 mod network;
-mod policy;
 mod process;
 mod ready;
 mod release;
 mod revocation;
+mod scripts;
 mod secrets;
 #[cfg(test)]
 mod seeded;
@@ -42,9 +44,11 @@ mod server;
 mod setup;
 mod signals;
 mod sizes;
+mod status_file;
 pub(crate) mod status_socket;
 mod statusdoc;
 mod terms;
+mod timestamp;
 
 use crate::inbox::InboxLimits;
 use crate::running::Claim;

@@ -3,8 +3,8 @@
 use config::openvpn::{Command, OpenVpn};
 use std::time::SystemTime;
 
-use super::policy::environment::Environment;
-use super::policy::scripts::{Hook, Invocation, ScriptError};
+use super::scripts::environment::Environment;
+use super::scripts::{Hook, Invocation, ScriptError};
 
 /// The scripts of a configuration.
 pub(super) struct Hooks<'a> {

@@ -4,7 +4,7 @@ use crate::inbox::Arrival;
 use crate::lines::LineFacts;
 use crate::openvpn::connect::ResolveError;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::scripts::Hook;
 use crate::openvpn::secrets::Login;
 use crate::openvpn::signals::Signal;
 use config::openvpn::AuthRetry;

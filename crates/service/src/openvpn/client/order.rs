@@ -101,8 +101,8 @@ fn waits(effect: &Effect) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::policy::environment::Environment;
-    use crate::openvpn::policy::scripts::{Hook, Invocation};
+    use crate::openvpn::scripts::environment::Environment;
+    use crate::openvpn::scripts::{Hook, Invocation};
     use config::openvpn::{Command, ScriptSecurity};
 
     fn script() -> Effect {

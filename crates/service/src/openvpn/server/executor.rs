@@ -1,5 +1,6 @@
 //! A server's loop: reports events to its machine.
 
+mod background;
 mod handshakes;
 mod host;
 mod jobs;

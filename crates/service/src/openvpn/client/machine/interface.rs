@@ -8,7 +8,7 @@ use crate::openvpn::client::effect::{Cx, Effect, HostStep, Told};
 use crate::openvpn::client::event::Planned;
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::policy::scripts::{Hook, device_arguments};
+use crate::openvpn::scripts::{Hook, device_arguments};
 use crate::openvpn::{sizes, terms};
 use openvpn::push::{PushReply, Refusal};
 use std::time::Duration;

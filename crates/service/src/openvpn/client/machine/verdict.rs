@@ -5,7 +5,7 @@ use super::Machine;
 use super::connection::Connection;
 use crate::now::Now;
 use crate::openvpn::client::effect::{Cx, Effect};
-use crate::openvpn::policy::scripts::{Hook, tls_verify_arguments};
+use crate::openvpn::scripts::{Hook, tls_verify_arguments};
 use openvpn::session::Output;
 use openvpn::verify::PeerCertificate;
 

@@ -11,7 +11,7 @@ use crate::openvpn::client::event::Event;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::client::order::Order;
 use crate::openvpn::management::State;
-use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::scripts::Hook;
 use crate::openvpn::seeded::Random;
 use config::openvpn::OpenVpn;
 use netio::udp::Endpoint;

@@ -1,23 +1,23 @@
 //! The process and system around a server.
 
+use super::background::Background;
 use super::handshakes::Handshakes;
 use super::jobs::{self, Files, Finished};
 use super::listeners::Listeners;
 use super::network::Set;
 use super::start;
+use crate::openvpn::accounts;
+use crate::openvpn::accounts::htpasswd::PasswordFile;
 use crate::openvpn::device::{Link, SocketPlane};
 use crate::openvpn::hooks::Hooks;
 use crate::openvpn::management::{Addresses, State};
 use crate::openvpn::monitoring::Status;
-use crate::openvpn::policy::background::Background;
-use crate::openvpn::policy::clients;
-use crate::openvpn::policy::htpasswd::PasswordFile;
-use crate::openvpn::policy::periodic_file::write_atomically;
-use crate::openvpn::policy::server_status::ServerStatus;
 use crate::openvpn::revocation::RevocationFile;
 use crate::openvpn::server::machine::{
     ClientFile, ClientKey, ConfigurationRead, Event, Host, Job, JobId, Polled,
 };
+use crate::openvpn::status_file::server::ServerStatus;
+use crate::openvpn::status_file::write_atomically;
 use crate::openvpn::{Context, Ended, ready, setup};
 use config::openvpn::{OpenVpn, Topology};
 use openvpn::session::Handshake;
@@ -145,10 +145,10 @@ impl Host for ThisHost<'_> {
     }
 
     fn client_file(&mut self, directory: &Path, name: &str, exclusive: bool) -> ClientFile {
-        if exclusive && !clients::has_own_file(directory, name) {
+        if exclusive && !accounts::has_own_file(directory, name) {
             return ClientFile::NotItsOwn;
         }
-        match clients::file(directory, name) {
+        match accounts::file(directory, name) {
             Ok(file) => ClientFile::Read(file),
             Err(error) => ClientFile::Unreadable(error.to_string()),
         }

@@ -3,9 +3,9 @@
 use super::host::ThisHost;
 use crate::openvpn::connect::Stop;
 use crate::openvpn::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::route_variables::describe_routes;
-use crate::openvpn::policy::scripts::{Hook, device_arguments};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::variables::describe_routes;
+use crate::openvpn::scripts::{Hook, device_arguments};
 use config::openvpn::Network;
 
 /// Settings in force, and the script variables for them.

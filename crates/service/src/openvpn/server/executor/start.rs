@@ -1,5 +1,6 @@
 //! Starts a server: all steps that can fail before the first client connects.
 
+use super::background::{Background, Crew};
 use super::handshakes::{self, Handshakes};
 use super::host::ThisHost;
 use super::listeners::Listeners;
@@ -7,14 +8,13 @@ use super::{Executor, Failure};
 use crate::inbox::Inbox;
 use crate::now::Now;
 use crate::openvpn::INBOX;
+use crate::openvpn::accounts::ServerSide;
 use crate::openvpn::device::Peers;
 use crate::openvpn::hooks::Hooks;
-use crate::openvpn::policy::background::{Background, Crew};
-use crate::openvpn::policy::clients::ServerSide;
-use crate::openvpn::policy::timestamp::Clock;
 use crate::openvpn::ready::Ready;
 use crate::openvpn::revocation::RevocationFile;
 use crate::openvpn::server::machine::{Connections, Machine, Setup, is_tcp};
+use crate::openvpn::timestamp::Clock;
 use crate::openvpn::{Context, client, device, process, setup, terms};
 use config::openvpn::{Connection, OpenVpn};
 use engine::Sockets;

@@ -2,10 +2,9 @@
 
 use super::client::{Deferred, Step};
 use super::{ClientFile, Cx, Job, JobId, Machine, line};
-use crate::openvpn::policy::client_variables::PoolFacts;
-use crate::openvpn::policy::clients::{self, Addresses};
-use crate::openvpn::policy::log_lines;
-use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::accounts::{self, Addresses};
+use crate::openvpn::console::log_lines;
+use crate::openvpn::scripts::Hook;
 use crate::openvpn::sizes;
 use config::openvpn::{ClientSettings, Framing as Configured, parse_client_settings};
 use config::report::{Report, Verdict};
@@ -173,7 +172,7 @@ impl Machine<'_> {
                     return;
                 };
                 client.scripted = more.clone();
-                let settings = clients::merge(std::mem::take(&mut client.settings), more);
+                let settings = accounts::merge(std::mem::take(&mut client.settings), more);
                 if settings.disable {
                     return self.refuse(cx, id, "it is disabled by client-connect");
                 }
@@ -197,7 +196,7 @@ impl Machine<'_> {
         settings: &ClientSettings,
         addresses: &Addresses,
     ) -> Vec<(IpAddr, u8)> {
-        let mut networks = clients::inner_networks(settings, addresses);
+        let mut networks = accounts::inner_networks(settings, addresses);
         let Some(server) = self.config.server() else {
             return networks;
         };
@@ -222,7 +221,7 @@ impl Machine<'_> {
             return;
         };
         if let Some(pool) = &mut self.pool {
-            let needed = clients::needs_lease(&self.side, &settings);
+            let needed = accounts::needs_lease(&self.side, &settings);
             match (client.lease, needed) {
                 (None, true) => client.lease = pool.acquire(Some(&client.common_name)),
                 (Some(lease), false) => {
@@ -248,14 +247,12 @@ impl Machine<'_> {
                 address.local
             );
         }
+        let addresses = client.addresses;
         client.environment.set_pool(
             self.side.topology,
-            &PoolFacts {
-                ifconfig: client.addresses.ifconfig,
-                ifconfig_v6: client.addresses.ifconfig_v6,
-            },
+            addresses.ifconfig,
+            addresses.ifconfig_v6,
         );
-        let addresses = client.addresses;
         let networks = self.networks_of(cx, &settings, &addresses);
         if let Some(client) = self.clients.get_mut(&id) {
             client.networks = networks;
@@ -272,7 +269,7 @@ impl Machine<'_> {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        let mut options = clients::push_options(&server.push, &client.settings, &client.addresses);
+        let mut options = accounts::push_options(&server.push, &client.settings, &client.addresses);
         client.options.clone_from(&options);
         if config.data.migrate
             && let Some(session) = self.listener.session(id)

@@ -4,10 +4,10 @@
 
 use super::client::{Client, Deferred, Step};
 use super::{ClientKey, Cx, Done, Job, JobId, Login, LoginChecks, Machine, Polled, line};
-use crate::openvpn::policy::auth_script::{Credentials, PendingAuth, Verdict};
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::names;
-use crate::openvpn::policy::scripts::{Hook, tls_verify_arguments};
+use crate::openvpn::scripts::auth_script::{Credentials, PendingAuth, Verdict};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::names;
+use crate::openvpn::scripts::{Hook, tls_verify_arguments};
 use config::openvpn::ClientCertificate;
 use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Message};
 use openvpn::negotiate::IvProto;

@@ -2,12 +2,12 @@
 
 use super::told::stranger;
 use super::{ClientKey, Cx, JobId, Machine, Speaking, channel, line, peer};
+use crate::openvpn::accounts::Addresses;
+use crate::openvpn::accounts::pool::Lease;
 use crate::openvpn::channel::Channel;
 use crate::openvpn::console::Who;
-use crate::openvpn::policy::clients::Addresses;
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::log_lines;
-use crate::openvpn::policy::pool::Lease;
+use crate::openvpn::console::log_lines;
+use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::sizes;
 use config::openvpn::ClientSettings;
 use openvpn::data::format::Framing;

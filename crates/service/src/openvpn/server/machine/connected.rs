@@ -2,8 +2,8 @@
 
 use super::client::Step;
 use super::{Cx, Figures, Job, Machine, line, peer};
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::scripts::{Hook, Invocation, Learned, learn_address_arguments};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::{Hook, Invocation, Learned, learn_address_arguments};
 use config::openvpn::Command;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};

@@ -3,7 +3,7 @@
 use super::host::JobId;
 use crate::inbox::Arrival;
 use crate::openvpn::management::Victim;
-use crate::openvpn::policy::auth_script::{PendingAuth, Verdict};
+use crate::openvpn::scripts::auth_script::{PendingAuth, Verdict};
 use crate::openvpn::signals::Signal;
 use config::openvpn::OpenVpn;
 use openvpn::server::ClientId;

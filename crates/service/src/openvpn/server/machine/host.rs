@@ -3,12 +3,12 @@
 use super::event::{ClientFile, ClientKey, Polled};
 use crate::now::Now;
 use crate::openvpn::Ended;
+use crate::openvpn::accounts::htpasswd::PasswordFile;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::management::State;
-use crate::openvpn::policy::auth_script::Credentials;
-use crate::openvpn::policy::htpasswd::PasswordFile;
-use crate::openvpn::policy::scripts::Invocation;
-use crate::openvpn::policy::server_status::ServerStatus;
+use crate::openvpn::scripts::Invocation;
+use crate::openvpn::scripts::auth_script::Credentials;
+use crate::openvpn::status_file::server::ServerStatus;
 use config::openvpn::{OpenVpn, PasswordMethod};
 use openvpn::session::{AuthId, Handshake};
 use openvpn::verify::PeerCertificate;

@@ -4,8 +4,8 @@ use super::client::Step;
 use super::connected::{add, remove};
 use super::{ConfigurationRead, Cx, Machine, line};
 use crate::openvpn::Ended;
-use crate::openvpn::policy::clients::{self, Addresses};
-use crate::openvpn::policy::scripts::Learned;
+use crate::openvpn::accounts::{self, Addresses};
+use crate::openvpn::scripts::Learned;
 use config::openvpn::{ClientSettings, OpenVpn, Role};
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
@@ -115,7 +115,7 @@ impl<'a> Machine<'a> {
         let Some(client) = self.clients.get(&id) else {
             return;
         };
-        let settings = clients::merge(own, client.scripted.clone());
+        let settings = accounts::merge(own, client.scripted.clone());
         let pushed = self.is_pushed(&settings, id);
         if settings == client.settings && pushed {
             return;
@@ -174,7 +174,7 @@ impl<'a> Machine<'a> {
         };
         let addresses = Addresses::new(&self.side, settings, client.lease.as_ref());
         addresses == client.addresses
-            && clients::push_options(&server.push, settings, &addresses) == client.options
+            && accounts::push_options(&server.push, settings, &addresses) == client.options
     }
 }
 

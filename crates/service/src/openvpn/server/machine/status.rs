@@ -5,7 +5,7 @@ use super::{Machine, peer};
 use crate::lines::{order_status, their_status};
 use crate::now::Now;
 use crate::openvpn::channel::Plane;
-use crate::openvpn::policy::server_status::{ClientRow, RouteRow, ServerStatus, real_address};
+use crate::openvpn::status_file::server::{ClientRow, RouteRow, ServerStatus, real_address};
 use crate::openvpn::statusdoc::{self, Known};
 use crate::status::PeerStatus;
 use openvpn::server::ClientId;

@@ -1,6 +1,6 @@
 //! Scripts and password checks that answer now, later, or never.
 
-use crate::openvpn::policy::auth_script::Verdict;
+use crate::openvpn::scripts::auth_script::Verdict;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::server::machine::{Done, Job, JobId, Login, Polled};
 use std::collections::{BTreeSet, HashMap};

@@ -2,9 +2,9 @@
 
 use crate::now::Now;
 use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, StateEntry};
-use crate::openvpn::policy::status_file::Format;
-use crate::openvpn::policy::timestamp::unix;
 use crate::openvpn::seeded::Random;
+use crate::openvpn::status_file::Format;
+use crate::openvpn::timestamp::unix;
 use config::openvpn::AuthRetry;
 
 pub(super) struct ManagementClient {

@@ -3,9 +3,9 @@
 use super::wire::Item;
 use super::world::World;
 use crate::openvpn::management::{Action, Signal as Asked, Victim};
-use crate::openvpn::policy::timestamp::Clock;
 use crate::openvpn::server::machine::Event;
 use crate::openvpn::signals::Signal;
+use crate::openvpn::timestamp::Clock;
 use std::net::SocketAddr;
 use std::time::Duration;
 

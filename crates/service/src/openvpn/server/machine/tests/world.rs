@@ -11,18 +11,18 @@ use super::wire::{Agenda, Item, Packet};
 use crate::inbox::Arrival;
 use crate::now::Now;
 use crate::openvpn::Ended;
+use crate::openvpn::accounts::ServerSide;
+use crate::openvpn::accounts::htpasswd::PasswordFile;
 use crate::openvpn::hooks::Hooks;
 use crate::openvpn::management::State;
-use crate::openvpn::policy::clients::ServerSide;
-use crate::openvpn::policy::htpasswd::PasswordFile;
-use crate::openvpn::policy::server_status::ServerStatus;
-use crate::openvpn::policy::timestamp::Clock;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::server::machine::{
     ClientFile, ClientKey, ConfigurationRead, Connections, Cx, Event, Host, Job, JobId, Machine,
     Polled, Setup,
 };
 use crate::openvpn::signals::Signal;
+use crate::openvpn::status_file::server::ServerStatus;
+use crate::openvpn::timestamp::Clock;
 use config::openvpn::OpenVpn;
 use openvpn::server::Listener;
 use openvpn::session::{ClientSettings, Handshake};
