@@ -14,7 +14,10 @@ pub mod authority {
     pub use ::openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 }
 
+#[cfg(feature = "server")]
+mod accounts;
 mod actions;
+mod channel;
 mod client;
 mod connect;
 mod console;
@@ -25,17 +28,14 @@ pub mod fuzz;
 mod hooks;
 mod idle;
 mod kernel_plane;
-#[cfg(feature = "server")]
-mod later;
 mod management;
 mod monitoring;
 mod network;
-mod plane_call;
-mod policy;
 mod process;
 mod ready;
 mod release;
 mod revocation;
+mod scripts;
 mod secrets;
 #[cfg(test)]
 mod seeded;
@@ -44,9 +44,11 @@ mod server;
 mod setup;
 mod signals;
 mod sizes;
+mod status_file;
 pub(crate) mod status_socket;
 mod statusdoc;
 mod terms;
+mod timestamp;
 
 use crate::inbox::InboxLimits;
 use crate::running::Claim;

@@ -6,6 +6,7 @@ use crate::{
     LINES_MAX, Line, LineId, LineMode, Moving, PeerId, Reorder, RouteChange, Sender, StreamId,
 };
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// A call of control, named as in [`DataPlane`]. Queries that change nothing are not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub enum Call {
         /// The peer must show first that it has the keys.
         confirm: bool,
     },
+    /// [`DataPlane::keep_alive`].
+    KeepAlive(PeerId, Option<Duration>, Option<Duration>),
     /// [`DataPlane::send_with`].
     SendWith(PeerId, u32),
     /// [`DataPlane::stop_sending`].

@@ -9,7 +9,7 @@ use crate::{
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl<P: Protocol> Transports for FakeDataPlane<P> {
     type Sockets = u16;
@@ -238,6 +238,10 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
             Some(cipher.map_err(KeyError::Material))
         })
         .unwrap_or(Err(KeyError::NoPeer(id)))
+    }
+
+    fn keep_alive(&self, id: PeerId, ping: Option<Duration>, silence: Option<Duration>) {
+        self.on_peer(id, Call::KeepAlive(id, ping, silence), |_| Some(()));
     }
 
     fn send_with(&self, id: PeerId, session: u32) {

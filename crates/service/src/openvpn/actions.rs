@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-use super::policy::timestamp::unix;
+use super::timestamp::unix;
 
 /// Runs the action, and returns the process's exit status. Stock OpenVPN exits with 1 after `--help`
 /// and `--version`, and scripts expect it.

@@ -2,6 +2,9 @@
 //!
 //! `verb` levels: errors and warnings always, information from 1 on, debug lines from 4, traces from 6.
 
+pub(super) mod log_lines;
+mod logger;
+
 use config::openvpn::Service;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use netio::poll::Waker;
@@ -12,9 +15,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use super::policy::log_lines::Line;
-use super::policy::logger::{Form, Logger, Sink, said};
-use super::policy::timestamp::Clock;
+use super::console::log_lines::Line;
+use super::console::logger::{Form, Logger, Sink, said};
+use super::timestamp::Clock;
 use crate::strangers::Strangers;
 use host::syslog::Syslog;
 

@@ -6,8 +6,6 @@ use super::console::{self, Console};
 use super::device::Rungs;
 use super::idle::Idle;
 use super::kernel_plane;
-#[cfg(feature = "server")]
-use super::later::Later;
 use super::management::{Answer, Query, QueryKind};
 use super::monitoring::{Monitored, Monitoring, ProcessRequest};
 use super::secrets::SecretError;
@@ -19,6 +17,8 @@ use config::settings::DataplaneSettings;
 use host::{SharedManager, background, notify, privileges, startup};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
+#[cfg(feature = "server")]
+use std::cell::OnceCell;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
@@ -203,10 +203,13 @@ impl Context {
         }
     }
 
-    /// Keeps a configuration that was read again.
+    /// Keeps a configuration that was read again, or returns an equal one that is kept already.
     #[cfg(feature = "server")]
     pub(super) fn keep(&self, config: OpenVpn) -> &OpenVpn {
-        self.later.keep(config)
+        match self.config == config {
+            true => &self.config,
+            false => self.later.keep(config),
+        }
     }
 
     /// Logs why the process cannot go on, and tells its manager.
@@ -448,6 +451,27 @@ impl Context {
             }
             self.pulse(|| true);
         }
+    }
+}
+
+/// Configurations that a server has read since its start. Each lives as long as the server: work for a client refers to
+/// the configuration with which it began.
+#[cfg(feature = "server")]
+#[derive(Default)]
+pub(super) struct Later(OnceCell<Box<(OpenVpn, Self)>>);
+
+#[cfg(feature = "server")]
+impl Later {
+    /// Keeps one more configuration, or returns an equal one.
+    pub(super) fn keep(&self, config: OpenVpn) -> &OpenVpn {
+        let mut last = self;
+        while let Some(next) = last.0.get() {
+            if next.0 == config {
+                return &next.0;
+            }
+            last = &next.1;
+        }
+        &last.0.get_or_init(|| Box::new((config, Self::default()))).0
     }
 }
 

@@ -17,7 +17,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use super::kernel_plane;
-use super::plane_call::Plane;
 use crate::inbox::Inbox;
 use crate::plane_options::plane_options;
 
@@ -26,6 +25,9 @@ const TXQUEUELEN: u32 = 1000;
 
 /// Default size of each UDP socket's buffers, in bytes.
 const SOCKET_BUFFER: usize = 2 << 20;
+
+/// Data plane of an interface, with its sockets.
+pub(super) type SocketPlane = userspace::Plane<Packets>;
 
 /// Error while making the interface or a socket.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +128,7 @@ pub(super) fn start(
     fragments: bool,
     inbox: &Arc<Inbox>,
     backpressure: bool,
-) -> Result<(Box<Plane>, Link), DeviceError> {
+) -> Result<(Box<SocketPlane>, Link), DeviceError> {
     let io = |what| move |source| DeviceError::Io { what, source };
     #[cfg(feature = "kernel")]
     if let Some(peers) = kernel {
@@ -177,7 +179,7 @@ fn start_kernel(
     peers: Peers,
     mtu: u16,
     inbox: &Arc<Inbox>,
-) -> Result<(Box<Plane>, Link), DeviceError> {
+) -> Result<(Box<SocketPlane>, Link), DeviceError> {
     let name = (!device.is_dynamic()).then_some(device.name.as_str());
     let control: Arc<Inbox> = Arc::clone(inbox);
     let (plane, name, index) = kernelspace::start(name, peers != Peers::One, control)?;

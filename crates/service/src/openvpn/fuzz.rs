@@ -1,7 +1,7 @@
 //! Fuzz targets' entry points for untrusted bytes: none may panic, or allocate beyond its limits.
 
 use super::management::{Action, LogFlag, Management, Settings};
-use super::policy::status_file::Format;
+use super::status_file::Format;
 use config::openvpn::AuthRetry;
 use std::time::Instant;
 

@@ -3,8 +3,8 @@
 use config::openvpn::{Command, OpenVpn};
 use std::time::SystemTime;
 
-use super::policy::environment::Environment;
-use super::policy::scripts::{Hook, Invocation, ScriptError};
+use super::scripts::environment::Environment;
+use super::scripts::{Hook, Invocation, ScriptError};
 
 /// The scripts of a configuration.
 pub(super) struct Hooks<'a> {
@@ -27,12 +27,6 @@ impl<'a> Hooks<'a> {
             #[cfg(feature = "server")]
             interface: Environment::default(),
         }
-    }
-
-    /// Switches to another configuration with the same scripts.
-    #[cfg(feature = "server")]
-    pub(super) const fn follow(&mut self, config: &'a OpenVpn) {
-        self.config = config;
     }
 
     /// Prepares the script of a hook.

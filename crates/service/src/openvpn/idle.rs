@@ -1,7 +1,7 @@
 //! Status while there is no session: before the first one, and between two sessions.
 
 use super::monitoring::{Monitored, Status};
-use super::policy::status_file::ClientStatus;
+use super::status_file::ClientStatus;
 use crate::status::Status as Document;
 
 /// Stands in for a client or server that has no session.

@@ -6,14 +6,14 @@ use super::management::server::{self, Port};
 use super::management::{
     Addresses, Answer, Management, Query, Settings, State, StateEntry, Victim,
 };
-use super::policy::environment::Environment;
-#[cfg(feature = "server")]
-use super::policy::server_status::ServerStatus;
-use super::policy::status_file::{ClientStatus, Format, PeriodicFile};
-use super::policy::timestamp::{Clock, unix};
 use super::release;
+use super::scripts::environment::Environment;
 use super::signals::Signal;
+#[cfg(feature = "server")]
+use super::status_file::server::ServerStatus;
+use super::status_file::{ClientStatus, Format, PeriodicFile};
 use super::status_socket::StatusSocket;
+use super::timestamp::{Clock, unix};
 use crate::status::Status as Document;
 use config::openvpn::{AuthRetry, OpenVpn};
 use netio::poll::{Poller, Waker};

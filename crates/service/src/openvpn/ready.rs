@@ -3,15 +3,15 @@
 //! The start takes a [`Ready`]; `millrace check` makes one with [`rehearse`] and drops it, so both report the same
 //! faults.
 
-use super::hooks::Hooks;
-use super::management::server::password;
-use super::policy::scripts::Hook;
 #[cfg(feature = "server")]
-use super::policy::{
+use super::accounts::{
     htpasswd::PasswordFile,
     persist,
     pool::{Ipv4Range, Ipv6Range, Layout, Pool},
 };
+use super::hooks::Hooks;
+use super::management::server::password;
+use super::scripts::Hook;
 use super::secrets::{self, SecretError};
 use super::{kernel_plane, lacking, setup};
 use config::openvpn::{ControlWrap, OpenVpn, Prompted};

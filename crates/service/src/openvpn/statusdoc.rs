@@ -1,13 +1,11 @@
 //! One peer in the status document.
 
+use crate::now::Now;
 use crate::status::{PeerStatus, expected_within};
 use openvpn::session::{ControlTraffic, Session};
 use plane::PeerState;
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-/// A point in time on the wall clock and the monotonic clock.
-pub(super) type Since = (SystemTime, Instant);
 
 /// Facts about a peer besides its session.
 pub(super) struct Known<'a> {
@@ -16,7 +14,7 @@ pub(super) struct Known<'a> {
     /// The peer is connected over TCP.
     pub stream: bool,
     /// When the newest keys were installed.
-    pub renewed: Option<Since>,
+    pub renewed: Option<Now>,
     /// Implementation that encrypts with those keys.
     pub backend: Option<&'static str>,
     /// The data plane's state of the peer.
@@ -39,8 +37,8 @@ pub(super) fn peer(known: &Known<'_>, session: Option<&Session>, since: SystemTi
     let now = Instant::now();
     let mut status = PeerStatus {
         endpoint: Some(canonical(address)),
-        last_handshake_unix: known.renewed.and_then(|(at, _)| unix(at)),
-        latest_handshake_age: known.renewed.map(|(_, at)| at.elapsed().as_secs()),
+        last_handshake_unix: known.renewed.and_then(|at| unix(at.wall)),
+        latest_handshake_age: known.renewed.map(|at| at.monotonic.elapsed().as_secs()),
         rx_bytes: known.state.rx_bytes + known.control.received(),
         tx_bytes: known.state.tx_bytes + known.control.sent(),
         transport: Some(if known.stream { "tcp" } else { "udp" }.to_owned()),

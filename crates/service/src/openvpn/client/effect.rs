@@ -1,17 +1,19 @@
 //! Effects: actions that the client machine asks its executor for.
 
 use crate::lines::LineUsage;
+use crate::now::Now;
 use crate::openvpn::Ended;
+use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Name, ProxyLogin, Target};
 use crate::openvpn::management::{Addresses, State};
-use crate::openvpn::plane_call;
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::scripts::{Hook, Invocation};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::{Hook, Invocation};
 use config::openvpn::{Connection, Prompted};
 use log::Level;
 use openvpn::push::PushReply;
-use plane::{LineId, PeerId};
+use plane::{Line, LineId, PeerId};
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::time::SystemTime;
 use zeroize::Zeroizing;
 
@@ -47,19 +49,17 @@ pub(super) enum Effect {
     OpenInterface(Box<Connection>),
     /// Remove the interface.
     CloseInterface,
-    /// A call of the data plane. Answers are events, see [`PlaneAnswer`](plane_call::PlaneAnswer).
-    Plane(PlaneCall),
     /// Read the host's state of the uplinks: [`Event::LinesRead`](super::event::Event::LinesRead).
     ReadLines,
     /// Replace a line's sockets, with this port (0 for any) and this mark (0 for none):
     /// [`Event::LineOpened`](super::event::Event::LineOpened).
     OpenLine(LineId, u16, u32),
-    /// Read the bytes carried by each line: [`Event::LinesCounted`](super::event::Event::LinesCounted).
-    CountLines,
     /// Save the lines' byte counts for the next start.
     KeepUsage(Vec<LineUsage>),
     /// Save, before any further effect, that the clock has reached this time.
     KeepFloor(SystemTime),
+    /// Send a relay this message. An effect, because a new floor of the clock is saved before it.
+    Hello(Line, Vec<u8>),
     /// Save the address at which the server of this name proved itself, for a start without a working name server.
     KeepAddress(String, IpAddr),
     /// Perform a step on the host's network.
@@ -104,9 +104,6 @@ pub(super) enum Told {
 /// The data plane's name for the server, its only peer.
 pub(super) const SERVER: PeerId = PeerId(0);
 
-/// A call of the data plane.
-pub(super) type PlaneCall = plane_call::PlaneCall<PeerId>;
-
 /// A step of the host's network.
 #[derive(Debug)]
 pub(super) enum HostStep {
@@ -140,13 +137,32 @@ pub(super) enum HostStep {
     Undo,
 }
 
-/// Collects effects.
-#[derive(Default)]
-pub(super) struct Effects(pub(super) Vec<Effect>);
+/// Context of an event: collects effects, and calls the data plane at once.
+pub(super) struct Cx {
+    /// Time of the event.
+    pub(super) now: Now,
+    /// The data plane, while there is an interface.
+    plane: Option<Rc<Plane>>,
+    /// The effects, in order.
+    pub(super) effects: Vec<Effect>,
+}
 
-impl Effects {
+impl Cx {
+    pub(super) const fn new(now: Now, plane: Option<Rc<Plane>>) -> Self {
+        Self {
+            now,
+            plane,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Calls the data plane, if there is an interface.
+    pub(super) fn plane<T>(&self, call: impl FnOnce(&Plane) -> T) -> Option<T> {
+        self.plane.as_deref().map(call)
+    }
+
     pub(super) fn push(&mut self, effect: Effect) {
-        self.0.push(effect);
+        self.effects.push(effect);
     }
 
     pub(super) fn log(&mut self, level: Level, text: impl Into<String>) {
@@ -183,10 +199,6 @@ impl Effects {
         if let Some((name, address)) = good {
             self.push(Effect::KeepAddress(name, address));
         }
-    }
-
-    pub(super) fn plane(&mut self, call: PlaneCall) {
-        self.push(Effect::Plane(call));
     }
 
     pub(super) fn host(&mut self, step: HostStep) {

@@ -4,12 +4,11 @@ use crate::inbox::Arrival;
 use crate::lines::LineFacts;
 use crate::openvpn::connect::ResolveError;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::plane_call::Look;
-use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::scripts::Hook;
 use crate::openvpn::secrets::Login;
 use crate::openvpn::signals::Signal;
 use config::openvpn::AuthRetry;
-use plane::{CipherName, KeyUsage, LineId, Notice, PeerState, StreamId};
+use plane::{LineId, Notice, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -60,9 +59,7 @@ pub(super) enum Event {
     RelayLookedUp(LineId, Result<Vec<SocketAddr>, String>),
     /// Result of [`Effect::Try`](super::effect::Effect::Try).
     LineTried(LineId, Result<(), String>),
-    /// Bytes that each uplink has carried.
-    LinesCounted(Vec<u64>),
-    /// The client ends; it has reported the uplinks' bytes for the last time.
+    /// The client ends: the uplinks' bytes are counted for the last time.
     LinesEnd,
     /// A control packet.
     Control(Arrival),
@@ -72,12 +69,6 @@ pub(super) enum Event {
     Notice(Notice),
     /// The stream of this number has ended.
     StreamClosed(StreamId),
-    /// The data plane's state of the server.
-    PeerState(Look, PeerState),
-    /// The data plane has taken the keys of this key id; it seals with this cipher.
-    KeysAdded(u8, CipherName),
-    /// The usage of the keys with this key id.
-    KeyUsed(u8, KeyUsage),
     /// The interface's settings are planned, or planning failed: the answer to the request of this number.
     Planned(u64, Result<Planned, String>),
     /// The interface has its addresses: the planned network, and the host's state when it was planned.

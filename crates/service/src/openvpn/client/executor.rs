@@ -6,7 +6,6 @@ mod host;
 mod lacking;
 mod login;
 mod monitored;
-mod plane;
 mod sockets;
 
 use self::host::Planning;
@@ -20,12 +19,12 @@ use crate::inbox::Inbox;
 use crate::lines::{self, UsageFile};
 use crate::names;
 use crate::now::Now;
+use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::DialError;
 use crate::openvpn::context::Context;
-use crate::openvpn::device::{self, DeviceError, Link, Peers};
+use crate::openvpn::device::{self, DeviceError, Link, Peers, SocketPlane};
 use crate::openvpn::monitoring::{Monitored as _, ProcessRequest};
 use crate::openvpn::network::Inside;
-use crate::openvpn::plane_call::Plane;
 use crate::openvpn::revocation::RevocationFile;
 use crate::openvpn::{Ended, INBOX, terms};
 use ::host::privileges;
@@ -37,7 +36,8 @@ use netio::poll::Poller;
 use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::tls::TlsSettings;
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 const ARRIVALS: u64 = 0;
@@ -65,9 +65,7 @@ pub(super) struct Executor<'a> {
     inbox: Arc<Inbox>,
     background: Background,
     /// The interface, while there is one.
-    device: Option<(Box<Plane>, Link)>,
-    /// The last connection dialled, until the data plane takes it over.
-    connection: Option<(StreamId, TcpStream)>,
+    device: Option<(Rc<SocketPlane>, Link)>,
     /// The number of the last stream.
     streams: u64,
     /// The interface's network settings: being planned, planned, and set.
@@ -115,7 +113,6 @@ impl<'a> Executor<'a> {
             inbox,
             background,
             device: None,
-            connection: None,
             streams: 0,
             planning: None,
             planned: None,
@@ -149,7 +146,8 @@ impl<'a> Executor<'a> {
                         return ended;
                     }
                 }
-                self.order.add(machine.handle(event, Now::read()));
+                let effects = machine.handle(event, Now::read(), self.plane());
+                self.order.add(effects);
                 if let Some(ended) = self.perform_all(machine) {
                     return ended;
                 }
@@ -159,6 +157,12 @@ impl<'a> Executor<'a> {
                 return Ended::Exit(1);
             }
         }
+    }
+
+    /// The data plane, as the machine calls it.
+    fn plane(&self) -> Option<Rc<Plane>> {
+        let (plane, _) = self.device.as_ref()?;
+        Some(plane.clone())
     }
 
     /// Performs the effects that need not wait. Returns how the client ended, if it did.
@@ -229,7 +233,6 @@ impl<'a> Executor<'a> {
             Effect::AskProxyLogin(prompted) => self.ask_proxy_login(&prompted),
             Effect::OpenInterface(connection) => self.open_interface(&connection)?,
             Effect::CloseInterface => self.device = None,
-            Effect::Plane(call) => self.call(call)?,
             Effect::ReadLines => {
                 let facts = lines::read(&context.config.lines);
                 self.results.push_back(Event::LinesRead(facts));
@@ -239,7 +242,6 @@ impl<'a> Executor<'a> {
                 let opened = opened.map_err(|error| error.to_string());
                 self.results.push_back(Event::LineOpened(line, opened));
             }
-            Effect::CountLines => self.count_lines(),
             Effect::KeepUsage(usage) => {
                 if let Some(file) = &mut self.usage {
                     file.write(&usage);
@@ -248,6 +250,11 @@ impl<'a> Executor<'a> {
             Effect::KeepFloor(floor) => {
                 if let Some(file) = &mut self.floor {
                     file.raise(floor);
+                }
+            }
+            Effect::Hello(to, message) => {
+                if let Some((plane, _)) = &self.device {
+                    plane.send(&to, &message);
                 }
             }
             Effect::KeepAddress(name, address) => names::keep(&name, address),
@@ -329,7 +336,7 @@ impl<'a> Executor<'a> {
         }
         context.monitoring.borrow_mut().publish(&link);
         self.results.push_back(Event::Opened(link.name.clone()));
-        self.device = Some((plane, link));
+        self.device = Some((Rc::from(plane), link));
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Client state machine: connects to one server at a time and reconnects until told to stop.
 //!
-//! [`Machine::handle`] takes an event and the time and returns effects. The executor does the I/O, reads the clock and
-//! waits: slow work is an effect whose end is an event, and later work is a deadline.
+//! [`Machine::handle`] takes an event and the time, calls the data plane and returns effects. The executor does the I/O,
+//! reads the clock and waits: slow work is an effect whose end is an event, and later work is a deadline.
 
 mod calling;
 mod connection;
@@ -19,11 +19,12 @@ mod verdict;
 pub(super) use connection::Connection;
 
 use super::WRONG_ADDRESS;
-use super::effect::{Effect, Effects, HostStep};
+use super::effect::{Cx, Effect, HostStep};
 use super::event::{Event, Realm};
 use super::logins::Logins;
 use crate::floor::Floor;
 use crate::now::Now;
+use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Attempts, ProxyLogin};
 use crate::openvpn::hooks::Hooks;
 use crate::openvpn::management::State;
@@ -43,6 +44,7 @@ use openvpn::wrap::WrapSettings;
 use plane::LineId;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use stream_lines::StreamLines;
@@ -186,73 +188,73 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Handles an event and returns the effects, in order.
-    pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
-        let mut out = Effects::default();
-        // The last event: handled even after the end.
+    /// Handles an event: calls the data plane, if there is an interface, and returns the effects, in order.
+    pub(super) fn handle(
+        &mut self,
+        event: Event,
+        now: Now,
+        plane: Option<Rc<Plane>>,
+    ) -> Vec<Effect> {
+        let mut cx = Cx::new(now, plane);
+        self.told(event, &mut cx);
+        cx.effects
+    }
+
+    fn told(&mut self, event: Event, cx: &mut Cx) {
         match event {
-            Event::LinesCounted(carried) => {
-                self.lines_counted(&carried, now, &mut out);
-                return out.0;
-            }
-            Event::LinesEnd => {
-                self.lines_end(now, &mut out);
-                return out.0;
-            }
-            _ if matches!(self.phase, Phase::Over) => return out.0,
-            _ => {}
-        }
-        match event {
+            // The last event: handled even after the end.
+            Event::LinesEnd => self.lines_end(cx),
+            _ if matches!(self.phase, Phase::Over) => {}
             Event::Begin => {
-                out.state(State::Connecting, "");
+                cx.state(State::Connecting, "");
                 if self.stream_lines.is_some() {
-                    out.push(Effect::ReadLines);
+                    cx.push(Effect::ReadLines);
                 }
-                self.name_relays(now);
-                self.look_up_relays(now, &mut out);
-                self.next_attempt(now, &mut out);
+                self.name_relays(cx.now);
+                self.look_up_relays(cx.now, cx);
+                self.next_attempt(cx);
             }
-            Event::LookedUp(number, found) => self.looked_up(number, found, now, &mut out),
-            Event::Login(Realm::Server, login) => self.login(login, now, &mut out),
-            Event::Login(Realm::Proxy, login) => self.proxy_login(login, now, &mut out),
-            Event::Opened(ifname) => self.opened(ifname, now, &mut out),
+            Event::LookedUp(number, found) => self.looked_up(number, found, cx),
+            Event::Login(Realm::Server, login) => self.login(login, cx),
+            Event::Login(Realm::Proxy, login) => self.proxy_login(login, cx),
+            Event::Opened(ifname) => self.opened(ifname, cx),
             Event::Connected {
                 number,
                 remote,
                 stream,
-            } => self.dialled(number, remote, stream, now, &mut out),
+            } => self.dialled(number, remote, stream, cx),
             Event::DialFailed(number, error, of_line) => {
-                self.dial_failed(number, &error, of_line, now, &mut out);
+                self.dial_failed(number, &error, of_line, cx);
             }
-            Event::RelayLookedUp(line, found) => self.relay_looked_up(line, found, now, &mut out),
-            Event::LineTried(line, result) => self.line_tried(line, result, now, &mut out),
+            Event::RelayLookedUp(line, found) => self.relay_looked_up(line, found, cx.now, cx),
+            Event::LineTried(line, result) => self.line_tried(line, result, cx.now, cx),
             Event::Released => {
                 if matches!(self.phase, Phase::Hold) {
-                    self.next_attempt(now, &mut out);
+                    self.next_attempt(cx);
                 }
             }
             Event::Forget => self.logins.forget(),
             Event::AuthRetry(how) => self.auth_retry = how,
-            Event::Signal(Signal::Status) => out.push(Effect::LogStatus),
-            Event::Signal(signal) => self.signal(signal, now, &mut out),
+            Event::Signal(Signal::Status) => cx.push(Effect::LogStatus),
+            Event::Signal(signal) => self.signal(signal, cx),
             Event::LinesRead(facts) => {
-                self.lines_read(&facts, now, &mut out);
-                self.stream_lines_read(&facts, now, &mut out);
+                self.lines_read(&facts, cx.now, cx);
+                self.stream_lines_read(&facts, cx.now, cx);
             }
-            Event::LineOpened(line, result) => self.line_opened(line, result, now, &mut out),
+            Event::LineOpened(line, result) => self.line_opened(line, result, cx.now, cx),
             Event::NetworkChanged => {
-                self.hurry_relays(now);
+                self.hurry_relays(cx.now);
                 if self.lines.is_some() || self.stream_lines.is_some() {
-                    out.push(Effect::ReadLines);
+                    cx.push(Effect::ReadLines);
                 }
                 if self.network.is_some() {
-                    out.host(HostStep::Follow);
+                    cx.host(HostStep::Follow);
                 }
             }
             Event::Hurry => {
                 if let Phase::Pause(_) = self.phase {
                     self.attempts.hurry();
-                    self.next_attempt(now, &mut out);
+                    self.next_attempt(cx);
                 }
             }
             Event::InterfaceGone => {
@@ -260,48 +262,47 @@ impl<'a> Machine<'a> {
                 self.is_gone = self.ifname.is_some();
                 if self.is_gone {
                     if self.connection().is_none() {
-                        self.leave_interface(&mut out);
+                        self.leave_interface(cx);
                     }
                     let error = "the interface was deleted by somebody else".to_owned();
-                    self.failed(error, now, &mut out);
+                    self.failed(error, cx);
                 }
             }
-            Event::Failed(error) => self.failed(error, now, &mut out),
+            Event::Failed(error) => self.failed(error, cx),
             Event::ScriptFinished(hook, result) => {
-                self.script_finished(hook, result, now, &mut out);
+                self.script_finished(hook, result, cx);
             }
             Event::Deadline => {
-                self.calling.deadline(now, &mut out);
-                self.look_up_relays(now, &mut out);
-                self.lines_deadline(now, &mut out);
+                self.calling.deadline(cx);
+                self.look_up_relays(cx.now, cx);
+                self.lines_deadline(cx.now, cx);
                 if self
                     .stream_lines_due()
-                    .is_some_and(|at| at <= now.monotonic)
+                    .is_some_and(|at| at <= cx.now.monotonic)
                 {
-                    self.follow_stream_lines(now, &mut out);
+                    self.follow_stream_lines(cx.now, cx);
                 }
-                self.deadline(now, &mut out);
+                self.deadline(cx);
             }
             // The connection that asked for it is gone.
-            Event::InterfaceSet(_) if self.connection().is_none() => out.host(HostStep::Undo),
-            event => self.with_connection(now, &mut out, |machine, it, out| {
-                machine.connection_event(it, event, now, out);
+            Event::InterfaceSet(_) if self.connection().is_none() => cx.host(HostStep::Undo),
+            event => self.with_connection(cx, |machine, it, cx| {
+                machine.connection_event(it, event, cx);
             }),
         }
-        out.0
     }
 
-    fn deadline(&mut self, now: Now, out: &mut Effects) {
+    fn deadline(&mut self, cx: &mut Cx) {
         match &self.phase {
-            Phase::Pause(until) if *until <= now.monotonic => self.next_attempt(now, out),
-            Phase::LookUp(_, _, until) if *until <= now.monotonic => {
-                self.look_up_is_late(now, out);
+            Phase::Pause(until) if *until <= cx.now.monotonic => self.next_attempt(cx),
+            Phase::LookUp(_, _, until) if *until <= cx.now.monotonic => {
+                self.look_up_is_late(cx);
             }
-            Phase::Line(_, _, until) | Phase::Await(_, _, until) if *until <= now.monotonic => {
-                self.attempt_failed("no line could be opened", out);
+            Phase::Line(_, _, until) | Phase::Await(_, _, until) if *until <= cx.now.monotonic => {
+                self.attempt_failed("no line could be opened", cx);
             }
-            Phase::Connection(_) => self.with_connection(now, out, |machine, it, out| {
-                machine.tick(it, now, out);
+            Phase::Connection(_) => self.with_connection(cx, |machine, it, cx| {
+                machine.tick(it, cx);
             }),
             _ => {}
         }
@@ -364,51 +365,50 @@ impl<'a> Machine<'a> {
     /// Runs `call` with the connection, if there is one, and handles the connection's end.
     fn with_connection(
         &mut self,
-        now: Now,
-        out: &mut Effects,
-        call: impl FnOnce(&mut Self, &mut Connection, &mut Effects),
+        cx: &mut Cx,
+        call: impl FnOnce(&mut Self, &mut Connection, &mut Cx),
     ) {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let Phase::Connection(mut connection) = phase else {
             self.phase = phase;
             return;
         };
-        call(self, &mut connection, out);
+        call(self, &mut connection, cx);
         if self.up_runs {
             self.phase = Phase::Connection(connection);
             return;
         }
         match connection.end.take() {
             None => self.phase = Phase::Connection(connection),
-            Some(end) => self.connection_ended(&connection, end, now, out),
+            Some(end) => self.connection_ended(&connection, end, cx),
         }
     }
 
-    fn signal(&mut self, signal: Signal, now: Now, out: &mut Effects) {
+    fn signal(&mut self, signal: Signal, cx: &mut Cx) {
         if matches!(self.phase, Phase::Connection(_)) {
-            self.with_connection(now, out, |machine, it, out| {
-                machine.leave(it, signal, now, out);
+            self.with_connection(cx, |machine, it, cx| {
+                machine.leave(it, signal, cx);
             });
         } else {
-            out.push(Effect::Cancel);
-            self.after_attempt(Outcome::Signal(signal), out);
+            cx.push(Effect::Cancel);
+            self.after_attempt(Outcome::Signal(signal), cx);
         }
     }
 
     /// Handles the failure of the last effect.
-    fn failed(&mut self, error: String, now: Now, out: &mut Effects) {
+    fn failed(&mut self, error: String, cx: &mut Cx) {
         match self.phase {
-            Phase::Connection(_) => self.with_connection(now, out, |_, it, _| it.fail(error)),
+            Phase::Connection(_) => self.with_connection(cx, |_, it, _| it.fail(error)),
             Phase::Login(_)
             | Phase::Interface(_)
             | Phase::ProxyLogin(_)
             | Phase::Await(..)
             | Phase::Dial(..)
             | Phase::Line(..) => {
-                out.push(Effect::Cancel);
-                self.attempt_failed(&error, out);
+                cx.push(Effect::Cancel);
+                self.attempt_failed(&error, cx);
             }
-            _ => out.error(error),
+            _ => cx.error(error),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The order of effects while a script runs.
 //!
-//! A script runs on its own thread, so the control connection and the data plane go on meanwhile. The script's end is
+//! A script runs on its own thread, so the control connection and the data plane go on meanwhile: the machine calls the
+//! data plane at once. The script's end is
 //! an event, and effects that must follow it wait: the routes for `up`, the removal of the interface for `down`, the
 //! next connection for both.
 
@@ -85,12 +86,11 @@ fn waits(effect: &Effect) -> bool {
         Effect::Log(..)
         | Effect::Fatal(_)
         | Effect::LogStatus
-        | Effect::Plane(_)
         | Effect::ReadLines
         | Effect::OpenLine(..)
-        | Effect::CountLines
         | Effect::KeepUsage(_)
         | Effect::KeepFloor(_)
+        | Effect::Hello(..)
         | Effect::KeepAddress(..)
         | Effect::Judge(..)
         | Effect::RefreshRevocations => false,
@@ -101,9 +101,8 @@ fn waits(effect: &Effect) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::client::effect::{PlaneCall, SERVER};
-    use crate::openvpn::policy::environment::Environment;
-    use crate::openvpn::policy::scripts::{Hook, Invocation};
+    use crate::openvpn::scripts::environment::Environment;
+    use crate::openvpn::scripts::{Hook, Invocation};
     use config::openvpn::{Command, ScriptSecurity};
 
     fn script() -> Effect {
@@ -119,7 +118,7 @@ mod tests {
             Effect::RunScript(..) => 's',
             Effect::Host(HostStep::Undo) => 'u',
             Effect::Host(HostStep::Follow) => 'f',
-            Effect::Plane(_) => 'p',
+            Effect::RefreshRevocations => 'r',
             Effect::Hold => 'h',
             _ => '?',
         };
@@ -130,24 +129,20 @@ mod tests {
         Effect::Host(HostStep::Undo)
     }
 
-    fn packet() -> Effect {
-        Effect::Plane(PlaneCall::Inject(SERVER, Vec::new()))
-    }
-
     #[test]
-    fn what_comes_after_a_script_waits_for_its_end_and_packets_do_not() {
+    fn what_comes_after_a_script_waits_for_its_end_and_other_effects_do_not() {
         let mut order = Order::default();
         order.add(vec![
-            packet(),
+            Effect::RefreshRevocations,
             script(),
             undo(),
             script(),
-            packet(),
+            Effect::RefreshRevocations,
             Effect::Hold,
         ]);
-        assert_eq!(doable(&mut order), "psp");
-        order.add(vec![packet(), undo()]);
-        assert_eq!(doable(&mut order), "p");
+        assert_eq!(doable(&mut order), "rsr");
+        order.add(vec![Effect::RefreshRevocations, undo()]);
+        assert_eq!(doable(&mut order), "r");
         order.script_ended();
         assert_eq!(doable(&mut order), "us");
         order.script_ended();
@@ -159,9 +154,14 @@ mod tests {
     #[test]
     fn after_a_failure_nothing_of_the_same_batch_is_done_and_what_came_before_is() {
         let mut order = Order::default();
-        order.add(vec![script(), undo(), packet(), Effect::Hold]);
+        order.add(vec![
+            script(),
+            undo(),
+            Effect::RefreshRevocations,
+            Effect::Hold,
+        ]);
         assert!(matches!(order.next(), Some(Effect::RunScript(..))));
-        assert!(matches!(order.next(), Some(Effect::Plane(_))));
+        assert!(matches!(order.next(), Some(Effect::RefreshRevocations)));
         order.failed();
         order.add(vec![Effect::Host(HostStep::Follow), script()]);
         order.add(vec![Effect::Hold]);

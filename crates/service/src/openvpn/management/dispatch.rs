@@ -10,7 +10,7 @@ use super::command::{Command, Signal, Victim, parse};
 use super::history::Request;
 use super::port::{Action, Answer, Management, Owed};
 use super::words::{Word, words};
-use crate::openvpn::policy::status_file::Format;
+use crate::openvpn::status_file::Format;
 
 /// Version of the management protocol.
 const VERSION: u32 = 5;

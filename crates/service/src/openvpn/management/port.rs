@@ -10,8 +10,8 @@ use super::answer::{Asked, Query};
 use super::command::{Signal, Victim};
 use super::history::{EchoEntry, Entry as _, History, LogEntry, LogFlag, StateEntry};
 use super::words::{Line, Lines};
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::status_file::Format;
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::status_file::Format;
 
 /// Most states and echoes kept.
 const HISTORY: usize = 100;

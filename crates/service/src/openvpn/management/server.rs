@@ -5,9 +5,9 @@ use super::{Action, Management, Settings, Signal as Asked};
 use crate::gate::Gate;
 use crate::openvpn::console::Console;
 use crate::openvpn::monitoring::{Monitored, ProcessRequest};
-use crate::openvpn::policy::timestamp::{Clock, unix};
 use crate::openvpn::secrets;
 use crate::openvpn::signals::Signal;
+use crate::openvpn::timestamp::{Clock, unix};
 use crate::strangers;
 use config::openvpn::{Management as Wanted, OpenVpn, Prompted};
 use log::Level;
@@ -350,7 +350,7 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::policy::status_file::Format;
+    use crate::openvpn::status_file::Format;
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
     use std::path::Path;

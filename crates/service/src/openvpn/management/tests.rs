@@ -1,7 +1,7 @@
 //! Conversations with the management port, with the answers of stock 2.6.
 
 use super::*;
-use crate::openvpn::policy::status_file::Format;
+use crate::openvpn::status_file::Format;
 use config::openvpn::AuthRetry;
 use proptest::prelude::*;
 use std::time::{Duration, Instant};

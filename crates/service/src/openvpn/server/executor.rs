@@ -1,34 +1,29 @@
-//! Performs a server's effects and reports events: all of a server's I/O, clocks and threads.
+//! A server's loop: reports events to its machine.
 
-mod apply;
+mod background;
 mod handshakes;
+mod host;
+mod jobs;
 mod listeners;
-mod monitored;
 mod network;
-mod plane;
 mod start;
-mod work;
 
-use super::machine::{Event, JobId, Machine, Now};
+use super::machine::{Cx, Event, Machine};
 use crate::inbox::{Inbox, MESSAGES};
-use crate::openvpn::device::Link;
-use crate::openvpn::hooks::Hooks;
-use crate::openvpn::plane_call::Plane;
-use crate::openvpn::policy::background::Background;
-use crate::openvpn::revocation::RevocationFile;
+use crate::now::Now;
+use crate::openvpn::management::Victim;
+use crate::openvpn::monitoring::{Monitored, Status};
 use crate::openvpn::signals::Signal;
 use crate::openvpn::{Context, Ended};
-use ::plane::SourceNetwork;
-use config::openvpn::Topology;
-use handshakes::Handshakes;
-use listeners::Listeners;
+use crate::status::{Status as Document, dataplane};
+use host::ThisHost;
 use netio::poll::{Poller, Waker};
+use network::Set;
 use openvpn::server::ClientId;
-use openvpn::tls::TlsSettings;
-use std::collections::{HashMap, VecDeque};
+use plane::LineId;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use work::{Files, Finished};
 
 const INBOX: u64 = 0;
 const SIGNAL: u64 = 1;
@@ -38,35 +33,19 @@ const SERVICE: u64 = 4;
 /// Poller number of the first TCP listener; the others follow.
 const LISTENERS: u64 = 16;
 
-/// Most control packets per turn of the loop.
+/// Most control packets per cx of the loop.
 const ARRIVALS_AT_ONCE: usize = 256;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A server's executor.
+/// A server and its host.
 struct Executor<'a> {
     context: &'a Context,
     machine: Machine<'a>,
-    hooks: Hooks<'a>,
     inbox: Arc<Inbox>,
-    plane: Box<Plane>,
-    link: Link,
-    mtu: u16,
-    topology: Topology,
-    tls: Arc<TlsSettings>,
-    /// The revocation list as it was last read.
-    crl: RevocationFile,
-    listeners: Listeners,
-    /// Background jobs, each queued under its client's source, or `None` for the server's own.
-    background: Background<Option<SourceNetwork>, (JobId, Finished)>,
-    handshakes: Handshakes,
-    /// Unfinished jobs, and their numbers in `background`.
-    jobs: HashMap<JobId, u64>,
-    /// Files of scripts that answer later.
-    files: HashMap<JobId, Files>,
+    host: ThisHost<'a>,
+    /// Wakes the loop when a job or a handshake is done.
     done: Arc<Waker>,
-    set: Option<network::Set>,
-    ended: Option<Ended>,
 }
 
 /// Runs a server until it is told to stop.
@@ -98,15 +77,18 @@ impl<'a> Executor<'a> {
         self.tell(Event::InterfaceUp);
         let mut busy = false;
         loop {
-            if let Some(ended) = self.ended {
+            if let Some(ended) = self.host.ended {
                 return Ok(ended);
             }
             let now = Instant::now();
-            self.listeners.watch(&poller, LISTENERS, now)?;
+            self.host.listeners.watch(&poller, LISTENERS, now)?;
             let timeout = if busy {
                 Some(Duration::ZERO)
             } else {
-                let at = [self.machine.next_deadline(), self.listeners.next_deadline()];
+                let at = [
+                    self.machine.next_deadline(now),
+                    self.host.listeners.next_deadline(),
+                ];
                 let at = self.context.deadline(at.into_iter().flatten().min());
                 at.map(|at| at.saturating_duration_since(now))
             };
@@ -117,48 +99,48 @@ impl<'a> Executor<'a> {
                     SIGNAL => {
                         if let Some(signal) = self.context.signals.take() {
                             if let Signal::Exit(_) = signal {
-                                host::notify::stopping();
+                                ::host::notify::stopping();
                             }
                             self.tell(Event::Signal(signal));
                         }
                     }
-                    NEWS if self.context.network_changed() => self.follow(),
+                    NEWS if self.context.network_changed() => self.host.follow(),
                     LISTENERS.. => self.accept(),
                     _ => {}
                 }
             }
-            if self.ended.is_some() {
+            if self.host.ended.is_some() {
                 continue;
             }
             busy = self.hear();
             let now = Instant::now();
-            if self.machine.next_deadline().is_some_and(|at| at <= now) {
+            if self.machine.next_deadline(now).is_some_and(|at| at <= now) {
                 self.tell(Event::DeadlinePassed);
             }
             let context = self.context;
             context.serve(self);
-            context.pulse(|| self.plane.pulse());
+            context.pulse(|| self.host.plane.pulse());
         }
     }
 
     /// Accepts waiting connections.
     fn accept(&mut self) {
-        for (id, from) in self.listeners.accept(Instant::now()) {
+        for (id, from) in self.host.listeners.accept(Instant::now()) {
             self.tell(Event::StreamAccepted(id, from));
         }
     }
 
     /// Handles the events that other threads left. Returns whether more wait.
     fn hear(&mut self) -> bool {
-        for (_, (job, finished)) in self.background.take_done() {
+        for (_, (job, finished)) in self.host.background.take_done() {
             // A job that was cancelled while it ran is already out of `jobs`.
-            self.jobs.remove(&job);
+            self.host.jobs.remove(&job);
             if let Some(files) = finished.files {
-                self.files.insert(job, files);
+                self.host.files.insert(job, files);
             }
             self.tell(Event::JobDone(job, finished.done));
         }
-        for handshaken in self.handshakes.take_done() {
+        for handshaken in self.host.handshakes.take_done() {
             self.tell(handshaken);
         }
         let inbox = Arc::clone(&self.inbox);
@@ -195,13 +177,63 @@ impl<'a> Executor<'a> {
         self.tell(Event::Failed(why));
     }
 
-    /// Tells the machine about an event and performs its effects, whose answers are further events.
+    /// Tells the machine about an event, and about those that follow from it at once.
     fn tell(&mut self, event: Event<'a>) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            for effect in self.machine.handle(event, Now::read()) {
-                events.extend(self.apply(effect));
-            }
+        let plane = Rc::clone(&self.host.plane);
+        self.host.events.push_back(event);
+        while let Some(event) = self.host.events.pop_front() {
+            let mut cx = Cx {
+                now: Now::read(),
+                plane: &*plane,
+                host: &mut self.host,
+            };
+            self.machine.handle(event, &mut cx);
         }
+    }
+}
+
+impl Monitored for Executor<'_> {
+    fn status(&self) -> Status {
+        let status = self.machine.status(&*self.host.plane, Now::read());
+        self.host.status(status)
+    }
+
+    fn document(&self) -> Document {
+        let config = self.machine.config();
+        let network = &config.network;
+        let v4 = network.ifconfig.map(|i| i.local.to_string());
+        let v6 = network.ifconfig_v6.map(|i| i.local.to_string());
+        let statistics = self.host.plane.statistics();
+        let mut refused = self.machine.refused();
+        let connections =
+            self.machine.connections().turned_away() + self.host.listeners.turned_away();
+        refused.insert("connection_limit".to_owned(), connections);
+        Document {
+            role: Some("server".to_owned()),
+            listen_port: self.host.plane.port(LineId::FIRST).unwrap_or(0),
+            listen_tcp: self.host.listeners.ports(),
+            fwmark: config.sockets.mark.unwrap_or(0),
+            bound_device: config.sockets.device.clone(),
+            mtu: self.host.plane.mtu() as u32,
+            workers: statistics.workers,
+            addresses: v4.into_iter().chain(v6).collect(),
+            peers: self.machine.peers(&*self.host.plane),
+            refused,
+            warnings: self.host.set.as_ref().map_or_else(Vec::new, Set::warnings),
+            dataplane: dataplane(statistics),
+            ..Document::default()
+        }
+    }
+
+    fn kill(&mut self, victim: &Victim) -> usize {
+        let count = self.machine.matching(victim).len();
+        self.tell(Event::Kill(victim.clone()));
+        count
+    }
+
+    fn kill_client(&mut self, number: u64) -> bool {
+        let found = self.machine.has_client(number);
+        self.tell(Event::KillClient(number));
+        found
     }
 }

@@ -1,21 +1,16 @@
-//! Server state machine: takes an event and the time, returns effects. The executor does the I/O, reads the clock and
-//! runs the threads.
-//!
-//! An effect with an answer gets it as the very next event. A session writes its own log lines at once; every other log
-//! line is an effect.
+//! Server state machine: takes an event, and calls the data plane and its [`Host`] meanwhile. The executor reads the
+//! clock and waits for the next event.
 
 mod admission;
 mod authorization;
 mod client;
 mod connected;
 mod connections;
-mod effect;
 mod event;
 mod held;
-mod keys;
-mod moved;
-mod new_client;
+mod host;
 mod outputs;
+mod peers;
 mod reload;
 mod status;
 #[cfg(test)]
@@ -23,32 +18,31 @@ mod tests;
 mod told;
 
 pub(super) use connections::{Admission, Connections};
-pub(super) use effect::{Effect, Job, JobId, JobKind, LoginChecks};
 pub(super) use event::{
-    ClientFile, ClientKey, ConfigurationRead, Done, Event, Login, Now, PlaneCall, Polled, peer,
+    ClientFile, ClientKey, ConfigurationRead, Done, Event, Login, Polled, peer,
 };
+pub(super) use host::{Cx, Host, Job, JobId, LoginChecks};
 pub(super) use reload::is_tcp;
 pub(super) use status::Figures;
 
 use crate::lines::TheirLines;
-use crate::openvpn::Ended;
-use crate::openvpn::console::{Speaking, Who};
+use crate::now::Now;
+use crate::openvpn::accounts::ServerSide;
+use crate::openvpn::accounts::htpasswd::PasswordFile;
+use crate::openvpn::accounts::persist;
+use crate::openvpn::accounts::pool::Pool;
+use crate::openvpn::console::Speaking;
 use crate::openvpn::hooks::Hooks;
 use crate::openvpn::management::State;
-use crate::openvpn::plane_call::Look;
-use crate::openvpn::policy::clients::ServerSide;
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::htpasswd::PasswordFile;
-use crate::openvpn::policy::persist;
-use crate::openvpn::policy::pool::Pool;
-use crate::openvpn::policy::timestamp::Clock;
+use crate::openvpn::timestamp::Clock;
+use crate::openvpn::{Ended, channel};
 use crate::status::Refusals;
 use client::{Client, Deferred};
 use config::openvpn::{Connection, OpenVpn};
 use held::Held;
 use openvpn::message::Restart;
 use openvpn::server::{ClientId, Listener};
-use openvpn::session::{CloseReason, ControlTraffic, Output, Session};
+use openvpn::session::{AuthId, CloseReason, Output, Session};
 use plane::SourceNetwork;
 use plane::{Guesses, LineId};
 use std::collections::HashMap;
@@ -65,16 +59,11 @@ const CROWD: u64 = 512 << 10;
 /// How long clients have to acknowledge the server's exit.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Logs a line, as an effect, about the client that the machine is handling. Lines below the log level are not
-/// formatted: strangers cause many.
+/// Logs a line. Lines below the log level are not formatted: strangers cause many.
 macro_rules! line {
-    ($machine:expr, $level:ident, $($text:tt)+) => {
+    ($cx:expr, $level:ident, $($text:tt)+) => {
         if log::Level::$level <= log::max_level() {
-            $machine.out.push($crate::openvpn::server::machine::Effect::Log {
-                level: log::Level::$level,
-                who: $machine.who.clone(),
-                text: format!($($text)+),
-            });
+            $cx.host.log(log::Level::$level, &format!($($text)+));
         }
     };
 }
@@ -106,13 +95,6 @@ pub(super) struct Setup<'a> {
     pub(super) passwords: Option<Arc<PasswordFile>>,
 }
 
-/// A departed client whose `client-disconnect` script waits for its final byte counts.
-struct Departed {
-    environment: Environment,
-    lasted: Duration,
-    control: Arc<ControlTraffic>,
-}
-
 /// A server.
 pub(super) struct Machine<'a> {
     /// The configuration as last read.
@@ -131,7 +113,6 @@ pub(super) struct Machine<'a> {
     passwords: Option<Arc<PasswordFile>>,
     /// Boxed: a growing table allocates double its size.
     clients: HashMap<ClientId, Box<Client>>,
-    departed: HashMap<u64, Departed>,
     /// Clients counted since the start.
     counted: u64,
     /// Background jobs counted since the start.
@@ -141,7 +122,7 @@ pub(super) struct Machine<'a> {
     /// Recent wrong passwords by source.
     guesses: Guesses<SourceNetwork>,
     /// Logins delayed after wrong passwords from the same source: when each is judged.
-    shut: Vec<(Instant, ClientKey, SourceNetwork, Job)>,
+    shut: Vec<(Instant, ClientKey, SourceNetwork, (AuthId, LoginChecks))>,
     /// Refused packets and sessions.
     refusals: Refusals,
     /// First packets whose answer waits.
@@ -158,11 +139,6 @@ pub(super) struct Machine<'a> {
     leaving: Option<(Ended, Instant)>,
     /// The server has ended and handles no more events.
     ended: bool,
-    /// Time of the event being handled.
-    now: Now,
-    /// The client that log lines are about.
-    who: Option<Who>,
-    out: Vec<Effect>,
 }
 
 impl<'a> Machine<'a> {
@@ -181,7 +157,6 @@ impl<'a> Machine<'a> {
             pool: setup.pool,
             passwords: setup.passwords,
             clients: HashMap::new(),
-            departed: HashMap::new(),
             counted: 0,
             submitted: 0,
             jobs: HashMap::new(),
@@ -193,44 +168,39 @@ impl<'a> Machine<'a> {
             crowded: false,
             gives_back_at: None,
             full_told: None,
-            round: now.instant + ROUND,
+            round: now.monotonic + ROUND,
             persist_at: None,
             leaving: None,
             ended: false,
-            now,
-            who: None,
-            out: Vec::new(),
         }
     }
 
-    /// Handles an event and returns the effects, in order.
-    pub(super) fn handle(&mut self, event: Event<'a>, now: Now) -> Vec<Effect> {
-        // `client-disconnect` needs the peer's final state, which arrives after the client has gone.
-        if self.ended && !matches!(event, Event::PeerState(..)) {
-            return Vec::new();
+    /// Handles an event.
+    pub(super) fn handle(&mut self, event: Event<'a>, cx: &mut Cx<'_>) {
+        if self.ended {
+            return;
         }
-        self.now = now;
-        self.listener.set_wall_clock(now.instant, now.system);
+        let now = cx.now;
+        self.listener.set_wall_clock(now.monotonic, now.wall);
         // A management client gets its reply before the news that the server ends.
         let asked = matches!(event, Event::Kill(_) | Event::KillClient(_));
-        self.told(event);
+        self.told(cx, event);
         if !self.ended {
-            self.answer_held();
+            self.answer_held(cx);
         }
         if let Some((ended, until)) = self.leaving
             && !asked
-            && (now.instant >= until || self.listener.is_empty())
+            && (now.monotonic >= until || self.listener.is_empty())
         {
-            self.end(ended);
+            self.end(cx, ended);
         }
-        self.give_memory_back();
-        std::mem::take(&mut self.out)
+        self.give_memory_back(cx);
     }
 
     /// Returns memory to the system once a crowd of strangers is gone, after the data plane has closed their
     /// connections.
-    fn give_memory_back(&mut self) {
-        let now = self.now.instant;
+    fn give_memory_back(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.monotonic;
         let bytes = self.listener.stranger_bytes();
         if bytes >= CROWD {
             self.crowded = true;
@@ -239,32 +209,27 @@ impl<'a> Machine<'a> {
             self.gives_back_at = Some(now + ROUND);
         }
         if self.gives_back_at.take_if(|at| *at <= now).is_some() {
-            self.out.push(Effect::GiveMemoryBack);
+            cx.host.give_memory_back();
         }
     }
 
     /// When [`Event::DeadlinePassed`] is due.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let at = [
             self.listener.next_deadline(),
             (!self.clients.is_empty()).then_some(self.round),
             self.leaving.map(|(_, until)| {
                 // A management client's command may have removed the last client.
                 let over = self.listener.is_empty();
-                if over { self.now.instant } else { until }
+                if over { now } else { until }
             }),
             self.connections.next_deadline(),
             self.gives_back_at,
             self.persist_at,
-            self.held_until(),
+            self.held_until(now),
             self.shut.iter().map(|it| it.0).min(),
         ];
         at.into_iter().flatten().min()
-    }
-
-    /// Sets the interface variables for clients' scripts.
-    pub(super) fn tell_interface(&mut self, environment: Environment) {
-        self.hooks.interface = environment;
     }
 
     /// The configuration in force.
@@ -278,75 +243,79 @@ impl<'a> Machine<'a> {
     }
 
     /// Handles the deadlines that have passed.
-    fn deadline_passed(&mut self) {
-        let now = self.now.instant;
+    fn deadline_passed(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.monotonic;
         for id in self.listener.due(now) {
-            match self.clients.get(&id).map(|client| client.key(id)) {
-                Some(key) => self.plane(PlaneCall::Peer(key, Look::Timers)),
-                None => self.with(id, |session, now, out| session.expired(now, out)),
-            }
+            let client = self.clients.get_mut(&id);
+            let state = client.map(|client| client.channel.look(cx.plane, peer(id)));
+            self.with(cx, id, |session, now, out| {
+                if let Some(state) = state {
+                    session.activity(channel::times(&state));
+                }
+                session.expired(now, out);
+            });
         }
         if now >= self.round {
             self.round = now + ROUND;
-            self.out.push(Effect::RefreshRevocations);
-            self.poll_deferred();
-            self.locate_moved();
-            self.watch_keys();
+            cx.host.refresh_revocations(self.config);
+            self.poll_deferred(cx);
+            self.locate_moved(cx);
+            self.watch_keys(cx);
         }
         if self.persist_at.is_some_and(|at| now >= at) {
-            self.persist_pool();
+            self.persist_pool(cx);
         }
-        self.forget_held();
-        self.judge_shut();
+        self.forget_held(cx);
+        self.judge_shut(cx);
         for stream in self.connections.expired(now) {
-            self.plane(PlaneCall::RemoveStream(stream));
+            cx.host.remove_stream(stream);
         }
     }
 
     /// Calls into a session and performs its outputs.
-    fn with(&mut self, id: ClientId, call: impl FnOnce(&mut Session, Instant, &mut Vec<Output>)) {
-        self.about(id, |machine| {
-            let mut out = Vec::new();
-            let now = machine.now.instant;
-            // A session writes to the log by itself.
-            let speaking = machine.who.clone().map(Speaking::of);
-            let listener = &mut machine.listener;
-            listener.with(id, &mut out, |session, out| call(session, now, out));
-            drop(speaking);
-            machine.perform(out);
-        });
+    fn with(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        call: impl FnOnce(&mut Session, Instant, &mut Vec<Output>),
+    ) {
+        let _about = self.about(id);
+        let mut out = Vec::new();
+        let now = cx.now.monotonic;
+        let listener = &mut self.listener;
+        listener.with(id, &mut out, |session, out| call(session, now, out));
+        self.perform(cx, out);
     }
 
-    /// Runs `act` with log lines attributed to this client.
-    fn about(&mut self, id: ClientId, act: impl FnOnce(&mut Self)) {
-        match self.clients.get(&id).map(|it| it.who()) {
-            Some(who) => self.about_whom(Some(who), act),
-            None => act(self),
-        }
-    }
-
-    fn about_whom(&mut self, who: Option<Who>, act: impl FnOnce(&mut Self)) {
-        let before = std::mem::replace(&mut self.who, who);
-        act(self);
-        self.who = before;
-    }
-
-    fn plane(&mut self, call: PlaneCall) {
-        self.out.push(Effect::Plane(call));
+    /// Attributes log lines to this client until the guard is dropped.
+    fn about(&self, id: ClientId) -> Option<Speaking> {
+        self.clients.get(&id).map(|it| Speaking::of(it.who()))
     }
 
     /// Starts a background job of a client's source, or the server's own.
-    fn start(&mut self, source: Option<SourceNetwork>, job: Job) -> JobId {
+    fn start(
+        &mut self,
+        cx: &mut Cx<'_>,
+        source: Option<SourceNetwork>,
+        job: Job,
+    ) -> Result<JobId, String> {
         let id = JobId(self.submitted);
         self.submitted += 1;
-        self.out.push(Effect::StartJob(id, source, Box::new(job)));
-        id
+        cx.host.start(id, source, job)?;
+        Ok(id)
     }
 
     /// Starts a background job whose result is for a client.
-    fn start_for(&mut self, client: ClientKey, source: SourceNetwork, job: Job) {
-        let id = self.start(Some(source), job);
+    fn start_for(
+        &mut self,
+        cx: &mut Cx<'_>,
+        client: ClientKey,
+        source: SourceNetwork,
+        job: Job,
+    ) -> Result<(), String> {
+        let id = self.start(cx, Some(source), job)?;
         self.jobs.insert(id, client);
+        Ok(())
     }
 
     /// Whether this client is still connected; its number may have been reused.
@@ -356,10 +325,10 @@ impl<'a> Machine<'a> {
     }
 
     /// Sets or clears the script files to wait for. Removes the previous script's files.
-    fn defer(&mut self, id: ClientId, deferred: Option<Deferred>) {
+    fn defer(&mut self, cx: &mut Cx<'_>, id: ClientId, deferred: Option<Deferred>) {
         let Some(client) = self.clients.get_mut(&id) else {
             if let Some(deferred) = deferred {
-                self.out.push(Effect::ForgetFiles(deferred.job()));
+                cx.host.forget(deferred.job());
             }
             return;
         };
@@ -368,17 +337,17 @@ impl<'a> Machine<'a> {
         if let Some(before) = before.map(Deferred::job)
             && kept != Some(before)
         {
-            self.out.push(Effect::ForgetFiles(before));
+            cx.host.forget(before);
         }
     }
 
     /// Tells every client that the server exits, as `explicit-exit-notify` says.
-    fn say_goodbye(&mut self) {
+    fn say_goodbye(&mut self, cx: &mut Cx<'_>) {
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {
             let stream = self.clients.get(&id).is_some_and(|it| it.is_stream());
             let notify = self.connection_of(stream).exit_notify;
-            self.with(id, |session, now, out| {
+            self.with(cx, id, |session, now, out| {
                 if notify == 0 {
                     return session.close(CloseReason::Local, out);
                 }
@@ -400,34 +369,36 @@ impl<'a> Machine<'a> {
     }
 
     /// Begins to leave: clients get a notice and some time to acknowledge it.
-    fn leave(&mut self, ended: Ended) {
+    fn leave(&mut self, cx: &mut Cx<'_>, ended: Ended) {
         if self.leaving.is_some() {
-            return self.end(ended);
+            return self.end(cx, ended);
         }
         self.listener.close();
-        self.out.push(Effect::StopListening);
-        self.say_goodbye();
-        self.leaving = Some((ended, self.now.instant + FAREWELL));
+        cx.host.stop_listening();
+        self.say_goodbye(cx);
+        self.leaving = Some((ended, cx.now.monotonic + FAREWELL));
     }
 
     /// Removes all clients and host settings.
-    fn end(&mut self, ended: Ended) {
+    fn end(&mut self, cx: &mut Cx<'_>, ended: Ended) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {
-            self.with(id, |session, _, out| session.close(CloseReason::Local, out));
+            self.with(cx, id, |session, _, out| {
+                session.close(CloseReason::Local, out)
+            });
         }
-        self.persist_pool();
-        self.out.push(Effect::TakeDown);
-        self.plane(PlaneCall::CloseLine(LineId::FIRST));
-        self.out.push(Effect::WriteLastStatus);
-        self.out.push(Effect::State(State::Exiting, "SIGTERM"));
-        self.out.push(Effect::Exit(ended));
+        self.persist_pool(cx);
+        cx.host.take_down();
+        cx.plane.close_line(LineId::FIRST);
+        cx.host.last_status(self.status(cx.plane, cx.now));
+        cx.host.state(State::Exiting, "SIGTERM");
+        cx.host.end(ended);
     }
 
-    fn persist_pool(&mut self) {
+    fn persist_pool(&mut self, cx: &mut Cx<'_>) {
         self.persist_at = None;
         let server = self.config.server();
         let persist = server.and_then(|server| server.pool_persist.as_ref());
@@ -435,7 +406,7 @@ impl<'a> Machine<'a> {
             && persist.seconds > 0
         {
             let path = self.config.path(&persist.path);
-            self.out.push(Effect::WriteFile(path, persist::text(pool)));
+            cx.host.write_file(&path, &persist::text(pool));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::openvpn::connect::{
     self, DialError, Name, ProxyLogin, ResolveError, Socket, Stop, Target,
 };
 use crate::openvpn::network::{RouteNames, route_names};
-use crate::openvpn::policy::scripts::{Hook, Invocation};
+use crate::openvpn::scripts::{Hook, Invocation};
 use config::openvpn::OpenVpn;
 use netio::poll::Waker;
 use plane::LineId;

@@ -30,27 +30,11 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Reads the data plane's byte counters, if there is an interface.
-    #[inline(never)]
-    pub(super) fn count_lines(&mut self) {
-        if let Some((plane, _)) = &self.device {
-            let carried = plane.carried().to_vec();
-            self.results.push_back(Event::LinesCounted(carried));
-        }
-    }
-
-    /// Reports the last byte counts at the end.
+    /// Keeps the last byte counts at the end.
     pub(super) fn end_lines(&mut self, machine: &mut Machine<'a>) {
-        self.count_lines();
-        let counted = std::mem::take(&mut self.results);
-        let counted = counted
-            .into_iter()
-            .filter(|it| matches!(it, Event::LinesCounted(_)));
-        for event in counted.chain([Event::LinesEnd]) {
-            for effect in machine.handle(event, Now::read()) {
-                if let (Effect::KeepUsage(usage), Some(file)) = (effect, &mut self.usage) {
-                    file.write(&usage);
-                }
+        for effect in machine.handle(Event::LinesEnd, Now::read(), self.plane()) {
+            if let (Effect::KeepUsage(usage), Some(file)) = (effect, &mut self.usage) {
+                file.write(&usage);
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::openvpn::client::effect::SERVER;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::monitoring::{Monitored, Status};
 use crate::openvpn::network::Inside;
-use crate::openvpn::policy::status_file::ClientStatus;
+use crate::openvpn::status_file::ClientStatus;
 use crate::openvpn::statusdoc;
 use crate::status::{PeerStatus, Status as Document, dataplane};
 use std::net::IpAddr;

@@ -39,7 +39,7 @@ impl Executor<'_> {
                 let remote = socket.peer_addr()?;
                 self.streams += 1;
                 let id = StreamId(self.streams);
-                self.connection = Some((id, socket));
+                plane.add_stream(id, LineId::FIRST, socket)?;
                 Ok((remote, Some(id)))
             }
         }

@@ -1,7 +1,6 @@
 //! Reports about a server that does not answer: its address, and likely reasons for the silence.
 
-use crate::now::Now;
-use crate::openvpn::client::effect::{Effect, Effects};
+use crate::openvpn::client::effect::{Cx, Effect};
 use crate::openvpn::connect::Target;
 use config::openvpn::SharedWrap;
 use log::Level;
@@ -31,7 +30,7 @@ struct Called {
 
 impl Calling {
     /// Notes that a server is called.
-    pub(super) fn begin(&mut self, target: &Target, now: Now, out: &mut Effects) {
+    pub(super) fn begin(&mut self, target: &Target, cx: &mut Cx) {
         let connection = &target.connection;
         let tcp = connection.protocol.transport.is_tcp();
         let remote = target.remote;
@@ -45,7 +44,7 @@ impl Calling {
         let name = format!("{host}, {}", if tcp { "TCP" } else { "UDP" });
         if self.named < NAMED_MAX {
             self.named += 1;
-            out.push(Effect::Say(Level::Info, format!("calling {name}")));
+            cx.push(Effect::Say(Level::Info, format!("calling {name}")));
         }
         let key = match (&connection.wrap.tls_crypt_v2, &connection.wrap.shared) {
             (Some(_), _) => Some("tls-crypt-v2"),
@@ -53,7 +52,7 @@ impl Calling {
             (None, SharedWrap::TlsAuth { .. }) => Some("tls-auth"),
             (None, SharedWrap::None) => None,
         };
-        let since = self.called.take().map_or(now.monotonic, |it| it.1);
+        let since = self.called.take().map_or(cx.now.monotonic, |it| it.1);
         self.called = Some((Called { name, tcp, key }, since));
     }
 
@@ -73,13 +72,13 @@ impl Calling {
     }
 
     /// Logs the likely reasons for the silence, once per outage.
-    pub(super) fn deadline(&mut self, now: Now, out: &mut Effects) {
-        if self.due().is_none_or(|at| at > now.monotonic) {
+    pub(super) fn deadline(&mut self, cx: &mut Cx) {
+        if self.due().is_none_or(|at| at > cx.now.monotonic) {
             return;
         }
         self.explained = true;
         if let Some((called, _)) = &self.called {
-            out.push(Effect::Say(Level::Warn, called.explanation()));
+            cx.push(Effect::Say(Level::Warn, called.explanation()));
         }
     }
 }

@@ -7,23 +7,23 @@ use super::verdict::{Question, judged};
 use super::{Machine, Phase};
 use crate::inbox::Arrival;
 use crate::now::Now;
+use crate::openvpn::channel::{self, Channel};
 use crate::openvpn::client::WRONG_ADDRESS;
-use crate::openvpn::client::effect::{Effect, Effects, PlaneCall, SERVER, Told};
+use crate::openvpn::client::effect::{Cx, Effect, SERVER, Told};
 use crate::openvpn::client::event::Event;
 use crate::openvpn::connect::Target;
+use crate::openvpn::console::log_lines::outer;
 use crate::openvpn::management::{Addresses, State};
-use crate::openvpn::plane_call::Look;
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::log_lines::outer;
-use crate::openvpn::policy::scripts::{Hook, ipchange_arguments};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::{Hook, ipchange_arguments};
 use crate::openvpn::signals::Signal;
-use crate::openvpn::terms;
+use crate::openvpn::{device, terms};
 use openvpn::data::inband::{InBand, PING};
 use openvpn::data::protocol::session;
 use openvpn::key_method::Credentials;
 use openvpn::message::Message;
 use openvpn::session::{CloseReason, Output, Session};
-use plane::{Line, Notice, StreamId};
+use plane::{Endpoint, Line, Moving, Notice, Reorder, StreamId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -134,14 +134,13 @@ impl Machine<'_> {
         candidate: Candidate,
         remote: SocketAddr,
         stream: Option<StreamId>,
-        now: Now,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
         let Candidate { target, login } = candidate;
         let connection = &target.connection;
         let known = self.wraps.iter().find(|(it, _)| *it == connection.wrap);
         let Some((_, wrap)) = known else {
-            return self.attempt_failed("the keys of the control channel were not read", out);
+            return self.attempt_failed("the keys of the control channel were not read", cx);
         };
         let tls = Arc::clone(&self.tls);
         let settings = terms::client(self.config, connection, tls, wrap.clone(), self.kernel);
@@ -151,24 +150,38 @@ impl Machine<'_> {
         });
         let mut outputs = Vec::new();
         let settings = Arc::new(settings);
-        let (monotonic, wall) = (now.monotonic, now.wall);
+        let (monotonic, wall) = (cx.now.monotonic, cx.now.wall);
         let session = match Session::client(settings, login, monotonic, wall, &mut outputs) {
             Ok(session) => session,
             Err(why) => {
-                self.close_line(stream, out);
-                return self.attempt_failed(&why.to_string(), out);
+                self.close_line(stream, cx);
+                return self.attempt_failed(&why.to_string(), cx);
             }
         };
         let by_lines = self.lines.is_some() && stream.is_none();
-        let peer = Peer::new(remote, stream, connection.float, by_lines, out);
+        let (float, endpoint) = (connection.float, Endpoint::new(remote));
+        let moving = if float { Moving::Tell } else { Moving::Stay };
+        let line = match stream {
+            Some(stream) => Line::tcp(endpoint, stream),
+            None => Line::udp(endpoint),
+        };
+        cx.plane(|plane| {
+            if by_lines {
+                // Each line is set when it opens.
+                plane.add_peer(SERVER, moving);
+            } else {
+                channel::add_peer(plane, SERVER, line, moving);
+            }
+            plane.change_routes(&device::everywhere(SERVER));
+        });
         if by_lines {
-            self.call_by_lines(remote, now, out);
+            self.call_by_lines(remote, cx.now, cx);
         }
         // TCP keeps packets in order.
         if self.config.data.reorder && stream.is_none() {
-            out.plane(PlaneCall::Reorder(SERVER));
+            cx.plane(|plane| plane.set_reorder(SERVER, Some(Reorder::default())));
         }
-        out.push(Effect::RefreshRevocations);
+        cx.push(Effect::RefreshRevocations);
         let patience = Duration::from_secs(connection.connect_timeout.into());
         self.phase = Phase::Connection(Box::new(Connection {
             target,
@@ -178,7 +191,10 @@ impl Machine<'_> {
             outputs: outputs.into(),
             incoming: None,
             question: None,
-            peer,
+            peer: Peer {
+                channel: Channel::new(stream.is_some()),
+                key: None,
+            },
             traffic_at: monotonic + TRAFFIC,
             end: None,
             leaving: None,
@@ -189,45 +205,41 @@ impl Machine<'_> {
             move_told: None,
             since: wall,
         }));
-        self.with_connection(now, out, |machine, it, out| machine.perform(it, now, out));
+        self.with_connection(cx, |machine, it, cx| machine.perform(it, cx));
     }
 
     /// Handles an event that needs a connection.
-    pub(super) fn connection_event(
-        &mut self,
-        it: &mut Connection,
-        event: Event,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn connection_event(&mut self, it: &mut Connection, event: Event, cx: &mut Cx) {
         let mut outputs = Vec::new();
         match event {
-            Event::Control(arrival) => self.control(it, &arrival, now, &mut outputs, out),
+            Event::Control(arrival) => self.control(it, &arrival, cx.now, &mut outputs, cx),
             Event::Message(bytes) if InBand::of(&bytes) == Some(InBand::Exit) => {
-                it.session.peer_exits(now.monotonic, &mut outputs);
+                it.session.peer_exits(cx.now.monotonic, &mut outputs);
             }
             Event::Message(bytes) if matches!(InBand::of(&bytes), Some(InBand::Options(_))) => {
                 if it.stream.is_none() {
-                    self.answered_by_line(now);
+                    self.answered_by_line(cx.now);
                 }
             }
-            Event::Notice(notice) => noticed(it, notice, now, &mut outputs, out),
+            Event::Notice(Notice::Moved { .. }) => {
+                let line = it.look(cx).line;
+                self.follow_server(it, line, cx);
+            }
+            Event::Notice(notice) => noticed(it, notice, cx.now, &mut outputs, cx),
             Event::StreamClosed(stream) if it.stream == Some(stream) => {
-                out.info("Connection reset, restarting [0]");
+                cx.info("Connection reset, restarting [0]");
                 it.close(CloseReason::Local);
             }
-            Event::Planned(number, planned) => self.planned(it, number, planned, out),
+            Event::Planned(number, planned) => self.planned(it, number, planned, cx),
             Event::Judged(number, passed, verdict) => {
-                judged(it, number, passed, verdict, now, &mut outputs, out);
+                judged(it, number, passed, verdict, cx.now, &mut outputs, cx);
             }
-            Event::InterfaceSet(set) => self.interface_set(it, *set, now, out),
-            Event::RoutesSet => self.routes_set(it, out),
-            Event::PeerState(Look::Lines, state) => self.look_at_lines(it, state, now, out),
-            Event::PeerState(Look::Moved, state) => self.follow_server(it, state.line, now, out),
-            answer => it.answered(&answer, now, &mut outputs),
+            Event::InterfaceSet(set) => self.interface_set(it, *set, cx),
+            Event::RoutesSet => self.routes_set(it, cx),
+            _ => {}
         }
         it.outputs.extend(outputs);
-        self.perform(it, now, out);
+        self.perform(it, cx);
     }
 
     fn control(
@@ -236,7 +248,7 @@ impl Machine<'_> {
         arrival: &Arrival,
         now: Now,
         outputs: &mut Vec<Output>,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
         // Drops packets of an earlier stream or from another address.
         let there = self.address_on(arrival.line).unwrap_or(it.remote);
@@ -248,77 +260,74 @@ impl Machine<'_> {
         }
         let received = it.session.receive(&arrival.bytes, now.monotonic, outputs);
         if received.is_ok() && it.stream.is_none() {
-            self.heard_by_line(arrival.line, now, out);
+            self.heard_by_line(arrival.line, cx.now, cx);
         }
         match received {
             Ok(()) if !it.heard => {
                 it.heard = true;
                 self.calling.answered();
-                out.state(State::Auth, "");
-                out.info(format!("TLS: Initial packet from {}", outer(it.remote)));
+                cx.state(State::Auth, "");
+                cx.info(format!("TLS: Initial packet from {}", outer(it.remote)));
             }
             Ok(()) => {}
             // Debug level: any sender that reaches the port can cause this.
             Err(why) => {
                 self.refusals.count(why.name());
                 let from = outer(arrival.from.addr);
-                out.debug(format!("control packet from {from}: {why}"));
+                cx.debug(format!("control packet from {from}: {why}"));
             }
         }
         if !it.certified && it.session.certificate().is_some() {
             it.certified = true;
-            out.state(State::GetConfig, "");
+            cx.state(State::GetConfig, "");
         }
     }
 
     /// Does the work that is due.
-    pub(super) fn tick(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+    pub(super) fn tick(&mut self, it: &mut Connection, cx: &mut Cx) {
         if it.end.is_some() {
             return;
         }
-        if !it.heard && now.monotonic >= it.patience {
-            out.info("Server poll timeout, restarting");
-            out.info("SIGUSR1[soft,server_poll] received, process restarting");
+        if !it.heard && cx.now.monotonic >= it.patience {
+            cx.info("Server poll timeout, restarting");
+            cx.info("SIGUSR1[soft,server_poll] received, process restarting");
             return it.close(CloseReason::Local);
         }
-        out.plane(PlaneCall::Peer(SERVER, Look::Timers));
-        if now.monotonic >= it.traffic_at {
+        let mut outputs = Vec::new();
+        let state = it.look(cx);
+        it.timers(&state, cx.now, &mut outputs);
+        if cx.now.monotonic >= it.traffic_at {
             // The kernel's data plane and the revocation list need frequent checks.
             let seldom = it.session.wears_slowly() && !self.kernel && self.config.tls.crl.is_none();
-            it.traffic_at = now.monotonic + if seldom { SLOW_TRAFFIC } else { TRAFFIC };
-            out.push(Effect::RefreshRevocations);
-            it.watch_keys(out);
+            it.traffic_at = cx.now.monotonic + if seldom { SLOW_TRAFFIC } else { TRAFFIC };
+            cx.push(Effect::RefreshRevocations);
+            it.watch_keys(cx.now, &mut outputs, cx);
         }
-        self.set_late_routes(now, out);
-        self.perform(it, now, out);
-        self.announce(it, out);
+        it.outputs.extend(outputs);
+        self.set_late_routes(cx);
+        self.perform(it, cx);
+        self.announce(it, cx);
     }
 
     /// Leaves the server politely, or at once on the second request.
-    pub(super) fn leave(
-        &mut self,
-        it: &mut Connection,
-        signal: Signal,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn leave(&mut self, it: &mut Connection, signal: Signal, cx: &mut Cx) {
         if it.leaving.replace(signal).is_some() {
             return it.close(CloseReason::Local);
         }
         let mut outputs = Vec::new();
-        it.session.leave(now.monotonic, &mut outputs);
+        it.session.leave(cx.now.monotonic, &mut outputs);
         it.outputs.extend(outputs);
-        self.perform(it, now, out);
+        self.perform(it, cx);
     }
 
     /// Performs the session's outputs in order; those that must wait for the interface stay.
-    pub(super) fn perform(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+    pub(super) fn perform(&mut self, it: &mut Connection, cx: &mut Cx) {
         let mut waiting = 0;
         while let Some(output) = it.outputs.get(waiting) {
             if it.incoming.is_some() && waits(output) {
                 waiting += 1;
             } else if let Some(output) = it.outputs.remove(waiting) {
-                self.one(it, output, now, out);
+                self.one(it, output, cx);
             }
         }
         if waiting > WAITING_MAX {
@@ -327,51 +336,55 @@ impl Machine<'_> {
     }
 
     /// Logs the server's message; rate-limited, because a server may send them without end.
-    fn say(&mut self, message: &Message, now: Now, out: &mut Effects) {
+    fn say(&mut self, message: &Message, cx: &mut Cx) {
         let words = match message {
             Message::Info(text) | Message::InfoPre(text) => {
                 format!("Info command was pushed by server ('{text}')")
             }
             Message::AuthPending { .. } => {
-                out.state(State::AuthPending, "");
+                cx.state(State::AuthPending, "");
                 "AUTH_PENDING received, waiting".to_owned()
             }
-            other => return out.debug(format!("{other:?}")),
+            other => return cx.debug(format!("{other:?}")),
         };
-        let (told, note) = self.talk.judge(now.monotonic);
+        let (told, note) = self.talk.judge(cx.now.monotonic);
         let words = Some(words).filter(|_| told);
-        note.into_iter().chain(words).for_each(|it| out.info(it));
+        note.into_iter().chain(words).for_each(|it| cx.info(it));
     }
 
-    fn one(&mut self, it: &mut Connection, output: Output, now: Now, out: &mut Effects) {
+    fn one(&mut self, it: &mut Connection, output: Output, cx: &mut Cx) {
         match output {
             Output::Send(packet) => {
-                self.asked_by_line(&packet, now);
+                self.asked_by_line(&packet, cx.now);
                 let to = self.destination(it.remote);
-                out.plane(PlaneCall::SendToPeer(SERVER, to, packet));
+                cx.plane(|plane| plane.send_to_peer(SERVER, to, &packet));
             }
             Output::InstallKeys(keys) => {
-                it.install(keys, self.config.data.allow_insecure, out);
-                self.know_relays(out);
+                it.install(keys, self.config.data.allow_insecure, cx);
+                self.know_relays(cx);
             }
             Output::UseForSending { key_id } => {
-                out.plane(PlaneCall::SendWith(SERVER, session(SERVER, key_id)));
+                cx.plane(|plane| plane.send_with(SERVER, session(SERVER, key_id)));
             }
-            Output::RemoveKeys { key_id } => it.remove_keys(key_id, out),
+            Output::RemoveKeys { key_id } => it.remove_keys(key_id, cx),
             // A ping needs a key.
             Output::SendPing if it.incoming.is_some() => {}
-            Output::SendPing => out.plane(PlaneCall::Inject(SERVER, PING.to_vec())),
-            Output::Judge { key_id, peer } => self.judge(it, key_id, &peer, out),
-            Output::SendData(payload) => out.plane(PlaneCall::Inject(SERVER, payload)),
-            Output::Pushed(reply) => self.pushed(it, reply, now, out),
+            Output::SendPing => {
+                cx.plane(|plane| plane.inject(SERVER, &PING));
+            }
+            Output::Judge { key_id, peer } => self.judge(it, key_id, &peer, cx),
+            Output::SendData(payload) => {
+                cx.plane(|plane| plane.inject(SERVER, &payload));
+            }
+            Output::Pushed(reply) => self.pushed(it, reply, cx),
             Output::AuthToken(token) => {
                 self.logins.keep_token(&token);
-                out.tell(Told::AuthToken(token));
+                cx.tell(Told::AuthToken(token));
             }
-            Output::Message(message) => self.say(&message, now, out),
-            Output::Connected => self.connected(it, now, out),
+            Output::Message(message) => self.say(&message, cx),
+            Output::Connected => self.connected(it, cx),
             Output::Renegotiated { key_id } => {
-                out.info(format!("new data channel keys, key id {key_id}"));
+                cx.info(format!("new data channel keys, key id {key_id}"));
             }
             Output::Closed(reason) => it.close(reason),
             // Outputs of server sessions only.
@@ -380,13 +393,7 @@ impl Machine<'_> {
     }
 
     /// Takes the line by which the data plane now reaches the server.
-    fn follow_server(
-        &mut self,
-        it: &mut Connection,
-        line: Option<Line>,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    fn follow_server(&mut self, it: &mut Connection, line: Option<Line>, cx: &mut Cx) {
         let Some(to) = line
             .map(|it| it.endpoint.addr)
             .filter(|to| *to != it.remote)
@@ -394,18 +401,16 @@ impl Machine<'_> {
             return;
         };
         let from = std::mem::replace(&mut it.remote, to);
-        let again = |at: Instant| now.monotonic < at + MOVES_TOLD_APART;
+        let again = |at: Instant| cx.now.monotonic < at + MOVES_TOLD_APART;
         let text = format!("the server floated from {from} to {to}");
         if it.move_told.is_some_and(again) {
-            out.debug(text);
+            cx.debug(text);
         } else {
-            it.move_told = Some(now.monotonic);
-            out.info(text);
+            it.move_told = Some(cx.now.monotonic);
+            cx.info(text);
         }
-        for call in PlaneCall::moved(SERVER, from, to) {
-            out.plane(call);
-        }
-        self.server_moved(to, now, out);
+        cx.plane(|plane| channel::follow(plane, SERVER, from, to));
+        self.server_moved(to, cx.now, cx);
     }
 
     /// Script environment of the configuration and the authenticated server.
@@ -425,39 +430,39 @@ impl Machine<'_> {
         environment
     }
 
-    fn connected(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+    fn connected(&mut self, it: &mut Connection, cx: &mut Cx) {
         let environment = self.environment_of(it);
         let script = self.config.scripts.ipchange.as_ref();
         let arguments = ipchange_arguments(it.remote);
-        self.run_script(Hook::IpChange, script, arguments, &environment, out);
+        self.run_script(Hook::IpChange, script, arguments, &environment, cx);
         let peer = it.session.certificate().map(|c| c.common_name.clone());
-        out.info(format!(
+        cx.info(format!(
             "[{}] Peer Connection Initiated with {}",
             peer.unwrap_or_default(),
             outer(it.remote)
         ));
         if it.stream.is_none() {
-            self.connected_by_lines(it, now, out);
+            self.connected_by_lines(it, cx.now, cx);
         }
         let (ping, silence) = it.session.keep_alive();
-        out.plane(PlaneCall::KeepAlive(SERVER, ping, silence));
+        cx.plane(|plane| plane.keep_alive(SERVER, ping, silence));
         self.restarted = true;
         self.was_up = true;
         // The server's own address is unknown behind a relay.
         if self.destination(it.remote).is_some() {
-            out.keep_address(self.attempts.proved());
+            cx.keep_address(self.attempts.proved());
         }
-        it.since = now.wall;
+        it.since = cx.now.wall;
         // The server's certificate is valid now, so the true time is later than its start.
-        if let Some(floor) = self.floor.use_up(now.wall, now.wall) {
-            out.push(Effect::KeepFloor(floor));
+        if let Some(floor) = self.floor.use_up(cx.now.wall, cx.now.wall) {
+            cx.push(Effect::KeepFloor(floor));
         }
         it.unannounced = true;
-        self.announce(it, out);
+        self.announce(it, cx);
     }
 
     /// Announces the tunnel once its routes are set: scripts and users rely on them.
-    pub(super) fn announce(&mut self, it: &mut Connection, out: &mut Effects) {
+    pub(super) fn announce(&mut self, it: &mut Connection, cx: &mut Cx) {
         let late = self.network.as_ref().is_some_and(|it| !it.is_complete());
         if late || !std::mem::take(&mut it.unannounced) {
             return;
@@ -471,12 +476,12 @@ impl Machine<'_> {
             remote: Some(it.remote),
             local: None,
         };
-        out.tell(Told::State(
+        cx.tell(Told::State(
             State::Connected,
             "SUCCESS".to_owned(),
             addresses,
         ));
-        out.push(Effect::Up);
+        cx.push(Effect::Up);
     }
 }
 
@@ -494,24 +499,17 @@ fn waits(output: &Output) -> bool {
     )
 }
 
-fn noticed(
-    it: &mut Connection,
-    notice: Notice,
-    now: Now,
-    outputs: &mut Vec<Output>,
-    out: &mut Effects,
-) {
+fn noticed(it: &mut Connection, notice: Notice, now: Now, outputs: &mut Vec<Output>, cx: &mut Cx) {
     match notice {
-        Notice::Compressed { unpacked: true } => out.warn(
+        Notice::Compressed { unpacked: true } => cx.warn(
             "the server compresses packets: they are unpacked, but their lengths tell who \
              listens something of what is in them (VORACLE). Remove comp-lzo and compress \
              at the server, or set `comp-lzo no` there",
         ),
-        Notice::Compressed { unpacked: false } => out.error(
+        Notice::Compressed { unpacked: false } => cx.error(
             "the server compresses packets, and not as agreed or allowed: they are \
              dropped. Remove comp-lzo and compress at the server, or set `comp-lzo no` there",
         ),
-        Notice::Moved { .. } => out.plane(PlaneCall::Peer(SERVER, Look::Moved)),
         Notice::Silent => it.session.fell_silent(outputs),
         Notice::Failed => it.session.close(CloseReason::DataPlane, outputs),
         Notice::Refresh { .. } => it.session.renegotiate(now.monotonic, outputs),

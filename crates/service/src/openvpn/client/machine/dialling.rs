@@ -2,14 +2,13 @@
 
 use super::ending::Outcome;
 use super::{Machine, Phase};
-use crate::now::Now;
 use crate::openvpn::Ended;
-use crate::openvpn::client::effect::{Effect, Effects, HostStep};
+use crate::openvpn::client::effect::{Cx, Effect, HostStep};
 use crate::openvpn::client::logins::Shown;
 use crate::openvpn::connect::{Next, ProxyLogin, ResolveError, Target};
+use crate::openvpn::console::log_lines::outer;
 use crate::openvpn::device;
 use crate::openvpn::management::State;
-use crate::openvpn::policy::log_lines::outer;
 use crate::openvpn::secrets::Login;
 use plane::StreamId;
 use std::net::SocketAddr;
@@ -29,24 +28,24 @@ pub(super) struct Candidate {
 
 impl Machine<'_> {
     /// Continues with the next server, or with the step before it.
-    pub(super) fn next_attempt(&mut self, now: Now, out: &mut Effects) {
-        match self.attempts.next(now.monotonic) {
-            Next::Target(target) => self.show_login(target, None, now, out),
+    pub(super) fn next_attempt(&mut self, cx: &mut Cx) {
+        match self.attempts.next(cx.now.monotonic) {
+            Next::Target(target) => self.show_login(target, None, cx),
             Next::Wait(until, begins) => {
                 if let Some(pause) = begins {
-                    out.info(format!("Restart pause, {} second(s)", pause.as_secs()));
+                    cx.info(format!("Restart pause, {} second(s)", pause.as_secs()));
                 }
                 self.phase = Phase::Pause(until);
             }
             Next::LookUp(name) => {
                 let number = self.request();
-                let until = now.monotonic + LOOK_UP_MAX;
+                let until = cx.now.monotonic + LOOK_UP_MAX;
                 self.phase = Phase::LookUp(number, name.host.clone(), until);
-                out.push(Effect::LookUp(number, name));
+                cx.push(Effect::LookUp(number, name));
             }
             Next::GiveUp(why) => {
-                out.error(why.to_string());
-                self.end(Ended::Exit(1), out);
+                cx.error(why.to_string());
+                self.end(Ended::Exit(1), cx);
             }
         }
     }
@@ -55,50 +54,43 @@ impl Machine<'_> {
         &mut self,
         number: u64,
         found: Result<Vec<SocketAddr>, ResolveError>,
-        now: Now,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
         // Ignores a late answer to an earlier request.
         if !matches!(self.phase, Phase::LookUp(wanted, ..) if wanted == number) {
             return;
         }
-        if let Some((level, text)) = self.attempts.looked_up(found, now.monotonic) {
-            out.log(level, text);
+        if let Some((level, text)) = self.attempts.looked_up(found, cx.now.monotonic) {
+            cx.log(level, text);
         }
-        self.next_attempt(now, out);
+        self.next_attempt(cx);
     }
 
-    pub(super) fn look_up_is_late(&mut self, now: Now, out: &mut Effects) {
+    pub(super) fn look_up_is_late(&mut self, cx: &mut Cx) {
         if let Phase::LookUp(number, host, _) = &self.phase {
             let (number, host) = (*number, host.clone());
-            out.push(Effect::Cancel);
-            self.looked_up(number, Err(ResolveError::Late { host }), now, out);
+            cx.push(Effect::Cancel);
+            self.looked_up(number, Err(ResolveError::Late { host }), cx);
         }
     }
 
     /// Gets the credentials for the server; `answer` is the user's latest answer.
-    fn show_login(
-        &mut self,
-        target: Box<Target>,
-        answer: Option<Login>,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    fn show_login(&mut self, target: Box<Target>, answer: Option<Login>, cx: &mut Cx) {
         match self.logins.next(self.config, answer) {
-            Shown::Known(login) => self.open_interface(Candidate { target, login }, now, out),
+            Shown::Known(login) => self.open_interface(Candidate { target, login }, cx),
             Shown::Ask => {
                 let login = None;
                 self.phase = Phase::Login(Candidate { target, login });
-                out.push(Effect::AskLogin);
+                cx.push(Effect::AskLogin);
             }
         }
     }
 
-    pub(super) fn login(&mut self, login: Result<Login, String>, now: Now, out: &mut Effects) {
+    pub(super) fn login(&mut self, login: Result<Login, String>, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Login(candidate) => match login {
-                Ok(login) => self.show_login(candidate.target, Some(login), now, out),
-                Err(error) => self.no_login(error, out),
+                Ok(login) => self.show_login(candidate.target, Some(login), cx),
+                Err(error) => self.no_login(error, cx),
             },
             // Answers a question of an abandoned attempt.
             other => self.phase = other,
@@ -106,111 +98,93 @@ impl Machine<'_> {
     }
 
     /// Ends the client without a login: another attempt could not provide one.
-    fn no_login(&mut self, error: String, out: &mut Effects) {
-        out.push(Effect::Fatal(error));
-        self.after_attempt(Outcome::Exit(1), out);
+    fn no_login(&mut self, error: String, cx: &mut Cx) {
+        cx.push(Effect::Fatal(error));
+        self.after_attempt(Outcome::Exit(1), cx);
     }
 
-    fn open_interface(&mut self, candidate: Candidate, now: Now, out: &mut Effects) {
+    fn open_interface(&mut self, candidate: Candidate, cx: &mut Cx) {
         if self.ifname.is_some() {
-            return self.ask_proxy_login(candidate, now, out);
+            return self.ask_proxy_login(candidate, cx);
         }
         let connection = Box::new(candidate.target.connection.clone());
         self.phase = Phase::Interface(candidate);
-        out.push(Effect::OpenInterface(connection));
+        cx.push(Effect::OpenInterface(connection));
     }
 
-    pub(super) fn opened(&mut self, ifname: String, now: Now, out: &mut Effects) {
+    pub(super) fn opened(&mut self, ifname: String, cx: &mut Cx) {
         self.ifname = Some(ifname);
-        self.open_lines(now, out);
+        self.open_lines(cx.now, cx);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Interface(candidate) => self.ask_proxy_login(candidate, now, out),
+            Phase::Interface(candidate) => self.ask_proxy_login(candidate, cx),
             other => self.phase = other,
         }
     }
 
-    fn ask_proxy_login(&mut self, candidate: Candidate, now: Now, out: &mut Effects) {
+    fn ask_proxy_login(&mut self, candidate: Candidate, cx: &mut Cx) {
         match candidate.target.proxy_credentials().cloned() {
-            None => self.dial(candidate, None, now, out),
+            None => self.dial(candidate, None, cx),
             Some(prompted) => {
                 self.phase = Phase::ProxyLogin(candidate);
-                out.push(Effect::AskProxyLogin(prompted));
+                cx.push(Effect::AskProxyLogin(prompted));
             }
         }
     }
 
-    pub(super) fn proxy_login(
-        &mut self,
-        login: Result<Login, String>,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn proxy_login(&mut self, login: Result<Login, String>, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::ProxyLogin(candidate) => match login {
                 Ok(Login { name, password }) => {
-                    self.dial(candidate, Some(ProxyLogin { name, password }), now, out);
+                    self.dial(candidate, Some(ProxyLogin { name, password }), cx);
                 }
-                Err(error) => self.no_login(error, out),
+                Err(error) => self.no_login(error, cx),
             },
             other => self.phase = other,
         }
     }
 
-    pub(super) fn dial(
-        &mut self,
-        candidate: Candidate,
-        login: Option<ProxyLogin>,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn dial(&mut self, candidate: Candidate, login: Option<ProxyLogin>, cx: &mut Cx) {
         let mut target = candidate.target.clone();
         let tcp = target.connection.protocol.transport.is_tcp();
         if tcp && self.waits_for_line() {
-            let until = now.monotonic + LINE_MAX;
+            let until = cx.now.monotonic + LINE_MAX;
             self.phase = Phase::Await(candidate, login, until);
             return;
         }
         if tcp
-            && let Some(line) = self.choose_line(now)
+            && let Some(line) = self.choose_line(cx.now)
             && let Some(settings) = self.config.lines.lines.get(line.index())
         {
-            out.info(format!("connecting by line {}", settings.name));
+            cx.info(format!("connecting by line {}", settings.name));
             target = Box::new(target.by_line(settings));
         }
         // The next server must be reached outside a tunnel that stays up.
         if self.network.is_some() {
-            out.host(HostStep::KeepOutside(target.remote.ip()));
+            cx.host(HostStep::KeepOutside(target.remote.ip()));
         }
-        self.calling.begin(&target, now, out);
-        out.state(if tcp { State::TcpConnect } else { State::Wait }, "");
+        self.calling.begin(&target, cx);
+        cx.state(if tcp { State::TcpConnect } else { State::Wait }, "");
         let number = self.request();
-        self.phase = Phase::Dial(number, now.monotonic, candidate);
-        out.push(Effect::Dial(number, target, login));
+        self.phase = Phase::Dial(number, cx.now.monotonic, candidate);
+        cx.push(Effect::Dial(number, target, login));
     }
 
     /// Handles a failed dial; `of_line` says whether another line may do better.
-    pub(super) fn dial_failed(
-        &mut self,
-        number: u64,
-        error: &str,
-        of_line: bool,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn dial_failed(&mut self, number: u64, error: &str, of_line: bool, cx: &mut Cx) {
         let Phase::Dial(wanted, since, candidate) = &self.phase else {
             return;
         };
         if *wanted != number {
             return;
         }
-        let time = now.monotonic.saturating_duration_since(*since);
+        let time = cx.now.monotonic.saturating_duration_since(*since);
         let tcp = candidate.target.connection.protocol.transport.is_tcp();
-        out.error(error);
-        let outcome = match tcp && of_line && self.line_failed(time, now, out) {
+        cx.error(error);
+        let outcome = match tcp && of_line && self.line_failed(time, cx.now, cx) {
             true => Outcome::Same,
             false => Outcome::Again,
         };
-        self.after_attempt(outcome, out);
+        self.after_attempt(outcome, cx);
     }
 
     /// Handles an open socket: a session begins.
@@ -219,10 +193,12 @@ impl Machine<'_> {
         number: u64,
         remote: SocketAddr,
         stream: Option<StreamId>,
-        now: Now,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
         if !matches!(self.phase, Phase::Dial(wanted, ..) if wanted == number) {
+            if let Some(stream) = stream {
+                cx.plane(|plane| plane.remove_stream(stream));
+            }
             return;
         }
         let Phase::Dial(_, _, candidate) = std::mem::replace(&mut self.phase, Phase::Idle) else {
@@ -230,20 +206,20 @@ impl Machine<'_> {
         };
         let remote_name = outer(remote);
         if stream.is_some() {
-            out.info(format!("TCP connection established with {remote_name}"));
-            out.state(State::Wait, "");
-            self.line_reached(now, out);
+            cx.info(format!("TCP connection established with {remote_name}"));
+            cx.state(State::Wait, "");
+            self.line_reached(cx.now, cx);
         } else {
             let version = match device::family_of(remote) {
                 netio::udp::Family::V4 => 4,
                 netio::udp::Family::V6 => 6,
             };
-            out.info(format!("UDPv{version} link remote: {remote_name}"));
+            cx.info(format!("UDPv{version} link remote: {remote_name}"));
         }
         if stream.is_some() || self.has_line() {
-            return self.begin_session(candidate, remote, stream, now, out);
+            return self.begin_session(candidate, remote, stream, cx);
         }
-        let until = now.monotonic + LINE_MAX;
+        let until = cx.now.monotonic + LINE_MAX;
         self.phase = Phase::Line(candidate, remote, until);
     }
 }

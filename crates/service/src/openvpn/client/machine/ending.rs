@@ -2,9 +2,8 @@
 
 use super::connection::{Connection, End};
 use super::{Machine, Phase};
-use crate::now::Now;
 use crate::openvpn::Ended;
-use crate::openvpn::client::effect::{Effect, Effects, PlaneCall, SERVER, Told};
+use crate::openvpn::client::effect::{Cx, Effect, SERVER, Told};
 use crate::openvpn::management::State;
 use crate::openvpn::signals::Signal;
 use config::openvpn::{AuthRetry, RemapUsr1};
@@ -25,13 +24,7 @@ pub(super) enum Outcome {
 
 impl Machine<'_> {
     /// Handles the end of a connection.
-    pub(super) fn connection_ended(
-        &mut self,
-        connection: &Connection,
-        end: End,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn connection_ended(&mut self, connection: &Connection, end: End, cx: &mut Cx) {
         self.is_connected = false;
         if connection.session.has_shown_login() {
             self.logins.sent();
@@ -40,7 +33,7 @@ impl Machine<'_> {
             && connection.session.is_tls_unanswered()
         {
             // Stock servers before 2.6 refuse silently.
-            out.error(format!(
+            cx.error(format!(
                 "TLS: the server answers, but not to our TLS hello. Either large packets are lost on the way \
                  (max-packet-size 1000 makes them smaller), or the server has no TLS version, cipher suite or group \
                  in common with us, which its log says. We offer {}",
@@ -49,161 +42,157 @@ impl Machine<'_> {
         }
         match &end {
             End::Closed(CloseReason::PingRestart(time) | CloseReason::HandshakeWindow(time)) => {
-                self.blame_line(connection, *time, now, out);
+                self.blame_line(connection, *time, cx.now, cx);
             }
             End::Closed(CloseReason::Local) => {
-                if let Some(time) = connection.waited_in_vain(now.monotonic) {
-                    self.blame_line(connection, time, now, out);
+                if let Some(time) = connection.waited_in_vain(cx.now.monotonic) {
+                    self.blame_line(connection, time, cx.now, cx);
                 }
             }
             _ => {}
         }
         // First, so that no key stays usable.
-        out.plane(PlaneCall::RemovePeer(SERVER));
+        cx.plane(|plane| plane.remove_peer(SERVER));
         self.forget_lines();
-        self.close_line(connection.stream, out);
-        self.drop_broken_network(out);
-        self.leave_interface(out);
+        self.close_line(connection.stream, cx);
+        self.drop_broken_network(cx);
+        self.leave_interface(cx);
         if std::mem::take(&mut self.was_up) {
             self.attempts.succeeded();
         }
         let outcome = match (end, connection.leaving) {
             (End::OtherLine(words), None) => {
-                out.info(format!("{words}; connecting anew"));
+                cx.info(format!("{words}; connecting anew"));
                 Outcome::Same
             }
             (End::OtherLine(_), Some(signal)) => Outcome::Signal(signal),
             (End::Failed(error), _) => {
-                out.error(error);
+                cx.error(error);
                 Outcome::Again
             }
             (End::Closed(_), Some(signal)) => Outcome::Signal(signal),
-            (End::Closed(reason), None) => self.after(&reason, out),
+            (End::Closed(reason), None) => self.after(&reason, cx),
         };
-        self.after_attempt(outcome, out);
+        self.after_attempt(outcome, cx);
     }
 
     /// Handles an attempt that failed with this error.
-    pub(super) fn attempt_failed(&mut self, error: &str, out: &mut Effects) {
-        out.error(error);
-        self.after_attempt(Outcome::Again, out);
+    pub(super) fn attempt_failed(&mut self, error: &str, cx: &mut Cx) {
+        cx.error(error);
+        self.after_attempt(Outcome::Again, cx);
     }
 
     /// Takes the step after an attempt.
     #[allow(clippy::needless_pass_by_value, reason = "an outcome has one use")]
-    pub(super) fn after_attempt(&mut self, outcome: Outcome, out: &mut Effects) {
+    pub(super) fn after_attempt(&mut self, outcome: Outcome, cx: &mut Cx) {
         let service = &self.config.service;
         if matches!(outcome, Outcome::Again | Outcome::Same) {
-            out.push(Effect::Lost);
+            cx.push(Effect::Lost);
         }
         match outcome {
             Outcome::Again | Outcome::Signal(Signal::Status) => {}
             Outcome::Same => self.attempts.same(),
-            Outcome::Exit(status) => return self.end(Ended::Exit(status), out),
+            Outcome::Exit(status) => return self.end(Ended::Exit(status), cx),
             Outcome::Signal(Signal::Exit(name)) => {
-                out.info(format!("{name}[hard,] received, process exiting"));
-                return self.end(Ended::Exit(0), out);
+                cx.info(format!("{name}[hard,] received, process exiting"));
+                return self.end(Ended::Exit(0), cx);
             }
             Outcome::Signal(Signal::Reload) => {
-                out.info("SIGHUP[hard,] received, process restarting");
-                return self.end(Ended::Reload, out);
+                cx.info("SIGHUP[hard,] received, process restarting");
+                return self.end(Ended::Reload, cx);
             }
             Outcome::Signal(Signal::Restart) => match service.remap_usr1 {
-                Some(RemapUsr1::Hup) => return self.end(Ended::Reload, out),
-                Some(RemapUsr1::Term) => return self.end(Ended::Exit(0), out),
+                Some(RemapUsr1::Hup) => return self.end(Ended::Reload, cx),
+                Some(RemapUsr1::Term) => return self.end(Ended::Exit(0), cx),
                 None => {
-                    out.info("SIGUSR1[hard,] received, process restarting");
+                    cx.info("SIGUSR1[hard,] received, process restarting");
                     if !service.persist_remote_ip {
                         self.attempts.forget_addresses();
                     }
                 }
             },
         }
-        out.state(State::Reconnecting, "SIGUSR1");
-        out.tell(Told::Closed);
+        cx.state(State::Reconnecting, "SIGUSR1");
+        cx.tell(Told::Closed);
         // Another user could not set everything up again.
         let other_user = service.user.is_some() || service.group.is_some();
         if !service.persist_tun && !other_user {
-            self.take_down("restart", true, out);
+            self.take_down("restart", true, cx);
             if self.ifname.take().is_some() {
-                self.close_interface(out);
+                self.close_interface(cx);
             }
         }
         // After the removal: a hold would otherwise leave packets in a tunnel without a server.
         self.phase = Phase::Hold;
-        out.push(Effect::Hold);
+        cx.push(Effect::Hold);
     }
 
     /// Ends the client.
-    pub(super) fn end(&mut self, ended: Ended, out: &mut Effects) {
+    pub(super) fn end(&mut self, ended: Ended, cx: &mut Cx) {
         self.phase = Phase::Over;
         if matches!(ended, Ended::Exit(_)) {
-            out.state(State::Exiting, "SIGTERM");
+            cx.state(State::Exiting, "SIGTERM");
         }
-        self.take_down("init", true, out);
-        out.push(Effect::End(ended));
+        self.take_down("init", true, cx);
+        cx.push(Effect::End(ended));
     }
 
     /// Returns the outcome that the end of a session means.
-    fn after(&mut self, reason: &CloseReason, out: &mut Effects) -> Outcome {
+    fn after(&mut self, reason: &CloseReason, cx: &mut Cx) -> Outcome {
         if let Some(refusal) = reason.refusal() {
             self.refusals.count(refusal);
         }
         match reason {
-            CloseReason::AuthFailed(failed) => self.after_auth_failed(failed, out),
+            CloseReason::AuthFailed(failed) => self.after_auth_failed(failed, cx),
             CloseReason::Halt(_) => {
                 let text = format!("Connection reset command was pushed by server: {reason}");
-                out.info(text);
+                cx.info(text);
                 Outcome::Exit(self.given_up)
             }
             CloseReason::PingExit(_) => {
-                out.info(reason.to_string());
-                out.info("SIGTERM[soft,ping-exit] received, process exiting");
+                cx.info(reason.to_string());
+                cx.info("SIGTERM[soft,ping-exit] received, process exiting");
                 Outcome::Exit(0)
             }
             CloseReason::Inactive(_) | CloseReason::SessionTimeout(_) => {
-                out.info(format!("{reason}, exiting"));
+                cx.info(format!("{reason}, exiting"));
                 Outcome::Exit(0)
             }
             CloseReason::PingRestart(_) => {
-                out.info(format!("{reason}, restarting"));
-                out.info("SIGUSR1[soft,ping-restart] received, process restarting");
+                cx.info(format!("{reason}, restarting"));
+                cx.info("SIGUSR1[soft,ping-restart] received, process restarting");
                 Outcome::Again
             }
             CloseReason::HandshakeWindow(_) | CloseReason::Tls(_) => {
-                out.error(format!("TLS Error: {reason}"));
-                out.error("TLS Error: TLS handshake failed");
+                cx.error(format!("TLS Error: {reason}"));
+                cx.error("TLS Error: TLS handshake failed");
                 if self.config.timers.tls_exit {
-                    out.info("SIGTERM[soft,tls-error] received, process exiting");
+                    cx.info("SIGTERM[soft,tls-error] received, process exiting");
                     return Outcome::Exit(self.given_up);
                 }
-                out.info("SIGUSR1[soft,tls-error] received, process restarting");
+                cx.info("SIGUSR1[soft,tls-error] received, process restarting");
                 Outcome::Again
             }
             CloseReason::Restart(restart) => {
                 let text = format!("Connection reset command was pushed by server: {reason}");
-                out.info(text);
+                cx.info(text);
                 self.attempts.after_restart(restart);
                 Outcome::Again
             }
             CloseReason::NoCipher(_) | CloseReason::Push(_) => {
-                out.error(format!("OPTIONS ERROR: {reason}"));
-                out.error("ERROR: Failed to apply push options");
+                cx.error(format!("OPTIONS ERROR: {reason}"));
+                cx.error("ERROR: Failed to apply push options");
                 Outcome::Again
             }
             _ => {
-                out.info(reason.to_string());
+                cx.info(reason.to_string());
                 Outcome::Again
             }
         }
     }
 
-    fn after_auth_failed(
-        &mut self,
-        failed: &openvpn::message::AuthFailed,
-        out: &mut Effects,
-    ) -> Outcome {
-        out.error(format!(
+    fn after_auth_failed(&mut self, failed: &openvpn::message::AuthFailed, cx: &mut Cx) -> Outcome {
+        cx.error(format!(
             "AUTH: Received control message: AUTH_FAILED{failed}"
         ));
         if self.logins.drop_token() {
@@ -211,7 +200,7 @@ impl Machine<'_> {
             return Outcome::Same;
         }
         let reason = Some(failed.reason.clone()).filter(|reason| !reason.is_empty());
-        out.tell(Told::VerificationFailed(reason));
+        cx.tell(Told::VerificationFailed(reason));
         if self.attempts.after_auth_failed(failed) {
             return Outcome::Again;
         }
@@ -222,7 +211,7 @@ impl Machine<'_> {
                 Outcome::Again
             }
             AuthRetry::None => {
-                out.info("SIGTERM[soft,auth-failure] received, process exiting");
+                cx.info("SIGTERM[soft,auth-failure] received, process exiting");
                 Outcome::Exit(self.given_up)
             }
         }

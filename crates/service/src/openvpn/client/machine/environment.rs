@@ -1,8 +1,8 @@
 //! Script variables for the tunnel's network.
 
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::route_variables::describe_routes;
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::variables::describe_routes;
 use config::openvpn::{
     DnsOptions, DnsServer, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Network, Topology,
 };

@@ -4,12 +4,11 @@ use super::Machine;
 use super::connection::Connection;
 use super::environment::{describe, ifconfig};
 use super::network::{Incoming, Routes, TunnelState};
-use crate::now::Now;
-use crate::openvpn::client::effect::{Effect, Effects, HostStep, PlaneCall, Told};
+use crate::openvpn::client::effect::{Cx, Effect, HostStep, Told};
 use crate::openvpn::client::event::Planned;
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::policy::scripts::{Hook, device_arguments};
+use crate::openvpn::scripts::{Hook, device_arguments};
 use crate::openvpn::{sizes, terms};
 use openvpn::push::{PushReply, Refusal};
 use std::time::Duration;
@@ -19,24 +18,18 @@ const LEFT_OUT_MAX: usize = 8;
 
 impl Machine<'_> {
     /// Handles the server's options: packets get their new shape and the interface gets its addresses.
-    pub(super) fn pushed(
-        &mut self,
-        it: &mut Connection,
-        reply: Box<PushReply>,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn pushed(&mut self, it: &mut Connection, reply: Box<PushReply>, cx: &mut Cx) {
         let mut left_out = Vec::new();
         for (option, why) in &reply.refused {
             match why {
                 // Servers push options for other systems to everyone.
-                Refusal::NoEffect => out.debug(format!("pushed option '{option}': {why}")),
+                Refusal::NoEffect => cx.debug(format!("pushed option '{option}': {why}")),
                 // The user asked for the filter.
                 Refusal::Filtered | Refusal::NoPull => {
-                    out.info(format!("pushed option '{option}' is not taken: {why}"));
+                    cx.info(format!("pushed option '{option}' is not taken: {why}"));
                     left_out.push(option.as_str());
                 }
-                _ => out.warn(format!("pushed option '{option}' is not taken: {why}")),
+                _ => cx.warn(format!("pushed option '{option}' is not taken: {why}")),
             }
         }
         if !left_out.is_empty() {
@@ -46,11 +39,11 @@ impl Machine<'_> {
             if more > 0 {
                 words += &format!(" and {more} more");
             }
-            out.push(Effect::Say(log::Level::Info, words));
+            cx.push(Effect::Say(log::Level::Info, words));
         }
         for text in &reply.echo {
-            out.info(format!("ECHO:{text}"));
-            out.tell(Told::Echo(text.clone()));
+            cx.info(format!("ECHO:{text}"));
+            cx.tell(Told::Echo(text.clone()));
         }
         if let Some(user) = &reply.auth_token_user {
             self.logins.set_token_user(user);
@@ -66,19 +59,19 @@ impl Machine<'_> {
         };
         if let Some(agreed) = it.session.data_channel() {
             match sizes::shape(config, connection, agreed, framing, mtu, it.remote) {
-                Ok(shape) => it.peer.shape = shape,
+                Ok(shape) => it.peer.channel.shape = shape,
                 Err(why) => return it.fail(why.to_string()),
             }
         }
-        out.plane(PlaneCall::SetMtu(mtu));
+        cx.plane(|plane| plane.set_mtu(mtu.into()));
         // Otherwise the lines set the rate.
         if !config.lines.shape {
             let bytes = reply.shaper.or(config.sockets.shaper);
-            out.plane(PlaneCall::SetRate(bytes.map(|it| u64::from(it) * 8)));
+            cx.plane(|plane| plane.set_rate(bytes.map(|it| u64::from(it) * 8)));
         } else if reply.shaper.is_some() {
-            out.warn("pushed option 'shaper' is not taken: the lines of the file say their rates");
+            cx.warn("pushed option 'shaper' is not taken: the lines of the file say their rates");
         }
-        out.state(State::AssignIp, "");
+        cx.state(State::AssignIp, "");
         // The destination of outer packets, server or proxy, must stay outside the tunnel.
         let remote = it.target.remote;
         let number = self.request();
@@ -90,10 +83,10 @@ impl Machine<'_> {
         });
         if config.device.null {
             // Scripts also run for a session without an interface.
-            self.take_down("restart", false, out);
-            self.interface_ready(it, None, now, out);
+            self.take_down("restart", false, cx);
+            self.interface_ready(it, None, cx);
         } else {
-            out.host(HostStep::Plan {
+            cx.host(HostStep::Plan {
                 number,
                 reply,
                 mtu,
@@ -108,7 +101,7 @@ impl Machine<'_> {
         it: &mut Connection,
         number: u64,
         planned: Result<Planned, String>,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
         // Ignores a late answer to an earlier request.
         let Some(incoming) = it.incoming.as_mut().filter(|it| it.number == number) else {
@@ -121,13 +114,13 @@ impl Machine<'_> {
         incoming.route_delay = route_delay;
         if alike && self.network.is_some() {
             let ifname = self.ifname.as_deref().unwrap_or_default();
-            out.info(format!("Preserving previous TUN/TAP instance: {ifname}"));
-            return self.interface_done(it, out);
+            cx.info(format!("Preserving previous TUN/TAP instance: {ifname}"));
+            return self.interface_done(it, cx);
         }
-        self.take_down("restart", false, out);
+        self.take_down("restart", false, cx);
         // An `up` script sets the name servers itself.
         let no_dns = self.config.scripts.up.is_some() || self.no_dns;
-        out.host(HostStep::SetInterface { no_dns });
+        cx.host(HostStep::SetInterface { no_dns });
     }
 
     /// Handles the end of setting the interface's addresses.
@@ -135,11 +128,10 @@ impl Machine<'_> {
         &mut self,
         it: &mut Connection,
         set: (TunnelNetwork, HostFacts),
-        now: Now,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
         if it.incoming.is_some() {
-            self.interface_ready(it, Some(set), now, out);
+            self.interface_ready(it, Some(set), cx);
         }
     }
 
@@ -147,12 +139,11 @@ impl Machine<'_> {
         &mut self,
         it: &mut Connection,
         set: Option<(TunnelNetwork, HostFacts)>,
-        now: Now,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
         let Some(incoming) = &it.incoming else { return };
         let config = self.config;
-        out.state(State::AddRoutes, "");
+        cx.state(State::AddRoutes, "");
         let ifname = self.ifname.clone().unwrap_or_default();
         let context = if self.restarted { "restart" } else { "init" };
         let mtu = incoming.mtu;
@@ -175,7 +166,7 @@ impl Machine<'_> {
             is_ready: false,
             routes: Routes::At(None),
         });
-        self.keep_relays_outside(out);
+        self.keep_relays_outside(cx);
         let runs = context == "init" || config.scripts.up_restart || !config.service.persist_tun;
         if let Some(script) = config.scripts.up.as_ref().filter(|_| runs) {
             let arguments = device_arguments(
@@ -192,48 +183,42 @@ impl Machine<'_> {
                 // The script's end continues from here.
                 Ok(program) => {
                     self.up_runs = true;
-                    out.push(Effect::RunScript(Hook::Up, Box::new(program)));
+                    cx.push(Effect::RunScript(Hook::Up, Box::new(program)));
                 }
                 Err(error) => it.fail(error.to_string()),
             }
             return;
         }
-        self.up_is_done(it, now, out);
+        self.up_is_done(it, cx);
     }
 
     /// Handles the end of `up`: the routes are next.
-    fn up_is_done(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+    fn up_is_done(&mut self, it: &mut Connection, cx: &mut Cx) {
         let (Some(incoming), Some(network)) = (&it.incoming, &mut self.network) else {
             return;
         };
         network.is_ready = true;
-        network.routes = Routes::At(Some(now.monotonic + incoming.route_delay));
+        network.routes = Routes::At(Some(cx.now.monotonic + incoming.route_delay));
         // A connection that has ended waited only to run `down`.
-        if it.end.is_none() && !self.set_late_routes(now, out) {
-            self.interface_done(it, out);
+        if it.end.is_none() && !self.set_late_routes(cx) {
+            self.interface_done(it, cx);
         }
     }
 
     /// Ends the wait for the pushed network settings; the first time, drops privileges.
-    pub(super) fn interface_done(&mut self, it: &mut Connection, out: &mut Effects) {
+    pub(super) fn interface_done(&mut self, it: &mut Connection, cx: &mut Cx) {
         it.incoming = None;
         if !std::mem::replace(&mut self.unprivileged, true) {
-            out.push(Effect::DropPrivileges);
+            cx.push(Effect::DropPrivileges);
         }
     }
 
-    pub(super) fn script_finished(
-        &mut self,
-        hook: Hook,
-        result: Result<(), String>,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn script_finished(&mut self, hook: Hook, result: Result<(), String>, cx: &mut Cx) {
         if hook == Hook::Up {
             self.up_runs = false;
         }
         if let (true, Err(error)) = (hook != Hook::Up, &result) {
-            out.warn(format!("WARNING: {error}"));
+            cx.warn(format!("WARNING: {error}"));
         }
         if hook == Hook::RouteUp
             && let Some(network) = &mut self.network
@@ -241,23 +226,23 @@ impl Machine<'_> {
         {
             network.routes = Routes::Set;
         }
-        self.with_connection(now, out, |machine, it, out| {
+        self.with_connection(cx, |machine, it, cx| {
             let waits = machine.network.as_ref().is_some_and(|it| !it.is_ready);
             match (hook, result) {
-                (Hook::Up, Ok(())) if waits => machine.up_is_done(it, now, out),
+                (Hook::Up, Ok(())) if waits => machine.up_is_done(it, cx),
                 (Hook::Up, Err(error)) if waits => return it.fail(error),
                 _ => {}
             }
-            machine.perform(it, now, out);
-            machine.announce(it, out);
+            machine.perform(it, cx);
+            machine.announce(it, cx);
         });
     }
 
     /// Takes down the settings of a deleted interface, with or without `persist-tun`.
-    pub(super) fn leave_interface(&mut self, out: &mut Effects) {
+    pub(super) fn leave_interface(&mut self, cx: &mut Cx) {
         if std::mem::take(&mut self.is_gone) && self.ifname.take().is_some() {
-            self.take_down("restart", true, out);
-            self.close_interface(out);
+            self.take_down("restart", true, cx);
+            self.close_interface(cx);
         }
     }
 }

@@ -20,8 +20,8 @@ use plane::{LineId, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::openvpn::client::effect::{Effect, Effects, PlaneCall, SERVER};
-use crate::openvpn::plane_call::Look;
+use crate::openvpn::channel::Plane;
+use crate::openvpn::client::effect::{Cx as Effects, Effect, SERVER};
 
 /// How long a server may leave control packets unanswered before the line counts as down. The client repeats them after
 /// two seconds.
@@ -46,8 +46,6 @@ pub(super) struct ServerLines {
     follows: bool,
     /// When the next test request is sent, and how many more follow at the short interval.
     trials: Option<(u8, Instant)>,
-    /// The data plane was asked for the lines' packet counts.
-    asks: bool,
 }
 
 impl ServerLines {
@@ -68,7 +66,6 @@ impl ServerLines {
             mark: config.sockets.mark.unwrap_or(0),
             follows: false,
             trials: None,
-            asks: false,
         }))
     }
 }
@@ -99,7 +96,7 @@ impl Machine<'_> {
     /// When the lines need attention next.
     pub(super) fn lines_due(&self) -> Option<Instant> {
         let by_stream = self.connection().is_some_and(|it| it.stream.is_some());
-        let it = self.lines.as_ref().filter(|it| !it.asks && !by_stream)?;
+        let it = self.lines.as_ref().filter(|_| !by_stream)?;
         it.lines.due()
     }
 
@@ -117,7 +114,7 @@ impl Machine<'_> {
             let bound = Some((it.port, it.mark)).filter(|_| !closed);
             it.lines.read(facts, bound, now.monotonic, effects);
         });
-        self.look_soon(out);
+        self.look(now, out);
     }
 
     /// Handles the result of opening a line's sockets.
@@ -136,11 +133,11 @@ impl Machine<'_> {
         }
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Line(candidate, remote, _) => {
-                self.begin_session(candidate, remote, None, now, out);
+                self.begin_session(candidate, remote, None, out);
             }
             other => {
                 self.phase = other;
-                self.look_soon(out);
+                self.look(now, out);
             }
         }
     }
@@ -158,37 +155,32 @@ impl Machine<'_> {
                     .look(now.monotonic, |_| PeerState::default(), effects);
             }
         });
-        self.look_soon(out);
+        self.look(now, out);
     }
 
-    /// Requests packet counts; the check follows the answer.
-    fn look_soon(&mut self, out: &mut Effects) {
-        let connected = self.connection().is_some_and(|it| it.stream.is_none());
-        if let Some(it) = &mut self.lines
-            && connected
-            && !std::mem::replace(&mut it.asks, true)
-        {
-            out.plane(PlaneCall::Peer(SERVER, Look::Lines));
+    /// Checks the lines of a connection over UDP.
+    fn look(&mut self, now: Now, out: &mut Effects) {
+        if self.lines.is_some() && self.connection().is_some_and(|it| it.stream.is_none()) {
+            self.with_connection(out, |machine, it, out| {
+                machine.look_at_lines(it, now, out);
+                machine.perform(it, out);
+            });
         }
     }
 
     /// Removes the interface and its lines.
     pub(super) fn close_interface(&mut self, out: &mut Effects) {
-        let mut effects = Vec::new();
-        if let Some(it) = &mut self.lines {
-            it.lines.end(&mut effects);
-        }
-        effects.into_iter().for_each(|effect| by_lines(effect, out));
+        self.with_lines(out.now, out, |it, effects| it.lines.end(effects));
         out.push(Effect::CloseInterface);
     }
 
     /// Closes the dialled stream. Lines stay.
     pub(super) fn close_line(&self, stream: Option<StreamId>, out: &mut Effects) {
         if let Some(stream) = stream {
-            out.plane(PlaneCall::RemoveStream(stream));
+            out.plane(|plane| plane.remove_stream(stream));
         }
         if self.lines.is_none() {
-            out.plane(PlaneCall::CloseLine(LineId::FIRST));
+            out.plane(|plane| plane.close_line(LineId::FIRST));
         }
     }
 
@@ -272,20 +264,13 @@ impl Machine<'_> {
             it.lines.set_singly(true);
             it.follows = false;
             it.trials = None;
-            it.asks = false;
         }
     }
 
-    /// Checks the lines with the new packet counts.
-    pub(super) fn look_at_lines(
-        &mut self,
-        it: &mut Connection,
-        state: PeerState,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    /// Checks the lines with the present packet counts.
+    fn look_at_lines(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+        let state = it.look(out);
         let Some(lines) = &mut self.lines else { return };
-        lines.asks = false;
         let before = lines.lines.used(SERVER);
         let follows = lines.follows;
         self.with_lines(now, out, |it, effects| {
@@ -306,18 +291,22 @@ impl Machine<'_> {
         }
     }
 
-    /// Takes the bytes carried by each uplink.
-    pub(super) fn lines_counted(&mut self, carried: &[u64], now: Now, out: &mut Effects) {
+    /// Counts the bytes carried by each uplink.
+    fn count_lines(&mut self, now: Now, out: &mut Effects) {
+        let Some(carried) = out.plane(|plane| plane.carried()) else {
+            return;
+        };
         self.with_lines(now, out, |it, effects| {
-            if it.lines.counted(carried, now, effects) {
+            if it.lines.counted(&carried, now, effects) {
                 it.lines.hurry(now.monotonic);
             }
         });
     }
 
     /// Saves the last byte counts at the end.
-    pub(super) fn lines_end(&mut self, now: Now, out: &mut Effects) {
-        self.with_lines(now, out, |it, effects| it.lines.keep(effects));
+    pub(super) fn lines_end(&mut self, out: &mut Effects) {
+        self.count_lines(out.now, out);
+        self.with_lines(out.now, out, |it, effects| it.lines.keep(effects));
     }
 
     /// Calls into the lines and performs their effects.
@@ -335,6 +324,7 @@ impl Machine<'_> {
                 LineEffect::Hello { line, works, lost } => {
                     self.say_hello(line, (works, lost), now, out);
                 }
+                LineEffect::Count => self.count_lines(now, out),
                 effect => by_lines(effect, out),
             }
         }
@@ -364,21 +354,26 @@ fn by_lines(effect: LineEffect, out: &mut Effects) {
     match effect {
         LineEffect::Read => out.push(Effect::ReadLines),
         LineEffect::Open { line, port, mark } => out.push(Effect::OpenLine(line, port, mark)),
-        LineEffect::Close(line) => out.plane(PlaneCall::CloseLine(line)),
-        LineEffect::SetLine(id, line) => out.plane(PlaneCall::SetLine(id, line)),
-        LineEffect::UseLine(id, line) => out.plane(PlaneCall::UseLine(id, line)),
-        LineEffect::SetLineMode(id, mode) => out.plane(PlaneCall::SetLineMode(id, mode)),
-        LineEffect::SetLineRates(rates) => out.plane(PlaneCall::SetLineRates(rates)),
-        LineEffect::SetRate(rate) => out.plane(PlaneCall::SetRate(Some(rate))),
-        LineEffect::Probe { peer, line, .. } => {
-            out.plane(PlaneCall::InjectBy(peer, line.id, OCC_REQUEST.to_vec()));
-        }
-        // `say_hello` sends it with a timestamp.
-        LineEffect::Hello { .. } => {}
-        LineEffect::Keepalive(id) => out.plane(PlaneCall::Inject(id, PING.to_vec())),
-        LineEffect::Count => out.push(Effect::CountLines),
         LineEffect::Keep(usage) => out.push(Effect::KeepUsage(usage)),
         LineEffect::Log(level, words) => out.log(level, words),
         LineEffect::LogPeer(_, words) => out.info(words),
+        effect => {
+            out.plane(|plane| on_plane(effect, plane));
+        }
+    }
+}
+
+fn on_plane(effect: LineEffect, plane: &Plane) {
+    match effect {
+        LineEffect::Close(line) => plane.close_line(line),
+        LineEffect::SetLine(id, line) => plane.set_line(id, line),
+        LineEffect::UseLine(id, line) => plane.use_line(id, line),
+        LineEffect::SetLineMode(id, mode) => plane.set_line_mode(id, mode),
+        LineEffect::SetLineRates(rates) => plane.set_line_rates(rates),
+        LineEffect::SetRate(rate) => plane.set_rate(Some(rate)),
+        LineEffect::Probe { peer, line, .. } => plane.inject_by(peer, line.id, &OCC_REQUEST),
+        LineEffect::Keepalive(id) => plane.inject(id, &PING),
+        // `with_lines` and `by_lines` handle these.
+        _ => {}
     }
 }

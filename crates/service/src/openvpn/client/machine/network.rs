@@ -2,11 +2,10 @@
 
 use super::Machine;
 use super::connection::Connection;
-use crate::now::Now;
-use crate::openvpn::client::effect::{Effect, Effects, HostStep, Told};
+use crate::openvpn::client::effect::{Cx, Effect, HostStep, Told};
 use crate::openvpn::network::TunnelNetwork;
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::scripts::{Hook, device_arguments};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::{Hook, device_arguments};
 use config::openvpn::{Command, Ifconfig};
 use openvpn::push::PushReply;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -77,35 +76,35 @@ impl TunnelState {
 
 impl Machine<'_> {
     /// Sets the routes if `route-delay` is over. Returns whether they are being set.
-    pub(super) fn set_late_routes(&mut self, now: Now, out: &mut Effects) -> bool {
+    pub(super) fn set_late_routes(&mut self, cx: &mut Cx) -> bool {
         let Some(network) = &mut self.network else {
             return false;
         };
-        let due = network.routes_at().is_some_and(|at| now.monotonic >= at);
+        let due = network.routes_at().is_some_and(|at| cx.now.monotonic >= at);
         if due {
             network.routes = Routes::Asked;
-            out.host(HostStep::SetRoutes);
+            cx.host(HostStep::SetRoutes);
         }
         due
     }
 
     /// Handles routes that are set: runs `route-up`.
-    pub(super) fn routes_set(&mut self, it: &mut Connection, out: &mut Effects) {
+    pub(super) fn routes_set(&mut self, it: &mut Connection, cx: &mut Cx) {
         let asked = |network: &&mut TunnelState| network.routes == Routes::Asked;
         let Some(network) = self.network.as_mut().filter(asked) else {
             return;
         };
         network.routes = Routes::Set;
         let environment = network.environment.clone();
-        out.tell(Told::UpDown(true, environment.clone()));
+        cx.tell(Told::UpDown(true, environment.clone()));
         let script = self.config.scripts.route_up.as_ref();
-        let runs = self.run_script(Hook::RouteUp, script, [], &environment, out);
+        let runs = self.run_script(Hook::RouteUp, script, [], &environment, cx);
         if let (true, Some(network)) = (runs, &mut self.network) {
             network.routes = Routes::Script;
         }
         // Continues the steps that waited for the routes.
-        self.interface_done(it, out);
-        self.announce(it, out);
+        self.interface_done(it, cx);
+        self.announce(it, cx);
     }
 
     /// Runs a script whose failure is ignored. Returns whether it runs.
@@ -115,42 +114,42 @@ impl Machine<'_> {
         script: Option<&Command>,
         arguments: impl IntoIterator<Item = String>,
         environment: &Environment,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) -> bool {
         let Some(script) = script else { return false };
         match self.hooks.invocation(hook, script, arguments, environment) {
             Ok(program) => {
-                out.push(Effect::RunScript(hook, Box::new(program)));
+                cx.push(Effect::RunScript(hook, Box::new(program)));
                 true
             }
             Err(error) => {
-                out.warn(format!("WARNING: {error}"));
+                cx.warn(format!("WARNING: {error}"));
                 false
             }
         }
     }
 
     /// Undoes the settings of a session that ended before `up`; no script is told.
-    pub(super) fn drop_unfinished_network(&mut self, out: &mut Effects) {
+    pub(super) fn drop_unfinished_network(&mut self, cx: &mut Cx) {
         if self.network.as_ref().is_some_and(|it| !it.is_ready) {
             self.network = None;
-            out.host(HostStep::Undo);
+            cx.host(HostStep::Undo);
         }
     }
 
     /// At the end of a connection, removes incomplete settings even with `persist-tun`.
-    pub(super) fn drop_broken_network(&mut self, out: &mut Effects) {
-        self.drop_unfinished_network(out);
+    pub(super) fn drop_broken_network(&mut self, cx: &mut Cx) {
+        self.drop_unfinished_network(cx);
         let network = self.network.as_ref();
         if network.is_some_and(|it| it.routes == Routes::Asked) {
-            self.take_down("restart", true, out);
+            self.take_down("restart", true, cx);
         }
     }
 
     /// Runs the scripts for the end of the settings. `context` is `init` at the end of the process, otherwise
     /// `restart`. With `undo` the settings are undone now; otherwise others are about to replace them.
-    pub(super) fn take_down(&mut self, context: &str, undo: bool, out: &mut Effects) {
-        self.drop_unfinished_network(out);
+    pub(super) fn take_down(&mut self, context: &str, undo: bool, cx: &mut Cx) {
+        self.drop_unfinished_network(cx);
         let Some(mut state) = self.network.take() else {
             return;
         };
@@ -163,7 +162,7 @@ impl Machine<'_> {
             "sigusr1"
         };
         environment.set("signal", signal);
-        out.tell(Told::UpDown(false, environment.clone()));
+        cx.tell(Told::UpDown(false, environment.clone()));
         let arguments = || {
             device_arguments(
                 &state.ifname,
@@ -175,16 +174,16 @@ impl Machine<'_> {
         };
         let environment = &state.environment;
         let script = scripts.route_pre_down.as_ref();
-        self.run_script(Hook::RoutePreDown, script, arguments(), environment, out);
+        self.run_script(Hook::RoutePreDown, script, arguments(), environment, cx);
         let down = scripts.down.as_ref();
         if scripts.down_pre {
-            self.run_script(Hook::Down, down, arguments(), environment, out);
+            self.run_script(Hook::Down, down, arguments(), environment, cx);
         }
         if undo {
-            out.host(HostStep::Undo);
+            cx.host(HostStep::Undo);
         }
         if !scripts.down_pre {
-            self.run_script(Hook::Down, down, arguments(), environment, out);
+            self.run_script(Hook::Down, down, arguments(), environment, cx);
         }
     }
 }

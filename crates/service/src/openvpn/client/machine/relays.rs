@@ -5,7 +5,7 @@
 
 use super::Machine;
 use crate::now::Now;
-use crate::openvpn::client::effect::{Effect, Effects, HostStep, PlaneCall, SERVER};
+use crate::openvpn::client::effect::{Cx as Effects, Effect, HostStep, SERVER};
 use crate::openvpn::connect::Name as LookUpOf;
 use crate::wireguard::{Whose, names::Name};
 use config::openvpn::Family;
@@ -141,7 +141,7 @@ impl Machine<'_> {
                 // Saved before a packet with this timestamp leaves.
                 out.push(Effect::KeepFloor(floor));
             }
-            out.plane(PlaneCall::Send(to, hello.to_vec()));
+            out.push(Effect::Hello(to, hello.to_vec()));
         }
     }
 }
@@ -149,5 +149,5 @@ impl Machine<'_> {
 /// Attributes packets without a peer-id from this address to the server.
 fn known_at(address: SocketAddr, out: &mut Effects) {
     let from = Sender::Address(address);
-    out.plane(PlaneCall::SetSender(SERVER, from, session(SERVER, 0)));
+    out.plane(|plane| plane.set_sender(SERVER, from, session(SERVER, 0)));
 }

@@ -18,7 +18,7 @@ use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, SwitchRe
 use plane::LineId;
 use std::time::{Duration, Instant};
 
-use crate::openvpn::client::effect::{Effect, Effects};
+use crate::openvpn::client::effect::{Cx as Effects, Effect};
 
 /// Interval of tests on a preferred line: `TRY` while it fails (the server sees no attempts), `TRY_UP` while it works,
 /// `TRY_METERED` if it costs money.
@@ -376,7 +376,7 @@ impl Machine<'_> {
             if let Phase::Await(candidate, login, _) =
                 std::mem::replace(&mut self.phase, Phase::Idle)
             {
-                self.dial(candidate, login, now, out);
+                self.dial(candidate, login, out);
             }
         } else {
             self.follow_stream_lines(now, out);
@@ -403,7 +403,7 @@ impl Machine<'_> {
             return;
         }
         if let Some(words) = lines.leaves(now.monotonic) {
-            return self.with_connection(now, out, |_, it, _| {
+            return self.with_connection(out, |_, it, _| {
                 it.end.get_or_insert(End::OtherLine(words));
             });
         }

@@ -4,8 +4,8 @@
 use super::Machine;
 use super::connection::Connection;
 use crate::now::Now;
-use crate::openvpn::client::effect::{Effect, Effects};
-use crate::openvpn::policy::scripts::{Hook, tls_verify_arguments};
+use crate::openvpn::client::effect::{Cx, Effect};
+use crate::openvpn::scripts::{Hook, tls_verify_arguments};
 use openvpn::session::Output;
 use openvpn::verify::PeerCertificate;
 
@@ -25,7 +25,7 @@ impl Machine<'_> {
         it: &mut Connection,
         key_id: u8,
         peer: &PeerCertificate,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
         let number = self.request();
         let Some(command) = &self.config.scripts.tls_verify else {
@@ -55,7 +55,7 @@ impl Machine<'_> {
             key_id,
             lines,
         });
-        out.push(Effect::Judge(number, programs));
+        cx.push(Effect::Judge(number, programs));
     }
 }
 
@@ -67,14 +67,14 @@ pub(super) fn judged(
     verdict: Result<(), String>,
     now: Now,
     outputs: &mut Vec<Output>,
-    out: &mut Effects,
+    cx: &mut Cx,
 ) {
     // Ignores a late answer to an earlier question.
     let Some(question) = it.question.take_if(|it| it.number == number) else {
         return;
     };
     for line in question.lines.into_iter().take(passed) {
-        out.info(line);
+        cx.info(line);
     }
     it.session
         .judged(question.key_id, verdict, now.monotonic, outputs);

@@ -187,11 +187,9 @@ fn a_line_that_has_carried_what_it_may_is_left_until_a_month_begins() {
     assert_eq!(world.used, DSL, "{:?}", world.log);
     world.carried[0] += 5;
     leave(&mut world);
-    world
-        .machine
-        .handle(Event::LinesCounted(world.carried.to_vec()), world.now());
-    let last = world.machine.handle(Event::LinesEnd, world.now());
-    let [Effect::KeepUsage(usage)] = &last[..] else {
+    let (now, plane) = (world.now(), world.data_plane());
+    let last = world.machine.handle(Event::LinesEnd, now, plane);
+    let Some(Effect::KeepUsage(usage)) = last.last() else {
         panic!("it is written although all else is over");
     };
     assert_eq!((&*usage[0].name, usage[0].used), ("dsl", 5));

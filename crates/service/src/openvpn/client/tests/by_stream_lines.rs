@@ -6,7 +6,7 @@ use super::seeds::number;
 use super::world::{World, secs};
 use crate::openvpn::Ended;
 use crate::openvpn::client::event::Event;
-use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::scripts::Hook;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::signals::Signal;
 use config::lines::{Line, LineMode as Mode, Lines};

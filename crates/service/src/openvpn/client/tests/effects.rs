@@ -4,21 +4,22 @@ use super::data_plane::{DataPlane, Says};
 use super::server::PASSWORD;
 use super::world::{Flying, World, secs};
 use crate::lines::LineFacts;
-use crate::openvpn::client::effect::{Effect, HostStep, PlaneCall, SERVER, Told};
+use crate::openvpn::channel::Plane;
+use crate::openvpn::client::effect::{Effect, HostStep, SERVER, Told};
 use crate::openvpn::client::event::{Event, Planned, Realm};
 use crate::openvpn::connect::{ResolveError, Target};
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::plane_call::Look;
 use crate::openvpn::secrets::Login;
 use config::lines::Line;
 use openvpn::data::inband::OCC_REQUEST;
 use openvpn::data::protocol::session;
+use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::server::Remote;
-use plane::{
-    CipherName, Endpoint, KeyUsage, LineId, LineMode, Moving, PeerState, Sender, StreamId, Times,
-};
+use plane::fake::{Call, FakeDataPlane};
+use plane::{DataPlane as _, Endpoint, LineId, LineMode, Moving, Sender, StreamId, Times};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -94,12 +95,15 @@ impl World {
                     !std::mem::replace(&mut self.interface, true),
                     "one interface"
                 );
+                let packets = Packets::Client { recursive: false };
+                self.fake = Some(Rc::new(FakeDataPlane::new(packets, "tun0", 1500)));
                 return Ok(Some(Event::Opened("tun0".to_owned())));
             }
             Effect::CloseInterface => {
                 assert!(self.host.set.is_none(), "undone before the interface goes");
                 assert!(self.open.is_empty(), "lines are closed first");
                 self.interface = false;
+                self.fake = None;
                 self.carried = [0; 2];
             }
             Effect::ReadLines => {
@@ -110,9 +114,6 @@ impl World {
                 };
                 let facts = self.devices.iter().map(facts).map(Some);
                 return Ok(Some(Event::LinesRead(facts.collect())));
-            }
-            Effect::CountLines => {
-                return Ok(Some(Event::LinesCounted(self.carried.to_vec())));
             }
             Effect::KeepUsage(usage) => self.usage.push(usage),
             Effect::KeepFloor(_) => {}
@@ -125,7 +126,11 @@ impl World {
                 self.open.insert(line);
                 return Ok(Some(Event::LineOpened(line, Ok(1194))));
             }
-            Effect::Plane(call) => return Ok(self.call(call)),
+            Effect::Hello(line, hello) => {
+                assert!(self.is_relay(line.endpoint.addr) && hello.starts_with(b"\xffmrelay"));
+                self.told |= self.carries(line.id);
+                self.hellos += 1;
+            }
             Effect::Host(step) => return self.host_step(step),
             Effect::RunScript(hook, _) => {
                 let before = self.running.replace(hook);
@@ -232,9 +237,45 @@ impl World {
         self.later(1, 500, connected);
     }
 
-    fn call(&mut self, call: PlaneCall) -> Option<Event> {
+    /// The data plane for the next event, with the effects of the packets so far.
+    pub(super) fn data_plane(&self) -> Option<Rc<Plane>> {
+        let fake = self.fake.clone()?;
+        let sent = self.plane.times.last_sent;
+        fake.change_peer(SERVER, |state| {
+            state.times = Times {
+                last_received: self.plane.times.last_received,
+                last_sent: sent,
+                last_data_sent: sent.filter(|_| self.data),
+                ..Times::default()
+            };
+            if let Some(at) = self.heard_at {
+                state.line = Some(plane::Line::udp(Endpoint::new(at)));
+            }
+        });
+        let before = fake.carried();
+        for (line, (carried, before)) in (0..).map(LineId).zip(self.carried.iter().zip(before)) {
+            fake.carry(line, carried - before);
+        }
+        Some(fake)
+    }
+
+    /// Acts on the client's calls of its data plane.
+    pub(super) fn called(&mut self) {
+        let Some(fake) = self.fake.clone() else {
+            return;
+        };
+        for call in fake.take_calls() {
+            self.call(call, &fake);
+        }
+        let astray = fake.astray();
+        // The executor opens lines and streams.
+        let opened = |call: &Call| matches!(call, Call::CloseLine(_) | Call::RemoveStream(_));
+        assert!(astray.iter().all(opened), "{astray:?}");
+    }
+
+    fn call(&mut self, call: Call, fake: &FakeDataPlane<Packets>) {
         match call {
-            PlaneCall::AddPeer(SERVER, moving) => {
+            Call::AddPeer(SERVER, moving) => {
                 assert!(self.plane.keys.is_empty());
                 self.plane = DataPlane::default();
                 if self.peer.is_none_or(|(_, stream)| stream.is_none()) {
@@ -243,7 +284,7 @@ impl World {
                 self.mode = LineMode::Single;
                 self.float = moving == Moving::Tell;
             }
-            PlaneCall::SetLine(SERVER, line) => {
+            Call::SetLine(SERVER, line) => {
                 let known = self.peer.map(|(address, _)| address);
                 let at = line.endpoint.addr;
                 assert!(
@@ -252,65 +293,40 @@ impl World {
                 );
                 self.relayed[line.id.index()] = self.is_relay(at).then_some(at);
             }
-            PlaneCall::Send(line, hello) => {
-                assert!(self.is_relay(line.endpoint.addr) && hello.starts_with(b"\xffmrelay"));
-                self.told |= self.carries(line.id);
-                self.hellos += 1;
-            }
-            PlaneCall::UseLine(SERVER, line) => self.used = line,
-            PlaneCall::SetLineMode(SERVER, mode) => {
+            Call::UseLine(SERVER, line) => self.used = line,
+            Call::SetLineMode(SERVER, mode) => {
                 assert!(self.plane.sealing.is_some(), "once the server follows");
                 self.mode = mode;
             }
-            PlaneCall::SendToPeer(SERVER, to, packet) => {
+            Call::SendToPeer(SERVER, to, packet) => {
                 let server = self.peer.map(|(address, _)| address);
                 assert!(to == server || to.is_none() && self.has_relay());
                 self.send(&packet);
             }
-            PlaneCall::AddKeys(SERVER, material) => {
-                let key_id = material.keys.key_id;
-                self.plane.install(*material.keys);
-                return Some(Event::KeysAdded(key_id, CipherName::default()));
+            Call::AddKeys { session, .. } => {
+                let keys = fake.with_keys(SERVER, session, |it| (*it.material.keys).clone());
+                keys.into_iter().for_each(|keys| self.plane.install(keys));
             }
-            PlaneCall::SendWith(SERVER, of) => self.plane.seal_with(key_id(of)),
-            PlaneCall::RemoveKeys(SERVER, of) => self.plane.remove(key_id(of)),
-            PlaneCall::Inject(SERVER, _) => {
+            Call::SendWith(SERVER, of) => self.plane.seal_with(key_id(of)),
+            Call::RemoveKeys(SERVER, of) => self.plane.remove(key_id(of)),
+            Call::Inject(SERVER, _) => {
                 if let Some(packet) = self.plane.seal(Says::Nothing, self.now) {
                     self.send(&packet);
                 }
             }
-            PlaneCall::InjectBy(SERVER, line, payload) => {
+            Call::InjectBy(SERVER, line, payload) => {
                 assert_eq!(payload, OCC_REQUEST);
                 if let Some(packet) = self.plane.seal(Says::Request, self.now) {
                     self.send_by(line, packet);
                 }
             }
-            PlaneCall::SetSender(SERVER, Sender::Address(to), _) if self.is_relay(to) => {}
-            PlaneCall::SetSender(SERVER, Sender::Address(to), first) => {
+            Call::SetSender(SERVER, Sender::Address(to), _) if self.is_relay(to) => {}
+            Call::SetSender(SERVER, Sender::Address(to), first) => {
                 assert_eq!(first, session(SERVER, 0));
                 self.peer = Some((to, None));
             }
-            PlaneCall::Peer(SERVER, look) => {
-                let times = Times {
-                    last_received: self.plane.times.last_received,
-                    last_sent: self.plane.times.last_sent,
-                    last_data_sent: self.plane.times.last_sent.filter(|_| self.data),
-                    ..Times::default()
-                };
-                let heard_at = self.heard_at.map(|at| plane::Line::udp(Endpoint::new(at)));
-                let state = PeerState {
-                    line: heard_at.filter(|_| look == Look::Moved),
-                    times,
-                    ..PeerState::default()
-                };
-                return Some(Event::PeerState(look, state));
-            }
-            PlaneCall::KeyUsage(SERVER, key_id) => {
-                assert!(self.plane.keys.contains_key(&key_id), "keys that are there");
-                return Some(Event::KeyUsed(key_id, KeyUsage::default()));
-            }
-            PlaneCall::RemovePeer(SERVER) => self.plane = DataPlane::default(),
-            PlaneCall::RemoveStream(stream) => {
+            Call::RemovePeer(SERVER) => self.plane = DataPlane::default(),
+            Call::RemoveStream(stream) => {
                 if let Some((server, _)) = self.peer.take_if(|(_, it)| *it == Some(stream)) {
                     let from = Remote::tcp(self.address, stream);
                     let now = self.now();
@@ -319,23 +335,21 @@ impl World {
                     self.fly(server, sent.unwrap_or_default());
                 }
             }
-            PlaneCall::CloseLine(line) if !self.open.is_empty() => {
+            Call::CloseLine(line) if !self.open.is_empty() => {
                 self.open.remove(&line);
             }
-            PlaneCall::CloseLine(_) => self.peer = None,
-            PlaneCall::AddStream(_)
-            | PlaneCall::SetSender(SERVER, Sender::Stream(_), _)
-            | PlaneCall::ClearSender(SERVER, _)
-            | PlaneCall::ChangeRoutes(_)
-            | PlaneCall::SetMtu(_)
+            Call::CloseLine(_) => self.peer = None,
+            Call::SetSender(SERVER, Sender::Stream(_), _)
+            | Call::ClearSender(SERVER, _)
+            | Call::ChangeRoutes(_)
+            | Call::SetMtu(_)
             // The machine keeps these times itself.
-            | PlaneCall::KeepAlive(SERVER, ..) => {}
-            PlaneCall::Reorder(SERVER) => self.plane.reorders = true,
-            PlaneCall::SetRate(rate) => self.plane.rate = rate,
-            PlaneCall::SetLineRates(rates) => self.plane.rates.push([rates[0], rates[1]]),
-            _ => panic!("a call that a client does not make"),
+            | Call::KeepAlive(SERVER, ..) => {}
+            Call::SetReorder(SERVER, Some(_)) => self.plane.reorders = true,
+            Call::SetRate(rate) => self.plane.rate = rate,
+            Call::SetLineRates(rates) => self.plane.rates.push([rates[0], rates[1]]),
+            other => panic!("{other:?} is no call of a client"),
         }
-        None
     }
 
     fn host_step(&mut self, step: HostStep) -> Result<Option<Event>, String> {

@@ -5,7 +5,7 @@ use super::world::{World, secs};
 use crate::openvpn::Ended;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::management::State;
-use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::scripts::Hook;
 use crate::openvpn::signals::Signal;
 use openvpn::message::Restart;
 

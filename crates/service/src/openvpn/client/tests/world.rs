@@ -11,15 +11,18 @@ use crate::openvpn::client::event::Event;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::client::order::Order;
 use crate::openvpn::management::State;
-use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::scripts::Hook;
 use crate::openvpn::seeded::Random;
 use config::openvpn::OpenVpn;
 use netio::udp::Endpoint;
 use openvpn::data::inband;
+use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::server::Remote;
+use plane::fake::FakeDataPlane;
 use plane::{LineId, LineMode, LineSet, Notice, StreamId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Steps at one moment that count as a busy loop.
@@ -89,6 +92,8 @@ pub(super) struct World {
     /// The server's address after a move.
     pub(super) heard_at: Option<SocketAddr>,
     pub(super) plane: DataPlane,
+    /// The interface's data plane, as the client calls it.
+    pub(super) fake: Option<Rc<FakeDataPlane<Packets>>>,
     pub(super) host: Host,
     pub(super) interface: bool,
     /// How long a management client holds the tunnel.
@@ -159,6 +164,7 @@ impl World {
             peer: None,
             float: false,
             plane: DataPlane::default(),
+            fake: None,
             host: Host::default(),
             interface: false,
             holds: None,
@@ -222,7 +228,9 @@ impl World {
                 self.scripts.push(*hook);
                 self.perform_all(&mut events);
             }
-            let effects = self.machine.handle(event, self.now());
+            let (now, plane) = (self.now(), self.data_plane());
+            let effects = self.machine.handle(event, now, plane);
+            self.called();
             self.order.add(effects);
             self.perform_all(&mut events);
         }

@@ -6,7 +6,7 @@
 //! handshake itself and meanwhile takes no packets out of the inbox. Strangers cannot cause this: all together have
 //! fewer sessions than one source has places (`openvpn::server::Listener`).
 
-use crate::openvpn::policy::background::{Background, Crew, Work};
+use super::background::{Background, Crew, Work};
 use crate::openvpn::server::machine::{ClientKey, Event};
 use openvpn::session::{Handshake, Handshaken};
 use plane::SourceNetwork;

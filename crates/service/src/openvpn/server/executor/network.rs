@@ -1,11 +1,11 @@
 //! Host side of a server's tunnel: its own address, and routes to its clients.
 
-use super::Executor;
+use super::host::ThisHost;
 use crate::openvpn::connect::Stop;
 use crate::openvpn::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::route_variables::describe_routes;
-use crate::openvpn::policy::scripts::{Hook, device_arguments};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::variables::describe_routes;
+use crate::openvpn::scripts::{Hook, device_arguments};
 use config::openvpn::Network;
 
 /// Settings in force, and the script variables for them.
@@ -32,13 +32,14 @@ fn configured(
     Inside::of(network, &route_names(&names, stop), around)
 }
 
-impl Executor<'_> {
-    /// Gives the interface its addresses and routes, and runs the scripts for it.
-    pub(super) fn bring_up(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+impl ThisHost<'_> {
+    /// Gives the interface its addresses and routes, and runs the scripts for it. Returns the interface's variables for
+    /// clients' scripts.
+    pub(super) fn bring_up(&mut self) -> Result<Environment, Box<dyn std::error::Error>> {
         if self.link.index == 0 {
-            return Ok(());
+            return Ok(Environment::default());
         }
-        let config = self.machine.config();
+        let config = &self.context.config;
         let around = Surroundings {
             ifname: &self.link.name,
             remote: None,
@@ -58,7 +59,6 @@ impl Executor<'_> {
         let network = &config.network;
         environment.set_addresses(self.topology, network.ifconfig, network.ifconfig_v6);
         describe_routes(&mut environment, &inside.network, &inside.facts);
-        self.machine.tell_interface(environment.clone());
         let script = config.scripts.up.as_ref();
         self.hooks
             .run(Hook::Up, script, self.arguments("init"), &environment)?;
@@ -75,23 +75,25 @@ impl Executor<'_> {
         self.hooks.tell(Hook::RouteUp, script, [], &environment);
         self.set = Some(Set {
             inside,
-            environment,
+            environment: environment.clone(),
         });
-        Ok(())
+        Ok(environment)
     }
 
-    /// Sets the configuration's current routes and removes those no longer configured; the others stay.
-    pub(super) fn change_routes(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+    /// Sets the routes of this configuration and removes those no longer configured; the others stay.
+    pub(super) fn set_routes(
+        &mut self,
+        network: &Network,
+    ) -> Result<(), Box<dyn std::error::Error>> {
         let Some(set) = &mut self.set else {
             return Ok(());
         };
         let around = Surroundings {
             ifname: &self.link.name,
             remote: None,
-            mark: self.machine.config().sockets.mark.unwrap_or(0),
+            mark: self.context.config.sockets.mark.unwrap_or(0),
         };
         let stop = self.context.stop();
-        let network = &self.machine.config().network;
         let wanted = configured(network, self.mtu, around, &stop)?;
         for warning in &wanted.network.warnings {
             log::warn!("WARNING: {warning}");
@@ -109,11 +111,11 @@ impl Executor<'_> {
     }
 
     /// Undoes the settings and runs the scripts for it.
-    pub(super) fn take_down(&mut self) {
+    pub(super) fn undo(&mut self) {
         let Some(mut set) = self.set.take() else {
             return;
         };
-        let scripts = &self.machine.config().scripts;
+        let scripts = &self.context.config.scripts;
         set.environment.set("signal", "sigterm");
         self.context
             .monitoring
@@ -136,7 +138,7 @@ impl Executor<'_> {
     }
 
     fn arguments(&self, context: &str) -> [String; 6] {
-        let ifconfig = self.machine.config().network.ifconfig;
+        let ifconfig = self.context.config.network.ifconfig;
         device_arguments(
             &self.link.name,
             self.mtu,

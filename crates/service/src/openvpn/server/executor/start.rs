@@ -1,18 +1,20 @@
 //! Starts a server: all steps that can fail before the first client connects.
 
+use super::background::{Background, Crew};
 use super::handshakes::{self, Handshakes};
+use super::host::ThisHost;
 use super::listeners::Listeners;
 use super::{Executor, Failure};
 use crate::inbox::Inbox;
+use crate::now::Now;
 use crate::openvpn::INBOX;
+use crate::openvpn::accounts::ServerSide;
 use crate::openvpn::device::Peers;
 use crate::openvpn::hooks::Hooks;
-use crate::openvpn::policy::background::{Background, Crew};
-use crate::openvpn::policy::clients::ServerSide;
-use crate::openvpn::policy::timestamp::Clock;
 use crate::openvpn::ready::Ready;
 use crate::openvpn::revocation::RevocationFile;
-use crate::openvpn::server::machine::{Connections, Machine, Now, Setup, is_tcp};
+use crate::openvpn::server::machine::{Connections, Machine, Setup, is_tcp};
+use crate::openvpn::timestamp::Clock;
 use crate::openvpn::{Context, client, device, process, setup, terms};
 use config::openvpn::{Connection, OpenVpn};
 use engine::Sockets;
@@ -22,7 +24,8 @@ use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::server::{Listener, ListenerSettings};
 use openvpn::session::TokenKeeper;
 use plane::LineId;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,26 +174,25 @@ impl<'a> Executor<'a> {
         }
         let done = Arc::new(Waker::new()?);
         let [ring, bell] = [Arc::clone(&done), Arc::clone(&done)];
-        let hooks = || Hooks::new(config, context.file.as_deref(), now.system);
-        let setup = Setup {
+        let hooks = || Hooks::new(config, context.file.as_deref(), now.wall);
+        // Reads keys, which the process may not do without privileges.
+        let mut setup = Setup {
             config,
             material: setup::material(config),
             hooks: hooks(),
             temporary: std::env::temp_dir(),
             clock: Clock::system(),
             mtu,
-            listener: Listener::new(settings, now.instant, now.system),
+            listener: Listener::new(settings, now.monotonic, now.wall),
             connections,
             side,
             pool: server.pool,
             passwords: server.passwords,
         };
-        let mut executor = Self {
+        let mut host = ThisHost {
             context,
-            machine: Machine::new(setup, now),
+            plane: Rc::from(plane),
             hooks: hooks(),
-            inbox,
-            plane,
             link,
             mtu,
             topology,
@@ -205,13 +207,19 @@ impl<'a> Executor<'a> {
             ),
             jobs: HashMap::new(),
             files: HashMap::new(),
-            done,
             set: None,
+            events: VecDeque::new(),
             ended: None,
         };
-        executor.bring_up()?;
+        setup.hooks.interface = host.bring_up()?;
         context.drop_privileges()?;
-        Ok(executor)
+        Ok(Self {
+            context,
+            machine: Machine::new(setup, now),
+            inbox,
+            host,
+            done,
+        })
     }
 }
 

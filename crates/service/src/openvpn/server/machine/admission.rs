@@ -1,11 +1,10 @@
 //! Admission of an authenticated client: its file, its script, its addresses.
 
 use super::client::{Deferred, Step};
-use super::{ClientFile, Effect, Job, JobId, Machine, line};
-use crate::openvpn::policy::client_variables::PoolFacts;
-use crate::openvpn::policy::clients::{self, Addresses};
-use crate::openvpn::policy::log_lines;
-use crate::openvpn::policy::scripts::Hook;
+use super::{ClientFile, Cx, Job, JobId, Machine, line};
+use crate::openvpn::accounts::{self, Addresses};
+use crate::openvpn::console::log_lines;
+use crate::openvpn::scripts::Hook;
 use crate::openvpn::sizes;
 use config::openvpn::{ClientSettings, Framing as Configured, parse_client_settings};
 use config::report::{Report, Verdict};
@@ -20,7 +19,7 @@ use std::net::IpAddr;
 
 impl Machine<'_> {
     /// The client is authenticated and waits for its options.
-    pub(super) fn push_requested(&mut self, id: ClientId) {
+    pub(super) fn push_requested(&mut self, cx: &mut Cx<'_>, id: ClientId) {
         let config = self.config;
         let Some(server) = config.server() else {
             return;
@@ -30,10 +29,10 @@ impl Machine<'_> {
         };
         let environment = &mut client.environment;
         environment.set_peer("trusted", client.from.address);
-        environment.set_connected(self.now.system, &self.clock);
+        environment.set_connected(cx.now.wall, &self.clock);
         let name = client.common_name.clone();
         line!(
-            self,
+            cx,
             Info,
             "[{name}] Peer Connection Initiated with {}",
             log_lines::outer(client.from.address)
@@ -48,11 +47,11 @@ impl Machine<'_> {
                 .collect();
             for other in earlier {
                 line!(
-                    self,
+                    cx,
                     Info,
                     "MULTI: new connection by client '{name}' will cause previous active sessions by this client to be dropped. Remember to use the --duplicate-cn option if you want multiple clients using the same certificate or username to concurrently connect."
                 );
-                self.with(other, |session, _, out| {
+                self.with(cx, other, |session, _, out| {
                     session.close(CloseReason::Replaced, out);
                 });
             }
@@ -61,6 +60,7 @@ impl Machine<'_> {
         let admitted = others.filter(|(_, client)| client.is_admitted());
         if admitted.count() >= server.max_clients as usize {
             return self.refuse_for_now(
+                cx,
                 id,
                 "MULTI: new incoming connection would exceed maximum number of clients",
             );
@@ -69,72 +69,72 @@ impl Machine<'_> {
         if let Some(client) = self.clients.get_mut(&id) {
             client.step = Step::Settled;
         }
-        self.read_file(id);
+        self.read_file(cx, id);
     }
 
-    /// Requests the client's file, if the configuration has a directory for it.
-    pub(super) fn read_file(&mut self, id: ClientId) {
+    /// Reads the client's file, if the configuration has a directory for it.
+    pub(super) fn read_file(&mut self, cx: &mut Cx<'_>, id: ClientId) {
         let server = self.config.server();
         let directory = server.and_then(|it| it.client_config_dir.as_ref());
         let Some(client) = self.clients.get(&id) else {
             return;
         };
         match directory {
-            Some(directory) => self.out.push(Effect::ReadClientFile {
-                client: client.key(id),
-                directory: self.config.path(directory),
-                name: client.common_name.clone(),
-                exclusive: server.is_some_and(|it| it.ccd_exclusive),
-            }),
-            None => self.own_settings(id, ClientSettings::default()),
+            Some(directory) => {
+                let directory = self.config.path(directory);
+                let exclusive = server.is_some_and(|it| it.ccd_exclusive);
+                let file = (cx.host).client_file(&directory, &client.common_name, exclusive);
+                self.file_read(cx, id, file);
+            }
+            None => self.own_settings(cx, id, ClientSettings::default()),
         }
     }
 
     /// Continues a login after the client's file in `client-config-dir` was read.
-    pub(super) fn file_read(&mut self, id: ClientId, file: ClientFile) {
+    fn file_read(&mut self, cx: &mut Cx<'_>, id: ClientId, file: ClientFile) {
         let settings = match file {
             ClientFile::NotItsOwn => {
                 let why = "no file in client-config-dir, and ccd-exclusive is set";
-                return self.refuse(id, why);
+                return self.refuse(cx, id, why);
             }
             ClientFile::Unreadable(error) => {
-                line!(self, Warn, "client-config-dir: {error}");
-                return self.refuse(id, "its file in client-config-dir cannot be read");
+                line!(cx, Warn, "client-config-dir: {error}");
+                return self.refuse(cx, id, "its file in client-config-dir cannot be read");
             }
             ClientFile::Read(None) => ClientSettings::default(),
             ClientFile::Read(Some((path, text))) => {
                 let (settings, report) =
                     parse_client_settings(&text, &path.display().to_string(), false);
-                self.warn_of(&report);
+                self.warn_of(cx, &report);
                 settings
             }
         };
         if settings.disable {
-            return self.refuse(id, "it is disabled by its file in client-config-dir");
+            return self.refuse(cx, id, "it is disabled by its file in client-config-dir");
         }
-        self.own_settings(id, settings);
+        self.own_settings(cx, id, settings);
     }
 
-    fn warn_of(&mut self, report: &Report) {
+    fn warn_of(&mut self, cx: &mut Cx<'_>, report: &Report) {
         let entries = report.entries.iter();
         for entry in entries.filter(|entry| entry.verdict != Verdict::Honoured) {
-            line!(self, Warn, "{}", report.describe(entry));
+            line!(cx, Warn, "{}", report.describe(entry));
         }
     }
 
     /// Applies a client's settings without its script's: at login, or for an admitted client after a reload.
-    fn own_settings(&mut self, id: ClientId, settings: ClientSettings) {
+    fn own_settings(&mut self, cx: &mut Cx<'_>, id: ClientId, settings: ClientSettings) {
         let Some(client) = self.clients.get(&id) else {
             return;
         };
         if client.step == Step::In {
-            return self.refresh(id, settings);
+            return self.refresh(cx, id, settings);
         }
-        self.address(id, settings);
+        self.address(cx, id, settings);
         let config = self.config;
         let (Some(command), Some(client)) = (&config.scripts.client_connect, self.clients.get(&id))
         else {
-            return self.admit(id);
+            return self.admit(cx, id);
         };
         let (key, source) = (client.key(id), SourceNetwork::from(client.from.address));
         match self
@@ -143,11 +143,13 @@ impl Machine<'_> {
         {
             Ok(script) => {
                 let job = Job::Settings(script, self.script_directory());
-                self.start_for(key, source, job);
+                if let Err(busy) = self.start_for(cx, key, source, job) {
+                    self.refuse_for_now(cx, id, &busy);
+                }
             }
             Err(error) => {
-                line!(self, Warn, "{error}");
-                self.refuse(id, "client-connect cannot be run");
+                line!(cx, Warn, "{error}");
+                self.refuse(cx, id, "client-connect cannot be run");
             }
         }
     }
@@ -156,31 +158,32 @@ impl Machine<'_> {
     /// the job's files.
     pub(super) fn settled(
         &mut self,
+        cx: &mut Cx<'_>,
         id: ClientId,
         job: JobId,
         outcome: Result<Option<String>, String>,
     ) {
         match outcome {
             Ok(Some(text)) => {
-                self.defer(id, None);
+                self.defer(cx, id, None);
                 let (more, report) = parse_client_settings(&text, "client-connect", true);
-                self.warn_of(&report);
+                self.warn_of(cx, &report);
                 let Some(client) = self.clients.get_mut(&id) else {
                     return;
                 };
                 client.scripted = more.clone();
-                let settings = clients::merge(std::mem::take(&mut client.settings), more);
+                let settings = accounts::merge(std::mem::take(&mut client.settings), more);
                 if settings.disable {
-                    return self.refuse(id, "it is disabled by client-connect");
+                    return self.refuse(cx, id, "it is disabled by client-connect");
                 }
-                self.address(id, settings);
-                self.admit(id);
+                self.address(cx, id, settings);
+                self.admit(cx, id);
             }
-            Ok(None) => self.defer(id, Some(Deferred::Settings(job))),
+            Ok(None) => self.defer(cx, id, Some(Deferred::Settings(job))),
             Err(error) => {
-                self.defer(id, None);
-                line!(self, Warn, "{error}");
-                self.refuse(id, "client-connect refused it");
+                self.defer(cx, id, None);
+                line!(cx, Warn, "{error}");
+                self.refuse(cx, id, "client-connect refused it");
             }
         }
     }
@@ -189,10 +192,11 @@ impl Machine<'_> {
     /// `max-routes-per-client`.
     pub(super) fn networks_of(
         &mut self,
+        cx: &mut Cx<'_>,
         settings: &ClientSettings,
         addresses: &Addresses,
     ) -> Vec<(IpAddr, u8)> {
-        let mut networks = clients::inner_networks(settings, addresses);
+        let mut networks = accounts::inner_networks(settings, addresses);
         let Some(server) = self.config.server() else {
             return networks;
         };
@@ -201,7 +205,7 @@ impl Machine<'_> {
         let most = own + most as usize;
         if networks.len() > most {
             line!(
-                self,
+                cx,
                 Warn,
                 "more routes than max-routes-per-client allows; the last {} are left out",
                 networks.len() - most
@@ -212,12 +216,12 @@ impl Machine<'_> {
     }
 
     /// Assigns the client's addresses.
-    fn address(&mut self, id: ClientId, settings: ClientSettings) {
+    fn address(&mut self, cx: &mut Cx<'_>, id: ClientId, settings: ClientSettings) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
         if let Some(pool) = &mut self.pool {
-            let needed = clients::needs_lease(&self.side, &settings);
+            let needed = accounts::needs_lease(&self.side, &settings);
             match (client.lease, needed) {
                 (None, true) => client.lease = pool.acquire(Some(&client.common_name)),
                 (Some(lease), false) => {
@@ -227,7 +231,7 @@ impl Machine<'_> {
                 _ => {}
             }
             if client.lease.is_none() && needed {
-                line!(self, Warn, "no free address in the pool");
+                line!(cx, Warn, "no free address in the pool");
             }
         }
         client.addresses = Addresses::new(&self.side, &settings, client.lease.as_ref());
@@ -237,21 +241,19 @@ impl Machine<'_> {
             && (address.local & netmask) != (network & netmask)
         {
             line!(
-                self,
+                cx,
                 Warn,
                 "its address {} is not in {network} {netmask}, as ifconfig-push-constraint wants",
                 address.local
             );
         }
+        let addresses = client.addresses;
         client.environment.set_pool(
             self.side.topology,
-            &PoolFacts {
-                ifconfig: client.addresses.ifconfig,
-                ifconfig_v6: client.addresses.ifconfig_v6,
-            },
+            addresses.ifconfig,
+            addresses.ifconfig_v6,
         );
-        let addresses = client.addresses;
-        let networks = self.networks_of(&settings, &addresses);
+        let networks = self.networks_of(cx, &settings, &addresses);
         if let Some(client) = self.clients.get_mut(&id) {
             client.networks = networks;
             client.settings = settings;
@@ -259,7 +261,7 @@ impl Machine<'_> {
     }
 
     /// Sends the client its options; its keys follow.
-    fn admit(&mut self, id: ClientId) {
+    fn admit(&mut self, cx: &mut Cx<'_>, id: ClientId) {
         let config = self.config;
         let Some(server) = config.server() else {
             return;
@@ -267,7 +269,7 @@ impl Machine<'_> {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        let mut options = clients::push_options(&server.push, &client.settings, &client.addresses);
+        let mut options = accounts::push_options(&server.push, &client.settings, &client.addresses);
         client.options.clone_from(&options);
         if config.data.migrate
             && let Some(session) = self.listener.session(id)
@@ -308,21 +310,21 @@ impl Machine<'_> {
             tun_mtu: Some(self.mtu.into()),
             peer_id: Some(id.0),
         };
-        self.with(id, |session, now, out| session.push(&push, now, out));
+        self.with(cx, id, |session, now, out| session.push(&push, now, out));
     }
 
-    pub(super) fn refuse(&mut self, id: ClientId, why: &str) {
-        line!(self, Warn, "the client is refused: {why}");
-        self.with(id, |session, now, out| {
+    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, id: ClientId, why: &str) {
+        line!(cx, Warn, "the client is refused: {why}");
+        self.with(cx, id, |session, now, out| {
             session.deny(AuthFailed::default(), now, out);
         });
     }
 
     /// Refuses a client that may try again soon. Says so if the client understands `TEMP`; otherwise sends nothing,
     /// because most clients give up after any other refusal.
-    pub(super) fn refuse_for_now(&mut self, id: ClientId, why: &str) {
-        line!(self, Warn, "the client is refused for now: {why}");
-        self.with(id, |session, now, out| {
+    pub(super) fn refuse_for_now(&mut self, cx: &mut Cx<'_>, id: ClientId, why: &str) {
+        line!(cx, Warn, "the client is refused for now: {why}");
+        self.with(cx, id, |session, now, out| {
             let info = session.peer_info();
             if !info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP)) {
                 return session.close(CloseReason::Local, out);

@@ -2,14 +2,12 @@
 //!
 //! Scripts and password checks are background jobs; their verdicts come back as [`Done`].
 
-use super::client::{Deferred, Step};
-use super::{
-    ClientKey, Done, Effect, Job, JobId, JobKind, Login, LoginChecks, Machine, Polled, line,
-};
-use crate::openvpn::policy::auth_script::{Credentials, PendingAuth, Verdict};
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::names;
-use crate::openvpn::policy::scripts::{Hook, tls_verify_arguments};
+use super::client::{Client, Deferred, Step};
+use super::{ClientKey, Cx, Done, Job, JobId, Login, LoginChecks, Machine, Polled, line};
+use crate::openvpn::scripts::auth_script::{Credentials, PendingAuth, Verdict};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::names;
+use crate::openvpn::scripts::{Hook, tls_verify_arguments};
 use config::openvpn::ClientCertificate;
 use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Message};
 use openvpn::negotiate::IvProto;
@@ -73,8 +71,8 @@ impl Refusal {
 
 impl Machine<'_> {
     /// Handles a session's request to authenticate its client.
-    pub(super) fn authenticate(&mut self, id: ClientId, request: &AuthRequest) {
-        match self.checks_of(id, request) {
+    pub(super) fn authenticate(&mut self, cx: &mut Cx<'_>, id: ClientId, request: &AuthRequest) {
+        match self.checks_of(cx, id, request) {
             Ok(Some(checks)) => {
                 let Some(client) = self.clients.get_mut(&id) else {
                     return;
@@ -84,35 +82,47 @@ impl Machine<'_> {
                     client.step = Step::Judged;
                 }
                 let (key, source) = (client.key(id), SourceNetwork::from(client.from.address));
-                self.judge_login(key, source, Job::Login(request.id, checks));
+                self.judge_login(cx, key, source, (request.id, checks));
             }
-            Ok(None) => self.decide(id, request.id, Ok(())),
-            Err(why) => self.decide(id, request.id, Err(why)),
+            Ok(None) => self.decide(cx, id, request.id, Ok(())),
+            Err(why) => self.decide(cx, id, request.id, Err(why)),
         }
     }
 
     /// Starts the check of a login, after a delay if wrong passwords came from the same source.
-    fn judge_login(&mut self, key: ClientKey, source: SourceNetwork, job: Job) {
-        let (client, now) = (self.clients.get(&key.id), self.now.instant);
+    fn judge_login(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: ClientKey,
+        source: SourceNetwork,
+        login: (AuthId, LoginChecks),
+    ) {
+        let (client, now) = (self.clients.get(&key.id), cx.now.monotonic);
         let user = client.map_or(&[][..], |it| it.username.as_bytes());
         if !user.is_empty() {
             if let Some(until) = self.guesses.shut_until(source, user, now) {
-                return self.shut.push((until, key, source, job));
+                return self.shut.push((until, key, source, login));
             }
             self.guesses.judging(source, user, now);
         }
-        self.start_for(key, source, job);
+        let (auth, checks) = login;
+        if let Err(busy) = self.start_for(cx, key, source, Job::Login(auth, checks)) {
+            self.decide(cx, key.id, auth, Err(Refusal::busy(busy)));
+        }
     }
 
     /// Starts the checks of logins whose delay is over, and drops those of departed clients.
-    pub(super) fn judge_shut(&mut self) {
-        for (until, key, source, job) in std::mem::take(&mut self.shut) {
+    pub(super) fn judge_shut(&mut self, cx: &mut Cx<'_>) {
+        for (until, key, source, login) in std::mem::take(&mut self.shut) {
             if !self.is_there(key) {
                 continue;
             }
-            match until > self.now.instant {
-                true => self.shut.push((until, key, source, job)),
-                false => self.judge_login(key, source, job),
+            match until > cx.now.monotonic {
+                true => self.shut.push((until, key, source, login)),
+                false => {
+                    let _about = self.about(key.id);
+                    self.judge_login(cx, key, source, login);
+                }
             }
         }
     }
@@ -120,6 +130,7 @@ impl Machine<'_> {
     /// Decides at once if possible: `Ok(None)` admits the client, `Ok(Some)` holds the checks to run, `Err` refuses.
     fn checks_of(
         &mut self,
+        cx: &mut Cx<'_>,
         id: ClientId,
         request: &AuthRequest,
     ) -> Result<Option<LoginChecks>, Refusal> {
@@ -167,7 +178,7 @@ impl Machine<'_> {
         }
 
         if let Some(certificate) = verified {
-            self.verified(&certificate);
+            self.verified(cx, &certificate);
         }
         let Some(client) = self.clients.get_mut(&id) else {
             return Ok(None);
@@ -227,73 +238,61 @@ impl Machine<'_> {
     }
 
     /// Handles the end of a background job.
-    pub(super) fn finished(&mut self, job: JobId, done: Done) {
+    pub(super) fn finished(&mut self, cx: &mut Cx<'_>, job: JobId, done: Done) {
         // The client may be gone and its peer id reused.
         let whose = self.jobs.remove(&job).filter(|key| self.is_there(*key));
         let Some(key) = whose else {
             match done {
-                Done::Told(Err(error)) => line!(self, Warn, "WARNING: {error}"),
+                Done::Told(Err(error)) => line!(cx, Warn, "WARNING: {error}"),
                 Done::Told(Ok(())) => {}
                 Done::Login(..) | Done::Settings(_) | Done::Responded(..) => {
-                    self.out.push(Effect::ForgetFiles(job));
+                    cx.host.forget(job);
                 }
             }
             return;
         };
         let id = key.id;
-        self.about(id, |machine| match done {
-            Done::Login(auth, login) => machine.judged(id, auth, job, login),
+        let _about = self.about(id);
+        match done {
+            Done::Login(auth, login) => self.judged(cx, id, auth, job, login),
             Done::Responded(auth, Err(error)) => {
-                machine.defer(id, None);
-                machine.decide(id, auth, Err(Refusal::logged(error)));
+                self.defer(cx, id, None);
+                self.decide(cx, id, auth, Err(Refusal::logged(error)));
             }
-            Done::Settings(outcome) => machine.settled(id, job, outcome),
+            Done::Settings(outcome) => self.settled(cx, id, job, outcome),
             Done::Responded(_, Ok(())) | Done::Told(_) => {}
-        });
+        }
     }
 
-    /// Handles a background job that could not start: the queue was full or no thread could be made.
-    pub(super) fn not_started(&mut self, job: JobId, kind: JobKind, why: &str) {
-        let whose = self.jobs.remove(&job).filter(|key| self.is_there(*key));
-        let Some(ClientKey { id, .. }) = whose else {
-            return line!(self, Warn, "WARNING: {why}");
-        };
-        self.about(id, |machine| match kind {
-            JobKind::Login(auth) => machine.decide(id, auth, Err(Refusal::busy(why))),
-            JobKind::Settings => machine.refuse_for_now(id, why),
-            JobKind::Other => line!(machine, Warn, "WARNING: {why}"),
-        });
-    }
-
-    fn judged(&mut self, id: ClientId, auth: AuthId, job: JobId, login: Login) {
+    fn judged(&mut self, cx: &mut Cx<'_>, id: ClientId, auth: AuthId, job: JobId, login: Login) {
         if login.certificate
             && self.config.scripts.tls_verify.is_some()
             && let Some(certificate) = self.listener.session(id).and_then(Session::certificate)
         {
             let certificate = Arc::clone(certificate);
-            self.verified(&certificate);
+            self.verified(cx, &certificate);
         }
         let (verdict, pending) = match login.answer {
             Ok(answer) => answer,
-            Err(error) => return self.decide(id, auth, Err(Refusal::logged(error))),
+            Err(error) => return self.decide(cx, id, auth, Err(Refusal::logged(error))),
         };
         if let Some(PendingAuth { timeout, extra, .. }) = pending {
             let timeout = Duration::from_secs(timeout.into());
-            self.with(id, |session, now, out| {
+            self.with(cx, id, |session, now, out| {
                 session.send_message(&Message::InfoPre(extra), now, out);
                 session.authentication_pending(timeout, now, out);
             });
         }
         match verdict {
-            Verdict::Deferred => self.defer(id, Some(Deferred::Login(auth, job))),
-            Verdict::Refused(reason) => self.decide(id, auth, Err(Refusal::by_script(reason))),
-            Verdict::Accepted => self.decide(id, auth, Ok(())),
+            Verdict::Deferred => self.defer(cx, id, Some(Deferred::Login(auth, job))),
+            Verdict::Refused(reason) => self.decide(cx, id, auth, Err(Refusal::by_script(reason))),
+            Verdict::Accepted => self.decide(cx, id, auth, Ok(())),
         }
     }
 
     /// Passes the client's answer to a challenge to the `client-crresponse` script while the login is pending. The
     /// script may decide as the first one could.
-    pub(super) fn answered(&mut self, id: ClientId, response: String) {
+    pub(super) fn answered(&mut self, cx: &mut Cx<'_>, id: ClientId, response: String) {
         let config = self.config;
         let (Some(command), Some(client)) =
             (&config.scripts.client_crresponse, self.clients.get(&id))
@@ -301,16 +300,12 @@ impl Machine<'_> {
             return;
         };
         let Some(Deferred::Login(auth, asked)) = client.deferred else {
-            return line!(self, Debug, "an answer to nothing");
+            return line!(cx, Debug, "an answer to nothing");
         };
         let key = client.key(id);
         // A client may answer without limit; only one answer at a time goes to a script.
         if self.jobs.values().any(|whose| *whose == key) {
-            return line!(
-                self,
-                Debug,
-                "an answer while a script has the one before it"
-            );
+            return line!(cx, Debug, "an answer while a script has the one before it");
         }
         let source = SourceNetwork::from(client.from.address);
         let hook = Hook::ClientCrResponse;
@@ -327,9 +322,11 @@ impl Machine<'_> {
                     response,
                     directory,
                 };
-                self.start_for(key, source, job);
+                if let Err(busy) = self.start_for(cx, key, source, job) {
+                    line!(cx, Warn, "WARNING: {busy}");
+                }
             }
-            Err(error) => line!(self, Warn, "WARNING: {error}"),
+            Err(error) => line!(cx, Warn, "WARNING: {error}"),
         }
     }
 
@@ -343,17 +340,19 @@ impl Machine<'_> {
     }
 
     /// Checks the files of deferred scripts.
-    pub(super) fn poll_deferred(&mut self) {
-        for (id, client) in &self.clients {
-            if let Some(deferred) = client.deferred {
-                let poll = Effect::PollFiles(client.key(*id), deferred.job());
-                self.out.push(poll);
+    pub(super) fn poll_deferred(&mut self, cx: &mut Cx<'_>) {
+        let jobs = |(id, client): (&ClientId, &Box<Client>)| Some((*id, client.deferred?.job()));
+        let waiting: Vec<(ClientId, JobId)> = self.clients.iter().filter_map(jobs).collect();
+        for (id, job) in waiting {
+            let _about = self.about(id);
+            if let Some(polled) = cx.host.poll(job) {
+                self.polled(cx, id, job, polled);
             }
         }
     }
 
     /// Handles the current content of a job's files.
-    pub(super) fn polled(&mut self, id: ClientId, job: JobId, polled: Polled) {
+    fn polled(&mut self, cx: &mut Cx<'_>, id: ClientId, job: JobId, polled: Polled) {
         let deferred = self.clients.get(&id).and_then(|client| client.deferred);
         match (deferred, polled) {
             (Some(Deferred::Login(auth, of)), Polled::Login(verdict)) if of == job => {
@@ -362,18 +361,24 @@ impl Machine<'_> {
                     Verdict::Refused(why) => Err(Refusal::by_script(why)),
                     Verdict::Deferred => return,
                 };
-                self.defer(id, None);
-                self.decide(id, auth, verdict);
+                self.defer(cx, id, None);
+                self.decide(cx, id, auth, verdict);
             }
             (Some(Deferred::Settings(of)), Polled::Settings(outcome)) if of == job => {
-                self.settled(id, job, outcome);
+                self.settled(cx, id, job, outcome);
             }
             _ => {}
         }
     }
 
     /// Tells the session whether its client may connect.
-    fn decide(&mut self, id: ClientId, auth: AuthId, verdict: Result<(), Refusal>) {
+    fn decide(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        auth: AuthId,
+        verdict: Result<(), Refusal>,
+    ) {
         let decision = match verdict {
             Ok(()) => {
                 if let Some(client) = self.clients.get_mut(&id) {
@@ -385,12 +390,12 @@ impl Machine<'_> {
                         let source = SourceNetwork::from(client.from.address);
                         self.guesses.right(source, client.username.as_bytes());
                         // Checks the waiting logins from this source again: the same user's own delay is over.
-                        let now = self.now.instant;
+                        let now = cx.now.monotonic;
                         for waits in self.shut.iter_mut().filter(|it| it.2 == source) {
                             waits.0 = now;
                         }
                         line!(
-                            self,
+                            cx,
                             Info,
                             "TLS: Username/Password authentication succeeded for username '{}'",
                             client.username
@@ -400,7 +405,7 @@ impl Machine<'_> {
                 Decision::Accept
             }
             Err(why) => {
-                line!(self, Warn, "TLS Auth Error: {}", why.logged);
+                line!(cx, Warn, "TLS Auth Error: {}", why.logged);
                 if let Some(client) = self.clients.get(&id).filter(|_| why.guessed)
                     && !client.username.is_empty()
                 {
@@ -408,7 +413,7 @@ impl Machine<'_> {
                         SourceNetwork::from(client.from.address),
                         client.username.as_bytes(),
                     );
-                    self.guesses.wrong(source, user, self.now.instant);
+                    self.guesses.wrong(source, user, cx.now.monotonic);
                 }
                 let info = self.listener.session(id).and_then(Session::peer_info);
                 let knows = info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP));
@@ -422,15 +427,15 @@ impl Machine<'_> {
                 Decision::Reject(failed)
             }
         };
-        self.with(id, |session, now, out| {
+        self.with(cx, id, |session, now, out| {
             session.authenticated(auth, decision, now, out);
         });
     }
 
     /// Logs that a certificate chain is valid, root first.
-    fn verified(&mut self, certificate: &PeerCertificate) {
+    fn verified(&mut self, cx: &mut Cx<'_>, certificate: &PeerCertificate) {
         for (depth, of) in certificate.chain.iter().enumerate().rev() {
-            line!(self, Info, "VERIFY OK: depth={depth}, {}", of.subject);
+            line!(cx, Info, "VERIFY OK: depth={depth}, {}", of.subject);
         }
     }
 }

@@ -1,17 +1,20 @@
-//! State of one client of a server.
+//! One client of a server.
 
-use super::{ClientKey, JobId, Now};
+use super::told::stranger;
+use super::{ClientKey, Cx, JobId, Machine, Speaking, channel, line, peer};
+use crate::openvpn::accounts::Addresses;
+use crate::openvpn::accounts::pool::Lease;
+use crate::openvpn::channel::Channel;
 use crate::openvpn::console::Who;
-use crate::openvpn::policy::clients::Addresses;
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::pool::Lease;
+use crate::openvpn::console::log_lines;
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::sizes;
 use config::openvpn::ClientSettings;
-use openvpn::data::format::{Framing, Shape};
-use openvpn::data::wire::KEYS_PER_PEER;
+use openvpn::data::format::Framing;
 use openvpn::keyfile::v2::Metadata;
 use openvpn::server::{ClientId, Remote};
-use openvpn::session::{AuthId, ControlTraffic};
-use plane::CipherName;
+use openvpn::session::{AuthId, CloseReason, ControlTraffic, Session};
+use plane::{Moving, Reorder};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -75,16 +78,8 @@ pub(super) struct Client {
     pub(super) networks: Vec<(IpAddr, u8)>,
     /// Byte counters of its control packets.
     pub(super) control: Arc<ControlTraffic>,
-    /// Packet properties that all its keys share.
-    pub(super) shape: Shape,
-    /// Bytes of its data packets, both directions, at the last count.
-    pub(super) bytes: u64,
-    /// Value of `bytes` when each key id's keys were installed.
-    pub(super) bytes_before: [u64; KEYS_PER_PEER as usize],
-    /// When the newest keys were installed, on both clocks.
-    pub(super) renewed: Option<Now>,
-    /// Cipher of the newest keys.
-    pub(super) cipher: Option<CipherName>,
+    /// Its keys in the data plane.
+    pub(super) channel: Channel,
     /// A script was told of its arrival and must be told of its departure.
     pub(super) announced: bool,
     /// When the server last answered its options request.
@@ -126,5 +121,77 @@ impl Client {
             },
             stranger: !self.authorised,
         }
+    }
+}
+
+impl Machine<'_> {
+    /// Handles a new session.
+    pub(super) fn started(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        from: Remote,
+        metadata: Option<Metadata>,
+    ) {
+        if let Some(stream) = from.connection {
+            if !self.connections.has(stream) {
+                return self.with(cx, id, |session, _, out| {
+                    session.close(CloseReason::Local, out)
+                });
+            }
+            self.connections.begun(stream);
+        }
+        let about = Speaking::of(stranger(from.address));
+        let outer = log_lines::outer(from.address);
+        line!(cx, Info, "TLS: Initial packet from {outer}");
+        drop(about);
+        let begun = self.listener.session(id);
+        let control = begun.map(Session::control_traffic).map(Arc::clone);
+        let control = control.unwrap_or_default();
+        let line = self.listener.line(id).unwrap_or_else(|| from.line(None));
+        // A TCP connection cannot move between lines.
+        let gathered = self.theirs.gathered.filter(|_| from.connection.is_none());
+        let moving = match gathered {
+            Some(_) => Moving::Gather,
+            None => Moving::Tell,
+        };
+        channel::add_peer(cx.plane, peer(id), line, moving);
+        if let Some(mode) = gathered {
+            cx.plane.set_line_mode(peer(id), mode);
+        }
+        if self.config.data.reorder && from.connection.is_none() {
+            cx.plane.set_reorder(peer(id), Some(Reorder::default()));
+        }
+        let number = self.counted;
+        self.counted += 1;
+        let mut environment = self.hooks.base.clone();
+        environment.set_peer("untrusted", from.address);
+        let client = Client {
+            from,
+            step: Step::Arriving,
+            since: cx.now.wall,
+            authorised: false,
+            common_name: String::new(),
+            username: String::new(),
+            number,
+            environment,
+            metadata,
+            framing: sizes::configured(self.config.data.framing),
+            deferred: None,
+            settings: Default::default(),
+            scripted: Default::default(),
+            options: Vec::new(),
+            lease: None,
+            addresses: Default::default(),
+            networks: Vec::new(),
+            control,
+            channel: Channel::new(from.is_stream()),
+            announced: false,
+            options_told: None,
+            located: None,
+            moved: false,
+            move_told: None,
+        };
+        self.clients.insert(id, Box::new(client));
     }
 }

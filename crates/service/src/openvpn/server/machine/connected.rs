@@ -1,19 +1,19 @@
 //! A connected client, from its first keys until it is gone.
 
 use super::client::Step;
-use super::{Departed, Effect, Figures, Job, Look, Machine, PlaneCall, line, peer};
-use crate::openvpn::policy::environment::Environment;
-use crate::openvpn::policy::scripts::{Hook, Invocation, Learned, learn_address_arguments};
+use super::{Cx, Figures, Job, Machine, line, peer};
+use crate::openvpn::scripts::environment::Environment;
+use crate::openvpn::scripts::{Hook, Invocation, Learned, learn_address_arguments};
 use config::openvpn::Command;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
-use plane::{PeerState, RouteChange};
+use plane::RouteChange;
 use std::net::IpAddr;
 use std::time::Duration;
 
 impl Machine<'_> {
     /// Handles a client's first keys: its networks are routed to it from now on.
-    pub(super) fn connected(&mut self, id: ClientId) {
+    pub(super) fn connected(&mut self, cx: &mut Cx<'_>, id: ClientId) {
         let config = self.config;
         let Some(client) = self.clients.get_mut(&id) else {
             return;
@@ -25,10 +25,9 @@ impl Machine<'_> {
         let inactive = inactive.map(|(n, bytes)| (seconds(n), bytes));
         let timeout = client.settings.session_timeout.map(seconds);
         let routes = client.networks.iter().map(|network| add(id, *network));
-        self.out
-            .push(Effect::Plane(PlaneCall::ChangeRoutes(routes.collect())));
+        cx.plane.change_routes(&routes.collect::<Vec<_>>());
         line!(
-            self,
+            cx,
             Info,
             "MULTI: primary virtual IP for {}: {}",
             client.who().label,
@@ -43,27 +42,28 @@ impl Machine<'_> {
             let name = client.common_name.clone();
             let environment = client.environment.clone();
             for network in networks {
-                self.tell_learned(command, &environment, Learned::Add(&name), network);
+                self.tell_learned(cx, command, &environment, Learned::Add(&name), network);
             }
         }
         if inactive.is_some() || timeout.is_some() {
-            self.with(id, |session, _, _| session.limit(inactive, timeout));
+            self.with(cx, id, |session, _, _| session.limit(inactive, timeout));
         }
         let server = config.server();
         let keep_alive = self.listener.session(id).map(Session::keep_alive);
         if let Some((ping, silence)) = keep_alive {
-            self.plane(PlaneCall::KeepAlive(peer(id), ping, silence));
+            cx.plane.keep_alive(peer(id), ping, silence);
         }
         if let Some(persist) = server.and_then(|s| s.pool_persist.as_ref())
             && persist.seconds > 0
             && self.persist_at.is_none()
         {
-            self.persist_at = Some(self.now.instant + Duration::from_secs(persist.seconds.into()));
+            self.persist_at = Some(cx.now.monotonic + Duration::from_secs(persist.seconds.into()));
         }
     }
 
     pub(super) fn tell_learned(
         &mut self,
+        cx: &mut Cx<'_>,
         command: &Command,
         environment: &Environment,
         learned: Learned<'_>,
@@ -80,19 +80,21 @@ impl Machine<'_> {
             .hooks
             .invocation(Hook::LearnAddress, command, arguments, environment)
         {
-            Ok(invocation) => self.tell(invocation),
-            Err(error) => line!(self, Warn, "WARNING: {error}"),
+            Ok(invocation) => self.tell(cx, invocation),
+            Err(error) => line!(cx, Warn, "WARNING: {error}"),
         }
     }
 
     /// Runs a notification script on another thread; its result changes nothing.
-    fn tell(&mut self, invocation: Invocation) {
-        self.start(None, Job::Tell(invocation));
+    fn tell(&mut self, cx: &mut Cx<'_>, invocation: Invocation) {
+        if let Err(busy) = self.start(cx, None, Job::Tell(invocation)) {
+            line!(cx, Warn, "WARNING: {busy}");
+        }
     }
 
     /// Removes a client whose session has ended.
-    pub(super) fn gone(&mut self, id: ClientId, reason: &CloseReason) {
-        self.defer(id, None);
+    pub(super) fn gone(&mut self, cx: &mut Cx<'_>, id: ClientId, reason: &CloseReason) {
+        self.defer(cx, id, None);
         let Some(client) = self.clients.remove(&id) else {
             return;
         };
@@ -100,27 +102,24 @@ impl Machine<'_> {
         if let Some(refusal) = reason.refusal() {
             self.refusals.count(refusal);
         }
-        line!(self, Info, "{reason}");
+        line!(cx, Info, "{reason}");
         let key = client.key(id);
-        self.out.push(Effect::CancelHandshake(key));
+        cx.host.cancel_handshake(key);
         self.jobs.retain(|job, whose| {
             let theirs = *whose == key;
             if theirs {
-                self.out.push(Effect::CancelJob(*job));
+                cx.host.cancel(*job);
             }
             !theirs
         });
         if let Some(stream) = client.from.connection
             && self.connections.remove(stream).is_some()
         {
-            self.plane(PlaneCall::RemoveStream(stream));
+            cx.host.remove_stream(stream);
         }
         let config = self.config;
-        let told = config.scripts.client_disconnect.is_some() && client.announced;
-        if told {
-            self.plane(PlaneCall::Peer(key, Look::Bytes));
-        }
-        self.plane(PlaneCall::RemovePeer(peer(id)));
+        let state = client.channel.look(cx.plane, peer(id));
+        cx.plane.remove_peer(peer(id));
         if let (Some(lease), Some(pool)) = (client.lease.take(), &mut self.pool) {
             pool.release(lease.place);
         }
@@ -129,37 +128,22 @@ impl Machine<'_> {
         }
         if let Some(command) = &config.scripts.learn_address {
             for network in std::mem::take(&mut client.networks) {
-                self.tell_learned(command, &client.environment, Learned::Delete, network);
+                self.tell_learned(cx, command, &client.environment, Learned::Delete, network);
             }
         }
-        if told {
-            let lasted = self.now.system.duration_since(client.since);
-            let departed = Departed {
-                environment: client.environment,
-                lasted: lasted.unwrap_or_default(),
-                control: client.control,
-            };
-            self.departed.insert(client.number, departed);
-        }
-    }
-
-    /// Handles a departed client's final byte counts from the data plane.
-    pub(super) fn removed(&mut self, number: u64, state: &PeerState) {
-        let (Some(mut departed), Some(command)) = (
-            self.departed.remove(&number),
-            &self.config.scripts.client_disconnect,
-        ) else {
+        let Some(command) = &config.scripts.client_disconnect else {
             return;
         };
-        let figures = Figures::new(state, &departed.control);
-        let environment = &mut departed.environment;
-        environment.set_traffic(figures.received, figures.sent, departed.lasted);
+        let figures = Figures::new(&state, &client.control);
+        let lasted = cx.now.wall.duration_since(client.since);
+        let environment = &mut client.environment;
+        environment.set_traffic(figures.received, figures.sent, lasted.unwrap_or_default());
         match self
             .hooks
             .invocation(Hook::ClientDisconnect, command, Vec::new(), environment)
         {
-            Ok(invocation) => self.tell(invocation),
-            Err(error) => line!(self, Warn, "WARNING: {error}"),
+            Ok(invocation) => self.tell(cx, invocation),
+            Err(error) => line!(cx, Warn, "WARNING: {error}"),
         }
     }
 }

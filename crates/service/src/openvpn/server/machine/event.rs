@@ -1,39 +1,16 @@
-//! Events of a server: news from outside, and answers to its effects.
+//! Events of a server.
 
-use super::effect::{JobId, JobKind};
+use super::host::JobId;
 use crate::inbox::Arrival;
 use crate::openvpn::management::Victim;
-use crate::openvpn::plane_call::{self, Look};
-use crate::openvpn::policy::auth_script::{PendingAuth, Verdict};
-use crate::openvpn::policy::htpasswd::PasswordFile;
+use crate::openvpn::scripts::auth_script::{PendingAuth, Verdict};
 use crate::openvpn::signals::Signal;
 use config::openvpn::OpenVpn;
 use openvpn::server::ClientId;
 use openvpn::session::{AuthId, Handshaken};
-use plane::{CipherName, KeyUsage, Notice, PeerId, PeerState, StreamId};
+use plane::{Notice, PeerId, StreamId};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Instant, SystemTime};
-
-/// Time of an event, on both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    /// The monotonic clock, for deadlines.
-    pub(crate) instant: Instant,
-    /// The wall clock, which may jump.
-    pub(crate) system: SystemTime,
-}
-
-impl Now {
-    /// Reads both clocks.
-    pub(crate) fn read() -> Self {
-        Self {
-            instant: Instant::now(),
-            system: SystemTime::now(),
-        }
-    }
-}
 
 /// Key of one client; unlike its peer id, it is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,22 +20,6 @@ pub(crate) struct ClientKey {
     /// Client number, unique within a server.
     pub(crate) number: u64,
 }
-
-impl ClientKey {
-    /// Returns the data plane's name for the client.
-    pub(crate) const fn peer(self) -> PeerId {
-        peer(self.id)
-    }
-}
-
-impl From<ClientKey> for PeerId {
-    fn from(key: ClientKey) -> Self {
-        key.peer()
-    }
-}
-
-/// A data plane call about clients.
-pub(crate) type PlaneCall = plane_call::PlaneCall<ClientKey>;
 
 /// Converts a client's peer id to the data plane's name for it.
 pub(crate) const fn peer(id: ClientId) -> PeerId {
@@ -95,27 +56,8 @@ pub(crate) enum Event<'a> {
     /// The server cannot go on, for this reason.
     Failed(String),
 
-    /// Answer to [`Effect::ReadConfiguration`](super::effect::Effect::ReadConfiguration).
+    /// The configuration was read again.
     ConfigurationRead(Result<ConfigurationRead<'a>, String>),
-    /// Answer to [`Effect::ReadPasswords`](super::effect::Effect::ReadPasswords).
-    PasswordsRead(Result<Option<Arc<PasswordFile>>, String>),
-    /// Answer to [`Effect::FindRevoked`](super::effect::Effect::FindRevoked).
-    Revoked(Vec<ClientKey>),
-    /// Answer to [`Effect::RaiseOpenFiles`](super::effect::Effect::RaiseOpenFiles): the new limit of open files.
-    OpenFiles(usize),
-    /// Answer to [`Effect::ReadClientFile`](super::effect::Effect::ReadClientFile).
-    ClientFile(ClientKey, ClientFile),
-    /// Answer to [`Effect::StartJob`](super::effect::Effect::StartJob), if the job could not start.
-    JobRefused(JobId, JobKind, String),
-    /// Answer to [`Effect::PollFiles`](super::effect::Effect::PollFiles).
-    Polled(ClientKey, JobId, Polled),
-    /// Answer to [`PlaneCall::AddKeys`](super::PlaneCall::AddKeys) for the keys with this key id: the cipher in use, or
-    /// why the keys cannot be used.
-    KeysAdded(ClientKey, u8, Result<CipherName, String>),
-    /// Answer to [`PlaneCall::Peer`](super::PlaneCall::Peer).
-    PeerState(ClientKey, Look, PeerState),
-    /// Answer to [`PlaneCall::KeyUsage`](super::PlaneCall::KeyUsage), for the keys with this key id.
-    KeyUsed(ClientKey, u8, KeyUsage),
 }
 
 /// A configuration that was read again.

@@ -6,7 +6,7 @@
 //! seconds, so packets beyond the limits wait. Strangers still get no more answers than the limits allow. Sources with
 //! the fewest sessions come first, so a stranger's crowd delays no client.
 
-use super::Machine;
+use super::{Cx, Machine};
 use crate::inbox::Arrival;
 use crate::shares::Shares;
 use plane::SourceNetwork;
@@ -65,33 +65,33 @@ fn size(arrival: &Arrival) -> usize {
 
 impl Machine<'_> {
     /// Holds a packet that is beyond a limit.
-    pub(super) fn hold(&mut self, arrival: Arrival) {
-        self.held.push(arrival, self.now.instant);
+    pub(super) fn hold(&mut self, cx: &mut Cx<'_>, arrival: Arrival) {
+        self.held.push(arrival, cx.now.monotonic);
     }
 
     /// Answers held packets as far as the limits allow.
-    pub(super) fn answer_held(&mut self) {
-        let now = self.now.instant;
+    pub(super) fn answer_held(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.monotonic;
         while !self.held.resets.is_empty() && self.listener.answers_resets(now) {
             let half_open = self.listener.half_open();
             let rank = |source| half_open.get(&source).copied().unwrap_or(0);
             let Some(arrival) = self.held.pop(now, rank) else {
                 return;
             };
-            self.arrived(arrival);
+            self.arrived(cx, arrival);
         }
     }
 
     /// When held packets are next answered or dropped, without another event.
-    pub(super) fn held_until(&self) -> Option<Instant> {
+    pub(super) fn held_until(&self, now: Instant) -> Option<Instant> {
         let (until, _) = self.held.resets.front()?;
-        let opens = self.listener.answers_resets_at(self.now.instant);
+        let opens = self.listener.answers_resets_at(now);
         Some(opens.map_or(*until, |opens| opens.min(*until)))
     }
 
     /// Drops packets that were held too long.
-    pub(super) fn forget_held(&mut self) {
-        self.held.forget(self.now.instant);
+    pub(super) fn forget_held(&mut self, cx: &mut Cx<'_>) {
+        self.held.forget(cx.now.monotonic);
     }
 }
 

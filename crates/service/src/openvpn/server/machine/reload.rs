@@ -2,24 +2,27 @@
 
 use super::client::Step;
 use super::connected::{add, remove};
-use super::{ClientKey, ConfigurationRead, Effect, Machine, PlaneCall, line};
+use super::{ConfigurationRead, Cx, Machine, line};
 use crate::openvpn::Ended;
-use crate::openvpn::policy::clients::{self, Addresses};
-use crate::openvpn::policy::scripts::Learned;
+use crate::openvpn::accounts::{self, Addresses};
+use crate::openvpn::scripts::Learned;
 use config::openvpn::{ClientSettings, OpenVpn, Role};
 use openvpn::server::ClientId;
-use openvpn::session::CloseReason;
-use std::sync::Arc;
+use openvpn::session::{CloseReason, Session};
 use std::time::Duration;
 
 impl<'a> Machine<'a> {
     /// Handles the new configuration. The server restarts if a change affects sessions, sockets or the interface.
-    pub(super) fn configuration_read(&mut self, read: Result<ConfigurationRead<'a>, String>) {
+    pub(super) fn configuration_read(
+        &mut self,
+        cx: &mut Cx<'_>,
+        read: Result<ConfigurationRead<'a>, String>,
+    ) {
         let read = match read {
             Ok(read) => read,
             Err(error) => {
                 return line!(
-                    self,
+                    cx,
                     Error,
                     "SIGHUP received, and the server goes on as it was: {error}"
                 );
@@ -27,7 +30,7 @@ impl<'a> Machine<'a> {
         };
         if read.material.is_none() {
             line!(
-                self,
+                cx,
                 Warn,
                 "SIGHUP: a certificate or key cannot be read any more (by this user?): those that were read at the \
                  start are used"
@@ -37,25 +40,24 @@ impl<'a> Machine<'a> {
         if changed || !is_reloadable(self.config, read.config) {
             if let Err(error) = read.anew {
                 return line!(
-                    self,
+                    cx,
                     Error,
                     "SIGHUP received, and the server goes on as it was: {error}"
                 );
             }
-            line!(self, Info, "SIGHUP[hard,] received, process restarting");
-            return self.leave(Ended::Reload);
+            line!(cx, Info, "SIGHUP[hard,] received, process restarting");
+            return self.leave(cx, Ended::Reload);
         }
         line!(
-            self,
+            cx,
             Info,
             "SIGHUP received: what has changed is done, and sessions go on"
         );
-        self.take_over(read.config);
+        self.take_over(cx, read.config);
     }
 
-    fn take_over(&mut self, read: &'a OpenVpn) {
+    fn take_over(&mut self, cx: &mut Cx<'_>, read: &'a OpenVpn) {
         self.config = read;
-        self.hooks.follow(read);
         let Some(server) = read.server() else {
             return;
         };
@@ -68,81 +70,66 @@ impl<'a> Machine<'a> {
             server.connect_freq.as_ref().map(period),
         );
         if is_tcp(read) {
-            self.out.push(Effect::RaiseOpenFiles(most));
+            let open_files = cx.host.raise_open_files(most);
+            self.connections.limit(most, open_files);
+            if let Some(warning) = self.connections.too_few_for(most) {
+                line!(cx, Warn, "{warning}");
+            }
         }
-        self.plane(PlaneCall::SetHairpin(server.client_to_client));
-        self.out.push(Effect::ReadPasswords);
-        self.out.push(Effect::ChangeRoutes);
+        cx.plane.set_hairpin(server.client_to_client);
+        match cx.host.passwords(read) {
+            Ok(passwords) => self.passwords = passwords,
+            Err(error) => line!(cx, Error, "{error}; the earlier file is used"),
+        }
+        cx.host.change_routes(read);
         let inside = self.clients.iter().filter(|(_, it)| it.step == Step::In);
         let inside: Vec<ClientId> = inside.map(|(id, _)| *id).collect();
         for id in inside {
-            self.about(id, |machine| machine.read_file(id));
+            let _about = self.about(id);
+            self.read_file(cx, id);
         }
     }
 
     /// Disconnects clients whose certificate is revoked now, before their next negotiation. Runs even if the
     /// configuration is rejected: the key may be stolen.
-    pub(super) fn find_revoked(&mut self) {
-        let certified = self.clients.iter().filter_map(|(id, client)| {
-            let certificate = self.listener.session(*id)?.certificate()?;
-            Some((client.key(*id), Arc::clone(certificate)))
+    pub(super) fn find_revoked(&mut self, cx: &mut Cx<'_>) {
+        cx.host.refresh_revocations(self.config);
+        let revoked = self.clients.keys().filter(|id| {
+            let session = self.listener.session(**id);
+            let certificate = session.and_then(Session::certificate);
+            certificate.is_some_and(|it| cx.host.is_revoked(it))
         });
-        let certified: Vec<_> = certified.collect();
-        self.out.push(Effect::RefreshRevocations);
-        if !certified.is_empty() {
-            self.out.push(Effect::FindRevoked(certified));
-        }
-    }
-
-    pub(super) fn revoked(&mut self, clients: &[ClientKey]) {
-        for client in clients {
-            if !self.is_there(*client) {
-                continue;
-            }
-            self.about(client.id, |machine| {
-                line!(
-                    machine,
-                    Info,
-                    "its certificate is revoked: the session is ended"
-                );
-                machine.with(client.id, |session, _, out| {
-                    session.close(CloseReason::Local, out);
-                });
+        let revoked: Vec<ClientId> = revoked.copied().collect();
+        for id in revoked {
+            let _about = self.about(id);
+            line!(cx, Info, "its certificate is revoked: the session is ended");
+            self.with(cx, id, |session, _, out| {
+                session.close(CloseReason::Local, out)
             });
-        }
-    }
-
-    /// Applies a new limit of open files to the connections.
-    pub(super) fn limit_connections(&mut self, open_files: usize) {
-        let server = self.config.server();
-        let most = server.map_or(0, |server| server.max_clients as usize);
-        self.connections.limit(most, open_files);
-        if let Some(warning) = self.connections.too_few_for(most) {
-            line!(self, Warn, "{warning}");
         }
     }
 
     /// Applies a client's current files. A client whose pushed options would change is disconnected and gets them when
     /// it returns.
-    pub(super) fn refresh(&mut self, id: ClientId, own: ClientSettings) {
+    pub(super) fn refresh(&mut self, cx: &mut Cx<'_>, id: ClientId, own: ClientSettings) {
         let Some(client) = self.clients.get(&id) else {
             return;
         };
-        let settings = clients::merge(own, client.scripted.clone());
+        let settings = accounts::merge(own, client.scripted.clone());
         let pushed = self.is_pushed(&settings, id);
         if settings == client.settings && pushed {
             return;
         }
         if !pushed {
             line!(
-                self,
+                cx,
                 Info,
                 "its options have changed: it is told to connect again"
             );
-            return self.send_away(id);
+            return self.send_away(cx, id);
         }
         let addresses = client.addresses;
-        let networks = self.networks_of(&settings, &addresses);
+        let networks = self.networks_of(cx, &settings, &addresses);
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
@@ -156,26 +143,28 @@ impl<'a> Machine<'a> {
         let old = before.iter().filter(|it| !networks.contains(it));
         let new = networks.iter().filter(|it| !before.contains(it));
         let changes = old.map(|it| remove(id, *it));
-        let changes = changes.chain(new.map(|it| add(id, *it))).collect();
-        self.plane(PlaneCall::ChangeRoutes(changes));
+        let changes = changes
+            .chain(new.map(|it| add(id, *it)))
+            .collect::<Vec<_>>();
+        cx.plane.change_routes(&changes);
         for network in before.iter().filter(|it| !networks.contains(it)) {
             if let Some(command) = &config.scripts.learn_address {
-                self.tell_learned(command, &environment, Learned::Delete, *network);
+                self.tell_learned(cx, command, &environment, Learned::Delete, *network);
             }
         }
         for network in networks.iter().filter(|it| !before.contains(it)) {
             line!(
-                self,
+                cx,
                 Info,
                 "network {}/{} is behind it from now on",
                 network.0,
                 network.1
             );
             if let Some(command) = &config.scripts.learn_address {
-                self.tell_learned(command, &environment, Learned::Add(&name), *network);
+                self.tell_learned(cx, command, &environment, Learned::Add(&name), *network);
             }
         }
-        self.with(id, |session, _, _| session.limit(inactive, timeout));
+        self.with(cx, id, |session, _, _| session.limit(inactive, timeout));
     }
 
     /// Whether the client would be pushed the same options with these settings.
@@ -185,7 +174,7 @@ impl<'a> Machine<'a> {
         };
         let addresses = Addresses::new(&self.side, settings, client.lease.as_ref());
         addresses == client.addresses
-            && clients::push_options(&server.push, settings, &addresses) == client.options
+            && accounts::push_options(&server.push, settings, &addresses) == client.options
     }
 }
 

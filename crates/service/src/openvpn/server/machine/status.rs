@@ -1,14 +1,16 @@
 //! Status of a server and its clients.
 
 use super::client::{Client, Step};
-use super::{Machine, Now, peer};
+use super::{Machine, peer};
 use crate::lines::{order_status, their_status};
-use crate::openvpn::policy::server_status::{ClientRow, RouteRow, ServerStatus, real_address};
+use crate::now::Now;
+use crate::openvpn::channel::Plane;
+use crate::openvpn::status_file::server::{ClientRow, RouteRow, ServerStatus, real_address};
 use crate::openvpn::statusdoc::{self, Known};
 use crate::status::PeerStatus;
 use openvpn::server::ClientId;
 use openvpn::session::{ControlTraffic, Session};
-use plane::{PeerId, PeerLines, PeerState};
+use plane::{PeerLines, PeerState};
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
@@ -40,18 +42,19 @@ impl Client {
     /// connected. Stock keeps this per route; here all routes of a client share it.
     fn last_reference(&self, figures: &Figures, now: Now) -> SystemTime {
         let ago = figures.last_data;
-        let ago = ago.map(|at| now.instant.saturating_duration_since(at));
-        let last = ago.and_then(|ago| now.system.checked_sub(ago));
+        let ago = ago.map(|at| now.monotonic.saturating_duration_since(at));
+        let last = ago.and_then(|ago| now.wall.checked_sub(ago));
         last.map_or(self.since, |last| last.max(self.since))
     }
 }
 
 impl Machine<'_> {
     /// Returns the admitted clients and the networks behind them.
-    pub(crate) fn status(&self, state: impl Fn(PeerId) -> PeerState, now: Now) -> ServerStatus {
+    pub(crate) fn status(&self, plane: &Plane, now: Now) -> ServerStatus {
         let mut status = ServerStatus::default();
         for (id, client) in self.inside() {
-            let figures = Figures::new(&state(peer(id)), &client.control);
+            let state = plane.peer(peer(id)).unwrap_or_default();
+            let figures = Figures::new(&state, &client.control);
             let last_reference = client.last_reference(&figures, now);
             let real = real_address(client.from.address);
             status.clients.push(ClientRow {
@@ -87,12 +90,8 @@ impl Machine<'_> {
         status
     }
 
-    /// Returns the admitted clients by number. `state` and `lines` return the data plane's state of a client.
-    pub(crate) fn peers(
-        &self,
-        state: impl Fn(PeerId) -> PeerState,
-        lines: impl Fn(PeerId) -> PeerLines,
-    ) -> Vec<PeerStatus> {
+    /// Returns the admitted clients by number.
+    pub(crate) fn peers(&self, plane: &Plane) -> Vec<PeerStatus> {
         let now = Instant::now();
         let gathers = self.theirs.gathered.is_some();
         let reorders = self.config.data.reorder;
@@ -104,7 +103,7 @@ impl Machine<'_> {
             .map(|(id, client)| {
                 // Reading them costs an allocation.
                 let known = match gathers || reorders {
-                    true => lines(peer(id)),
+                    true => plane.peer_lines(peer(id)),
                     false => PeerLines::default(),
                 };
                 PeerStatus {
@@ -121,7 +120,7 @@ impl Machine<'_> {
                         .iter()
                         .map(|(address, bits)| format!("{address}/{bits}"))
                         .collect(),
-                    ..self.known(id, client, &state(peer(id)))
+                    ..self.known(id, client, &plane.peer(peer(id)).unwrap_or_default())
                 }
             })
             .collect()
@@ -131,8 +130,8 @@ impl Machine<'_> {
         let known = Known {
             address: client.from.address,
             stream: client.is_stream(),
-            renewed: client.renewed.map(|at| (at.system, at.instant)),
-            backend: client.cipher.map(|it| it.backend),
+            renewed: client.channel.renewed,
+            backend: client.channel.cipher.map(|it| it.backend),
             state,
             control: &client.control,
         };

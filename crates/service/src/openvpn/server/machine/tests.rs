@@ -1,8 +1,8 @@
 //! A server and its clients on a simulated network and clock.
 //!
 //! The server is the [`Machine`](super::Machine), and its clients are sessions of the protocol crate. The wire between
-//! them loses, duplicates and delays packets. [`World`](world::World) performs the machine's effects, including jobs
-//! and data plane, and checks the invariants after each event.
+//! them loses, duplicates and delays packets. The machine calls a fake data plane and a simulated host;
+//! [`World`](world::World) checks the invariants after each event.
 //!
 //! `MILLRACE_TEST_SEEDS` is the number of worlds (200), `MILLRACE_TEST_SEED` the first seed.
 
@@ -104,7 +104,7 @@ fn clients_that_come_at_once_come_in_at_once() {
         }
         world.calm();
         world.run_for(SEC * within);
-        assert_eq!(world.crowded_out, 0);
+        assert_eq!(world.around.crowded_out, 0);
         world.all_are_in();
     }
 }
@@ -124,19 +124,19 @@ fn guesses_of_one_address_become_few() {
     };
     let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
     world.calm();
-    world.jobs.all_wrong = true;
+    world.around.jobs.all_wrong = true;
     for at in 0..30 {
         let address = ([192, 0, 2, 1], 1000 + at as u16).into();
-        world.clients[at].address = address;
-        world.at.insert(address, at);
+        world.around.clients[at].address = address;
+        world.around.at.insert(address, at);
     }
     world.run_for(SEC * 300);
     // Each of the two addresses gets its first logins judged at once, until the first verdict.
-    let logins = world.jobs.logins;
+    let logins = world.around.jobs.logins;
     assert!((100..230).contains(&logins), "{logins} in 300 seconds");
-    world.jobs.all_wrong = false;
+    world.around.jobs.all_wrong = false;
     world.run_for(SEC * 30);
-    assert!(world.clients[30].is_up());
+    assert!(world.around.clients[30].is_up());
 }
 
 /// Thirty clients of one address guess the password of one user: few are judged before the first verdict.
@@ -153,15 +153,15 @@ fn a_burst_of_guesses_of_one_user_is_no_way_around_the_waits() {
     };
     let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
     world.calm();
-    world.jobs.all_wrong = true;
-    world.jobs.takes = Some(SEC * 20);
+    world.around.jobs.all_wrong = true;
+    world.around.jobs.takes = Some(SEC * 20);
     for at in 0..30 {
-        world.clients[at].name = "alice".to_owned();
+        world.around.clients[at].name = "alice".to_owned();
         world.move_client(at, ([192, 0, 2, 1], 1000 + at as u16).into());
     }
     world.run_for(SEC * 12);
     // Four guesses at once, and one more each second.
-    let logins = world.jobs.logins;
+    let logins = world.around.jobs.logins;
     assert!((4..18).contains(&logins), "{logins} without a verdict");
 }
 
@@ -186,8 +186,8 @@ fn a_client_that_moves_with_each_packet_is_followed_quietly() {
     let before = world.seen().floats;
     for _ in 0..500 {
         world.float(0);
-        let (from, now) = (world.clients[0].address, world.now.instant);
-        let Some(wire::Packet::Data(packet)) = world.clients[0].talk(now) else {
+        let (from, now) = (world.around.clients[0].address, world.around.now.monotonic);
+        let Some(wire::Packet::Data(packet)) = world.around.clients[0].talk(now) else {
             panic!("it has no keys");
         };
         if let Some(event) = world.data_plane.arrive(from, &packet, now) {
@@ -197,9 +197,9 @@ fn a_client_that_moves_with_each_packet_is_followed_quietly() {
     }
     let floats = world.seen().floats - before;
     assert!((5..=15).contains(&floats), "{floats} in ten seconds");
-    assert_eq!(world.floats_told, 1, "lines of the log");
+    assert_eq!(world.around.floats_told, 1, "lines of the log");
     world.run_for(SEC * 2);
-    let address = world.clients[0].address;
+    let address = world.around.clients[0].address;
     let mut known = world.machine.clients.values();
     assert!(known.any(|it| it.from.address == address), "{address}");
     let renewals = world.seen().renewals;

@@ -1,32 +1,28 @@
-//! Model of the server's data plane: it records each client's state.
+//! The server's data plane: a fake that records calls, and the packets that result from them.
 
 use super::wire::{DataPacket, Packet};
-use crate::openvpn::server::machine::{Event, PlaneCall};
+use crate::openvpn::server::machine::Event;
 use openvpn::data::protocol::session;
+use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::server::ClientId;
 use openvpn::session::{DataKeys, Layout};
-use plane::{
-    CipherName, Endpoint, KeyUsage, Line, LineId, Notice, PeerId, PeerState, RouteChange, Sender,
-    Source,
-};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use plane::fake::{Call, FakeDataPlane};
+use plane::{DataPlane as _, Endpoint, Line, LineId, Notice, PeerId, RouteChange, Sender, Source};
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// The data plane's state of one client.
+/// What the calls so far say of one client.
 #[derive(Default)]
 pub(super) struct Peer {
-    pub(super) address: Option<SocketAddr>,
     /// Source address of packets without a peer-id.
     sender: Option<SocketAddr>,
-    pub(super) keys: BTreeMap<u8, DataKeys>,
-    pub(super) sealing: Option<u8>,
+    keys: BTreeSet<u8>,
     pub(super) routes: BTreeSet<(IpAddr, u8)>,
-    state: PeerState,
 }
 
-#[derive(Default)]
 pub(super) struct DataPlane {
+    pub(super) fake: FakeDataPlane<Packets>,
     pub(super) peers: HashMap<PeerId, Peer>,
     /// The peer that owns a network.
     pub(super) routes: HashMap<(IpAddr, u8), PeerId>,
@@ -35,20 +31,6 @@ pub(super) struct DataPlane {
     pub(super) opened: u64,
     pub(super) renewals: u64,
     pub(super) floats: u64,
-}
-
-impl Peer {
-    fn seal(&mut self, now: Instant) -> Option<(SocketAddr, Packet)> {
-        let keys = self.keys.get(&self.sealing?)?;
-        self.state.tx_bytes += 100;
-        self.state.times.last_sent = Some(now);
-        let packet = DataPacket {
-            peer_id: peer_id(keys),
-            key_id: keys.key_id,
-            secret: keys.send.cipher,
-        };
-        Some((self.address?, Packet::Data(packet)))
-    }
 }
 
 /// A client's address, and which of the server's two addresses it calls; fixed for the client's life.
@@ -79,103 +61,101 @@ pub(super) fn peer_id(keys: &DataKeys) -> u32 {
 }
 
 impl DataPlane {
-    /// Makes a call. Returns its answer and a packet to send.
-    pub(super) fn call(
-        &mut self,
-        call: PlaneCall,
-        now: Instant,
-    ) -> (Option<Event<'static>>, Option<(SocketAddr, Packet)>) {
+    pub(super) fn new() -> Self {
+        Self {
+            fake: FakeDataPlane::new(Packets::Server, "tun0", 1500),
+            peers: HashMap::new(),
+            routes: HashMap::new(),
+            lost: 0,
+            opened: 0,
+            renewals: 0,
+            floats: 0,
+        }
+    }
+
+    /// Checks the calls since the last time, and returns the packets that they send.
+    pub(super) fn called(&mut self, now: Instant) -> Vec<(SocketAddr, Packet)> {
+        let calls = self.fake.take_calls();
+        calls
+            .into_iter()
+            .filter_map(|call| self.call(call, now))
+            .collect()
+    }
+
+    fn call(&mut self, call: Call, now: Instant) -> Option<(SocketAddr, Packet)> {
         match call {
-            PlaneCall::Send(line, message) => {
+            Call::Send(line, message) => {
                 assert_eq!(line.endpoint, heard(line.endpoint.addr), "as it was called");
-                let packet = Packet::Control(message);
-                return (None, Some((line.endpoint.addr, packet)));
+                return Some((line.endpoint.addr, Packet::Control(message)));
             }
-            PlaneCall::AddPeer(id, _) => {
+            Call::AddPeer(id, _) => {
                 let before = self.peers.insert(id, Peer::default());
                 assert!(before.is_none(), "{id:?} was removed before");
             }
-            PlaneCall::SetLine(id, line) => {
+            Call::SetLine(_, line) => {
                 assert_eq!(line.endpoint, heard(line.endpoint.addr), "as it was called");
-                self.peer(id).address = Some(line.endpoint.addr);
             }
-            PlaneCall::SetSender(id, Sender::Address(from), first) => {
+            Call::SetSender(id, Sender::Address(from), first) => {
                 assert_eq!(first, session(id, 0));
                 self.peer(id).sender = Some(from);
             }
-            PlaneCall::ClearSender(id, Sender::Address(from)) => {
+            Call::ClearSender(id, Sender::Address(from)) => {
                 let before = self.peer(id).sender.take();
                 assert_eq!(before, Some(from), "what was said before");
                 self.floats += 1;
             }
-            PlaneCall::AddKeys(client, material) => {
-                let peer = self.peer(client.peer());
-                let key_id = material.keys.key_id;
+            Call::AddKeys {
+                peer: id,
+                session: of,
+                ..
+            } => {
+                let key_id = key_id(id, of);
+                let peer = self.peer(id);
                 assert!(key_id != 0 || peer.keys.is_empty(), "the first keys");
-                peer.keys.insert(key_id, *material.keys);
+                peer.keys.insert(key_id);
                 assert!(peer.keys.len() <= 3, "three sets of keys at most");
                 self.renewals += u64::from(key_id != 0);
-                let added = Event::KeysAdded(client, key_id, Ok(CipherName::default()));
-                return (Some(added), None);
             }
-            PlaneCall::SendWith(id, of) => {
-                let key_id = key_id(id, of);
-                let peer = self.peer(id);
-                assert!(peer.keys.contains_key(&key_id), "added first");
-                peer.sealing = Some(key_id);
+            Call::SendWith(id, of) => {
+                assert!(self.peer(id).keys.contains(&key_id(id, of)), "added first");
             }
-            PlaneCall::RemoveKeys(id, of) => {
-                let key_id = key_id(id, of);
-                let peer = self.peer(id);
-                assert!(peer.keys.remove(&key_id).is_some(), "only what is there");
-                peer.sealing = peer.sealing.filter(|it| *it != key_id);
+            Call::RemoveKeys(id, of) => {
+                let removed = self.peer(id).keys.remove(&key_id(id, of));
+                assert!(removed, "only what is there");
             }
-            PlaneCall::KeyUsage(client, key_id) => {
-                let peer = self.peer(client.peer());
-                assert!(peer.keys.contains_key(&key_id), "keys that are there");
-                let used = Event::KeyUsed(client, key_id, KeyUsage::default());
-                return (Some(used), None);
-            }
-            PlaneCall::Peer(client, look) => {
-                let peer = self.peer(client.peer());
-                let state = PeerState {
-                    line: peer.address.map(|at| Line::udp(heard(at))),
-                    ..peer.state
-                };
-                return (Some(Event::PeerState(client, look, state)), None);
-            }
-            PlaneCall::Inject(id, _) => return (None, self.peer(id).seal(now)),
-            PlaneCall::ChangeRoutes(changes) => changes.iter().for_each(|it| self.route(*it)),
-            PlaneCall::RemovePeer(id) => {
+            Call::Inject(id, _) => return self.seal(id, now),
+            Call::ChangeRoutes(changes) => changes.iter().for_each(|it| self.route(*it)),
+            Call::RemovePeer(id) => {
                 let peer = self.peers.remove(&id);
                 assert!(peer.is_some(), "{id:?} is no peer");
                 self.routes.retain(|_, owner| *owner != id);
             }
             // The machine keeps these times itself.
-            PlaneCall::KeepAlive(id, ping, silence) => {
-                self.peer(id);
-                assert!(
-                    ping.is_some() && silence.is_some(),
-                    "as the configuration says"
-                );
-            }
-            PlaneCall::InjectBy(..) | PlaneCall::UseLine(..) | PlaneCall::SetLineMode(..) => {
-                panic!("clients of this server have one line")
-            }
-            // The model has no connections and ignores traffic between clients.
-            PlaneCall::SetSender(_, Sender::Stream(_), _)
-            | PlaneCall::ClearSender(_, Sender::Stream(_))
-            | PlaneCall::AddStream(_)
-            | PlaneCall::RemoveStream(_)
-            | PlaneCall::CloseLine(_)
-            | PlaneCall::SendToPeer(..)
-            | PlaneCall::SetMtu(_)
-            | PlaneCall::SetRate(_)
-            | PlaneCall::SetLineRates(_)
-            | PlaneCall::Reorder(_)
-            | PlaneCall::SetHairpin(_) => {}
+            Call::KeepAlive(_, ping, silence) => assert!(
+                ping.is_some() && silence.is_some(),
+                "as the configuration says"
+            ),
+            Call::CloseLine(_) | Call::SetHairpin(_) => {}
+            other => panic!("{other:?} is not for clients with one line over UDP"),
         }
-        (None, None)
+        None
+    }
+
+    fn seal(&self, id: PeerId, now: Instant) -> Option<(SocketAddr, Packet)> {
+        let to = self.fake.peer(id)?.line?.endpoint.addr;
+        let packet = self.fake.with_keys(id, self.fake.sealing(id)?, |keys| {
+            let keys = &keys.material.keys;
+            Packet::Data(DataPacket {
+                peer_id: peer_id(keys),
+                key_id: keys.key_id,
+                secret: keys.send.cipher,
+            })
+        })?;
+        self.fake.change_peer(id, |state| {
+            state.tx_bytes += 100;
+            state.times.last_sent = Some(now);
+        });
+        Some((to, packet))
     }
 
     fn peer(&mut self, id: PeerId) -> &mut Peer {
@@ -206,31 +186,30 @@ impl DataPlane {
         now: Instant,
     ) -> Option<Event<'static>> {
         let id = PeerId(packet.peer_id);
-        let peer = self.peers.get_mut(&id);
-        let opens = |peer: &Peer| {
-            let keys = peer.keys.get(&packet.key_id);
-            keys.is_some_and(|keys| keys.receive.cipher == packet.secret)
-        };
-        let Some(peer) = peer.filter(|peer| opens(peer)) else {
+        let of = session(id, packet.key_id);
+        let opens = self.fake.with_keys(id, of, |keys| {
+            keys.material.keys.receive.cipher == packet.secret
+        });
+        if opens != Some(true) {
             self.lost += 1;
             return None;
-        };
+        }
         self.opened += 1;
-        peer.state.rx_bytes += 100;
-        peer.state.times.last_received = Some(now);
-        if peer.address == Some(from) {
+        let here = Some(Line::udp(heard(from)));
+        let mut before = None;
+        self.fake.change_peer(id, |state| {
+            state.rx_bytes += 100;
+            state.times.last_received = Some(now);
+            before = std::mem::replace(&mut state.line, here);
+        });
+        if before == here {
             return None;
         }
-        peer.address = Some(from);
         Some(Event::Notice(
             ClientId(id.0),
             Notice::Moved {
                 line: LineId::FIRST,
             },
         ))
-    }
-
-    pub(super) fn state(&self, id: PeerId) -> PeerState {
-        self.peers[&id].state
     }
 }

@@ -4,7 +4,10 @@ use super::data_plane::DataPlane;
 use super::jobs::Jobs;
 use crate::openvpn::server::machine::client::Step;
 use crate::openvpn::server::machine::{Machine, peer};
+use openvpn::data::protocol::session as session_of;
 use openvpn::server::ClientId;
+use plane::DataPlane as _;
+use plane::fake::Call;
 use std::collections::{BTreeSet, HashSet};
 
 pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) {
@@ -20,30 +23,32 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
     for (id, client) in &machine.clients {
         let session = machine.listener.session(*id).unwrap();
         let is_up = session.is_up();
-        let peer = &data_plane.peers[&peer(*id)];
+        let (peer, id_there) = (&data_plane.peers[&peer(*id)], peer(*id));
+        let fake = &data_plane.fake;
         // The machine must check key usage, to renew keys in time.
         if let Some(key_id) = session.newest_keys() {
             assert!(
-                peer.keys.contains_key(&key_id),
+                fake.sessions(id_there)
+                    .contains(&session_of(id_there, key_id)),
                 "{id:?} has not its newest keys"
             );
         }
         if client.step != Step::In {
             assert!(!is_up, "{id:?} is up and not in the status");
-            assert!(peer.routes.is_empty() && peer.sealing.is_none());
+            assert!(peer.routes.is_empty() && fake.sealing(id_there).is_none());
             continue;
         }
         let wanted: BTreeSet<_> = client.networks.iter().copied().collect();
         assert_eq!(peer.routes, wanted, "{id:?} has other routes");
-        let address = Some(client.from.address);
+        let line = fake.peer(id_there).and_then(|it| it.line);
         // At most until the next round.
         assert!(
-            peer.address == address || client.moved,
+            line.is_some_and(|it| it.endpoint.addr == client.from.address) || client.moved,
             "{id:?} is elsewhere"
         );
         // A disconnected client stays until it acknowledges that.
         if is_up {
-            assert!(peer.sealing.is_some(), "{id:?} gets no packets");
+            assert!(fake.sealing(id_there).is_some(), "{id:?} gets no packets");
         }
     }
     for (network, owner) in &data_plane.routes {
@@ -76,7 +81,9 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
         jobs.files(),
         "files of scripts that nothing waits for"
     );
-    assert!(machine.departed.is_empty());
+    let astray = data_plane.fake.astray();
+    let closed = |call: &Call| matches!(call, Call::CloseLine(_));
+    assert!(astray.iter().all(closed), "{astray:?}");
 }
 
 /// Asserts that an ended server left nothing behind.

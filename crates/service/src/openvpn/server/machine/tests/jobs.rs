@@ -1,8 +1,8 @@
 //! Scripts and password checks that answer now, later, or never.
 
-use crate::openvpn::policy::auth_script::Verdict;
+use crate::openvpn::scripts::auth_script::Verdict;
 use crate::openvpn::seeded::Random;
-use crate::openvpn::server::machine::{ClientKey, Done, Event, Job, JobId, JobKind, Login, Polled};
+use crate::openvpn::server::machine::{Done, Job, JobId, Login, Polled};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,6 @@ struct Later {
     at: Option<Instant>,
     login: bool,
     good: bool,
-}
-
-/// Outcome of starting a job in the simulation.
-pub(super) enum Start {
-    Refused(Event<'static>),
-    Ends(Duration, Done),
-    Never,
 }
 
 #[derive(Default)]
@@ -40,19 +33,18 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
+    /// Starts a job, or refuses it. Returns its duration and result; `None` if it never ends.
     pub(super) fn start(
         &mut self,
         id: JobId,
         job: &Job,
         random: &mut Random,
         troubled: bool,
-    ) -> Start {
+    ) -> Result<Option<(Duration, Done)>, String> {
         assert!(id.0 >= self.started, "no two jobs have one number");
         self.started = id.0 + 1;
-        let kind = job.kind();
         if troubled && random.percent(2) {
-            let why = "4096 scripts or password checks wait already".to_owned();
-            return Start::Refused(Event::JobRefused(id, kind, why));
+            return Err("4096 scripts or password checks wait already".to_owned());
         }
         self.running.insert(id);
         let most = Duration::from_secs(if troubled { 4 } else { 1 });
@@ -61,9 +53,9 @@ impl Jobs {
             None => random.within(most),
         };
         let luck = if troubled { random.below(100) } else { 0 };
-        let done = match (kind, luck) {
-            (JobKind::Login(_) | JobKind::Settings, 98..) => return Start::Never,
-            (JobKind::Login(auth), luck) => {
+        let done = match (job, luck) {
+            (Job::Login(..) | Job::Settings(..), 98..) => return Ok(None),
+            (Job::Login(auth, _), luck) => {
                 self.logins += 1;
                 let verdict = match luck {
                     _ if self.all_wrong => Verdict::Refused(None),
@@ -72,26 +64,26 @@ impl Jobs {
                     _ => Verdict::Deferred,
                 };
                 Done::Login(
-                    auth,
+                    *auth,
                     Login {
                         certificate: true,
                         answer: Ok((verdict, None)),
                     },
                 )
             }
-            (JobKind::Settings, 0..80) => Done::Settings(Ok(Some(settings(random)))),
-            (JobKind::Settings, 80..88) => Done::Settings(Err("not today".to_owned())),
-            (JobKind::Settings, _) => Done::Settings(Ok(None)),
-            (JobKind::Other, 90..) => {
+            (Job::Settings(..), 0..80) => Done::Settings(Ok(Some(settings(random)))),
+            (Job::Settings(..), 80..88) => Done::Settings(Err("not today".to_owned())),
+            (Job::Settings(..), _) => Done::Settings(Ok(None)),
+            (Job::Tell(_) | Job::Respond { .. }, 90..) => {
                 self.told.insert(id);
                 Done::Told(Err("it failed".to_owned()))
             }
-            (JobKind::Other, _) => {
+            (Job::Tell(_) | Job::Respond { .. }, _) => {
                 self.told.insert(id);
                 Done::Told(Ok(()))
             }
         };
-        Start::Ends(time, done)
+        Ok(Some((time, done)))
     }
 
     /// Handles a job's end. An undecided answer appears in its files later, or never.
@@ -115,16 +107,11 @@ impl Jobs {
         self.files.insert(id, later);
     }
 
-    pub(super) fn poll(
-        &mut self,
-        client: ClientKey,
-        id: JobId,
-        now: Instant,
-    ) -> Option<Event<'static>> {
+    pub(super) fn poll(&mut self, id: JobId, now: Instant) -> Option<Polled> {
         let later = self.files.get(&id)?;
         let said = later.at.is_some_and(|at| at <= now);
         self.late_verdicts += u64::from(said);
-        let polled = match (later.login, said, later.good) {
+        Some(match (later.login, said, later.good) {
             (true, false, _) => Polled::Login(Verdict::Deferred),
             (true, true, true) => Polled::Login(Verdict::Accepted),
             (true, true, false) => Polled::Login(Verdict::Refused(None)),
@@ -138,8 +125,7 @@ impl Jobs {
                 };
                 Polled::Settings(settings)
             }
-        };
-        Some(Event::Polled(client, id, polled))
+        })
     }
 
     pub(super) fn forget(&mut self, id: JobId) {

@@ -1,10 +1,10 @@
 //! A management client that sends partial commands, reads seldom, and disconnects at random.
 
+use crate::now::Now;
 use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, StateEntry};
-use crate::openvpn::policy::status_file::Format;
-use crate::openvpn::policy::timestamp::unix;
 use crate::openvpn::seeded::Random;
-use crate::openvpn::server::machine::Now;
+use crate::openvpn::status_file::Format;
+use crate::openvpn::timestamp::unix;
 use config::openvpn::AuthRetry;
 
 pub(super) struct ManagementClient {
@@ -78,12 +78,12 @@ impl ManagementClient {
     }
 
     pub(super) fn logged(&mut self, text: &str, now: Now) {
-        self.port.logged(unix(now.system), LogFlag::Info, text);
+        self.port.logged(unix(now.wall), LogFlag::Info, text);
     }
 
     pub(super) fn state_changed(&mut self, state: State, now: Now) {
         self.port.state_changed(StateEntry {
-            at: unix(now.system),
+            at: unix(now.wall),
             state,
             detail: String::new(),
             addresses: Addresses::default(),

@@ -2,7 +2,7 @@
 
 use super::world::Size;
 use crate::openvpn::OWN_NAME;
-use crate::openvpn::policy::pool::{Ipv4Range, Layout, Pool};
+use crate::openvpn::accounts::pool::{Ipv4Range, Layout, Pool};
 use crate::openvpn::terms;
 use config::openvpn::OpenVpn;
 use openvpn::identity::Identity;

@@ -1,4 +1,9 @@
-//! A server's client: its file, its addresses and its pushed options.
+//! The accounts of a server's clients: their files, addresses, pushed options and passwords.
+
+pub(super) mod htpasswd;
+mod md5_crypt;
+pub(super) mod persist;
+pub(super) mod pool;
 
 use std::fs;
 use std::io;
@@ -7,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use config::openvpn::{ClientSettings, Ifconfig, IfconfigV6, PushChange, Topology};
 
-use super::names;
-use super::pool::Lease;
+use crate::openvpn::scripts::names;
+use pool::Lease;
 
 /// Name of the file for every client without its own.
 pub(crate) const DEFAULT: &str = "DEFAULT";
@@ -234,7 +239,7 @@ fn masked_v6(network: Ipv6Addr, bits: u8) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
+    use crate::openvpn::accounts::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
     use config::openvpn::IfconfigV6Push;
 
     fn server(topology: Topology) -> ServerSide {

@@ -1,8 +1,8 @@
 //! Background jobs, run on other threads.
 
-use crate::openvpn::policy::auth_script::{self, Answer, AuthFiles, AuthScriptError, Verdict};
-use crate::openvpn::policy::connect_script::{self, ConnectFiles, ConnectScriptError, Connected};
-use crate::openvpn::policy::scripts::Invocation;
+use crate::openvpn::scripts::Invocation;
+use crate::openvpn::scripts::auth_script::{self, Answer, AuthFiles, AuthScriptError, Verdict};
+use crate::openvpn::scripts::connect_script::{self, ConnectFiles, ConnectScriptError, Connected};
 use crate::openvpn::server::machine::{Done, Job, Login, LoginChecks};
 use std::io::Write as _;
 use std::path::Path;

@@ -171,3 +171,33 @@ fn protocols_are_spelt_as_in_files() {
     assert_eq!(name(Transport::Udp, Family::Any), "udp");
     assert_eq!(name(Transport::TcpClient, Family::V6), "tcp6-client");
 }
+
+#[cfg(feature = "server")]
+#[test]
+fn addresses_of_a_client_follow_the_topology() {
+    let ifconfig = Some(Ifconfig {
+        local: [10, 8, 0, 6].into(),
+        second: [10, 8, 0, 5].into(),
+    });
+    let ifconfig_v6 = Some(IfconfigV6 {
+        local: "fd00::2".parse().unwrap(),
+        bits: 64,
+        remote: "fd00::1".parse().unwrap(),
+    });
+    let mut environment = Environment::default();
+    environment.set_pool(Topology::Net30, ifconfig, ifconfig_v6);
+    let all: Vec<String> = environment
+        .visible(ScriptSecurity::Passwords)
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert_eq!(
+        all,
+        [
+            "ifconfig_pool_ip6_netbits=64",
+            "ifconfig_pool_local_ip=10.8.0.5",
+            "ifconfig_pool_local_ip6=fd00::1",
+            "ifconfig_pool_remote_ip=10.8.0.6",
+            "ifconfig_pool_remote_ip6=fd00::2",
+        ]
+    );
+}

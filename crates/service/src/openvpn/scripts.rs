@@ -1,8 +1,16 @@
 //! Runs the configured scripts: program, arguments, environment and exit status.
 //!
 //! [`Invocation::run`] waits for the program. The interface code waits for `up`, `down` and the route hooks. Scripts
-//! that a peer can cause run in [`super::background::Background`]. No shell is involved: a hook is a program and its
+//! that a peer can cause run in [`Background`](crate::openvpn::server). No shell is involved: a hook is a program and its
 //! arguments.
+
+#[cfg(feature = "server")]
+pub(super) mod auth_script;
+#[cfg(feature = "server")]
+pub(super) mod connect_script;
+pub(super) mod environment;
+pub(super) mod names;
+pub(super) mod variables;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,8 +20,7 @@ use std::process::{Command as Process, ExitStatus, Stdio};
 use config::openvpn::{Command, ScriptSecurity};
 use thiserror::Error;
 
-use super::environment::Environment;
-use super::names;
+use environment::Environment;
 
 /// Event at which a program runs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -294,7 +301,7 @@ pub(super) mod testing {
     use super::*;
 
     /// A command that runs this text in a shell; the hook's arguments are `$1` and following.
-    pub(in crate::openvpn::policy) fn shell(text: &str) -> Command {
+    pub(in crate::openvpn) fn shell(text: &str) -> Command {
         let words = ["/bin/sh", "-c", text, "hook"];
         Command {
             words: words.map(str::to_owned).to_vec(),

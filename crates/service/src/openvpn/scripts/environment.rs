@@ -8,7 +8,7 @@ use std::fmt;
 use config::openvpn::ScriptSecurity;
 use zeroize::Zeroizing;
 
-use super::names;
+use crate::openvpn::scripts::names;
 
 /// Name prefix of variables that hold passwords: scripts see them only from `script-security 3` on.
 const PASSWORD: &str = "password";

@@ -4,14 +4,11 @@ use super::*;
 use crypto::Cipher;
 use engine::TunnelOptions;
 use engine::fuzzing::{Plane as Turned, connection};
-use openvpn::data::format::Shape;
 use openvpn::data::header::Layout;
 use openvpn::data::inband::PING;
-use openvpn::data::protocol;
 use openvpn::digest::Digest;
 use openvpn::keys::KeyMaterial;
-use openvpn::session::{DataKeys, KeyUsage as SessionKeyUsage};
-use plane::{Control, Endpoint, Line, Notice};
+use plane::{Control, Endpoint, Notice, StreamId};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -33,6 +30,7 @@ impl Control for Deaf {
 /// One host: its data plane, and the far end of its connection.
 struct Host {
     plane: Turned<Packets>,
+    channel: Channel,
     wire: UnixStream,
 }
 
@@ -55,11 +53,8 @@ impl Host {
         let address = SocketAddr::from(([192, 0, 2, 1], 1194));
         let (stream, wire) = connection(STREAM, address).unwrap();
         plane.tunnel.add_stream(&stream).unwrap();
-        let host = Self { plane, wire };
         let line = Line::tcp(Endpoint::new(address), STREAM);
-        for call in PlaneCall::new_peer(PEER, line, Moving::Stay) {
-            host.call(call);
-        }
+        add_peer(&plane.tunnel, PEER, line, Moving::Stay);
         let material = |byte| KeyMaterial {
             cipher: [byte; 64],
             hmac: [byte; 64],
@@ -73,30 +68,23 @@ impl Host {
             send: material(send),
             receive: material(receive),
         };
-        let material = Material {
-            keys: Box::new(keys),
-            shape: Shape {
-                stream: true,
-                ..Shape::default()
-            },
-            allow_insecure: false,
-        };
-        for call in PlaneCall::new_keys(PEER, address, material) {
-            host.call(call);
+        let mut channel = Channel::new(true);
+        let peer = (PEER, address);
+        let added = channel.install(&plane.tunnel, peer, Box::new(keys), false, Now::read());
+        added.unwrap();
+        DataPlane::send_with(&plane.tunnel, PEER, session(PEER, KEY_ID));
+        Self {
+            plane,
+            channel,
+            wire,
         }
-        host.call(PlaneCall::SendWith(PEER, session(PEER, KEY_ID)));
-        host
-    }
-
-    fn call(&self, call: PlaneCall<PeerId>) -> Option<PlaneAnswer<PeerId>> {
-        call.perform(&self.plane.tunnel, |_| None)
     }
 
     /// Sends pings, and returns their records.
     fn pings(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         for _ in 0..count {
-            self.call(PlaneCall::Inject(PEER, PING.to_vec()));
+            DataPlane::inject(&self.plane.tunnel, PEER, &PING);
             self.plane.interface();
             let mut bytes = vec![0; 4096];
             let len = self.wire.read(&mut bytes).unwrap();
@@ -110,11 +98,8 @@ impl Host {
         self.plane.stream(STREAM);
     }
 
-    fn usage(&self) -> SessionKeyUsage {
-        match self.call(PlaneCall::KeyUsage(PEER, KEY_ID)) {
-            Some(PlaneAnswer::KeyUsed(PEER, KEY_ID, usage)) => protocol::usage(KEY_ID, usage, 0),
-            _ => panic!("no answer"),
-        }
+    fn usage(&mut self) -> KeyUsage {
+        self.channel.usage(&self.plane.tunnel, PEER, KEY_ID)
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::SystemTime;
 
-use super::status_file::Format;
-use super::timestamp::{Clock, unix};
+use crate::openvpn::status_file::Format;
+use crate::openvpn::timestamp::{Clock, unix};
 
 /// Placeholder for an unknown common name or user name.
 pub(crate) const UNDEFINED: &str = "UNDEF";

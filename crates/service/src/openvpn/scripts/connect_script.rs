@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 use thiserror::Error;
 
-use super::auth_script::{read, temporary};
-use super::scripts::{Invocation, ScriptError};
+use crate::openvpn::scripts::auth_script::{read, temporary};
+use crate::openvpn::scripts::{Invocation, ScriptError};
 
 /// Largest settings file that is read, in bytes.
 const SETTINGS_MAX: u64 = 64 << 10;
@@ -82,7 +82,7 @@ impl ConnectFiles {
     }
 }
 
-/// Runs the script and waits for it: call it on a thread of [`super::background::Background`].
+/// Runs the script and waits for it: call it on a thread of [`Background`](crate::openvpn::server).
 ///
 /// # Errors
 /// The script failed or could not be run.
@@ -115,8 +115,8 @@ pub(crate) fn run(script: Invocation, directory: &Path) -> Result<Connected, Con
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::policy::environment::Environment;
-    use crate::openvpn::policy::scripts::{Hook, testing::shell};
+    use crate::openvpn::scripts::environment::Environment;
+    use crate::openvpn::scripts::{Hook, testing::shell};
     use config::openvpn::ScriptSecurity;
 
     fn connect(text: &str, directory: &Path) -> Result<Connected, ConnectScriptError> {

@@ -1,15 +1,20 @@
 //! Script variables by subject; names as in OpenVPN's manual, "Environmental Variables".
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+#[cfg(feature = "server")]
+use std::time::Duration;
 use std::time::SystemTime;
 
 use config::openvpn::{
-    Connection, DnsOptions, DnsTransport, Dnssec, Family, Ifconfig, IfconfigV6, OpenVpn, Protocol,
-    Proxy, Topology, Transport,
+    Connection, DnsOptions, DnsTransport, Dnssec, Family, Ifconfig, IfconfigV6, OpenVpn, Place,
+    Protocol, Proxy, Topology, Transport,
 };
 
 use super::environment::Environment;
-use super::timestamp::unix;
+use crate::openvpn::network::{HostFacts, TunnelNetwork};
+#[cfg(feature = "server")]
+use crate::openvpn::timestamp::Clock;
+use crate::openvpn::timestamp::unix;
 
 /// A kernel route, for scripts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -234,6 +239,94 @@ impl Environment {
             self.set_or_remove(&name("transport"), transport);
             self.set_or_remove(&name("sni"), server.sni.as_ref());
         }
+    }
+}
+
+fn routes(network: &TunnelNetwork) -> Vec<RouteFacts> {
+    let address = |place: &Place| match place {
+        Place::Address(addr) => Some(*addr),
+        _ => None,
+    };
+    let known = network.routes.iter().filter_map(|route| {
+        let own = if route.v6 {
+            network.gateway_v6.map(IpAddr::V6)
+        } else {
+            network.gateway
+        };
+        Some(RouteFacts {
+            network: address(&route.network)?,
+            bits: route.prefix,
+            gateway: route.gateway.as_ref().and_then(address).or(own),
+            metric: route.metric,
+        })
+    });
+    known.collect()
+}
+
+/// Adds the variables about a tunnel's routes and gateways, for a client or a server.
+pub(crate) fn describe_routes(
+    environment: &mut Environment,
+    network: &TunnelNetwork,
+    facts: &HostFacts,
+) {
+    let v4 = |addr: IpAddr| match addr {
+        IpAddr::V4(addr) => Some(addr),
+        IpAddr::V6(_) => None,
+    };
+    let mut before: (Option<Ipv4Addr>, _) = (None, None);
+    for route in &facts.defaults {
+        match route.via {
+            Some(IpAddr::V4(via)) => before.0 = before.0.or(Some(via)),
+            Some(IpAddr::V6(via)) => before.1 = before.1.or(Some(via)),
+            None => {}
+        }
+    }
+    environment.set_gateways(network.gateway.and_then(v4), before.0, before.1);
+    environment.set_routes(&routes(network));
+    match network.redirect.filter(|redirect| redirect.gateway) {
+        Some(redirect) => {
+            environment.set_redirect(redirect.ipv4, redirect.ipv6, redirect.block_local);
+        }
+        None => environment.set_redirect(false, false, false),
+    }
+}
+
+#[cfg(feature = "server")]
+impl Environment {
+    /// Sets a client's addresses in the tunnel: `local` is the client's; the second is its netmask or the server's.
+    pub(crate) fn set_pool(
+        &mut self,
+        topology: Topology,
+        ifconfig: Option<Ifconfig>,
+        ifconfig_v6: Option<IfconfigV6>,
+    ) {
+        self.remove_all("ifconfig_pool_");
+        if let Some(ifconfig) = ifconfig {
+            self.set("ifconfig_pool_remote_ip", ifconfig.local);
+            let second = match topology {
+                Topology::Subnet => "ifconfig_pool_netmask",
+                Topology::Net30 | Topology::P2p => "ifconfig_pool_local_ip",
+            };
+            self.set(second, ifconfig.second);
+        }
+        if let Some(ifconfig) = ifconfig_v6 {
+            self.set("ifconfig_pool_remote_ip6", ifconfig.local);
+            self.set("ifconfig_pool_local_ip6", ifconfig.remote);
+            self.set("ifconfig_pool_ip6_netbits", ifconfig.bits);
+        }
+    }
+
+    /// Sets when a client connected.
+    pub(crate) fn set_connected(&mut self, at: SystemTime, clock: &Clock) {
+        self.set("time_ascii", clock.ascii(at));
+        self.set("time_unix", unix(at));
+    }
+
+    /// Sets a departed client's traffic in bytes, and how long it was connected.
+    pub(crate) fn set_traffic(&mut self, received: u64, sent: u64, duration: Duration) {
+        self.set("bytes_received", received);
+        self.set("bytes_sent", sent);
+        self.set("time_duration", duration.as_secs());
     }
 }
 

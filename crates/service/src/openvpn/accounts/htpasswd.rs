@@ -2,7 +2,7 @@
 //! script for its users.
 //!
 //! Lines are `name:hash`, with bcrypt (`$2y$`), SHA-crypt (`$5$`, `$6$`) or Apache's MD5 (`$apr1$`). Checks are slow by
-//! design, and as slow for unknown names as for known ones: run them in [`super::background::Background`].
+//! design, and as slow for unknown names as for known ones: run them in [`Background`](crate::openvpn::server).
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};

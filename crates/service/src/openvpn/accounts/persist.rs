@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use super::pool::Pool;
+use crate::openvpn::accounts::pool::Pool;
 
 /// Longest field that is parsed, in bytes.
 const FIELD_MAX: usize = 128;
@@ -79,7 +79,7 @@ pub(crate) fn load(path: &Path, pool: &mut Pool, fixed: bool) -> io::Result<Rest
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::policy::pool::{Ipv4Range, Ipv6Range, Layout};
+    use crate::openvpn::accounts::pool::{Ipv4Range, Ipv6Range, Layout};
     use proptest::prelude::*;
 
     fn pool(layout: Layout, ipv6: bool) -> Pool {

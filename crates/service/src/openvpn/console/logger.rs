@@ -7,9 +7,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::log_lines::Line;
-use super::timestamp::{Clock, since_epoch};
+use crate::openvpn::console::log_lines::Line;
 use crate::openvpn::management::LogFlag;
+use crate::openvpn::timestamp::{Clock, since_epoch};
 use host::syslog::{self, Syslog};
 use host::written_file;
 

@@ -13,8 +13,8 @@ use tempfile::TempPath;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::names;
-use super::scripts::{Invocation, ScriptError};
+use crate::openvpn::scripts::names;
+use crate::openvpn::scripts::{Invocation, ScriptError};
 
 /// Longest script file that is read, in bytes.
 const FILE_MAX: u64 = 4096;
@@ -147,7 +147,7 @@ impl AuthFiles {
     }
 }
 
-/// Runs the script and waits for it: call it on a thread of [`super::background::Background`].
+/// Runs the script and waits for it: call it on a thread of [`Background`](crate::openvpn::server).
 ///
 /// # Errors
 /// The script could not be asked: the client is refused, and the error goes to the log.
@@ -248,8 +248,8 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::policy::environment::Environment;
-    use crate::openvpn::policy::scripts::{Hook, testing::shell};
+    use crate::openvpn::scripts::environment::Environment;
+    use crate::openvpn::scripts::{Hook, testing::shell};
     use config::openvpn::ScriptSecurity;
     use std::fs;
 

@@ -1,0 +1,243 @@
+//! The process and system around a server.
+
+use super::background::Background;
+use super::handshakes::Handshakes;
+use super::jobs::{self, Files, Finished};
+use super::listeners::Listeners;
+use super::network::Set;
+use super::start;
+use crate::openvpn::accounts;
+use crate::openvpn::accounts::htpasswd::PasswordFile;
+use crate::openvpn::device::{Link, SocketPlane};
+use crate::openvpn::hooks::Hooks;
+use crate::openvpn::management::{Addresses, State};
+use crate::openvpn::monitoring::Status;
+use crate::openvpn::revocation::RevocationFile;
+use crate::openvpn::server::machine::{
+    ClientFile, ClientKey, ConfigurationRead, Event, Host, Job, JobId, Polled,
+};
+use crate::openvpn::status_file::server::ServerStatus;
+use crate::openvpn::status_file::write_atomically;
+use crate::openvpn::{Context, Ended, ready, setup};
+use config::openvpn::{OpenVpn, Topology};
+use openvpn::session::Handshake;
+use openvpn::tls::TlsSettings;
+use openvpn::verify::PeerCertificate;
+use plane::{LineId, SourceNetwork, StreamId};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The host that a server runs on.
+pub(super) struct ThisHost<'a> {
+    pub(super) context: &'a Context,
+    pub(super) plane: Rc<SocketPlane>,
+    pub(super) hooks: Hooks<'a>,
+    pub(super) link: Link,
+    pub(super) mtu: u16,
+    pub(super) topology: Topology,
+    pub(super) tls: Arc<TlsSettings>,
+    /// The revocation list as it was last read.
+    pub(super) crl: RevocationFile,
+    pub(super) listeners: Listeners,
+    /// Background jobs, each queued under its client's source, or `None` for the server's own.
+    pub(super) background: Background<Option<SourceNetwork>, (JobId, Finished)>,
+    pub(super) handshakes: Handshakes,
+    /// Unfinished jobs, and their numbers in `background`.
+    pub(super) jobs: HashMap<JobId, u64>,
+    /// Files of scripts that answer later.
+    pub(super) files: HashMap<JobId, Files>,
+    /// The network settings in force.
+    pub(super) set: Option<Set>,
+    /// Events that the machine gets next.
+    pub(super) events: VecDeque<Event<'a>>,
+    pub(super) ended: Option<Ended>,
+}
+
+impl Host for ThisHost<'_> {
+    fn log(&mut self, level: log::Level, text: &str) {
+        log::log!(level, "{text}");
+    }
+
+    fn add_stream(&mut self, id: StreamId) -> io::Result<()> {
+        if let Some(connection) = self.listeners.take(id) {
+            self.plane.add_stream(id, LineId::FIRST, connection)?;
+        }
+        Ok(())
+    }
+
+    fn remove_stream(&mut self, id: StreamId) {
+        // Closes a connection that the data plane has not taken over.
+        drop(self.listeners.take(id));
+        self.plane.remove_stream(id);
+    }
+
+    fn stop_listening(&mut self) {
+        self.listeners.stop();
+    }
+
+    fn raise_open_files(&mut self, clients: usize) -> usize {
+        start::raise_open_files(clients)
+    }
+
+    fn start(
+        &mut self,
+        id: JobId,
+        source: Option<SourceNetwork>,
+        mut job: Job,
+    ) -> Result<(), String> {
+        if let Job::Respond { asked, script, .. } = &mut job {
+            // The machine names only jobs whose files exist.
+            let Some(Files::Login(files)) = self.files.get(asked) else {
+                return Err("the files of the script that asked are gone".to_owned());
+            };
+            *script = files.name_to(script.clone());
+        }
+        let work = move || (id, jobs::run(job));
+        let submitted = self.background.submit(source, work);
+        self.jobs
+            .insert(id, submitted.map_err(|busy| busy.to_string())?);
+        Ok(())
+    }
+
+    fn cancel(&mut self, id: JobId) {
+        if let Some(number) = self.jobs.remove(&id) {
+            self.background.cancel(number);
+        }
+    }
+
+    fn poll(&mut self, id: JobId) -> Option<Polled> {
+        Some(match self.files.remove(&id)? {
+            Files::Login(files) => {
+                let verdict = files.verdict();
+                self.files.insert(id, Files::Login(files));
+                Polled::Login(verdict)
+            }
+            Files::Settings(files) => {
+                let (settings, files) = jobs::settings(files.poll());
+                if let Some(files) = files {
+                    self.files.insert(id, files);
+                }
+                Polled::Settings(settings)
+            }
+        })
+    }
+
+    fn forget(&mut self, id: JobId) {
+        self.files.remove(&id);
+    }
+
+    fn handshake(
+        &mut self,
+        client: ClientKey,
+        source: SourceNetwork,
+        renewal: bool,
+        work: Box<Handshake>,
+    ) {
+        let done = self.handshakes.begin(client, (source, renewal), work);
+        self.events.extend(done);
+    }
+
+    fn cancel_handshake(&mut self, client: ClientKey) {
+        self.handshakes.cancel(client);
+    }
+
+    fn client_file(&mut self, directory: &Path, name: &str, exclusive: bool) -> ClientFile {
+        if exclusive && !accounts::has_own_file(directory, name) {
+            return ClientFile::NotItsOwn;
+        }
+        match accounts::file(directory, name) {
+            Ok(file) => ClientFile::Read(file),
+            Err(error) => ClientFile::Unreadable(error.to_string()),
+        }
+    }
+
+    fn read_configuration(&mut self) {
+        let read = self.configuration();
+        self.events.push_back(Event::ConfigurationRead(read));
+    }
+
+    fn passwords(&mut self, config: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, String> {
+        ready::passwords(config).map_err(|error| error.to_string())
+    }
+
+    fn refresh_revocations(&mut self, config: &OpenVpn) {
+        self.crl.refresh(config, &self.tls);
+    }
+
+    fn is_revoked(&mut self, certificate: &PeerCertificate) -> bool {
+        self.tls.is_revoked(certificate)
+    }
+
+    fn write_file(&mut self, path: &Path, text: &str) {
+        if let Err(error) = write_atomically(path, text) {
+            log::warn!("WARNING: {}: {error}", path.display());
+        }
+    }
+
+    fn give_memory_back(&mut self) {
+        netio::memory::give_back();
+    }
+
+    fn is_up(&mut self) {
+        self.context.is_up();
+    }
+
+    fn state(&mut self, state: State, detail: &str) {
+        let network = &self.context.config.network;
+        let addresses = Addresses {
+            tunnel: network.ifconfig.map(|i| i.local),
+            tunnel_v6: network.ifconfig_v6.map(|i| i.local),
+            ..Addresses::default()
+        };
+        let mut monitoring = self.context.monitoring.borrow_mut();
+        monitoring.state(state, detail, addresses);
+    }
+
+    fn log_status(&mut self, status: ServerStatus) {
+        let status = self.status(status);
+        self.context.monitoring.borrow().log_status(&status);
+    }
+
+    fn last_status(&mut self, status: ServerStatus) {
+        let status = self.status(status);
+        self.context.monitoring.borrow().last_status(&status);
+    }
+
+    fn change_routes(&mut self, config: &OpenVpn) {
+        if let Err(error) = self.set_routes(&config.network) {
+            log::error!("{error}");
+        }
+    }
+
+    fn take_down(&mut self) {
+        self.undo();
+    }
+
+    fn end(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+}
+
+impl<'a> ThisHost<'a> {
+    /// Completes the machine's status.
+    pub(super) fn status(&self, mut status: ServerStatus) -> Status {
+        status.kernel_data_plane = self.context.kernel;
+        Status::Server(status)
+    }
+
+    fn configuration(&self) -> Result<ConfigurationRead<'a>, String> {
+        let manager = self.context.manager.as_ref();
+        if manager.is_some_and(|it| !it.takes_reload()) {
+            return Err("its configuration cannot be used as it is now".to_owned());
+        }
+        let read = self.context.read_again()?;
+        Ok(ConfigurationRead {
+            material: setup::material(&read),
+            config: self.context.keep(read),
+            anew: self.context.can_begin_anew(),
+        })
+    }
+}
