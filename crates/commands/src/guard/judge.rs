@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use config::guard::Guard;
-use steer::guard::networks::covers;
-use steer::guard::{Report, State, control};
 use openwrt::only_through::Lists;
 use service::status::Status;
+use steer::guard::networks::covers;
+use steer::guard::{Report, State, control};
 
 use super::wanted::unheld_of;
 use crate::status;
