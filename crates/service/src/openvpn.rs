@@ -26,14 +26,12 @@ mod device;
 #[doc(hidden)]
 pub mod fuzz;
 mod hooks;
-mod idle;
 mod kernel_plane;
 mod management;
 mod monitoring;
 mod network;
 mod process;
 mod ready;
-mod release;
 mod revocation;
 mod scripts;
 mod secrets;
@@ -338,7 +336,7 @@ fn with_config(
             return refuse(&format!("log {}: {error}", path.display()));
         }
     };
-    log::info!("{}", release::title());
+    log::info!("{}", monitoring::title());
     let waits = options.wait;
     let rungs = Rungs::test(&config.device, &dataplane);
     #[cfg(feature = "server")]

@@ -22,7 +22,7 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
             return 1;
         }
         Action::Version => {
-            terminal::line(super::release::title());
+            terminal::line(super::monitoring::title());
             terminal::line("library versions: rustls with AWS-LC; TLS 1.2 and 1.3");
             return 1;
         }

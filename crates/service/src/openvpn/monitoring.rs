@@ -6,7 +6,6 @@ use super::management::server::{self, Port};
 use super::management::{
     Addresses, Answer, Management, Query, Settings, State, StateEntry, Victim,
 };
-use super::release;
 use super::scripts::environment::Environment;
 use super::signals::Signal;
 #[cfg(feature = "server")]
@@ -36,6 +35,22 @@ pub(super) trait Monitored {
     fn kill_client(&mut self, number: u64) -> bool {
         let _ = number;
         false
+    }
+}
+
+/// Stands in for a client or server that has no session: before the first one, and between two sessions.
+pub(super) struct Idle;
+
+impl Monitored for Idle {
+    fn status(&self) -> Status {
+        Status::Client(ClientStatus::default())
+    }
+
+    fn document(&self) -> Document {
+        Document {
+            state: Some("connecting".to_owned()),
+            ..Document::default()
+        }
     }
 }
 
@@ -97,6 +112,20 @@ impl Status {
     }
 }
 
+/// The release of OpenVPN that this program behaves like and is tested with.
+const RELEASE: &str = "2.6.14";
+
+/// The program's name and version where the stock program has its own: `--version`, the log's first
+/// line, `version` at the management port, the head of status files. Monitoring programs split it
+/// at its spaces: the second word is three numbers, the third is the machine, and brackets follow.
+pub(super) fn title() -> String {
+    format!(
+        "OpenVPN {RELEASE} {}-linux [millrace {}] [AEAD]",
+        std::env::consts::ARCH,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
 /// Request of a management client to the process itself.
 #[derive(Debug)]
 pub(super) enum ProcessRequest {
@@ -146,7 +175,7 @@ impl Monitoring {
             PeriodicFile::new(config.path(&status.path), period, now)
         });
         let format = Format::from_number(service.status_version).unwrap_or_default();
-        let title = release::title();
+        let title = title();
         let port = match &service.management {
             None => None,
             Some(wanted) => {

@@ -1,15 +1,12 @@
 //! Performs a client's effects and reports events.
 
 mod background;
-mod carried;
 mod host;
-mod lacking;
 mod login;
 mod monitored;
 mod sockets;
 
-use self::host::Planning;
-use self::lacking::Lacking;
+use self::host::{Lacking, Planning};
 use super::effect::{Effect, Told};
 use super::event::{Event, Realm};
 use super::machine::Machine;
@@ -202,11 +199,14 @@ impl<'a> Executor<'a> {
                 context.monitoring.borrow().log_status(&status);
             }
             Effect::LookUp(number, name) => {
-                self.background.look_up(number, name, self.inside.is_some());
+                let event = move |found| Event::LookedUp(number, found);
+                self.background.look_up(name, self.inside.is_some(), event);
             }
             Effect::LookUpRelay(line, name) => {
-                self.background
-                    .look_up_relay(line, name, self.inside.is_some());
+                let inside = self.inside.is_some();
+                self.background.look_up(name, inside, move |found| {
+                    Event::RelayLookedUp(line, found.map_err(|error| error.to_string()))
+                });
             }
             Effect::Dial(number, target, login) => {
                 // Discards leftovers of the last connection.
@@ -402,9 +402,7 @@ impl<'a> Executor<'a> {
     fn take_background(&mut self) {
         for result in self.background.take() {
             match result {
-                background::Outcome::LookedUp(number, found) => {
-                    self.events.push_back(Event::LookedUp(number, found));
-                }
+                background::Outcome::Event(event) => self.events.push_back(event),
                 background::Outcome::Dialled(number, target, socket) => {
                     let of_line = socket.as_ref().is_err_and(DialError::is_of_line);
                     let dialled = socket
@@ -412,21 +410,7 @@ impl<'a> Executor<'a> {
                         .and_then(|socket| self.open_socket(&target, socket));
                     self.dialled(number, dialled, of_line);
                 }
-                background::Outcome::RelayFound(line, found) => {
-                    let found = found.map_err(|error| error.to_string());
-                    self.events.push_back(Event::RelayLookedUp(line, found));
-                }
-                background::Outcome::Tried(line, result) => {
-                    self.events.push_back(Event::LineTried(line, result));
-                }
                 background::Outcome::RouteNames(number, names) => self.plan(number, &names),
-                background::Outcome::Judged(number, passed, verdict) => {
-                    self.events
-                        .push_back(Event::Judged(number, passed, verdict));
-                }
-                background::Outcome::Script(hook, result) => {
-                    self.events.push_back(Event::ScriptFinished(hook, result));
-                }
             }
         }
     }

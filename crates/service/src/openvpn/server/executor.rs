@@ -14,11 +14,10 @@ use crate::now::Now;
 use crate::openvpn::management::Victim;
 use crate::openvpn::monitoring::{Monitored, Status};
 use crate::openvpn::signals::Signal;
-use crate::openvpn::{Context, Ended};
-use crate::status::{Status as Document, dataplane};
+use crate::openvpn::{Context, Ended, statusdoc};
+use crate::status::Status as Document;
 use host::ThisHost;
 use netio::poll::{Poller, Waker};
-use network::Set;
 use openvpn::server::ClientId;
 use plane::LineId;
 use std::rc::Rc;
@@ -49,7 +48,7 @@ struct Executor<'a> {
 }
 
 /// Runs a server until it is told to stop.
-pub(super) fn run(context: &Context) -> Ended {
+pub(in crate::openvpn) fn run(context: &Context) -> Ended {
     let mut executor = match Executor::start(context) {
         Ok(executor) => executor,
         Err(error) => {
@@ -203,25 +202,19 @@ impl Monitored for Executor<'_> {
         let network = &config.network;
         let v4 = network.ifconfig.map(|i| i.local.to_string());
         let v6 = network.ifconfig_v6.map(|i| i.local.to_string());
-        let statistics = self.host.plane.statistics();
+        let (plane, inside) = (&*self.host.plane, self.host.set.as_ref());
         let mut refused = self.machine.refused();
         let connections =
             self.machine.connections().turned_away() + self.host.listeners.turned_away();
         refused.insert("connection_limit".to_owned(), connections);
         Document {
             role: Some("server".to_owned()),
-            listen_port: self.host.plane.port(LineId::FIRST).unwrap_or(0),
+            listen_port: plane.port(LineId::FIRST).unwrap_or(0),
             listen_tcp: self.host.listeners.ports(),
-            fwmark: config.sockets.mark.unwrap_or(0),
-            bound_device: config.sockets.device.clone(),
-            mtu: self.host.plane.mtu() as u32,
-            workers: statistics.workers,
             addresses: v4.into_iter().chain(v6).collect(),
-            peers: self.machine.peers(&*self.host.plane),
+            peers: self.machine.peers(plane),
             refused,
-            warnings: self.host.set.as_ref().map_or_else(Vec::new, Set::warnings),
-            dataplane: dataplane(statistics),
-            ..Document::default()
+            ..statusdoc::document(config, Some(plane), inside.map(|set| &set.inside))
         }
     }
 

@@ -1,6 +1,7 @@
 //! Threads for slow work: name look-ups, connections and scripts.
 
 use crate::names;
+use crate::openvpn::client::event::Event;
 use crate::openvpn::connect::{
     self, DialError, Name, ProxyLogin, ResolveError, Socket, Stop, Target,
 };
@@ -19,22 +20,14 @@ use std::thread;
 /// Bytes of a thread's stack.
 const STACK: usize = 256 << 10;
 
-/// Result of a request, with its number, uplink or script.
+/// Result of a request.
 pub(super) enum Outcome {
-    /// The addresses of a name.
-    LookedUp(u64, Result<Vec<SocketAddr>, ResolveError>),
-    /// A socket; `None` if the dial was cancelled.
+    /// An event for the machine.
+    Event(Event),
+    /// A socket, for the dial of this number; `None` if the dial was cancelled.
     Dialled(u64, Box<Target>, Result<Option<Socket>, DialError>),
-    /// The addresses of a line's relay.
-    RelayFound(LineId, Result<Vec<SocketAddr>, ResolveError>),
-    /// Whether a line reaches the server.
-    Tried(LineId, Result<(), String>),
-    /// The addresses of the names in routes.
+    /// The addresses of the names in routes, for the request of this number.
     RouteNames(u64, RouteNames),
-    /// `tls-verify` has run: how many certificates passed, and the next one's fault.
-    Judged(u64, usize, Result<(), String>),
-    /// A script has ended.
-    Script(Hook, Result<(), String>),
 }
 
 /// Requests under way, and their results.
@@ -90,7 +83,8 @@ impl Background {
             _ => true,
         };
         let found: Vec<Outcome> = found.filter(is_wanted).collect();
-        if found.iter().any(|it| matches!(it, Outcome::Judged(..))) {
+        let judged = |it: &Outcome| matches!(it, Outcome::Event(Event::Judged(..)));
+        if found.iter().any(judged) {
             self.judges = false;
             if let Some((number, programs)) = self.question.take() {
                 self.judge(number, programs);
@@ -115,27 +109,34 @@ impl Background {
         }
     }
 
-    /// Looks up a name. `inside`: the host's name servers may be reached through the tunnel.
-    pub(super) fn look_up(&mut self, number: u64, name: Name, inside: bool) {
+    /// Runs `work` on a thread of this name and reports its result, or `failed` if no thread can be started.
+    fn spawn(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Outcome + Send + 'static,
+        failed: impl FnOnce(io::Error) -> Outcome,
+    ) {
         let tell = self.tell();
-        let host = name.host.clone();
-        let done = move |found| tell(Outcome::LookedUp(number, found));
-        let begun = connect::look_up(name, &mut self.names, (self.mark, inside), done);
-        if let Err(error) = begun {
-            let failed = Err(ResolveError::Resources { host, error });
-            self.tell()(Outcome::LookedUp(number, failed));
+        if let Err(error) = start(name, move || tell(work())) {
+            self.tell()(failed(error));
         }
     }
 
-    /// Looks up the name of a line's relay; `inside` as in `look_up`.
-    pub(super) fn look_up_relay(&mut self, line: LineId, name: Name, inside: bool) {
+    /// Looks up a name: `event` makes the event of the addresses. `inside`: the host's name servers may be reached
+    /// through the tunnel.
+    pub(super) fn look_up(
+        &mut self,
+        name: Name,
+        inside: bool,
+        event: impl Fn(Result<Vec<SocketAddr>, ResolveError>) -> Event + Copy + Send + 'static,
+    ) {
         let tell = self.tell();
         let host = name.host.clone();
-        let done = move |found| tell(Outcome::RelayFound(line, found));
+        let done = move |found| tell(Outcome::Event(event(found)));
         let begun = connect::look_up(name, &mut self.names, (self.mark, inside), done);
         if let Err(error) = begun {
-            let failed = Err(ResolveError::Resources { host, error });
-            self.tell()(Outcome::RelayFound(line, failed));
+            let failed = event(Err(ResolveError::Resources { host, error }));
+            self.tell()(Outcome::Event(failed));
         }
     }
 
@@ -153,15 +154,14 @@ impl Background {
 
     /// Tests whether a line reaches the server.
     pub(super) fn try_line(&self, line: LineId, target: Target) {
-        let tell = self.tell();
+        let tried = move |result| Outcome::Event(Event::LineTried(line, result));
         let work = move || -> Result<(), String> {
             let waker = Waker::new().map_err(|error| error.to_string())?;
             let touched = target.touch(&Stop::new(&waker));
             touched.map(drop).map_err(|error| error.to_string())
         };
-        if let Err(error) = start("try", move || tell(Outcome::Tried(line, work()))) {
-            self.tell()(Outcome::Tried(line, Err(error.to_string())));
-        }
+        let failed = move |error: io::Error| tried(Err(error.to_string()));
+        self.spawn("try", move || tried(work()), failed);
     }
 
     /// Looks up the names in routes; cancels the previous request.
@@ -187,15 +187,10 @@ impl Background {
 
     /// Runs a script.
     pub(super) fn run_script(&self, hook: Hook, program: Invocation) {
-        let tell = self.tell();
-        let work = move || {
-            let result = program.run_well().map_err(|error| error.to_string());
-            tell(Outcome::Script(hook, result));
-        };
-        if let Err(error) = start("script", work) {
-            let failed = format!("{}: {error}", hook.directive());
-            self.tell()(Outcome::Script(hook, Err(failed)));
-        }
+        let ended = move |result| Outcome::Event(Event::ScriptFinished(hook, result));
+        let work = move || ended(program.run_well().map_err(|error| error.to_string()));
+        let failed = move |error| ended(Err(format!("{}: {error}", hook.directive())));
+        self.spawn("script", work, failed);
     }
 
     /// Runs `tls-verify` for each certificate until it refuses one. Waits for a run that is under way.
@@ -205,7 +200,7 @@ impl Background {
             return;
         }
         self.judges = true;
-        let tell = self.tell();
+        let judged = move |passed, verdict| Outcome::Event(Event::Judged(number, passed, verdict));
         let work = move || {
             let mut passed = 0;
             let verdict = programs.iter().try_for_each(|program| {
@@ -213,12 +208,12 @@ impl Background {
                 passed += 1;
                 Ok(())
             });
-            tell(Outcome::Judged(number, passed, verdict));
+            judged(passed, verdict)
         };
-        if let Err(error) = start("script", work) {
-            let failed = format!("{}: {error}", Hook::TlsVerify.directive());
-            self.tell()(Outcome::Judged(number, 0, Err(failed)));
-        }
+        let hook = Hook::TlsVerify.directive();
+        self.spawn("script", work, |error| {
+            judged(0, Err(format!("{hook}: {error}")))
+        });
     }
 
     fn start_dialling(

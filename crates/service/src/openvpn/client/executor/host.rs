@@ -1,10 +1,13 @@
-//! Steps on the host's network.
+//! Steps on the host's network, and news of it.
 
 use super::{Executor, Failure};
+use crate::clock_watch::ClockWatch;
 use crate::openvpn::client::effect::HostStep;
 use crate::openvpn::client::event::{Event, Planned};
 use crate::openvpn::network::{Inside, InsideError, RouteNames, Surroundings, TunnelNetwork};
-use std::net::IpAddr;
+use netio::netlink::Netlink;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Network settings that wait for the addresses of names in routes.
 pub(super) struct Planning {
@@ -114,4 +117,48 @@ impl Executor<'_> {
         self.planned = Some(planned).filter(|_| !alike);
         Ok(Planned { alike, route_delay })
     }
+}
+
+/// Documentation addresses (RFC 5737, RFC 3849), which only a default route covers.
+const ANYWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// Watches for what an attempt may have lacked: the right time, and a default route.
+pub(super) struct Lacking {
+    /// Reports when the clock is set.
+    pub(super) clock: ClockWatch,
+    /// Whether the last check found a default route.
+    routed: bool,
+    mark: u32,
+}
+
+impl Lacking {
+    /// `mark` is the firewall mark of the tunnel's own packets.
+    ///
+    /// # Errors
+    /// Too many open descriptors.
+    pub(super) fn new(mark: u32) -> io::Result<Self> {
+        Ok(Self {
+            clock: ClockWatch::new()?,
+            routed: is_routed(mark),
+            mark,
+        })
+    }
+
+    /// Checks the routes after a change. Returns whether a default route has appeared.
+    pub(super) fn is_routed_again(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.routed, is_routed(self.mark));
+        self.routed && !before
+    }
+}
+
+fn is_routed(mark: u32) -> bool {
+    let Ok(mut netlink) = Netlink::open() else {
+        return true;
+    };
+    ANYWHERE
+        .into_iter()
+        .any(|to| netlink.route_get(to, mark).is_ok())
 }

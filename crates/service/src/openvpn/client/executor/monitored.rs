@@ -5,10 +5,9 @@ use crate::lines;
 use crate::openvpn::client::effect::SERVER;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::monitoring::{Monitored, Status};
-use crate::openvpn::network::Inside;
 use crate::openvpn::status_file::ClientStatus;
 use crate::openvpn::statusdoc;
-use crate::status::{PeerStatus, Status as Document, dataplane};
+use crate::status::{PeerStatus, Status as Document};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -36,6 +35,7 @@ impl Monitored for View<'_, '_> {
 
     fn document(&self) -> Document {
         let Self(machine, executor) = self;
+        let config = &executor.context.config;
         let plane = executor.device.as_ref().map(|(plane, _)| plane);
         let server = machine.connection().zip(plane);
         let server = server.map(|(connection, plane)| {
@@ -48,13 +48,13 @@ impl Monitored for View<'_, '_> {
             if let Some(line) = machine.stream_line() {
                 known.lines.iter_mut().for_each(|it| it.line.id = line);
             }
-            let reorders = executor.context.config.data.reorder;
+            let reorders = config.data.reorder;
             PeerStatus {
                 lines: lines::status(machine.line_reports(), &known, Instant::now()),
                 order: reorders.then(|| lines::order_status(&known)),
                 name: certificate.map(|it| it.common_name.clone()),
                 username: (!user.is_empty()).then(|| user.to_owned()),
-                ..statusdoc::peer(&connection.known(&state), Some(session), connection.since())
+                ..connection.status(&state)
             }
         });
         let state = match machine.is_connected() {
@@ -63,26 +63,17 @@ impl Monitored for View<'_, '_> {
         };
         let (v4, v6) = machine.addresses();
         let addresses = [v4.map(IpAddr::V4), v6.map(IpAddr::V6)];
-        let mut status = Document {
+        Document {
             role: Some("client".to_owned()),
             state: Some(state.to_owned()),
             addresses: addresses.iter().flatten().map(IpAddr::to_string).collect(),
             peers: server.into_iter().collect(),
             refused: machine.refusals().to_map(),
-            fwmark: executor.context.config.sockets.mark.unwrap_or(0),
-            bound_device: executor.context.config.sockets.device.clone(),
-            warnings: executor
-                .inside
-                .as_ref()
-                .map_or_else(Vec::new, Inside::warnings),
-            ..Document::default()
-        };
-        if let Some(plane) = plane {
-            let statistics = plane.statistics();
-            status.mtu = plane.mtu() as u32;
-            status.workers = statistics.workers;
-            status.dataplane = dataplane(statistics);
+            ..statusdoc::document(
+                config,
+                executor.plane().as_deref(),
+                executor.inside.as_ref(),
+            )
         }
-        status
     }
 }

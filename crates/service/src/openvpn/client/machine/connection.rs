@@ -82,18 +82,13 @@ pub(in crate::openvpn::client) struct Connection {
     /// When the log last reported a move of the server.
     move_told: Option<Instant>,
     /// When the session began, or when it came up.
-    since: SystemTime,
+    pub(super) since: SystemTime,
 }
 
 impl Connection {
     /// The session.
     pub(in crate::openvpn::client) fn session(&self) -> &Session {
         &self.session
-    }
-
-    /// When the session began, or when it came up.
-    pub(in crate::openvpn::client) fn since(&self) -> SystemTime {
-        self.since
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {

@@ -4,7 +4,8 @@ use super::connection::Connection;
 use crate::now::Now;
 use crate::openvpn::channel::{self, Channel};
 use crate::openvpn::client::effect::{Cx, SERVER};
-use crate::openvpn::statusdoc::Known;
+use crate::openvpn::statusdoc;
+use crate::status::PeerStatus;
 use openvpn::data::protocol::session;
 use openvpn::session::{DataKeys, Output};
 use plane::PeerState;
@@ -72,14 +73,8 @@ impl Connection {
     }
 
     /// Returns the server's part of the status. `state` comes from the data plane.
-    pub(in crate::openvpn::client) fn known<'a>(&'a self, state: &'a PeerState) -> Known<'a> {
-        Known {
-            address: self.remote,
-            stream: self.stream.is_some(),
-            renewed: self.peer.channel.renewed,
-            backend: self.peer.channel.cipher.map(|it| it.backend),
-            state,
-            control: self.session.control_traffic(),
-        }
+    pub(in crate::openvpn::client) fn status(&self, state: &PeerState) -> PeerStatus {
+        let channel = &self.peer.channel;
+        statusdoc::peer(channel, self.remote, state, &self.session, self.since)
     }
 }

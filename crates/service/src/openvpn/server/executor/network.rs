@@ -10,14 +10,8 @@ use config::openvpn::Network;
 
 /// Settings in force, and the script variables for them.
 pub(super) struct Set {
-    inside: Inside,
+    pub(super) inside: Inside,
     environment: Environment,
-}
-
-impl Set {
-    pub(super) fn warnings(&self) -> Vec<String> {
-        self.inside.warnings()
-    }
 }
 
 /// Plans the configured network. Looks up names in routes; a `stop` leaves the remaining names out.

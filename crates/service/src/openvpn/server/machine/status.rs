@@ -6,7 +6,7 @@ use crate::lines::{order_status, their_status};
 use crate::now::Now;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::status_file::server::{ClientRow, RouteRow, ServerStatus, real_address};
-use crate::openvpn::statusdoc::{self, Known};
+use crate::openvpn::statusdoc;
 use crate::status::PeerStatus;
 use openvpn::server::ClientId;
 use openvpn::session::{ControlTraffic, Session};
@@ -100,13 +100,16 @@ impl Machine<'_> {
         let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         inside
             .into_iter()
-            .map(|(id, client)| {
+            .filter_map(|(id, client)| {
+                let session = self.listener.session(id)?;
+                let state = plane.peer(peer(id)).unwrap_or_default();
+                let address = client.from.address;
                 // Reading them costs an allocation.
                 let known = match gathers || reorders {
                     true => plane.peer_lines(peer(id)),
                     false => PeerLines::default(),
                 };
-                PeerStatus {
+                Some(PeerStatus {
                     lines: match gathers {
                         true => their_status(&known, now),
                         false => Vec::new(),
@@ -120,22 +123,10 @@ impl Machine<'_> {
                         .iter()
                         .map(|(address, bits)| format!("{address}/{bits}"))
                         .collect(),
-                    ..self.known(id, client, &plane.peer(peer(id)).unwrap_or_default())
-                }
+                    ..statusdoc::peer(&client.channel, address, &state, session, client.since)
+                })
             })
             .collect()
-    }
-
-    fn known(&self, id: ClientId, client: &Client, state: &PeerState) -> PeerStatus {
-        let known = Known {
-            address: client.from.address,
-            stream: client.is_stream(),
-            renewed: client.channel.renewed,
-            backend: client.channel.cipher.map(|it| it.backend),
-            state,
-            control: &client.control,
-        };
-        statusdoc::peer(&known, self.listener.session(id), client.since)
     }
 
     /// Counts of refused packets and sessions, by reason.
