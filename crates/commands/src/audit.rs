@@ -1,6 +1,6 @@
 //! `millrace audit`: shows how a firmware leaves a chip's abilities unused.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,10 +9,13 @@ use audit::soc::{Soc, Table};
 use audit::unpack::Limits;
 use audit::verdict::Verdict;
 use audit::{Audit, AuditError, Chosen};
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
 use thiserror::Error;
 
 use terminal::Progress;
+
+use crate::arguments::{self, flag, option};
+use crate::{Outcome, code};
 
 /// Why there is no report.
 #[derive(Debug, Error)]
@@ -27,8 +30,8 @@ enum Failure {
     NoRouter { name: String, near: Vec<String> },
     #[error("cannot read what this box says of itself: {0}")]
     Live(io::Error),
-    #[error("cannot write the report: {0}")]
-    Write(io::Error),
+    #[error("{0}")]
+    Write(String),
 }
 
 fn listed_near(names: &[String]) -> String {
@@ -49,50 +52,52 @@ enum Format {
 /// The command-line definition of `audit`.
 #[must_use]
 pub(crate) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
+    let path = Arg::new("PATH").value_parser(value_parser!(PathBuf));
+    let fail = option(
+        "fail-on",
+        "VERDICTS",
+        "Verdicts that make the exit code 1, separated by commas, or \"none\" [default: all that are worth fixing]",
+    );
     Command::new("audit")
-        .about("Say what a firmware leaves on the table: wrong options, missing NEON, ciphers in plain C")
-        .arg(
-            Arg::new("PATH")
-                .value_parser(value_parser!(PathBuf))
-                .help("An ELF file, a root file system's directory, or a firmware image"),
-        )
-        .arg(
-            Arg::new("soc")
-                .long("soc")
-                .value_name("NAME")
-                .help("The chip to judge for, such as ipq8065; found in the firmware if not given"),
-        )
-        .arg(
-            Arg::new("router")
-                .long("router")
-                .value_name("MODEL")
-                .help("The router to judge for, such as R7800"),
-        )
+        .about("Say what of its chip a firmware does not use: NEON, ciphers")
+        .arg(path.help("An ELF file, a root file system's directory, or a firmware image"))
+        .arg(option(
+            "soc",
+            "NAME",
+            "The chip to judge for, such as ipq8065; found in the firmware if not given",
+        ))
+        .arg(option(
+            "router",
+            "MODEL",
+            "The router to judge for, such as R7800",
+        ))
         .group(ArgGroup::new("chip").args(["soc", "router"]))
-        .arg(flag("live", "Judge the box that this runs on: its kernel, its ciphers, its accelerators"))
-        .arg(flag("list-socs", "List the chips and routers that are known, and what fits each"))
-        .group(ArgGroup::new("what").args(["PATH", "live", "list-socs"]).required(true))
+        .arg(flag(
+            "live",
+            "Judge the box that this runs on: its kernel, its ciphers, its accelerators",
+        ))
+        .arg(flag(
+            "list-socs",
+            "List the chips and routers that are known, and what fits each",
+        ))
+        .group(
+            ArgGroup::new("what")
+                .args(["PATH", "live", "list-socs"])
+                .required(true),
+        )
         .arg(flag("json", "Print one JSON object a line for each file"))
         .arg(flag("sarif", "Print one SARIF document"))
         .group(ArgGroup::new("format").args(["json", "sarif"]))
-        .arg(flag("all", "Tell every file by itself, also those that are fine"))
-        .arg(
-            Arg::new("fail-on")
-                .long("fail-on")
-                .value_name("VERDICTS")
-                .value_delimiter(',')
-                .value_parser(fail_on)
-                .help("Verdicts that make the exit status 1, separated by commas, or \"none\" [default: all that are worth fixing]"),
-        )
+        .arg(flag(
+            "all",
+            "Tell every file by itself, also those that are fine",
+        ))
+        .arg(fail.value_delimiter(',').value_parser(fail_on))
         .after_help(format!(
-            "Verdicts:\n{}\nExit status: 0 nothing of that was found, 1 something was, 2 wrong command line, or there is no report",
-            Verdict::ALL.map(|v| format!("  {:<16} {}\n", v.word(), v.meaning())).concat()
+            "Verdicts:\n{}",
+            Verdict::ALL
+                .map(|v| format!("  {:<16} {}\n", v.word(), v.meaning()))
+                .concat()
         ))
 }
 
@@ -105,16 +110,12 @@ fn fail_on(word: &str) -> Result<Option<Verdict>, String> {
         .map_err(|error: audit::verdict::NoVerdict| error.to_string())
 }
 
-/// Runs the command.
-#[must_use]
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    match report(matches) {
-        Ok(code) => code,
-        Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
-            ExitCode::from(2)
-        }
-    }
+/// Runs the command: 2 if there is no report.
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    Ok(report(matches).unwrap_or_else(|error| {
+        log::error!("{error}");
+        ExitCode::from(2)
+    }))
 }
 
 fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -131,7 +132,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = chosen(matches, table)?;
-    let audit = match matches.get_one::<PathBuf>("PATH") {
+    let audit = match arguments::file(matches, "PATH") {
         Some(path) => {
             let mut progress = Progress::new(0, !matches!(format, Format::Text { .. }));
             let mut watch = |files| progress.tell(&format!("{files} files"));
@@ -182,42 +183,30 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             .findings
             .iter()
             .any(|finding| finding.verdicts.iter().any(fails));
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(code(!failed))
 }
 
 fn chosen<'t>(matches: &ArgMatches, table: &'t Table) -> Result<Option<Chosen<'t>>, Failure> {
-    if let Some(name) = matches.get_one::<String>("soc") {
+    let owned = |near: Vec<&str>| near.into_iter().map(str::to_owned).collect();
+    let (soc, because) = if let Some(name) = arguments::text(matches, "soc") {
         let soc = table.soc(name).ok_or_else(|| match table.router(name) {
-            Ok(_) => Failure::RouterForSoc(name.clone()),
+            Ok(_) => Failure::RouterForSoc(name.to_owned()),
             Err(_) => Failure::NoSoc {
-                name: name.clone(),
-                near: table
-                    .near_socs(name)
-                    .into_iter()
-                    .map(str::to_owned)
-                    .collect(),
+                name: name.to_owned(),
+                near: owned(table.near_socs(name)),
             },
         })?;
-        return Ok(Some(Chosen {
-            soc,
-            because: format!("--soc {name}"),
-        }));
-    }
-    if let Some(name) = matches.get_one::<String>("router") {
+        (soc, format!("--soc {name}"))
+    } else if let Some(name) = arguments::text(matches, "router") {
         let soc = table.router(name).map_err(|near| Failure::NoRouter {
-            name: name.clone(),
-            near: near.into_iter().map(str::to_owned).collect(),
+            name: name.to_owned(),
+            near: owned(near),
         })?;
-        return Ok(Some(Chosen {
-            soc,
-            because: format!("--router {name}"),
-        }));
-    }
-    Ok(None)
+        (soc, format!("--router {name}"))
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(Chosen { soc, because }))
 }
 
 fn shown(audit: &Audit<'_>, format: Format) -> String {
@@ -279,9 +268,6 @@ fn listed(soc: &Soc) -> String {
 }
 
 fn write(text: &str) -> Result<(), Failure> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // The reader has closed the pipe; the verdict stays the same.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Write(error)),
-        _ => Ok(()),
-    }
+    // If the reader has closed the pipe, the verdict stays the same.
+    terminal::print(text).map_err(Failure::Write)
 }

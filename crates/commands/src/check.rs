@@ -1,10 +1,8 @@
 //! `millrace check`: judges an imported file line by line.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command};
 use config::error::ImportError;
 use config::kind::Kind;
 use config::openvpn;
@@ -17,13 +15,14 @@ use config::tunnel::{Table, Tunnel};
 use config::wgquick::{self, Options};
 use serde::Serialize;
 
+use crate::arguments::{self, flag};
+use crate::{Outcome, code, print_json};
+
 /// The arguments of `check`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
     /// The file.
     pub file: PathBuf,
-    /// Whether to print JSON instead of text.
-    pub json: bool,
     /// Permissions for judging the file, as `millrace up` gets with `--allow-scripts` or `--allow-files`.
     pub permissions: Permissions,
     /// Whether the file must contain all keys and certificates itself.
@@ -43,32 +42,17 @@ pub(crate) struct Judged {
     warnings: Vec<String>,
 }
 
-impl Judged {
-    /// The report for people.
-    pub(crate) fn text(&self) -> String {
-        text(self)
-    }
-}
-
 /// The command-line definition of `check`.
 #[must_use]
 pub(crate) fn command() -> Command {
-    let file = Arg::new("FILE")
-        .required(true)
-        .value_parser(value_parser!(PathBuf))
-        .help("IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP); a relay's file; or NAME for the file of that name in /etc/millrace, /etc/wireguard or /etc/openvpn/client");
     let command = Command::new("check")
-        .about("Say of every line of a file whether it is honoured, ignored or refused, and why")
-        .arg(file)
+        .about("Say which lines of a file are honoured, ignored or refused")
+        .long_about(
+            "Say of every line of a file whether it is honoured, ignored or refused, and why. A relay's file is judged, too.",
+        )
+        .arg(arguments::tunnel_file())
         .arg(flag("json", "Print one JSON document"));
     permissions(command)
-}
-
-pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .action(ArgAction::SetTrue)
-        .help(help)
 }
 
 /// Adds the options that give permissions for judging a file.
@@ -91,7 +75,7 @@ pub(crate) fn permissions(command: Command) -> Command {
             "allow-insecure-ciphers",
             "Judge as if OpenVPN's insecure ciphers were permitted",
         ))
-        .arg(super::settings::file_argument())
+        .arg(arguments::settings_file())
 }
 
 /// The permissions that the command line gives.
@@ -100,63 +84,28 @@ pub(crate) fn permitted(matches: &ArgMatches) -> Permissions {
     Permissions::new(files, scripts).with_forwarding(matches.get_flag("allow-forwarding"))
 }
 
-impl From<&ArgMatches> for Arguments {
-    fn from(matches: &ArgMatches) -> Self {
-        let file = matches.get_one::<PathBuf>("FILE");
-        Self {
-            json: matches.get_flag("json"),
-            ..Self::of(&file.cloned().unwrap_or_default(), matches)
-        }
-    }
-}
-
 impl Arguments {
     /// Arguments for a file, with the options of [`permissions`].
     pub(crate) fn of(file: &Path, matches: &ArgMatches) -> Self {
         Self {
             file: file.to_owned(),
-            json: false,
             permissions: permitted(matches),
             alone: false,
             allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
-            settings: matches.get_one::<PathBuf>("config").cloned(),
+            settings: arguments::file(matches, "config").map(Path::to_owned),
         }
     }
 }
 
-/// Runs the command: 0 when no line was refused, 1 otherwise. The caller exits with 2 for a wrong command line.
-#[must_use]
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let found = crate::profile::find(&arguments.file);
-    let judged = found.map_err(Into::into).and_then(|file| {
-        let file = Arguments {
-            file,
-            ..arguments.clone()
-        };
-        judge(&file).map_err(Box::<dyn std::error::Error>::from)
-    });
-    let judged = match judged {
-        Ok(judged) => judged,
-        Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
-            return ExitCode::FAILURE;
-        }
-    };
-    let shown = if arguments.json {
-        json(&judged).map_err(io::Error::from)
-    } else {
-        Ok(text(&judged))
-    };
-    let written = shown.and_then(|shown| io::stdout().lock().write_all(shown.as_bytes()));
-    match written {
-        // The reader has closed the pipe; the verdict stays the same.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            terminal::note(format_args!("millrace: cannot write the report: {error}"));
-            ExitCode::FAILURE
-        }
-        _ if judged.report.is_clean() => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+/// Runs the command: 0 when no line was refused.
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let file = crate::profile::find(arguments::file(matches, "FILE").ok_or("no FILE")?)?;
+    let judged = judge(&Arguments::of(&file, matches))?;
+    match matches.get_flag("json") {
+        true => print_json(&json(&judged)?)?,
+        false => terminal::print(judged.text())?,
     }
+    Ok(code(judged.report.is_clean()))
 }
 
 /// Judges a file by its kind.
@@ -371,31 +320,6 @@ fn default_routes(model: &openvpn::OpenVpn) -> Vec<String> {
     told.collect()
 }
 
-/// The report for people: `FILE:LINE: VERDICT KEY: REASON`, one line each, and the totals.
-fn text(judged: &Judged) -> String {
-    let report = &judged.report;
-    let mut out = String::new();
-    for entry in &report.entries {
-        out += &report.file;
-        if entry.line != 0 {
-            out += &format!(":{}", entry.line);
-        }
-        out += &format!(": {}", entry.verdict);
-        let parts = [entry.key.as_str(), entry.reason.as_str()];
-        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        if !parts.is_empty() {
-            out += &format!(" {}", parts.join(": "));
-        }
-        out.push('\n');
-    }
-    for warning in &judged.warnings {
-        out += &format!("{}: warning: {warning}\n", report.file);
-    }
-    let [honoured, ignored, refused] = counts(report);
-    out += &format!("{honoured} honoured, {ignored} ignored, {refused} refused\n");
-    out
-}
-
 /// Numbers of honoured, ignored and refused lines.
 pub(crate) fn counts(report: &Report) -> [usize; 3] {
     [Verdict::Honoured, Verdict::Ignored, Verdict::Refused]
@@ -422,15 +346,40 @@ struct Line<'a> {
     reason: &'a str,
 }
 
-fn json(judged: &Judged) -> serde_json::Result<String> {
+fn json(judged: &Judged) -> serde_json::Result<serde_json::Value> {
     let mut document = serde_json::to_value(judged.document())?;
     // `up` accepts refused lines only with `--ignore-refused`, so with such lines the file is not usable.
     document["usable"] = (judged.usable && judged.report.is_clean()).into();
     document["usable_without_refused"] = judged.usable.into();
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    Ok(document)
 }
 
 impl Judged {
+    /// The report for people: `FILE:LINE: VERDICT KEY: REASON`, one line each, and the totals.
+    pub(crate) fn text(&self) -> String {
+        let report = &self.report;
+        let mut out = String::new();
+        for entry in &report.entries {
+            out += &report.file;
+            if entry.line != 0 {
+                out += &format!(":{}", entry.line);
+            }
+            out += &format!(": {}", entry.verdict);
+            let parts = [entry.key.as_str(), entry.reason.as_str()];
+            let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            if !parts.is_empty() {
+                out += &format!(" {}", parts.join(": "));
+            }
+            out.push('\n');
+        }
+        for warning in &self.warnings {
+            out += &format!("{}: warning: {warning}\n", report.file);
+        }
+        let [honoured, ignored, refused] = counts(report);
+        out += &format!("{honoured} honoured, {ignored} ignored, {refused} refused\n");
+        out
+    }
+
     /// The report for programs, as JSON.
     pub(crate) fn document(&self) -> Document<'_> {
         let report = &self.report;
@@ -478,20 +427,19 @@ wg0.conf:5: refused PostUp: shell commands are not run unless --allow-scripts is
 look at what it does first
 2 honoured, 1 ignored, 1 refused
 ";
-        assert_eq!(text(&judged()), expected);
+        assert_eq!(judged().text(), expected);
     }
 
     #[test]
     fn the_document_for_programs() {
         let document = json(&judged()).unwrap();
-        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         assert_eq!(document["refused"], 1);
         // `usable` agrees with the exit codes of `check` and `up`.
         assert_eq!(document["usable"], false);
         assert_eq!(document["usable_without_refused"], true);
         let mut clean = judged();
         clean.report.entries.pop();
-        let document: serde_json::Value = serde_json::from_str(&json(&clean).unwrap()).unwrap();
+        let document = json(&clean).unwrap();
         assert_eq!(document["usable"], true);
         assert_eq!(document["lines"][1]["line"], 3);
         assert_eq!(document["lines"][1]["verdict"], "ignored");
@@ -516,7 +464,7 @@ look at what it does first
             };
             judge(&arguments).unwrap()
         };
-        let shown = text(&judged("wg0.conf", &tunnel, lines));
+        let shown = judged("wg0.conf", &tunnel, lines).text();
         assert!(
             shown.contains("wg0.conf: honoured lines: failover by dsl, of "),
             "{shown}"
@@ -526,9 +474,9 @@ look at what it does first
             "{shown}"
         );
         let own = format!("#! [Line]\n#! Name = a\n#! Interface = e\n{tunnel}");
-        let shown = text(&judged("wg0.conf", &own, lines));
+        let shown = judged("wg0.conf", &own, lines).text();
         assert!(!shown.contains("millrace.toml"), "{shown}");
-        let shown = text(&judged("wg0.conf", &tunnel, "[lines"));
+        let shown = judged("wg0.conf", &tunnel, "[lines").text();
         assert!(shown.contains("millrace.toml:1: not valid TOML"), "{shown}");
         // No tunnel starts with such settings, whatever its protocol.
         let pptp = "protocol = \"pptp\"\nserver = \"192.0.2.1\"\nusername = \"a\"\npassword = \"b\"\nallow-insecure = \"pptp\"\n";
@@ -543,12 +491,12 @@ look at what it does first
         ] {
             let judged = judged(name, file, "[lines");
             assert!(!judged.usable && !judged.report.is_clean(), "{name}");
-            assert!(text(&judged).contains("not valid TOML"), "{name}");
+            assert!(judged.text().contains("not valid TOML"), "{name}");
         }
         let profile =
             "client\ndev tun\nremote 192.0.2.1\nbind-dev eth0\n<ca>\n</ca>\nauth-user-pass\n";
         let judged = judged("a.ovpn", profile, lines);
-        let shown = text(&judged);
+        let shown = judged.text();
         assert!(shown.contains("its lines are not used: "), "{shown}");
         assert!(!shown.contains("honoured lines"), "{shown}");
     }
@@ -592,16 +540,19 @@ look at what it does first
         std::fs::remove_dir_all(&directory).unwrap();
 
         assert!(!without.usable && !without.report.is_clean());
-        let shown = text(&without);
+        let shown = without.text();
         assert!(shown.contains("office.conf:4: refused ca: "), "{shown}");
         assert!(shown.contains("ca.crt: cannot be read: "), "{shown}");
-        let shown = text(&empty);
+        let shown = empty.text();
         assert!(
             !empty.usable && shown.contains("office.conf:4: refused ca: the file is empty"),
             "{shown}"
         );
         assert!(with.usable && with.report.is_clean());
         assert_eq!(counts(&with.report), [5, 2, 0]);
-        assert!(text(&with).contains("warning: No server certificate verification"));
+        assert!(
+            with.text()
+                .contains("warning: No server certificate verification")
+        );
     }
 }

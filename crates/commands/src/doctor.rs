@@ -4,12 +4,12 @@ mod checks;
 mod facts;
 mod gather;
 
+use crate::arguments::flag;
+use crate::{Outcome, code, print_json};
 use checks::{CHECKS, Finding};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use service::running;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::process::ExitCode;
 
 /// The command-line definition of `doctor`.
 pub(crate) fn command() -> Command {
@@ -19,18 +19,13 @@ pub(crate) fn command() -> Command {
             "Say what is wrong with this host's set-up, and what to do: the device for tunnels, clock, routes, name servers, \
              MTU, offloads, rules of other programs, ports that are open to others, forwarding, addresses, files with secrets, \
              the kernel, memory, and what is started after a reboot. Nothing is changed. Run it as root: what a user may not \
-             look at is left out. The exit code is 0 where nothing is wrong, and 1 otherwise.",
+             look at is left out.",
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print an array of JSON documents"),
-        )
+        .arg(flag("json", "Print an array of JSON documents"))
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let hidden = running::all().err().map(|it| it.to_string());
     let statuses = crate::status::now();
     let hidden = hidden.or_else(|| statuses.as_ref().err().map(ToString::to_string));
@@ -39,21 +34,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
     let facts = gather::gather(&statuses.unwrap_or_default());
     let found = checks::all(&facts);
-    let shown = match matches.get_flag("json") {
-        true => serde_json::to_string_pretty(&found).map(|text| text + "\n"),
-        false => Ok(text(&found)),
-    };
-    let written = shown
-        .map_err(io::Error::from)
-        .and_then(|shown| io::stdout().lock().write_all(shown.as_bytes()));
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            log::error!("cannot write what was found: {error}");
-            ExitCode::FAILURE
-        }
-        _ if found.is_empty() && hidden.is_none() => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+    match matches.get_flag("json") {
+        true => print_json(&found)?,
+        false => terminal::print(text(&found))?,
     }
+    Ok(code(found.is_empty() && hidden.is_none()))
 }
 
 fn text(found: &[Finding]) -> String {

@@ -1,13 +1,17 @@
 //! `millrace down`: ends a tunnel that runs in the background, or at another terminal.
 
+use crate::Outcome;
+use crate::arguments::text;
 use clap::{Arg, ArgMatches, Command};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
 use service::running::{self, Running};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,7 +34,7 @@ const SOCKETS: [&str; 2] = [service::status::SOCKET_DIR, "/var/run/wireguard"];
 /// The command-line definition of `down`.
 pub(crate) fn command() -> Command {
     Command::new("down")
-        .about("End a tunnel that is up, and wait until nothing is left of it; or undo what a killed one has left")
+        .about("End a tunnel completely; or undo what a killed one has left")
         .arg(
             Arg::new("NAME")
                 .required(true)
@@ -55,11 +59,6 @@ pub(crate) enum DownError {
         pid: i32,
         error: Errno,
     },
-    #[error("{name}: what a killed process has left is not undone: {error}")]
-    Left {
-        name: String,
-        error: host::ApplyError,
-    },
     #[error("{name}: process {pid} has not ended within a minute; its log says more")]
     Lasts { name: String, pid: i32 },
 }
@@ -78,55 +77,30 @@ fn paths(running: &[Running]) -> String {
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let name = matches.get_one::<String>("NAME").cloned();
-    match down(&name.unwrap_or_default()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log::error!("{error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn down(name: &str) -> Result<(), DownError> {
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let name = text(matches, "NAME").unwrap_or_default();
     match process_of(name, running::all()?) {
         Err(error @ DownError::NotRunning { .. }) if config::types::is_ifname(name) => {
             match host::recover(name) {
-                Ok(true) => Ok(()),
+                Ok(true) => {}
                 // The tunnel left no remains, or a living process owns them.
                 Ok(false) | Err(host::ApplyError::Journal(host::JournalError::Running { .. })) => {
-                    Err(error)
+                    return Err(error.into());
                 }
-                Err(error) => Err(DownError::Left {
-                    name: name.to_owned(),
-                    error,
-                }),
+                Err(error) => {
+                    let why = "what a killed process has left is not undone";
+                    return Err(format!("{name}: {why}: {error}").into());
+                }
             }
         }
-        found => end(name, found?),
+        found => end(name, found?)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Ends the process that has a tunnel up, and waits for its end.
 pub(crate) fn end(name: &str, pid: i32) -> Result<(), DownError> {
-    let process = Pid::from_raw(pid);
-    match kill(process, Signal::SIGTERM) {
-        // The process has ended meanwhile.
-        Ok(()) | Err(Errno::ESRCH) => {}
-        Err(Errno::EPERM) => {
-            return Err(DownError::NotAllowed {
-                name: name.to_owned(),
-            });
-        }
-        Err(error) => {
-            return Err(DownError::Kill {
-                name: name.to_owned(),
-                pid,
-                error,
-            });
-        }
-    }
+    signal(name, pid, Signal::SIGTERM)?;
     let begin = Instant::now();
     let mut is_told = false;
     while let Some(state) = state(pid) {
@@ -149,6 +123,20 @@ pub(crate) fn end(name: &str, pid: i32) -> Result<(), DownError> {
         thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// Sends a signal to a process, which may have ended meanwhile.
+pub(crate) fn signal(name: &str, pid: i32, signal: Signal) -> Result<(), DownError> {
+    let name = || name.to_owned();
+    match kill(Pid::from_raw(pid), signal) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(Errno::EPERM) => Err(DownError::NotAllowed { name: name() }),
+        Err(error) => Err(DownError::Kill {
+            name: name(),
+            pid,
+            error,
+        }),
+    }
 }
 
 /// Finds the process that has a tunnel up: by the profile's name or path, or else by the interface.
@@ -185,6 +173,14 @@ pub(crate) fn process_of(name: &str, running: Vec<Running>) -> Result<i32, DownE
         name: name.to_owned(),
         running,
     })
+}
+
+/// The words of a process's command line. `process` is its directory in `/proc`.
+pub(crate) fn words_of(process: &Path) -> io::Result<Vec<OsString>> {
+    let words = fs::read(process.join("cmdline"))?;
+    let words = words.strip_suffix(&[0]).unwrap_or(&words);
+    let words = words.split(|byte| *byte == 0);
+    Ok(words.map(|it| OsString::from_vec(it.to_vec())).collect())
 }
 
 /// The process that listens on a socket.

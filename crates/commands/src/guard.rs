@@ -9,25 +9,27 @@ use std::time::Duration;
 use clap::{ArgMatches, Command};
 use config::guard::{DEFAULT_PATH, Guard};
 use config::settings::SettingsError;
-use guard::control::{self, Done};
-use guard::{GuardError, Report, State};
 use openwrt::only_through::ListsError;
+use steer::guard::control::{self, Done};
+use steer::guard::{GuardError, Report, State};
 use thiserror::Error;
 use wanted::Wanted;
 
-use crate::check::flag;
+use crate::arguments::flag;
+use crate::{Outcome, code};
 
-pub(crate) mod kept;
-mod lists;
-mod router;
+mod judge;
 mod text;
 mod wanted;
 
 pub(crate) use text::{document, render};
 #[cfg(feature = "monitor")]
 pub(crate) use text::{rows, state_of};
+#[cfg(feature = "policy")]
+pub(crate) use wanted::copy_of;
 #[cfg(feature = "openwrt")]
 pub(crate) use wanted::unknown_words;
+pub(crate) use wanted::write_text;
 
 /// Exit code of `status` while the guard is off, as for services that do not run.
 const OFF: u8 = 3;
@@ -46,7 +48,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
     Command::new("guard")
-        .about("Let devices of the LAN leave by a tunnel, or not at all (kill switch)")
+        .about("Let the LAN leave by a tunnel, or not at all (kill switch)")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -57,11 +59,11 @@ pub(crate) fn command() -> Command {
             .arg(flag("show", "Print what would be set, and set nothing"))
             .arg(flag(
                 "if-asked",
-                "For init scripts: say nothing where nothing is asked for; exit code 4 where there is nothing to hold",
+                "For init scripts: say nothing where nothing is asked for",
             ))
             .arg(flag(
                 "wait",
-                "For units before the network: end only when packets are held, or nothing is asked for; exit code 0 then",
+                "For units before the network: end only when packets are held, or nothing is asked for",
             ))
             .arg(flag(
                 "save",
@@ -74,7 +76,7 @@ pub(crate) fn command() -> Command {
         )))
         .subcommand(wanted::arguments(of(
             "reload",
-            "Take over changed settings, for init scripts; exit code 3 where `off` was said, 4 where nothing is asked for",
+            "Take over changed settings, for init scripts",
         )))
         .subcommand(of(
             "refresh",
@@ -85,10 +87,7 @@ pub(crate) fn command() -> Command {
             "Let everything leave in clear until `on` or the next boot",
         ))
         .subcommand(
-            of(
-                "status",
-                "Show what is held and why; exit code 0 on, 1 on in part, 3 off",
-            )
+            of("status", "Show what is held and why")
             .arg(flag("json", "Print a JSON document"))
             .arg(wanted::file_argument())
             .arg(wanted::uci_argument()),
@@ -151,13 +150,9 @@ impl CommandError {
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let shows = matches!(matches.subcommand(), Some(("on", m)) if m.get_flag("show"));
-    if !shows && !host::privileges::administers() {
-        terminal::note(
-            "millrace: guard: this user may not look at it or change it; run this as root",
-        );
-        return ExitCode::FAILURE;
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    if !matches!(matches.subcommand(), Some(("on", m)) if m.get_flag("show")) {
+        must_administer("guard")?;
     }
     let result = match matches.subcommand() {
         Some(("on", m)) => on(m),
@@ -166,12 +161,22 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("refresh", _)) => refresh(),
         Some(("off", _)) => off(),
         Some(("status", m)) => status(m),
-        _ => return ExitCode::from(2),
+        _ => return Ok(ExitCode::from(WRONG)),
     };
-    result.unwrap_or_else(|error| {
+    Ok(result.unwrap_or_else(|error| {
         log::error!("{error}");
         error.code()
-    })
+    }))
+}
+
+/// Checks that this user may see and change what the kernel holds.
+pub(crate) fn must_administer(what: &str) -> Result<(), String> {
+    match host::privileges::administers() {
+        true => Ok(()),
+        false => Err(format!(
+            "{what}: this user may not look at it or change it; run this as root"
+        )),
+    }
 }
 
 fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
@@ -204,7 +209,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         Err(error) => (hold(error)?, false),
     };
     tell(&done.errors);
-    router::judge(&mut done.report);
+    judge::router(&mut done.report);
     terminal::text(render(&done.report));
     let good = is_asked && done.errors.is_empty() && done.report.is_whole();
     Ok(code(good))
@@ -262,7 +267,7 @@ pub(crate) fn sentences(errors: &[impl ToString]) -> Vec<String> {
 fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
     let wanted = match Wanted::read(matches) {
         Err(error @ (CommandError::Nothing | CommandError::Refused(_))) => {
-            kept::forget(wanted::file(matches));
+            wanted::forget(wanted::file(matches));
             return Err(error);
         }
         other => other?,
@@ -275,7 +280,7 @@ fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
     }
     let done = control::on(&wanted.guard)?;
     if let Some(written) = &wanted.written {
-        kept::keep(written, wanted::file(matches));
+        wanted::keep(written, wanted::file(matches));
     }
     Ok((done, wanted.errors.is_empty() && wanted.unheld.is_empty()))
 }
@@ -355,7 +360,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         }
     })?;
     tell(&done.errors);
-    guard::watch()?;
+    steer::guard::watch()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -388,16 +393,15 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     let file = wanted::from_file(matches);
     let known = file.as_ref().ok().and_then(Option::as_ref);
     let mut report = control::status(known)?;
-    let is_held = lists::judge(wanted::uci(matches), &mut report);
-    router::judge(&mut report);
-    let is_refused = !control::is_let_go() && lists::is_refused(wanted::uci(matches));
+    let is_held = judge::lists(wanted::uci(matches), &mut report);
+    judge::router(&mut report);
+    let is_refused = !control::is_let_go() && judge::is_refused(wanted::uci(matches));
     if let Err(error) = &file {
         log::error!("{error}");
     }
-    if matches.get_flag("json") {
-        terminal::line(format_args!("{:#}", document(&report)));
-    } else {
-        terminal::text(render(&report));
+    match matches.get_flag("json") {
+        true => terminal::line(format_args!("{:#}", document(&report))),
+        false => terminal::text(render(&report)),
     }
     Ok(match (report.state, report.asked) {
         (State::Off, false) if file.is_ok() && !is_refused => ExitCode::from(OFF),
@@ -412,16 +416,9 @@ pub(crate) fn brief() -> Option<Report> {
     }
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
     let mut report = control::status(known.as_ref()).ok()?;
-    let is_held = lists::judge(Path::new(wanted::UCI), &mut report);
-    router::judge(&mut report);
+    let is_held = judge::lists(Path::new(wanted::UCI), &mut report);
+    judge::router(&mut report);
     (report.state != State::Off || report.asked || !is_held).then_some(report)
-}
-
-pub(crate) fn code(good: bool) -> ExitCode {
-    match good {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
 }
 
 /// Logs the errors.
@@ -445,7 +442,7 @@ fn save(guard: &Guard, path: &Path) -> Result<(), CommandError> {
     if let Some(fault) = guard.fault() {
         return Err(GuardError::Settings(fault).into());
     }
-    kept::write(guard, path, 0o644).map_err(|error| CommandError::Save {
+    write_text(&guard.to_toml(), path, 0o644).map_err(|error| CommandError::Save {
         path: path.to_owned(),
         error,
     })

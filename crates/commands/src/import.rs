@@ -1,5 +1,7 @@
 //! `millrace import`: stores a tunnel's file, from a provider or another program, where `millrace up NAME` finds it.
 
+use crate::Outcome;
+use crate::arguments::{self, option, path};
 use crate::check::{self, Judged};
 use crate::profile::{self, DIRECTORY};
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -75,57 +77,35 @@ pub(crate) fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("A file of wg-quick, OpenVPN or PPTP; - for standard input"),
         )
-        .arg(
-            Arg::new("name")
-                .long("name")
-                .value_name("NAME")
-                .help("What the tunnel is called; as its file if left out"),
-        )
-        .arg(
-            Arg::new("to")
-                .long("to")
-                .value_name("DIRECTORY")
-                .value_parser(value_parser!(PathBuf))
-                .default_value(DIRECTORY)
-                .help("Where the file goes"),
-        );
+        .arg(option(
+            "name",
+            "NAME",
+            "What the tunnel is called; as its file if left out",
+        ))
+        .arg(path("to", "DIRECTORY", "Where the file goes").default_value(DIRECTORY));
     check::permissions(command)
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let path = |name: &str| {
-        matches
-            .get_one::<PathBuf>(name)
-            .cloned()
-            .unwrap_or_default()
-    };
-    let name = matches.get_one::<String>("name").map(String::as_str);
-    let source = path("FILE");
-    match import(&source, name, &path("to"), matches) {
-        Ok((kept, refused)) => {
-            // The name alone works only in directories that `up` searches.
-            let stem = kept.file_stem().unwrap_or_default();
-            let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
-            let called = if by_name { Path::new(stem) } else { &kept };
-            let (kept, called) = (kept.display(), called.display());
-            let permitted = [
-                "allow-files",
-                "allow-scripts",
-                "allow-forwarding",
-                "allow-insecure-ciphers",
-            ];
-            let permitted = permitted.into_iter().filter(|it| matches.get_flag(it));
-            let permitted: String = permitted.map(|it| format!("--{it} ")).collect();
-            let called = format!("{permitted}{called}");
-            terminal::note(format_args!("{}", end(&kept.to_string(), &called, refused)));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            log::error!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let path = |name| arguments::file(matches, name).unwrap_or(Path::new(""));
+    let name = arguments::text(matches, "name");
+    let (kept, refused) = import(path("FILE"), name, path("to"), matches)?;
+    // The name alone works only in directories that `up` searches.
+    let stem = kept.file_stem().unwrap_or_default();
+    let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
+    let called = if by_name { Path::new(stem) } else { &kept };
+    let permitted = [
+        "allow-files",
+        "allow-scripts",
+        "allow-forwarding",
+        "allow-insecure-ciphers",
+    ];
+    let permitted = permitted.into_iter().filter(|it| matches.get_flag(it));
+    let permitted: String = permitted.map(|it| format!("--{it} ")).collect();
+    let called = format!("{permitted}{}", called.display());
+    terminal::note(end(&kept.display().to_string(), &called, refused));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The last message, about a stored file from which `refused` lines were left out.

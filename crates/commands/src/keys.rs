@@ -1,9 +1,9 @@
 //! `millrace genkey`, `genpsk` and `pubkey`: make and read keys in the format of `wg`.
 
-use clap::Command;
+use crate::Outcome;
+use clap::{ArgMatches, Command};
 use config::types::Key32;
 use crypto::x25519::PrivateKey;
-use std::error::Error;
 use std::io::{self, Read as _};
 use std::process::ExitCode;
 use zeroize::Zeroizing;
@@ -11,44 +11,42 @@ use zeroize::Zeroizing;
 /// The most bytes to read: a key, and some white space around it.
 const INPUT_MAX: u64 = 256;
 
-/// The command-line definitions, which have no arguments.
-pub(crate) fn commands() -> [Command; 3] {
-    [
-        Command::new("genkey").about("Make a private key for WireGuard and print it"),
-        Command::new("genpsk").about("Make a preshared key for WireGuard and print it"),
-        Command::new("pubkey")
-            .about("Read a private key from standard input and print its public key"),
-    ]
+/// The command-line definition of `genkey`.
+pub(crate) fn genkey_command() -> Command {
+    Command::new("genkey").about("Make a private key for WireGuard and print it")
+}
+
+/// The command-line definition of `genpsk`.
+pub(crate) fn genpsk_command() -> Command {
+    Command::new("genpsk").about("Make a preshared key for WireGuard and print it")
+}
+
+/// The command-line definition of `pubkey`.
+pub(crate) fn pubkey_command() -> Command {
+    Command::new("pubkey").about("Read a private key from standard input and print its public key")
 }
 
 /// Runs `genkey`.
-pub(crate) fn genkey() -> ExitCode {
+pub(crate) fn genkey(_: &ArgMatches) -> Outcome {
     warn_of_readers();
-    print(&new());
-    ExitCode::SUCCESS
+    print(&new())
 }
 
 /// Runs `genpsk`.
-pub(crate) fn genpsk() -> ExitCode {
+pub(crate) fn genpsk(_: &ArgMatches) -> Outcome {
     warn_of_readers();
     let mut key = Zeroizing::new([0; 32]);
     crypto::random(&mut *key);
-    print(&Key32::new(*key));
-    ExitCode::SUCCESS
+    print(&Key32::new(*key))
 }
 
 /// Runs `pubkey`.
-pub(crate) fn pubkey() -> ExitCode {
-    match public() {
-        Ok(key) => {
-            print(&key);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            log::error!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn pubkey(_: &ArgMatches) -> Outcome {
+    let mut text = Zeroizing::new(String::new());
+    let read = io::stdin().lock().take(INPUT_MAX).read_to_string(&mut text);
+    read.map_err(|e| format!("standard input: {e}"))?;
+    let key = Key32::from_base64(text.trim()).map_err(|e| format!("standard input: {e}"))?;
+    print(&public_of(&key))
 }
 
 /// Makes a new WireGuard private key.
@@ -62,16 +60,9 @@ pub(crate) fn public_of(private: &Key32) -> Key32 {
     Key32::new(*private.public().as_bytes())
 }
 
-fn public() -> Result<Key32, Box<dyn Error>> {
-    let mut text = Zeroizing::new(String::new());
-    let read = io::stdin().lock().take(INPUT_MAX).read_to_string(&mut text);
-    read.map_err(|e| format!("standard input: {e}"))?;
-    let key = Key32::from_base64(text.trim()).map_err(|e| format!("standard input: {e}"))?;
-    Ok(public_of(&key))
-}
-
-fn print(key: &Key32) {
+fn print(key: &Key32) -> Outcome {
     terminal::line(key.to_base64().as_str());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Warns, as `wg` does, if other users can read the file that receives the key.

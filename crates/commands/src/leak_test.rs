@@ -1,23 +1,24 @@
 //! `millrace leak-test`: finds out by which device fresh DNS queries and packets leave.
 
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command, value_parser};
 use config::guard::Pattern;
 use config::types::{is_domain, is_ifname};
 use serde_json::{Value, json};
 use terminal::note;
 use thiserror::Error;
 
-mod devices;
 mod judge;
 mod watch;
 
-use devices::Devices;
-use judge::{From, Kind, Probe, Verdict, verdict};
+use crate::Outcome;
+use crate::arguments::{flag, list, option, text, texts};
+use judge::{Devices, From, Kind, Probe, Verdict, verdict};
 
 /// A reserved domain: only its own servers are asked for names below it.
 const DOMAIN: &str = "example.com";
@@ -25,36 +26,26 @@ const DOMAIN: &str = "example.com";
 /// Name server if a resolv.conf names none, as in the C library.
 const OWN: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
 
+/// The most servers to ask, as in the C library.
+const SERVERS_MAX: usize = 3;
+
 /// Exit codes: no leak; a leak; no result, or a wrong command line.
 const LEAK: u8 = 1;
 const UNKNOWN: u8 = 2;
 
 /// The command-line definition of `leak-test`.
 pub(crate) fn command() -> Command {
-    let list = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name(value)
-            .action(ArgAction::Append)
-            .help(help)
-    };
-    let flag = |name: &'static str, help: &'static str| {
-        let flag = Arg::new(name).long(name).action(ArgAction::SetTrue);
-        flag.help(help)
-    };
     Command::new("leak-test")
         .about("Say by which device fresh names are asked for, and packets leave")
         .long_about(
             "Asks for names that nobody has asked for, sends a packet of each family to an address that nobody has, and \
-             watches by which devices they leave. Exit code 0: by tunnels or not at all; 1: by another device; 2: that \
-             could not be told.",
+             watches by which devices they leave: by tunnels or not at all, or by another device, which is a leak.",
         )
-        .arg(
-            Arg::new("domain")
-                .long("domain")
-                .value_name("DOMAIN")
-                .help("Ask for names below it [default: the guard's first name, or example.com]"),
-        )
+        .arg(option(
+            "domain",
+            "DOMAIN",
+            "Ask for names below it [default: the guard's first name, or example.com]",
+        ))
         .arg(list(
             "tunnel",
             "DEVICE",
@@ -66,16 +57,15 @@ pub(crate) fn command() -> Command {
             "A device of the LAN [default: the guard's, or the policy's]",
         ))
         .arg(
-            Arg::new("from-lan")
-                .long("from-lan")
-                .value_name("SECONDS")
-                .value_parser(value_parser!(u64).range(1..=3600))
-                .help("Wait so long for a device of the LAN to ask, too; it is said what to type there"),
+            option(
+                "from-lan",
+                "SECONDS",
+                "Wait so long for a device of the LAN to ask, too; it is said what to type there",
+            )
+            .value_parser(value_parser!(u64).range(1..=3600)),
         )
         .arg(flag("no-packets", "Look at names only"))
-        .arg(
-            flag("no-router", "Look only at what the LAN sends").requires("from-lan"),
-        )
+        .arg(flag("no-router", "Look only at what the LAN sends").requires("from-lan"))
         .arg(flag("json", "Print a JSON document"))
 }
 
@@ -96,14 +86,12 @@ enum LeakTestError {
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    match test(matches) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            log::error!("{error}");
-            ExitCode::from(UNKNOWN)
-        }
-    }
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let code = test(matches).unwrap_or_else(|error| {
+        log::error!("{error}");
+        UNKNOWN
+    });
+    Ok(ExitCode::from(code))
 }
 
 /// The test's parameters.
@@ -158,9 +146,9 @@ fn test(matches: &ArgMatches) -> Result<u8, LeakTestError> {
 
 fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     let file = config::guard::Guard::read(config::guard::DEFAULT_PATH.as_ref()).ok();
-    let guard = guard::control::status(file.as_ref()).ok();
+    let guard = steer::guard::control::status(file.as_ref()).ok();
     let guard = guard.and_then(|report| report.guard);
-    let domain = match matches.get_one::<String>("domain") {
+    let domain = match text(matches, "domain") {
         Some(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
         None => {
             let first = guard.as_ref().and_then(|it| it.dns_names.first());
@@ -177,11 +165,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     }
     let policy = config::policy::Policy::read(config::policy::DEFAULT_PATH.as_ref());
     let policy = policy.ok().map(|(policy, _)| policy);
-    let words = |name: &str| -> Option<Vec<String>> {
-        let words = matches.get_many::<String>(name)?;
-        Some(words.cloned().collect())
-    };
-    let tunnels = match words("tunnel") {
+    let tunnels = match texts(matches, "tunnel") {
         None => guard
             .as_ref()
             .map(guarded_tunnels)
@@ -204,7 +188,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
         true => Vec::new(),
         false => own_tunnels(),
     };
-    let lan = match words("lan") {
+    let lan = match texts(matches, "lan") {
         Some(words) => words,
         None => match guard.map(|it| {
             it.within()
@@ -287,7 +271,9 @@ fn nowhere(taken: &[Probe]) -> [IpAddr; 2] {
 
 fn probes(plan: &Plan) -> Vec<Probe> {
     let mut probes = Vec::new();
-    let mut servers = watch::name_servers();
+    let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let servers = host::name_servers_in(&text).filter_map(|it| it.parse().ok());
+    let mut servers: Vec<IpAddr> = servers.take(SERVERS_MAX).collect();
     if servers.is_empty() {
         servers.extend(OWN);
     }

@@ -7,6 +7,7 @@
 // The print macros panic when the reader has closed the pipe; see `terminal`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod arguments;
 #[cfg(feature = "audit")]
 mod audit;
 mod check;
@@ -32,24 +33,37 @@ mod peer;
 #[cfg(feature = "policy")]
 mod policy;
 mod profile;
-#[cfg(feature = "relay")]
-mod relay;
 mod reload;
 mod restart;
 #[cfg(feature = "openwrt")]
 mod rpcd;
 #[cfg(feature = "server")]
 mod server;
-mod settings;
 mod status;
+mod table;
 mod tune;
 mod up;
 mod wireguard;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, Command};
+use std::error::Error;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
+
+/// The result of a command: the exit code, or an error that the program prints before it exits with 1.
+type Outcome = Result<ExitCode, Box<dyn Error>>;
+
+/// The exit code 0 for what is good, and 1 for what is not.
+fn code(good: bool) -> ExitCode {
+    ExitCode::from(u8::from(!good))
+}
+
+/// Prints a document for programs.
+fn print_json(document: &impl serde::Serialize) -> Result<(), Box<dyn Error>> {
+    let text = serde_json::to_string_pretty(document)?;
+    Ok(terminal::print(format_args!("{text}\n"))?)
+}
 
 fn cli() -> Command {
     let cli = Command::new("millrace")
@@ -66,80 +80,27 @@ fn cli() -> Command {
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(up::command())
-        .subcommand(down::command())
-        .subcommand(restart::command())
-        .subcommand(reload::command())
-        .subcommand(logs::command())
-        .subcommand(doctor::command())
-        .subcommand(wireguard::command())
-        .subcommand(openvpn::command())
-        .subcommand(status::command())
-        .subcommand(check::command())
-        .subcommand(import::command())
-        .subcommand(list::command())
-        .subcommand(guard::command())
-        .subcommand(leak_test::command())
-        .subcommands(keys::commands())
-        .subcommand(tune::command());
-    #[cfg(feature = "server")]
-    let cli = cli
-        .subcommand(server::command())
-        .subcommand(peer::command());
-    #[cfg(feature = "policy")]
-    let cli = cli.subcommand(policy::command());
-    #[cfg(feature = "openwrt")]
-    let cli = cli
-        .subcommand(netifd::command())
-        .subcommand(rpcd::command());
-    #[cfg(feature = "monitor")]
-    let cli = cli.subcommand(monitor::command());
-    #[cfg(all(feature = "openwrt", feature = "pptp"))]
-    let cli = cli.subcommand(migrate::command());
-    #[cfg(feature = "relay")]
-    let cli = cli.subcommand(relay::command());
-    #[cfg(feature = "manual")]
-    let cli = cli.subcommands(manual::commands());
-    #[cfg(feature = "speed")]
-    let cli = cli.subcommand(tools::speed::command());
-    #[cfg(feature = "audit")]
-    let cli = cli.subcommand(audit::command());
-    #[cfg(feature = "lab")]
-    let cli = cli
-        .subcommand(tools::demo::command())
-        .subcommand(tools::bench::command())
-        .subcommand(tools::lab::command());
-    cli
+        .subcommands(table::ENTRIES.iter().map(table::Entry::command));
+    let overview = table::overview(&cli);
+    cli.help_template(overview)
 }
 
 /// Names by which the program acts as the `wireguard` command: `wg-quick` starts a user-space implementation with the
 /// interface's name as the only argument.
 const WIREGUARD_NAMES: [&str; 2] = ["millrace-wireguard", "wireguard-go"];
 
-fn arguments() -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    let name = arguments.first().map(PathBuf::from);
-    let name = name
-        .as_deref()
-        .and_then(Path::file_name)
-        .and_then(|n| n.to_str());
-    if name.is_some_and(|name| WIREGUARD_NAMES.contains(&name)) {
-        arguments.insert(1, "wireguard".into());
-    }
-    arguments
+/// The file name that the program was called by.
+fn called_by(all: &[OsString]) -> Option<&str> {
+    Path::new(all.first()?).file_name()?.to_str()
 }
 
 /// The arguments of OpenVPN's own command line, if the program was called by the name `openvpn`, or with that command.
 /// clap does not parse them.
 fn openvpn_arguments(all: &[OsString]) -> Option<Vec<OsString>> {
-    let (name, arguments) = all.split_first()?;
-    if Path::new(name)
-        .file_name()
-        .is_some_and(|name| name == "openvpn")
-    {
-        return Some(arguments.to_vec());
+    if called_by(all) == Some("openvpn") {
+        return all.get(1..).map(<[OsString]>::to_vec);
     }
-    let (command, arguments) = arguments.split_first()?;
+    let (command, arguments) = all.get(1..)?.split_first()?;
     (command == "openvpn").then(|| arguments.to_vec())
 }
 
@@ -149,11 +110,15 @@ pub fn run() -> ExitCode {
     // Before the program opens a file or starts a thread.
     host::background::is_child();
     host::notify::begin();
-    let all: Vec<OsString> = std::env::args_os().collect();
+    let mut all: Vec<OsString> = std::env::args_os().collect();
     if let Some(arguments) = openvpn_arguments(&all) {
-        return openvpn::run(arguments);
+        return openvpn::main(arguments);
     }
-    let matches = match cli().try_get_matches_from(arguments()) {
+    if called_by(&all).is_some_and(|name| WIREGUARD_NAMES.contains(&name)) {
+        all.insert(1, "wireguard".into());
+    }
+    let mut cli = cli();
+    let matches = match cli.try_get_matches_from_mut(all) {
         Ok(matches) => matches,
         // clap exits with 2 for a wrong command line.
         Err(error) if error.use_stderr() => error.exit(),
@@ -187,59 +152,17 @@ pub fn run() -> ExitCode {
     let Some((name, of_command)) = matches.subcommand() else {
         return ExitCode::from(2);
     };
-    // Called by pointer: the compiler would inline functions that are called once. That makes this function a tenth
-    // larger, and all of them together would use 12 KB of stack here.
-    let command: fn(&ArgMatches) -> ExitCode = match name {
-        "up" => up::run,
-        "down" => down::run,
-        "restart" => restart::run,
-        "reload" => reload::run,
-        "logs" => logs::run,
-        "doctor" => doctor::run,
-        "genkey" => |_| keys::genkey(),
-        "genpsk" => |_| keys::genpsk(),
-        "pubkey" => |_| keys::pubkey(),
-        "wireguard" => wireguard::run,
-        #[cfg(feature = "openwrt")]
-        "netifd" => netifd::run,
-        #[cfg(feature = "openwrt")]
-        "rpcd" => rpcd::run,
-        "status" => |m| status::run(&m.into()),
-        #[cfg(feature = "monitor")]
-        "monitor" => monitor::run,
-        #[cfg(all(feature = "openwrt", feature = "pptp"))]
-        "migrate" => migrate::run,
-        #[cfg(feature = "relay")]
-        "relay" => relay::run,
-        #[cfg(feature = "manual")]
-        "man" => manual::man,
-        #[cfg(feature = "manual")]
-        "completions" => manual::completions,
-        #[cfg(feature = "speed")]
-        "speed" => tools::speed::run,
-        #[cfg(feature = "server")]
-        "server" => server::run,
-        #[cfg(feature = "server")]
-        "peer" => peer::run,
-        "guard" => guard::run,
-        #[cfg(feature = "policy")]
-        "policy" => policy::run,
-        "leak-test" => leak_test::run,
-        "import" => import::run,
-        "list" => list::run,
-        "check" => |m| check::run(&m.into()),
-        "tune" => tune::run,
-        #[cfg(feature = "audit")]
-        "audit" => audit::run,
-        #[cfg(feature = "lab")]
-        "demo" => tools::demo::run,
-        #[cfg(feature = "lab")]
-        "bench" => tools::bench::run,
-        #[cfg(feature = "lab")]
-        "lab" => tools::lab::run,
-        _ => return ExitCode::from(2),
+    let is_it = |command: &Command| command.get_name() == name;
+    let place = cli.get_subcommands().position(is_it);
+    let Some(entry) = place.and_then(|it| table::ENTRIES.get(it)) else {
+        return ExitCode::from(2);
     };
-    command(of_command)
+    // A tunnel may run for months, and does not need the definitions.
+    drop(cli);
+    entry.2(of_command).unwrap_or_else(|error| {
+        log::error!("{error}");
+        ExitCode::FAILURE
+    })
 }
 
 /// Keys for files in tests: a tunnel does not start with an empty block.

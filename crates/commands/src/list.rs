@@ -1,13 +1,13 @@
 //! `millrace list`: the tunnels that have files on this host, and whether they are up.
 
-use crate::{down, profile, status};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use crate::arguments::flag;
+use crate::{Outcome, down, print_json, profile, status};
+use clap::{ArgMatches, Command};
 use config::kind::Kind;
 use serde::Serialize;
 use service::running::{self, Hidden, Running};
 use service::status::{Status, socket_path};
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -30,23 +30,12 @@ pub(crate) struct Listed {
 pub(crate) fn command() -> Command {
     Command::new("list")
         .about("Show the tunnels that this host has files of, and which are up")
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print an array of JSON documents"),
-        )
+        .arg(flag("json", "Print an array of JSON documents"))
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let mut listed = match all() {
-        Ok(listed) => listed,
-        Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let mut listed = all()?;
     let hidden = profile::hidden();
     for directory in &hidden {
         let directory = directory.display();
@@ -56,7 +45,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
     // Users would read an incomplete list as "no tunnels".
     if listed.is_empty() && !hidden.is_empty() {
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
     let mut code = ExitCode::SUCCESS;
     for error in listed.iter().filter_map(|it| Kind::read(&it.path).err()) {
@@ -70,20 +59,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     if listed.iter().any(|it| it.pid.is_some()) && !tell_states(&mut listed) {
         code = ExitCode::FAILURE;
     }
-    let shown = match matches.get_flag("json") {
-        true => serde_json::to_string_pretty(&listed).map(|text| text + "\n"),
-        false => Ok(text(&listed)),
-    };
-    let written = shown
-        .map_err(io::Error::from)
-        .and_then(|shown| io::stdout().lock().write_all(shown.as_bytes()));
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            log::error!("cannot write the list: {error}");
-            ExitCode::FAILURE
-        }
-        _ => code,
+    match matches.get_flag("json") {
+        true => print_json(&listed)?,
+        false => terminal::print(text(&listed))?,
     }
+    Ok(code)
 }
 
 /// Fills in the states that running tunnels report. Returns false if this user may not ask some of them.

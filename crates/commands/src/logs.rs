@@ -1,7 +1,10 @@
 //! `millrace logs`: shows tunnels' log messages, from wherever this host keeps them.
 
+use crate::arguments::{flag, text};
+use crate::down::words_of;
 use crate::restart::units;
-use clap::{Arg, ArgAction, ArgMatches, Command as Cli};
+use crate::{Outcome, code};
+use clap::{Arg, ArgMatches, Command as Cli};
 use service::running::{self, Running};
 use std::error::Error;
 use std::fs;
@@ -24,53 +27,38 @@ pub(crate) fn command() -> Cli {
              OpenWrt's log (logread), or from the file of the syslog daemon.",
         )
         .arg(Arg::new("NAME").help("Only this tunnel, by its profile's or its interface's name"))
-        .arg(
-            Arg::new("follow")
-                .short('f')
-                .long("follow")
-                .action(ArgAction::SetTrue)
-                .help("Go on with what comes, until interrupted"),
-        )
+        .arg(flag("follow", "Go on with what comes, until interrupted").short('f'))
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let name = matches.get_one::<String>("NAME").map(String::as_str);
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let name = text(matches, "NAME");
     let follow = matches.get_flag("follow");
     let running = running::all();
     let may_be_up = running.is_err();
     let running = running.unwrap_or_default();
     let known = may_be_up || name.is_none_or(|name| is_known(name, &running));
-    let shown = source(name, follow, Path::new("/"), &running)
-        .ok_or_else(|| {
-            "this host keeps no log that is known here: neither a journal, nor logread, nor a file of a syslog daemon; \
-             have tunnels write one (millrace up --log FILE)"
-                .into()
-        })
-        .and_then(|source| source.show(follow && known));
-    match shown {
+    let source = source(name, follow, Path::new("/"), &running).ok_or(
+        "this host keeps no log that is known here: neither a journal, nor logread, nor a file of a syslog daemon; \
+         have tunnels write one (millrace up --log FILE)",
+    )?;
+    let (code, count) = source.show(follow && known)?;
+    if count == 0 && !known {
         // A removed tunnel may still have a log.
-        Ok((code, 0)) if !known => {
-            let name = name.unwrap_or_default();
-            log::error!(
-                "{name}: no tunnel of this name is known, and the log has no line of one; `millrace list` shows the tunnels"
-            );
-            match code {
-                ExitCode::SUCCESS => ExitCode::FAILURE,
-                code => code,
-            }
-        }
-        Ok((code, 0)) if !follow => {
-            let whose = name.map_or_else(String::new, |name| format!("{name}: "));
-            terminal::note(format_args!("millrace: {whose}the log has no line yet"));
-            code
-        }
-        Ok((code, _)) => code,
-        Err(error) => {
-            log::error!("{error}");
-            ExitCode::FAILURE
-        }
+        let name = name.unwrap_or_default();
+        log::error!(
+            "{name}: no tunnel of this name is known, and the log has no line of one; `millrace list` shows the tunnels"
+        );
+        return Ok(match code {
+            ExitCode::SUCCESS => ExitCode::FAILURE,
+            code => code,
+        });
     }
+    if count == 0 && !follow {
+        let whose = name.map_or_else(String::new, |name| format!("{name}: "));
+        terminal::note(format_args!("millrace: {whose}the log has no line yet"));
+    }
+    Ok(code)
 }
 
 /// Whether a tunnel has this name: as a file, a running process, or a daemon's interface.
@@ -93,77 +81,47 @@ struct Source {
 
 /// Finds the log; `root` is the root of the host's file system.
 fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) -> Option<Source> {
-    let with = |arguments: &[&str], last: &[String]| {
+    let source = |program, arguments: &[&str], more: Vec<String>, marks| {
         let own = arguments.iter().map(|it| (*it).to_owned());
-        own.chain(last.iter().cloned()).collect()
+        Some(Source {
+            program,
+            arguments: own.chain(more).collect(),
+            marks,
+        })
     };
-    let tail = if follow {
-        vec!["-n", LINES, "-F"]
-    } else {
-        vec!["-n", LINES]
+    let tail = |count, file: &Path, marks| {
+        let file = vec![file.display().to_string()];
+        let options = ["-n", count, "-F"];
+        source("tail", &options[..2 + usize::from(follow)], file, marks)
     };
     if let Some(file) = name.and_then(|name| own_file(name, root, running)) {
-        return Some(Source {
-            program: "tail",
-            arguments: with(&tail, &[file.display().to_string()]),
-            marks: Vec::new(),
-        });
+        return tail(LINES, &file, Vec::new());
     }
     if root.join("run/systemd/system").is_dir() {
-        let fields = match name {
+        let mut fields = Vec::new();
+        match name {
             // Units of that name, the running process, or the syslog name of a background process.
             Some(name) => {
-                let units = units(name);
-                let mut fields: Vec<String> = units
-                    .iter()
-                    .map(|it| format!("_SYSTEMD_UNIT={it}"))
-                    .collect();
-                let ups = running.iter().filter(|it| it.name == name);
-                // The process ID may have belonged to another program before.
-                let of_pid = |pid: i32| {
-                    [
-                        "+".to_owned(),
-                        format!("_PID={pid}"),
-                        "_COMM=millrace".to_owned(),
-                    ]
-                };
-                fields.extend(ups.flat_map(|it| of_pid(it.pid)));
+                fields.extend(units(name).map(|it| format!("_SYSTEMD_UNIT={it}")));
+                for up in running.iter().filter(|it| it.name == name) {
+                    // The process ID may have belonged to another program before.
+                    let of_process = format!("_PID={}", up.pid);
+                    fields.extend(["+".to_owned(), of_process, "_COMM=millrace".to_owned()]);
+                }
                 fields.extend(["+".to_owned(), format!("SYSLOG_IDENTIFIER=millrace-{name}")]);
-                fields
             }
-            None => vec!["_COMM=millrace".to_owned()],
-        };
-        let options = if follow {
-            vec!["-f", "-n", LINES]
-        } else {
-            vec!["--no-pager", "-n", LINES]
-        };
-        return Some(Source {
-            program: "journalctl",
-            arguments: with(&options, &fields),
-            marks: Vec::new(),
-        });
+            None => fields.push("_COMM=millrace".to_owned()),
+        }
+        let option = if follow { "-f" } else { "--no-pager" };
+        return source("journalctl", &[option, "-n", LINES], fields, Vec::new());
     }
     let marks = marks(name, running);
     if root.join("sbin/logread").exists() {
-        let options: &[&str] = if follow { &["-f"] } else { &[] };
-        return Some(Source {
-            program: "logread",
-            arguments: with(options, &[]),
-            marks,
-        });
+        let options = if follow { &["-f"][..] } else { &[] };
+        return source("logread", options, Vec::new(), marks);
     }
     let file = SYSLOGS.iter().find(|it| root.join(it).is_file())?;
-    let whole = if follow {
-        vec!["-n", "+1", "-F"]
-    } else {
-        vec!["-n", "+1"]
-    };
-    Some(Source {
-        program: "tail",
-        arguments: with(&whole, &[root.join(file).display().to_string()]),
-        marks,
-    })
+    tail("+1", &root.join(file), marks)
 }
 
 /// Texts that mark lines of tunnels: the prefix of syslog daemons, and that of netifd, which repeats its processes'
@@ -176,20 +134,14 @@ fn marks(name: Option<&str>, running: &[Running]) -> Vec<String> {
             format!("netifd: {name} ("),
         ]
     };
+    let names = running.iter().map(|it| it.name.as_str());
     match name {
         Some(name) => of(name).to_vec(),
-        None => {
-            let names = running.iter().map(|it| it.name.as_str());
-            let known = names.flat_map(of);
-            [
-                "millrace-".to_owned(),
-                "millrace[".to_owned(),
-                "millrace:".to_owned(),
-            ]
+        None => ["millrace-", "millrace[", "millrace:"]
+            .map(str::to_owned)
             .into_iter()
-            .chain(known)
-            .collect()
-        }
+            .chain(names.flat_map(of))
+            .collect(),
     }
 }
 
@@ -197,14 +149,11 @@ fn marks(name: Option<&str>, running: &[Running]) -> Vec<String> {
 fn own_file(name: &str, root: &Path, running: &[Running]) -> Option<PathBuf> {
     let up = running.iter().find(|it| it.name == name)?;
     let process = root.join(format!("proc/{}", up.pid));
-    let words = fs::read(process.join("cmdline")).ok()?;
-    let words: Vec<String> = words
-        .split(|byte| *byte == 0)
-        .map(|it| String::from_utf8_lossy(it).into_owned())
-        .collect();
+    let words = words_of(&process).ok()?;
+    let words: Vec<_> = words.iter().map(|it| it.to_string_lossy()).collect();
     let own = words.iter().find_map(|it| it.strip_prefix("--log="));
     let next = words.iter().position(|it| it == "--log");
-    let file = own.or_else(|| Some(words.get(next? + 1)?.as_str()))?;
+    let file = own.or_else(|| Some(words.get(next? + 1)?.as_ref()))?;
     let directory = fs::read_link(process.join("cwd")).unwrap_or_default();
     Some(directory.join(file))
 }
@@ -218,7 +167,7 @@ impl Source {
         let failed = |error: io::Error| format!("{}: {error}", self.program);
         if self.marks.is_empty() && through {
             let status = command.status().map_err(failed)?;
-            return Ok((ExitCode::from(u8::from(!status.success())), 0));
+            return Ok((code(status.success()), 0));
         }
         let mut count = 0;
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
@@ -243,7 +192,7 @@ impl Source {
             }
         }
         let status = child.wait()?;
-        Ok((ExitCode::from(u8::from(!status.success())), count))
+        Ok((code(status.success()), count))
     }
 }
 

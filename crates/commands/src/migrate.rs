@@ -1,16 +1,18 @@
 //! `millrace migrate`: makes WireGuard files from an office's PPTP file.
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use crate::arguments::{self, flag, option, text};
+use crate::server::netmask;
+use crate::{Outcome, keys};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::kind::Kind;
 use config::pptp::{self, Client, Role, Server};
 use config::types::{Key32, is_ifname};
-use crypto::x25519::PrivateKey;
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::DirBuilder;
+use std::io;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thiserror::Error;
@@ -30,9 +32,8 @@ pub(crate) fn command() -> Command {
         let argument = Arg::new(name).required_unless_present("openwrt").help(help);
         argument.value_parser(value_parser!(PathBuf))
     };
-    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     Command::new("migrate")
-        .about("Write WireGuard files for an office with PPTP, or take OpenWrt's tunnels over")
+        .about("Make WireGuard files of PPTP's, or take OpenWrt's tunnels over")
         .after_help(
             "With --openwrt: interfaces of OpenWrt's WireGuard protocol in /etc/config/network, and instances with a file in\n\
              /etc/config/openvpn, become interfaces with proto millrace. What would change is shown; --apply writes it.",
@@ -45,37 +46,26 @@ pub(crate) fn command() -> Command {
             "DIRECTORY",
             "A new directory for the files, which only this user can read",
         ))
+        .arg(option(
+            "endpoint",
+            "HOST[:PORT]",
+            "Where the users call the office, for the file of a server",
+        ))
         .arg(
-            Arg::new("endpoint")
-                .long("endpoint")
-                .value_name("HOST[:PORT]")
-                .help("Where the users call the office, for the file of a server"),
+            flag(
+                "openwrt",
+                "Take over what is in /etc/config/network and /etc/config/openvpn",
+            )
+            .conflicts_with_all(["FILE", "DIRECTORY", "endpoint"]),
+        )
+        .arg(option("interface", "NAME", "Only this interface or instance").requires("openwrt"))
+        .arg(
+            flag("apply", "Write what is shown; copies go to /etc/millrace").requires("openwrt"),
         )
         .arg(
-            flag("openwrt")
-                .conflicts_with_all(["FILE", "DIRECTORY", "endpoint"])
-                .help("Take over what is in /etc/config/network and /etc/config/openvpn"),
-        )
-        .arg(
-            Arg::new("interface")
-                .long("interface")
-                .value_name("NAME")
+            arguments::path("uci", "DIRECTORY", "Where UCI's files are")
                 .requires("openwrt")
-                .help("Only this interface or instance"),
-        )
-        .arg(
-            flag("apply")
-                .requires("openwrt")
-                .help("Write what is shown; copies go to /etc/millrace"),
-        )
-        .arg(
-            Arg::new("uci")
-                .long("uci")
-                .value_name("DIRECTORY")
-                .requires("openwrt")
-                .default_value("/etc/config")
-                .value_parser(value_parser!(PathBuf))
-                .help("Where UCI's files are"),
+                .default_value("/etc/config"),
         )
 }
 
@@ -98,8 +88,6 @@ enum MigrateError {
     Pool { users: usize, pool: usize },
     #[error("{}: {error}", .path.display())]
     Write { path: PathBuf, error: io::Error },
-    #[error(transparent)]
-    Openwrt(#[from] openwrt::Error),
 }
 
 /// A file to write.
@@ -110,36 +98,20 @@ struct New {
 }
 
 /// Runs the command.
-#[must_use]
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let path = |name| matches.get_one::<PathBuf>(name).cloned();
-    let (file, directory) = (path("FILE"), path("DIRECTORY"));
-    let endpoint = matches.get_one::<String>("endpoint").map(String::as_str);
-    let done = if matches.get_flag("openwrt") {
-        let order = openwrt::Order {
-            directory: &path("uci").unwrap_or_default(),
-            only: matches.get_one::<String>("interface").map(String::as_str),
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let path = |name| arguments::file(matches, name).unwrap_or(Path::new(""));
+    let words = if matches.get_flag("openwrt") {
+        openwrt::run(&openwrt::Order {
+            directory: path("uci"),
+            only: text(matches, "interface"),
             apply: matches.get_flag("apply"),
             copies: Path::new("/etc/millrace"),
-        };
-        openwrt::run(&order).map_err(MigrateError::from)
+        })?
     } else {
-        migrate(
-            &file.unwrap_or_default(),
-            &directory.unwrap_or_default(),
-            endpoint,
-        )
+        migrate(path("FILE"), path("DIRECTORY"), text(matches, "endpoint"))?
     };
-    match done {
-        Ok(words) => {
-            terminal::say(words);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
-            ExitCode::FAILURE
-        }
-    }
+    terminal::say(words);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the files. Returns the next steps for the user.
@@ -168,25 +140,17 @@ fn migrate(file: &Path, directory: &Path, endpoint: Option<&str>) -> Result<Stri
         .map_err(|error| failed(directory, error))?;
     for New { name, text } in &files {
         let path = directory.join(format!("{name}.conf"));
-        write(&path, text).map_err(|error| failed(&path, error))?;
+        host::written_file::write_new(&path, text.as_bytes())
+            .map_err(|error| failed(&path, error))?;
     }
     Ok(words.replace("DIRECTORY", &directory.display().to_string()))
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    host::written_file::sync_directory_of(path)
-}
-
 /// A private key and its public key.
 fn pair() -> (Key32, Key32) {
-    let private = PrivateKey::generate();
-    let public = Key32::new(*private.public().as_bytes());
-    (Key32::new(*private.as_bytes()), public)
+    let private = keys::new();
+    let public = keys::public_of(&private);
+    (private, public)
 }
 
 fn with_port(endpoint: &str) -> Result<String, MigrateError> {
@@ -307,8 +271,7 @@ fn server_files(
 
 /// The network's address.
 fn network(address: Ipv4Addr, bits: u8) -> Ipv4Addr {
-    let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-    Ipv4Addr::from_bits(address.to_bits() & mask)
+    address & netmask(bits)
 }
 
 /// The client's own part: its key. The office supplies the rest.
@@ -343,6 +306,7 @@ mod tests {
     use super::*;
     use config::tunnel::Tunnel;
     use config::wgquick::{self, Options};
+    use crypto::x25519::PrivateKey;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 

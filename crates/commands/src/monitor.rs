@@ -3,19 +3,21 @@
 //! This process starts a second one, which listens and serves without privileges. This one answers its questions, and
 //! keeps the password and the sessions.
 
-mod password;
 mod source;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use crate::Outcome;
+use crate::arguments::{flag, list, option, path, text, texts};
+use crate::guard::write_text;
+use clap::{ArgMatches, Command};
 use monitor::back;
 use monitor::front;
-use monitor::password::{Password, PasswordError};
+use monitor::password::{MOST, Password, PasswordError};
 use monitor::rights::Rights;
 use monitor::site::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use source::{AtHome, Host};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IsTerminal as _, Read as _};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -50,56 +52,42 @@ const FILE_MAX: u64 = 4096;
 
 /// The command-line definition of `monitor`.
 pub(crate) fn command() -> Command {
-    let text = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
-    let path = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
     let password =
-        || path(text("password", "FILE", "Where the password is kept").default_value(PASSWORD));
+        || path("password", "FILE", "Where the password is kept").default_value(PASSWORD);
+    let front = flag(
+        "front",
+        "Serve, and ask the process at the other end of standard input",
+    );
     Command::new("monitor")
-        .about("Serve a page that shows tunnels, peers, lines, guard and rates, and /metrics")
+        .about("Serve a web page of the tunnels, and /metrics for Prometheus")
         .args_conflicts_with_subcommands(true)
         .subcommand(
             Command::new("password")
                 .about("Set the password of the page, asked for or read from standard input")
                 .arg(password()),
         )
-        .arg(
-            text(
-                "listen",
-                "ADDRESS[:PORT]",
-                "Where to listen [default: 127.0.0.1:8470]; may be repeated",
-            )
-            .action(ArgAction::Append),
-        )
-        .arg(
-            text(
-                "name",
-                "NAME",
-                "A name of this host that browsers may use; may be repeated",
-            )
-            .action(ArgAction::Append),
-        )
+        .arg(list(
+            "listen",
+            "ADDRESS[:PORT]",
+            "Where to listen [default: 127.0.0.1:8470]; may be repeated",
+        ))
+        .arg(list(
+            "name",
+            "NAME",
+            "A name of this host that browsers may use; may be repeated",
+        ))
         .arg(password())
-        .arg(path(
-            text(
+        .arg(
+            path(
                 "token",
                 "FILE",
                 "What programs show for /metrics, if it is there",
             )
             .default_value(TOKEN),
-        ))
-        .arg(path(
-            text("history", "FILE", "Where the rates of a day are kept").default_value(HISTORY),
-        ))
-        .arg(text("user", "USER", "Whom the process that serves becomes").default_value("nobody"))
-        .arg(
-            Arg::new("front")
-                .long("front")
-                .action(ArgAction::SetTrue)
-                .hide(true)
-                .help("Serve, and ask the process at the other end of standard input"),
         )
+        .arg(path("history", "FILE", "Where the rates of a day are kept").default_value(HISTORY))
+        .arg(option("user", "USER", "Whom the process that serves becomes").default_value("nobody"))
+        .arg(front.hide(true))
 }
 
 /// Why the page cannot be served.
@@ -135,23 +123,59 @@ enum MonitorError {
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let result = match matches.subcommand() {
-        Some(("password", m)) => password::set(file(m, "password")).map(|()| ExitCode::SUCCESS),
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    Ok(match matches.subcommand() {
+        Some(("password", m)) => set_password(file(m, "password")).map(|()| ExitCode::SUCCESS),
         _ if matches.get_flag("front") => serve(matches),
         _ => answer(matches),
-    };
-    result.unwrap_or_else(|error| {
-        terminal::note(format_args!("millrace: {error}"));
-        ExitCode::FAILURE
-    })
+    }?)
 }
 
 fn file<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
     // Each of these has a default.
-    matches
-        .get_one::<PathBuf>(name)
-        .map_or_else(|| Path::new(""), PathBuf::as_path)
+    crate::arguments::file(matches, name).unwrap_or(Path::new(""))
+}
+
+/// Asks for the password, or reads the first line of standard input if that is not a terminal. Writes the file.
+fn set_password(path: &Path) -> Result<(), MonitorError> {
+    let text = match io::stdin().is_terminal() {
+        true => asked()?,
+        false => first_line()?,
+    };
+    if text.is_empty() {
+        return Err(MonitorError::NoPassword);
+    }
+    let password = Password::new(&text).map_err(|error| MonitorError::Password {
+        path: path.to_owned(),
+        error,
+    })?;
+    write_text(&password.to_text(), path, 0o600).map_err(|error| MonitorError::File {
+        path: path.to_owned(),
+        error,
+    })?;
+    terminal::note(format_args!(
+        "{} is written; a monitor that runs takes it when it is started anew",
+        path.display()
+    ));
+    Ok(())
+}
+
+fn asked() -> Result<Zeroizing<String>, MonitorError> {
+    let once = service::openvpn::ask_at_terminal("Password of the page: ")?;
+    let again = service::openvpn::ask_at_terminal("The same again: ")?;
+    match once == again {
+        true => Ok(once),
+        false => Err(MonitorError::Differ),
+    }
+}
+
+fn first_line() -> Result<Zeroizing<String>, MonitorError> {
+    let mut text = Zeroizing::new(String::new());
+    io::stdin()
+        .take(MOST as u64 + 2)
+        .read_to_string(&mut text)?;
+    let line = text.lines().next().unwrap_or_default();
+    Ok(Zeroizing::new(line.to_owned()))
 }
 
 /// Runs the process that keeps its privileges.
@@ -236,7 +260,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         let listener = TcpListener::bind(address);
         listeners.push(listener.map_err(|error| MonitorError::Listen { address, error })?);
     }
-    let user = matches.get_one::<String>("user").map(String::as_str);
+    let user = text(matches, "user");
     // Only root can change its user; another user has no more rights than it was given.
     if nix::unistd::geteuid().is_root() {
         host::privileges::become_user(user, None)?;
@@ -254,12 +278,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     }
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_owned();
-    let mut names: Vec<String> = matches
-        .get_many("name")
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
+    let mut names = texts(matches, "name").unwrap_or_default();
     names.extend(["", ".lan", ".local", ".home.arpa"].map(|end| format!("{host}{end}")));
     let settings = Settings { names, token, host };
     front::run(listeners, settings, link)?;

@@ -13,14 +13,14 @@ mod telling;
 mod waiting;
 mod wireguard;
 
-use super::settings;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use crate::arguments::{self, path};
+use clap::{Arg, ArgMatches, Command};
 use given::{At, Given, Kind};
 use manager::Netifd;
 use service::openvpn::Caught;
 use service::running::{Claim, ClaimError};
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,13 +62,6 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// The command-line definition of `netifd`.
 pub(crate) fn command() -> Command {
-    let path = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name(value)
-            .value_parser(value_parser!(PathBuf))
-            .help(help)
-    };
     let command = Command::new("netifd")
         .about("Run an interface of OpenWrt, as its network daemon starts it")
         .long_about(
@@ -91,33 +84,23 @@ pub(crate) fn command() -> Command {
             "SOCKET",
             "Where ubus listens [default: /var/run/ubus/ubus.sock]",
         ))
-        .arg(settings::log_argument());
-    settings::arguments(command)
+        .arg(arguments::log());
+    arguments::of_data_plane(command)
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+pub(crate) fn run(matches: &ArgMatches) -> crate::Outcome {
     // First of all: netifd may send SIGHUP at any moment, which must not end the process.
-    let outcome = Waiting::catch()
-        .map_err(Box::from)
-        .and_then(|waiting| netifd(matches, waiting));
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            log::error!("{error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn netifd(matches: &ArgMatches, mut waiting: Waiting) -> Outcome<ExitCode> {
-    settings::log_to_file(matches)?;
-    let name = matches.get_one::<String>("INTERFACE").cloned();
-    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+    let mut waiting = Waiting::catch()?;
+    arguments::log_to_file(matches)?;
     let at = At {
-        interface: name.unwrap_or_default(),
-        uci: path("uci").unwrap_or_else(|| "/etc/config".into()),
-        ubus: path("ubus"),
+        interface: arguments::text(matches, "INTERFACE")
+            .unwrap_or_default()
+            .to_owned(),
+        uci: arguments::file(matches, "uci")
+            .unwrap_or(Path::new("/etc/config"))
+            .to_owned(),
+        ubus: arguments::file(matches, "ubus").map(Path::to_owned),
     };
     let Ok(_claim) = claim(&at, &mut waiting) else {
         return Ok(ExitCode::SUCCESS);
@@ -172,7 +155,7 @@ fn serve(
     let mut pause = PAUSE[0];
     let mut signals = Caught::default();
     loop {
-        let settings = match settings::load(matches) {
+        let settings = match arguments::settings(matches) {
             Ok(settings) => settings,
             Err(error) => {
                 log::error!("{error}");

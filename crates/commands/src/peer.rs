@@ -4,18 +4,19 @@ pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod wireguard;
 
+use crate::Outcome;
+use crate::arguments::{self, flag, option};
+use crate::down::{DownError, signal};
 use crate::profile::DIRECTORY;
 use crate::server::NAME;
 use crate::server::place::{self, Lock, PlaceError, Waits};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use config::clients::is_name;
 use config::error::ImportError;
 use config::home::HomeServer;
 use config::kind::Kind;
 use config::types::{AddressError, Endpoint};
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde::Serialize;
 use service::running;
 use std::cell::RefCell;
@@ -27,17 +28,8 @@ use zeroize::Zeroizing;
 
 /// The command-line definition of `peer`.
 pub(crate) fn command() -> Command {
-    let server = || {
-        Arg::new("server")
-            .long("server")
-            .value_name("SERVER")
-            .default_value(NAME)
-            .help("The server's name or file")
-    };
+    let server = || option("server", "SERVER", "The server's name or file").default_value(NAME);
     let name = |id: &'static str, help: &'static str| Arg::new(id).required(true).help(help);
-    let flag = |id: &'static str, help: &'static str| {
-        Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
-    };
     let about =
         |name: &'static str, about: &'static str| Command::new(name).about(about).arg(server());
     Command::new("peer")
@@ -64,13 +56,11 @@ pub(crate) fn command() -> Command {
                 )
                 .conflicts_with_all(["qr", "file"]),
             )
-            .arg(
-                Arg::new("file")
-                    .long("file")
-                    .value_name("OUT")
-                    .value_parser(value_parser!(PathBuf))
-                    .help("Write the file here, where none may be"),
-            )
+            .arg(arguments::path(
+                "file",
+                "OUT",
+                "Write the file here, where none may be",
+            ))
             .arg(flag(
                 "full-tunnel",
                 "The client sends everything by the server; so it is without this, too",
@@ -82,12 +72,11 @@ pub(crate) fn command() -> Command {
                 )
                 .conflicts_with("full-tunnel"),
             )
-            .arg(
-                Arg::new("endpoint")
-                    .long("endpoint")
-                    .value_name("HOST:PORT")
-                    .help("Where this client calls the server, if not where others do"),
-            ),
+            .arg(option(
+                "endpoint",
+                "HOST:PORT",
+                "Where this client calls the server, if not where others do",
+            )),
         )
         .subcommand(
             about("list", "List those who may call")
@@ -131,8 +120,8 @@ pub(crate) enum PeerError {
         "an OpenVPN file has {0} bytes, too many for a QR code that a camera reads: write it by --file OUT.ovpn and send that"
     )]
     OpenVpnCode(usize),
-    #[error("it is done, but the server does not know it yet: process {pid}: {error}")]
-    Signal { pid: i32, error: Errno },
+    #[error("it is done, but the server does not know it yet: {0}")]
+    Signal(DownError),
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error(transparent)]
@@ -233,18 +222,6 @@ pub(crate) fn added(name: &str, file: &str) -> Zeroizing<String> {
     Zeroizing::new(serde_json::to_string(&added).unwrap_or_default())
 }
 
-/// Runs the command.
-#[must_use]
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    match peer(matches) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
 fn checked(name: &str) -> Result<&str, PeerError> {
     match is_name(name) {
         true => Ok(name),
@@ -253,11 +230,11 @@ fn checked(name: &str) -> Result<&str, PeerError> {
 }
 
 /// Runs a subcommand. It prints only after all work, as a slow reader must not hold up the lock.
-pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let Some((command, matches)) = matches.subcommand() else {
-        return Ok(());
+        return Ok(ExitCode::from(2));
     };
-    let text = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
+    let text = |id: &str| arguments::text(matches, id).unwrap_or_default();
     let path = place::find(text("server"), Path::new(DIRECTORY))?;
     let lock = lock(&path, Waits::Long)?;
     match command {
@@ -268,23 +245,20 @@ pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                 true => terminal::line(serde_json::to_string(&rows).unwrap_or_default()),
                 false => print(&rows),
             }
-            return Ok(());
         }
         "add" => {
-            let endpoint = matches.get_one::<String>("endpoint");
-            let endpoint = endpoint.map(|value| {
+            let endpoint = arguments::text(matches, "endpoint").map(|value| {
                 value.parse().map_err(|error| PeerError::Endpoint {
-                    value: value.clone(),
+                    value: value.to_owned(),
                     error,
                 })
             });
-            let file = matches.get_one::<PathBuf>("file");
             let shown = RefCell::default();
             let wanted = Wanted {
                 name: checked(text("NAME"))?,
                 lan_only: matches.get_flag("lan-only"),
                 endpoint: endpoint.transpose()?,
-                file: file.map(PathBuf::as_path),
+                file: arguments::file(matches, "file"),
                 qr: matches.get_flag("qr"),
                 shown: &shown,
             };
@@ -318,7 +292,7 @@ pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
         // A running server does not use names, so it need not be told.
         _ => rename(&path, text("OLD"), text("NEW"))?,
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The note if [`tell`] finds no running server.
@@ -399,14 +373,8 @@ pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
     if added && Kind::at(path) == Kind::OpenVpn {
         return Ok(true);
     }
-    match kill(Pid::from_raw(found.pid), Signal::SIGHUP) {
-        // The process has ended meanwhile.
-        Ok(()) | Err(Errno::ESRCH) => Ok(true),
-        Err(error) => Err(PeerError::Signal {
-            pid: found.pid,
-            error,
-        }),
-    }
+    signal(&found.name, found.pid, Signal::SIGHUP).map_err(PeerError::Signal)?;
+    Ok(true)
 }
 
 fn print(rows: &[Row]) {

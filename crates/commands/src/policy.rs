@@ -5,15 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use config::policy::{DEFAULT_PATH, Policy};
 use config::settings::SettingsError;
-use policy::control::{self, Done};
-use policy::{PolicyError, Report};
+use steer::policy::control::{self, Done};
+use steer::policy::{PolicyError, Report};
 use thiserror::Error;
 
-use crate::check::flag;
-use crate::guard::{code, kept, sentences, tell, until_held};
+use crate::arguments::{self, flag};
+use crate::guard::{copy_of, must_administer, sentences, tell, until_held, write_text};
+use crate::{Outcome, code};
 
 mod text;
 
@@ -27,7 +28,7 @@ const OFF: u8 = 3;
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
     Command::new("policy")
-        .about("Lead devices, networks and names of the LAN through tunnels or around")
+        .about("Lead devices, networks and names through tunnels or around them")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -35,7 +36,7 @@ pub(crate) fn command() -> Command {
                 .arg(file_argument())
                 .arg(flag(
                     "wait",
-                    "For units before the network: end only when packets are led and held, or there are no settings; exit code 0 then",
+                    "For units before the network: end only when packets are led and held, or there are no settings",
                 ))
                 .arg(flag("show", "Print what would be set, and set nothing")),
         )
@@ -56,7 +57,7 @@ pub(crate) fn command() -> Command {
         .subcommand(
             of(
                 "status",
-                "Show which way packets go, and what gets in the way; exit code 0 on, 1 on in part, 3 off",
+                "Show which way packets go, and what gets in the way",
             )
             .arg(flag("json", "Print a JSON document"))
             .arg(file_argument()),
@@ -64,11 +65,11 @@ pub(crate) fn command() -> Command {
 }
 
 fn file_argument() -> Arg {
-    Arg::new("settings")
-        .long("settings")
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
-        .help("Settings [default: /etc/millrace/policy.toml]")
+    arguments::path(
+        "settings",
+        "FILE",
+        "Settings [default: /etc/millrace/policy.toml]",
+    )
 }
 
 /// Why the command failed.
@@ -96,26 +97,18 @@ impl CommandError {
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let shows = matches!(matches.subcommand(), Some(("on", m)) if m.get_flag("show"));
-    if !shows && !host::privileges::administers() {
-        terminal::note(
-            "millrace: policy: this user may not look at it or change it; run this as root",
-        );
-        return ExitCode::FAILURE;
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    if !matches!(matches.subcommand(), Some(("on", m)) if m.get_flag("show")) {
+        must_administer("policy")?;
     }
-    let result = match matches.subcommand() {
+    Ok(match matches.subcommand() {
         Some(("on", m)) => on(m),
         Some(("watch", m)) => watch(m),
         Some(("refresh", _)) => refresh(),
         Some(("off", m)) => off(m),
         Some(("status", m)) => status(m),
-        _ => return ExitCode::from(2),
-    };
-    result.unwrap_or_else(|error| {
-        log::error!("{error}");
-        ExitCode::FAILURE
-    })
+        _ => Ok(ExitCode::from(2)),
+    }?)
 }
 
 fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
@@ -169,12 +162,12 @@ fn leases_of(file: &Path) -> PathBuf {
 fn set(file: &Path) -> Result<Done, CommandError> {
     let (policy, text) = Policy::read(file)?;
     let done = control::on(&policy, &text, &leases_of(file))?;
-    let copy = kept::path_of(file);
+    let copy = copy_of(file);
     if fs::read_to_string(&copy).is_ok_and(|it| it == text) {
         return Ok(done);
     }
     // The policy works without the copy.
-    if let Err(error) = kept::write_text(&text, &copy, 0o600) {
+    if let Err(error) = write_text(&text, &copy, 0o600) {
         log::debug!("{}: {error}", copy.display());
     }
     Ok(done)
@@ -191,7 +184,7 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
         log::warn!("what the policy was switched on with is still in force");
         return Ok(done);
     }
-    let copy = kept::path_of(file);
+    let copy = copy_of(file);
     let Ok((policy, text)) = Policy::read(&copy) else {
         return Err(error);
     };
@@ -217,7 +210,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         },
     )?;
     tell(&done.errors);
-    policy::watch()?;
+    steer::policy::watch()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -247,7 +240,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     let file = match Policy::read(file(matches)) {
         Ok((policy, _)) => Ok(Some(policy)),
         Err(error) => {
-            let is_named = matches.get_one::<PathBuf>("settings").is_some();
+            let is_named = matches.contains_id("settings");
             let error = CommandError::from(error);
             match error.is_absence() && !is_named {
                 true => Ok(None),
@@ -259,10 +252,9 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if let Err(error) = &file {
         log::error!("{error}");
     }
-    if matches.get_flag("json") {
-        terminal::line(format_args!("{:#}", document(&report)));
-    } else {
-        terminal::text(render(&report));
+    match matches.get_flag("json") {
+        true => terminal::line(format_args!("{:#}", document(&report))),
+        false => terminal::text(render(&report)),
     }
     Ok(match (report.on, report.asked) {
         (false, false) if file.is_ok() => ExitCode::from(OFF),
@@ -280,6 +272,5 @@ pub(crate) fn brief() -> Option<Report> {
 }
 
 fn file(matches: &ArgMatches) -> &Path {
-    let named = matches.get_one::<PathBuf>("settings");
-    named.map_or_else(|| Path::new(DEFAULT_PATH), PathBuf::as_path)
+    arguments::file(matches, "settings").unwrap_or(Path::new(DEFAULT_PATH))
 }

@@ -1,7 +1,9 @@
 //! `millrace restart`: ends a tunnel and brings it up again, through whatever runs it.
 
-use crate::down::{self, DownError};
-use clap::{Arg, ArgAction, ArgMatches, Command as Cli};
+use crate::arguments::{flag, text};
+use crate::down::{self, DownError, words_of};
+use crate::{Outcome, code};
+use clap::{Arg, ArgMatches, Command as Cli};
 use config::types::is_ifname;
 use service::running::{self, Running};
 use std::error::Error;
@@ -11,8 +13,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
-
 /// The command-line definition of `restart`.
 pub(crate) fn command() -> Cli {
     Cli::new("restart")
@@ -20,7 +20,7 @@ pub(crate) fn command() -> Cli {
         .long_about(
             "End a tunnel and bring it up again: by systemd where a unit (millrace@NAME, openvpn-client@NAME, one of your own) \
              has it up, or by millrace@NAME where there is no such tunnel yet, by netifd (ifup) on OpenWrt where it is an interface, and otherwise with the arguments that `millrace up` was \
-             called with, in the background. A tunnel whose file cannot be used any more is not ended, with exit code 1.",
+             called with, in the background. A tunnel whose file cannot be used any more is not ended.",
         )
         .arg(
             Arg::new("NAME")
@@ -28,29 +28,29 @@ pub(crate) fn command() -> Cli {
                 .help("The profile's name, or the interface's on OpenWrt"),
         )
         .arg(
-            Arg::new("daemons")
-                .long("daemons")
-                .action(ArgAction::SetTrue)
-                .conflicts_with("NAME")
-                .help("Every tunnel that `millrace up --daemon` has brought up: after an upgrade"),
+            flag(
+                "daemons",
+                "Every tunnel that `millrace up --daemon` has brought up: after an upgrade",
+            )
+            .conflicts_with("NAME"),
         )
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let name = matches.get_one::<String>("NAME").cloned();
-    let restarted = match matches.get_flag("daemons") {
-        true => running::all()
-            .map_err(Into::into)
-            .and_then(|running| restart_daemons(Path::new("/"), &running, &OfThisHost)),
-        false => restart(&name.unwrap_or_default()),
-    };
-    match restarted {
-        Ok(code) => code,
-        Err(error) => {
-            log::error!("{error}");
-            ExitCode::FAILURE
-        }
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let (root, running) = (Path::new("/"), running::all()?);
+    if matches.get_flag("daemons") {
+        return restart_daemons(root, &running, &OfThisHost);
+    }
+    let name = text(matches, "NAME").unwrap_or_default();
+    match by(name, root, running, &OfThisHost)? {
+        By::Systemd(unit) => call("systemctl", &["restart", "--", &unit]),
+        By::Netifd => call("ifup", &[name]),
+        By::Hand {
+            pid,
+            arguments,
+            directory,
+        } => end_and_begin(name, pid, arguments, &directory),
     }
 }
 
@@ -68,33 +68,11 @@ enum By {
     },
 }
 
-fn restart(name: &str) -> Outcome<ExitCode> {
-    match by(name, Path::new("/"), running::all()?, &OfThisHost)? {
-        By::Systemd(unit) => call("systemctl", &["restart", "--", &unit]),
-        By::Netifd => call("ifup", &[name]),
-        By::Hand {
-            pid,
-            arguments,
-            directory,
-        } => end_and_begin(name, pid, arguments, &directory),
-    }
-}
-
 /// Ends a tunnel and brings it up again. Refuses if its file is no longer usable: a user who came in through the tunnel
 /// could not repair it.
-fn end_and_begin(
-    name: &str,
-    pid: i32,
-    arguments: Vec<OsString>,
-    directory: &Path,
-) -> Outcome<ExitCode> {
+fn end_and_begin(name: &str, pid: i32, arguments: Vec<OsString>, directory: &Path) -> Outcome {
     crate::reload::judge_process(pid)?;
     down::end(name, pid)?;
-    up_again(arguments, directory)
-}
-
-/// Brings a tunnel up by its arguments, in the background.
-fn up_again(arguments: Vec<OsString>, directory: &Path) -> Outcome<ExitCode> {
     let status = Command::new(program()?)
         .args(in_background(arguments))
         .current_dir(directory)
@@ -114,12 +92,12 @@ fn program() -> std::io::Result<PathBuf> {
 }
 
 /// Restarts every tunnel that `up --daemon` started, for package scripts. A failure does not stop the others.
-fn restart_daemons(root: &Path, running: &[Running], asked: &dyn Systemd) -> Outcome<ExitCode> {
+fn restart_daemons(root: &Path, running: &[Running], asked: &dyn Systemd) -> Outcome {
     let mut code = ExitCode::SUCCESS;
     for Running { pid, name, path } in running {
-        let words = fs::read(root.join(format!("proc/{pid}/cmdline"))).unwrap_or_default();
+        let words = words_of(&root.join(format!("proc/{pid}"))).unwrap_or_default();
         // A tunnel at a terminal would lose it; others are restarted by the program that started them.
-        if !words.split(|byte| *byte == 0).any(|it| it == b"--daemon") {
+        if !words.iter().any(|it| it == "--daemon") {
             continue;
         }
         let restarted = match by(&path.display().to_string(), root, running.to_vec(), asked) {
@@ -154,13 +132,10 @@ pub(crate) fn units(name: &str) -> [String; 3] {
 }
 
 /// Runs a system program, and returns its exit code.
-fn call(program: &str, arguments: &[&str]) -> Outcome<ExitCode> {
+fn call(program: &str, arguments: &[&str]) -> Outcome {
     let status = Command::new(program).args(arguments).status();
     let status = status.map_err(|error| format!("{program}: {error}"))?;
-    Ok(match status.success() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(code(status.success()))
 }
 
 /// Asks systemd about processes and units.
@@ -266,7 +241,12 @@ fn unit_of(groups: &str) -> Option<&str> {
 }
 
 /// Finds the unit or process that runs the tunnel; `root` is the root of the host's file system.
-fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Outcome<By> {
+fn by(
+    name: &str,
+    root: &Path,
+    running: Vec<Running>,
+    asked: &dyn Systemd,
+) -> Result<By, Box<dyn Error>> {
     let netifd = Path::new("/etc/config/network");
     let interface = |it: &Running| it.name == name && it.path.starts_with(netifd);
     if running.iter().any(interface) {
@@ -308,13 +288,12 @@ fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Ou
             }
         };
     }
-    let words = fs::read(process.join("cmdline"))?;
-    let words = words.split(|byte| *byte == 0).skip(1);
-    let arguments: Vec<OsString> = words
-        .filter(|it| !it.is_empty())
-        .map(|it| OsStr::from_bytes(it).to_owned())
-        .collect();
-    if arguments.first().is_none_or(|it| it != "up") {
+    let words = words_of(&process)?.into_iter().skip(1);
+    let arguments: Vec<OsString> = words.filter(|it| !it.is_empty()).collect();
+    if arguments
+        .first()
+        .is_none_or(|it| it != "up" && it != "start")
+    {
         let how = "it was not brought up by `millrace up`; restart what started it";
         return Err(format!("{name}: process {pid}: {how}").into());
     }

@@ -4,12 +4,13 @@ mod openvpn;
 pub(crate) mod place;
 mod plan;
 mod surroundings;
-mod wireguard;
 
 pub(crate) use self::openvpn::netmask;
 
+use crate::Outcome;
+use crate::arguments::{self, list, option, text, texts};
 use crate::profile::DIRECTORY;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command, value_parser};
 use config::clients::is_name;
 use config::free;
 use config::home::{HomeServer, Masquerading};
@@ -29,76 +30,62 @@ pub(crate) const NAME: &str = "home";
 
 /// The command-line definition of `server`.
 pub(crate) fn command() -> Command {
-    let text = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
+    let init = Command::new("init")
+        .about("Make the keys, addresses and file of a server; nothing is started")
+        .arg(
+            option("protocol", "PROTOCOL", "wireguard or openvpn")
+                .value_parser(["wireguard", "openvpn"])
+                .default_value("wireguard"),
+        )
+        .arg(option("name", "NAME", "Of the file and of the interface").default_value(NAME))
+        .arg(option(
+            "endpoint",
+            "HOST[:PORT]",
+            "Where clients call it: a name or an address; without, the address of the line",
+        ))
+        .arg(
+            option(
+                "port",
+                "PORT",
+                "UDP port to listen on (51820; OpenVPN 1194)",
+            )
+            .value_parser(value_parser!(u16).range(1..)),
+        )
+        .arg(option(
+            "subnet",
+            "PREFIX",
+            "IPv4 network of the clients; without, a free one",
+        ))
+        .arg(option(
+            "subnet6",
+            "PREFIX",
+            "IPv6 network of the clients, or none; without, a free one",
+        ))
+        .arg(list(
+            "lan",
+            "PREFIX",
+            "A network at home; may be given again; without, found",
+        ))
+        .arg(list(
+            "dns",
+            "ADDRESS",
+            "Name server for the clients; may be given again",
+        ))
+        .arg(
+            option(
+                "masquerade",
+                "WHAT",
+                "Which packets leave with this host's address: yes (all), internet or no",
+            )
+            .value_parser(Masquerading::ALL.map(Masquerading::as_str))
+            .default_value(Masquerading::Yes.as_str()),
+        )
+        .arg(arguments::path("to", "DIRECTORY", "Where the file goes").default_value(DIRECTORY));
     Command::new("server")
         .about("Make a server that phones and computers reach home by")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(
-            Command::new("init")
-                .about("Make the keys, addresses and file of a server; nothing is started")
-                .arg(
-                    text("protocol", "PROTOCOL", "wireguard or openvpn")
-                        .value_parser(["wireguard", "openvpn"])
-                        .default_value("wireguard"),
-                )
-                .arg(text("name", "NAME", "Of the file and of the interface").default_value(NAME))
-                .arg(text(
-                    "endpoint",
-                    "HOST[:PORT]",
-                    "Where clients call it: a name or an address; without, the address of the line",
-                ))
-                .arg(
-                    text(
-                        "port",
-                        "PORT",
-                        "UDP port to listen on (51820; OpenVPN 1194)",
-                    )
-                    .value_parser(value_parser!(u16).range(1..)),
-                )
-                .arg(text(
-                    "subnet",
-                    "PREFIX",
-                    "IPv4 network of the clients; without, a free one",
-                ))
-                .arg(text(
-                    "subnet6",
-                    "PREFIX",
-                    "IPv6 network of the clients, or none; without, a free one",
-                ))
-                .arg(
-                    text(
-                        "lan",
-                        "PREFIX",
-                        "A network at home; may be given again; without, found",
-                    )
-                    .action(clap::ArgAction::Append),
-                )
-                .arg(
-                    text(
-                        "dns",
-                        "ADDRESS",
-                        "Name server for the clients; may be given again",
-                    )
-                    .action(clap::ArgAction::Append),
-                )
-                .arg(
-                    text(
-                        "masquerade",
-                        "WHAT",
-                        "Which packets leave with this host's address: yes (all), internet or no",
-                    )
-                    .value_parser(Masquerading::ALL.map(Masquerading::as_str))
-                    .default_value(Masquerading::Yes.as_str()),
-                )
-                .arg(
-                    text("to", "DIRECTORY", "Where the file goes")
-                        .value_parser(value_parser!(PathBuf))
-                        .default_value(DIRECTORY),
-                ),
-        )
+        .subcommand(init)
 }
 
 /// Why the server cannot be made.
@@ -168,46 +155,33 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     fn new(matches: &ArgMatches) -> Self {
-        let text = |name: &str| matches.get_one::<String>(name).cloned();
-        let texts = |name: &str| {
-            let values = matches.get_many::<String>(name).into_iter().flatten();
-            values.cloned().collect()
-        };
-        let masquerade = text("masquerade");
+        let word = |name| text(matches, name).map(str::to_owned);
+        let words = |name| texts(matches, name).unwrap_or_default();
+        let masquerade = text(matches, "masquerade");
         let mut all = Masquerading::ALL.into_iter();
-        let masquerade = all.find(|it| Some(it.as_str()) == masquerade.as_deref());
+        let masquerade = all.find(|it| Some(it.as_str()) == masquerade);
         Self {
-            openvpn: text("protocol").as_deref() == Some("openvpn"),
-            name: text("name"),
-            directory: matches.get_one::<PathBuf>("to").cloned(),
+            openvpn: text(matches, "protocol") == Some("openvpn"),
+            name: word("name"),
+            directory: arguments::file(matches, "to").map(Path::to_owned),
             port: matches.get_one::<u16>("port").copied(),
-            subnet: text("subnet"),
-            subnet6: text("subnet6"),
-            endpoint: text("endpoint"),
-            lan: texts("lan"),
-            dns: texts("dns"),
+            subnet: word("subnet"),
+            subnet6: word("subnet6"),
+            endpoint: word("endpoint"),
+            lan: words("lan"),
+            dns: words("dns"),
             masquerade: masquerade.unwrap_or_default(),
         }
     }
 }
 
 /// Runs the command.
-#[must_use]
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let Some(("init", matches)) = matches.subcommand() else {
-        return ExitCode::from(2);
+        return Ok(ExitCode::from(2));
     };
-    let wanted = Wanted::new(matches);
-    match plan(&wanted).and_then(|it| it.make(Waits::Long)) {
-        Ok(words) => {
-            terminal::say(words);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
-            ExitCode::FAILURE
-        }
-    }
+    terminal::say(plan(&Wanted::new(matches))?.make(Waits::Long)?);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Inspects this host, and chooses what the user left open.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use thiserror::Error;
 
 use service::status::{SOCKET_DIR, Status, socket_path};
@@ -14,6 +14,8 @@ use service::status::{SOCKET_DIR, Status, socket_path};
 mod sockets;
 mod text;
 
+use crate::Outcome;
+use crate::arguments::{self, flag};
 use text::{Paint, render};
 
 /// The time for all daemons together to answer: 10,000 peers on a small router take about a second.
@@ -22,28 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The time between the two samples of a rate.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// The arguments of `status`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Arguments {
-    /// The interface; `None` for all.
-    pub ifname: Option<String>,
-    /// Whether to print JSON, an array of documents, instead of text.
-    pub json: bool,
-    /// Whether to take only one sample, at once and without rates.
-    pub no_rate: bool,
-    /// Whether to repeat every second until interrupted.
-    pub watch: bool,
-}
-
 /// The command-line definition of `status`.
 #[must_use]
 pub(crate) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
     Command::new("status")
         .about("Show tunnels, peers, rates and what the data plane does")
         .arg(Arg::new("IFNAME").help("Only this interface"))
@@ -53,17 +36,6 @@ pub(crate) fn command() -> Command {
             "watch",
             "Show it again every second until interrupted",
         ))
-}
-
-impl From<&ArgMatches> for Arguments {
-    fn from(matches: &ArgMatches) -> Self {
-        Self {
-            ifname: matches.get_one("IFNAME").cloned(),
-            json: matches.get_flag("json"),
-            no_rate: matches.get_flag("no-rate"),
-            watch: matches.get_flag("watch"),
-        }
-    }
 }
 
 /// Why there is no status.
@@ -91,39 +63,31 @@ pub(crate) enum StatusError {
     },
 }
 
-/// Runs the command: 0 if it showed all that was asked for, 1 otherwise.
-#[must_use]
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+/// Runs the command: 0 if it showed all that was asked for.
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let mut earlier = None;
     loop {
-        let statuses = match sample(arguments, earlier.as_deref()) {
-            Ok(statuses) => statuses,
-            Err(error) => {
-                terminal::note(format_args!("millrace: {error}"));
-                return ExitCode::FAILURE;
-            }
-        };
-        match show(arguments, &statuses) {
+        let statuses = sample(matches, earlier.as_deref())?;
+        match show(matches, &statuses) {
             Ok(()) => {}
             // The reader has closed the pipe.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-            Err(error) => {
-                terminal::note(format_args!("millrace: standard output: {error}"));
-                return ExitCode::FAILURE;
-            }
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+            Err(error) => return Err(format!("standard output: {error}").into()),
         }
-        if !arguments.watch {
-            return ExitCode::SUCCESS;
+        if !matches.get_flag("watch") {
+            break;
         }
         thread::sleep(SAMPLE);
         earlier = Some(statuses);
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The documents, with rates since `earlier`, or else over one second.
-fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Status>, StatusError> {
-    let first = fetch_all(arguments.ifname.as_deref())?;
-    if arguments.no_rate || first.is_empty() {
+fn sample(matches: &ArgMatches, earlier: Option<&[Status]>) -> Result<Vec<Status>, StatusError> {
+    let ifname = arguments::text(matches, "IFNAME");
+    let first = fetch_all(ifname)?;
+    if matches.get_flag("no-rate") || first.is_empty() {
         return Ok(first);
     }
     let (before, mut now) = match earlier {
@@ -133,7 +97,7 @@ fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Statu
             // Tunnels that do not answer were reported already, so they are not asked again.
             let names = first.iter().map(|it| it.interface.clone()).collect();
             let (now, hidden) = parted(ask(names));
-            match (arguments.ifname.is_some(), hidden) {
+            match (ifname.is_some(), hidden) {
                 (true, mut hidden) if now.is_empty() && !hidden.is_empty() => {
                     return Err(hidden.remove(0));
                 }
@@ -227,9 +191,9 @@ fn ask(names: Vec<String>) -> Vec<Result<Status, StatusError>> {
     sockets::ask(names, socket_path, PATIENCE)
 }
 
-fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
+fn show(matches: &ArgMatches, statuses: &[Status]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    if arguments.json {
+    if matches.get_flag("json") {
         let mut text = serde_json::to_vec_pretty(statuses)?;
         text.push(b'\n');
         out.write_all(&text)?;
@@ -239,7 +203,7 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
     let escapes = terminal::escapes(&out);
     // https://no-color.org
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
-    if arguments.watch && escapes {
+    if matches.get_flag("watch") && escapes {
         // Cursor home, and clear to the end: no flicker, and no remains of a longer list.
         write!(out, "\x1b[H\x1b[J")?;
     }
@@ -256,28 +220,23 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
         };
         out.write_all(render(status, paint).as_bytes())?;
     }
-    if arguments.ifname.is_none()
-        && let Some(report) = crate::guard::brief()
-    {
+    if arguments::text(matches, "IFNAME").is_some() {
+        return out.flush();
+    }
+    if let Some(report) = crate::guard::brief() {
         write!(out, "\n{}", crate::guard::render(&report))?;
     }
-    if arguments.ifname.is_none() && !host::privileges::administers() {
-        for (name, path) in [
-            ("guard", config::guard::DEFAULT_PATH),
-            ("policy", config::policy::DEFAULT_PATH),
-        ] {
-            if Path::new(path).exists() {
-                writeln!(
-                    out,
-                    "\n{name}: this user may not look at it; run this as root"
-                )?;
-            }
+    for (name, path) in [
+        ("guard", config::guard::DEFAULT_PATH),
+        ("policy", config::policy::DEFAULT_PATH),
+    ] {
+        if !host::privileges::administers() && Path::new(path).exists() {
+            let why = "this user may not look at it; run this as root";
+            writeln!(out, "\n{name}: {why}")?;
         }
     }
     #[cfg(feature = "policy")]
-    if arguments.ifname.is_none()
-        && let Some(report) = crate::policy::brief()
-    {
+    if let Some(report) = crate::policy::brief() {
         write!(out, "\n{}", crate::policy::render_brief(&report))?;
     }
     out.flush()

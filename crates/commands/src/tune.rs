@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command, value_parser};
 use crypto::accelerator::{
     self, Costs, Crossover, Device, Direction, Sample, Side, Task, Timing, Tuner,
 };
@@ -17,6 +17,9 @@ use serde_json::json;
 use host::machine::Machine;
 use service::profile::{self, OnAccelerator, OnCpu, Profile};
 use terminal::Progress;
+
+use crate::Outcome;
+use crate::arguments::{self, flag, option};
 
 /// Sizes of single packets, in bytes.
 const SIZES: [usize; 9] = [16, 64, 256, 1024, 1408, 4096, 8192, 16_384, 65_536];
@@ -39,96 +42,74 @@ const USUAL: usize = 32;
 /// The command-line definition of `tune`.
 pub(crate) fn command() -> Command {
     Command::new("tune")
-        .about("Measure ciphers on the CPU and on accelerators, and keep what is fastest")
+        .about("Measure ciphers on CPU and accelerators, and keep the fastest")
         .long_about(
             "Measure ciphers on the CPU and on accelerators behind /dev/crypto or AF_ALG, from 16 bytes to 64 KiB \
              and in batches of 1 to 64 packets, and write to the profile what is fastest when. Tunnels that are \
              started afterwards use it. Nothing else should run meanwhile.",
         )
+        .arg(arguments::path(
+            "profile",
+            "PATH",
+            "Where to write [default: MILLRACE_PROFILE, or /etc/millrace/profile.json]",
+        ))
+        .arg(flag("no-profile", "Measure only").conflicts_with("profile"))
         .arg(
-            Arg::new("profile")
-                .long("profile")
-                .value_name("PATH")
-                .value_parser(value_parser!(PathBuf))
-                .help("Where to write [default: MILLRACE_PROFILE, or /etc/millrace/profile.json]"),
-        )
-        .arg(
-            Arg::new("no-profile")
-                .long("no-profile")
-                .action(ArgAction::SetTrue)
-                .conflicts_with("profile")
-                .help("Measure only"),
-        )
-        .arg(
-            Arg::new("milliseconds")
-                .long("milliseconds")
-                .value_name("N")
+            option("milliseconds", "N", "Time for each figure")
                 .default_value("20")
-                .value_parser(value_parser!(u64).range(1..=10_000))
-                .help("Time for each figure"),
+                .value_parser(value_parser!(u64).range(1..=10_000)),
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("One object a line: each figure, then the profile"),
-        )
+        .arg(flag(
+            "json",
+            "One object a line: each figure, then the profile",
+        ))
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let path = match matches.get_one::<PathBuf>("profile") {
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let path = match arguments::file(matches, "profile") {
         _ if matches.get_flag("no-profile") => None,
-        Some(path) => Some(path.clone()),
+        Some(path) => Some(path.to_owned()),
         None => profile::path(),
     };
     let json = matches.get_flag("json");
     let run = Run {
         json,
-        unshown: RefCell::default(),
+        shown: RefCell::new(Ok(())),
         progress: RefCell::new(Progress::new(STEPS, json)),
         enough: Duration::from_millis(matches.get_one("milliseconds").copied().unwrap_or(20)),
     };
     // Measuring takes minutes, so the path is checked first.
-    if let Some(path) = &path
-        && let Err(why) = Profile::check_path(path)
-    {
-        return cannot_write(path, &why);
+    if let Some(path) = &path {
+        Profile::check_path(path).map_err(|why| cannot_write(path, &why))?;
     }
     let profile = run.tune();
     run.show(&json!({ "profile": profile }), "");
     if let Some(path) = path {
-        if let Err(why) = profile.write(&path) {
-            return cannot_write(&path, &why);
-        }
+        profile
+            .write(&path)
+            .map_err(|why| cannot_write(&path, &why))?;
         run.show(
             &json!({ "written": path }),
             &format!("written to {}", path.display()),
         );
     }
-    match &*run.unshown.borrow() {
-        // The reader has closed the pipe.
-        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            terminal::note(format_args!("millrace: standard output: {error}"));
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    run.shown.into_inner()?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn cannot_write(path: &Path, why: &io::Error) -> ExitCode {
-    terminal::note(format_args!(
-        "millrace: cannot write {}: {why}. Name another file with --profile, and tunnels' with {}",
+fn cannot_write(path: &Path, why: &io::Error) -> String {
+    format!(
+        "cannot write {}: {why}. Name another file with --profile, and tunnels' with {}",
         path.display(),
         profile::ENVIRONMENT
-    ));
-    ExitCode::FAILURE
+    )
 }
 
 struct Run {
     json: bool,
-    /// Why results could not be shown; the profile is written all the same.
-    unshown: RefCell<Option<io::Error>>,
+    /// Whether the results could be shown; the profile is written all the same.
+    shown: RefCell<Result<(), String>>,
     /// The measuring time for each figure.
     enough: Duration,
     progress: RefCell<Progress>,
@@ -357,8 +338,9 @@ impl Run {
 
     fn print(&self, line: &dyn core::fmt::Display) {
         self.progress.borrow_mut().clear();
-        if let Err(error) = writeln!(io::stdout().lock(), "{line}") {
-            *self.unshown.borrow_mut() = Some(error);
+        let shown = terminal::print(format_args!("{line}\n"));
+        if shown.is_err() {
+            *self.shown.borrow_mut() = shown;
         }
     }
 

@@ -1,7 +1,8 @@
 //! `millrace wireguard`: an interface that `wg` configures, in place of `wireguard-go`.
 
-use super::settings;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use crate::Outcome;
+use crate::arguments::{self, flag, text};
+use clap::{Arg, ArgMatches, Command};
 use config::lines::{Lines, SharedLines};
 use config::permissions::Permissions;
 use config::wgquick;
@@ -25,48 +26,33 @@ pub(crate) fn command() -> Command {
                 .help("Interface to create"),
         )
         .arg(
-            Arg::new("foreground")
-                .short('f')
-                .long("foreground")
-                .action(ArgAction::SetTrue)
-                .help("Stay in the foreground and log to standard error"),
+            flag(
+                "foreground",
+                "Stay in the foreground and log to standard error",
+            )
+            .short('f'),
         )
-        .arg(settings::log_argument())
-        .arg(
-            Arg::new("bind-device")
-                .long("bind-device")
-                .value_name("DEVICE")
-                .help("Send and receive only through this network device"),
-        );
+        .arg(arguments::log())
+        .arg(arguments::bind_device());
     #[cfg(feature = "null-cipher")]
     let command = command.arg(
-        Arg::new("null-cipher")
-            .long("null-cipher")
-            .action(ArgAction::SetTrue)
-            .hide(true)
-            .help("NO ENCRYPTION: for measuring the engine only"),
+        flag(
+            "null-cipher",
+            "NO ENCRYPTION: for measuring the engine only",
+        )
+        .hide(true),
     );
-    settings::arguments(command)
+    arguments::of_data_plane(command)
 }
 
 /// Runs the command.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let settings = match settings::load(matches) {
-        Ok(settings) => settings,
-        Err(e) => {
-            log::error!("{e}");
-            return ExitCode::from(2);
-        }
-    };
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let settings = arguments::settings(matches)?;
     let foreground = matches.get_flag("foreground");
     if !foreground && !background::is_child() {
-        return background::spawn();
+        return Ok(background::spawn());
     }
-    if let Err(e) = settings::log_to_file(matches) {
-        log::error!("{e}");
-        return ExitCode::FAILURE;
-    }
-    let text = |name| matches.get_one::<String>(name).cloned();
+    arguments::log_to_file(matches)?;
     #[cfg(feature = "null-cipher")]
     let null_cipher = matches.get_flag("null-cipher");
     #[cfg(feature = "null-cipher")]
@@ -74,13 +60,13 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         log::warn!("--null-cipher: packets are NOT encrypted");
     }
     let tun_verdict = TunTest::start(&settings.dataplane).verdict();
-    let ifname = text("IFNAME").unwrap_or_default();
+    let ifname = text(matches, "IFNAME").unwrap_or_default().to_owned();
     let is_server = is_server(Path::new("/etc/wireguard"), &ifname);
     // Before any lasting thread starts: threads inherit the privileges.
     privileges::drop_privileges();
-    let bind_device = text("bind-device");
+    let bind_device = text(matches, "bind-device").map(str::to_owned);
     let lines = lines(settings.lines.as_ref(), bind_device.is_some());
-    let daemon = Daemon::start(&DaemonOptions {
+    let mut daemon = Daemon::start(&DaemonOptions {
         ifname,
         settings: settings.dataplane,
         bind_device,
@@ -88,34 +74,23 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         tun_verdict,
         #[cfg(feature = "null-cipher")]
         null_cipher,
-    });
-    let serve = |mut daemon: Daemon| {
-        privileges::confine_other_threads();
-        if is_server {
-            // `wg` sets the port later, so the policy cannot keep held devices from calling this server.
-            host::tunnel_devices::mark_server(daemon.ifname(), None);
-        }
-        if !foreground {
-            logging::leave_terminal(daemon.ifname());
-            if let Err(e) = background::ready() {
-                log::warn!("cannot let go of the terminal: {e}");
-            }
-        }
-        startup::is_over();
-        host::notify::ready("up");
-        daemon.run(&mut Unowned)
-    };
-    let result = daemon.map_err(Box::from).and_then(serve);
-    match result {
-        Ok(ended) => {
-            log::info!("ended: {ended:?}");
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            log::error!("{e}");
-            ExitCode::FAILURE
+    })?;
+    privileges::confine_other_threads();
+    if is_server {
+        // `wg` sets the port later, so the policy cannot keep held devices from calling this server.
+        host::tunnel_devices::mark_server(daemon.ifname(), None);
+    }
+    if !foreground {
+        logging::leave_terminal(daemon.ifname());
+        if let Err(e) = background::ready() {
+            log::warn!("cannot let go of the terminal: {e}");
         }
     }
+    startup::is_over();
+    host::notify::ready("up");
+    let ended = daemon.run(&mut Unowned)?;
+    log::info!("ended: {ended:?}");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Whether `wg-quick`'s file for the interface is a server's: the guard must know, and `wg` cannot tell it.

@@ -11,11 +11,10 @@
 //! #! Masquerade = yes
 //! ```
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::lines::known;
+use crate::keys::{self, Key, OK};
 use crate::types::{AllowedIp, Endpoint};
 
 /// Tells what a `[Server]` section does to the machine.
@@ -30,7 +29,50 @@ pub(crate) const CALLS_TOO: &str = "this file also calls a peer (Endpoint), and 
 pub const NETWORKS_MAX: usize = 16;
 
 /// Keys of `[Server]`.
-const KEYS: [&str; 4] = ["Endpoint", "LAN", "DNS", "Masquerade"];
+pub(crate) const KEYS: &[Key<HomeServer>] = &[
+    Key {
+        name: "Endpoint",
+        set: |home, value| {
+            home.endpoint = Some(Endpoint::from_str(value).map_err(|e| e.to_string())?);
+            OK
+        },
+        show: |home, put| home.endpoint.iter().for_each(|it| put(it)),
+    },
+    Key {
+        name: "LAN",
+        set: |home, value| {
+            home.lan = list(value)?;
+            OK
+        },
+        show: |home, put| {
+            if !home.lan.is_empty() {
+                put(&joined(&home.lan));
+            }
+        },
+    },
+    Key {
+        name: "DNS",
+        set: |home, value| {
+            home.dns = list(value)?;
+            OK
+        },
+        show: |home, put| {
+            if !home.dns.is_empty() {
+                put(&joined(&home.dns));
+            }
+        },
+    },
+    Key {
+        name: "Masquerade",
+        set: |home, value| {
+            let mut modes = Masquerading::ALL.into_iter();
+            let mode = modes.find(|it| it.as_str() == value);
+            home.masquerade = mode.ok_or("must be `yes`, `internet` or `no`")?;
+            OK
+        },
+        show: |home, put| put(&home.masquerade.as_str()),
+    },
+];
 
 /// The `[Server]` section.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -74,49 +116,17 @@ impl Masquerading {
 }
 
 impl HomeServer {
-    /// Sets a key. Returns its usual spelling.
-    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<&'static str, String> {
-        let name = known(key, &KEYS)?;
-        match name {
-            "Endpoint" => {
-                let endpoint = Endpoint::from_str(value).map_err(|e| e.to_string())?;
-                self.endpoint = Some(endpoint);
-            }
-            "LAN" => self.lan = list(value)?,
-            "DNS" => self.dns = list(value)?,
-            _ => {
-                let mode = Masquerading::ALL
-                    .into_iter()
-                    .find(|it| it.as_str() == value);
-                self.masquerade = mode.ok_or("must be `yes`, `internet` or `no`")?;
-            }
-        }
-        Ok(name)
-    }
-
     /// The section's text, as comments.
     #[must_use]
     pub fn to_comments(&self) -> String {
         let mut out = "#! [Server]\n".to_owned();
-        let mut put = |key: &str, value: &str| {
-            let _ = writeln!(out, "#! {key} = {value}");
-        };
-        if let Some(endpoint) = &self.endpoint {
-            put("Endpoint", &endpoint.to_string());
-        }
-        if !self.lan.is_empty() {
-            put("LAN", &joined(&self.lan));
-        }
-        if !self.dns.is_empty() {
-            put("DNS", &joined(&self.dns));
-        }
-        put("Masquerade", self.masquerade.as_str());
+        keys::write(KEYS, self, "#! ", &mut out);
         out
     }
 }
 
 /// The items, separated by commas.
-pub(crate) fn joined<T: ToString>(items: &[T]) -> String {
+fn joined<T: ToString>(items: &[T]) -> String {
     let items: Vec<String> = items.iter().map(ToString::to_string).collect();
     items.join(", ")
 }
@@ -124,10 +134,7 @@ pub(crate) fn joined<T: ToString>(items: &[T]) -> String {
 fn list<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<Vec<T>, String> {
     let items = value.split(',').map(str::trim).filter(|it| !it.is_empty());
     let items: Result<Vec<T>, String> = items
-        .map(|it| {
-            it.parse()
-                .map_err(|e| format!("{}: {e}", crate::wgquick::shown(it)))
-        })
+        .map(|it| it.parse().map_err(|e| format!("{}: {e}", keys::shown(it))))
         .collect();
     let items = items?;
     match items.len() <= NETWORKS_MAX {

@@ -26,6 +26,7 @@ pub mod file;
 pub mod free;
 pub mod guard;
 pub mod home;
+mod keys;
 pub mod kind;
 pub mod lines;
 pub mod openvpn;

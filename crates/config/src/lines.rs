@@ -20,9 +20,8 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use crate::suggest::suggest;
-use crate::types::{Endpoint, Key32, decimal, is_ifname};
-use crate::wgquick::value;
+use crate::keys::{self, Key, OK, Verdicted};
+use crate::types::{Endpoint, Key32, is_ifname};
 
 mod section;
 mod shared;
@@ -40,8 +39,11 @@ pub const HOLD_DEFAULT: Duration = Duration::from_secs(30);
 /// Longest `Hold`, in seconds.
 const HOLD_MAX: u64 = 3600;
 
-/// Longest name of a line, in bytes.
-const NAME_MAX: usize = 32;
+/// Default of `Priority`.
+const PRIORITY_DEFAULT: u8 = 10;
+
+/// Default of `CapDay`.
+const CAP_DAY_DEFAULT: u8 = 1;
 
 /// Upper bound of the text of one line, in bytes: a relay's name and zone, and 512 for everything else.
 const LINE_TEXT: usize = 1024;
@@ -166,11 +168,11 @@ impl Default for Line {
             interface: None,
             source: None,
             mark: None,
-            priority: 10,
+            priority: PRIORITY_DEFAULT,
             metered: false,
             rate: None,
             cap: None,
-            cap_day: 1,
+            cap_day: CAP_DAY_DEFAULT,
             relay: None,
             relay_key: None,
         }
@@ -178,45 +180,156 @@ impl Default for Line {
 }
 
 /// Keys of `[Lines]`.
-const LINES_KEYS: [&str; 4] = ["Mode", "Hold", "Reorder", "Shape"];
+const LINES_KEYS: &[Key<Lines>] = &[
+    Key {
+        name: "Mode",
+        set: |lines, value| {
+            let mode = LineMode::ALL.into_iter().find(|it| it.as_str() == value);
+            lines.mode = mode.ok_or(
+                "must be `failover`, `single`, `duplicate`, `critical`, `balance` or `balance-packets`",
+            )?;
+            OK
+        },
+        show: |lines, put| put(&lines.mode.as_str()),
+    },
+    Key {
+        name: "Hold",
+        set: |lines, value| {
+            let seconds = keys::up_to(value, HOLD_MAX);
+            let seconds = seconds.ok_or("must be a number of seconds up to 3600")?;
+            lines.hold = Duration::from_secs(seconds);
+            OK
+        },
+        show: |lines, put| put(&lines.hold.as_secs()),
+    },
+    Key {
+        name: "Reorder",
+        set: |lines, value| yes_or_no(&mut lines.reorder, value),
+        show: |lines, put| lines.reorder.then_some("yes").iter().for_each(|it| put(it)),
+    },
+    Key {
+        name: "Shape",
+        set: |lines, value| yes_or_no(&mut lines.shape, value),
+        show: |lines, put| lines.shape.then_some("yes").iter().for_each(|it| put(it)),
+    },
+];
 
 /// Keys of `[Line]`.
-const LINE_KEYS: [&str; 11] = [
-    "Name",
-    "Interface",
-    "Source",
-    "Mark",
-    "Priority",
-    "Metered",
-    "Rate",
-    "Cap",
-    "CapDay",
-    "Relay",
-    "RelayKey",
+const LINE_KEYS: &[Key<Line>] = &[
+    Key {
+        name: "Name",
+        set: |line, value| {
+            line.name = keys::name(value)?;
+            OK
+        },
+        show: |line, put| put(&line.name),
+    },
+    Key {
+        name: "Interface",
+        set: |line, value| {
+            if !is_ifname(value) {
+                return Err("is no name of an interface".to_owned());
+            }
+            line.interface = Some(value.to_owned());
+            OK
+        },
+        show: |line, put| line.interface.iter().for_each(|it| put(it)),
+    },
+    Key {
+        name: "Source",
+        set: |line, value| {
+            let source: IpAddr = value.parse().map_err(|_| "must be an address".to_owned())?;
+            if source.is_unspecified() || source.is_multicast() {
+                return Err("must be an address of this machine".to_owned());
+            }
+            line.source = Some(source);
+            OK
+        },
+        show: |line, put| line.source.iter().for_each(|it| put(it)),
+    },
+    Key {
+        name: "Mark",
+        set: |line, value| {
+            let mark = keys::number(value).filter(|&mark| mark != 0);
+            line.mark = Some(mark.ok_or("must be a number from 1 to 0xffffffff")?);
+            OK
+        },
+        show: |line, put| line.mark.iter().for_each(|it| put(&format!("{it:#x}"))),
+    },
+    Key {
+        name: "Priority",
+        set: |line, value| {
+            let number = keys::up_to(value, 255);
+            line.priority = number.ok_or("must be a number from 0 to 255; 0 is preferred")?;
+            OK
+        },
+        show: |line, put| {
+            if line.priority != PRIORITY_DEFAULT {
+                put(&line.priority);
+            }
+        },
+    },
+    Key {
+        name: "Metered",
+        set: |line, value| yes_or_no(&mut line.metered, value),
+        show: |line, put| line.metered.then_some("yes").iter().for_each(|it| put(it)),
+    },
+    Key {
+        name: "Rate",
+        set: |line, value| {
+            line.rate = Some(keys::rate(value)?);
+            OK
+        },
+        show: |line, put| line.rate.iter().for_each(|it| put(it)),
+    },
+    Key {
+        name: "Cap",
+        set: |line, value| {
+            // Below a megabyte it is a mistake: probes to the peer cost more.
+            let fits = |cap: &u64| (1_000_000..=1_000_000_000_000_000).contains(cap);
+            line.cap = Some(keys::thousands(value).filter(fits).ok_or(
+                "must be bytes a month, with `k`, `M` or `G` for thousands, from 1M to 1000000G",
+            )?);
+            OK
+        },
+        show: |line, put| line.cap.iter().for_each(|it| put(it)),
+    },
+    Key {
+        name: "CapDay",
+        set: |line, value| {
+            let day = keys::up_to(value, 28).filter(|day| *day > 0);
+            line.cap_day = day.ok_or("must be a day of each month, from 1 to 28")?;
+            OK
+        },
+        show: |line, put| {
+            if line.cap_day != CAP_DAY_DEFAULT {
+                put(&line.cap_day);
+            }
+        },
+    },
+    Key {
+        name: "Relay",
+        set: |line, value| {
+            line.relay = Some(keys::parsed(&keys::compact(value))?);
+            OK
+        },
+        show: |line, put| line.relay.iter().for_each(|it| put(it)),
+    },
+    Key {
+        name: "RelayKey",
+        set: |line, value| {
+            line.relay_key = Some(keys::shared_key(value)?);
+            OK
+        },
+        show: |line, put| {
+            if let Some(key) = &line.relay_key {
+                put(&key.to_base64().as_str());
+            }
+        },
+    },
 ];
 
 impl Lines {
-    /// Sets a key of `[Lines]`. Returns its usual spelling.
-    fn set(&mut self, key: &str, value: &str) -> Result<&'static str, String> {
-        let name = known(key, &LINES_KEYS)?;
-        match name {
-            "Mode" => {
-                let mode = LineMode::ALL.into_iter().find(|it| it.as_str() == value);
-                self.mode = mode.ok_or(
-                    "must be `failover`, `single`, `duplicate`, `critical`, `balance` or `balance-packets`",
-                )?;
-            }
-            "Reorder" => self.reorder = yes_or_no(value)?,
-            "Shape" => self.shape = yes_or_no(value)?,
-            _ => {
-                let seconds = decimal(value).filter(|&seconds| seconds <= HOLD_MAX);
-                let seconds = seconds.ok_or("must be a number of seconds up to 3600")?;
-                self.hold = Duration::from_secs(seconds);
-            }
-        }
-        Ok(name)
-    }
-
     /// Writes the sections as comments of a `wg-quick` file; empty for the default. The text holds the relays' keys,
     /// and is overwritten when dropped.
     #[must_use]
@@ -224,159 +337,23 @@ impl Lines {
         if self.is_default() {
             return Zeroizing::default();
         }
-        let (mode, hold) = (self.mode.as_str(), self.hold.as_secs());
         // Reserved beforehand: a string that grows leaves copies of the keys behind.
         let mut out = Zeroizing::new(String::with_capacity(128 + self.lines.len() * LINE_TEXT));
-        *out += &format!("#! [Lines]\n#! Mode = {mode}\n#! Hold = {hold}\n");
-        if self.reorder {
-            *out += "#! Reorder = yes\n";
-        }
-        if self.shape {
-            *out += "#! Shape = yes\n";
-        }
+        *out += "#! [Lines]\n";
+        keys::write(LINES_KEYS, self, "#! ", &mut out);
         for line in &self.lines {
             *out += "#! [Line]\n";
-            for (key, value) in line.values() {
-                for part in ["#! ", key, " = ", value.as_str(), "\n"] {
-                    *out += part;
-                }
-            }
+            keys::write(LINE_KEYS, line, "#! ", &mut out);
         }
         out
     }
 }
 
-impl Line {
-    /// Keys whose values differ from the defaults.
-    fn values(&self) -> Vec<(&'static str, Zeroizing<String>)> {
-        let usual = Self::default();
-        let mut values = vec![("Name", self.name.clone())];
-        values.extend(self.interface.clone().map(|it| ("Interface", it)));
-        values.extend(self.source.map(|it| ("Source", it.to_string())));
-        values.extend(self.mark.map(|it| ("Mark", format!("{it:#x}"))));
-        let priority = Some(self.priority).filter(|it| *it != usual.priority);
-        values.extend(priority.map(|it| ("Priority", it.to_string())));
-        values.extend(self.metered.then(|| ("Metered", "yes".to_owned())));
-        values.extend(self.rate.map(|it| ("Rate", it.to_string())));
-        values.extend(self.cap.map(|it| ("Cap", it.to_string())));
-        let day = Some(self.cap_day).filter(|it| *it != usual.cap_day);
-        values.extend(day.map(|it| ("CapDay", it.to_string())));
-        values.extend(self.relay.iter().map(|it| ("Relay", it.to_string())));
-        let values = values.into_iter();
-        let mut values: Vec<_> = values.map(|it| (it.0, Zeroizing::new(it.1))).collect();
-        let key = self.relay_key.iter();
-        values.extend(key.map(|it| ("RelayKey", it.to_base64())));
-        values
-    }
-
-    /// Sets a key of `[Line]`. Returns its usual spelling.
-    fn set(&mut self, key: &str, value: &str) -> Result<&'static str, String> {
-        let name = known(key, &LINE_KEYS)?;
-        match name {
-            "Name" => {
-                name_of(value)?.clone_into(&mut self.name);
-            }
-            "Interface" => {
-                if !is_ifname(value) {
-                    return Err("is no name of an interface".to_owned());
-                }
-                self.interface = Some(value.to_owned());
-            }
-            "Source" => {
-                let source: IpAddr = value.parse().map_err(|_| "must be an address".to_owned())?;
-                let any = source.is_unspecified() || source.is_multicast();
-                if any {
-                    return Err("must be an address of this machine".to_owned());
-                }
-                self.source = Some(source);
-            }
-            "Mark" => {
-                let mark = number(value).filter(|&mark| mark != 0);
-                self.mark = Some(mark.ok_or("must be a number from 1 to 0xffffffff")?);
-            }
-            "Priority" => {
-                let number = decimal(value).and_then(|it| u8::try_from(it).ok());
-                self.priority = number.ok_or("must be a number from 0 to 255; 0 is preferred")?;
-            }
-            "Metered" => self.metered = yes_or_no(value)?,
-            "Relay" => self.relay = Some(value::parsed(&value::compact(value))?),
-            "Cap" => self.cap = Some(cap(value).ok_or(CAP_FAULT)?),
-            "CapDay" => {
-                let day = decimal(value).and_then(|it| u8::try_from(it).ok());
-                let day = day.filter(|day| (1..=28).contains(day));
-                self.cap_day = day.ok_or("must be a day of each month, from 1 to 28")?;
-            }
-            "RelayKey" => self.relay_key = Some(secret(value)?),
-            _ => self.rate = Some(rate(value).ok_or(RATE_FAULT)?),
-        }
-        Ok(name)
-    }
-}
-
-/// Checks a name for logs and reports.
-pub(crate) fn name_of(value: &str) -> Result<&str, String> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    match value.is_empty() || value.len() > NAME_MAX || !value.bytes().all(fits) {
-        true => Err("must be letters, digits, `-`, `_` and `.`, at most 32".to_owned()),
-        false => Ok(value),
-    }
-}
-
-/// Parses a key that two ends share.
-pub(crate) fn secret(value: &str) -> Result<Key32, String> {
-    let key = value::key(value)?;
-    match key.is_zero() {
-        true => Err("an all-zero key is none; `millrace genpsk` makes one".to_owned()),
-        false => Ok(key),
-    }
-}
-
-pub(crate) const RATE_FAULT: &str =
-    "must be bits a second, with `k`, `M` or `G` for thousands, at most 1000G";
-
-/// Parses a rate, in bits a second.
-pub(crate) fn rate(text: &str) -> Option<u64> {
-    thousands(text).filter(|rate| (1..=1_000_000_000_000).contains(rate))
-}
-
-const CAP_FAULT: &str =
-    "must be bytes a month, with `k`, `M` or `G` for thousands, from 1M to 1000000G";
-
-/// Parses an allowance, in bytes a month. Below a megabyte it is a mistake: probes to the peer cost more.
-fn cap(text: &str) -> Option<u64> {
-    thousands(text).filter(|cap| (1_000_000..=1_000_000_000_000_000).contains(cap))
-}
-
-/// Parses a number with an optional unit (powers of 1,000).
-fn thousands(text: &str) -> Option<u64> {
-    let (digits, unit) = match text.char_indices().next_back()? {
-        (at, 'k') => (&text[..at], 1_000),
-        (at, 'M') => (&text[..at], 1_000_000),
-        (at, 'G') => (&text[..at], 1_000_000_000),
-        _ => (text, 1),
+fn yes_or_no(flag: &mut bool, value: &str) -> Verdicted {
+    *flag = match value {
+        "yes" | "true" => true,
+        "no" | "false" => false,
+        _ => return Err("must be `yes` or `no`".to_owned()),
     };
-    decimal(digits)?.checked_mul(unit)
-}
-
-fn yes_or_no(value: &str) -> Result<bool, &'static str> {
-    match value {
-        "yes" | "true" => Ok(true),
-        "no" | "false" => Ok(false),
-        _ => Err("must be `yes` or `no`"),
-    }
-}
-
-/// The usual spelling of a key that is written in any case.
-pub(crate) fn known(key: &str, keys: &[&'static str]) -> Result<&'static str, String> {
-    let found = keys.iter().find(|known| known.eq_ignore_ascii_case(key));
-    let unknown = || format!("no such key; {}", suggest(key, keys));
-    found.copied().ok_or_else(unknown)
-}
-
-fn number(text: &str) -> Option<u32> {
-    let value = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
-        None => decimal(text)?,
-    };
-    u32::try_from(value).ok()
+    OK
 }

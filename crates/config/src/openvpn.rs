@@ -15,25 +15,26 @@ use crate::file;
 use crate::permissions::{Permissions, own_management, own_passwords};
 use crate::report::Report;
 
-mod argv;
-mod build;
+mod builder;
 mod ccd;
+mod collector;
 mod directive;
+mod draft;
 mod files;
 mod lexer;
 mod model;
 mod report;
 mod table;
 
-use build::Builder;
-pub use build::DECIDING;
-use directive::Collector;
+use builder::Builder;
+use collector::Collector;
 
 use crate::error::ImportError;
 pub use ccd::parse_client_settings;
-pub use directive::{BYTES_MAX, DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
+pub use collector::{BYTES_MAX, DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
 pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split};
 pub use model::*;
+pub use table::deciding;
 
 /// Reads a file that a configuration names with `config`. The caller provides it, so that parsing stays pure.
 pub type ReadFile<'a> = dyn FnMut(&Path) -> io::Result<Zeroizing<Vec<u8>>> + 'a;
@@ -146,7 +147,7 @@ pub fn parse_arguments(
     options: Options,
 ) -> Result<Import, ImportError> {
     let mut collector = Collector::new(read, options.permissions);
-    argv::collect(arguments, &mut collector)?;
+    collector.arguments(arguments)?;
     // A single file argument gives the report its name; otherwise the command line does.
     let file = match arguments {
         [file] if !file.starts_with("--") => file.as_str(),
@@ -195,29 +196,29 @@ fn by_content(text: &str) -> Option<bool> {
 
 fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import {
     let mut builder = Builder::new(options);
-    builder.own_passwords = collector.own_passwords;
-    builder.own_management = collector.own_management;
-    builder.directory.clone_from(&collector.directory);
+    builder.draft.own_passwords = collector.own_passwords;
+    builder.draft.own_management = collector.own_management;
+    builder.draft.directory = collector.directory;
     let secret = |directive: &directive::Directive| {
         let here = directive.origin.file.as_deref() == Some(file);
-        let secret = files::SECRETS.contains(&directive.name.as_str());
-        here && secret && directive.inline.is_some()
+        here && directive.inline.is_some()
+            && table::find(&directive.name).is_some_and(|it| it.secret)
     };
     let holds_secrets = collector.directives.iter().any(secret);
     for misread in collector.misread {
-        builder.misread(misread);
+        builder.refuse(&misread.origin, &misread.name, misread.reason);
     }
     for directive in &collector.directives {
         builder.hear(directive);
     }
-    let model = builder.finish(collector.directory);
-    builder.conceal();
+    let model = builder.finish();
+    report::conceal(&mut builder.judged);
     let faults = (report::faults(&builder.judged, file), builder.faults());
     Import {
         model,
         report: report::report(&builder.judged, file),
         warnings: builder.warnings,
-        action: builder.action,
+        action: builder.draft.action,
         holds_secrets,
         faults,
     }

@@ -18,12 +18,11 @@ use std::path::Path;
 
 use crate::error::ImportError;
 use crate::file;
-use crate::lines::{RATE_FAULT, known, name_of, rate, secret};
+use crate::keys::{self, Key, OK, shown};
 use crate::report::{self, Report, Verdict};
 use crate::suggest::suggest;
 use crate::text::{NOT_UTF8, Text};
 use crate::types::{Endpoint, Host, Key32, decimal};
-use crate::wgquick::{shown, value};
 
 /// Most clients of a relay: each needs a socket, and a process may usually have 1,024.
 pub const CLIENTS_MAX: usize = 256;
@@ -44,9 +43,42 @@ const PACKET_BITS: u64 = 2_000;
 /// Lowest default of `Packets`, in datagrams a second, for clients with a low rate.
 const PACKETS_LEAST: u64 = 1_000;
 
-/// Keys of `[Relay]` and of `[Client]`.
-const RELAY_KEYS: [&str; 2] = ["Listen", "Target"];
-const CLIENT_KEYS: [&str; 4] = ["Name", "Key", "Rate", "Packets"];
+/// Keys of `[Relay]`.
+const RELAY_KEYS: &[Key<Parser>] = &[
+    Key::read("Listen", |relay, value| {
+        relay.listen = Some(listen(value)?);
+        OK
+    }),
+    Key::read("Target", |relay, value| {
+        let target: Endpoint = keys::parsed(&keys::compact(value))?;
+        let is_name = matches!(target.host, Host::Name(_));
+        relay.target = Some(target);
+        let remark = "the name is looked up when the relay starts, and from time to time";
+        Ok(if is_name { remark } else { "" }.to_owned())
+    }),
+];
+
+/// Keys of `[Client]`.
+const CLIENT_KEYS: &[Key<Draft>] = &[
+    Key::read("Name", |client, value| {
+        client.name = Some(keys::name(value)?);
+        OK
+    }),
+    Key::read("Key", |client, value| {
+        client.key = Some(keys::shared_key(value)?);
+        OK
+    }),
+    Key::read("Rate", |client, value| {
+        client.rate = Some(keys::rate(value)?);
+        OK
+    }),
+    Key::read("Packets", |client, value| {
+        let packets = decimal(value).filter(|it| (1..=PACKETS_MAX).contains(it));
+        let wanted = "must be datagrams a second, from 1 to 100000000";
+        client.packets = Some(packets.ok_or(wanted)?);
+        OK
+    }),
+];
 
 /// The error for a relay's file in a program that was built without relays.
 pub const NOT_BUILT: &str =
@@ -204,7 +236,7 @@ impl Parser {
         let outcome = match self.section {
             Section::None => Err("stands before any [Relay] or [Client]".to_owned()),
             Section::Refused => return,
-            Section::Relay => self.set(key, value),
+            Section::Relay => keys::set(RELAY_KEYS, self, key, value),
             Section::Client => match self.clients.last_mut() {
                 Some(client) => client.set(key, value),
                 None => return,
@@ -245,22 +277,6 @@ impl Parser {
             self.relay_head = Some(number);
             self.section = Section::Relay;
         }
-    }
-
-    /// Sets a key of `[Relay]`. Returns its usual spelling, and a remark for the report.
-    fn set(&mut self, key: &str, value: &str) -> Result<(&'static str, &'static str), String> {
-        let name = known(key, &RELAY_KEYS)?;
-        let mut remark = "";
-        if name == "Listen" {
-            self.listen = Some(listen(value)?);
-        } else {
-            let target: Endpoint = value::parsed(&value::compact(value))?;
-            if matches!(target.host, Host::Name(_)) {
-                remark = "the name is looked up when the relay starts, and from time to time";
-            }
-            self.target = Some(target);
-        }
-        Ok((name, remark))
     }
 
     fn finish(mut self) -> Import {
@@ -330,27 +346,13 @@ impl Parser {
 
 impl Draft {
     /// Sets a key of `[Client]`. Returns its usual spelling, and a remark for the report.
-    fn set(&mut self, key: &str, value: &str) -> Result<(&'static str, &'static str), String> {
-        let name = known(key, &CLIENT_KEYS)?;
-        let outcome = self.take(name, value);
+    fn set(&mut self, key: &str, value: &str) -> Result<(&'static str, String), String> {
+        let name = keys::find(CLIENT_KEYS, key)?.name;
+        let outcome = keys::set(CLIENT_KEYS, self, name, value);
         if outcome.is_err() {
             self.refused.push(name);
         }
-        outcome.map(|()| (name, ""))
-    }
-
-    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "Name" => self.name = Some(name_of(value)?.to_owned()),
-            "Key" => self.key = Some(secret(value)?),
-            "Rate" => self.rate = Some(rate(value).ok_or(RATE_FAULT)?),
-            _ => {
-                let packets = decimal(value).filter(|it| (1..=PACKETS_MAX).contains(it));
-                self.packets =
-                    Some(packets.ok_or("must be datagrams a second, from 1 to 100000000")?);
-            }
-        }
-        Ok(())
+        outcome
     }
 }
 

@@ -171,19 +171,9 @@ pub enum MtuDiscovery {
 }
 
 impl MtuDiscovery {
-    /// The names, in the order of the variants.
-    pub const NAMES: [&'static str; 3] = ["no", "maybe", "yes"];
-
-    /// Parses a name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "no" => Some(Self::No),
-            "maybe" => Some(Self::Maybe),
-            "yes" => Some(Self::Yes),
-            _ => None,
-        }
-    }
+    /// The names.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("no", Self::No), ("maybe", Self::Maybe), ("yes", Self::Yes)];
 }
 
 /// The address inside a WireGuard tunnel that echo requests measure the MTU to.
@@ -421,8 +411,9 @@ impl DataplaneSettings {
             "aqm" => self.aqm = rung()?,
             "coalescing" => self.coalescing = rung()?,
             "mtu-disc" => {
-                self.mtu_disc = MtuDiscovery::from_name(value)
-                    .ok_or_else(|| refused("\"no\", \"maybe\" or \"yes\""))?;
+                let found = MtuDiscovery::NAMES.iter().find(|it| it.0 == value);
+                let found = found.ok_or_else(|| refused("\"no\", \"maybe\" or \"yes\""))?;
+                self.mtu_disc = found.1;
             }
             "mtu-probe" => {
                 self.mtu_probe = match value {

@@ -10,17 +10,19 @@ use std::path::Path;
 
 use crate::file;
 use crate::home;
+use crate::keys::{self, Verdicted, shown};
 use crate::lines::{Found, Sections};
 use crate::permissions::Permissions;
 use crate::report::{Entry, Report, Verdict};
 use crate::suggest::suggest;
 use crate::text::{NOT_UTF8, Text};
-use crate::tunnel::{Peer, Tunnel};
+use crate::tunnel::{Interface, Peer, Tunnel};
 use crate::types::{AllowedIp, Key32, is_ifname};
 
-pub(crate) mod value;
+mod rows;
 
 use crate::error::ImportError;
+use rows::{Kind, Row};
 
 /// Largest accepted file, in bytes: room for 10,000 peers with every key set.
 pub const FILE_MAX: u64 = 4 << 20;
@@ -142,9 +144,6 @@ enum Section {
     Refused,
 }
 
-/// An accepted line with a remark, which may be empty; or the fault of the line's value.
-type Verdicted = Result<String, String>;
-
 struct Parser {
     options: Options,
     tunnel: Tunnel,
@@ -213,7 +212,7 @@ impl Parser {
         match self.section {
             Section::None => {
                 // The file may be nothing but a private key, so the message names only known words.
-                let key = value::canonical(key).unwrap_or_default();
+                let key = rows::find(key).map_or("", |row| row.name);
                 self.wrong(number, key, "stands before any [Interface] or [Peer]");
             }
             Section::Refused => {}
@@ -259,55 +258,49 @@ impl Parser {
     }
 
     fn setting(&mut self, number: usize, key: &str, value: &str) {
-        let Some(name) = value::canonical(key) else {
+        let Some(row) = rows::find(key) else {
             return self.unknown(number, key);
         };
-        let wanted = if value::INTERFACE_KEYS.contains(&name) {
-            Section::Interface
-        } else {
-            Section::Peer
-        };
-        if wanted != self.section {
-            let place = if wanted == Section::Peer {
+        let name = row.name;
+        if row.is_of_peer() != (self.section == Section::Peer) {
+            let place = if row.is_of_peer() {
                 "[Peer]"
             } else {
                 "[Interface]"
             };
             return self.leave_out(number, name, format!("belongs in {place}; move it there"));
         }
-        if value.is_empty() && value::MAY_BE_EMPTY.contains(&name) {
-            return self.empty(number, name);
+        if let Some(clear) = row.clear.filter(|_| value.is_empty()) {
+            return self.empty(number, row, clear);
         }
         // An empty list is the one empty value with a meaning.
-        if value.is_empty() && name != "AllowedIPs" {
+        if value.is_empty() && !row.list {
             return self.wrong(number, name, "has no value; remove the line or complete it");
         }
-        if value::SCRIPT_KEYS.contains(&name) {
-            return self.script(number, name, value);
-        }
-        let outcome = match name {
-            "PublicKey" => self.public_key(value),
-            "AllowedIPs" => self.allowed_ips(number, value),
-            _ => match self.tunnel.peers.last_mut() {
-                Some(peer) if wanted == Section::Peer => value::peer(peer, name, value),
-                _ => value::interface(&mut self.tunnel.interface, name, value),
-            },
+        let interface = &mut self.tunnel.interface;
+        let outcome = match (&row.kind, self.tunnel.peers.last_mut()) {
+            (Kind::Script(place), _) => {
+                place(&mut interface.scripts).push(value.to_owned());
+                return self.script(number, name);
+            }
+            (Kind::Interface(set, _), _) => set(interface, value),
+            (Kind::OfPeers(set, _), _) => set(self, number, value),
+            (Kind::Peer(set, _), Some(peer)) => set(peer, value),
+            (Kind::Peer(..), None) => return,
         };
         match outcome {
-            Ok(remark) => self.honoured(number, name, remark),
-            Err(reason) if value::DISPENSABLE_KEYS.contains(&name) => {
-                self.leave_out(number, name, reason);
-            }
+            Ok(remark) => self.honoured(number, row, remark),
+            Err(reason) if row.dispensable => self.leave_out(number, name, reason),
             Err(reason) => self.wrong(number, name, reason),
         }
     }
 
     /// Treats a key without a value as absent.
-    fn empty(&mut self, number: usize, name: &'static str) {
-        value::clear(&mut self.tunnel.interface, name);
-        match value::SCRIPT_KEYS.contains(&name) {
-            true => self.report.push(number, name, Verdict::Honoured, ""),
-            false => self.honoured(number, name, String::new()),
+    fn empty(&mut self, number: usize, row: &Row, clear: fn(&mut Interface)) {
+        clear(&mut self.tunnel.interface);
+        match row.kind {
+            Kind::Script(_) => self.report.push(number, row.name, Verdict::Honoured, ""),
+            _ => self.honoured(number, row, String::new()),
         }
         if let Some(entry) = self.report.entries.last_mut() {
             entry.verdict = Verdict::Ignored;
@@ -318,7 +311,7 @@ impl Parser {
     fn public_key(&mut self, value: &str) -> Verdicted {
         // A wrong key also counts, so that the report does not call it missing as well.
         self.has_public_key = true;
-        let key = value::key(value)?;
+        let key = keys::key(value)?;
         if key.is_zero() {
             return Err(
                 "an all-zero key belongs to no peer; ask the peer for its public key".to_owned(),
@@ -344,7 +337,7 @@ impl Parser {
         }
         let current = self.tunnel.peers.len().saturating_sub(1);
         let mut remark = String::new();
-        for range in value::ranges(value) {
+        for range in rows::ranges(value) {
             let (range, masked) = range?;
             remark = masked.unwrap_or(remark);
             match self.ranges.insert(range, (number, current)) {
@@ -366,8 +359,7 @@ impl Parser {
         Ok(remark)
     }
 
-    fn script(&mut self, number: usize, name: &'static str, value: &str) {
-        value::script(&mut self.tunnel.interface.scripts, name, value);
+    fn script(&mut self, number: usize, name: &str) {
         if self.options.permissions.scripts() {
             return self.report.push(number, name, Verdict::Honoured, "");
         }
@@ -377,29 +369,28 @@ impl Parser {
     }
 
     fn unknown(&mut self, number: usize, key: &str) {
-        if let Some(reason) = value::harmless(key) {
+        if let Some(reason) = rows::harmless(key) {
             return self
                 .report
                 .push(number, &shown(key), Verdict::Ignored, reason);
         }
-        if value::is_amnezia(key) {
+        if rows::is_amnezia(key) {
             let reason = "an AmneziaWG setting: its server does not speak WireGuard, and \
                 Millrace does not speak AmneziaWG; ask for a plain WireGuard file";
             return self.wrong(number, &shown(key), reason);
         }
-        let known = match self.section {
-            Section::Interface => &value::INTERFACE_KEYS[..],
-            _ => &value::PEER_KEYS[..],
-        };
-        let reason = format!("no such key; {}", suggest(key, known));
+        let here = |row: &&Row| row.is_of_peer() == (self.section == Section::Peer);
+        let known: Vec<&str> = rows::ROWS.iter().filter(here).map(|row| row.name).collect();
+        let reason = format!("no such key; {}", suggest(key, &known));
         // An unknown word may be part of a secret, so the report quotes it only if it looks like a key's name.
         let is_like_one = key.len() <= 24 && key.bytes().all(|it| it.is_ascii_alphabetic());
         let key = if is_like_one { key } else { "" };
         self.leave_out(number, key, reason);
     }
 
-    fn honoured(&mut self, number: usize, name: &'static str, remark: String) {
-        if !value::LIST_KEYS.contains(&name) {
+    fn honoured(&mut self, number: usize, row: &Row, remark: String) {
+        let name = row.name;
+        if !row.list {
             let here = self.report.entries.len();
             match self.seen.iter_mut().find(|(key, _)| *key == name) {
                 Some((_, earlier)) => {
@@ -498,10 +489,4 @@ impl Parser {
             fault: self.fault,
         }
     }
-}
-
-/// A word of the file, made fit to print: cut to 40 characters, without control characters.
-pub(crate) fn shown(word: &str) -> String {
-    let cut: String = word.chars().take(40).collect();
-    terminal::shown(&cut)
 }

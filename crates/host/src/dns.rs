@@ -275,6 +275,15 @@ fn run(
     })
 }
 
+/// The addresses of name servers in a text in the format of `resolv.conf(5)`, as they are written: that of a
+/// link-local one ends with its zone.
+pub fn name_servers_in(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        (words.next()? == "nameserver").then(|| words.next())?
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

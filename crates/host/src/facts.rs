@@ -487,16 +487,9 @@ fn is_rp_filter_strict(system: &mut dyn System) -> bool {
 
 /// The name servers of a `resolv.conf` that run on other machines.
 fn name_servers(text: &str) -> Vec<IpAddr> {
-    let value = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let addr: IpAddr = (words.next() == Some("nameserver"))
-            .then(|| words.next())??
-            .parse()
-            .ok()?;
-        (!addr.is_loopback() && !addr.is_unspecified()).then_some(addr)
-    };
-    text.lines()
-        .filter_map(value)
+    crate::name_servers_in(text)
+        .filter_map(|it| it.parse().ok())
+        .filter(|it: &IpAddr| !it.is_loopback() && !it.is_unspecified())
         .take(NAME_SERVERS_MAX)
         .collect()
 }

@@ -53,7 +53,7 @@ pub mod written_file;
 
 pub use apply::{Applied, ApplyError, left_behind, recover, recover_all};
 pub use dns::dnsmasq::{self, Dnsmasq};
-pub use dns::{DnsError, NameServers, Resolver};
+pub use dns::{DnsError, NameServers, Resolver, name_servers_in};
 pub use facts::{Connected, EndpointWay, Facts, POLICY_RULES};
 pub use journal::JournalError;
 pub use managed::{Managed, ManagedError, Manager, SharedManager};

@@ -35,6 +35,8 @@ struct State<K> {
     statistics: Statistics,
     carried: [u64; LINES_MAX],
     mtu: usize,
+    /// The longest packet in bytes that [`DataPlane::send_whole`] sends.
+    longest: usize,
     name: String,
 }
 
@@ -62,6 +64,7 @@ impl<P: Protocol> FakeDataPlane<P> {
                 statistics: Statistics::default(),
                 carried: [0; LINES_MAX],
                 mtu,
+                longest: usize::MAX,
                 name: name.to_owned(),
             }),
         }
@@ -90,6 +93,18 @@ impl<P: Protocol> FakeDataPlane<P> {
     /// The owner of an address.
     pub fn route(&self, address: IpAddr) -> Option<PeerId> {
         self.state().routes.lookup(address).copied()
+    }
+
+    /// The ranges whose packets go to a peer, as address and prefix length.
+    pub fn ranges(&self, id: PeerId) -> BTreeSet<(IpAddr, u8)> {
+        let state = self.state();
+        let owned = state.owned.iter();
+        owned
+            .filter(|(address, _, owner)| {
+                *owner == id && state.routes.lookup(*address) == Some(&id)
+            })
+            .map(|(address, len, _)| (*address, *len))
+            .collect()
     }
 
     /// The sessions of a peer whose packets are opened.
@@ -145,6 +160,11 @@ impl<P: Protocol> FakeDataPlane<P> {
     /// Changes the counters that [`DataPlane::statistics`] returns.
     pub fn set_statistics(&self, statistics: Statistics) {
         self.state().statistics = statistics;
+    }
+
+    /// Sets the longest packet in bytes that [`DataPlane::send_whole`] sends.
+    pub fn set_longest(&self, longest: usize) {
+        self.state().longest = longest;
     }
 
     /// Adds to the bytes that [`DataPlane::carried`] returns for a line.

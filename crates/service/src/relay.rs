@@ -280,9 +280,9 @@ impl<'a> Relay<'a> {
             self.target.looked_up(&lookup, found, now);
         }
         if let Some(lookup) = self.target.expire(self.forwarder.moved(), now)
-            && let Some((lookup, found)) = self.resolver.begin(lookup)
+            && let Err(words) = self.resolver.begin(lookup.clone())
         {
-            self.target.looked_up(&lookup, found, now);
+            self.target.looked_up(&lookup, Err(words), now);
         }
         if let Some((name, address)) = self.target.take_good() {
             names::keep(&name, address);

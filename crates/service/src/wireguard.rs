@@ -1,15 +1,15 @@
 //! A WireGuard interface: the protocol's state machine on one side, the data plane on the other, and three interfaces
 //! to users (the `wg` tool, a file, a status reader).
 //!
-//! [`Machine`] decides and does no I/O: it takes an [`Event`] and the time, and puts out [`Effect`]s. [`Interface`]
-//! carries them out, those for the data plane through [`perform`], and [`Daemon`] waits for events.
+//! [`Machine`] decides and does no I/O: it takes an [`Event`] with the time, and calls its data plane and its [`Host`].
+//! [`Interface`] holds the three, and [`Daemon`] waits for events.
 
 mod configuration;
 mod control;
 mod daemon;
-mod dataplane;
-mod effect;
 mod event;
+pub mod fixture;
+mod host;
 mod interface;
 mod lines;
 mod machine;
@@ -32,11 +32,10 @@ mod want;
 
 pub use crate::lines::{CapReport, Doubt, LineFacts, LineReport, LineUsage};
 pub use daemon::{Daemon, DaemonOptions, Owner};
-pub use dataplane::perform;
-pub use effect::{Effect, Ended, LOOKUPS_MAX, LookUp, PlaneRequest, Refused, Whose};
 pub use event::Event;
+pub use host::{Ended, Host, LOOKUPS_MAX, LookUp, Refused, Whose};
 pub use interface::Interface;
-pub use machine::{Machine, Named, View};
+pub use machine::{Cx, Machine, Named, Plane};
 pub use probing::ProbePlan;
 pub use save::{merge, save};
 pub use server::{Listener as SocketListener, SocketError};

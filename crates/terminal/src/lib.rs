@@ -5,5 +5,5 @@
 mod output;
 mod progress;
 
-pub use output::{escapes, is_up, line, note, note_text, say, shown, text};
+pub use output::{escapes, is_up, line, note, note_text, print, say, shown, text};
 pub use progress::{Progress, rough};

@@ -41,6 +41,20 @@ pub fn text(text: impl Display) {
     end_unless_read(write!(out, "{text}").and_then(|()| out.flush()));
 }
 
+/// Prints a text with its own line ends. If the reader has gone, the command goes on, for its exit code says more.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print(text: impl Display) -> Result<(), String> {
+    let mut out = io::stdout();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Prints a line on standard output beside other work, which continues if the reader has gone.
 pub fn say(text: impl Display) {
     let mut out = io::stdout();

@@ -22,7 +22,7 @@ use tour::Tour;
 /// Builds the command's `clap` definition.
 pub fn command() -> Command {
     let command = Command::new("demo")
-        .about("Show a tunnel at work on this one machine: office, branch, real traffic, a table")
+        .about("Show a tunnel at work on this one machine")
         .after_help(
             "Builds three hosts as network namespaces: an office with a web server, the\n\
              router of a branch, and a device behind that router. The device downloads\n\

@@ -24,7 +24,7 @@ use openvpn::session::{
 };
 use openvpn::tls::{TlsOptions, TlsSettings};
 use openvpn::wrap::WrapSettings;
-use plane::{DataPlane, Endpoint, Line, Moving, PeerId, RouteChange, Sender, StreamId};
+use plane::{Endpoint, Line, Moving, PeerId, RouteChange, Sender, StreamId, Transports};
 use service::inbox::Inbox;
 use service::openvpn::INBOX;
 
@@ -155,7 +155,7 @@ impl End {
     /// The object through which control calls the data plane.
     pub(crate) fn calls(
         &self,
-    ) -> &dyn DataPlane<Protocol = OpenVpn, Sockets = Sockets, Connection = TcpStream> {
+    ) -> &dyn Transports<Protocol = OpenVpn, Sockets = Sockets, Connection = TcpStream> {
         &self.plane.tunnel
     }
 

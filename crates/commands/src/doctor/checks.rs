@@ -260,22 +260,12 @@ fn offload(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-#[cfg(feature = "policy")]
-fn is_of_policy(rule: &Rule) -> bool {
-    policy::rules::is_ours(rule)
-}
-
-#[cfg(not(feature = "policy"))]
-const fn is_of_policy(_: &Rule) -> bool {
-    false
-}
-
 /// The program that a foreign rule belongs to.
 fn owner(rule: &Rule) -> Option<&'static str> {
     let (mark, mask) = (rule.fwmark.unwrap_or(0), rule.mask.unwrap_or(u32::MAX));
     let priority = rule.priority.unwrap_or(0);
     match priority {
-        900..=999 if !guard::rules::is_ours(rule) && !is_of_policy(rule) => {
+        900..=999 if !steer::is_ours(rule) => {
             Some("another program in the priorities of Millrace (900 to 999)")
         }
         1000..=3999 if mask == 0x3f00 => Some("mwan3"),

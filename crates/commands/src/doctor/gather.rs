@@ -52,7 +52,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         rp_filters: Vec::new(),
         is_router: false,
         guarded: Path::new(config::guard::DEFAULT_PATH).exists()
-            || guard::control::in_force().is_some()
+            || steer::guard::control::in_force().is_some()
             || Path::new("/etc/millrace/policy.toml").exists(),
         nft: program("nft"),
         nf_tables: has_nf_tables(),
@@ -170,13 +170,8 @@ fn number(path: &str) -> Option<u8> {
 
 /// The name servers in the text of a `resolv.conf(5)`.
 pub(super) fn name_servers(text: &str) -> Vec<IpAddr> {
-    let servers = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let is_server = words.next() == Some("nameserver");
-        // A link-local address is followed by its device.
-        let address = words.next().filter(|_| is_server)?.split('%').next()?;
-        address.parse().ok()
-    });
+    // A link-local address is followed by its device.
+    let servers = host::name_servers_in(text).filter_map(|it| it.split('%').next()?.parse().ok());
     servers.take(SERVERS_MAX).collect()
 }
 
@@ -301,8 +296,8 @@ fn program(name: &str) -> bool {
 }
 
 fn has_nf_tables() -> bool {
-    let asked =
-        Netfilter::open().and_then(|mut it| it.chain(guard::chain::TABLE, guard::chain::CHAIN));
+    let asked = Netfilter::open()
+        .and_then(|mut it| it.chain(steer::guard::chain::TABLE, steer::guard::chain::CHAIN));
     // Without permission to look, the kernel may still support nftables.
     !asked.is_err_and(|error| error.is_unsupported())
 }

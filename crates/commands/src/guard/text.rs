@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use guard::rules::PRIORITIES;
-use guard::{Layer, PartReport, Report, State, Way, Why};
 use serde_json::{Value, json};
+use steer::guard::rules::PRIORITIES;
+use steer::guard::{Layer, PartReport, Report, State, Way, Why};
 
 /// The names of the families, in the report's order.
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];

@@ -7,44 +7,40 @@
 //!
 //! The sources are independent: an error in one releases no device of the other.
 
+use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use config::guard::{DEFAULT_PATH, Group, Guard, Pattern};
 use config::settings::SettingsError;
-use guard::{GuardError, control};
 use openwrt::only_through::Lists;
+use steer::guard::{GuardError, control};
 
-use super::{CommandError, flag, kept};
+use super::CommandError;
+use crate::arguments::{self, flag, list, option, path};
 
 /// The directory of UCI's files.
 pub(super) const UCI: &str = "/etc/config";
 
 pub(super) fn file_argument() -> Arg {
-    Arg::new("settings")
-        .long("settings")
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
-        .help("Settings [default: /etc/millrace/guard.toml, if it is there]")
+    path(
+        "settings",
+        "FILE",
+        "Settings [default: /etc/millrace/guard.toml, if it is there]",
+    )
 }
 
 pub(super) fn uci_argument() -> Arg {
-    Arg::new("uci")
-        .long("uci")
-        .value_name("DIRECTORY")
-        .value_parser(value_parser!(PathBuf))
-        .help("Where OpenWrt's file `network` is, for only_through [default: /etc/config]")
+    path(
+        "uci",
+        "DIRECTORY",
+        "Where OpenWrt's file `network` is, for only_through [default: /etc/config]",
+    )
 }
 
 pub(super) fn arguments(command: Command) -> Command {
-    let list = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name(value)
-            .action(ArgAction::Append)
-            .help(help)
-    };
     command
         .arg(file_argument())
         .arg(uci_argument())
@@ -63,12 +59,11 @@ pub(super) fn arguments(command: Command) -> Command {
             "DEVICE",
             "A tunnel's device, or mr-* for all that begin so",
         ))
-        .arg(
-            Arg::new("table")
-                .long("table")
-                .value_name("NUMBER")
-                .help("The guard's routing table [default: 77]"),
-        )
+        .arg(option(
+            "table",
+            "NUMBER",
+            "The guard's routing table [default: 77]",
+        ))
         .arg(flag(
             "no-lead",
             "Make no default route in the table; the tunnels do",
@@ -125,7 +120,7 @@ impl Wanted {
     /// A wrong command line, or the settings guard nothing.
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, CommandError> {
         let in_force = control::in_force();
-        let kept = || kept::read(file(matches));
+        let kept = || read_copy(file(matches));
         let mut errors = Vec::new();
         let mut base = match base(matches) {
             Ok(base) => base,
@@ -210,7 +205,7 @@ fn written_in(matches: &ArgMatches, lists: &Lists, before: &[Group]) -> Guard {
     let file = from_file(matches).map(Option::unwrap_or_default).ok();
     let own = file
         .filter(is_well)
-        .or_else(|| kept::read(self::file(matches)));
+        .or_else(|| read_copy(self::file(matches)));
     let (guard, _) = own.unwrap_or_default().with_lists(&lists.lists, before);
     match guard.fault() {
         Some(_) => Guard::default().with_groups(&guard.groups),
@@ -224,8 +219,8 @@ fn instead(in_force: Option<&Guard>, matches: &ArgMatches) -> Option<Guard> {
         log::warn!("what the guard was switched on with is still in force");
         return Some(guard.clone());
     }
-    let kept = kept::read(file(matches))?;
-    let path = kept::path_of(file(matches));
+    let kept = read_copy(file(matches))?;
+    let path = copy_of(file(matches));
     log::warn!(
         "the guard is set by the last settings that were good, {}",
         path.display()
@@ -257,19 +252,17 @@ pub(crate) fn unknown_words(name: &str) -> String {
 
 /// The path of the settings file.
 pub(super) fn file(matches: &ArgMatches) -> &Path {
-    let named = matches.get_one::<PathBuf>("settings");
-    named.map_or_else(|| Path::new(DEFAULT_PATH), PathBuf::as_path)
+    arguments::file(matches, "settings").unwrap_or(Path::new(DEFAULT_PATH))
 }
 
 /// The path of UCI's directory.
 pub(super) fn uci(matches: &ArgMatches) -> &Path {
-    let named = matches.get_one::<PathBuf>("uci");
-    named.map_or_else(|| Path::new(UCI), PathBuf::as_path)
+    arguments::file(matches, "uci").unwrap_or(Path::new(UCI))
 }
 
 /// The settings in the file; `None` if the default file does not exist.
 pub(super) fn from_file(matches: &ArgMatches) -> Result<Option<Guard>, SettingsError> {
-    let is_named = matches.get_one::<PathBuf>("settings").is_some();
+    let is_named = matches.contains_id("settings");
     match Guard::read(file(matches)) {
         Err(SettingsError::Read { error, .. })
             if !is_named && error.kind() == io::ErrorKind::NotFound =>
@@ -367,9 +360,58 @@ fn devices(
     words.map(device).collect::<Result<_, _>>().map(Some)
 }
 
+/// The path of the copy of the last valid settings, beside their file: with it the guard holds despite an error in the
+/// file or in the interfaces' lists.
+pub(crate) fn copy_of(file: &Path) -> PathBuf {
+    let mut name = OsString::from(file);
+    name.push(".valid");
+    PathBuf::from(name)
+}
+
+/// Writes the copy, unless it is up to date. Settings that guard nothing have no copy.
+pub(super) fn keep(guard: &Guard, file: &Path) {
+    if guard.is_empty() {
+        return forget(file);
+    }
+    let path = copy_of(file);
+    if Guard::read_kept(&path).is_ok_and(|kept| kept == *guard) {
+        return;
+    }
+    // The guard works without the copy.
+    if let Err(error) = write_text(&guard.to_kept(), &path, 0o600) {
+        log::debug!("{}: {error}", path.display());
+    }
+}
+
+/// Removes the copy, so that a later error does not bring back old settings.
+pub(super) fn forget(file: &Path) {
+    let path = copy_of(file);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            log::warn!("{}: {error}", path.display());
+        }
+        _ => {}
+    }
+}
+
+/// Reads the copy.
+fn read_copy(file: &Path) -> Option<Guard> {
+    let kept = Guard::read_kept(&copy_of(file)).ok()?;
+    kept.fault().is_none().then_some(kept)
+}
+
+/// Writes a text to a file, atomically.
+pub(crate) fn write_text(text: &str, path: &Path, mode: u32) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    host::written_file::replace(path, text.as_bytes(), mode)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::process::ExitCode;
 
     pub(in crate::guard) fn read(words: &[&str]) -> Result<Guard, CommandError> {
@@ -403,5 +445,32 @@ pub(super) mod tests {
             assert_eq!(error.code(), ExitCode::from(2));
             assert!(!error.is_of_settings());
         }
+    }
+
+    #[test]
+    fn the_copy_is_of_the_last_that_were_good() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("guard.toml");
+        assert_eq!(read_copy(&file), None);
+        let mut guard = Guard::default();
+        guard.lan = vec!["br-lan".to_owned()];
+        keep(&guard, &file);
+        assert_eq!(read_copy(&file), Some(guard.clone()));
+        guard.table = 99;
+        let list = config::guard::Listed {
+            interface: "office".to_owned(),
+            device: "mr-office".to_owned(),
+            lan: vec!["br-guest".to_owned()],
+        };
+        let (guard, _) = guard.with_lists(&[list], &[]);
+        keep(&guard, &file);
+        assert_eq!(read_copy(&file), Some(guard));
+        let path = directory.path().join("guard.toml.valid");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::write(&path, "lan = []").unwrap();
+        assert_eq!(read_copy(&file), None);
+        keep(&Guard::default(), &file);
+        assert!(!path.exists());
     }
 }

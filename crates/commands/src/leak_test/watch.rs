@@ -1,6 +1,5 @@
 //! Sends this host's probes, and captures the packets of all probes.
 
-use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -20,19 +19,6 @@ const AFTER: Duration = Duration::from_millis(300);
 
 /// The destination port of packet probes: `discard`.
 const PORT: u16 = 9;
-
-/// The most servers to ask, as in the C library.
-const SERVERS_MAX: usize = 3;
-
-/// The name servers that this host asks.
-pub(super) fn name_servers() -> Vec<IpAddr> {
-    let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let servers = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next()? == "nameserver").then(|| words.next()?.parse().ok())?
-    });
-    servers.take(SERVERS_MAX).collect()
-}
 
 /// Sends and captures. Returns whether no captured packet was lost.
 pub(super) fn run(capture: &Capture, probes: &mut [Probe], plan: &Plan) -> io::Result<bool> {

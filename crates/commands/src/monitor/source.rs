@@ -5,7 +5,6 @@ use crate::peer::{self, PeerError, Wanted, qr};
 use crate::server::place::Waits;
 use crate::{profile, server, status};
 use config::kind::Kind;
-use guard::{PartReport, Report, State, Way};
 use monitor::back::{Servers, Source};
 use monitor::day::TEXT_MAX;
 use monitor::question::{Change, Server, What};
@@ -15,6 +14,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use steer::guard::{PartReport, Report, State, Way};
 use zeroize::Zeroizing;
 
 /// How often to search for tunnels' files.

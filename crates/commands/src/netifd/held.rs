@@ -4,7 +4,6 @@
 use super::code;
 use super::telling::Orders;
 use crate::guard::unknown_words;
-use guard::{State, control};
 use host::privileges;
 use openwrt::network::Network;
 use openwrt::only_through::{Lan, OPTION};
@@ -12,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use steer::guard::{State, control};
 
 /// How long the guard may take: its init script learns of a change at the same time as this process, and the device may
 /// be new.

@@ -115,7 +115,7 @@ pub(super) fn judge_openvpn(
         openvpn::read_bytes(content, file, options).map_err(|error| error.to_string())?;
     import.check_secrecy();
     notes.append(&mut import.warnings.clone());
-    let decides = |it: &&Entry| openvpn::DECIDING.contains(&it.key.as_str());
+    let decides = |it: &&Entry| openvpn::deciding().any(|name| name == it.key);
     let deciding = import.report.with(Verdict::Refused).find(decides);
     if let Some(entry) = deciding {
         return Err(format!(

@@ -6,11 +6,14 @@ use config::tunnel::{Peer, Tunnel};
 use config::types::{AllowedIp, Key32};
 use openwrt::network::{Network, Source};
 use openwrt::uci::Package;
-use plane::{PeerId, RouteChange};
+use plane::PeerId;
+use plane::fake::{Call, FakeDataPlane};
 use service::now::Now;
-use service::wireguard::{Effect, Event, Machine, PlaneRequest};
+use service::wireguard::fixture::FakeHost;
+use service::wireguard::{Cx, Event, Machine};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::sync::Arc;
+use wireguard::WireGuard;
 
 const PEERS: u64 = 6;
 
@@ -85,89 +88,64 @@ fn tunnel(text: &str) -> Tunnel {
     }
 }
 
-/// An interface, and the requests that its data plane got.
+/// An interface and its data plane.
 struct World {
     machine: Machine,
-    peers: BTreeSet<PeerId>,
-    routes: BTreeMap<(IpAddr, u8), PeerId>,
+    plane: Arc<FakeDataPlane<WireGuard>>,
+    host: FakeHost,
 }
 
 impl World {
-    fn handle(&mut self, event: Event) -> Vec<PlaneRequest> {
-        let mut requests = Vec::new();
-        let mut events = vec![event];
-        while let Some(event) = events.pop() {
-            let mut effects = Vec::new();
-            let known = self.peers.clone();
-            let view = |id: PeerId| known.contains(&id).then(plane::PeerState::default);
-            self.machine.handle(event, Now::read(), &view, &mut effects);
-            for effect in effects {
-                match effect {
-                    Effect::Bind { port, .. } => events.push(Event::Bound(Ok(port))),
-                    Effect::Mark(_) => events.push(Event::Marked(Ok(()))),
-                    Effect::Answer { result, .. } => result.unwrap(),
-                    Effect::Plane(request) => {
-                        self.told(&request);
-                        requests.push(request);
-                    }
-                    _ => {}
-                }
-            }
+    fn new(seed: u64) -> Self {
+        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+        Self {
+            machine: Machine::new(Now::read(), seed),
+            host: FakeHost::new(plane.clone()),
+            plane,
         }
-        requests
     }
 
-    fn told(&mut self, request: &PlaneRequest) {
-        match request {
-            PlaneRequest::AddPeer(id, _) => assert!(self.peers.insert(*id)),
-            PlaneRequest::RemovePeer(id) => {
-                assert!(self.peers.remove(id));
-                self.routes.retain(|_, peer| peer != id);
-            }
-            // All changes at once, as in the data plane.
-            PlaneRequest::ChangeRoutes(changes) => {
-                for change in changes {
-                    match *change {
-                        RouteChange::Add { address, len, peer } => {
-                            self.routes.insert((address, len), peer);
-                        }
-                        RouteChange::Remove { address, len, .. } => {
-                            self.routes.remove(&(address, len));
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
+    /// Calls the machine. Returns the calls that its data plane got.
+    fn with(&mut self, call: impl FnOnce(&mut Machine, &mut Cx<'_>)) -> Vec<Call> {
+        let mut cx = Cx::new(Now::read(), &*self.plane, &mut self.host);
+        call(&mut self.machine, &mut cx);
+        assert_eq!(self.plane.astray(), []);
+        self.plane.take_calls()
+    }
+
+    fn handle(&mut self, event: Event) -> Vec<Call> {
+        self.with(|machine, cx| machine.handle(event, cx))
     }
 
     /// Applies another configuration, as the tunnel's owner does.
-    fn reload(&mut self, old: &Tunnel, new: &Tunnel) -> Vec<PlaneRequest> {
-        let known = self.peers.clone();
-        let view = |id: PeerId| known.contains(&id).then(plane::PeerState::default);
-        let (_, running) = self.machine.state(&view);
+    fn reload(&mut self, old: &Tunnel, new: &Tunnel) -> Vec<Call> {
+        let (_, running) = self.machine.state(&*self.plane);
         let running: Vec<Key32> = running.into_iter().map(|it| it.public_key).collect();
         let set = difference(old, new, &running);
-        let mut requests = self.handle(Event::Configure { client: 0, set });
+        let mut calls = self.with(|machine, cx| machine.configure(&set, cx).unwrap());
         for peer in &new.peers {
             let before = find(old, &peer.public_key).map(|it| &it.endpoint);
             let endpoint = peer.endpoint.clone();
             if let Some(endpoint) = endpoint.filter(|_| before != Some(&peer.endpoint)) {
                 let public_key = peer.public_key.clone();
-                requests.extend(self.handle(Event::SetEndpoint {
+                calls.extend(self.handle(Event::SetEndpoint {
                     public_key,
                     endpoint,
                 }));
             }
         }
-        requests
+        calls
     }
 
-    /// The ranges that the data plane routes to a peer.
-    fn ranges(&self, of: &Peer) -> BTreeSet<(IpAddr, u8)> {
+    /// Whether the data plane routes exactly these ranges to a peer.
+    fn routes(&self, of: &Peer) -> bool {
         let own = |id: &PeerId| self.machine.public_key_of(*id) == Some(&of.public_key);
-        let routes = self.routes.iter().filter(|it| own(it.1));
-        routes.map(|it| *it.0).collect()
+        let id = self.plane.peers().into_iter().find(own);
+        let wanted = of.allowed_ips.iter();
+        let wanted: BTreeSet<_> = wanted
+            .map(|it: &AllowedIp| (it.addr(), it.prefix()))
+            .collect();
+        id.is_some_and(|id| self.plane.ranges(id) == wanted)
     }
 }
 
@@ -175,15 +153,15 @@ fn find<'t>(tunnel: &'t Tunnel, key: &Key32) -> Option<&'t Peer> {
     tunnel.peers.iter().find(|it| &it.public_key == key)
 }
 
-/// The peer whose keys, address or waiting packets a request removes.
-fn disturbed(request: &PlaneRequest) -> Option<PeerId> {
-    match request {
-        PlaneRequest::RemovePeer(id)
-        | PlaneRequest::SetLine(id, _)
-        | PlaneRequest::ForgetSource(id)
-        | PlaneRequest::StopSending(id)
-        | PlaneRequest::RemoveKeys(id, _)
-        | PlaneRequest::DropStaged(id) => Some(*id),
+/// The peer whose keys, address or waiting packets a call removes.
+fn disturbed(call: &Call) -> Option<PeerId> {
+    match call {
+        Call::RemovePeer(id)
+        | Call::SetLine(id, _)
+        | Call::ForgetSource(id)
+        | Call::StopSending(id)
+        | Call::RemoveKeys(id, _)
+        | Call::DropStaged(id) => Some(*id),
         _ => None,
     }
 }
@@ -219,11 +197,7 @@ fn two_hundred_random_schedules_of_reloads_disturb_no_peer_that_they_are_not_abo
             said.endpoint = 1 + random.below(200);
             said.ranges = (0..random.below(4)).collect();
         }
-        let mut world = World {
-            machine: Machine::new(Now::read(), seed),
-            peers: BTreeSet::new(),
-            routes: BTreeMap::new(),
-        };
+        let mut world = World::new(seed);
         world.handle(Event::Start);
         world.handle(Event::Link {
             up: true,
@@ -231,31 +205,26 @@ fn two_hundred_random_schedules_of_reloads_disturb_no_peer_that_they_are_not_abo
         });
         let mut old = tunnel(&text(51820, &all));
         let set = device_of(&old);
-        world.handle(Event::Configure { client: 0, set });
+        world.with(|machine, cx| machine.configure(&set, cx).unwrap());
         for step in 0..12 {
             // Includes some `renew`s without a change.
             if !random.one_in(4) {
                 change(&mut random, &mut all);
             }
             let new = tunnel(&text(51820, &all));
-            let ids: BTreeMap<PeerId, Key32> = world
-                .peers
-                .iter()
-                .filter_map(|id| Some((*id, world.machine.public_key_of(*id)?.clone())))
+            let ids = world.plane.peers().into_iter();
+            let ids: BTreeMap<PeerId, Key32> = ids
+                .filter_map(|id| Some((id, world.machine.public_key_of(id)?.clone())))
                 .collect();
-            let requests = world.reload(&old, &new);
-            for id in requests.iter().filter_map(disturbed) {
+            let calls = world.reload(&old, &new);
+            for id in calls.iter().filter_map(disturbed) {
                 let Some(key) = ids.get(&id) else { continue };
                 let same = find(&old, key) == find(&new, key);
                 assert!(!same, "{seed}, {step}: {:?}", key.to_base64());
             }
-            assert_eq!(world.peers.len(), new.peers.len(), "{seed}, {step}");
+            assert_eq!(world.plane.peers().len(), new.peers.len());
             for peer in &new.peers {
-                let ranges = peer.allowed_ips.iter();
-                let ranges: BTreeSet<_> = ranges
-                    .map(|it: &AllowedIp| (it.addr(), it.prefix()))
-                    .collect();
-                assert_eq!(world.ranges(peer), ranges, "{seed}, {step}");
+                assert!(world.routes(peer), "{seed}, {step}");
             }
             old = new;
         }

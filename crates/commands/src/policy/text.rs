@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use policy::{EntryReport, Report};
 use serde_json::{Value, json};
+use steer::policy::{EntryReport, Report};
 
 /// The report as text.
 pub(super) fn render(report: &Report) -> String {
@@ -128,7 +128,7 @@ pub(super) fn document(report: &Report) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Other, Part};
+    use steer::policy::{Other, Part};
 
     fn report() -> Report {
         let ways = ["through mr-us", "held: no address"].map(str::to_owned);

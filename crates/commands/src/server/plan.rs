@@ -1,13 +1,15 @@
 //! Chooses the settings of a server at home, describes them, and makes the server.
 
 use super::openvpn;
-use super::{InitError, NAME, place, surroundings, wireguard};
+use super::{InitError, NAME, place, surroundings};
+use crate::keys;
+use crate::peer::secret;
 use crate::profile::DIRECTORY;
 use config::free;
 use config::home::HomeServer;
 use config::types::{AllowedIp, Endpoint};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The settings of a server's file, except its keys.
 pub(crate) struct Plan<'a> {
@@ -32,12 +34,6 @@ impl Plan<'_> {
         [of(false), of(true)].map(|it| it.map_or_else(|| "none".to_owned(), ToString::to_string))
     }
 
-    /// The path of the server's file.
-    fn path(&self) -> std::path::PathBuf {
-        let ending = if self.openvpn { "ovpn" } else { "conf" };
-        self.directory.join(format!("{}.{ending}", self.name))
-    }
-
     /// The actions of [`Plan::make`], in words.
     pub(crate) fn words(&self) -> String {
         let path = self.path();
@@ -58,6 +54,12 @@ impl Plan<'_> {
 }
 
 impl Plan<'_> {
+    /// The path of the server's file.
+    fn path(&self) -> PathBuf {
+        let ending = if self.openvpn { "ovpn" } else { "conf" };
+        self.directory.join(format!("{}.{ending}", self.name))
+    }
+
     /// The server's own addresses: the first in each network.
     pub(super) fn addresses(&self) -> Vec<(IpAddr, u8)> {
         let first = |it: &AllowedIp| Some((free::free_host(*it, &[])?, it.prefix()));
@@ -117,9 +119,35 @@ impl Plan<'_> {
         let _lock = place::Lock::of(self.directory, waits)?;
         let path = match self.openvpn {
             true => openvpn::write(self)?,
-            false => wireguard::write(self)?,
+            false => self.write_wireguard()?,
         };
         Ok(next_steps(self, &path))
+    }
+
+    /// Writes the file of a WireGuard server. Returns its path.
+    fn write_wireguard(&self) -> Result<PathBuf, InitError> {
+        let key = keys::new().to_base64();
+        let addresses = self.addresses();
+        let addresses: Vec<String> = addresses
+            .iter()
+            .map(|(addr, bits)| format!("{addr}/{bits}"))
+            .collect();
+        let head = format!(
+            "# A WireGuard server. `millrace up {name}` runs it, and so does wg-quick, without what [Server] says.\n\
+             # `millrace peer add` lets clients in and `millrace peer revoke` takes them out again, also while it runs.\n\
+             [Interface]\n",
+            name = self.name,
+        );
+        let tail = format!(
+            "Address = {}\nListenPort = {}\n{}",
+            addresses.join(", "),
+            self.port,
+            self.home.to_comments(),
+        );
+        let text = secret(&[&head, "PrivateKey = ", key.as_str(), "\n", &tail]);
+        let path = self.path();
+        place::write_new(&path, &text)?;
+        Ok(path)
     }
 }
 

@@ -150,14 +150,9 @@ fn is_listened_on(table: &str, port: u16) -> bool {
 
 /// The name servers in a `resolv.conf` that are other hosts.
 fn name_servers(text: &str) -> Vec<IpAddr> {
-    let value = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let addr = (words.next() == Some("nameserver")).then(|| words.next())??;
-        let addr: IpAddr = addr.parse().ok()?;
-        (!addr.is_loopback() && !addr.is_unspecified()).then_some(addr)
-    };
-    text.lines()
-        .filter_map(value)
+    host::name_servers_in(text)
+        .filter_map(|it| it.parse().ok())
+        .filter(|it: &IpAddr| !it.is_loopback() && !it.is_unspecified())
         .take(NAME_SERVERS_MAX)
         .collect()
 }

@@ -5,6 +5,7 @@
 //! not up yet.
 
 use super::{BOUND, REFUSED, tell, tell_lines};
+use crate::arguments::text;
 use clap::ArgMatches;
 use config::lines::{Lines, SharedLines};
 use config::permissions::Permissions;
@@ -69,7 +70,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         log::warn!("{warning}");
     }
     let tunnel = read(path, switches)?;
-    let bind_device = matches.get_one::<String>("bind-device").cloned();
+    let bind_device = text(matches, "bind-device").map(str::to_owned);
     if bind_device.is_some() && !tunnel.lines.lines.is_empty() {
         return Err(BOUND.into());
     }

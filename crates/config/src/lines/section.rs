@@ -1,7 +1,8 @@
 //! Sections in a file's `#!` comments: `[Lines]`, `[Line]` and `[Server]`.
 
-use super::{LINES_MAX, Line, LineMode, Lines};
-use crate::home::HomeServer;
+use super::{CAP_DAY_DEFAULT, LINE_KEYS, LINES_KEYS, LINES_MAX, Line, LineMode, Lines};
+use crate::home::{self, HomeServer};
+use crate::keys;
 use crate::suggest::suggest;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -87,17 +88,16 @@ impl Sections {
     pub(super) fn key(&mut self, number: usize, key: &str, value: &str) -> Found {
         let fault = |key: &str, reason: &str| Found::Fault(key.to_owned(), reason.to_owned());
         let outcome = match (self.section, self.lines.lines.last_mut()) {
-            (Section::Line, Some(line)) => line.set(key, value),
-            (Section::Server, _) => self.home.get_or_insert_default().set(key, value),
-            _ => self.lines.set(key, value),
+            (Section::Line, Some(line)) => keys::set(LINE_KEYS, line, key, value),
+            (Section::Server, _) => {
+                keys::set(home::KEYS, self.home.get_or_insert_default(), key, value)
+            }
+            _ => keys::set(LINES_KEYS, &mut self.lines, key, value),
         };
         match outcome {
-            Err(reason) => {
-                let shown: String = key.chars().take(40).collect();
-                fault(&terminal::shown(&shown), &reason)
-            }
-            Ok(name) if self.seen.contains(&name) => fault(name, "is set twice; remove one"),
-            Ok(name) => {
+            Err(reason) => fault(&keys::shown(key), &reason),
+            Ok((name, _)) if self.seen.contains(&name) => fault(name, "is set twice; remove one"),
+            Ok((name, _)) => {
                 self.seen.push(name);
                 self.keys.push((number, name));
                 if self.section == Section::Server {
@@ -226,7 +226,7 @@ impl Sections {
                 ),
                 _ => {}
             }
-            if line.cap.is_none() && line.cap_day != Line::default().cap_day {
+            if line.cap.is_none() && line.cap_day != CAP_DAY_DEFAULT {
                 fault("this [Line] has a CapDay and no Cap");
             }
             if line.interface.is_none() && line.source.is_none() && line.relay.is_none() {

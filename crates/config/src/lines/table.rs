@@ -18,7 +18,8 @@ use std::borrow::Cow;
 use toml::de::{DeTable, DeValue};
 
 use super::section::{Found, Sections};
-use super::{LINE_KEYS, LINES_KEYS, Lines, known};
+use super::{LINE_KEYS, LINES_KEYS, Lines};
+use crate::keys;
 use crate::report::{Entry, Verdict};
 use crate::suggest::suggest;
 use crate::text::line_of;
@@ -48,7 +49,7 @@ impl Tables {
         let mut tables = Self::default();
         match lines {
             Some((DeValue::Table(table), place)) => {
-                tables.section(text, "[Lines]", (table, place), &LINES_KEYS);
+                tables.section(text, "[Lines]", (table, place), &keys::names(LINES_KEYS));
             }
             Some((_, place)) => tables.refuse(place, NAMES[0], "write a table: [lines]"),
             None => {}
@@ -61,7 +62,7 @@ impl Tables {
                     let place = line_of(text, one.span().start).max(place);
                     match one.get_ref() {
                         DeValue::Table(table) => {
-                            tables.section(text, "[Line]", (table, place), &LINE_KEYS);
+                            tables.section(text, "[Line]", (table, place), &keys::names(LINE_KEYS));
                         }
                         _ => tables.refuse(place, NAMES[1], wanted),
                     }
@@ -95,8 +96,7 @@ impl Tables {
                 Found::Nothing => {}
                 Found::Key(name) => self.push(place, &kebab(name), Verdict::Honoured, ""),
                 Found::Fault(_, reason) => {
-                    let shown: String = key.get_ref().chars().take(40).collect();
-                    self.refuse(place, &terminal::shown(&shown), &reason);
+                    self.refuse(place, &keys::shown(key.get_ref()), &reason);
                 }
             }
         }
@@ -146,7 +146,7 @@ fn name_of<'k>(key: &'k str, keys: &[&'static str]) -> Result<&'k str, String> {
     match found {
         Some(name) => Ok(name),
         // Comments take any case; TOML takes one spelling.
-        None if known(key, keys).is_ok() => {
+        None if keys.iter().any(|name| name.eq_ignore_ascii_case(key)) => {
             let keys: Vec<String> = keys.iter().map(|name| kebab(name)).collect();
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
             Err(format!("no such key; {}", suggest(key, &keys)))
@@ -186,11 +186,12 @@ pub(super) fn in_toml(words: &str) -> String {
         .replace("`yes`", "`true`")
         .replace("`no`", "`false`")
         .replace("= yes`", "= true`");
-    let keys = || LINES_KEYS.iter().chain(&LINE_KEYS);
+    let mut keys = keys::names(LINES_KEYS);
+    keys.extend(keys::names(LINE_KEYS));
     let parts = words.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric());
     let spelt = parts.map(|part| {
         let word = part.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
-        match keys().any(|key| *key == word) {
+        match keys.contains(&word) {
             true => Cow::Owned(kebab(word) + &part[word.len()..]),
             false => Cow::Borrowed(part),
         }

@@ -1,20 +1,13 @@
 //! Settings of one client: from files of `client-config-dir`, and from `client-connect` scripts.
 
-use std::net::Ipv4Addr;
-
-use super::build::server::pushable;
-use super::build::value::{
-    Remark, at, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host, number, seconds,
-};
-use super::build::{Judged, UNRECOGNIZED, conceal, timers};
-use super::directive::{Budget, COMMENT, Directive, Source, parse_text};
-use super::report::report;
+use super::ClientSettings;
+use super::builder::UNRECOGNIZED;
+use super::collector::{Budget, COMMENT, Source, parse_text};
+use super::directive::Directive;
+use super::report::{Judged, conceal, report};
+use super::table::value::{Outcome, Remark};
 use super::table::{self, Support};
-use super::{ClientSettings, Ifconfig, IfconfigV6Push, PushChange};
 use crate::report::{Report, Verdict};
-
-/// Most lines of one kind.
-const LINES_MAX: usize = 10_000;
 
 /// Parses a file of `client-config-dir`, or a `client-connect` script's output; `file` only names it in the report.
 /// Without `quotes` the report gives line numbers and quotes no line: the server's file may name any directory of the
@@ -57,92 +50,20 @@ pub fn parse_client_settings(text: &str, file: &str, quotes: bool) -> (ClientSet
     (settings, report(&judged, file))
 }
 
-fn apply(settings: &mut ClientSettings, directive: &Directive) -> Result<Remark, String> {
+fn apply(settings: &mut ClientSettings, directive: &Directive) -> Outcome {
     let entry = table::find(&directive.name).ok_or(UNRECOGNIZED)?;
     if directive.inline.is_some() {
         return Err("may not be an inline block here".to_owned());
     }
-    match entry.support {
-        Support::Refused(reason) => return Err(reason.to_owned()),
-        Support::Ignored(reason) if entry.client => return Ok(Remark::Ignored(reason.to_owned())),
-        _ if !entry.client => {
-            return Err("does not belong in the settings of one client".to_owned());
+    match (entry.support, entry.client) {
+        (Support::Refused(reason), _) => Err(reason.to_owned()),
+        (_, None) => Err("does not belong in the settings of one client".to_owned()),
+        (Support::Ignored(reason), _) => Ok(Remark::Ignored(reason.to_owned())),
+        _ if directive.count() < entry.min || directive.count() > entry.max => {
+            Err(UNRECOGNIZED.to_owned())
         }
-        _ => {}
+        (_, Some(apply)) => apply(settings, directive),
     }
-    let count = directive.count();
-    if count < entry.min || count > entry.max {
-        return Err(UNRECOGNIZED.to_owned());
-    }
-    let value = at(directive, 0);
-    match entry.name {
-        "disable" => settings.disable = true,
-        "push-reset" => {
-            settings.push_reset = true;
-            // `push-reset` also drops earlier `push` lines of this file, as in stock.
-            settings.push.clear();
-        }
-        "push" => {
-            pushable(value)?;
-            room(settings.push.len())?;
-            settings.push.push(PushChange::Add(value.to_owned()));
-        }
-        "push-remove" => {
-            pushable(value)?;
-            room(settings.push.len())?;
-            settings.push.push(PushChange::Remove(value.to_owned()));
-        }
-        "ifconfig-push" => {
-            let (local, second) = (ipv4(value)?, ipv4(at(directive, 1))?);
-            settings.ifconfig_push = Some(Ifconfig { local, second });
-            settings.ifconfig_push_alias = directive.get(2).map(ipv4).transpose()?;
-        }
-        "ifconfig-ipv6-push" => {
-            let (local, bits) = match value.contains('/') {
-                true => ipv6_network(value)?,
-                false => (ipv6(value)?, 64),
-            };
-            let remote = directive.get(1).map(ipv6).transpose()?;
-            settings.ifconfig_v6_push = Some(IfconfigV6Push {
-                local,
-                bits,
-                remote,
-            });
-        }
-        "iroute" => {
-            room(settings.iroutes.len())?;
-            let network: (Ipv4Addr, u8) = ipv4_network(value, directive.get(1))?;
-            settings.iroutes.push(network);
-        }
-        "iroute-ipv6" => {
-            room(settings.iroutes_v6.len())?;
-            settings.iroutes_v6.push(ipv6_network_or_host(value)?);
-        }
-        "inactive" => settings.inactive = Some(timers::inactive(directive)?),
-        "session-timeout" => settings.session_timeout = Some(seconds(value)?),
-        "max-routes-per-client" => settings.max_routes = Some(number(value, 1..=1 << 20)?),
-        "echo" | "parameter" => {
-            return Ok(Remark::Ignored("a text for the log of a client".to_owned()));
-        }
-        "socket-flags" => {
-            return Ok(Remark::Ignored("TCP_NODELAY is always set".to_owned()));
-        }
-        _ => {
-            return Err(
-                "is the same for all clients here; set it in the server's own file, or \
-                push it"
-                    .to_owned(),
-            );
-        }
-    }
-    Ok(Remark::Plain)
-}
-
-fn room(count: usize) -> Result<(), String> {
-    if count >= LINES_MAX {
-        return Err(format!("more than {LINES_MAX} lines of this kind"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -150,6 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::openvpn::PushChange;
 
     #[test]
     fn a_branch() {

@@ -6,26 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::report::CONCEALED;
-use super::{Command, Crl, Import, OpenVpn, Prompted, Proxy, Scripts, SharedWrap, Source};
+use super::table::{self, Support};
+use super::{Command, Crl, Import, OpenVpn, Prompted, Proxy, SharedWrap, Source};
 use crate::file;
 use crate::report::Verdict;
 use crate::secrecy;
-
-/// Directives whose file or block is a secret.
-pub(super) const SECRETS: [&str; 12] = [
-    "key",
-    "management",
-    "pkcs12",
-    "askpass",
-    "auth-user-pass",
-    "auth-user-pass-file",
-    "auth-gen-token-secret",
-    "http-proxy",
-    "socks-proxy",
-    "tls-auth",
-    "tls-crypt",
-    "tls-crypt-v2",
-];
 
 impl Import {
     /// Checks every file and directory that the model reads, its programs, and the directories of the files that it
@@ -57,7 +42,7 @@ impl Import {
             }
         }
         for (name, command) in programs(model) {
-            if let Some(reason) = cannot_run(model, command) {
+            if let Some(reason) = cannot_run(model, &command) {
                 failed.push((name, reason));
             }
         }
@@ -80,7 +65,7 @@ impl Import {
     /// holds any.
     pub fn check_secrecy(&mut self) {
         let Some(model) = &self.model else { return };
-        let secret = |name: &str| SECRETS.contains(&name);
+        let secret = |name: &str| table::find(name).is_some_and(|it| it.secret);
         let named = files(model).into_iter().filter(|(name, _)| secret(name));
         let mut paths: Vec<PathBuf> = named.map(|(_, path)| model.path(&path)).collect();
         if self.holds_secrets {
@@ -141,43 +126,13 @@ fn written(model: &OpenVpn) -> Vec<(&'static str, &Path)> {
 }
 
 /// Directives that name programs, and these programs.
-fn programs(model: &OpenVpn) -> Vec<(&'static str, &Command)> {
-    let Scripts {
-        up,
-        down,
-        route_up,
-        route_pre_down,
-        ipchange,
-        tls_verify,
-        client_connect,
-        client_disconnect,
-        learn_address,
-        auth_user_pass_verify,
-        client_crresponse,
-        ..
-    } = &model.scripts;
-    let verify = auth_user_pass_verify.as_ref().map(|(command, _)| command);
-    let programs = [
-        ("up", up.as_ref()),
-        ("down", down.as_ref()),
-        ("route-up", route_up.as_ref()),
-        ("route-pre-down", route_pre_down.as_ref()),
-        ("ipchange", ipchange.as_ref()),
-        ("tls-verify", tls_verify.as_ref()),
-        ("client-connect", client_connect.as_ref()),
-        ("client-disconnect", client_disconnect.as_ref()),
-        ("learn-address", learn_address.as_ref()),
-        ("auth-user-pass-verify", verify),
-        ("client-crresponse", client_crresponse.as_ref()),
-        (
-            "tls-crypt-v2-verify",
-            model.tls.tls_crypt_v2_verify.as_ref(),
-        ),
-    ];
-    let named = programs.into_iter();
-    named
-        .filter_map(|(name, command)| Some((name, command?)))
-        .collect()
+fn programs(model: &OpenVpn) -> Vec<(&'static str, Command)> {
+    let mut scripts = model.scripts.clone();
+    let programs = table::all().filter_map(|entry| match entry.support {
+        Support::Script(place, _) => Some((entry.name, place(&mut scripts).take()?)),
+        _ => None,
+    });
+    programs.collect()
 }
 
 /// Why a program cannot be run. A name without a directory is searched for later, and passes.

@@ -1,6 +1,7 @@
 //! Turns verdicts into the report on one file.
 
-use super::build::Judged;
+use super::directive::Origin;
+use super::table;
 use crate::report::{Entry, Report, Verdict};
 
 /// The name of the command line in messages, as in stock.
@@ -8,6 +9,28 @@ pub(crate) const COMMAND_LINE: &str = "[CMD-LINE]";
 
 /// Replaces every message about a line of an included file, which may be any file of the machine.
 pub(crate) const CONCEALED: &str = "`millrace check` of that file says more";
+
+/// A verdict on a directive, with its full place.
+pub(crate) struct Judged {
+    pub origin: Origin,
+    pub name: String,
+    pub verdict: Verdict,
+    pub reason: String,
+    /// Whether the refusal leaves no usable tunnel.
+    pub fatal: bool,
+}
+
+/// Removes an included file's words from the verdicts: it may be any file of the machine.
+pub(crate) fn conceal(judged: &mut [Judged]) {
+    for judged in judged.iter_mut().filter(|it| it.origin.included) {
+        if table::find(&judged.name).is_none() {
+            judged.name.clear();
+        }
+        if !judged.reason.is_empty() {
+            CONCEALED.clone_into(&mut judged.reason);
+        }
+    }
+}
 
 /// The report on `file`; verdicts on other files have their place in the reason.
 pub(crate) fn report(judged: &[Judged], file: &str) -> Report {

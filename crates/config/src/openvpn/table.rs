@@ -1,27 +1,69 @@
-//! Table of every directive of OpenVPN 2.4 to 2.7, and its treatment.
+//! Table of every directive of OpenVPN 2.4 to 2.7: its name, values and treatment, and the function that puts it into
+//! the draft.
 //!
 //! Sorted by topic. A directive that is missing here is unknown.
 
-mod program;
-mod session;
-mod tunnel;
+mod connection;
+mod data;
+mod device;
+pub(crate) mod foreign;
+mod network;
+mod others;
+mod role;
+mod scripts;
+mod server;
+mod service;
+mod timers;
+mod tls;
+pub(crate) mod value;
 
-use super::lexer;
-use program::{OTHERS, SCRIPTS, SERVER, SERVICE};
-use session::{DATA, TIMERS, TLS};
-use tunnel::{CONNECTION, DEVICE, NETWORK, ROLE};
+use super::directive::Directive;
+use super::draft::{ConnectionDraft, Draft};
+use super::{ClientSettings, Command, Scripts, lexer};
+use foreign::Restriction;
+use value::Outcome;
+
+/// Puts a directive into the draft.
+type OfDraft = fn(&mut Draft, &Directive) -> Outcome;
+
+/// Puts a directive into the connection that it is about.
+type OfConnection = fn(&mut ConnectionDraft, &Directive) -> Outcome;
+
+/// Puts a directive into the settings of one client.
+type OfClient = fn(&mut ClientSettings, &Directive) -> Outcome;
+
+/// The place of a script.
+type OfScript = fn(&mut Scripts) -> &mut Option<Command>;
 
 /// The treatment of a directive.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Support {
     /// The directive has its effect; its values may still be refused.
-    Honoured,
+    Honoured(OfDraft),
+    /// The directive has its effect, on one connection or on all.
+    Connection(OfConnection),
+    /// The directive is a block with the directives of one connection.
+    Block,
+    /// The directive names a script, and has this note.
+    Script(OfScript, &'static str),
     /// The directive has no effect, for this reason.
     Ignored(&'static str),
     /// The directive is not supported; the text gives the remedy.
     Refused(&'static str),
-    /// The directive asks for an action instead of a tunnel.
-    Action,
+}
+
+/// The end of a tunnel that a directive is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    Both,
+    /// For servers; stock refuses it in a client.
+    Server,
+    /// For servers; without effect in a client.
+    IdleInClient,
+    /// For clients; stock refuses it in a server. The text gives the remedy.
+    Client(&'static str),
+    /// For clients; without effect in a server.
+    IdleInServer,
 }
 
 /// One directive of the table.
@@ -33,14 +75,24 @@ pub(crate) struct Entry {
     /// Most values.
     pub max: usize,
     pub support: Support,
-    /// Whether it may stand in `<connection>`.
-    pub connection: bool,
-    /// Whether it may stand in a file of `client-config-dir`.
-    pub client: bool,
+    pub end: End,
+    /// Its effect in `<connection>`, if it may stand there.
+    pub connection: Option<OfConnection>,
+    /// Its effect in a file of `client-config-dir`, if it may stand there.
+    pub client: Option<OfClient>,
+    /// Restricts the files and sockets that a profile without permissions may name.
+    pub foreign: Option<fn(&Directive, &Draft) -> Option<Restriction>>,
     /// Whether it may be an inline block.
     pub inline: bool,
     /// Whether several lines add up; otherwise the last one counts.
     pub list: bool,
+    /// Whether its file or block is a secret.
+    pub secret: bool,
+    /// Whether it decides who is let in or, at a client, which server is trusted. Without it the tunnel would trust
+    /// others, so that a file is not used if such a line is refused.
+    pub deciding: bool,
+    /// Whether it weakens security. Hints never name it; a user who wants it must know its name.
+    pub weakening: bool,
 }
 
 impl Entry {
@@ -50,20 +102,62 @@ impl Entry {
             min,
             max,
             support,
-            connection: false,
-            client: false,
+            end: End::Both,
+            connection: None,
+            client: None,
+            foreign: None,
             inline: false,
             list: false,
+            secret: false,
+            deciding: false,
+            weakening: false,
         }
     }
 
-    const fn connection(mut self) -> Self {
-        self.connection = true;
+    const fn values(mut self, min: usize, max: usize) -> Self {
+        (self.min, self.max) = (min, max);
         self
     }
 
-    const fn client(mut self) -> Self {
-        self.client = true;
+    const fn noting(mut self, note: &'static str) -> Self {
+        if let Support::Script(place, _) = self.support {
+            self.support = Support::Script(place, note);
+        }
+        self
+    }
+
+    const fn connection(mut self, apply: OfConnection) -> Self {
+        self.connection = Some(apply);
+        self
+    }
+
+    const fn client(mut self, apply: OfClient) -> Self {
+        self.client = Some(apply);
+        self
+    }
+
+    const fn foreign(mut self, limit: fn(&Directive, &Draft) -> Option<Restriction>) -> Self {
+        self.foreign = Some(limit);
+        self
+    }
+
+    const fn for_server(mut self) -> Self {
+        self.end = End::Server;
+        self
+    }
+
+    const fn idle_in_client(mut self) -> Self {
+        self.end = End::IdleInClient;
+        self
+    }
+
+    const fn for_client(mut self, remedy: &'static str) -> Self {
+        self.end = End::Client(remedy);
+        self
+    }
+
+    const fn idle_in_server(mut self) -> Self {
+        self.end = End::IdleInServer;
         self
     }
 
@@ -76,26 +170,53 @@ impl Entry {
         self.list = true;
         self
     }
+
+    const fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    const fn deciding(mut self) -> Self {
+        self.deciding = true;
+        self
+    }
+
+    const fn weakening(mut self) -> Self {
+        self.weakening = true;
+        self
+    }
 }
 
-const fn yes(name: &'static str, min: usize, max: usize) -> Entry {
-    Entry::new(name, min, max, Support::Honoured)
+const fn yes(name: &'static str, min: usize, max: usize, apply: OfDraft) -> Entry {
+    Entry::new(name, min, max, Support::Honoured(apply))
+}
+
+const fn here(name: &'static str, min: usize, max: usize, apply: OfConnection) -> Entry {
+    Entry::new(name, min, max, Support::Connection(apply)).connection(apply)
+}
+
+const fn script(name: &'static str, place: OfScript) -> Entry {
+    Entry::new(name, 1, 1, Support::Script(place, ""))
 }
 
 const fn skip(name: &'static str, why: &'static str) -> Entry {
-    Entry::new(name, 0, usize::MAX, Support::Ignored(why)).list()
+    Entry::new(name, 0, MANY, Support::Ignored(why))
 }
 
 const fn no(name: &'static str, remedy: &'static str) -> Entry {
-    Entry::new(name, 0, usize::MAX, Support::Refused(remedy)).list()
+    Entry::new(name, 0, MANY, Support::Refused(remedy))
 }
 
-const fn action(name: &'static str, max: usize) -> Entry {
-    Entry::new(name, 0, max, Support::Action)
+/// Refuses a directive in the settings of one client.
+fn same_for_all(_: &mut ClientSettings, _: &Directive) -> Outcome {
+    Err("is the same for all clients here; set it in the server's own file, or push it".to_owned())
 }
 
 /// No limit, for directives that take a list of words.
 const MANY: usize = usize::MAX;
+
+/// The error for Ethernet tunnels.
+pub(crate) const TAP: &str = "Ethernet (tap) tunnels are not built; use `dev tun` and routes";
 
 const WINDOWS: &str = "for Windows only";
 const PKCS11: &str = "keys on smart cards are not supported; use `cert` and `key`, or `pkcs12`";
@@ -105,12 +226,35 @@ const PULLED: &str = "only a server says this, when it pushes options; remove th
 const OPENSSL: &str = "an OpenSSL setting; Millrace has its own cryptography";
 const KERNEL: &str = "a tuning of stock's own input and output, which Millrace does not use";
 
+/// All directives.
+pub(crate) fn all() -> impl Iterator<Item = &'static Entry> {
+    let topics = [
+        role::ROWS,
+        connection::ROWS,
+        device::ROWS,
+        network::ROWS,
+        tls::ROWS,
+        data::ROWS,
+        timers::ROWS,
+        scripts::ROWS,
+        service::ROWS,
+        server::ROWS,
+        others::ROWS,
+    ];
+    topics.into_iter().flatten()
+}
+
 /// The directive of this name.
 pub(crate) fn find(name: &str) -> Option<&'static Entry> {
-    GROUPS
-        .iter()
-        .flat_map(|group| group.iter())
-        .find(|entry| entry.name == name)
+    all().find(|entry| entry.name == name)
+}
+
+/// Scripts that decide who is let in or, at a client, which server is trusted. `learn-address` is one, as stock refuses
+/// a client's address if the script fails.
+pub fn deciding() -> impl Iterator<Item = &'static str> {
+    let is_script = |entry: &&Entry| matches!(entry.support, Support::Script(..));
+    let deciding = all().filter(is_script).filter(|entry| entry.deciding);
+    deciding.map(|entry| entry.name)
 }
 
 /// A directive's name, made fit for a report; empty for a word that may be part of a key or a password, in a file
@@ -125,20 +269,11 @@ pub(crate) fn nameable(word: &str) -> String {
     }
 }
 
-/// The known name that is nearest to `name`, if any is near.
-pub(crate) fn near(name: &str) -> Option<&'static str> {
+/// The known directive that is nearest to `name`, if any is near.
+pub(crate) fn near(name: &str) -> Option<&'static Entry> {
     let known: Vec<&str> = all().map(|entry| entry.name).collect();
-    crate::suggest::nearest(name, &known)
+    crate::suggest::nearest(name, &known).and_then(find)
 }
-
-/// All directives.
-pub(crate) fn all() -> impl Iterator<Item = &'static Entry> {
-    GROUPS.iter().flat_map(|group| group.iter())
-}
-
-const GROUPS: [&[Entry]; 11] = [
-    ROLE, CONNECTION, DEVICE, NETWORK, TLS, DATA, TIMERS, SCRIPTS, SERVICE, SERVER, OTHERS,
-];
 
 #[cfg(test)]
 mod tests;

@@ -130,7 +130,7 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
 /// certificate alone would let clients in.
 #[test]
 fn a_file_is_not_used_without_the_script_that_decides() {
-    for name in config::openvpn::DECIDING {
+    for name in config::openvpn::deciding() {
         let method = if name == "auth-user-pass-verify" {
             " via-file"
         } else {

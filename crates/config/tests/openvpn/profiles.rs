@@ -190,7 +190,7 @@ fn a_router_as_server() {
         ManagementAddress::Unix("/run/openvpn.sock".into())
     );
     assert_eq!(server.auth_token.as_ref().unwrap().lifetime, 43_200);
-    let (verify, _) = model.scripts.auth_user_pass_verify.as_ref().unwrap();
+    let verify = model.scripts.auth_user_pass_verify.as_ref().unwrap();
     assert_eq!(verify.words, ["/etc/openvpn/check-password", "--strict"]);
 }
 

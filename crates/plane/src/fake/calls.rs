@@ -305,6 +305,7 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
             Some(peer.sealing.is_some() && peer.state.line.is_some())
         });
         match sent {
+            _ if payload.len() > self.state().longest => Whole::TooLong,
             Some(true) => Whole::Sent,
             _ => Whole::Nowhere,
         }

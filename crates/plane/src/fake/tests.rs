@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    CipherName, Class, DataPlane, Endpoint, Formats, KeyError, KeyLimits, Moving, ReplayWindow,
-    RouteChange, Wire,
+    CipherName, Class, DataPlane as _, Endpoint, Formats, KeyError, KeyLimits, Moving,
+    ReplayWindow, RouteChange, Transports, Wire,
 };
 use std::io;
 use std::net::SocketAddr;

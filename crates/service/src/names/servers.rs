@@ -71,11 +71,7 @@ fn read(path: &str) -> String {
 }
 
 fn servers_in(text: &str) -> Vec<IpAddr> {
-    let lines = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next()? == "nameserver").then(|| words.next()?.parse().ok())?
-    });
-    outside(lines)
+    outside(host::name_servers_in(text).filter_map(|it| it.parse().ok()))
 }
 
 /// The name servers of one interface in OpenWrt's file.

@@ -1,10 +1,9 @@
 //! Configurations that UAPI clients and files request.
 
-use super::effect::{Effect, PlaneRequest, Refused};
-use super::machine::{Machine, Turn};
+use super::host::Refused;
+use super::machine::{Cx, Machine};
 use super::names::Name;
 use super::peers::PeerEntry;
-use super::port::Purpose;
 use config::types::{self, AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
@@ -13,156 +12,80 @@ use wireguard::{AddPeerError, Output};
 
 // Linux's `errno` values of the UAPI, the same on every architecture we build for.
 const EPERM: i32 = 1;
-const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
-
-/// Most configurations that wait for the current one to end.
-const WAITING_MAX: usize = 64;
-
-/// Configuration request of a client.
-#[derive(Debug)]
-pub(super) struct Configuration {
-    client: u64,
-    set: SetDevice,
-}
-
-/// The configuration that is being applied.
-#[derive(Debug)]
-pub(super) struct Job {
-    configuration: Configuration,
-    step: Step,
-}
-
-/// What a job waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Mark,
-    Port,
-}
+const EADDRINUSE: i32 = 98;
 
 impl Machine {
-    /// Applies a configuration, after those that came before it. After an error, settings before the fault stay
-    /// applied, as with the kernel.
-    pub(super) fn configure(&mut self, client: u64, set: SetDevice, turn: &mut Turn<'_>) {
-        let configuration = Configuration { client, set };
-        if self.job.is_none() {
-            return self.begin(configuration, turn);
-        }
-        if self.waiting.len() < WAITING_MAX {
-            return self.waiting.push_back(configuration);
-        }
-        let words = "too many configurations at once".to_owned();
-        let errno = EBUSY;
-        let result = Err(Refused { errno, words });
-        turn.effects.push(Effect::Answer { client, result });
+    /// Applies a configuration. After an error, settings before the fault stay applied, as with the kernel.
+    ///
+    /// # Errors
+    /// The first setting that is refused.
+    pub fn configure(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.turn(cx, |machine, cx| machine.set_device(set, cx))
     }
 
-    fn begin(&mut self, configuration: Configuration, turn: &mut Turn<'_>) {
-        if let Some(key) = &configuration.set.private_key {
-            self.set_private_key(key, turn);
+    fn set_device(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        if let Some(key) = &set.private_key {
+            self.set_private_key(key, cx);
         }
-        let Some(mark) = configuration.set.fwmark else {
-            return self.go_on_with_port(configuration, turn);
-        };
-        self.mark = mark;
-        turn.effects.push(Effect::Mark(mark));
-        let step = Step::Mark;
-        self.job = Some(Job {
-            configuration,
-            step,
-        });
-    }
-
-    /// Handles the result of [`Effect::Mark`].
-    pub(super) fn marked(&mut self, result: Result<(), String>, turn: &mut Turn<'_>) {
-        let Some(job) = self.job.take_if(|job| job.step == Step::Mark) else {
-            return;
-        };
-        match result {
-            Ok(()) => self.go_on_with_port(job.configuration, turn),
-            Err(words) => {
-                let words = format!("fwmark: {words}");
-                self.answer(job.configuration.client, refused(EPERM, words), turn);
-            }
+        if let Some(mark) = set.fwmark {
+            self.mark = mark;
+            let marked = cx.host.set_mark(mark);
+            marked.or_else(|words| refused(EPERM, format!("fwmark: {words}")))?;
         }
-    }
-
-    fn go_on_with_port(&mut self, configuration: Configuration, turn: &mut Turn<'_>) {
-        let Some(port) = configuration.set.listen_port else {
-            return self.go_on_with_peers(&configuration, turn);
-        };
-        let old = std::mem::replace(&mut self.port, port);
-        let stays = port != 0 && self.bound == Some(port);
-        if self.bound.is_none() || stays {
-            return self.go_on_with_peers(&configuration, turn);
+        if let Some(port) = set.listen_port {
+            self.set_port(port, cx)?;
         }
-        let step = Step::Port;
-        // Stored first, as with lines the answer comes at once.
-        self.job = Some(Job {
-            configuration,
-            step,
-        });
-        self.bind(Purpose::Port(old), turn);
-    }
-
-    /// Handles the result of opening the sockets that a job waits for.
-    pub(super) fn port_done(&mut self, refused: Option<Refused>, turn: &mut Turn<'_>) {
-        let Some(job) = self.job.take_if(|job| job.step == Step::Port) else {
-            return;
-        };
-        match refused {
-            None => self.go_on_with_peers(&job.configuration, turn),
-            Some(refused) => self.answer(job.configuration.client, Err(refused), turn),
-        }
-    }
-
-    fn go_on_with_peers(&mut self, configuration: &Configuration, turn: &mut Turn<'_>) {
-        let Configuration { client, set } = configuration;
         let mut out = Vec::new();
         if set.replace_peers {
             for id in self.peers.keys().copied().collect::<Vec<_>>() {
-                self.remove_peer(id, &mut out, turn);
+                self.remove_peer(id, &mut out, cx);
             }
         }
         let mut peers = set.peers.iter();
-        let result = peers.try_for_each(|peer| self.set_peer(peer, &mut out, turn));
-        turn.commit_routes();
-        self.translate(out, None, turn);
-        self.answer(*client, result, turn);
+        let result = peers.try_for_each(|peer| self.set_peer(peer, &mut out, cx));
+        cx.commit_routes();
+        self.translate(out, None, cx);
+        result
     }
 
-    fn answer(&mut self, client: u64, result: Result<(), Refused>, turn: &mut Turn<'_>) {
-        turn.effects.push(Effect::Answer { client, result });
-        if let Some(next) = self.waiting.pop_front() {
-            self.begin(next, turn);
+    fn set_port(&mut self, port: u16, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let old = std::mem::replace(&mut self.port, port);
+        let stays = port != 0 && self.bound == Some(port);
+        if self.bound.is_none() || stays {
+            return Ok(());
         }
+        self.bind(cx).or_else(|words| {
+            self.port = old;
+            refused(EADDRINUSE, words)
+        })
     }
 
-    fn set_private_key(&mut self, key: &Key32, turn: &mut Turn<'_>) {
+    fn set_private_key(&mut self, key: &Key32, cx: &mut Cx<'_>) {
         let private = (!key.is_zero()).then(|| PrivateKey::new(*key.as_bytes()));
         self.private_key = private
             .as_ref()
             .map(|private| Key32::new(*private.as_bytes()));
         let mut out = Vec::new();
-        let now = turn.now.monotonic;
+        let now = cx.now.monotonic;
         self.device.set_private_key(private, now, &mut out);
         // A peer with our own key is removed before anything else is configured.
-        self.translate(out, None, turn);
+        self.translate(out, None, cx);
     }
 
     fn set_peer(
         &mut self,
         set: &SetPeer,
         out: &mut Vec<Output>,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let now = turn.now.monotonic;
+        let now = cx.now.monotonic;
         let public = PublicKey::from(*set.public_key.as_bytes());
         let known = self.device.peer_by_public_key(&public);
         if set.remove {
             if let Some(id) = known {
-                self.remove_peer(id, out, turn);
+                self.remove_peer(id, out, cx);
             }
             return Ok(());
         }
@@ -173,7 +96,7 @@ impl Machine {
                 Ok(id) => {
                     let entry = PeerEntry::new(set.public_key.clone());
                     self.peers.insert(id, entry);
-                    self.add_by_lines(id, turn);
+                    self.add_by_lines(id, cx);
                     id
                 }
                 // Ignored, as in the kernel: a list of peers may contain oneself.
@@ -194,7 +117,7 @@ impl Machine {
                 let words = format!("endpoint {endpoint}: must be an address");
                 return refused(EINVAL, words);
             };
-            self.call_by_lines(id, Endpoint::new(addr), turn);
+            self.call_by_lines(id, Endpoint::new(addr), cx);
             // An address in a configuration replaces the name.
             self.names.remove(&id);
             self.device.set_endpoint(id, Some(addr), now, out);
@@ -203,11 +126,11 @@ impl Machine {
             && let Some(entry) = self.peers.get_mut(&id)
         {
             for range in std::mem::take(&mut entry.allowed_ips) {
-                self.release(&range, turn);
+                self.release(&range, cx);
             }
         }
         for change in &set.allowed_ips {
-            self.change_allowed_ip(id, change, turn);
+            self.change_allowed_ip(id, change, cx);
         }
         if let Some(seconds) = set.persistent_keepalive {
             if let Some(entry) = self.peers.get_mut(&id) {
@@ -219,14 +142,14 @@ impl Machine {
         Ok(())
     }
 
-    fn change_allowed_ip(&mut self, id: PeerId, change: &AllowedIpChange, turn: &mut Turn<'_>) {
+    fn change_allowed_ip(&mut self, id: PeerId, change: &AllowedIpChange, cx: &mut Cx<'_>) {
         let Some(entry) = self.peers.get_mut(&id) else {
             return;
         };
         match change {
             AllowedIpChange::Remove(range) => {
                 if entry.allowed_ips.remove(range) {
-                    self.release(range, turn);
+                    self.release(range, cx);
                 }
             }
             AllowedIpChange::Add(range) => {
@@ -235,7 +158,7 @@ impl Machine {
                 if let Some(loser) = before.and_then(|it| self.peers.get_mut(&it)) {
                     loser.allowed_ips.remove(range);
                 }
-                turn.routes.push(RouteChange::Add {
+                cx.routes.push(RouteChange::Add {
                     address: range.addr(),
                     len: range.prefix(),
                     peer: id,
@@ -245,9 +168,9 @@ impl Machine {
     }
 
     /// Takes a range from the peer that owns it.
-    fn release(&mut self, range: &AllowedIp, turn: &mut Turn<'_>) {
+    fn release(&mut self, range: &AllowedIp, cx: &mut Cx<'_>) {
         if let Some(peer) = self.owners.remove(range) {
-            turn.routes.push(RouteChange::Remove {
+            cx.routes.push(RouteChange::Remove {
                 address: range.addr(),
                 len: range.prefix(),
                 peer,
@@ -255,14 +178,14 @@ impl Machine {
         }
     }
 
-    /// Removes a peer, after the effects that were put out before.
-    fn remove_peer(&mut self, id: PeerId, out: &mut Vec<Output>, turn: &mut Turn<'_>) {
+    /// Removes a peer, after the outputs of before.
+    fn remove_peer(&mut self, id: PeerId, out: &mut Vec<Output>, cx: &mut Cx<'_>) {
         self.device.remove_peer(id, out);
-        self.translate(std::mem::take(out), None, turn);
-        self.forget_peer(id, turn);
+        self.translate(std::mem::take(out), None, cx);
+        self.forget_peer(id, cx);
     }
 
-    pub(super) fn forget_peer(&mut self, id: PeerId, turn: &mut Turn<'_>) {
+    pub(super) fn forget_peer(&mut self, id: PeerId, cx: &mut Cx<'_>) {
         self.names.remove(&id);
         self.forget_lines(id);
         if let Some(entry) = self.peers.remove(&id) {
@@ -270,8 +193,8 @@ impl Machine {
                 self.owners.remove(range);
             }
             // Another peer may get the number, so the changes of routes for it must take effect first.
-            turn.commit_routes();
-            turn.plane(PlaneRequest::RemovePeer(id));
+            cx.commit_routes();
+            cx.plane.remove_peer(id);
         }
     }
 
@@ -280,32 +203,32 @@ impl Machine {
         &mut self,
         public_key: &Key32,
         endpoint: &types::Endpoint,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let public = PublicKey::from(*public_key.as_bytes());
         let Some(id) = self.device.peer_by_public_key(&public) else {
             return;
         };
-        if let Some(name) = Name::of(endpoint, turn.now.monotonic) {
+        if let Some(name) = Name::of(endpoint, cx.now.monotonic) {
             self.names.insert(id, name);
             return;
         }
         self.names.remove(&id);
         if let Some(addr) = endpoint.socket_addr() {
-            self.call_at(id, Endpoint::new(addr), turn);
+            self.call_at(id, Endpoint::new(addr), cx);
         }
     }
 
     /// Calls a peer at this address from now on, at once if a handshake waits for an address.
-    pub(super) fn call_at(&mut self, id: PeerId, at: Endpoint, turn: &mut Turn<'_>) {
+    pub(super) fn call_at(&mut self, id: PeerId, at: Endpoint, cx: &mut Cx<'_>) {
         if !self.peers.contains_key(&id) {
             return;
         }
-        self.call_by_lines(id, at, turn);
+        self.call_by_lines(id, at, cx);
         let mut out = Vec::new();
-        let now = turn.now.monotonic;
+        let now = cx.now.monotonic;
         self.device.set_endpoint(id, Some(at.addr), now, &mut out);
-        self.translate(out, None, turn);
+        self.translate(out, None, cx);
     }
 }
 

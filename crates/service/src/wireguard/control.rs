@@ -1,8 +1,8 @@
 //! Carries the protocol's output to the data plane, and the data plane's notices to the protocol.
 
-use super::effect::{Effect, PlaneRequest};
-use super::machine::{Machine, Turn};
+use super::machine::{Cx, Machine};
 use crate::inbox::InboxLimits;
+use crate::strangers;
 use plane::{Endpoint, Line, Notice, PeerId};
 use wireguard::message::INITIATION_LEN;
 use wireguard::{Activity, Output};
@@ -22,84 +22,84 @@ const UNDER_LOAD: usize = INBOX.datagrams / 8;
 
 impl Machine {
     /// Handles a datagram that is not a data packet.
-    pub(super) fn handshake(
-        &mut self,
-        from: Line,
-        bytes: &[u8],
-        waiting: usize,
-        turn: &mut Turn<'_>,
-    ) {
-        let (now, under_load) = (turn.now.monotonic, waiting >= UNDER_LOAD);
+    pub(super) fn handshake(&mut self, from: Line, bytes: &[u8], waiting: usize, cx: &mut Cx<'_>) {
+        let (now, under_load) = (cx.now.monotonic, waiting >= UNDER_LOAD);
         let mut out = Vec::new();
         let result = self
             .device
             .receive(bytes, from.endpoint.addr, now, under_load, &mut out);
         if let Err(why) = result {
             self.count(why);
-            turn.effects
-                .push(Effect::LogDropped(from.endpoint.addr, why));
+            // Only at debug level: any sender that can reach the port can cause this line.
+            strangers::log(
+                log::Level::Debug,
+                format_args!("handshake message from {}: {why}", from.endpoint.addr),
+            );
         }
-        self.translate(out, Some((from, bytes.len())), turn);
+        self.translate(out, Some((from, bytes.len())), cx);
     }
 
     /// Handles the data plane's notices about peers.
-    pub(super) fn notices(&mut self, mut notices: Vec<(PeerId, Notice)>, turn: &mut Turn<'_>) {
+    pub(super) fn notices(&mut self, mut notices: Vec<(PeerId, Notice)>, cx: &mut Cx<'_>) {
         // Confirmations first: the answer to the packet that confirmed a session may have found no
         // key yet and asked for one, and must not begin another handshake for it.
         notices.sort_by_key(|(id, notice)| (!matches!(notice, Notice::Confirmed { .. }), *id));
         for (id, notice) in notices {
             // The peer may be gone.
             if self.peers.contains_key(&id) {
-                self.notice(id, notice, turn);
+                self.notice(id, notice, cx);
             }
         }
     }
 
-    fn notice(&mut self, id: PeerId, notice: Notice, turn: &mut Turn<'_>) {
-        let (now, mut out) = (turn.now.monotonic, Vec::new());
+    fn notice(&mut self, id: PeerId, notice: Notice, cx: &mut Cx<'_>) {
+        let (now, mut out) = (cx.now.monotonic, Vec::new());
         match notice {
             Notice::NeedSession => {
                 self.device.need_session(id, now, &mut out);
                 // Part of a worker's batch may have been staged after control reported the new key. No further
                 // handshake will come to send that part.
-                turn.plane(PlaneRequest::SendStaged(id));
+                cx.plane.send_staged(id);
             }
             Notice::Confirmed { index } => self.device.confirmed(id, index, now, &mut out),
             Notice::Refresh { index } => self.device.refresh(id, index, now, &mut out),
-            Notice::Moved { .. } => self.peers_changed(turn),
+            Notice::Moved { .. } => self.peers_changed(cx),
             // These notices are for OpenVPN only.
             Notice::Compressed { .. } | Notice::Silent | Notice::Failed => {}
             Notice::Active => {
                 self.probing.stir(now);
-                let activity = turn.peer(id).times.into();
+                let activity = cx.peer(id).times.into();
                 self.device.activity(id, &activity, now, &mut out);
             }
         }
-        self.translate(out, None, turn);
+        self.translate(out, None, cx);
     }
 
     /// Runs the protocol's timers that are due.
-    pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn expire(&mut self, cx: &mut Cx<'_>) {
         let mut out = Vec::new();
-        let activity = |id| Activity::from(turn.peer(id).times);
-        self.device.expired(turn.now.monotonic, activity, &mut out);
-        self.translate(out, None, turn);
+        let activity = |id| Activity::from(cx.peer(id).times);
+        self.device.expired(cx.now.monotonic, activity, &mut out);
+        self.translate(out, None, cx);
     }
 
-    /// Turns the protocol's outputs into effects. `received` names the sender and the length of the datagram that
+    /// Carries out the protocol's outputs. `received` names the sender and the length of the datagram that
     /// caused them.
     pub(super) fn translate(
         &mut self,
         out: Vec<Output>,
         received: Option<(Line, usize)>,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
+        if !out.is_empty() {
+            self.keep_floor(cx);
+        }
         for output in out {
-            self.output(output, received, turn);
+            self.output(output, received, cx);
         }
     }
 
-    fn output(&mut self, output: Output, received: Option<(Line, usize)>, turn: &mut Turn<'_>) {
+    fn output(&mut self, output: Output, received: Option<(Line, usize)>, cx: &mut Cx<'_>) {
         match output {
             Output::Send {
                 peer: None,
@@ -109,7 +109,7 @@ impl Machine {
                 let from = received.map(|(from, _)| from);
                 let from = from.filter(|it| it.endpoint.addr == to);
                 let to = from.unwrap_or_else(|| Line::udp(Endpoint::new(to)));
-                turn.plane(PlaneRequest::Send(to, datagram));
+                cx.plane.send(&to, datagram.as_bytes());
             }
             Output::Send {
                 peer: Some(id),
@@ -118,79 +118,87 @@ impl Machine {
             } => {
                 let begins = datagram.is_initiation();
                 if begins {
-                    self.initiated(id, turn);
-                    self.asked_by_line(id, turn.now.monotonic);
+                    self.initiated(id, cx);
+                    self.asked_by_line(id, cx.now.monotonic);
                 }
-                turn.plane(PlaneRequest::NoteSent(id, datagram.as_bytes().len()));
+                let bytes = datagram.as_bytes();
+                cx.plane.note_sent(id, cx.now.monotonic, bytes.len());
                 if let Some((from, _)) = received.filter(|_| !begins && self.answers_by_line()) {
-                    return turn.plane(PlaneRequest::Send(from, datagram));
+                    cx.plane.send(&from, bytes);
+                    return;
                 }
                 // The data plane knows best where the peer is, and which address it called.
-                turn.plane(PlaneRequest::SendToPeer(id, datagram));
+                cx.plane.send_to_peer(id, None, bytes);
             }
             Output::Heard { peer, from } => {
                 let (from, bytes) = received.unwrap_or_else(|| (Line::udp(Endpoint::new(from)), 0));
-                self.heard_by_line(peer, from, turn);
-                turn.plane(PlaneRequest::NoteReceived(peer, bytes));
+                self.heard_by_line(peer, from, cx);
+                cx.plane.note_received(peer, cx.now.monotonic, bytes);
             }
-            Output::AddKeys { peer, keys } => turn.plane(PlaneRequest::AddKeys(peer, keys)),
+            Output::AddKeys { peer, keys } => {
+                if let Err(error) = cx.plane.add_keys(peer, keys) {
+                    cx.log(log::Level::Error, &error.to_string());
+                }
+            }
             Output::SendWith {
                 peer,
                 local_index,
                 confirm,
             } => {
-                turn.plane(PlaneRequest::SendWith(peer, local_index));
                 // Staged packets leave with the new key, which confirms it too.
-                if confirm && !turn.peer(peer).staged {
-                    turn.plane(PlaneRequest::SendKeepalive(peer));
+                let staged = cx.peer(peer).staged;
+                cx.plane.send_with(peer, local_index);
+                if confirm && !staged {
+                    cx.plane.send_keepalive(peer);
                 }
             }
             Output::RemoveKeys { peer, local_index } => {
-                turn.plane(PlaneRequest::RemoveKeys(peer, local_index));
+                cx.plane.remove_keys(peer, local_index);
             }
-            Output::StopSending { peer } => turn.plane(PlaneRequest::StopSending(peer)),
+            Output::StopSending { peer } => cx.plane.stop_sending(peer),
             Output::SendKeepalive { peer } => {
-                let staged = turn.peer(peer).staged;
-                turn.plane(match staged {
-                    true => PlaneRequest::SendStaged(peer),
-                    false => PlaneRequest::SendKeepalive(peer),
-                });
+                let _sent = match cx.peer(peer).staged {
+                    true => cx.plane.send_staged(peer),
+                    false => cx.plane.send_keepalive(peer),
+                };
             }
-            Output::DropStaged { peer } => turn.plane(PlaneRequest::DropStaged(peer)),
-            Output::Disarmed { peer } => turn.plane(PlaneRequest::Disarm(peer)),
+            Output::DropStaged { peer } => cx.plane.drop_staged(peer),
+            Output::Disarmed { peer } => cx.disarm(peer),
             Output::HandshakeComplete { peer, at } => {
-                self.probing.stir(turn.now.monotonic);
-                self.peers_changed(turn);
+                self.probing.stir(cx.now.monotonic);
+                self.peers_changed(cx);
                 if let Some(entry) = self.peers.get_mut(&peer) {
-                    entry.last_handshake = Some((at, turn.now.monotonic));
+                    entry.last_handshake = Some((at, cx.now.monotonic));
                     let words = entry.silence.answered();
-                    turn.effects
-                        .extend(words.map(|words| Effect::LogPeer(peer, words.into())));
+                    if let Some(words) = words {
+                        self.log_peer(peer, words, cx);
+                    }
                 }
                 let from = received.map(|(from, _)| from.endpoint);
-                let from = from.or_else(|| turn.endpoint(peer)).map(|it| it.addr);
+                let from = from.or_else(|| cx.endpoint(peer)).map(|it| it.addr);
                 let name = self.names.get_mut(&peer);
-                let good = name.and_then(|name| name.answered(from, turn.now.monotonic));
-                turn.keep_address(good);
+                let good = name.and_then(|name| name.answered(from, cx.now.monotonic));
+                cx.keep_address(good);
             }
-            Output::PeerRemoved { peer } => self.forget_peer(peer, turn),
+            Output::PeerRemoved { peer } => self.forget_peer(peer, cx),
         }
     }
 
     /// Handles the start or the repetition of a handshake; a repetition tries the name's next address.
-    fn initiated(&mut self, id: PeerId, turn: &mut Turn<'_>) {
-        let now = turn.now.monotonic;
+    fn initiated(&mut self, id: PeerId, cx: &mut Cx<'_>) {
+        let now = cx.now.monotonic;
         let Some(entry) = self.peers.get_mut(&id) else {
             return;
         };
         let (unanswered, words) = entry.silence.initiated();
-        turn.effects
-            .extend(words.map(|words| Effect::LogPeer(id, words.into())));
+        if let Some(words) = words {
+            self.log_peer(id, words, cx);
+        }
         let name = self.names.get_mut(&id).filter(|_| unanswered > 0);
         let next = name.and_then(|name| name.unanswered(now));
-        let current = turn.endpoint(id).map(|endpoint| endpoint.addr);
+        let current = cx.endpoint(id).map(|endpoint| endpoint.addr);
         if let Some(addr) = next.filter(|next| current != Some(*next)) {
-            self.call_by_lines(id, Endpoint::new(addr), turn);
+            self.call_by_lines(id, Endpoint::new(addr), cx);
             // The device has just begun a handshake, and puts out nothing for this.
             self.device
                 .set_endpoint(id, Some(addr), now, &mut Vec::new());

@@ -1,8 +1,8 @@
 //! The life of an interface's process: makes the TUN, serves until told to stop, leaves nothing behind.
 
 use super::control;
-use super::effect::Ended;
 use super::event::Event;
+use super::host::Ended;
 use super::interface::{Interface, News};
 use super::machine::Machine;
 use super::resolver::Resolver;
@@ -318,12 +318,12 @@ impl Daemon {
             let left = at.saturating_duration_since(Instant::now());
             timeout = Some(timeout.map_or(left, |t| t.min(left)));
         }
-        let mut events = Vec::new();
+        let (mut events, mut ended) = (Vec::new(), None);
         for token in poller.wait(timeout)?.iter() {
             match token {
                 INBOX => self.inbox.waker.clear(),
                 WAKE => self.wake.clear(),
-                NEWS => self.hear(&mut events),
+                NEWS => ended = ended.or(self.hear(&mut events)),
                 UAPI => {
                     let accepted = self.server.accept_uapi(&self.uapi);
                     turn_away(&mut self.gate, accepted, &self.uapi);
@@ -337,13 +337,11 @@ impl Daemon {
                 _ => self.signals.drain(),
             }
         }
-        events.extend(self.signals.end().map(Event::Terminate));
+        ended = ended.or(self.signals.end().map(Ended::Signal));
         if self.inbox.device_is_gone() {
-            events.push(Event::LinkGone);
+            ended = ended.or(Some(Ended::LinkDeleted));
         }
-        if self.signals.take_reload() {
-            events.push(Event::Reload);
-        }
+        let reload = self.signals.take_reload();
         let Some(interface) = &mut *lock(&self.interface) else {
             return Ok(News::default());
         };
@@ -354,12 +352,17 @@ impl Daemon {
         interface.expire();
         self.watchdog
             .turn(Instant::now(), || interface.plane.pulse());
-        Ok(interface.take_news())
+        let news = interface.take_news();
+        Ok(News {
+            reload,
+            ended: news.ended.or(ended),
+            ..news
+        })
     }
 
-    /// Handles news about links and routes.
-    fn hear(&mut self, events: &mut Vec<Event>) {
-        let mut links = false;
+    /// Reads news about links and routes. Returns why the interface ends, if it does.
+    fn hear(&mut self, events: &mut Vec<Event>) -> Option<Ended> {
+        let (mut links, mut ended) = (false, None);
         loop {
             let news = self.news.next();
             links |= !matches!(
@@ -386,12 +389,11 @@ impl Daemon {
                 Ok(Some(LinkEvent::LinkDeleted { index, .. })) if index == self.ifindex => {
                     let interface = lock(&self.interface);
                     let gone = interface.as_ref().is_none_or(Interface::is_gone);
-                    // On an error the descriptor still works, but no more news come from it.
-                    events.push(if gone {
-                        Event::LinkGone
-                    } else {
-                        Event::LinkMoved
-                    });
+                    match gone {
+                        true => ended = Some(Ended::LinkDeleted),
+                        // The descriptor still works, but no more news come from it.
+                        false => events.push(Event::LinkMoved),
+                    }
                 }
                 Ok(Some(LinkEvent::LinkDeleted { index, .. })) => {
                     self.mtus.remove(&index);
@@ -423,9 +425,8 @@ impl Daemon {
         if links {
             events.push(Event::LinksChanged);
         }
-        if self.uapi.is_removed() {
-            events.push(Event::SocketRemoved);
-        }
+        let removed = self.uapi.is_removed().then_some(Ended::SocketRemoved);
+        ended.or(removed)
     }
 }
 

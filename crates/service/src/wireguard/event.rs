@@ -1,14 +1,12 @@
 //! Events for an interface.
 
-use super::effect::LookUp;
+use super::host::LookUp;
 use super::probing::ProbePlan;
-use crate::lines::LineFacts;
 use config::types::{self, Key32};
-use config::uapi::SetDevice;
-use plane::{Endpoint, Line, LineId, Notice, PeerId};
+use plane::{Endpoint, Line, Notice, PeerId};
 use std::net::SocketAddr;
 
-/// An event, or the result of an [`Effect`](super::Effect).
+/// An event outside of a machine.
 #[derive(Debug)]
 pub enum Event {
     /// The interface starts, and needs its sockets.
@@ -24,13 +22,6 @@ pub enum Event {
     },
     /// Notices of the data plane about peers, in any order.
     Notices(Vec<(PeerId, Notice)>),
-    /// A client configures the interface.
-    Configure {
-        /// The client's number, which the [`Answer`](super::Effect::Answer) repeats.
-        client: u64,
-        /// The requested settings.
-        set: SetDevice,
-    },
     /// The file sets a peer's endpoint: an address or a name.
     SetEndpoint {
         /// The peer's public key. An unknown key is ignored.
@@ -50,31 +41,14 @@ pub enum Event {
         /// The addresses found, or why the look-up failed.
         found: Result<Vec<SocketAddr>, String>,
     },
-    /// The result of [`Bind`](super::Effect::Bind): the sockets' port, or an error. After an error, the previous
-    /// sockets are still open.
-    Bound(Result<u16, String>),
-    /// The result of [`Mark`](super::Effect::Mark).
-    Marked(Result<(), String>),
     /// Plan of the MTU probes; `None` turns probes off.
     ProbePaths(Option<Box<ProbePlan>>),
     /// A peer has sent a message inside a data packet: an answer to a probe.
     Message(PeerId, Box<[u8]>),
-    /// This host refuses a probe because of its length. Names the peer, and the probe's number.
-    ProbeTooLong(PeerId, u64),
     /// The host's addresses or routes have changed.
     NetworkChanged,
     /// The host's devices or addresses have changed. Only lines depend on it.
     LinksChanged,
-    /// Host facts of each uplink, in configuration order; `None` where the uplink's device is missing.
-    LinesRead(Vec<Option<LineFacts>>),
-    /// The result of [`OpenLine`](super::Effect::OpenLine): the sockets' port, or an error.
-    LineOpened(LineId, Result<u16, String>),
-    /// The bytes that each line has carried, from [`DataPlane::carried`](plane::DataPlane::carried).
-    LinesCounted(Vec<u64>),
-    /// The interface ends; the last count of the lines' bytes came before this.
-    LinesEnd,
-    /// The index of the interface by which the host now reaches each peer; `None` for an unreachable peer.
-    RoutesRead(Vec<(PeerId, Option<u32>)>),
     /// The link's state, whether or not it changed.
     Link {
         /// The link is up.
@@ -84,14 +58,6 @@ pub enum Event {
     },
     /// The interface was moved to another network namespace, from which no news come.
     LinkMoved,
-    /// The interface has been deleted, or the data plane has stopped.
-    LinkGone,
-    /// The configuration socket's file has been removed.
-    SocketRemoved,
-    /// A signal to end.
-    Terminate(i32),
-    /// A signal to read the configuration again.
-    Reload,
     /// The [deadline](super::Machine::next_deadline) has come.
     Deadline,
 }

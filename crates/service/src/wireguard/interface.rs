@@ -1,19 +1,17 @@
-//! A running interface: carries out the effects of its machine.
+//! A running interface: its machine, its data plane and its host.
 
-use super::dataplane::perform;
-use super::effect::{Effect, Ended, Refused};
 use super::event::Event;
-use super::machine::{Machine, Named};
+use super::host::{Ended, Host, LookUp};
+use super::machine::{Cx, Machine, Named};
 use super::probing::ProbePlan;
 use super::recall;
-use super::resolver::{Answer, Resolver};
+use super::resolver::Resolver;
 use super::sockets::SocketPlan;
 use crate::floor::FloorFile;
 use crate::inbox::Inbox;
-use crate::lines::{self, UsageFile};
+use crate::lines::{self, LineFacts, LineUsage, UsageFile};
 use crate::names;
 use crate::now::Now;
-use crate::strangers;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
 use config::settings::MtuProbe;
@@ -23,18 +21,14 @@ use config::uapi::{DeviceState, PeerState, SetDevice};
 use host::{ProbedPath, TunnelMtu};
 use netio::netlink::Netlink;
 use netio::udp::SocketError;
-use plane::{Line, LineId, PeerId};
-use std::collections::VecDeque;
+use plane::{Endpoint, Line, LineId};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Most handshake messages served before everything else gets a turn: signals, timers and
 /// configuration must get through even during a flood.
 const MESSAGES_AT_ONCE: usize = 64;
-
-/// The UAPI's `errno` for invalid settings.
-const EINVAL: i32 = 22;
 
 /// Data plane that moves the interface's packets. The control thread calls it a few times a second.
 pub(super) type Plane = userspace::Plane<WireGuard>;
@@ -43,6 +37,21 @@ pub(super) type Plane = userspace::Plane<WireGuard>;
 pub struct Interface {
     pub(super) machine: Machine,
     pub(super) plane: Box<Plane>,
+    pub(super) outside: Outside,
+    /// MTU that the owner wants, and why.
+    pub(super) wanted_mtu: Option<TunnelMtu>,
+    /// Warnings of the owner for the user.
+    pub(super) warnings: Vec<String>,
+    /// For the status, like the warnings: the part of the configuration that the last reload refused.
+    pub(super) refused: Option<String>,
+    /// For the status, like the warnings: what the tunnel waits for.
+    pub(super) waiting_for: Option<String>,
+    /// MTU probe setting.
+    pub(super) mtu_probe: MtuProbe,
+}
+
+/// The host's side of an interface: sockets, files, look-ups, and the owner's tasks.
+pub(super) struct Outside {
     /// Packet format of the data plane.
     pub(super) protocol: WireGuard,
     pub(super) sockets: SocketPlan,
@@ -54,21 +63,8 @@ pub struct Interface {
     /// File of the addresses where the peers are.
     peers: Option<PathBuf>,
     resolver: Resolver,
-    effects: Vec<Effect>,
-    /// Result of the last configuration.
-    answer: Option<Result<(), Refused>>,
     /// The last error of opening sockets.
     unbound: Option<SocketError>,
-    /// MTU that the owner wants, and why.
-    pub(super) wanted_mtu: Option<TunnelMtu>,
-    /// Warnings of the owner for the user.
-    pub(super) warnings: Vec<String>,
-    /// For the status, like the warnings: the part of the configuration that the last reload refused.
-    pub(super) refused: Option<String>,
-    /// For the status, like the warnings: what the tunnel waits for.
-    pub(super) waiting_for: Option<String>,
-    /// MTU probe setting.
-    pub(super) mtu_probe: MtuProbe,
     news: News,
 }
 
@@ -85,162 +81,101 @@ pub(super) struct News {
     pub(super) ended: Option<Ended>,
 }
 
-impl Interface {
-    pub(super) fn new(
-        machine: Machine,
-        (plane, protocol): (Box<Plane>, WireGuard),
-        (sockets, lines): (SocketPlan, Lines),
-        resolver: Resolver,
-    ) -> Self {
-        Self {
-            machine,
-            plane,
-            protocol,
-            sockets,
-            lines,
-            usage: None,
-            floor: None,
-            peers: None,
-            resolver,
-            effects: Vec::new(),
-            answer: None,
-            unbound: None,
-            wanted_mtu: None,
-            warnings: Vec::new(),
-            refused: None,
-            waiting_for: None,
-            mtu_probe: MtuProbe::Off,
-            news: News::default(),
+/// An interface's host, for the time of an event.
+struct Here<'a> {
+    plane: &'a Plane,
+    outside: &'a mut Outside,
+}
+
+impl Host for Here<'_> {
+    fn open_sockets(&mut self, line: LineId, port: u16, mark: u32) -> Result<u16, String> {
+        let opened = self.outside.open(self.plane, line, port, mark);
+        opened.map_err(|error| {
+            let words = error.to_string();
+            if self.outside.lines.lines.is_empty() {
+                self.outside.unbound = Some(error);
+            }
+            words
+        })
+    }
+
+    fn set_mark(&mut self, mark: u32) -> Result<(), String> {
+        let settings = &self.outside.lines.lines;
+        let own = |line: LineId| {
+            let settings = settings.get(line.index());
+            settings.is_some_and(|line| line.mark.is_some())
+        };
+        let lines = (0..settings.len().max(1) as u8).map(LineId);
+        let mut lines = lines.filter(|line| !own(*line));
+        let marked = lines.try_for_each(|line| self.plane.set_mark(line, mark));
+        marked.map_err(|e| e.to_string())
+    }
+
+    fn line_facts(&mut self) -> Vec<Option<LineFacts>> {
+        lines::read(&self.outside.lines)
+    }
+
+    fn keep_usage(&mut self, usage: &[LineUsage]) {
+        if let Some(file) = &mut self.outside.usage {
+            file.write(usage);
         }
     }
 
-    /// Continues each uplink's monthly count from the file of the last run.
-    pub(super) fn restore_lines(&mut self, name: &str) {
-        if self.lines.lines.iter().any(|line| line.cap.is_some()) {
-            let (file, usage) = UsageFile::of(name, None);
-            self.machine.restore_lines(&usage);
-            self.usage = file;
+    fn keep_floor(&mut self, floor: SystemTime) {
+        if let Some(file) = &mut self.outside.floor {
+            file.raise(floor);
         }
     }
 
-    /// Makes stamps later than those of earlier runs, whatever the clock shows.
-    pub(super) fn restore_floor(&mut self) {
-        let (file, floor) = FloorFile::open();
-        self.machine.restore_floor(floor);
-        self.floor = file;
+    fn keep_address(&mut self, name: &str, address: IpAddr) {
+        names::keep(name, address);
     }
 
-    /// Writes the files for the last time and ends the interface, without telling the owner.
-    pub(super) fn end(&mut self) {
-        let view = |id| self.plane.peer(id);
-        let peers = self.machine.recalled(Instant::now(), &view);
-        self.perform(Effect::KeepPeers(peers), Now::read());
-        let carried = self.plane.carried().to_vec();
-        self.handle(Event::LinesCounted(carried));
-        self.handle(Event::LinesEnd);
-        if let Some(floor) = &mut self.floor {
-            floor.end(self.machine.latest_stamp());
+    fn keep_peers(&mut self, peers: &[(Key32, Endpoint)]) {
+        if let Some(path) = &self.outside.peers {
+            recall::keep(path, peers);
         }
     }
 
-    /// Opens the sockets for the first time.
-    ///
-    /// # Errors
-    /// Opening the sockets failed.
-    pub(super) fn start(&mut self) -> Result<(), SocketError> {
-        self.handle(Event::Start);
-        self.unbound.take().map_or(Ok(()), Err)
+    fn look_up(&mut self, lookup: &LookUp) -> Result<(), String> {
+        self.outside.resolver.begin(lookup.clone())
     }
 
-    /// Has the machine handle an event, and carries out its effects until none are left.
-    pub(super) fn handle(&mut self, event: Event) {
-        let mut events = VecDeque::from([event]);
-        let mut effects = std::mem::take(&mut self.effects);
-        while let Some(event) = events.pop_front() {
-            let now = Now::read();
-            let view = |id| self.plane.peer(id);
-            self.machine.handle(event, now, &view, &mut effects);
-            for effect in effects.drain(..) {
-                events.extend(self.perform(effect, now));
-            }
+    fn interfaces_to(&mut self, mark: u32, to: &[IpAddr]) -> Vec<Option<u32>> {
+        let netlink = Netlink::open().inspect_err(|e| log::warn!("{e}"));
+        let Ok(mut netlink) = netlink else {
+            return Vec::new();
+        };
+        let mut dev = |addr: &IpAddr| Some(netlink.route_get(*addr, mark).ok()?.dev);
+        to.iter().map(&mut dev).collect()
+    }
+
+    fn check_link(&mut self) {
+        if self.plane.interface().is_err() {
+            self.outside.news.ended.get_or_insert(Ended::LinkDeleted);
         }
-        self.effects = effects;
     }
 
-    /// Carries out one effect. Returns the resulting event, if the machine has to know.
-    fn perform(&mut self, effect: Effect, now: Now) -> Option<Event> {
-        match effect {
-            Effect::Plane(request) => return perform(&*self.plane, request, now.monotonic),
-            Effect::Bind { port, mark } => {
-                let bound = self.bind(port, mark);
-                let result = bound
-                    .as_ref()
-                    .map_or_else(|e| Err(e.to_string()), |&it| Ok(it));
-                self.unbound = bound.err();
-                return Some(Event::Bound(result));
-            }
-            Effect::Unbind => self.plane.close_line(LineId::FIRST),
-            Effect::Mark(mark) => {
-                let marked = self.mark(mark);
-                return Some(Event::Marked(marked.map_err(|e| e.to_string())));
-            }
-            Effect::ReadLines => return Some(Event::LinesRead(lines::read(&self.lines))),
-            Effect::OpenLine { line, port, mark } => {
-                let opened = self.open_line(line, port, mark);
-                return Some(Event::LineOpened(line, opened.map_err(|e| e.to_string())));
-            }
-            Effect::CountLines => return Some(Event::LinesCounted(self.plane.carried().to_vec())),
-            Effect::KeepUsage(usage) => {
-                if let Some(file) = &mut self.usage {
-                    file.write(&usage);
-                }
-            }
-            Effect::KeepFloor(floor) => {
-                if let Some(file) = &mut self.floor {
-                    file.raise(floor);
-                }
-            }
-            Effect::KeepAddress(name, address) => names::keep(&name, address),
-            Effect::KeepPeers(peers) => {
-                if let Some(path) = &self.peers {
-                    recall::keep(path, &peers);
-                }
-            }
-            Effect::CloseLine(line) => self.plane.close_line(line),
-            Effect::LookUp(lookup) => return self.resolver.begin(lookup).map(looked_up),
-            Effect::ReadRoutes { mark, peers } => return read_routes(mark, peers),
-            Effect::CheckLink => return self.is_gone().then_some(Event::LinkGone),
-            Effect::Answer { result, .. } => self.answer = Some(result),
-            Effect::Changed => self.news.changed = true,
-            Effect::LookAtPath => self.news.path = true,
-            Effect::WatchEchoes(token) => self.protocol.echoes().watch(token),
-            Effect::Reload => self.news.reload = true,
-            Effect::End(ended) => {
-                self.news.ended.get_or_insert(ended);
-            }
-            Effect::Log(level, words) => log::log!(level, "{words}"),
-            Effect::LogPeer(peer, words) => log::info!("{} {words}", self.whom(peer)),
-            // Only at debug level: any sender that can reach the port can cause this line.
-            Effect::LogDropped(from, why) => strangers::log(
-                log::Level::Debug,
-                format_args!("handshake message from {from}: {why}"),
-            ),
-        }
-        None
+    fn watch_echoes(&mut self, token: u64) {
+        self.outside.protocol.echoes().watch(token);
     }
 
-    /// Replaces the open sockets. Returns the new port.
-    fn bind(&self, port: u16, mark: u32) -> Result<u16, SocketError> {
-        let mut plan = self.sockets.clone();
-        (plan.port, plan.fwmark) = (port, mark);
-        let opened = self.plane.open_line(LineId::FIRST, plan.open()?);
-        let what = "adding";
-        opened.map_err(|source| SocketError::Option { what, source })?;
-        Ok(self.plane.port(LineId::FIRST).unwrap_or(port))
+    fn changed(&mut self) {
+        self.outside.news.changed = true;
     }
 
-    /// Opens the sockets of a line. Returns the port.
-    fn open_line(&self, line: LineId, port: u16, mark: u32) -> Result<u16, SocketError> {
+    fn look_at_path(&mut self) {
+        self.outside.news.path = true;
+    }
+
+    fn log(&mut self, level: log::Level, words: &str) {
+        log::log!(level, "{words}");
+    }
+}
+
+impl Outside {
+    /// Replaces the open sockets of a line. Returns the port.
+    fn open(&self, plane: &Plane, line: LineId, port: u16, mark: u32) -> Result<u16, SocketError> {
         let mut plan = self.sockets.clone();
         (plan.port, plan.fwmark) = (port, mark);
         if let Some(settings) = self.lines.lines.get(line.index()) {
@@ -255,32 +190,91 @@ impl Interface {
             }
             opened => opened?,
         };
-        let opened = self.plane.open_line(line, sockets);
+        let opened = plane.open_line(line, sockets);
         let what = "adding";
         opened.map_err(|source| SocketError::Option { what, source })?;
-        Ok(self.plane.port(line).unwrap_or(port))
+        Ok(plane.port(line).unwrap_or(port))
     }
+}
 
-    /// Sets the mark of packets on lines that have no mark of their own.
-    fn mark(&self, mark: u32) -> std::io::Result<()> {
-        let own = |line: LineId| {
-            let settings = self.lines.lines.get(line.index());
-            settings.is_some_and(|line| line.mark.is_some())
+impl Interface {
+    pub(super) fn new(
+        machine: Machine,
+        (plane, protocol): (Box<Plane>, WireGuard),
+        (sockets, lines): (SocketPlan, Lines),
+        resolver: Resolver,
+    ) -> Self {
+        let outside = Outside {
+            protocol,
+            sockets,
+            lines,
+            usage: None,
+            floor: None,
+            peers: None,
+            resolver,
+            unbound: None,
+            news: News::default(),
         };
-        let lines = (0..self.lines.lines.len().max(1) as u8).map(LineId);
-        lines
-            .filter(|line| !own(*line))
-            .try_for_each(|line| self.plane.set_mark(line, mark))
+        Self {
+            machine,
+            plane,
+            outside,
+            wanted_mtu: None,
+            warnings: Vec::new(),
+            refused: None,
+            waiting_for: None,
+            mtu_probe: MtuProbe::Off,
+        }
     }
 
-    /// The name of a peer in log lines.
-    fn whom(&self, peer: PeerId) -> String {
-        let key = self.machine.public_key_of(peer).map(Key32::to_base64);
-        let key = key.as_ref().map_or("?", |key| key.as_str());
-        match self.plane.peer(peer).and_then(|it| it.line) {
-            Some(line) => format!("peer {key} ({})", line.endpoint.addr),
-            None => format!("peer {key}"),
+    /// Continues each uplink's monthly count from the file of the last run.
+    pub(super) fn restore_lines(&mut self, name: &str) {
+        let mut lines = self.outside.lines.lines.iter();
+        if lines.any(|line| line.cap.is_some()) {
+            let (file, usage) = UsageFile::of(name, None);
+            self.machine.restore_lines(&usage);
+            self.outside.usage = file;
         }
+    }
+
+    /// Makes stamps later than those of earlier runs, whatever the clock shows.
+    pub(super) fn restore_floor(&mut self) {
+        let (file, floor) = FloorFile::open();
+        self.machine.restore_floor(floor);
+        self.outside.floor = file;
+    }
+
+    /// Writes the files for the last time and ends the interface, without telling the owner.
+    pub(super) fn end(&mut self) {
+        self.with(|machine, cx| machine.end(cx));
+        if let Some(floor) = &mut self.outside.floor {
+            floor.end(self.machine.latest_stamp());
+        }
+    }
+
+    /// Opens the sockets for the first time.
+    ///
+    /// # Errors
+    /// Opening the sockets failed.
+    pub(super) fn start(&mut self) -> Result<(), SocketError> {
+        self.handle(Event::Start);
+        self.outside.unbound.take().map_or(Ok(()), Err)
+    }
+
+    /// Calls the machine, with its data plane and its host.
+    fn with<T>(&mut self, call: impl FnOnce(&mut Machine, &mut Cx<'_>) -> T) -> T {
+        let plane: &Plane = &*self.plane;
+        let outside = &mut self.outside;
+        let mut host = Here { plane, outside };
+        call(
+            &mut self.machine,
+            &mut Cx::new(Now::read(), plane, &mut host),
+        )
+    }
+
+    /// Has the machine handle an event.
+    pub(super) fn handle(&mut self, event: Event) {
+        self.with(|machine, cx| machine.handle(event, cx));
     }
 
     /// Whether the interface has been deleted.
@@ -318,8 +312,8 @@ impl Interface {
 
     /// Takes the results of look-ups, and handles what is due.
     pub(super) fn expire(&mut self) {
-        while let Some(answer) = self.resolver.next() {
-            self.handle(looked_up(answer));
+        while let Some((lookup, found)) = self.outside.resolver.next() {
+            self.handle(Event::LookedUp { lookup, found });
         }
         let deadline = self.machine.next_deadline();
         if deadline.is_some_and(|at| at <= Instant::now()) {
@@ -335,7 +329,7 @@ impl Interface {
 
     /// Returns the daemon's new tasks since the last call.
     pub(super) fn take_news(&mut self) -> News {
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.outside.news)
     }
 
     /// Applies a configuration. After an error, settings applied before it stay, as with the kernel.
@@ -343,11 +337,8 @@ impl Interface {
     /// # Errors
     /// An `errno` for the `wg` tool, and words for a log.
     pub fn set(&mut self, set: SetDevice) -> Result<(), (i32, String)> {
-        // Configurations run one at a time and wait for nothing, so the last answer belongs to this one.
-        self.handle(Event::Configure { client: 0, set });
-        let never = || (EINVAL, "no answer".to_owned());
-        let answer = self.answer.take().ok_or_else(never)?;
-        answer.map_err(|refused| (refused.errno, refused.words))
+        let set = self.with(|machine, cx| machine.configure(&set, cx));
+        set.map_err(|refused| (refused.errno, refused.words))
     }
 
     /// Sets a peer's endpoint: an address, or a name that is looked up from now on.
@@ -361,7 +352,7 @@ impl Interface {
     /// Calls the peers that had sessions with this interface when it ended a moment ago. Starts to write the peers'
     /// addresses to the file.
     pub fn recall(&mut self, ifname: &str) {
-        let path = self.peers.insert(recall::path(ifname));
+        let path = self.outside.peers.insert(recall::path(ifname));
         let peers = recall::read(path);
         if !peers.is_empty() {
             self.handle(Event::Recall(peers));
@@ -419,23 +410,12 @@ impl Interface {
     /// Returns the narrowest path to a peer, if probes found it narrower than the planned MTU.
     #[must_use]
     pub fn probed_path(&self) -> Option<ProbedPath> {
-        self.machine.probed_path(&|id| self.plane.peer(id))
+        self.machine.probed_path(&*self.plane)
     }
 
     /// The configuration and the counters, for `wg show`.
     #[must_use]
     pub fn get(&self) -> (DeviceState, Vec<PeerState>) {
-        self.machine.state(&|id| self.plane.peer(id))
+        self.machine.state(&*self.plane)
     }
-}
-
-fn looked_up((lookup, found): Answer) -> Event {
-    Event::LookedUp { lookup, found }
-}
-
-fn read_routes(mark: u32, peers: Vec<(PeerId, IpAddr)>) -> Option<Event> {
-    let mut netlink = Netlink::open().inspect_err(|e| log::warn!("{e}")).ok()?;
-    let mut dev = |addr| Some(netlink.route_get(addr, mark).ok()?.dev);
-    let routes = peers.into_iter().map(|(id, addr)| (id, dev(addr)));
-    Some(Event::RoutesRead(routes.collect()))
 }

@@ -1,10 +1,9 @@
 //! The lines of an interface, and those of its peers.
 
-use super::effect::{Effect, PlaneRequest};
-use super::machine::{Machine, Turn};
-use crate::lines::{LineEffect, LineFacts, LineReport, LineUsage, Lines, TheirLines};
+use super::machine::{Cx, Machine};
+use crate::lines::{LineEffect, LineReport, LineUsage, Lines, TheirLines};
 use config::lines::Lines as Settings;
-use plane::{Endpoint, Line, LineId, Moving, PeerId};
+use plane::{Endpoint, Line, LineId, Moving, PeerId, Reorder};
 use std::time::Instant;
 use wireguard::Output;
 
@@ -25,76 +24,68 @@ impl Machine {
     }
 
     /// Opens the lines anew, each once its device exists. Returns `false` without lines.
-    pub(super) fn bind_lines(&mut self, turn: &mut Turn<'_>) -> bool {
-        self.name_relays(turn.now.monotonic);
-        self.with_lines(turn, |lines, turn, out| lines.bind(turn.now.monotonic, out))
+    pub(super) fn bind_lines(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.name_relays(cx.now.monotonic);
+        self.with_lines(cx, |lines, cx, out| lines.bind(cx.now.monotonic, out))
     }
 
     /// Closes all lines. Returns `false` without lines.
-    pub(super) fn close_lines(&mut self, turn: &mut Turn<'_>) -> bool {
-        self.with_lines(turn, |lines, turn, out| {
-            lines.close_all(turn.now.monotonic, out);
+    pub(super) fn close_lines(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.with_lines(cx, |lines, cx, out| {
+            lines.close_all(cx.now.monotonic, out);
         })
     }
 
     /// Reads the facts of the lines again, as the host's devices or addresses have changed.
-    pub(super) fn links_changed(&self, turn: &mut Turn<'_>) {
-        if self.lines.is_some() {
-            turn.effects.push(Effect::ReadLines);
+    pub(super) fn read_lines(&mut self, cx: &mut Cx<'_>) {
+        if self.lines.is_none() {
+            return;
         }
-    }
-
-    /// Takes the host's facts about the uplinks, in order; `None` where the device is missing.
-    pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], turn: &mut Turn<'_>) {
-        let mark = self.mark;
-        let bound = self.bound.map(|port| (port, mark));
-        self.with_lines(turn, |lines, turn, out| {
-            lines.read(facts, bound, turn.now.monotonic, out);
-            look(lines, turn, out);
+        let facts = cx.host.line_facts();
+        let bound = self.bound.map(|port| (port, self.mark));
+        self.with_lines(cx, |lines, cx, out| {
+            lines.read(&facts, bound, cx.now.monotonic, out);
+            look(lines, cx, out);
         });
     }
 
-    /// Takes the bytes that each uplink has carried.
-    pub(super) fn lines_counted(&mut self, carried: &[u64], turn: &mut Turn<'_>) {
-        self.with_lines(turn, |lines, turn, out| {
-            if lines.counted(carried, turn.now, out) {
-                look(lines, turn, out);
+    /// Charges lines for the bytes that they have carried.
+    pub(super) fn count_lines(&mut self, cx: &mut Cx<'_>) {
+        let carried = cx.plane.carried();
+        self.with_lines(cx, |lines, cx, out| {
+            if lines.counted(&carried, cx.now, out) {
+                look(lines, cx, out);
             }
         });
     }
 
-    /// Handles the result of [`Effect::OpenLine`].
-    pub(super) fn line_opened(
-        &mut self,
-        line: LineId,
-        result: Result<u16, String>,
-        turn: &mut Turn<'_>,
-    ) {
+    /// Handles the result of opening a line's sockets.
+    fn line_opened(&mut self, line: LineId, result: Result<u16, String>, cx: &mut Cx<'_>) {
         if let (Some(0), Ok(port)) = (self.bound, &result) {
             self.bound = Some(*port);
         }
-        self.with_lines(turn, |lines, turn, out| {
-            lines.opened(line, result, turn.now.monotonic, out);
-            look(lines, turn, out);
+        self.with_lines(cx, |lines, cx, out| {
+            lines.opened(line, result, cx.now.monotonic, out);
+            look(lines, cx, out);
         });
     }
 
     /// Sets the configured address of a peer.
-    pub(super) fn call_by_lines(&mut self, id: PeerId, to: Endpoint, turn: &mut Turn<'_>) {
-        let several = self.with_lines(turn, |lines, turn, out| {
+    pub(super) fn call_by_lines(&mut self, id: PeerId, to: Endpoint, cx: &mut Cx<'_>) {
+        let several = self.with_lines(cx, |lines, cx, out| {
             lines.call(id, to.addr, out);
-            look(lines, turn, out);
+            look(lines, cx, out);
         });
         if !several {
-            turn.plane(PlaneRequest::SetLine(id, Line::udp(to)));
+            cx.plane.set_line(id, Line::udp(to));
         }
     }
 
     /// Handles an authentic handshake message of a peer.
-    pub(super) fn heard_by_line(&mut self, id: PeerId, from: Line, turn: &mut Turn<'_>) {
-        turn.plane(PlaneRequest::SetLine(id, from));
-        self.with_lines(turn, |lines, turn, out| {
-            lines.heard(id, from.id, turn.now.monotonic, out);
+    pub(super) fn heard_by_line(&mut self, id: PeerId, from: Line, cx: &mut Cx<'_>) {
+        cx.plane.set_line(id, from);
+        self.with_lines(cx, |lines, cx, out| {
+            lines.heard(id, from.id, cx.now.monotonic, out);
         });
     }
 
@@ -118,11 +109,11 @@ impl Machine {
     }
 
     /// Looks at the lines, if it is time.
-    pub(super) fn lines_expire(&mut self, turn: &mut Turn<'_>) {
-        if self.lines_due().is_some_and(|at| at <= turn.now.monotonic) {
-            self.with_lines(turn, |lines, turn, out| {
-                lines.expire(turn.now.monotonic, out);
-                look(lines, turn, out);
+    pub(super) fn lines_expire(&mut self, cx: &mut Cx<'_>) {
+        if self.lines_due().is_some_and(|at| at <= cx.now.monotonic) {
+            self.with_lines(cx, |lines, cx, out| {
+                lines.expire(cx.now.monotonic, out);
+                look(lines, cx, out);
             });
         }
     }
@@ -135,17 +126,17 @@ impl Machine {
     }
 
     /// Adds a new peer to the data plane.
-    pub(super) fn add_by_lines(&self, id: PeerId, turn: &mut Turn<'_>) {
+    pub(super) fn add_by_lines(&self, id: PeerId, cx: &mut Cx<'_>) {
         let moving = match self.theirs.gathered {
             Some(_) => Moving::Gather,
             None => Moving::Tell,
         };
-        turn.plane(PlaneRequest::AddPeer(id, moving));
+        cx.plane.add_peer(id, moving);
         if let Some(mode) = self.theirs.gathered {
-            turn.plane(PlaneRequest::SetLineMode(id, mode));
+            cx.plane.set_line_mode(id, mode);
         }
         if self.theirs.reorder {
-            turn.plane(PlaneRequest::Reorder(id));
+            cx.plane.set_reorder(id, Some(Reorder::default()));
         }
     }
 
@@ -168,57 +159,62 @@ impl Machine {
     /// Calls `f` with the lines, and carries out their effects. Returns `false` without lines.
     pub(super) fn with_lines(
         &mut self,
-        turn: &mut Turn<'_>,
-        call: impl FnOnce(&mut Lines, &Turn<'_>, &mut Vec<LineEffect>),
+        cx: &mut Cx<'_>,
+        call: impl FnOnce(&mut Lines, &Cx<'_>, &mut Vec<LineEffect>),
     ) -> bool {
         let Some(lines) = &mut self.lines else {
             return false;
         };
         let mut out = Vec::new();
-        call(lines, turn, &mut out);
+        call(lines, cx, &mut out);
         for effect in out {
-            self.by_lines(effect, turn);
+            self.by_lines(effect, cx);
         }
         true
     }
 
-    fn by_lines(&mut self, effect: LineEffect, turn: &mut Turn<'_>) {
+    fn by_lines(&mut self, effect: LineEffect, cx: &mut Cx<'_>) {
         match effect {
-            LineEffect::Read => turn.effects.push(Effect::ReadLines),
+            LineEffect::Read => self.read_lines(cx),
             LineEffect::Open { line, port, mark } => {
-                turn.effects.push(Effect::OpenLine { line, port, mark });
+                let opened = cx.host.open_sockets(line, port, mark);
+                self.line_opened(line, opened, cx);
             }
-            LineEffect::Close(line) => turn.effects.push(Effect::CloseLine(line)),
-            LineEffect::SetLine(id, line) => turn.plane(PlaneRequest::SetLine(id, line)),
-            LineEffect::UseLine(id, line) => turn.plane(PlaneRequest::UseLine(id, line)),
-            LineEffect::SetLineMode(id, mode) => turn.plane(PlaneRequest::SetLineMode(id, mode)),
-            LineEffect::SetRate(rate) => turn.plane(PlaneRequest::SetRate(rate)),
-            LineEffect::SetLineRates(rates) => turn.plane(PlaneRequest::SetLineRates(rates)),
+            LineEffect::Close(line) => cx.plane.close_line(line),
+            LineEffect::SetLine(id, line) => cx.plane.set_line(id, line),
+            LineEffect::UseLine(id, line) => cx.plane.use_line(id, line),
+            LineEffect::SetLineMode(id, mode) => cx.plane.set_line_mode(id, mode),
+            LineEffect::SetRate(rate) => cx.plane.set_rate(Some(rate)),
+            LineEffect::SetLineRates(rates) => cx.plane.set_line_rates(rates),
             LineEffect::Hello { line, works, lost } => {
-                self.say_hello(line, (works, lost), turn);
+                self.say_hello(line, (works, lost), cx);
             }
-            LineEffect::Probe { peer, line, renew } => self.probe_by(peer, line, renew, turn),
-            LineEffect::Keepalive(id) => turn.plane(PlaneRequest::SendKeepalive(id)),
-            LineEffect::Count => turn.effects.push(Effect::CountLines),
-            LineEffect::Keep(usage) => turn.effects.push(Effect::KeepUsage(usage)),
-            LineEffect::Log(level, words) => turn.log(level, words),
-            LineEffect::LogPeer(id, words) => turn.effects.push(Effect::LogPeer(id, words.into())),
+            LineEffect::Probe { peer, line, renew } => self.probe_by(peer, line, renew, cx),
+            LineEffect::Keepalive(id) => {
+                cx.plane.send_keepalive(id);
+            }
+            LineEffect::Count => self.count_lines(cx),
+            LineEffect::Keep(usage) => cx.host.keep_usage(&usage),
+            LineEffect::Log(level, words) => cx.log(level, &words),
+            LineEffect::LogPeer(id, words) => self.log_peer(id, &words, cx),
         }
     }
 
     /// Probes with a handshake, the one message that every WireGuard peer answers at once.
-    fn probe_by(&mut self, id: PeerId, line: Line, renew: bool, turn: &mut Turn<'_>) {
+    fn probe_by(&mut self, id: PeerId, line: Line, renew: bool, cx: &mut Cx<'_>) {
         let mut out = Vec::new();
-        self.device.probe(id, renew, turn.now.monotonic, &mut out);
+        self.device.probe(id, renew, cx.now.monotonic, &mut out);
+        self.keep_floor(cx);
         for output in out {
             if let Output::Send { datagram, .. } = output {
-                turn.plane(PlaneRequest::NoteSent(id, datagram.as_bytes().len()));
-                turn.plane(PlaneRequest::Send(line, datagram));
+                let bytes = datagram.as_bytes();
+                cx.plane.note_sent(id, cx.now.monotonic, bytes.len());
+                cx.plane.send(&line, bytes);
             }
         }
     }
 }
 
-pub(super) fn look(lines: &mut Lines, turn: &Turn<'_>, out: &mut Vec<LineEffect>) {
-    lines.look(turn.now.monotonic, |id| turn.peer(id), out);
+pub(super) fn look(lines: &mut Lines, cx: &Cx<'_>, out: &mut Vec<LineEffect>) {
+    lines.look(cx.now.monotonic, |id| cx.peer(id), out);
 }

@@ -1,11 +1,9 @@
-//! The decisions of one interface: events and the time go in, effects come out.
+//! The decisions of one interface: events and the time go in; it calls its data plane and its host.
 
-use super::configuration::{Configuration, Job};
-use super::effect::{Effect, Ended, PlaneRequest};
 use super::event::Event;
+use super::host::Host;
 use super::names::Name;
 use super::peers::PeerEntry;
-use super::port::{Bind, REOPEN};
 use super::probing::Probing;
 use super::recall::Keeping;
 use crate::floor::Floor;
@@ -14,11 +12,11 @@ use crate::now::Now;
 use crate::status::Refusals;
 use config::types::{AllowedIp, Key32};
 use config::uapi::{DeviceState, PeerState};
-use plane::{Endpoint, LineId, PeerId, RouteChange};
-use std::collections::{BTreeMap, VecDeque};
+use plane::{DataPlane, Endpoint, LineId, Notice, PeerId, RouteChange, Whole};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
-use wireguard::{Device, Dropped};
+use wireguard::{Device, Dropped, WireGuard};
 
 /// How often to look at an interface that was moved to another network namespace, from which no news come.
 const MOVED_CHECK: Duration = Duration::from_secs(1);
@@ -46,8 +44,7 @@ pub struct Named {
 
 /// A WireGuard interface: its configuration, its peers and the protocol, without I/O, clocks or threads.
 ///
-/// Its owner carries out the effects of [`Machine::handle`] in order, and passes it [`Event::Deadline`] no later than
-/// at [`Machine::next_deadline`].
+/// Its owner passes it events with a [`Cx`], and [`Event::Deadline`] no later than at [`Machine::next_deadline`].
 #[derive(Debug)]
 pub struct Machine {
     pub(super) device: Device,
@@ -63,9 +60,6 @@ pub struct Machine {
     pub(super) private_key: Option<Key32>,
     /// Handshake messages that were refused.
     refusals: Refusals,
-    /// The configuration that is being applied, and those that follow it.
-    pub(super) job: Option<Job>,
-    pub(super) waiting: VecDeque<Configuration>,
     /// The configured port.
     pub(super) port: u16,
     pub(super) mark: u32,
@@ -75,8 +69,6 @@ pub struct Machine {
     pub(super) theirs: TheirLines,
     /// The port of the sockets, if they are open.
     pub(super) bound: Option<u16>,
-    /// Sockets that were asked for, in the order in which answers will come.
-    pub(super) binds: VecDeque<Bind>,
     /// When sockets that could not be opened are tried again.
     pub(super) reopen: Option<Instant>,
     /// The link was up at the last news.
@@ -97,34 +89,63 @@ pub struct Machine {
     pub(super) keeping: Keeping,
 }
 
-/// Reads a peer's state from the data plane ([`DataPlane::peer`](plane::DataPlane::peer)).
-pub type View<'a> = dyn Fn(PeerId) -> Option<plane::PeerState> + 'a;
+/// The data plane of an interface.
+pub type Plane = dyn DataPlane<Protocol = WireGuard>;
 
-/// Inputs and outputs of handling one event.
-pub(super) struct Turn<'a> {
+/// What a machine calls while it handles an event: its data plane and its host, at one moment.
+pub struct Cx<'a> {
+    /// The moment.
     pub(super) now: Now,
-    pub(super) view: &'a View<'a>,
-    pub(super) effects: &'a mut Vec<Effect>,
+    pub(super) plane: &'a Plane,
+    pub(super) host: &'a mut dyn Host,
     /// Changes of routes that take effect together.
     pub(super) routes: Vec<RouteChange>,
+    /// Activity that raised no notice, as the data plane was being disarmed.
+    active: Vec<(PeerId, Notice)>,
+    /// Probes that this host refuses because of their length: the peer, and the probe's number.
+    too_long: Vec<(PeerId, u64)>,
 }
 
-impl Turn<'_> {
-    pub(super) fn plane(&mut self, request: PlaneRequest) {
-        self.effects.push(Effect::Plane(request));
+impl<'a> Cx<'a> {
+    /// Makes the context of events at `now`.
+    pub fn new(now: Now, plane: &'a Plane, host: &'a mut dyn Host) -> Self {
+        Self {
+            now,
+            plane,
+            host,
+            routes: Vec::new(),
+            active: Vec::new(),
+            too_long: Vec::new(),
+        }
     }
 
     /// Puts the collected changes of routes into force, all at once.
     pub(super) fn commit_routes(&mut self) {
         if !self.routes.is_empty() {
-            let changes = std::mem::take(&mut self.routes);
-            self.plane(PlaneRequest::ChangeRoutes(changes));
+            self.plane.change_routes(&std::mem::take(&mut self.routes));
+        }
+    }
+
+    /// Disarms the notice of a peer's activity. Activity since the last look is handled after the event.
+    pub(super) fn disarm(&mut self, id: PeerId) {
+        self.plane.disarm(id);
+        let times = self.peer(id).times;
+        let active = times.unanswered_since.is_some() || times.unacked_since.is_some();
+        if active && self.plane.arm(id) {
+            self.active.push((id, Notice::Active));
+        }
+    }
+
+    /// Sends a probe. If this host refuses its length, that is handled after the event.
+    pub(super) fn probe(&mut self, id: PeerId, number: u64, packet: &[u8]) {
+        if self.plane.send_whole(id, packet) == Whole::TooLong {
+            self.too_long.push((id, number));
         }
     }
 
     /// Returns the data plane's state of a peer, or the default for a missing peer.
     pub(super) fn peer(&self, id: PeerId) -> plane::PeerState {
-        (self.view)(id).unwrap_or_default()
+        self.plane.peer(id).unwrap_or_default()
     }
 
     /// The endpoint of a peer, as last heard or configured.
@@ -134,12 +155,13 @@ impl Turn<'_> {
 
     /// Stores the address of a name that works, if one is given.
     pub(super) fn keep_address(&mut self, good: Option<(String, IpAddr)>) {
-        let keep = good.map(|(name, address)| Effect::KeepAddress(name, address));
-        self.effects.extend(keep);
+        if let Some((name, address)) = good {
+            self.host.keep_address(&name, address);
+        }
     }
 
-    pub(super) fn log(&mut self, level: log::Level, words: String) {
-        self.effects.push(Effect::Log(level, words));
+    pub(super) fn log(&mut self, level: log::Level, words: &str) {
+        self.host.log(level, words);
     }
 }
 
@@ -157,14 +179,11 @@ impl Machine {
             owners: BTreeMap::new(),
             private_key: None,
             refusals: Refusals::new(Dropped::ALL.map(Dropped::name)),
-            job: None,
-            waiting: VecDeque::new(),
             port: 0,
             mark: 0,
             lines: None,
             theirs: TheirLines::default(),
             bound: None,
-            binds: VecDeque::new(),
             reopen: None,
             link_up: false,
             mtu: 0,
@@ -199,81 +218,90 @@ impl Machine {
         self.device.set_ipv4_source_prefix(bits);
     }
 
-    /// Handles an event, and puts out the effects in order.
-    pub fn handle(&mut self, event: Event, now: Now, view: &View<'_>, effects: &mut Vec<Effect>) {
-        let first = effects.len();
-        self.take(event, now, view, effects);
-        if let Some(floor) = self.floor.use_up(self.latest_stamp(), now.wall) {
-            // Goes before the effects that send the stamp.
-            effects.insert(first, Effect::KeepFloor(floor));
+    /// Handles an event.
+    pub fn handle(&mut self, event: Event, cx: &mut Cx<'_>) {
+        self.turn(cx, |machine, cx| machine.take(event, cx));
+    }
+
+    /// Does something, and then what follows from it.
+    pub(super) fn turn<T>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        first: impl FnOnce(&mut Self, &mut Cx<'_>) -> T,
+    ) -> T {
+        // Any step below may begin a handshake, and the wall clock may have been set since.
+        self.device.set_wall_clock(cx.now.monotonic, cx.now.wall);
+        let result = first(self, cx);
+        self.begin_lookups(cx);
+        while !cx.active.is_empty() || !cx.too_long.is_empty() {
+            let active = std::mem::take(&mut cx.active);
+            if !active.is_empty() {
+                self.notices(active, cx);
+                self.probe(cx);
+            }
+            for (id, number) in std::mem::take(&mut cx.too_long) {
+                self.probe_too_long(id, number, cx);
+            }
+        }
+        result
+    }
+
+    /// Writes the floor for stamps that are about to be sent.
+    pub(super) fn keep_floor(&mut self, cx: &mut Cx<'_>) {
+        if let Some(floor) = self.floor.use_up(self.latest_stamp(), cx.now.wall) {
+            cx.host.keep_floor(floor);
         }
     }
 
-    fn take(&mut self, event: Event, now: Now, view: &View<'_>, effects: &mut Vec<Effect>) {
-        // Sets the clock first: any step below may begin a handshake, and the wall clock may have been set since.
-        self.device.set_wall_clock(now.monotonic, now.wall);
-        let turn = &mut Turn {
-            now,
-            view,
-            effects,
-            routes: Vec::new(),
-        };
+    /// Writes the files for the last time, as the interface ends.
+    pub fn end(&mut self, cx: &mut Cx<'_>) {
+        cx.host
+            .keep_peers(&self.recalled(cx.now.monotonic, cx.plane));
+        self.count_lines(cx);
+        self.with_lines(cx, |lines, _, out| lines.keep(out));
+    }
+
+    fn take(&mut self, event: Event, cx: &mut Cx<'_>) {
         match event {
             Event::Handshake {
                 from,
                 bytes,
                 waiting,
-            } => return self.handshake(from, &bytes, waiting, turn),
-            Event::Start => self.open(turn),
+            } => self.handshake(from, &bytes, waiting, cx),
+            Event::Start => self.open(cx),
             Event::Notices(notices) => {
-                self.notices(notices, turn);
-                self.probe(turn);
+                self.notices(notices, cx);
+                self.probe(cx);
             }
-            Event::Configure { client, set } => self.configure(client, set, turn),
             Event::SetEndpoint {
                 public_key,
                 endpoint,
-            } => self.set_endpoint(&public_key, &endpoint, turn),
-            Event::Recall(peers) => self.recall(peers, turn),
-            Event::Call(peers) => self.call(peers, turn),
-            Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, turn),
-            Event::Bound(result) => self.bound(result, turn),
-            Event::Marked(result) => self.marked(result, turn),
-            Event::ProbePaths(plan) => self.probe_paths(plan, turn),
-            Event::Message(id, bytes) => self.probe_answered(id, &bytes, turn),
-            Event::ProbeTooLong(id, number) => self.probe_too_long(id, number, turn),
+            } => self.set_endpoint(&public_key, &endpoint, cx),
+            Event::Recall(peers) => self.recall(peers, cx),
+            Event::Call(peers) => self.call(peers, cx),
+            Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, cx),
+            Event::ProbePaths(plan) => self.probe_paths(plan, cx),
+            Event::Message(id, bytes) => self.probe_answered(id, &bytes, cx),
             Event::NetworkChanged => {
-                self.recheck.get_or_insert(now.monotonic + SETTLE);
+                self.recheck.get_or_insert(cx.now.monotonic + SETTLE);
             }
-            Event::LinksChanged => self.links_changed(turn),
-            Event::LinesRead(facts) => self.lines_read(&facts, turn),
-            Event::LineOpened(line, result) => self.line_opened(line, result, turn),
-            Event::LinesCounted(carried) => self.lines_counted(&carried, turn),
-            Event::LinesEnd => {
-                self.with_lines(turn, |lines, _, out| lines.keep(out));
-            }
-            Event::RoutesRead(routes) => self.routes_read(routes, turn),
+            Event::LinksChanged => self.read_lines(cx),
             Event::Link { up, mtu } => {
-                turn.plane(PlaneRequest::SetMtu(mtu as usize));
+                cx.plane.set_mtu(mtu as usize);
                 if std::mem::replace(&mut self.mtu, mtu) != mtu {
                     // Another program may have set the MTU.
-                    turn.effects.push(Effect::LookAtPath);
+                    cx.host.look_at_path();
                 }
-                self.link(up, turn);
+                self.link(up, cx);
             }
             Event::LinkMoved => {
-                self.moved = Some(now.monotonic + MOVED_CHECK);
+                self.moved = Some(cx.now.monotonic + MOVED_CHECK);
                 // The kernel has taken the link down for the move, and sends no news here when it comes up again in
                 // the other namespace.
-                self.link(true, turn);
+                self.link(true, cx);
             }
-            Event::LinkGone => turn.effects.push(Effect::End(Ended::LinkDeleted)),
-            Event::SocketRemoved => turn.effects.push(Effect::End(Ended::SocketRemoved)),
-            Event::Terminate(signal) => turn.effects.push(Effect::End(Ended::Signal(signal))),
-            Event::Reload => turn.effects.push(Effect::Reload),
-            Event::Deadline => self.deadline(turn),
+            Event::Deadline => self.deadline(cx),
         }
-        self.begin_lookups(turn);
     }
 
     /// When the machine next has something to do, if no event comes until then.
@@ -292,59 +320,52 @@ impl Machine {
         own.chain(self.device.next_deadline()).min()
     }
 
-    fn deadline(&mut self, turn: &mut Turn<'_>) {
-        let now = turn.now.monotonic;
+    fn deadline(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.monotonic;
         if self.recheck.take_if(|at| *at <= now).is_some() {
-            self.read_routes(turn);
-            turn.effects.push(Effect::Changed);
+            self.read_routes(cx);
+            cx.host.changed();
         }
         if self.path_look.is_none_or(|at| at <= now) {
             self.path_look = Some(now + PATH_LOOK);
-            turn.effects.push(Effect::LookAtPath);
+            cx.host.look_at_path();
         }
-        if self.reopen.take_if(|at| *at <= now).is_some() && self.lacks_sockets() {
-            self.reopen = Some(now + REOPEN);
-            self.open(turn);
-        }
+        self.reopen(cx);
         if let Some(at) = self.moved.as_mut().filter(|at| **at <= now) {
             *at = now + MOVED_CHECK;
-            turn.effects.push(Effect::CheckLink);
+            cx.host.check_link();
         }
-        self.expire(turn);
-        self.lines_expire(turn);
-        self.probe(turn);
-        self.keep_peers(turn);
+        self.expire(cx);
+        self.lines_expire(cx);
+        self.probe(cx);
+        self.keep_peers(cx);
     }
 
     /// Handles a change of the routing tables. For peers now reached through another interface than their packets
     /// come in on, the kernel chooses our address until they are heard again. (The kernel module looks at every
     /// packet; here one look for each change must do.)
-    fn read_routes(&mut self, turn: &mut Turn<'_>) {
-        self.hurry_names(turn.now.monotonic);
+    fn read_routes(&mut self, cx: &mut Cx<'_>) {
+        self.hurry_names(cx.now.monotonic);
         if self.lines.is_some() {
             // Each line has a route of its own.
             return;
         }
         let sourced = |id: &PeerId| {
-            let state = turn.peer(*id);
+            let state = cx.peer(*id);
             let endpoint = state.line?.endpoint;
             // Without a key nothing is sent, and the handshake brings a new source.
-            let sends = endpoint.source.is_some() && state.sealed.is_some();
-            sends.then(|| (*id, endpoint.addr.ip()))
+            let source = endpoint.source.filter(|_| state.sealed.is_some())?;
+            Some((*id, endpoint.addr.ip(), source.ifindex))
         };
         let peers: Vec<_> = self.peers.keys().filter_map(sourced).collect();
-        if !peers.is_empty() {
-            let mark = self.mark;
-            turn.effects.push(Effect::ReadRoutes { mark, peers });
+        if peers.is_empty() {
+            return;
         }
-    }
-
-    fn routes_read(&self, routes: Vec<(PeerId, Option<u32>)>, turn: &mut Turn<'_>) {
-        for (id, dev) in routes {
-            let source = turn.endpoint(id).and_then(|endpoint| endpoint.source);
-            let elsewhere = source.is_some_and(|source| Some(source.ifindex) != dev);
-            if elsewhere && self.peers.contains_key(&id) {
-                turn.plane(PlaneRequest::ForgetSource(id));
+        let to: Vec<_> = peers.iter().map(|(_, to, _)| *to).collect();
+        let reached = cx.host.interfaces_to(self.mark, &to);
+        for ((id, _, from), by) in peers.into_iter().zip(reached) {
+            if by != Some(from) {
+                cx.plane.forget_source(id);
             }
         }
     }
@@ -365,14 +386,14 @@ impl Machine {
 
     /// The configuration and the counters, for `wg show`.
     #[must_use]
-    pub fn state(&self, view: &View<'_>) -> (DeviceState, Vec<PeerState>) {
+    pub fn state(&self, plane: &Plane) -> (DeviceState, Vec<PeerState>) {
         let device = DeviceState {
             private_key: self.private_key.clone(),
             listen_port: self.bound.unwrap_or(self.port),
             fwmark: self.mark,
         };
         let peers = self.peers.iter().map(|(id, entry)| {
-            let moved = view(*id).unwrap_or_default();
+            let moved = plane.peer(*id).unwrap_or_default();
             PeerState {
                 endpoint: moved.line.map(|line| line.endpoint.addr.into()),
                 rx_bytes: moved.rx_bytes,
@@ -393,6 +414,15 @@ impl Machine {
         self.refusals.count(why.name());
     }
 
+    /// Writes to the log about a peer.
+    pub(super) fn log_peer(&self, id: PeerId, words: &str, cx: &mut Cx<'_>) {
+        let key = self.public_key_of(id).map(Key32::to_base64);
+        let key = key.as_ref().map_or("?", |key| key.as_str());
+        let at = cx.endpoint(id).map(|at| format!(" ({})", at.addr));
+        let text = format!("peer {key}{} {words}", at.unwrap_or_default());
+        cx.log(log::Level::Info, &text);
+    }
+
     /// The public key of the peer with this number, if there is one.
     #[must_use]
     pub fn public_key_of(&self, peer: PeerId) -> Option<&Key32> {
@@ -403,30 +433,29 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn looks(machine: &mut Machine, event: Event, now: Now) -> usize {
-        let mut effects = Vec::new();
-        machine.handle(event, now, &|_| None, &mut effects);
-        let is_look = |effect: &&Effect| matches!(effect, Effect::LookAtPath);
-        effects.iter().filter(is_look).count()
-    }
+    use crate::wireguard::fixture::FakeHost;
+    use plane::fake::FakeDataPlane;
+    use std::sync::Arc;
 
     /// The kernel is asked at most twice a minute, however often events come.
     #[test]
     fn paths_are_looked_at_seldom_and_when_the_mtu_is_another() {
         let start = Now::read();
+        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+        let mut host = FakeHost::new(plane.clone());
         let mut machine = Machine::new(start, 1);
-        let mut found = 0;
         for second in 0..300 {
             let now = Now {
                 monotonic: start.monotonic + Duration::from_secs(second),
                 ..start
             };
-            found += looks(&mut machine, Event::Deadline, now);
+            machine.handle(Event::Deadline, &mut Cx::new(now, &*plane, &mut host));
         }
-        assert_eq!(found, 10);
-        let up = |mtu| Event::Link { up: true, mtu };
-        let found = [1420, 1420, 1300, 1300].map(|mtu| looks(&mut machine, up(mtu), start));
-        assert_eq!(found, [1, 0, 1, 0]);
+        assert_eq!(host.path_looks, 10);
+        for (mtu, looks) in [(1420, 11), (1420, 11), (1300, 12), (1300, 12)] {
+            let up = Event::Link { up: true, mtu };
+            machine.handle(up, &mut Cx::new(start, &*plane, &mut host));
+            assert_eq!(host.path_looks, looks);
+        }
     }
 }

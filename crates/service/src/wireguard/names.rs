@@ -1,8 +1,8 @@
 //! Endpoints given by name in a file: looked up until they are found, then tried address by address, and looked up
 //! anew when no address answers.
 
-use super::effect::{Effect, LOOKUPS_MAX, LookUp, Whose};
-use super::machine::{Machine, Turn};
+use super::host::{LOOKUPS_MAX, LookUp, Whose};
+use super::machine::{Cx, Machine};
 use config::types::{Endpoint, Host, is_domain};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -201,19 +201,21 @@ impl Machine {
     }
 
     /// Begins the look-ups that are due.
-    pub(super) fn begin_lookups(&mut self, turn: &mut Turn<'_>) {
-        let due = |name: &Name| name.due().is_some_and(|at| at <= turn.now.monotonic);
+    pub(super) fn begin_lookups(&mut self, cx: &mut Cx<'_>) {
+        let due = |name: &Name| name.due().is_some_and(|at| at <= cx.now.monotonic);
         let names = self.names.iter_mut();
         let names = names.map(|(id, name)| (Whose::Peer(*id), name));
         let relays = self.relays.iter_mut();
         let relays = relays.map(|(line, name)| (Whose::Relay(*line), name));
-        for (whose, name) in names.chain(relays).filter(|(_, name)| due(name)) {
-            if self.lookups >= LOOKUPS_MAX {
-                break;
+        let due = names.chain(relays).filter(|(_, name)| due(name));
+        let may = LOOKUPS_MAX.saturating_sub(self.lookups);
+        let begin = |(whose, name): (Whose, &mut Name)| name.begin(whose, self.mark);
+        let lookups: Vec<LookUp> = due.take(may).map(begin).collect();
+        self.lookups += lookups.len();
+        for lookup in lookups {
+            if let Err(words) = cx.host.look_up(&lookup) {
+                self.looked_up(&lookup, Err(words), cx);
             }
-            self.lookups += 1;
-            let lookup = name.begin(whose, self.mark);
-            turn.effects.push(Effect::LookUp(lookup));
         }
     }
 
@@ -222,25 +224,25 @@ impl Machine {
         &mut self,
         lookup: &LookUp,
         found: Result<Vec<SocketAddr>, String>,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         self.lookups = self.lookups.saturating_sub(1);
-        turn.effects.push(Effect::Changed);
+        cx.host.changed();
         let peer = match lookup.whose {
             Whose::Peer(peer) => peer,
-            Whose::Relay(line) => return self.relay_looked_up(line, found, turn),
+            Whose::Relay(line) => return self.relay_looked_up(line, found, cx),
             Whose::Target => return,
         };
-        let current = turn.endpoint(peer).map(|it| it.addr);
+        let current = cx.endpoint(peer).map(|it| it.addr);
         // The peer may be gone, or may have another name now.
         let name = self.names.get_mut(&peer);
         let Some(name) = name.filter(|name| name.endpoint == lookup.endpoint) else {
             return;
         };
-        match name.looked_up(found, current, turn.now.monotonic) {
-            Ok(Some(addr)) => self.call_at(peer, plane::Endpoint::new(addr), turn),
+        match name.looked_up(found, current, cx.now.monotonic) {
+            Ok(Some(addr)) => self.call_at(peer, plane::Endpoint::new(addr), cx),
             Ok(None) | Err(None) => {}
-            Err(Some(words)) => turn.log(log::Level::Warn, words),
+            Err(Some(words)) => cx.log(log::Level::Warn, &words),
         }
     }
 

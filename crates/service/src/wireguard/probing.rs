@@ -2,8 +2,7 @@
 //!
 //! A peer is probed only while packets go both ways, and without traffic no timer runs.
 
-use super::effect::{Effect, PlaneRequest};
-use super::machine::{Machine, Turn, View};
+use super::machine::{Cx, Machine, Plane};
 use config::types::Key32;
 use crypto::x25519::PublicKey;
 use host::ProbedPath;
@@ -83,7 +82,7 @@ impl Probing {
 }
 
 impl Machine {
-    pub(super) fn probe_paths(&mut self, plan: Option<Box<ProbePlan>>, turn: &mut Turn<'_>) {
+    pub(super) fn probe_paths(&mut self, plan: Option<Box<ProbePlan>>, cx: &mut Cx<'_>) {
         if self.probing.plan == plan {
             return;
         }
@@ -91,18 +90,18 @@ impl Machine {
         self.probing.plan = plan;
         self.probing.paths.clear();
         if narrowed {
-            turn.effects.push(Effect::LookAtPath);
+            cx.host.look_at_path();
         }
-        self.probing.stir(turn.now.monotonic);
-        self.watch(turn);
+        self.probing.stir(cx.now.monotonic);
+        self.watch(cx);
     }
 
     /// Gives up questions without an answer, and begins probes that are due where there is traffic.
-    pub(super) fn probe(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn probe(&mut self, cx: &mut Cx<'_>) {
         if self.probing.plan.is_none() {
             return;
         }
-        let now = turn.now.monotonic;
+        let now = cx.now.monotonic;
         self.probing
             .paths
             .retain(|id, _| self.peers.contains_key(id));
@@ -110,17 +109,17 @@ impl Machine {
         let paths = self.probing.paths.iter().filter(|(_, path)| due(path));
         let expired: Vec<PeerId> = paths.map(|(id, _)| *id).collect();
         for id in expired {
-            self.with_path(id, turn, |path, out| path.probe.expire(now, out));
+            self.with_path(id, cx, |path, out| path.probe.expire(now, out));
         }
         let stirred = self.probing.stirred.take_if(|at| *at <= now).is_some();
         if stirred || self.probing.looked.is_none_or(|at| at + LOOK <= now) {
             self.probing.looked = Some(now);
-            self.look_for_traffic(turn);
+            self.look_for_traffic(cx);
         }
-        self.watch(turn);
+        self.watch(cx);
     }
 
-    fn look_for_traffic(&mut self, turn: &mut Turn<'_>) {
+    fn look_for_traffic(&mut self, cx: &mut Cx<'_>) {
         let Some(plan) = &self.probing.plan else {
             return;
         };
@@ -129,7 +128,7 @@ impl Machine {
         let known =
             peers.filter_map(|(key, targets)| Some((self.peer_of(key)?, Arc::clone(targets))));
         for (id, targets) in known.collect::<Vec<_>>() {
-            let state = turn.peer(id);
+            let state = cx.peer(id);
             let (Some(line), true) = (state.line, state.sealed.is_some()) else {
                 continue;
             };
@@ -147,11 +146,11 @@ impl Machine {
                 };
                 let before = self.probing.paths.insert(id, new);
                 if before.is_some_and(|path| path.carries.is_some()) {
-                    turn.effects.push(Effect::LookAtPath);
+                    cx.host.look_at_path();
                 }
             }
-            let now = turn.now.monotonic;
-            self.with_path(id, turn, |path, out| {
+            let now = cx.now.monotonic;
+            self.with_path(id, cx, |path, out| {
                 if path.probe.next_deadline().is_some() {
                     return path.counted = None;
                 }
@@ -163,23 +162,23 @@ impl Machine {
         }
     }
 
-    pub(super) fn probe_answered(&mut self, id: PeerId, bytes: &[u8], turn: &mut Turn<'_>) {
+    pub(super) fn probe_answered(&mut self, id: PeerId, bytes: &[u8], cx: &mut Cx<'_>) {
         let Some(answer) = Answer::parse(bytes) else {
             return;
         };
-        let (now, from) = (turn.now.monotonic, self.target(id).map(|(_, to)| to));
+        let (now, from) = (cx.now.monotonic, self.target(id).map(|(_, to)| to));
         if from == Some(answer.from) && answer.token == self.probing.token {
-            self.with_path(id, turn, |path, out| {
+            self.with_path(id, cx, |path, out| {
                 path.probe.answered(answer.number, now, out);
             });
-            self.watch(turn);
+            self.watch(cx);
         }
     }
 
-    pub(super) fn probe_too_long(&mut self, id: PeerId, number: u64, turn: &mut Turn<'_>) {
-        let now = turn.now.monotonic;
-        self.with_path(id, turn, |path, out| path.probe.refused(number, now, out));
-        self.watch(turn);
+    pub(super) fn probe_too_long(&mut self, id: PeerId, number: u64, cx: &mut Cx<'_>) {
+        let now = cx.now.monotonic;
+        self.with_path(id, cx, |path, out| path.probe.refused(number, now, out));
+        self.watch(cx);
     }
 
     /// Our address that asks, and the peer's address that is asked.
@@ -197,7 +196,7 @@ impl Machine {
     fn with_path(
         &mut self,
         id: PeerId,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
         change: impl FnOnce(&mut Path, &mut Vec<ProbeEffect>),
     ) {
         let Some(path) = self.probing.paths.get_mut(&id) else {
@@ -209,13 +208,13 @@ impl Machine {
             path.counted = None;
         }
         if path.probe.doubts() && !doubted {
-            turn.effects.push(Effect::LookAtPath);
+            cx.host.look_at_path();
         }
         self.next_target(id);
         for effect in out {
             match effect {
-                ProbeEffect::Use(bytes) => self.carries(id, bytes, turn),
-                ProbeEffect::Send { number, len } => self.ask(id, (number, len), turn),
+                ProbeEffect::Use(bytes) => self.carries(id, bytes, cx),
+                ProbeEffect::Send { number, len } => self.ask(id, (number, len), cx),
             }
         }
     }
@@ -239,44 +238,44 @@ impl Machine {
         }
     }
 
-    fn carries(&mut self, id: PeerId, bytes: u16, turn: &mut Turn<'_>) {
+    fn carries(&mut self, id: PeerId, bytes: u16, cx: &mut Cx<'_>) {
         let most = self.probing.plan.as_ref().map_or(0, |plan| plan.most);
         if let Some(path) = self.probing.paths.get_mut(&id) {
             let carries = Some(bytes).filter(|bytes| *bytes < most);
             if std::mem::replace(&mut path.carries, carries) != carries {
-                turn.effects.push(Effect::LookAtPath);
+                cx.host.look_at_path();
             }
         }
     }
 
-    fn ask(&mut self, id: PeerId, (number, len): (u64, u16), turn: &mut Turn<'_>) {
+    fn ask(&mut self, id: PeerId, (number, len): (u64, u16), cx: &mut Cx<'_>) {
         if self.probing.token == 0 {
             self.probing.token = random().max(1);
-            turn.effects.push(Effect::WatchEchoes(self.probing.token));
+            cx.host.watch_echoes(self.probing.token);
         }
         let request = self
             .target(id)
             .and_then(|addresses| echo::request(addresses, (self.probing.token, number), len));
         if let Some(request) = request {
-            turn.plane(PlaneRequest::Probe(id, number, request));
+            cx.probe(id, number, &request);
         }
     }
 
     /// Waits for ping answers as long as a question is open.
-    fn watch(&mut self, turn: &mut Turn<'_>) {
+    fn watch(&mut self, cx: &mut Cx<'_>) {
         let asks = |path: &Path| path.probe.next_deadline().is_some();
         if self.probing.token != 0 && !self.probing.paths.values().any(asks) {
             self.probing.token = 0;
-            turn.effects.push(Effect::WatchEchoes(0));
+            cx.host.watch_echoes(0);
         }
     }
 
     /// Returns the narrowest path, if one carries less than the plan's longest packet.
-    pub(super) fn probed_path(&self, view: &View<'_>) -> Option<ProbedPath> {
+    pub(super) fn probed_path(&self, plane: &Plane) -> Option<ProbedPath> {
         let paths = self.probing.paths.iter();
         let narrow = paths.filter_map(|(id, path)| Some((path.carries?, id, path.way.1.ip())));
         let (bytes, id, to) = narrow.min()?;
-        let line = view(*id).and_then(|state| state.line);
+        let line = plane.peer(*id).and_then(|state| state.line);
         let to = line.map_or(to, |line| line.endpoint.addr.ip());
         Some(ProbedPath {
             to,

@@ -4,8 +4,7 @@
 //! calls the peers first: one handshake to each peer's last address, from the address that the peer had called. The
 //! file is written while the program runs, so that the start after a crash calls the peers too.
 
-use super::effect::Effect;
-use super::machine::{Machine, Turn, View};
+use super::machine::{Cx, Machine, Plane};
 use config::types::Key32;
 use crypto::x25519::PublicKey;
 use plane::{Endpoint, Source};
@@ -46,26 +45,25 @@ impl Keeping {
 
 impl Machine {
     /// Plans a write, as a peer has a new session or has moved.
-    pub(super) fn peers_changed(&mut self, turn: &Turn<'_>) {
-        self.keeping.changed(turn.now.monotonic);
+    pub(super) fn peers_changed(&mut self, cx: &Cx<'_>) {
+        self.keeping.changed(cx.now.monotonic);
     }
 
     /// Has the file of peers written, if that is due.
-    pub(super) fn keep_peers(&mut self, turn: &mut Turn<'_>) {
-        let now = turn.now.monotonic;
+    pub(super) fn keep_peers(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.monotonic;
         if self.keeping.due.take_if(|at| *at <= now).is_some() {
             self.keeping.last = Some(now);
-            let peers = self.recalled(now, turn.view);
-            turn.effects.push(Effect::KeepPeers(peers));
+            cx.host.keep_peers(&self.recalled(now, cx.plane));
         }
     }
 
     /// Addresses of the peers that have a session, the last heard first.
-    pub(super) fn recalled(&self, now: Instant, view: &View<'_>) -> Vec<Recalled> {
+    pub(super) fn recalled(&self, now: Instant, plane: &Plane) -> Vec<Recalled> {
         let mut found: Vec<_> = (self.peers.iter())
             .filter_map(|(id, entry)| {
                 let (_, renewed) = entry.last_handshake?;
-                let state = view(*id)?;
+                let state = plane.peer(*id)?;
                 let lasts = now.saturating_duration_since(renewed) < SOON;
                 let at = state.line.filter(|_| lasts)?.endpoint;
                 Some((state.times.last_received, entry.public_key.clone(), at))
@@ -77,30 +75,30 @@ impl Machine {
     }
 
     /// Calls peers that lost their sessions by our restart, at the configured address or where they were.
-    pub(super) fn recall(&mut self, peers: Vec<Recalled>, turn: &mut Turn<'_>) {
+    pub(super) fn recall(&mut self, peers: Vec<Recalled>, cx: &mut Cx<'_>) {
         for (key, at) in peers {
             let public = PublicKey::from(*key.as_bytes());
             let Some(id) = self.device.peer_by_public_key(&public) else {
                 continue;
             };
-            let known = turn.endpoint(id).map(|known| known.addr);
+            let known = cx.endpoint(id).map(|known| known.addr);
             if !self.names.contains_key(&id) && known.is_none_or(|known| known == at.addr) {
-                self.call_at(id, at, turn);
+                self.call_at(id, at, cx);
             }
             let mut out = Vec::new();
-            self.device.probe(id, true, turn.now.monotonic, &mut out);
-            self.translate(out, None, turn);
+            self.device.probe(id, true, cx.now.monotonic, &mut out);
+            self.translate(out, None, cx);
         }
     }
 
     /// Calls peers as if packets waited for them, until they answer.
-    pub(super) fn call(&mut self, peers: Vec<Key32>, turn: &mut Turn<'_>) {
+    pub(super) fn call(&mut self, peers: Vec<Key32>, cx: &mut Cx<'_>) {
         for key in peers {
             let public = PublicKey::from(*key.as_bytes());
             if let Some(id) = self.device.peer_by_public_key(&public) {
                 let mut out = Vec::new();
-                self.device.need_session(id, turn.now.monotonic, &mut out);
-                self.translate(out, None, turn);
+                self.device.need_session(id, cx.now.monotonic, &mut out);
+                self.translate(out, None, cx);
             }
         }
     }

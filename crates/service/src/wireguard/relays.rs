@@ -1,8 +1,7 @@
 //! The relays of an interface's lines: their addresses, and the hellos that tell them ours.
 
-use super::effect::PlaneRequest;
 use super::lines::look;
-use super::machine::{Machine, Turn};
+use super::machine::{Cx, Machine};
 use super::names::Name;
 use plane::LineId;
 use std::net::SocketAddr;
@@ -25,49 +24,45 @@ impl Machine {
         &mut self,
         line: LineId,
         found: Result<Vec<SocketAddr>, String>,
-        turn: &mut Turn<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let current = self.lines.as_ref().and_then(|it| it.relay(line));
         let Some(name) = self.relays.get_mut(&line) else {
             return;
         };
-        match name.looked_up(found, current, turn.now.monotonic) {
-            Ok(Some(addr)) => self.set_relay(line, addr, turn),
+        match name.looked_up(found, current, cx.now.monotonic) {
+            Ok(Some(addr)) => self.set_relay(line, addr, cx),
             Ok(None) | Err(None) => {}
-            Err(Some(words)) => turn.log(log::Level::Warn, words),
+            Err(Some(words)) => cx.log(log::Level::Warn, &words),
         }
     }
 
-    fn set_relay(&mut self, line: LineId, addr: SocketAddr, turn: &mut Turn<'_>) {
-        self.with_lines(turn, |lines, turn, out| {
+    fn set_relay(&mut self, line: LineId, addr: SocketAddr, cx: &mut Cx<'_>) {
+        self.with_lines(cx, |lines, cx, out| {
             lines.set_relay(line, addr, out);
-            look(lines, turn, out);
+            look(lines, cx, out);
         });
     }
 
     /// Tells a relay our address. If no peer answers by a relay, it may have moved: then the next address of its name
     /// is tried, and after the last the name is looked up anew.
-    pub(super) fn say_hello(
-        &mut self,
-        line: LineId,
-        (works, lost): (bool, bool),
-        turn: &mut Turn<'_>,
-    ) {
-        let now = turn.now;
+    pub(super) fn say_hello(&mut self, line: LineId, (works, lost): (bool, bool), cx: &mut Cx<'_>) {
+        let now = cx.now;
         let current = self.lines.as_ref().and_then(|it| it.relay(line));
         if let Some(name) = self.relays.get_mut(&line) {
             if works {
-                turn.keep_address(name.answered(current, now.monotonic));
+                cx.keep_address(name.answered(current, now.monotonic));
             }
             let next = lost.then(|| name.unanswered(now.monotonic)).flatten();
             if let Some(addr) = next.filter(|next| Some(*next) != current) {
                 // Sends the hello to the new address.
-                return self.set_relay(line, addr, turn);
+                return self.set_relay(line, addr, cx);
             }
         }
         let lines = self.lines.as_mut();
         if let Some((to, hello)) = lines.and_then(|lines| lines.hello(line, now.wall)) {
-            turn.plane(PlaneRequest::Send(to, hello.into()));
+            self.keep_floor(cx);
+            cx.plane.send(&to, &hello);
         }
     }
 
@@ -84,10 +79,14 @@ mod tests {
     use super::*;
     use crate::lines::LineFacts;
     use crate::now::Now;
-    use crate::wireguard::effect::{Effect, Whose};
     use crate::wireguard::event::Event;
+    use crate::wireguard::fixture::FakeHost;
+    use crate::wireguard::host::Whose;
+    use ::wireguard::WireGuard;
     use config::lines::{Line, Lines as Settings};
     use config::types::Key32;
+    use plane::fake::{Call, FakeDataPlane};
+    use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
@@ -109,32 +108,29 @@ mod tests {
             addressed: true,
         });
         let addresses = [1, 2].map(|last| SocketAddr::from(([192, 0, 2, last], 5)));
+        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+        let mut host = FakeHost::new(plane.clone());
+        host.facts = vec![there];
         let mut hellos = Vec::new();
         let mut lookups = 0;
         let mut events = vec![Event::Start];
         for _ in 0..1000 {
-            let mut effects = Vec::new();
             for event in events.drain(..) {
-                machine.handle(event, now, &|_| None, &mut effects);
+                machine.handle(event, &mut Cx::new(now, &*plane, &mut host));
             }
-            for effect in effects {
-                match effect {
-                    Effect::LookUp(lookup) => {
-                        assert_eq!(
-                            (lookup.whose, lookup.host.as_str()),
-                            (Whose::Relay(LineId(0)), "relay.example")
-                        );
-                        lookups += 1;
-                        let found = Ok(addresses.to_vec());
-                        events.push(Event::LookedUp { lookup, found });
-                    }
-                    Effect::ReadLines => events.push(Event::LinesRead(vec![there])),
-                    Effect::OpenLine { line, .. } => events.push(Event::LineOpened(line, Ok(5))),
-                    Effect::Plane(PlaneRequest::Send(line, datagram)) => {
-                        assert!(datagram.as_bytes().starts_with(b"\xffmrelay"));
-                        hellos.push(line.endpoint.addr);
-                    }
-                    _ => {}
+            for lookup in host.lookups.drain(..) {
+                assert_eq!(
+                    (lookup.whose, lookup.host.as_str()),
+                    (Whose::Relay(LineId(0)), "relay.example")
+                );
+                lookups += 1;
+                let found = Ok(addresses.to_vec());
+                events.push(Event::LookedUp { lookup, found });
+            }
+            for call in plane.take_calls() {
+                if let Call::Send(line, bytes) = call {
+                    assert!(bytes.starts_with(b"\xffmrelay"));
+                    hellos.push(line.endpoint.addr);
                 }
             }
             if events.is_empty() {

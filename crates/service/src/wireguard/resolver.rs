@@ -1,6 +1,6 @@
 //! Looks up names. Each result is fetched after the waker has fired.
 
-use super::effect::LookUp;
+use super::host::LookUp;
 use crate::names::Background;
 use config::lines::Lines;
 use netio::poll::Waker;
@@ -31,18 +31,20 @@ impl Resolver {
         }
     }
 
-    /// Begins a look-up. Returns a result at once if it cannot begin.
-    pub(crate) fn begin(&mut self, lookup: LookUp) -> Option<Answer> {
+    /// Begins a look-up.
+    ///
+    /// # Errors
+    /// Why it cannot begin.
+    pub(crate) fn begin(&mut self, lookup: LookUp) -> Result<(), String> {
         let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
-        let (asked, name) = (lookup.clone(), (lookup.host.clone(), lookup.endpoint.port));
+        let (mark, name) = (lookup.mark, (lookup.host.clone(), lookup.endpoint.port));
         // With a mark, unmarked packets go into the tunnel, and so do queries of the host's resolver.
-        let inside = lookup.mark != 0;
-        let begun = self.names.begin(name, lookup.mark, inside, move |found| {
+        let begun = self.names.begin(name, mark, mark != 0, move |found| {
             // The interface may be gone, so an error is ignored.
-            let _ = sender.send((asked, found.map_err(|e| e.to_string())));
+            let _ = sender.send((lookup, found.map_err(|e| e.to_string())));
             wake.wake();
         });
-        Some((lookup, Err(begun.err()?.to_string())))
+        begun.map_err(|e| e.to_string())
     }
 
     /// The result of a look-up, if one has ended.

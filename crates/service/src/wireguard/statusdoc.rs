@@ -70,7 +70,7 @@ impl Interface {
             }),
             listen_port: device.listen_port,
             fwmark: device.fwmark,
-            bound_device: self.sockets.device.clone(),
+            bound_device: self.outside.sockets.device.clone(),
             mtu,
             mtu_reason: self.wanted_mtu.as_ref().map(|wanted| wanted.why(mtu)),
             mtu_probe: self.machine.probe_report(),
@@ -87,7 +87,7 @@ impl Interface {
     }
 
     fn dataplane(&self, statistics: Statistics) -> DataplaneStatus {
-        let cipher = self.protocol.cipher();
+        let cipher = self.outside.protocol.cipher();
         let kind = select::chosen(Algorithm::ChaCha20Poly1305).backend;
         DataplaneStatus {
             cipher: cipher.cipher.to_owned(),

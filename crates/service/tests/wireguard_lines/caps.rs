@@ -3,7 +3,7 @@
 use crate::world::{A, PACKET, World};
 use config::lines::{Line, LineMode, Lines};
 use plane::PeerId;
-use service::wireguard::{CapReport, Event, LineUsage};
+use service::wireguard::{CapReport, LineUsage, Machine};
 use std::time::{Duration, SystemTime};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -51,8 +51,8 @@ fn report(world: &World) -> CapReport {
 
 /// Ends the program, and returns the usage it saved last.
 fn ends(world: &mut World) -> Vec<LineUsage> {
-    world.tell(A, Event::LinesEnd);
-    world.kept.last().unwrap().clone()
+    world.with(A, Machine::end);
+    world.hosts[A].outside.usage.last().unwrap().clone()
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn a_line_that_has_carried_what_it_may_is_left_and_gone_back_to_when_a_month_beg
         1
     );
     world.run(SECOND * 5, true);
-    assert_eq!(world.used(A), Some(1), "{:?}", world.said);
+    assert_eq!(world.used(A), Some(1), "{:?}", world.log());
     let words =
         "line lte has carried the 2 MB that it may in a month, which begins anew on 2027-01-20";
-    assert_eq!(world.said(words), 1, "{:?}", world.said);
+    assert_eq!(world.said(words), 1, "{:?}", world.log());
     assert_eq!(
         world.said("dsl is used now: the line in use has carried what it may"),
         1
@@ -91,11 +91,11 @@ fn a_line_that_has_carried_what_it_may_is_left_and_gone_back_to_when_a_month_beg
     assert_eq!(world.used(A), Some(1));
     let asked = report(&world).used - used;
     assert!(asked <= 60 * 5 * PACKET, "{asked}");
-    assert_eq!(world.said("lte has carried"), 2, "{:?}", world.said);
+    assert_eq!(world.said("lte has carried"), 2, "{:?}", world.log());
 
     world.wall += DAY * 5;
     world.run(SECOND * 8, true);
-    assert_eq!(world.used(A), Some(0), "{:?}", world.said);
+    assert_eq!(world.used(A), Some(0), "{:?}", world.log());
     assert_eq!(
         world.said("line lte: a month has begun, in which it may carry 2 MB again"),
         1
@@ -120,7 +120,7 @@ fn a_line_that_has_carried_what_it_may_is_used_where_no_other_works() {
         assert!(more < EACH_SECOND, "{mode:?}: {more}");
         world.cut[1] = true;
         world.run(SECOND * 10, true);
-        assert_eq!(world.used(A), Some(0), "{mode:?}: {:?}", world.said);
+        assert_eq!(world.used(A), Some(0), "{mode:?}: {:?}", world.log());
         assert!(world.now - world.answered < SECOND, "{mode:?}");
         world.cut[1] = false;
         world.run(SECOND * 30, true);
@@ -150,16 +150,16 @@ fn what_was_carried_is_known_after_a_restart() {
     after.run(SECOND * 5, true);
     assert!(report(&after).used > used);
     after.run(SECOND * 20, true);
-    assert_eq!(after.used(A), Some(1), "{:?}", after.said);
+    assert_eq!(after.used(A), Some(1), "{:?}", after.log());
     // The cap is already used up at the start.
     let kept = ends(&mut after);
     let mut after = World::with_settings([10, 20], &settings, &kept, january());
     after.run(SECOND * 20, true);
-    assert_eq!(after.used(A), Some(1), "{:?}", after.said);
+    assert_eq!(after.used(A), Some(1), "{:?}", after.log());
     // The saved usage is from a month that is over.
     let mut after = World::with_settings([10, 20], &settings, &kept, january() + DAY * 30);
     after.run(SECOND * 5, true);
-    assert_eq!(after.used(A), Some(0), "{:?}", after.said);
+    assert_eq!(after.used(A), Some(0), "{:?}", after.log());
     assert!(report(&after).used <= 6 * EACH_SECOND);
     // Saved usage of lines that no longer exist is ignored.
     let other = LineUsage {
@@ -216,19 +216,23 @@ fn a_clock_that_shows_an_old_date_is_not_believed_soon() {
 fn little_is_written() {
     let mut busy = world(LineMode::Failover, 200 * EACH_SECOND);
     busy.run(SECOND * 59, true);
-    assert_eq!(busy.kept.len(), 0);
+    assert_eq!(busy.hosts[A].outside.usage.len(), 0);
     busy.run(SECOND * 61, true);
-    assert!((1..=2).contains(&busy.kept.len()), "{}", busy.kept.len());
+    assert!(
+        (1..=2).contains(&busy.hosts[A].outside.usage.len()),
+        "{}",
+        busy.hosts[A].outside.usage.len()
+    );
     // Half an hour's traffic exceeds a hundredth of the cap, and even the whole cap.
     busy.run(HOUR, true);
-    let before = busy.kept.len();
+    let before = busy.hosts[A].outside.usage.len();
     busy.run(HOUR * 2, false);
-    let idle = busy.kept.len() - before;
+    let idle = busy.hosts[A].outside.usage.len() - before;
     assert!(idle <= 13, "{idle}");
     let mut large = world(LineMode::Failover, 1_000_000 * EACH_SECOND);
     large.run(HOUR, true);
     assert_eq!(
-        large.kept.len(),
+        large.hosts[A].outside.usage.len(),
         6,
         "which month it is, and each ten minutes"
     );
@@ -240,8 +244,8 @@ fn lines_without_caps_are_not_counted() {
     settings.lines[0].cap = None;
     let mut world = World::with_settings([10, 20], &settings, &[], january());
     world.run(SECOND * 100, true);
-    world.tell(A, Event::LinesEnd);
-    assert!(world.kept.is_empty());
+    world.with(A, Machine::end);
+    assert!(world.hosts[A].outside.usage.is_empty());
     let reports = world.hosts[A].machine.line_reports(PeerId(0));
     assert!(reports.iter().all(|it| it.cap.is_none()));
 }

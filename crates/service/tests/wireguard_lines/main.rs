@@ -7,11 +7,15 @@ mod caps;
 mod world;
 
 use config::lines::{LineMode, Lines};
-use plane::{LineId, LineSet, Moving, PeerId};
+use plane::fake::{Call, FakeDataPlane};
+use plane::{LineId, LineSet, Moving, PeerId, Reorder};
 use service::now::Now;
-use service::wireguard::{Effect, Event, LineFacts, Machine, PlaneRequest};
+use service::wireguard::fixture::FakeHost;
+use service::wireguard::{Cx, Event, LineFacts, Machine};
+use std::sync::Arc;
 use std::time::Duration;
-use world::{A, B, EACH, PORT, World, configuration};
+use wireguard::WireGuard;
+use world::{A, B, EACH, World, configuration};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -23,7 +27,7 @@ fn probes_cost_no_packet() {
     for delay in DELAYS {
         let mut world = World::new(delay);
         world.run(SECOND * 5, true);
-        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
+        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.log());
         world.run(SECOND, false);
         let lost = world.sent - world.taken;
         world.run(SECOND * 120, true);
@@ -32,10 +36,10 @@ fn probes_cost_no_packet() {
             world.sent - world.taken,
             lost,
             "{delay:?}: {:?}",
-            world.said
+            world.log()
         );
         assert_eq!(world.used(A), Some(0));
-        assert_eq!(world.said("used now"), 0, "{delay:?}: {:?}", world.said);
+        assert_eq!(world.said("used now"), 0, "{delay:?}: {:?}", world.log());
     }
 }
 
@@ -49,7 +53,7 @@ fn another_line_takes_over_and_the_better_one_is_gone_back_to() {
         world.cut[0] = true;
         let round_trip = Duration::from_millis(2 * delay[0].max(delay[1]));
         world.run(SECOND * 2 + round_trip * 4, true);
-        assert_eq!(world.used(A), Some(1), "{delay:?}: {:?}", world.said);
+        assert_eq!(world.used(A), Some(1), "{delay:?}: {:?}", world.log());
         world.run(round_trip * 2, true);
         let silent = world.now - world.answered;
         assert!(silent <= round_trip + EACH, "{delay:?}: {silent:?}");
@@ -62,7 +66,7 @@ fn another_line_takes_over_and_the_better_one_is_gone_back_to() {
         world.run(SECOND * 14, true);
         assert_eq!((world.used(A), world.used(B)), (Some(0), Some(0)));
         assert_eq!(world.said("dsl is used now: it is preferred"), 1);
-        assert_eq!(world.said("used now"), 2, "{:?}", world.said);
+        assert_eq!(world.said("used now"), 2, "{:?}", world.log());
     }
 }
 
@@ -71,7 +75,7 @@ fn packets_on_several_lines_survive_each_and_need_no_decision() {
     for delay in DELAYS {
         let mut world = World::with_mode(delay, LineMode::Duplicate);
         world.run(SECOND * 5, true);
-        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
+        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.log());
         let both = LineSet::of(LineId(0)).with(LineId(1));
         assert_eq!(world.hosts[A].mode.0, plane::LineMode::Duplicate(both));
         world.run(SECOND, false);
@@ -80,12 +84,12 @@ fn packets_on_several_lines_survive_each_and_need_no_decision() {
             world.cut[line] = true;
             let round_trip = Duration::from_millis(2 * delay[0].max(delay[1]));
             world.run(SECOND * 5 + round_trip * 10, true);
-            assert_eq!(world.states()[line], "down", "{delay:?}: {:?}", world.said);
+            assert_eq!(world.states()[line], "down", "{delay:?}: {:?}", world.log());
             let only = plane::LineMode::Duplicate(LineSet::of(LineId(1 - line as u8)));
             assert_eq!(world.hosts[A].mode.0, only);
             world.cut[line] = false;
             world.run(SECOND * 20, true);
-            assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
+            assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.log());
             assert_eq!(world.hosts[A].mode.0, plane::LineMode::Duplicate(both));
         }
         world.run(SECOND, false);
@@ -146,7 +150,7 @@ fn what_is_shared_leaves_a_line_that_is_cut() {
     {
         let mut world = World::with_mode(delay, mode);
         world.run(SECOND * 5, true);
-        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
+        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.log());
         let shares = |world: &World| match world.hosts[A].mode.0 {
             plane::LineMode::Balance(shares) | plane::LineMode::BalancePackets(shares) => {
                 [shares[0], shares[1]].map(|share| share > 0)
@@ -157,7 +161,12 @@ fn what_is_shared_leaves_a_line_that_is_cut() {
         world.cut[1] = true;
         let round_trip = Duration::from_millis(2 * delay[0].max(delay[1]));
         world.run(SECOND * 3 + round_trip * 4, true);
-        assert_eq!(shares(&world), [true, false], "{delay:?}: {:?}", world.said);
+        assert_eq!(
+            shares(&world),
+            [true, false],
+            "{delay:?}: {:?}",
+            world.log()
+        );
         world.run(round_trip * 2, true);
         let (sent, taken) = (world.sent, world.taken);
         world.run(SECOND, true);
@@ -165,7 +174,7 @@ fn what_is_shared_leaves_a_line_that_is_cut() {
         assert!(world.taken - taken >= world.sent - sent, "{delay:?}");
         world.cut[1] = false;
         world.run(SECOND * 15, true);
-        assert_eq!(shares(&world), [true, true], "{delay:?}: {:?}", world.said);
+        assert_eq!(shares(&world), [true, true], "{delay:?}: {:?}", world.log());
     }
 }
 
@@ -178,22 +187,18 @@ fn peers_with_several_lines_are_answered_on_each() {
         reorder: true,
         ..Lines::default()
     });
-    let mut effects = Vec::new();
-    let set = configuration(B);
-    let event = Event::Configure { client: 0, set };
-    machine.handle(event, now, &|_| None, &mut effects);
-    let wanted = |effect: &Effect| match effect {
-        Effect::Plane(PlaneRequest::AddPeer(_, Moving::Gather)) => Some(1),
-        Effect::Plane(PlaneRequest::SetLineMode(_, mode)) => {
-            let first = LineSet::of(LineId::FIRST);
-            assert_eq!(*mode, plane::LineMode::Duplicate(first));
-            Some(2)
-        }
-        Effect::Plane(PlaneRequest::Reorder(_)) => Some(3),
-        _ => None,
-    };
-    let found: Vec<i32> = effects.iter().filter_map(wanted).collect();
-    assert_eq!(found, [1, 2, 3]);
+    let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+    let mut host = FakeHost::new(plane.clone());
+    let mut cx = Cx::new(now, &*plane, &mut host);
+    machine.configure(&configuration(B), &mut cx).unwrap();
+    let first = LineSet::of(LineId::FIRST);
+    let peer = PeerId(0);
+    let wanted = [
+        Call::AddPeer(peer, Moving::Gather),
+        Call::SetLineMode(peer, plane::LineMode::Duplicate(first)),
+        Call::SetReorder(peer, Some(Reorder::default())),
+    ];
+    assert!(plane.take_calls().windows(3).any(|calls| calls == wanted));
 }
 
 #[test]
@@ -212,18 +217,17 @@ fn an_idle_tunnel_notices_and_one_that_only_listens_does() {
 fn a_device_that_goes_takes_its_line_along_at_once() {
     let mut world = World::new([10, 20]);
     world.run(SECOND * 5, true);
-    world.facts[0] = None;
-    world.tell(A, Event::LinksChanged);
+    world.set_facts(0, None);
     assert_eq!(world.used(A), Some(1));
     assert_eq!(world.said("line dsl is down: its device does not exist"), 1);
     world.run(SECOND * 5, true);
     assert!(world.now - world.answered < SECOND / 10);
-    world.facts[0] = Some(LineFacts {
+    let without_address = LineFacts {
         ifindex: 9,
         running: true,
         addressed: false,
-    });
-    world.tell(A, Event::LinksChanged);
+    };
+    world.set_facts(0, Some(without_address));
     world.run(SECOND * 5, true);
     assert_eq!(world.states(), ["down", "up"]);
     assert_eq!(world.said("its device has no address"), 1);
@@ -234,21 +238,21 @@ fn without_lines_nothing_is_asked_and_nothing_wakes() {
     let now = Now::read();
     let mut machine = Machine::new(now, 1);
     machine.set_lines(&Lines::default());
-    let mut effects = Vec::new();
-    let view = |_| None;
+    let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+    let mut host = FakeHost::new(plane.clone());
     for event in [
         Event::Start,
-        Event::Bound(Ok(PORT)),
         Event::LinksChanged,
         Event::Link {
             up: true,
             mtu: 1420,
         },
     ] {
-        machine.handle(event, now, &view, &mut effects);
+        machine.handle(event, &mut Cx::new(now, &*plane, &mut host));
     }
-    let asks = |effect: &Effect| matches!(effect, Effect::ReadLines | Effect::OpenLine { .. });
-    assert!(!effects.iter().any(asks));
+    assert_eq!(host.reads, 0);
+    let opened = |call: &Call| matches!(call, Call::OpenLine(_));
+    assert_eq!(plane.take_calls().into_iter().filter(opened).count(), 1);
     assert_eq!(machine.next_deadline(), None);
     assert_eq!(machine.line_reports(PeerId(0)), []);
 }
@@ -265,12 +269,10 @@ fn the_data_plane_is_told_what_the_lines_in_use_carry() {
         let mut world = World::with_lines([10, 20], mode, rates.map(Some));
         world.run(SECOND * 10, true);
         assert_eq!(world.hosts[A].rate, Some(both), "{mode:?}");
-        let facts = world.facts[gone].take();
-        world.tell(A, Event::LinksChanged);
+        let facts = world.set_facts(gone, None);
         world.run(SECOND * 5, true);
         assert_eq!(world.hosts[A].rate, Some(rates[1 - gone]), "{mode:?}");
-        world.facts[gone] = facts;
-        world.tell(A, Event::LinksChanged);
+        world.set_facts(gone, facts);
         world.run(SECOND * 60, true);
         assert_eq!(world.hosts[A].rate, Some(both), "{mode:?}, back again");
     }
@@ -279,14 +281,12 @@ fn the_data_plane_is_told_what_the_lines_in_use_carry() {
         for gone in [0, 1] {
             world.run(SECOND * 10, true);
             assert_eq!(world.hosts[A].rates, rates, "{mode:?}");
-            let facts = world.facts[gone].take();
-            world.tell(A, Event::LinksChanged);
+            let facts = world.set_facts(gone, None);
             world.run(SECOND * 5, true);
             let mut left = rates;
             left[gone] = 0;
             assert_eq!(world.hosts[A].rates, left, "{mode:?}");
-            world.facts[gone] = facts;
-            world.tell(A, Event::LinksChanged);
+            world.set_facts(gone, facts);
             world.run(SECOND * 60, true);
         }
         assert_eq!(world.hosts[A].rates, rates, "{mode:?}, back again");

@@ -6,10 +6,12 @@ use crypto::x25519::PrivateKey;
 use plane::fake::{Call, FakeDataPlane};
 use plane::{DataPlane as _, Endpoint, Line, LineId, Notice, PeerId, Source};
 use service::now::Now;
-use service::wireguard::{Effect, Event, LineFacts, LineUsage, Machine, perform};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use service::wireguard::fixture::FakeHost;
+use service::wireguard::{Cx, Event, LineFacts, LineUsage, Machine};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use wireguard::WireGuard;
 
@@ -35,7 +37,8 @@ enum Message {
 
 pub(crate) struct Host {
     pub(crate) machine: Machine,
-    plane: FakeDataPlane<WireGuard>,
+    plane: Arc<FakeDataPlane<WireGuard>>,
+    pub(crate) outside: FakeHost,
     /// The peer's index for each session, and whether the peer must confirm it.
     sessions: BTreeMap<u32, (u32, bool)>,
     /// The line mode of the data plane, and how often it was set.
@@ -58,7 +61,6 @@ pub(crate) struct World {
     pub(crate) wall: SystemTime,
     pub(crate) now: Instant,
     pub(crate) hosts: [Host; 2],
-    pub(crate) facts: [Option<LineFacts>; 2],
     delay: [Duration; 2],
     pub(crate) cut: [bool; 2],
     queue: BTreeMap<(Instant, u64), (usize, usize, Message)>,
@@ -69,13 +71,19 @@ pub(crate) struct World {
     pub(crate) sent: u64,
     pub(crate) taken: u64,
     pub(crate) answered: Instant,
-    pub(crate) said: Vec<String>,
-    /// The line usage that A has saved.
-    pub(crate) kept: Vec<Vec<LineUsage>>,
 }
 
 fn key(host: usize) -> [u8; 32] {
     [host as u8 + 7; 32]
+}
+
+/// A device that is up, with an address.
+const fn there(ifindex: u32) -> Option<LineFacts> {
+    Some(LineFacts {
+        ifindex,
+        running: true,
+        addressed: true,
+    })
 }
 
 /// A's address on a line.
@@ -145,30 +153,26 @@ impl World {
             monotonic: now,
             wall,
         };
-        let host = |number: usize| Host {
-            machine: Machine::new(at, number as u64),
-            plane: FakeDataPlane::new(WireGuard::new(), "wg0", 1420),
-            sessions: BTreeMap::new(),
-            mode: (plane::LineMode::Single, 0),
-            rate: None,
-            rates: [0; 2],
-            seen: BTreeSet::new(),
-            asked: 0,
-            begun: 0,
-        };
-        let facts = |ifindex| {
-            Some(LineFacts {
-                ifindex,
-                running: true,
-                addressed: true,
-            })
+        let host = |number: usize| {
+            let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+            Host {
+                machine: Machine::new(at, number as u64),
+                outside: FakeHost::new(plane.clone()),
+                plane,
+                sessions: BTreeMap::new(),
+                mode: (plane::LineMode::Single, 0),
+                rate: None,
+                rates: [0; 2],
+                seen: BTreeSet::new(),
+                asked: 0,
+                begun: 0,
+            }
         };
         let mut world = Self {
             start: now,
             wall,
             now,
             hosts: [host(A), host(B)],
-            facts: [facts(1), facts(2)],
             delay: delay.map(Duration::from_millis),
             cut: [false; 2],
             queue: BTreeMap::new(),
@@ -177,9 +181,8 @@ impl World {
             sent: 0,
             taken: 0,
             answered: now,
-            said: Vec::new(),
-            kept: Vec::new(),
         };
+        world.hosts[A].outside.facts = [1, 2].map(there).to_vec();
         world.hosts[A].machine.set_lines(lines);
         world.hosts[A].machine.restore_lines(usage);
         for host in [A, B] {
@@ -187,58 +190,49 @@ impl World {
             let (up, mtu) = (true, 1420);
             world.tell(host, Event::Link { up, mtu });
             let set = configuration(host);
-            world.tell(host, Event::Configure { client: 0, set });
+            let set = world.with(host, |machine, cx| machine.configure(&set, cx));
+            set.unwrap();
         }
         world
     }
 
     pub(crate) fn tell(&mut self, at: usize, event: Event) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            let host = &mut self.hosts[at];
-            let now = Now {
-                monotonic: self.now,
-                wall: self.wall + (self.now - self.start),
-            };
-            let (mut effects, plane) = (Vec::new(), &host.plane);
-            let view = |id| plane.peer(id);
-            host.machine.handle(event, now, &view, &mut effects);
-            for effect in effects {
-                events.extend(self.perform(at, effect));
-            }
-        }
-        assert_eq!(self.hosts[at].plane.astray(), []);
+        self.with(at, |machine, cx| machine.handle(event, cx));
     }
 
-    fn perform(&mut self, at: usize, effect: Effect) -> Option<Event> {
+    /// Calls a host's machine, and does what its data plane is told.
+    pub(crate) fn with<T>(
+        &mut self,
+        at: usize,
+        call: impl FnOnce(&mut Machine, &mut Cx<'_>) -> T,
+    ) -> T {
         let host = &mut self.hosts[at];
-        match effect {
-            Effect::Plane(request) => {
-                let event = perform(&host.plane, request, self.now);
-                for call in host.plane.take_calls() {
-                    self.follow(at, call);
-                }
-                return event;
-            }
-            Effect::Bind { .. } => {
-                assert_eq!(at, B, "with lines there are no other sockets");
-                return Some(Event::Bound(Ok(PORT)));
-            }
-            Effect::ReadLines => return Some(Event::LinesRead(self.facts.to_vec())),
-            Effect::OpenLine { line, port, .. } => {
-                return Some(Event::LineOpened(line, Ok(port)));
-            }
-            Effect::CountLines => {
-                return Some(Event::LinesCounted(host.plane.carried().to_vec()));
-            }
-            Effect::KeepUsage(usage) => self.kept.push(usage),
-            Effect::Log(_, words) if at == A => self.said.push(words),
-            Effect::Mark(_) => return Some(Event::Marked(Ok(()))),
-            Effect::LogPeer(_, words) if at == A => self.said.push(words.into_owned()),
-            Effect::ReadRoutes { .. } => panic!("each line has its own way"),
-            _ => {}
+        let now = Now {
+            monotonic: self.now,
+            wall: self.wall + (self.now - self.start),
+        };
+        let plane = Arc::clone(&host.plane);
+        let result = call(
+            &mut host.machine,
+            &mut Cx::new(now, &*plane, &mut host.outside),
+        );
+        for call in plane.take_calls() {
+            self.follow(at, call);
         }
-        None
+        assert_eq!(plane.astray(), []);
+        result
+    }
+
+    /// What A has said in its log.
+    pub(crate) fn log(&self) -> &[String] {
+        &self.hosts[A].outside.said
+    }
+
+    /// Removes the device of one of A's lines, or brings it back, and tells A. Returns the facts of before.
+    pub(crate) fn set_facts(&mut self, line: usize, facts: Option<LineFacts>) -> Option<LineFacts> {
+        let before = std::mem::replace(&mut self.hosts[A].outside.facts[line], facts);
+        self.tell(A, Event::LinksChanged);
+        before
     }
 
     /// The line that a host uses towards the other.
@@ -486,6 +480,7 @@ impl World {
     }
 
     pub(crate) fn said(&self, words: &str) -> usize {
-        self.said.iter().filter(|it| it.contains(words)).count()
+        let said = self.log().iter();
+        said.filter(|it| it.contains(words)).count()
     }
 }

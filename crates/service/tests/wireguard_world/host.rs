@@ -1,12 +1,12 @@
 //! A machine of the world: an interface, its data plane and its clocks.
 
 use crate::plane::Plane;
-use config::types::Key32;
 use config::uapi::{Request, Requests, SetDevice, write_get};
 use crypto::x25519::PrivateKey;
-use plane::{DataPlane as _, Endpoint};
+use plane::{DataPlane as _, LineId};
 use service::now::Now;
-use service::wireguard::{LookUp, Machine, Refused};
+use service::wireguard::Machine;
+use service::wireguard::fixture::FakeHost;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,32 +23,20 @@ pub(crate) struct Saying {
 pub(crate) struct Host {
     pub(crate) machine: Machine,
     pub(crate) plane: Plane,
+    /// Everything else that the machine calls, with its files.
+    pub(crate) outside: FakeHost,
     pub(crate) key: [u8; 32],
-    /// The host's address on the wire, which may change, and the interface that has it.
+    /// The host's address on the wire, which may change.
     pub(crate) ip: IpAddr,
-    pub(crate) ifindex: u32,
     /// The host's address in the tunnel.
     pub(crate) inner: IpAddr,
-    pub(crate) bound: Option<u16>,
     pub(crate) link_up: bool,
     /// The time of day when the world began, by the host's clock.
     pub(crate) wall: SystemTime,
     /// Until this time the host is under load: more handshake messages wait than it can serve.
     pub(crate) load: Option<Instant>,
-    pub(crate) lookups: Vec<LookUp>,
-    pub(crate) asked: u64,
-    pub(crate) answers: BTreeMap<u64, Result<(), Refused>>,
-    /// Number of the world's answers that are on their way.
-    pub(crate) awaited: usize,
     /// Received packets, each with its sender.
     pub(crate) heard: BTreeMap<u64, IpAddr>,
-    pub(crate) ended: bool,
-    /// The saved upper bound of its handshake timestamps.
-    pub(crate) floor: SystemTime,
-    /// The saved endpoints of its peers.
-    pub(crate) peers: Vec<(Key32, Endpoint)>,
-    /// The saved addresses of host names.
-    pub(crate) kept: Vec<(String, IpAddr)>,
 }
 
 pub(crate) fn hex(bytes: &[u8; 32]) -> String {
@@ -62,26 +50,18 @@ pub(crate) fn hex(bytes: &[u8; 32]) -> String {
 impl Host {
     pub(crate) fn new(number: usize, key: [u8; 32], now: Now) -> Self {
         let number = number as u8;
+        let plane = Plane::new();
         Self {
             machine: Machine::new(now, u64::from(number)),
-            plane: Plane::new(),
+            outside: FakeHost::new(plane.fake.clone()),
+            plane,
             key,
             ip: Ipv4Addr::new(10, 0, 0, number + 1).into(),
-            ifindex: 1,
             inner: Ipv4Addr::new(192, 168, 0, number + 1).into(),
-            bound: None,
             link_up: false,
             wall: now.wall,
             load: None,
-            lookups: Vec::new(),
-            asked: 0,
-            answers: BTreeMap::new(),
-            awaited: 0,
             heard: BTreeMap::new(),
-            peers: Vec::new(),
-            kept: Vec::new(),
-            ended: false,
-            floor: SystemTime::UNIX_EPOCH,
         }
     }
 
@@ -90,10 +70,14 @@ impl Host {
         self.wall = wall;
         let now = Now { wall, ..now };
         self.machine = Machine::new(now, 7);
-        self.machine.restore_floor(self.floor);
+        self.machine.restore_floor(self.outside.floor);
         self.plane = Plane::new();
-        (self.bound, self.link_up) = (None, false);
-        self.lookups.clear();
+        self.link_up = false;
+        self.outside = FakeHost {
+            floor: self.outside.floor,
+            peers: std::mem::take(&mut self.outside.peers),
+            ..FakeHost::new(self.plane.fake.clone())
+        };
     }
 
     pub(crate) fn public(&self) -> [u8; 32] {
@@ -108,12 +92,17 @@ impl Host {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.ip, self.bound.unwrap_or(51820))
+        SocketAddr::new(self.ip, self.bound().unwrap_or(51820))
+    }
+
+    /// The port of the sockets, if they are open.
+    pub(crate) fn bound(&self) -> Option<u16> {
+        self.plane.fake.port(LineId::FIRST)
     }
 
     /// The text for `wg show`.
     pub(crate) fn told(&self) -> String {
-        let (device, peers) = self.machine.state(&|id| self.plane.fake.peer(id));
+        let (device, peers) = self.machine.state(&*self.plane.fake);
         let mut text = Vec::new();
         write_get(&mut text, &device, peers).unwrap();
         String::from_utf8(text).unwrap()

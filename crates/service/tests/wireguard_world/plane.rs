@@ -3,9 +3,9 @@
 
 use plane::fake::{Call, FakeDataPlane};
 use plane::{DataPlane, Endpoint, LineId, Notice, PeerId, PeerState, ReplayWindow};
-use service::wireguard::{Event, PlaneRequest, perform};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 use wireguard::WireGuard;
 
@@ -29,7 +29,7 @@ struct Session {
 }
 
 pub(crate) struct Plane {
-    pub(crate) fake: FakeDataPlane<WireGuard>,
+    pub(crate) fake: Arc<FakeDataPlane<WireGuard>>,
     sessions: BTreeMap<(PeerId, u32), Session>,
     staged: BTreeMap<PeerId, VecDeque<Vec<u8>>>,
     /// Datagrams to send, each with its endpoint.
@@ -41,7 +41,7 @@ pub(crate) struct Plane {
 impl Plane {
     pub(crate) fn new() -> Self {
         Self {
-            fake: FakeDataPlane::new(WireGuard::new(), "wg0", 1420),
+            fake: Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420)),
             sessions: BTreeMap::new(),
             staged: BTreeMap::new(),
             datagrams: Vec::new(),
@@ -49,17 +49,14 @@ impl Plane {
         }
     }
 
-    /// Performs the machine's request as the program does, and returns the resulting event for the machine.
-    pub(crate) fn perform(&mut self, request: PlaneRequest, now: Instant) -> Option<Event> {
-        let event = perform(&self.fake, request, now);
+    /// Does the workers' part after control's calls.
+    pub(crate) fn work(&mut self, now: Instant) {
         for call in self.fake.take_calls() {
             self.follow(call, now);
         }
         assert_eq!(self.fake.astray(), [], "what was asked for is not there");
-        event
     }
 
-    /// Does the workers' part after a call from control.
     fn follow(&mut self, call: Call, now: Instant) {
         match call {
             Call::RemovePeer(id) => {

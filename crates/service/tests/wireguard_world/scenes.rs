@@ -27,7 +27,8 @@ fn pair() -> World {
 /// Gives a started host its key and its port.
 fn begin(world: &mut World, at: usize) {
     let key = hex(&world.hosts[at].key);
-    world.configure(at, &format!("private_key={key}\nlisten_port=51820\n"));
+    let text = format!("private_key={key}\nlisten_port=51820\n");
+    world.configure(at, &text).unwrap();
     up(world, at, true);
     pass(world, 1);
 }
@@ -129,7 +130,7 @@ fn a_killed_office_that_is_back_has_traffic_in_less_than_a_second() {
         world.tell(0, Event::Start);
         begin(&mut world, 0);
         world.say(0, 1, &Saying::default());
-        let peers = std::mem::take(&mut world.hosts[0].peers);
+        let peers = std::mem::take(&mut world.hosts[0].outside.peers);
         let office = world.hosts[0].ip;
         assert!(
             peers
@@ -155,7 +156,7 @@ fn a_peer_that_is_removed_in_the_middle_of_a_handshake_is_asked_for_nothing_more
     for at in [0, 1] {
         let mut world = pair();
         world.send(1, 0);
-        world.configure(at, "replace_peers=true\n");
+        world.configure(at, "replace_peers=true\n").unwrap();
         // The simulated data plane rejects requests for unknown peers.
         pass(&mut world, 200);
         assert!(world.hosts[at].plane.is_empty());
@@ -164,15 +165,12 @@ fn a_peer_that_is_removed_in_the_middle_of_a_handshake_is_asked_for_nothing_more
 }
 
 #[test]
-fn a_configuration_that_waits_for_a_port_is_followed_by_the_next_in_order() {
+fn a_configuration_with_another_port_is_applied_as_a_whole_before_the_next() {
     let mut world = pair();
     let key = public(&world.hosts[1]);
     let first = world.configure(0, "fwmark=7\nlisten_port=5000\nreplace_peers=true\n");
     let second = world.configure(0, &format!("public_key={key}\n"));
-    assert!(!world.hosts[0].answers.contains_key(&second), "it waits");
-    pass(&mut world, 1);
-    assert_eq!(world.hosts[0].answers[&first], Ok(()));
-    assert_eq!(world.hosts[0].answers[&second], Ok(()));
+    assert_eq!((first, second), (Ok(()), Ok(())));
     let told = world.hosts[0].told();
     assert!(told.contains("listen_port=5000\nfwmark=7\n"), "{told}");
     assert!(told.contains(&format!("public_key={key}\n")), "{told}");
@@ -186,9 +184,7 @@ fn a_configuration_that_waits_for_a_port_is_followed_by_the_next_in_order() {
 fn a_port_that_cannot_be_had_is_refused_and_the_old_one_stays() {
     let mut world = pair();
     world.no_ports = 100;
-    let client = world.configure(0, "listen_port=5000\nreplace_peers=true\n");
-    pass(&mut world, 1);
-    let refused = world.hosts[0].answers[&client].clone();
+    let refused = world.configure(0, "listen_port=5000\nreplace_peers=true\n");
     assert_eq!(refused.map_err(|it| it.errno), Err(98), "EADDRINUSE");
     let told = world.hosts[0].told();
     assert!(told.contains("listen_port=51820\n"), "{told}");
@@ -199,13 +195,11 @@ fn a_port_that_cannot_be_had_is_refused_and_the_old_one_stays() {
 #[test]
 fn sockets_that_a_link_that_goes_down_has_closed_are_opened_again_when_it_comes_up() {
     let mut world = pair();
-    let client = world.configure(0, "listen_port=5000\n");
-    // The interface goes down before the answer has arrived.
+    world.configure(0, "listen_port=5000\n").unwrap();
     up(&mut world, 0, false);
     up(&mut world, 0, true);
     pass(&mut world, 1);
-    assert_eq!(world.hosts[0].answers[&client], Ok(()));
-    assert_eq!(world.hosts[0].bound, Some(5000));
+    assert_eq!(world.hosts[0].bound(), Some(5000));
     assert_eq!(world.hosts[0].machine.next_deadline(), None);
 }
 
@@ -216,10 +210,10 @@ fn sockets_that_cannot_be_opened_are_tried_again_until_they_can() {
     world.no_ports = 100;
     up(&mut world, 0, true);
     pass(&mut world, 30);
-    assert_eq!(world.hosts[0].bound, None);
+    assert_eq!(world.hosts[0].bound(), None);
     world.no_ports = 0;
     pass(&mut world, 1);
-    assert_eq!(world.hosts[0].bound, Some(51820));
+    assert_eq!(world.hosts[0].bound(), Some(51820));
 }
 
 #[test]
@@ -229,7 +223,7 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     let key = public(&world.hosts[0]);
     let inner = world.hosts[0].inner;
     let again = format!("public_key={key}\nremove=true\npublic_key={key}\nallowed_ip={inner}/32\n");
-    world.configure(1, &again);
+    world.configure(1, &again).unwrap();
     let endpoint = "office.example:51820".parse().unwrap();
     world.tell(
         1,
@@ -248,14 +242,14 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     pass(&mut world, 60);
     let found = world.hosts[1].machine.names();
     assert_eq!(found[0].addresses, [portal]);
-    assert!(world.hosts[1].kept.is_empty());
+    assert!(world.hosts[1].outside.addresses.is_empty());
     let now = world.hosts[0].address();
     world.names.insert(name(), now);
     pass(&mut world, 60);
     world.send(1, 0);
     pass(&mut world, 40);
     assert!(reaches(&mut world));
-    assert_eq!(world.hosts[1].kept, [(name(), now.ip())]);
+    assert_eq!(world.hosts[1].outside.addresses, [(name(), now.ip())]);
     // The peer moves during silence, and its name follows.
     world.hosts[0].ip = [10, 9, 9, 9].into();
     let moved: SocketAddr = world.hosts[0].address();
@@ -264,7 +258,10 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     world.send(1, 0);
     pass(&mut world, 40);
     assert!(reaches(&mut world));
-    assert_eq!(world.hosts[1].kept.last(), Some(&(name(), moved.ip())));
+    assert_eq!(
+        world.hosts[1].outside.addresses.last(),
+        Some(&(name(), moved.ip()))
+    );
 }
 
 #[test]
@@ -279,7 +276,7 @@ fn peers_that_are_reached_through_another_interface_are_called_from_any_address(
     world.tell(0, Event::NetworkChanged);
     pass(&mut world, 1);
     assert!(source(&world).is_some(), "nothing is other for this peer");
-    world.hosts[0].ifindex = 7;
+    world.hosts[0].outside.ifindex = 7;
     world.tell(0, Event::NetworkChanged);
     pass(&mut world, 1);
     assert!(source(&world).is_none());

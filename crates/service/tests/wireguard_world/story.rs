@@ -115,7 +115,8 @@ impl Story {
             self.rename(at);
             let key = hex(&self.world.hosts[at].key);
             self.world
-                .configure(at, &format!("private_key={key}\nlisten_port=51820\n"));
+                .configure(at, &format!("private_key={key}\nlisten_port=51820\n"))
+                .unwrap();
             self.world.tell(
                 at,
                 Event::Link {
@@ -235,7 +236,7 @@ impl Story {
                 self.roamed = self.roamed.wrapping_add(1);
                 let host = &mut self.world.hosts[at];
                 host.ip = Ipv4Addr::new(10, 1 + self.roamed, 0, at as u8 + 1).into();
-                host.ifindex += 1;
+                host.outside.ifindex += 1;
                 self.rename(at);
                 self.world.tell(at, Event::NetworkChanged);
             }
@@ -254,17 +255,20 @@ impl Story {
             Act::Remove(at, of) => {
                 let public = hex(&self.world.hosts[of].public());
                 self.world
-                    .configure(at, &format!("public_key={public}\nremove=true\n"));
+                    .configure(at, &format!("public_key={public}\nremove=true\n"))
+                    .unwrap();
                 self.soon(Act::Add(at, of), 20);
             }
             Act::Add(at, of) => self.say(at, of),
             Act::Port(at) => {
                 let port = 51821 + self.world.random.below(1000);
-                self.world.configure(at, &format!("listen_port={port}\n"));
+                // The port may be taken.
+                let _ = self.world.configure(at, &format!("listen_port={port}\n"));
             }
             Act::Mark(at) => {
                 let mark = self.world.random.below(3);
-                self.world.configure(at, &format!("fwmark={mark}\n"));
+                let marked = self.world.configure(at, &format!("fwmark={mark}\n"));
+                marked.unwrap();
             }
             Act::Preshare(a, b) => {
                 let key = self.world.random.bytes();
@@ -306,12 +310,14 @@ impl Story {
         let old = hex(&self.world.hosts[at].public());
         for &peer in &peers {
             self.world
-                .configure(peer, &format!("public_key={old}\nremove=true\n"));
+                .configure(peer, &format!("public_key={old}\nremove=true\n"))
+                .unwrap();
         }
         let key = *PrivateKey::new(self.world.random.bytes()).as_bytes();
         self.world.hosts[at].key = key;
         self.world
-            .configure(at, &format!("private_key={}\n", hex(&key)));
+            .configure(at, &format!("private_key={}\n", hex(&key)))
+            .unwrap();
         for peer in peers {
             self.say(peer, at);
         }
@@ -394,15 +400,14 @@ impl Story {
             assert!(!told.contains("last_handshake_time_sec=0\n"), "{told}");
             // Sends packets in the middle of other events.
             self.world.send(at, usize::from(at == 0));
-            self.world.configure(at, "replace_peers=true\n");
+            let emptied = self.world.configure(at, "replace_peers=true\n");
+            emptied.unwrap();
         }
         self.pass(10);
         for host in &self.world.hosts {
             assert!(host.plane.is_empty());
             assert_eq!(host.machine.next_deadline(), None, "nothing is waited for");
             assert!(!host.told().contains("\npublic_key="));
-            let answered = (1..=host.asked).all(|it| host.answers.contains_key(&it));
-            assert!(answered && !host.ended);
         }
     }
 }

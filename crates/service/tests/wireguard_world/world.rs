@@ -3,11 +3,12 @@
 use crate::host::{Host, Saying, configuration, peer_text};
 use crate::plane::DATA;
 use crate::random::Random;
-use plane::{DataPlane as _, Endpoint, Source};
+use plane::{Endpoint, Source};
 use service::now::Now;
-use service::wireguard::{Effect, Event, LOOKUPS_MAX};
+use service::wireguard::{Cx, Event, LOOKUPS_MAX, Machine, Refused};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// An event to come.
@@ -17,8 +18,6 @@ pub(crate) enum Happening {
         to: SocketAddr,
         bytes: Vec<u8>,
     },
-    /// The world's answer to a host's request.
-    Answer(usize, Event),
     /// The end of a lookup, with the addresses at that time.
     Found(usize, service::wireguard::LookUp),
     /// A part of the story.
@@ -92,89 +91,37 @@ impl World {
         self.queue.insert(key, happening);
     }
 
-    /// Gives a host an event, and performs its requests.
+    /// Gives a host an event.
     pub(crate) fn tell(&mut self, at: usize, event: Event) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            let mut effects = Vec::new();
-            let elapsed = self.now - self.start;
-            let host = &mut self.hosts[at];
-            let now = host.now(self.now, elapsed);
-            let view = |id| host.plane.fake.peer(id);
-            host.machine.handle(event, now, &view, &mut effects);
-            for effect in effects {
-                events.extend(self.perform(at, effect));
-            }
-            self.carry(at, &mut events);
+        self.with(at, |machine, cx| machine.handle(event, cx));
+    }
+
+    /// Calls a host's machine, and does what follows in the world.
+    fn with<T>(&mut self, at: usize, call: impl FnOnce(&mut Machine, &mut Cx<'_>) -> T) -> T {
+        let elapsed = self.now - self.start;
+        let host = &mut self.hosts[at];
+        let now = host.now(self.now, elapsed);
+        let before = host.outside.lookups.len();
+        host.outside.refuses = self.random.chance(self.no_ports);
+        let fake = Arc::clone(&host.plane.fake);
+        let result = call(
+            &mut host.machine,
+            &mut Cx::new(now, &*fake, &mut host.outside),
+        );
+        host.plane.work(self.now);
+        let lookups = &host.outside.lookups;
+        assert!(lookups.len() <= LOOKUPS_MAX, "too many look-ups at a time");
+        for lookup in lookups[before..].to_vec() {
+            let after = Duration::from_millis(self.random.next() % 3000);
+            self.plan(after, Happening::Found(at, lookup));
+        }
+        let mut events = VecDeque::new();
+        self.carry(at, &mut events);
+        for event in events {
+            self.tell(at, event);
         }
         self.check(at);
-    }
-
-    /// Performs one request; returns its immediate result.
-    fn perform(&mut self, at: usize, effect: Effect) -> Option<Event> {
-        let host = &mut self.hosts[at];
-        match effect {
-            Effect::Plane(request) => return host.plane.perform(request, self.now),
-            Effect::Bind { port, .. } => {
-                let refused = self.random.chance(self.no_ports);
-                let result = match refused {
-                    true => Err("address in use".to_owned()),
-                    false => Ok(if port == 0 { 51820 } else { port }),
-                };
-                // Packets that the host sends before it learns of the port already leave from the new one.
-                if let Ok(port) = result {
-                    host.bound = Some(port);
-                }
-                self.answer(at, Event::Bound(result));
-            }
-            Effect::Unbind => host.bound = None,
-            Effect::Mark(_) => self.answer(at, Event::Marked(Ok(()))),
-            Effect::LookUp(lookup) => {
-                host.lookups.push(lookup.clone());
-                assert!(
-                    host.lookups.len() <= LOOKUPS_MAX,
-                    "too many look-ups at a time"
-                );
-                let after = Duration::from_millis(self.random.next() % 3000);
-                self.plan(after, Happening::Found(at, lookup));
-            }
-            Effect::ReadRoutes { peers, .. } => {
-                let dev = host.ifindex;
-                let routes = peers.iter().map(|(id, _)| (*id, Some(dev)));
-                let event = Event::RoutesRead(routes.collect());
-                self.answer(at, event);
-            }
-            Effect::Answer { client, result } => {
-                let before = host.answers.insert(client, result);
-                assert!(before.is_none(), "client {client} is answered twice");
-            }
-            Effect::KeepFloor(floor) => host.floor = floor,
-            Effect::KeepAddress(name, address) => host.kept.push((name, address)),
-            Effect::KeepPeers(peers) => host.peers = peers,
-            Effect::End(_) => host.ended = true,
-            // The hosts have no lines.
-            Effect::ReadLines
-            | Effect::CountLines
-            | Effect::KeepUsage(_)
-            | Effect::OpenLine { .. }
-            | Effect::CloseLine(_)
-            | Effect::CheckLink
-            | Effect::Changed
-            | Effect::Reload
-            | Effect::Log(..)
-            | Effect::LogPeer(..)
-            | Effect::LookAtPath
-            | Effect::WatchEchoes(_)
-            | Effect::LogDropped(..) => {}
-        }
-        None
-    }
-
-    /// Answers a host after a short delay, during which other events may happen.
-    fn answer(&mut self, at: usize, event: Event) {
-        self.hosts[at].awaited += 1;
-        // Answers keep the order of the requests.
-        self.plan(Duration::from_millis(1), Happening::Answer(at, event));
+        result
     }
 
     /// Moves datagrams and notices out of a data plane.
@@ -190,7 +137,7 @@ impl World {
                 host.plane.forget_source(to.addr);
                 continue;
             }
-            if host.bound.is_some() {
+            if host.bound().is_some() {
                 let from = host.address();
                 self.throw(from, to.addr, bytes);
             }
@@ -227,7 +174,7 @@ impl World {
     }
 
     fn arrive(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
-        let called = |host: &Host| host.ip == to.ip() && host.bound == Some(to.port());
+        let called = |host: &Host| host.ip == to.ip() && host.bound() == Some(to.port());
         let Some(at) = self.hosts.iter().position(called) else {
             return;
         };
@@ -235,7 +182,7 @@ impl World {
         let host = &mut self.hosts[at];
         let source = Source {
             ip: host.ip,
-            ifindex: host.ifindex,
+            ifindex: host.outside.ifindex,
         };
         let from = Endpoint {
             addr: from,
@@ -284,10 +231,6 @@ impl World {
                     match happening {
                         Happening::Act(act) => return Some(act),
                         Happening::Datagram { from, to, bytes } => self.arrive(from, to, bytes),
-                        Happening::Answer(at, event) => {
-                            self.hosts[at].awaited -= 1;
-                            self.tell(at, event);
-                        }
                         Happening::Found(at, lookup) => self.found(at, lookup),
                     }
                 }
@@ -307,8 +250,9 @@ impl World {
 
     fn found(&mut self, at: usize, lookup: service::wireguard::LookUp) {
         let host = &mut self.hosts[at];
-        let begun = host.lookups.iter().position(|it| *it == lookup);
-        host.lookups.remove(begun.unwrap());
+        let lookups = &mut host.outside.lookups;
+        let begun = lookups.iter().position(|it| *it == lookup);
+        lookups.remove(begun.unwrap());
         let known = self.names.get(&lookup.host).copied();
         let known = known.filter(|_| self.no_names.is_none_or(|until| until <= self.now));
         let found = known
@@ -317,41 +261,39 @@ impl World {
         self.tell(at, Event::LookedUp { lookup, found });
     }
 
-    /// Configures a host as `wg` would; returns the request's number.
-    pub(crate) fn configure(&mut self, at: usize, text: &str) -> u64 {
-        let host = &mut self.hosts[at];
-        host.asked += 1;
-        let (client, set) = (host.asked, configuration(text));
-        self.tell(at, Event::Configure { client, set });
-        client
+    /// Configures a host as `wg` would.
+    pub(crate) fn configure(&mut self, at: usize, text: &str) -> Result<(), Refused> {
+        let set = configuration(text);
+        self.with(at, |machine, cx| machine.configure(&set, cx))
     }
 
     /// Configures a host's peer `of` with this entry.
     pub(crate) fn say(&mut self, at: usize, of: usize, saying: &Saying) {
         let (public, inner) = (self.hosts[of].public(), self.hosts[of].inner);
-        self.configure(at, &peer_text(&public, inner, saying));
+        self.configure(at, &peer_text(&public, inner, saying))
+            .unwrap();
     }
 
     /// Checks the invariant that a waiting machine has a deadline at which it wakes.
     fn check(&self, at: usize) {
         let host = &self.hosts[at];
         assert!(
-            host.machine.latest_stamp() <= host.floor,
+            host.machine.latest_stamp() <= host.outside.floor,
             "a power cut now, and its peers have seen more than it knows"
         );
-        let awake = host.machine.next_deadline().is_some() || host.awaited > 0;
+        let awake = host.machine.next_deadline().is_some();
         let mut waiting = host.plane.waiting();
         let waits = waiting.any(|peer| peer.line.is_some());
         assert!(
             !waits || awake,
             "packets wait, and nothing will ever happen"
         );
-        let lacks = host.link_up && host.bound.is_none();
+        let lacks = host.link_up && host.bound().is_none();
         assert!(
             !lacks || awake,
             "the sockets are not there, and nothing will ever happen"
         );
-        if host.lookups.is_empty() {
+        if host.outside.lookups.is_empty() {
             let names = host.machine.names();
             let lacks = names.iter().any(|name| name.addresses.is_empty());
             assert!(

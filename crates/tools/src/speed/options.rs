@@ -121,7 +121,7 @@ pub(super) fn command() -> Command {
             .help(help)
     };
     Command::new("speed")
-        .about("Measure ciphers, hashes and signatures on this machine, as `openssl speed` does")
+        .about("Measure ciphers, hashes and signatures on this machine")
         .after_long_help(explanation())
         .arg(
             Arg::new("ALGORITHM")

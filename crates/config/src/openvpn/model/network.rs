@@ -17,6 +17,18 @@ pub enum Topology {
     Subnet,
 }
 
+impl Topology {
+    /// The topology's name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Net30 => "net30",
+            Self::P2p => "p2p",
+            Self::Subnet => "subnet",
+        }
+    }
+}
+
 /// `ifconfig LOCAL SECOND`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ifconfig {

@@ -105,7 +105,7 @@ pub struct PoolPersist {
 }
 
 /// `auth-gen-token [LIFETIME] [RENEWAL] [external-auth]`.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AuthToken {
     /// Seconds from the first authentication; 0 for no limit.
     pub lifetime: u32,

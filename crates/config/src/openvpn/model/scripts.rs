@@ -24,11 +24,12 @@ pub enum ScriptSecurity {
 }
 
 /// How `auth-user-pass-verify` gets the password.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum PasswordMethod {
     /// `via-env`.
     Environment,
     /// `via-file`.
+    #[default]
     File,
 }
 
@@ -60,9 +61,13 @@ pub struct Scripts {
     /// `learn-address`.
     pub learn_address: Option<Command>,
     /// `auth-user-pass-verify`.
-    pub auth_user_pass_verify: Option<(Command, PasswordMethod)>,
+    pub auth_user_pass_verify: Option<Command>,
+    /// How `auth-user-pass-verify` gets the password.
+    pub password_method: PasswordMethod,
     /// `client-crresponse`.
     pub client_crresponse: Option<Command>,
+    /// `tls-crypt-v2-verify`.
+    pub tls_crypt_v2_verify: Option<Command>,
     /// `setenv`, `setenv-safe` (whose names get the prefix `OPENVPN_`), in order. `push-peer-info` also sends `UV_*`
     /// to the server.
     pub environment: Vec<(String, String)>,

@@ -40,6 +40,24 @@ pub struct Management {
     pub group: Option<String>,
 }
 
+impl Default for Management {
+    fn default() -> Self {
+        Self {
+            address: ManagementAddress::Tcp(String::new(), 0),
+            password: None,
+            connect: false,
+            hold: false,
+            signal: false,
+            forget_disconnect: false,
+            up_down: false,
+            query_passwords: false,
+            log_cache: 250,
+            user: None,
+            group: None,
+        }
+    }
+}
+
 /// `log`, `log-append`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LogFile {

@@ -1,6 +1,5 @@
 //! Certificates, and the rules for the peer's certificate.
 
-use super::scripts::Command;
 use super::source::{Prompted, Source};
 
 /// Keys, certificates and versions of the TLS session.
@@ -37,8 +36,6 @@ pub struct Tls {
     /// `tls-crypt-v2 … force-cookie`: keeps no state of a client, not even of one before 2.6, until it proved its
     /// address.
     pub force_cookie: bool,
-    /// `tls-crypt-v2-verify`.
-    pub tls_crypt_v2_verify: Option<Command>,
     /// `tls-crypt-v2-max-age`: days, `None` for no limit.
     pub tls_crypt_v2_max_age: Option<u32>,
 }

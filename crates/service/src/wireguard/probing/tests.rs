@@ -3,49 +3,45 @@
 use super::*;
 use crate::now::Now;
 use crate::wireguard::event::Event;
+use crate::wireguard::fixture::FakeHost;
 use config::uapi::{SetDevice, SetPeer};
-use plane::{Endpoint, Line, PeerState};
-use std::cell::RefCell;
+use plane::fake::{Call, FakeDataPlane};
+use plane::{Endpoint, Line};
+use wireguard::WireGuard;
 
 const KEY: [u8; 32] = [7; 32];
 const TARGETS: [&str; 2] = ["10.0.0.9", "10.0.0.2"];
+const PEER: PeerId = PeerId(0);
 
 struct World {
     machine: Machine,
+    plane: Arc<FakeDataPlane<WireGuard>>,
+    host: FakeHost,
     start: Now,
     seconds: u64,
-    state: RefCell<PeerState>,
     /// The longest inner packet that passes the path.
     carries: usize,
     /// Longest packet in bytes that this host's device takes.
     device: usize,
     /// The targets that answer.
     answers: Vec<&'static str>,
-    token: u64,
     probes: usize,
-    looks: usize,
 }
 
 impl World {
     fn new(carries: usize, answers: &[&'static str]) -> Self {
         let start = Now::read();
-        let line = Line::udp(Endpoint::new(([192, 0, 2, 1], 51820).into()));
-        let state = PeerState {
-            line: Some(line),
-            sealed: Some(1),
-            ..PeerState::default()
-        };
+        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
         let mut world = Self {
             machine: Machine::new(start, 1),
+            host: FakeHost::new(plane.clone()),
+            plane,
             start,
             seconds: 0,
-            state: RefCell::new(state),
             carries,
             device: 9000,
             answers: answers.to_vec(),
-            token: 0,
             probes: 0,
-            looks: 0,
         };
         let set = SetDevice {
             private_key: Some(Key32::new([9; 32])),
@@ -55,7 +51,12 @@ impl World {
             }],
             ..SetDevice::default()
         };
-        world.tell(Event::Configure { client: 0, set });
+        let mut cx = Cx::new(start, &*world.plane, &mut world.host);
+        world.machine.configure(&set, &mut cx).unwrap();
+        world
+            .plane
+            .change_peer(PEER, |state| state.sealed = Some(1));
+        world.is_at(1);
         world.plan(1420);
         world
     }
@@ -77,31 +78,34 @@ impl World {
         }
     }
 
+    /// The peer is at this address.
+    fn is_at(&self, last: u8) {
+        let line = Line::udp(Endpoint::new(([192, 0, 2, last], 51820).into()));
+        self.plane
+            .change_peer(PEER, |state| state.line = Some(line));
+    }
+
     fn tell(&mut self, event: Event) {
+        self.plane.set_longest(self.device);
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            let mut effects = Vec::new();
-            let (now, state) = (self.now(), *self.state.borrow());
-            let view = |_| Some(state);
-            self.machine.handle(event, now, &view, &mut effects);
-            for effect in effects {
-                match effect {
-                    Effect::WatchEchoes(token) => self.token = token,
-                    Effect::LookAtPath => self.looks += 1,
-                    Effect::Plane(PlaneRequest::Probe(id, number, packet)) => {
-                        self.probes += 1;
-                        self.state.borrow_mut().tx_bytes += packet.len() as u64 + 60;
-                        events.extend(self.travel(id, number, &packet));
-                    }
-                    _ => {}
+            let now = self.now();
+            let mut cx = Cx::new(now, &*self.plane, &mut self.host);
+            self.machine.handle(event, &mut cx);
+            for call in self.plane.take_calls() {
+                if let Call::SendWhole(id, packet) = call {
+                    self.probes += 1;
+                    let bytes = packet.len() as u64 + 60;
+                    self.plane.change_peer(id, |state| state.tx_bytes += bytes);
+                    events.extend(self.travel(id, &packet));
                 }
             }
         }
     }
 
-    fn travel(&self, id: PeerId, number: u64, packet: &[u8]) -> Option<Event> {
+    fn travel(&self, id: PeerId, packet: &[u8]) -> Option<Event> {
         if packet.len() > self.device {
-            return Some(Event::ProbeTooLong(id, number));
+            return None;
         }
         let answer = echo::answer_to(packet).unwrap();
         let from = Answer::parse(&answer).unwrap().from.to_string();
@@ -110,12 +114,14 @@ impl World {
             return None;
         }
         let watch = echo::EchoWatch::default();
-        watch.watch(self.token);
+        // A probe may have been sent before another, refused for its length, ended the search.
+        watch.watch(self.host.last_token);
         assert!(
             watch.takes(&answer),
             "the TUN would get an answer to a probe"
         );
-        self.state.borrow_mut().rx_bytes += answer.len() as u64 + 60;
+        let bytes = answer.len() as u64 + 60;
+        self.plane.change_peer(id, |state| state.rx_bytes += bytes);
         Some(Event::Message(id, answer[..148.min(answer.len())].into()))
     }
 
@@ -123,13 +129,15 @@ impl World {
     fn run(&mut self, seconds: u64, bytes: u64) {
         for _ in 0..seconds {
             self.seconds += 1;
-            self.state.borrow_mut().tx_bytes += bytes;
+            self.plane
+                .change_peer(PEER, |state| state.tx_bytes += bytes);
             self.tell(Event::Deadline);
         }
     }
 
     fn found(&self) -> Option<u32> {
-        self.machine.probed_path(&|_| None).map(|path| path.bytes)
+        let path = self.machine.probed_path(&*self.plane);
+        path.map(|path| path.bytes)
     }
 
     fn report(&self) -> String {
@@ -142,10 +150,13 @@ fn nothing_is_asked_on_an_idle_tunnel_and_little_on_a_good_path() {
     let mut world = World::new(1420, &TARGETS);
     // Keepalives only.
     world.run(600, 10);
-    assert_eq!((world.probes, world.token), (0, 0));
+    assert_eq!((world.probes, world.host.token), (0, 0));
     assert_eq!(world.report(), "10.0.0.9 was not asked yet");
     world.run(60, 2000);
-    assert_eq!((world.probes, world.token, world.found()), (2, 0, None));
+    assert_eq!(
+        (world.probes, world.host.token, world.found()),
+        (2, 0, None)
+    );
     assert_eq!(world.report(), "10.0.0.9 answers up to 1420 bytes");
     // The probes themselves do not count as traffic.
     world.run(3600, 10);
@@ -158,8 +169,8 @@ fn a_black_hole_narrows_the_mtu_and_its_end_widens_it() {
     world.run(90, 2000);
     let found = world.found().unwrap();
     assert!((1357..=1372).contains(&found), "{found}");
-    assert_eq!(world.token, 0, "nothing is waited for any more");
-    let path = world.machine.probed_path(&|_| None).unwrap();
+    assert_eq!(world.host.token, 0, "nothing is waited for any more");
+    let path = world.machine.probed_path(&*world.plane).unwrap();
     assert_eq!(
         (path.to.to_string(), path.overhead),
         ("192.0.2.1".to_owned(), 60)
@@ -174,12 +185,11 @@ fn a_black_hole_narrows_the_mtu_and_its_end_widens_it() {
     assert!((1285..=1300).contains(&found), "{found}");
     // The peer has moved, so the probes start anew.
     world.carries = 1420;
-    let elsewhere = Line::udp(Endpoint::new(([192, 0, 2, 2], 51820).into()));
-    world.state.borrow_mut().line = Some(elsewhere);
-    let looks = world.looks;
+    world.is_at(2);
+    let looks = world.host.path_looks;
     world.run(20, 2000);
     assert_eq!(world.found(), None);
-    assert!(world.looks > looks, "the owner is told");
+    assert!(world.host.path_looks > looks, "the owner is told");
 }
 
 #[test]

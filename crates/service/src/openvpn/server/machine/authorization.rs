@@ -201,7 +201,7 @@ impl Machine<'_> {
             }
         }
         if let (Some(command), Some(metadata)) =
-            (&config.tls.tls_crypt_v2_verify, client.metadata.take())
+            (&config.scripts.tls_crypt_v2_verify, client.metadata.take())
         {
             let mut environment = environment.clone();
             environment.set("metadata_type", metadata.kind().unwrap_or(0));
@@ -222,10 +222,10 @@ impl Machine<'_> {
             if wanted && request.username.is_empty() && !server.auth_user_pass_optional {
                 return Err(Refusal::logged("no user name and password"));
             }
-            if let Some((command, method)) = &config.scripts.auth_user_pass_verify {
+            if let Some(command) = &config.scripts.auth_user_pass_verify {
                 let invocation =
                     script(Hook::AuthUserPassVerify, command, Vec::new(), environment)?;
-                checks.login = Some((invocation, login.clone(), *method));
+                checks.login = Some((invocation, login.clone(), config.scripts.password_method));
             }
             if let Some(file) = &self.passwords
                 && !request.username.is_empty()

@@ -1,0 +1,156 @@
+//! Tables of keys for files of `Key = Value` lines, and the values that several kinds of files share.
+
+use std::fmt::{Display, Write as _};
+use std::str::FromStr;
+
+use zeroize::Zeroizing;
+
+use crate::suggest::suggest;
+use crate::types::{Key32, decimal};
+
+/// An accepted value with a remark, which may be empty; or the fault of the value.
+pub(crate) type Verdicted = Result<String, String>;
+
+/// An accepted value without a remark.
+pub(crate) const OK: Verdicted = Ok(String::new());
+
+/// Takes the values of a key, to write them.
+pub(crate) type Put<'p> = dyn FnMut(&dyn Display) + 'p;
+
+/// A key of a section: how its value changes the model `T`, and how the model becomes text.
+pub(crate) struct Key<T> {
+    pub name: &'static str,
+    pub set: fn(&mut T, &str) -> Verdicted,
+    /// Gives the values to write, none for a default.
+    pub show: fn(&T, &mut Put<'_>),
+}
+
+impl<T> Key<T> {
+    /// A key that is never written.
+    pub(crate) const fn read(name: &'static str, set: fn(&mut T, &str) -> Verdicted) -> Self {
+        let show = |_: &T, _: &mut Put<'_>| {};
+        Self { name, set, show }
+    }
+}
+
+/// The names of keys.
+pub(crate) fn names<T>(keys: &[Key<T>]) -> Vec<&'static str> {
+    keys.iter().map(|key| key.name).collect()
+}
+
+/// The key of this name, which may be written in any case.
+pub(crate) fn find<'k, T>(keys: &'k [Key<T>], name: &str) -> Result<&'k Key<T>, String> {
+    let found = keys.iter().find(|key| key.name.eq_ignore_ascii_case(name));
+    found.ok_or_else(|| format!("no such key; {}", suggest(name, &names(keys))))
+}
+
+/// Sets a key, which may be written in any case. Returns its usual spelling, and a remark.
+pub(crate) fn set<T>(
+    keys: &[Key<T>],
+    model: &mut T,
+    name: &str,
+    value: &str,
+) -> Result<(&'static str, String), String> {
+    let key = find(keys, name)?;
+    Ok((key.name, (key.set)(model, value)?))
+}
+
+/// Appends a line for each value that the model has, `before` in front.
+pub(crate) fn write<T>(keys: &[Key<T>], model: &T, before: &str, out: &mut String) {
+    for key in keys {
+        (key.show)(model, &mut |value| {
+            out.push_str(before);
+            line(key.name, out)(value);
+        });
+    }
+}
+
+/// Appends a line for each value that it is called with.
+pub(crate) fn line(name: &str, out: &mut String) -> impl FnMut(&dyn Display) {
+    move |value| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{name} = {value}");
+    }
+}
+
+/// The value without white space, as `wg` reads it. It may be a key.
+pub(crate) fn compact(value: &str) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(value.len()));
+    text.extend(value.chars().filter(|c| !c.is_whitespace()));
+    text
+}
+
+/// Parses a value; the error quotes it.
+pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|why| format!("`{}`: {why}", shown(text)))
+}
+
+/// Parses a WireGuard key in base64. `wg` accepts white space anywhere in it.
+pub(crate) fn key(value: &str) -> Result<Key32, String> {
+    Key32::from_base64(&compact(value)).map_err(|why| why.to_string())
+}
+
+/// Parses a key that two ends share.
+pub(crate) fn shared_key(value: &str) -> Result<Key32, String> {
+    match key(value)? {
+        key if key.is_zero() => {
+            Err("an all-zero key is none; `millrace genpsk` makes one".to_owned())
+        }
+        key => Ok(key),
+    }
+}
+
+/// Checks a name for logs and reports.
+pub(crate) fn name(value: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    match value.is_empty() || value.len() > NAME_MAX || !value.bytes().all(fits) {
+        true => Err("must be letters, digits, `-`, `_` and `.`, at most 32".to_owned()),
+        false => Ok(value.to_owned()),
+    }
+}
+
+/// Longest name, in bytes.
+const NAME_MAX: usize = 32;
+
+/// Parses a decimal number of at most `max`.
+pub(crate) fn up_to<T: TryFrom<u64>>(text: &str, max: u64) -> Option<T> {
+    T::try_from(decimal(text).filter(|&n| n <= max)?).ok()
+}
+
+/// Parses a decimal number, or a hexadecimal one after `0x`.
+pub(crate) fn number(text: &str) -> Option<u32> {
+    let value = match text.strip_prefix("0x") {
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            u64::from_str_radix(digits, 16).ok()?
+        }
+        Some(_) => return None,
+        None => decimal(text)?,
+    };
+    u32::try_from(value).ok()
+}
+
+/// Parses a rate, in bits a second.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    let rate = thousands(text).filter(|rate| (1..=1_000_000_000_000).contains(rate));
+    rate.ok_or_else(|| {
+        "must be bits a second, with `k`, `M` or `G` for thousands, at most 1000G".to_owned()
+    })
+}
+
+/// Parses a number with an optional unit (powers of 1,000).
+pub(crate) fn thousands(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.char_indices().next_back()? {
+        (at, 'k') => (&text[..at], 1_000),
+        (at, 'M') => (&text[..at], 1_000_000),
+        (at, 'G') => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    decimal(digits)?.checked_mul(unit)
+}
+
+/// A word of the file, made fit to print: cut to 40 characters, without control characters.
+pub(crate) fn shown(word: &str) -> String {
+    let cut: String = word.chars().take(40).collect();
+    terminal::shown(&cut)
+}

@@ -1,0 +1,205 @@
+//! The state that directives make, before it is checked as a whole.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+use super::directive::Origin;
+use super::{
+    Action, Client, DataChannel, Device, Family, HttpProxy, KeyDirection, Management, Mtu, Network,
+    Options, PORT, Prompted, Proxy, Scripts, Server, Service, Sockets, Source, Timers, Tls,
+    resolve,
+};
+
+/// The state after the directives so far.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub options: Options,
+    pub action: Option<Action>,
+    /// Password files whose names show that they belong to this configuration.
+    pub own_passwords: Vec<PathBuf>,
+    /// The profile's own password file for its management port.
+    pub own_management: Option<PathBuf>,
+    /// Where relative paths start.
+    pub directory: Option<PathBuf>,
+    pub ignore_unknown: Vec<String>,
+    pub forward_compatible: bool,
+
+    pub client_helper: bool,
+    pub tls_client: bool,
+    pub tls_server: bool,
+    pub pull: bool,
+    pub mode_server: bool,
+    pub server_helper: Option<ServerHelper>,
+    pub server_v6_helper: Option<(Ipv6Addr, u8)>,
+    pub keepalive: Option<(u32, u32)>,
+    pub dev: Option<String>,
+    /// Whether `dev-type` was given.
+    pub dev_is_typed: bool,
+
+    /// The connection outside blocks, which is the template of all.
+    pub connection: ConnectionDraft,
+    pub remotes: Vec<RemoteLine>,
+    pub blocks: Vec<ConnectionDraft>,
+    pub proto_tcp_forced: Option<bool>,
+    pub http_user_pass: Option<Prompted>,
+    pub http_override: Option<HttpProxy>,
+
+    pub device: Device,
+    pub sockets: Sockets,
+    pub tls: Tls,
+    pub data: DataChannel,
+    pub ciphers: CipherNames,
+    pub timers: Timers,
+    pub network: Network,
+    pub scripts: Scripts,
+    pub service: Service,
+    pub client: Client,
+    pub server: Server,
+    pub management: Management,
+    /// Whether `management` was given.
+    pub has_management: bool,
+    /// The first `management-*` directive, which may stand before `management`.
+    pub management_companion: Option<String>,
+}
+
+impl Draft {
+    /// Resolves a path that a directive names.
+    pub(crate) fn path(&self, named: &str) -> PathBuf {
+        resolve(self.directory.as_deref(), Path::new(named))
+    }
+
+    /// Whether a client asks the server for options (`pull`).
+    pub(crate) const fn pulls(&self) -> bool {
+        self.pull || self.client_helper
+    }
+}
+
+/// `server NETWORK NETMASK [nopool]`, before it is expanded.
+#[derive(Clone, Copy)]
+pub(crate) struct ServerHelper {
+    pub network: Ipv4Addr,
+    pub netmask: Ipv4Addr,
+    pub bits: u8,
+    pub pool: bool,
+}
+
+/// Names of ciphers, before the permitted ones are selected.
+#[derive(Default)]
+pub(crate) struct CipherNames {
+    pub list: Option<String>,
+    pub fallback: Option<String>,
+    pub cipher: Option<String>,
+    /// `compat-mode` as `MAJOR * 10000 + MINOR * 100 + PATCH`.
+    pub compat: Option<u32>,
+    pub keysize: Option<u32>,
+}
+
+/// The transport of `proto`; plain `tcp` gets its side later.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum RawTransport {
+    #[default]
+    Udp,
+    Tcp,
+    TcpClient,
+    TcpServer,
+}
+
+/// A `remote` line.
+pub(crate) struct RemoteLine {
+    pub host: String,
+    pub port: Option<u16>,
+    pub protocol: Option<(RawTransport, Family)>,
+}
+
+/// A `local` line: a further address of a server, or the one that a client calls from.
+#[derive(Clone)]
+pub(crate) struct LocalLine {
+    /// The address; `None` for all addresses.
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    pub protocol: Option<(RawTransport, Family)>,
+}
+
+/// `http-proxy-option` lines, which may stand before `http-proxy`.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub(crate) struct HttpOptions {
+    pub version: Option<String>,
+    pub user_agent: Option<String>,
+    pub headers: Vec<(String, Option<String>)>,
+}
+
+/// A connection under construction.
+#[derive(Clone)]
+pub(crate) struct ConnectionDraft {
+    pub host: Option<String>,
+    pub remote_port: u16,
+    pub transport: RawTransport,
+    pub family: Family,
+    pub locals: Vec<LocalLine>,
+    pub local_port: u16,
+    /// Whether `lport` was given, which implies `bind`.
+    pub local_port_defined: bool,
+    pub bind: bool,
+    pub nobind: bool,
+    pub ipv6_only: bool,
+    pub float: bool,
+    pub retry: u32,
+    pub retry_max: u32,
+    pub timeout: u32,
+    pub http: Option<HttpProxy>,
+    pub http_options: HttpOptions,
+    pub socks: Option<Proxy>,
+    pub mtu: Mtu,
+    /// Whether `link-mtu` was given.
+    pub link_mtu: bool,
+    pub exit_notify: u8,
+    pub tls_auth: Option<Source>,
+    pub tls_crypt: Option<Source>,
+    pub tls_crypt_v2: Option<Source>,
+    pub key_direction: Option<KeyDirection>,
+    pub force_cookie: Option<bool>,
+    /// The place of its `<connection>`; `None` outside blocks.
+    pub origin: Option<Origin>,
+}
+
+impl ConnectionDraft {
+    /// Takes the server of a `remote` line.
+    pub(crate) fn call(&mut self, line: RemoteLine) {
+        self.host = Some(line.host);
+        self.remote_port = line.port.unwrap_or(self.remote_port);
+        (self.transport, self.family) = line.protocol.unwrap_or((self.transport, self.family));
+    }
+}
+
+impl Default for ConnectionDraft {
+    fn default() -> Self {
+        Self {
+            host: None,
+            remote_port: PORT,
+            transport: RawTransport::Udp,
+            family: Family::Any,
+            locals: Vec::new(),
+            local_port: PORT,
+            local_port_defined: false,
+            bind: false,
+            nobind: false,
+            ipv6_only: false,
+            float: false,
+            retry: 1,
+            retry_max: 300,
+            timeout: 120,
+            http: None,
+            http_options: HttpOptions::default(),
+            socks: None,
+            mtu: Mtu::default(),
+            link_mtu: false,
+            exit_notify: 0,
+            tls_auth: None,
+            tls_crypt: None,
+            tls_crypt_v2: None,
+            key_direction: None,
+            force_cookie: None,
+            origin: None,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Ciphers and framing of the data channel.
+
+use super::value::{OK, Outcome, ignored, note, number, on, one_of, put, some, word};
+use super::{Entry, no, same_for_all, skip, yes};
+use crate::openvpn::directive::Directive;
+use crate::openvpn::draft::Draft;
+use crate::openvpn::lexer::shown;
+use crate::openvpn::{Digest, Framing};
+
+pub(super) const ROWS: &[Entry] = &[
+    yes("data-ciphers", 1, 1, |draft, it| {
+        put(&mut draft.ciphers.list, it.at(0).to_owned())
+    })
+    .client(same_for_all),
+    yes("ncp-ciphers", 1, 1, |draft, it| {
+        draft.ciphers.list = Some(it.at(0).to_owned());
+        note("the old name of `data-ciphers`")
+    })
+    .client(same_for_all),
+    yes("data-ciphers-fallback", 1, 1, |draft, it| {
+        put(&mut draft.ciphers.fallback, it.at(0).to_owned())
+    })
+    .client(same_for_all),
+    yes("cipher", 1, 1, |draft, it| {
+        put(&mut draft.ciphers.cipher, it.at(0).to_owned())
+    })
+    .client(same_for_all),
+    yes("auth", 1, 1, |draft, it| {
+        draft.data.auth = Digest::from_name(it.at(0)).ok_or_else(|| {
+            let known: Vec<&str> = Digest::ALL.iter().map(|digest| digest.name()).collect();
+            one_of(it.at(0), &known)
+        })?;
+        OK
+    }),
+    yes("allow-insecure-ciphers", 0, 0, |draft, _| {
+        on(&mut draft.data.allow_insecure)
+    })
+    .weakening(),
+    yes("ncp-disable", 0, 0, |_, _| {
+        ignored("ciphers are negotiated all the same; `cipher` is used with a server that does not")
+    })
+    .weakening(),
+    yes("keysize", 1, 1, |draft, it| {
+        some(&mut draft.ciphers.keysize, number(it.at(0), 1..=4096))
+    }),
+    yes("compat-mode", 1, 1, |draft, it| {
+        some(&mut draft.ciphers.compat, compat_mode(it.at(0)))
+    }),
+    yes("comp-lzo", 0, 1, |draft, it| {
+        draft.data.framing = Framing::Lzo;
+        match it.get(0) {
+            Some("no") => OK,
+            None | Some("yes" | "adaptive") => note(UNPACKED),
+            Some(other) => Err(one_of(other, &["yes", "no", "adaptive"])),
+        }
+    })
+    .client(same_for_all),
+    yes("compress", 0, 1, compress).client(same_for_all),
+    yes("allow-compression", 1, 1, allow_compression).weakening(),
+    skip("comp-noadapt", "nothing is compressed").client(same_for_all),
+    yes("replay-window", 1, 2, replay_window),
+    yes("reorder", 0, 0, |draft, _| on(&mut draft.data.reorder)),
+    skip(
+        "mute-replay-warnings",
+        "replays are counted, not logged one by one",
+    ),
+    skip(
+        "replay-persist",
+        "keys and packet numbers of a session die with the process",
+    ),
+    no(
+        "no-replay",
+        "packets that come twice would be taken twice; remove the line",
+    ),
+    no(
+        "no-iv",
+        "removed from OpenVPN 2.5; remove the line at both ends",
+    ),
+    skip(
+        "force-tls-key-material-export",
+        "used whenever the client can",
+    ),
+];
+
+/// `MAJOR.MINOR.PATCH`.
+fn compat_mode(text: &str) -> Result<u32, String> {
+    let wrong = || format!("`{}` is no version such as 2.4.0", shown(text));
+    let parts: Vec<u32> = text
+        .split('.')
+        .map(|part| number(part, 0..=99))
+        .collect::<Result<_, _>>()
+        .map_err(|_| wrong())?;
+    match parts[..] {
+        [major, minor, patch] => Ok(major * 10_000 + minor * 100 + patch),
+        _ => Err(wrong()),
+    }
+}
+
+/// The warning about framings that could carry compressed packets.
+const UNPACKED: &str = "nothing is compressed here, and what the peer compresses is unpacked; its \
+    lengths tell who listens something of what is inside (VORACLE): better have `comp-lzo no`, or \
+    neither line, at the other end";
+
+fn compress(draft: &mut Draft, directive: &Directive) -> Outcome {
+    let framings = [
+        ("stub", Some(Framing::Stub)),
+        ("stub-v2", Some(Framing::StubV2)),
+        ("lzo", Some(Framing::Lzo)),
+        ("lz4", Some(Framing::Lz4)),
+        ("lz4-v2", Some(Framing::Lz4V2)),
+        ("migrate", None),
+    ];
+    let framing = word(directive.get(0).unwrap_or("stub"), &framings)?;
+    draft.data.migrate = framing.is_none();
+    draft.data.framing = framing.unwrap_or_default();
+    match framing {
+        Some(Framing::Lzo | Framing::Lz4 | Framing::Lz4V2) => note(UNPACKED),
+        _ => OK,
+    }
+}
+
+fn allow_compression(draft: &mut Draft, directive: &Directive) -> Outcome {
+    let value = directive.at(0);
+    draft.data.unpack = value != "no";
+    match value {
+        "no" => note("packets that the peer compresses are dropped, whatever other lines say"),
+        "asym" => OK,
+        "yes" => {
+            note("as `asym`: what the peer compresses is unpacked, and nothing is compressed here")
+        }
+        other => Err(one_of(other, &["no", "asym", "yes"])),
+    }
+}
+
+fn replay_window(_: &mut Draft, directive: &Directive) -> Outcome {
+    // 0 to 65536 packets and 0 to 600 seconds are stock's own limits.
+    number(directive.at(0), 0..=65_536_u32)?;
+    directive
+        .get(1)
+        .map(|text| number(text, 0..=600_u32))
+        .transpose()?;
+    ignored("the window is always 8128 packets, however late they are")
+}

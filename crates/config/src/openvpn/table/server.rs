@@ -1,0 +1,336 @@
+//! Directives of servers only, and of one client of a server.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use super::foreign;
+use super::value::{
+    OK, Outcome, ignored, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host,
+    netmask_bits, note, number, on, put, seconds, set, some, source, word,
+};
+use super::{Entry, KERNEL, no, skip, yes};
+use crate::openvpn::directive::Directive;
+use crate::openvpn::draft::{Draft, ServerHelper};
+use crate::openvpn::{
+    AuthToken, ClientCertificate, ClientSettings, Ifconfig, IfconfigV6Push, Pool, PoolPersist,
+    PoolV6, PushChange, Rate,
+};
+
+/// Largest pool, as the prefix length of its network, as in stock.
+const POOL_BITS_MIN: u8 = 16;
+
+/// Most options of a push list, and most lines of one kind in the settings of one client.
+const LINES_MAX: usize = 10_000;
+
+pub(super) const ROWS: &[Entry] = &[
+    yes("server", 2, 3, |draft, it| {
+        some(&mut draft.server_helper, server_helper(it))
+    }),
+    yes("server-ipv6", 1, 1, |draft, it| {
+        some(&mut draft.server_v6_helper, pool_network(it.at(0)))
+    }),
+    yes("ifconfig-pool", 2, 3, |draft, it| {
+        some(&mut draft.server.pool, pool(it))
+    })
+    .for_server(),
+    yes("ifconfig-pool-persist", 1, 2, |draft, it| {
+        let seconds = it.get(1).map_or(Ok(600), seconds)?;
+        let path = PathBuf::from(it.at(0));
+        put(
+            &mut draft.server.pool_persist,
+            PoolPersist { path, seconds },
+        )
+    })
+    .for_server()
+    .foreign(foreign::written),
+    skip(
+        "ifconfig-pool-linear",
+        "removed from OpenVPN 2.5; `topology p2p` says the same",
+    ),
+    yes("ifconfig-ipv6-pool", 1, 1, |draft, it| {
+        let (base, bits) = pool_network(it.at(0))?;
+        put(&mut draft.server.pool_v6, PoolV6 { base, bits })
+    })
+    .for_server(),
+    yes("push", 1, 1, |draft, it| {
+        let list = &mut draft.server.push;
+        pushable(it.at(0))?;
+        if list.len() == LINES_MAX {
+            return Err(format!("more than {LINES_MAX} pushed options"));
+        }
+        list.push(it.at(0).to_owned());
+        OK
+    })
+    .list()
+    .idle_in_client()
+    .client(|settings, it| change(settings, it, PushChange::Add)),
+    one("push-reset", 0, 0, |settings, _| {
+        settings.push_reset = true;
+        // `push-reset` also drops earlier `push` lines of this file, as in stock.
+        settings.push.clear();
+        OK
+    }),
+    one("push-remove", 1, 1, |settings, it| {
+        change(settings, it, PushChange::Remove)
+    }),
+    one("iroute", 1, 2, |settings, it| {
+        add(&mut settings.iroutes, || ipv4_network(it.at(0), it.get(1)))
+    }),
+    one("iroute-ipv6", 1, 1, |settings, it| {
+        add(&mut settings.iroutes_v6, || ipv6_network_or_host(it.at(0)))
+    }),
+    one("ifconfig-push", 2, 3, |settings, it| {
+        let (local, second) = (ipv4(it.at(0))?, ipv4(it.at(1))?);
+        settings.ifconfig_push = Some(Ifconfig { local, second });
+        let alias = it.get(2).map(ipv4).transpose();
+        set(&mut settings.ifconfig_push_alias, alias)
+    }),
+    one("ifconfig-ipv6-push", 1, 2, |settings, it| {
+        let (local, bits) = match it.at(0).contains('/') {
+            true => ipv6_network(it.at(0))?,
+            false => (ipv6(it.at(0))?, 64),
+        };
+        let remote = it.get(1).map(ipv6).transpose()?;
+        let push = IfconfigV6Push {
+            local,
+            bits,
+            remote,
+        };
+        put(&mut settings.ifconfig_v6_push, push)
+    }),
+    yes("ifconfig-push-constraint", 2, 2, |draft, it| {
+        let (network, netmask) = (ipv4(it.at(0))?, ipv4(it.at(1))?);
+        netmask_bits(netmask)?;
+        put(
+            &mut draft.server.ifconfig_push_constraint,
+            (network, netmask),
+        )
+    })
+    .for_server(),
+    one("disable", 0, 0, |settings, _| on(&mut settings.disable)),
+    yes("client-config-dir", 1, 1, |draft, it| {
+        put(&mut draft.server.client_config_dir, PathBuf::from(it.at(0)))
+    })
+    .for_server(),
+    yes("ccd-exclusive", 0, 0, |draft, _| {
+        on(&mut draft.server.ccd_exclusive)
+    })
+    .for_server(),
+    yes("client-to-client", 0, 0, |draft, _| {
+        on(&mut draft.server.client_to_client)
+    })
+    .for_server(),
+    yes("duplicate-cn", 0, 0, |draft, _| {
+        on(&mut draft.server.duplicate_cn)
+    })
+    .for_server()
+    .weakening(),
+    // Peer ids have 24 bits, and the highest one is reserved.
+    yes("max-clients", 1, 1, |draft, it| {
+        set(
+            &mut draft.server.max_clients,
+            number(it.at(0), 1..=0xff_fffe),
+        )
+    })
+    .idle_in_client(),
+    yes("max-routes-per-client", 1, 1, |draft, it| {
+        set(&mut draft.server.max_routes_per_client, routes(it))
+    })
+    .idle_in_client()
+    .client(|settings, it| some(&mut settings.max_routes, routes(it))),
+    yes("verify-client-cert", 0, 1, |draft, it| {
+        draft.tls.verify.client_certificate = match it.get(0) {
+            None => ClientCertificate::Require,
+            Some("optional") => ClientCertificate::Optional,
+            Some("none") => ClientCertificate::None,
+            // Hints do not name values that weaken security.
+            Some(other) => word(other, &[("require", ClientCertificate::Require)])?,
+        };
+        OK
+    })
+    .for_server(),
+    yes("client-cert-not-required", 0, 0, |draft, _| {
+        draft.tls.verify.client_certificate = ClientCertificate::None;
+        note("the old name of `verify-client-cert none`")
+    })
+    .for_server()
+    .weakening(),
+    yes("username-as-common-name", 0, 0, |draft, _| {
+        on(&mut draft.server.username_as_common_name)
+    })
+    .for_server(),
+    no(
+        "override-username",
+        "the name of a client is not rewritten; let the verify script set common names",
+    ),
+    yes("auth-user-pass-optional", 0, 0, |draft, _| {
+        on(&mut draft.server.auth_user_pass_optional)
+    })
+    .for_server()
+    .weakening(),
+    yes("auth-user-pass-file", 1, 1, |draft, it| {
+        put(&mut draft.server.password_file, PathBuf::from(it.at(0)))
+    })
+    .for_server()
+    .secret(),
+    yes("auth-gen-token", 0, 3, auth_token).for_server(),
+    yes("auth-gen-token-secret", 1, 1, |draft, it| {
+        put(&mut token(draft).secret, source(it))
+    })
+    .inline()
+    .idle_in_client()
+    .secret(),
+    yes("connect-freq", 2, 2, |draft, it| {
+        set(&mut draft.server.connect_freq, rate(it))
+    })
+    .for_server(),
+    yes("connect-freq-initial", 2, 2, |draft, it| {
+        let (count, seconds) = (u32::MAX, 1);
+        let most = Rate { count, seconds };
+        draft.server.connect_freq_initial = rate(it)?.unwrap_or(most);
+        OK
+    })
+    .idle_in_client(),
+    yes("stale-routes-check", 1, 2, |_, it| {
+        for text in &it.values {
+            number(text, 1..=i32::MAX.unsigned_abs())?;
+        }
+        ignored("addresses are not learnt from packets, so none gets stale")
+    })
+    .for_server(),
+    yes("opt-verify", 0, 0, |_, _| {
+        ignored("ciphers and framing are negotiated; options that still differ are only logged")
+    })
+    .for_server(),
+    skip(
+        "tcp-queue-limit",
+        "what waits for a client is bounded by its socket's buffer; set `sndbuf`",
+    ),
+    skip("bcast-buffers", KERNEL),
+    skip("hash-size", KERNEL),
+    no(
+        "port-share",
+        "a port is not shared with a web server; use sslh or HAProxy in front, or another port",
+    ),
+];
+
+/// A directive that only the settings of one client have.
+const fn one(name: &'static str, min: usize, max: usize, client: super::OfClient) -> Entry {
+    let wrong = |_: &mut Draft, _: &Directive| {
+        Err("belongs in a file of `client-config-dir` or the output of `client-connect`".to_owned())
+    };
+    yes(name, min, max, wrong).client(client)
+}
+
+fn server_helper(directive: &Directive) -> Result<ServerHelper, String> {
+    let (network, netmask) = (ipv4(directive.at(0))?, ipv4(directive.at(1))?);
+    let (_, bits) = ipv4_network(directive.at(0), directive.get(1))?;
+    if !(POOL_BITS_MIN..=29).contains(&bits) {
+        return Err("the netmask must be from 255.255.0.0 to 255.255.255.248".to_owned());
+    }
+    let pool = directive.get(2);
+    let pool = pool.map_or(Ok(true), |it| word(it, &[("nopool", false)]))?;
+    Ok(ServerHelper {
+        network,
+        netmask,
+        bits,
+        pool,
+    })
+}
+
+fn pool_network(text: &str) -> Result<(Ipv6Addr, u8), String> {
+    let (network, bits) = ipv6_network(text)?;
+    if !(64..=124).contains(&bits) {
+        return Err(format!(
+            "the network must be between /64 and /124 (not /{bits})"
+        ));
+    }
+    Ok((network, bits))
+}
+
+fn pool(directive: &Directive) -> Result<Pool, String> {
+    let (start, end) = (ipv4(directive.at(0))?, ipv4(directive.at(1))?);
+    if start > end {
+        return Err(format!(
+            "{start} is after {end}; write the smaller address first"
+        ));
+    }
+    if end.to_bits() - start.to_bits() >= 1 << (32 - POOL_BITS_MIN) {
+        return Err("more than 65536 addresses; take a smaller range".to_owned());
+    }
+    let netmask: Option<Ipv4Addr> = directive.get(2).map(ipv4).transpose()?;
+    Ok(Pool {
+        start,
+        end,
+        netmask,
+    })
+}
+
+fn routes(directive: &Directive) -> Result<u32, String> {
+    number(directive.at(0), 1..=1 << 20)
+}
+
+/// Checks an option for a push list, which is sent separated by commas.
+fn pushable(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("pushes nothing".to_owned());
+    }
+    if text.contains(',') || text.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err("a pushed option holds no comma and no control character".to_owned());
+    }
+    Ok(())
+}
+
+/// Changes the push list of one client.
+fn change(
+    settings: &mut ClientSettings,
+    directive: &Directive,
+    change: fn(String) -> PushChange,
+) -> Outcome {
+    pushable(directive.at(0))?;
+    add(&mut settings.push, || {
+        Ok(change(directive.at(0).to_owned()))
+    })
+}
+
+fn add<T>(list: &mut Vec<T>, line: impl FnOnce() -> Result<T, String>) -> Outcome {
+    if list.len() >= LINES_MAX {
+        return Err(format!("more than {LINES_MAX} lines of this kind"));
+    }
+    list.push(line()?);
+    OK
+}
+
+fn token(draft: &mut Draft) -> &mut AuthToken {
+    draft.server.auth_token.get_or_insert_default()
+}
+
+fn auth_token(draft: &mut Draft, directive: &Directive) -> Outcome {
+    let lifetime = directive.get(0).map_or(Ok(0), seconds)?;
+    let token = token(draft);
+    token.lifetime = lifetime;
+    for (index, text) in directive.values.iter().enumerate().skip(1) {
+        match (index, text.as_str()) {
+            (1, text) if text != "external-auth" => token.renewal = seconds(text)?,
+            (_, text) => token.external_auth = word(text, &[("external-auth", true)])?,
+        }
+    }
+    OK
+}
+
+/// Parses a rate; `None` for no limit, which stock writes as 0.
+fn rate(directive: &Directive) -> Result<Option<Rate>, String> {
+    let (count, seconds) = (seconds(directive.at(0))?, seconds(directive.at(1))?);
+    Ok((count > 0 && seconds > 0).then_some(Rate { count, seconds }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pushed_options_stay_one_option() {
+        assert!(pushable("route 10.0.0.0 255.0.0.0").is_ok());
+        assert!(pushable("").is_err() && pushable("a,b").is_err() && pushable("a\nb").is_err());
+    }
+}

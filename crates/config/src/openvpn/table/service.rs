@@ -1,0 +1,179 @@
+//! Directives about the process: its user, its log, its management interface.
+
+use std::path::PathBuf;
+
+use super::foreign;
+use super::value::{OK, Outcome, capped, credentials, host, ignored, number, on, put, set, word};
+use super::{Entry, MANY, no, skip, yes};
+use crate::openvpn::directive::Directive;
+use crate::openvpn::draft::Draft;
+use crate::openvpn::{LogFile, Management, ManagementAddress, RemapUsr1, StatusFile};
+
+pub(super) const ROWS: &[Entry] = &[
+    yes("user", 1, 1, |draft, it| {
+        put(&mut draft.service.user, it.at(0).to_owned())
+    }),
+    yes("group", 1, 1, |draft, it| {
+        put(&mut draft.service.group, it.at(0).to_owned())
+    }),
+    no(
+        "chroot",
+        "the root directory is not changed; use `user` and `group`, or set the root directory in \
+         the service file",
+    ),
+    no(
+        "setcon",
+        "no SELinux context is changed; set it in the service file",
+    ),
+    yes("daemon", 0, 1, |draft, it| {
+        draft.service.syslog_name = it.get(0).map(str::to_owned);
+        on(&mut draft.service.daemon)
+    }),
+    yes("syslog", 0, 1, |draft, it| {
+        draft.service.syslog_name = it.get(0).map(str::to_owned);
+        on(&mut draft.service.syslog)
+    }),
+    yes("writepid", 1, 1, |draft, it| {
+        put(&mut draft.service.pid_file, PathBuf::from(it.at(0)))
+    })
+    .foreign(foreign::written),
+    yes("log", 1, 1, |draft, it| log(draft, it, false)).foreign(foreign::log),
+    yes("log-append", 1, 1, |draft, it| log(draft, it, true)).foreign(foreign::log),
+    yes("suppress-timestamps", 0, 0, |draft, _| {
+        on(&mut draft.service.suppress_timestamps)
+    }),
+    yes("machine-readable-output", 0, 0, |draft, _| {
+        on(&mut draft.service.machine_readable)
+    }),
+    skip("errors-to-stderr", "messages go to one place"),
+    yes("verb", 1, 1, |draft, it| {
+        let level = capped(it.at(0), 0..=15_u8);
+        set(&mut draft.service.verb, level.map(|level| level.min(11)))
+    }),
+    yes("mute", 1, 1, |draft, it| {
+        set(&mut draft.service.mute, capped(it.at(0), 0..=u32::MAX))
+    }),
+    yes("status", 1, 2, |draft, it| {
+        let seconds = it.get(1).map_or(Ok(60), |text| capped(text, 0..=86_400))?;
+        let path = PathBuf::from(it.at(0));
+        put(&mut draft.service.status, StatusFile { path, seconds })
+    })
+    .foreign(foreign::written),
+    yes("status-version", 1, 1, |draft, it| {
+        set(&mut draft.service.status_version, number(it.at(0), 1..=3))
+    }),
+    no("memstats", "use `status`, or `millrace status --json`"),
+    yes("nice", 1, 1, |draft, it| match it.at(0).parse::<i32>() {
+        Ok(nice @ -20..=19) => put(&mut draft.service.nice, nice),
+        _ => Err("is a number from -20 to 19".to_owned()),
+    }),
+    yes("mlock", 0, 0, |draft, _| on(&mut draft.service.mlock)),
+    yes("echo", 0, MANY, echo)
+        .list()
+        .client(|_, _| ignored(TEXT)),
+    yes("parameter", 0, MANY, echo)
+        .list()
+        .client(|_, _| ignored(TEXT)),
+    yes("remap-usr1", 1, 1, |draft, it| {
+        let signals = [("SIGHUP", RemapUsr1::Hup), ("SIGTERM", RemapUsr1::Term)];
+        put(&mut draft.service.remap_usr1, word(it.at(0), &signals)?)
+    }),
+    yes("persist-key", 0, 0, |draft, _| {
+        on(&mut draft.service.persist_key)
+    }),
+    yes("persist-remote-ip", 0, 0, |draft, _| {
+        on(&mut draft.service.persist_remote_ip)
+    }),
+    skip(
+        "persist-local-ip",
+        "a name after `local` is looked up at each connection; write the address",
+    ),
+    yes("management", 2, 3, management)
+        .secret()
+        .foreign(foreign::management),
+    yes("management-client", 0, 0, |draft, it| {
+        on(&mut beside(draft, it).connect)
+    })
+    .foreign(foreign::calls),
+    yes("management-hold", 0, 0, |draft, it| {
+        on(&mut beside(draft, it).hold)
+    }),
+    yes("management-signal", 0, 0, |draft, it| {
+        on(&mut beside(draft, it).signal)
+    }),
+    yes("management-forget-disconnect", 0, 0, |draft, it| {
+        on(&mut beside(draft, it).forget_disconnect)
+    }),
+    yes("management-up-down", 0, 0, |draft, it| {
+        on(&mut beside(draft, it).up_down)
+    }),
+    yes("management-query-passwords", 0, 0, |draft, it| {
+        on(&mut beside(draft, it).query_passwords)
+    }),
+    no(
+        "management-query-proxy",
+        "the management client is not asked for a proxy; write `http-proxy` or `socks-proxy`",
+    ),
+    no(
+        "management-query-remote",
+        "the management client is not asked for the server; write `remote`, or several of them",
+    ),
+    no(
+        "management-client-auth",
+        "clients are not judged through the management port; use `auth-user-pass-verify` or \
+         `auth-user-pass-file`",
+    )
+    .deciding(),
+    no(
+        "management-client-pf",
+        "removed from OpenVPN 2.6; use nftables on the interface",
+    ),
+    yes("management-log-cache", 1, 1, |draft, it| {
+        let lines = number(it.at(0), 1..=10_000)?;
+        beside(draft, it).log_cache = lines;
+        OK
+    }),
+    yes("management-client-user", 1, 1, |draft, it| {
+        put(&mut beside(draft, it).user, it.at(0).to_owned())
+    }),
+    yes("management-client-group", 1, 1, |draft, it| {
+        put(&mut beside(draft, it).group, it.at(0).to_owned())
+    }),
+];
+
+const TEXT: &str = "a text for the log of a client";
+
+fn log(draft: &mut Draft, directive: &Directive, append: bool) -> Outcome {
+    let path = PathBuf::from(directive.at(0));
+    put(&mut draft.service.log, LogFile { path, append })
+}
+
+fn echo(draft: &mut Draft, directive: &Directive) -> Outcome {
+    draft.service.echo.push(directive.values.join(" "));
+    OK
+}
+
+/// The settings that a `management-*` directive changes, which may stand before `management`.
+fn beside<'d>(draft: &'d mut Draft, directive: &Directive) -> &'d mut Management {
+    let name = || directive.name.clone();
+    draft.management_companion.get_or_insert_with(name);
+    &mut draft.management
+}
+
+fn management(draft: &mut Draft, directive: &Directive) -> Outcome {
+    let value = directive.at(0);
+    draft.management.address = match directive.at(1) {
+        "unix" => ManagementAddress::Unix(PathBuf::from(value)),
+        _ if value == "tunnel" => {
+            return Err(
+                "is not opened on the tunnel's own address; name an address, or a Unix socket"
+                    .to_owned(),
+            );
+        }
+        // Port 0 lets the kernel choose, which test suites use.
+        text => ManagementAddress::Tcp(host(value)?, number(text, 0..=u16::MAX)?),
+    };
+    draft.management.password = directive.get(2).map(credentials);
+    draft.has_management = true;
+    OK
+}

@@ -1,0 +1,111 @@
+//! Directives about timers.
+
+use super::value::{OK, Outcome, number, on, seconds, set};
+use super::{Entry, same_for_all, skip, yes};
+use crate::openvpn::PingTimeout;
+use crate::openvpn::directive::Directive;
+use crate::openvpn::draft::Draft;
+
+pub(super) const ROWS: &[Entry] = &[
+    yes("keepalive", 2, 2, keepalive),
+    yes("ping", 1, 1, |draft, it| {
+        set(&mut draft.timers.ping, seconds(it.at(0)))
+    })
+    .client(same_for_all),
+    yes("ping-restart", 1, 1, |draft, it| {
+        timeout(draft, it, PingTimeout::Restart)
+    })
+    .client(same_for_all),
+    yes("ping-exit", 1, 1, |draft, it| {
+        timeout(draft, it, PingTimeout::Exit)
+    })
+    .client(same_for_all),
+    skip(
+        "ping-timer-rem",
+        "timeouts run only while there is a peer, always",
+    )
+    .client(same_for_all),
+    yes("inactive", 1, 2, |draft, it| {
+        draft.timers.inactive = Some(inactive(it)?).filter(|limit| limit.0 > 0);
+        OK
+    })
+    .client(|settings, it| set(&mut settings.inactive, inactive(it).map(Some))),
+    yes("session-timeout", 1, 1, |draft, it| {
+        draft.timers.session_timeout = Some(seconds(it.at(0))?).filter(|time| *time > 0);
+        OK
+    })
+    .client(|settings, it| set(&mut settings.session_timeout, seconds(it.at(0)).map(Some))),
+    yes("reneg-sec", 1, 2, renegotiation),
+    yes("reneg-bytes", 1, 1, |draft, it| {
+        set(&mut draft.timers.renegotiation.bytes, amount(it))
+    }),
+    yes("reneg-pkts", 1, 1, |draft, it| {
+        set(&mut draft.timers.renegotiation.packets, amount(it))
+    }),
+    yes("hand-window", 1, 1, |draft, it| {
+        set(&mut draft.timers.hand_window, positive(it))
+    }),
+    yes("tran-window", 1, 1, |draft, it| {
+        set(&mut draft.timers.tran_window, positive(it))
+    }),
+    yes("tls-timeout", 1, 1, |draft, it| {
+        set(&mut draft.timers.tls_timeout, positive(it))
+    }),
+    yes("tls-exit", 0, 0, |draft, _| on(&mut draft.timers.tls_exit)).idle_in_server(),
+];
+
+fn positive(directive: &Directive) -> Result<u32, String> {
+    match seconds(directive.at(0))? {
+        0 => Err("must be at least 1".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// Parses a number of bytes or packets; `None` for no limit, which stock writes as 0.
+fn amount(directive: &Directive) -> Result<Option<u64>, String> {
+    let amount = number(directive.at(0), 0..=u64::MAX)?;
+    Ok((amount > 0).then_some(amount))
+}
+
+fn timeout(draft: &mut Draft, directive: &Directive, then: fn(u32) -> PingTimeout) -> Outcome {
+    draft.timers.ping_timeout = match seconds(directive.at(0))? {
+        0 => PingTimeout::Off,
+        time => then(time),
+    };
+    OK
+}
+
+fn renegotiation(draft: &mut Draft, directive: &Directive) -> Outcome {
+    let time = seconds(directive.at(0))?;
+    draft.timers.renegotiation.seconds = time;
+    let least = directive.get(1).map(seconds).transpose()?;
+    if least.is_some_and(|least| least > time) {
+        return Err("the second time is the shorter one".to_owned());
+    }
+    draft.timers.renegotiation.seconds_min = least;
+    OK
+}
+
+/// Parses `inactive SECONDS [BYTES]`.
+fn inactive(directive: &Directive) -> Result<(u32, u64), String> {
+    let bytes = directive
+        .get(1)
+        .map_or(Ok(0), |text| number(text, 0..=u64::MAX))?;
+    Ok((seconds(directive.at(0))?, bytes))
+}
+
+fn keepalive(draft: &mut Draft, directive: &Directive) -> Outcome {
+    let (ping, timeout) = (seconds(directive.at(0))?, seconds(directive.at(1))?);
+    if ping == 0 || timeout == 0 {
+        return Err("both times must be at least 1".to_owned());
+    }
+    // Halve instead of double, which could overflow.
+    if ping > timeout / 2 {
+        return Err(format!(
+            "the restart time {timeout} must be at least twice the ping time {ping}; \
+             `keepalive 10 60` is a good choice"
+        ));
+    }
+    draft.keepalive = Some((ping, timeout));
+    OK
+}

@@ -1,0 +1,113 @@
+//! What an interface needs of its host, except the data plane.
+
+use crate::lines::{LineFacts, LineUsage};
+use config::types::{self, Key32};
+use plane::{Endpoint, LineId, PeerId};
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+/// The calls that a [`Machine`](super::Machine) makes to its host. None of them calls the machine back.
+pub trait Host {
+    /// Opens new sockets for a line and closes its old ones, which stay open after an error. An interface without lines
+    /// has one, [`LineId::FIRST`]. `port` 0 means any, `mark` 0 means none. Returns the port.
+    ///
+    /// # Errors
+    /// A message for the log.
+    fn open_sockets(&mut self, line: LineId, port: u16, mark: u32) -> Result<u16, String>;
+
+    /// Sets the mark of packets from the open sockets, except those of lines with a mark of their own.
+    ///
+    /// # Errors
+    /// A message for the log.
+    fn set_mark(&mut self, mark: u32) -> Result<(), String>;
+
+    /// Returns the state of each uplink's device, in configuration order; `None` where the device is missing.
+    fn line_facts(&mut self) -> Vec<Option<LineFacts>>;
+
+    /// Writes the bytes that lines have carried to their file, for the next start.
+    fn keep_usage(&mut self, usage: &[LineUsage]);
+
+    /// Writes the latest time that sent stamps may have to its file. The write is on the disk when this returns.
+    fn keep_floor(&mut self, floor: SystemTime);
+
+    /// Writes to a file that the other end has authenticated at this address of this name, for a start at which no
+    /// name server answers.
+    fn keep_address(&mut self, name: &str, address: IpAddr);
+
+    /// Writes the addresses of peers with a session to a file, for a start that is to call them
+    /// ([`Event::Recall`](super::Event::Recall)).
+    fn keep_peers(&mut self, peers: &[(Key32, Endpoint)]);
+
+    /// Begins to look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells the result. At most [`LOOKUPS_MAX`]
+    /// run at a time.
+    ///
+    /// # Errors
+    /// Why it cannot begin.
+    fn look_up(&mut self, lookup: &LookUp) -> Result<(), String>;
+
+    /// Returns the index of the interface by which the host reaches each address with packets of this mark; `None` for
+    /// addresses that it does not reach. Returns nothing if the routes cannot be read.
+    fn interfaces_to(&mut self, mark: u32, to: &[IpAddr]) -> Vec<Option<u32>>;
+
+    /// Ends the interface if the kernel has deleted it.
+    fn check_link(&mut self);
+
+    /// Takes answers to pings with this token out of the peers' packets; 0 for none.
+    fn watch_echoes(&mut self, token: u64);
+
+    /// Tells the owner that the host's settings may need a change.
+    fn changed(&mut self);
+
+    /// Asks the kernel for the path MTUs to the peers: it does not report them by itself.
+    fn look_at_path(&mut self);
+
+    /// Writes to the log.
+    fn log(&mut self, level: log::Level, words: &str);
+}
+
+/// Most look-ups at a time: each may wait long for a resolver that does not answer.
+pub const LOOKUPS_MAX: usize = 4;
+
+/// A name to be looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookUp {
+    /// Who needs the address.
+    pub whose: Whose,
+    /// Endpoint as configured.
+    pub endpoint: types::Endpoint,
+    /// The name.
+    pub host: String,
+    /// The mark of the tunnel's own datagrams. If there is one, unmarked packets go into the tunnel.
+    pub mark: u32,
+}
+
+/// Who needs the address of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// A peer.
+    Peer(PeerId),
+    /// The relay of an uplink.
+    Relay(LineId),
+    /// The target that a relay forwards to.
+    Target,
+}
+
+/// Why a configuration was refused. Settings before the fault are in force, as with the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Error number for the `wg` tool.
+    pub errno: i32,
+    /// Message for the log.
+    pub words: String,
+}
+
+/// Why an interface ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A signal ended it.
+    Signal(i32),
+    /// The interface was deleted.
+    LinkDeleted,
+    /// The configuration socket was removed.
+    SocketRemoved,
+}

@@ -1,0 +1,373 @@
+//! The second layer: routing rules by known addresses of devices, for packets without a mark.
+//!
+//! The packet filter sets the marks. When another program has flushed it, packets of held devices have no mark, and
+//! would take the router's own routes. These rules lead them into their tunnel's table, or to "unreachable". Leases and
+//! the kernel's list of neighbours tell the addresses of a device. Packets that the filter has marked, answers among
+//! them, match none of these rules.
+//!
+//! Entries for names have no such rules, as only sets of the packet filter have their addresses. [`gaps`] describes
+//! these and other packets that the rules do not hold.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::guard::networks::{Network, of_devices};
+use config::policy::{Down, Mac, Policy};
+use netio::netlink::{DeviceName, Family, Neighbour};
+
+use crate::policy::facts::{FAMILIES, Facts};
+use crate::policy::report::few;
+use crate::policy::resolved::{Resolved, resolved};
+use crate::policy::ways::Ways;
+
+/// The most addresses per hardware address: an IPv6 host makes a new one every day.
+const ADDRESSES_MAX: usize = 8;
+
+/// The most held descriptions per family, and the most known addresses per family; each takes two rules.
+const HELD_MAX: usize = 256;
+
+/// Age after which an address counts as idle. The kernel keeps it in its list of neighbours for days.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// Hardware addresses and their IP addresses; the newest of each comes last.
+pub(crate) type Near = Vec<(Mac, IpAddr)>;
+
+/// A description of held packets: every given part must match.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Held {
+    pub(crate) iif: Option<DeviceName>,
+    pub(crate) from: Option<Network>,
+    pub(crate) to: Option<Network>,
+    /// The tunnel's table; `None` for blocked packets.
+    pub(crate) table: Option<u32>,
+}
+
+/// The addresses of these hardware addresses: the known ones, and the present ones of leases and neighbours, in use or
+/// idle. An address belongs to the device that has it now.
+///
+/// When there are too many, addresses in use are kept first, and among these the known ones. So a device that takes
+/// many addresses cannot push out its own.
+pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Near {
+    let is_fit = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast(),
+    };
+    let is_gone = |it: &&(Mac, IpAddr)| !used.iter().chain(idle).any(|other| other.1 == it.1);
+    let of = |list: &'_ Near, known| {
+        let own = list.iter().filter(|it| before.contains(it) == known);
+        own.copied().collect::<Near>()
+    };
+    let gone: Near = before.iter().filter(is_gone).copied().collect();
+    let all = [
+        gone,
+        of(idle, false),
+        of(idle, true),
+        of(used, false),
+        of(used, true),
+    ];
+    // The last addresses are the most important.
+    let mut kept = Near::new();
+    for it in all.concat().into_iter().rev() {
+        let own = kept.iter().filter(|other| other.0 == it.0).count();
+        let same = |other: &&(Mac, IpAddr)| other.1.is_ipv4() == it.1.is_ipv4();
+        let fits = own < ADDRESSES_MAX && kept.iter().filter(same).count() < HELD_MAX;
+        if fits && macs.contains(&it.0) && is_fit(&it.1) && !kept.contains(&it) {
+            kept.push(it);
+        }
+    }
+    kept.reverse();
+    let is_same = kept.len() == before.len() && kept.iter().all(|it| before.contains(it));
+    if is_same { before.clone() } else { kept }
+}
+
+/// Splits the neighbours into those in use and those that are idle. Neighbours behind uplinks do not count; those
+/// behind any other device do, as a LAN device may have been renamed.
+pub(crate) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
+    let of = |it: &Neighbour| {
+        let mac: [u8; 6] = it.mac.as_slice().try_into().ok()?;
+        Some((Mac(mac), it.ip))
+    };
+    let (used, idle): (Vec<&Neighbour>, Vec<&Neighbour>) =
+        list.iter().partition(|it| it.idle < IDLE);
+    [used, idle].map(|list| list.into_iter().filter_map(of).collect())
+}
+
+/// The hardware addresses that entries name.
+pub(crate) fn macs(entries: &[Resolved]) -> Vec<Mac> {
+    let who = entries.iter().filter_map(|it| it.who.as_ref());
+    let mut all: Vec<Mac> = who.flat_map(|it| it.macs.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The held packets of a family. If several entries match the same packets, the first decides.
+pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> {
+    decided(policy, facts, family).0
+}
+
+/// Describes for each entry the packets that only the packet filter holds; empty if there are none.
+pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
+    let ways = Ways::new(policy);
+    let left = FAMILIES.map(|family| decided(policy, facts, family).1);
+    let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
+    let networks = of_devices(&facts.links, &facts.addresses, &facts.main, &lan);
+    let one = |(place, entry): (usize, Resolved)| {
+        if !is_held(&entry, &ways) {
+            return String::new();
+        }
+        let mut gaps = Vec::new();
+        if !entry.domains.is_empty() {
+            let names = entry.domains.iter().map(ToString::to_string);
+            let names: Vec<String> = names.collect();
+            gaps.push(format!("packets to {}", few(&names)));
+        }
+        let is_by_address = !entry.networks.is_empty() || entry.domains.is_empty();
+        let who = entry.who.iter().filter(|_| is_by_address);
+        let macs: Vec<Mac> = who.flat_map(|it| it.macs.iter().copied()).collect();
+        for (family, number) in FAMILIES.into_iter().zip([4, 6]) {
+            let of_family = |it: &Network| Family::of(it.0) == family;
+            let is_used = networks.iter().any(of_family)
+                && (entry.is_everywhere() || entry.networks.iter().any(of_family));
+            let is_known = |mac: &Mac| {
+                let mut near = facts.near.iter();
+                near.any(|it| it.0 == *mac && Family::of(it.1) == family)
+            };
+            let unknown = macs.iter().filter(|it| is_used && !is_known(it));
+            let unknown: Vec<String> = unknown.map(ToString::to_string).collect();
+            if !unknown.is_empty() {
+                let devices = few(&unknown);
+                gaps.push(format!(
+                    "packets of {devices} (no IPv{number} address is known)"
+                ));
+            }
+        }
+        let left: usize = left.iter().map(|it| it[place]).sum();
+        if left > 0 {
+            gaps.push(format!(
+                "{left} pairs of sender and target (there are rules for {HELD_MAX} of each family)"
+            ));
+        }
+        match gaps.is_empty() {
+            true => String::new(),
+            false => format!(
+                "while another program has flushed the packet filter, this entry does not hold {}",
+                gaps.join("; ")
+            ),
+        }
+    };
+    let entries = resolved(policy, &facts.names).into_iter().enumerate();
+    entries.map(one).collect()
+}
+
+/// Whether an entry blocks its packets, always or while its tunnel is down.
+pub(crate) fn is_held(entry: &Resolved, ways: &Ways) -> bool {
+    let mut leads = ways.leads.iter();
+    entry.blocks || leads.any(|it| it.mark == entry.mark && it.down == Down::Hold)
+}
+
+/// The held packets of a family, and for each entry the number of descriptions beyond the limit.
+fn decided(policy: &Policy, facts: &Facts, family: Family) -> (Vec<Held>, Vec<usize>) {
+    let ways = Ways::new(policy);
+    let (mut kept, mut let_go): (Vec<Held>, Vec<Held>) = Default::default();
+    let mut left = vec![0; policy.entries.len()];
+    for (place, entry) in resolved(policy, &facts.names).into_iter().enumerate() {
+        // Only the packet filter knows names.
+        if entry.networks.is_empty() && !entry.domains.is_empty() {
+            continue;
+        }
+        let is_held = is_held(&entry, &ways);
+        let lead = ways.leads.iter().find(|it| it.mark == entry.mark);
+        let table = lead.map(|it| it.table);
+        let of_family = |it: &&Network| Family::of(it.0) == family;
+        let targets: Vec<Option<Network>> = match entry.is_everywhere() {
+            true => vec![None],
+            false => entry
+                .networks
+                .iter()
+                .filter(of_family)
+                .map(|it| Some(*it))
+                .collect(),
+        };
+        for (iif, from) in sources(&entry, policy, facts, family) {
+            for to in &targets {
+                let held = Held {
+                    iif,
+                    from,
+                    to: *to,
+                    table,
+                };
+                let same = |it: &Held| (it.iif, it.from, it.to) == (held.iif, held.from, held.to);
+                let list = if is_held { &kept } else { &let_go };
+                let is_full = list.len() >= HELD_MAX;
+                if kept.iter().chain(&let_go).any(same) {
+                    continue;
+                }
+                match (is_held, is_full) {
+                    (true, true) => left[place] += 1,
+                    (true, false) => kept.push(held),
+                    // An entry that lets packets go takes no room from those that hold.
+                    (false, false) => let_go.push(held),
+                    (false, true) => {}
+                }
+            }
+        }
+    }
+    (kept, left)
+}
+
+/// The devices whose packets are all held.
+pub(crate) fn devices(policy: &Policy, facts: &Facts) -> Vec<String> {
+    let held = held(policy, facts, Family::V4).into_iter();
+    let whole = held.filter(|it| it.from.is_none() && it.to.is_none());
+    whole.filter_map(|it| Some(it.iif?.to_string())).collect()
+}
+
+/// Senders of an entry's packets: by device, by network, or both.
+fn sources(
+    entry: &Resolved,
+    policy: &Policy,
+    facts: &Facts,
+    family: Family,
+) -> Vec<(Option<DeviceName>, Option<Network>)> {
+    let devices = |names: &[String]| {
+        let names = names.iter().filter_map(|it| DeviceName::new(it));
+        names.collect::<Vec<_>>()
+    };
+    let lan = devices(&policy.lan);
+    let Some(who) = &entry.who else {
+        return lan.into_iter().map(|it| (Some(it), None)).collect();
+    };
+    let mut all = Vec::new();
+    for (mac, ip) in facts.near.iter().filter(|it| Family::of(it.1) == family) {
+        if who.macs.contains(mac) {
+            // The rule names no device: the packet may come by a port that was taken out of its bridge.
+            all.push((None, Some((*ip, family.bits()))));
+        }
+    }
+    for network in who.networks.iter().filter(|it| Family::of(it.0) == family) {
+        // The router has an address there too, so the rules match only packets that come in.
+        all.extend(lan.iter().map(|it| (Some(*it), Some(*network))));
+    }
+    all.extend(devices(&who.devices).into_iter().map(|it| (Some(it), None)));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::fixture::{facts, ip, names, policy};
+
+    fn mac(last: u8) -> Mac {
+        Mac([2, 0, 0x5e, 0x10, 0, last])
+    }
+
+    #[test]
+    fn addresses_stay_known_until_another_device_has_them() {
+        let macs = [mac(1), mac(2)];
+        let first = near(
+            &macs,
+            &Near::new(),
+            &vec![(mac(1), ip("192.168.1.7")), (mac(9), ip("192.168.1.9"))],
+            &Near::new(),
+        );
+        assert_eq!(first, [(mac(1), ip("192.168.1.7"))]);
+        let none = Near::new();
+        // A sleeping device is not among the neighbours.
+        assert_eq!(near(&macs, &first, &none, &none), first);
+        let moved = vec![(mac(9), ip("192.168.1.7"))];
+        assert!(near(&macs, &first, &moved, &none).is_empty());
+        assert!(near(&macs, &first, &vec![(mac(1), ip("fe80::1"))], &none) == first);
+    }
+
+    #[test]
+    fn of_too_many_addresses_those_in_use_are_kept_and_stay() {
+        let none = Near::new();
+        let of = |last: std::ops::Range<u32>| -> Near {
+            last.map(|it| (mac(2), ip(&format!("2001:db8:1:1::{it:x}"))))
+                .collect()
+        };
+        let macs = [mac(1), mac(2)];
+        let first = vec![(mac(1), ip("192.168.1.7"))];
+        let kept = near(&macs, &first, &of(0..99), &none);
+        assert_eq!((kept.len(), kept[0]), (1 + ADDRESSES_MAX, first[0]));
+        // The kernel's order does not matter.
+        let mut other = of(0..99);
+        other.reverse();
+        for list in [of(0..99), other] {
+            assert_eq!(near(&macs, &kept, &list, &none), kept);
+            assert_eq!(near(&macs, &kept, &none, &list), kept);
+        }
+        // A new address replaces an idle one.
+        let new = of(200..201);
+        let now = near(&macs, &kept, &new, &of(0..99));
+        assert!(now.contains(&new[0]) && now.len() == kept.len());
+        assert_eq!(near(&macs, &now, &new, &of(0..99)), now);
+    }
+
+    #[test]
+    fn each_entry_says_what_only_the_packet_filter_holds() {
+        let mut facts = facts();
+        facts.names = names();
+        facts.near = vec![(mac(1), ip("192.168.1.7")), (mac(1), ip("2001:db8:1:1::7"))];
+        let told = gaps(&policy(), &facts);
+        let television = "does not hold packets of 02:00:5e:10:00:02 (no IPv4 address is known); packets of \
+                          02:00:5e:10:00:02 (no IPv6 address is known)";
+        assert!(told[0].ends_with(television), "{told:?}");
+        // Entries that hold no packets, and an entry by device, have no gap.
+        assert!(told[1..].iter().all(String::is_empty), "{told:?}");
+        facts.near.push((mac(2), ip("192.168.1.8")));
+        facts.near.push((mac(2), ip("2001:db8:1:1::8")));
+        assert_eq!(gaps(&policy(), &facts)[0], "");
+    }
+
+    #[test]
+    fn names_and_packets_beyond_the_limit_are_told_and_others_take_no_room() {
+        let list = |net: &str| {
+            let all = (0..200).map(|it| format!("\"{net}.{it}.0/24\""));
+            all.collect::<Vec<_>>().join(", ")
+        };
+        let text = format!(
+            "lan = [\"br-lan\", \"br-guest\"]\n\
+             [[entry]]\nto = [{}]\nway = \"around\"\n\
+             [[entry]]\nto = [{}, \"a.example\"]\nway = \"block\"\n",
+            list("10.1"),
+            list("10.2")
+        );
+        let policy = Policy::from_toml(&text, std::path::Path::new("policy.toml")).unwrap();
+        let told = gaps(&policy, &facts());
+        let of_two = "does not hold packets to a.example; 144 pairs of sender and target (there are rules for 256 of each \
+                      family)";
+        assert!(told[0].is_empty() && told[1].ends_with(of_two), "{told:?}");
+        assert_eq!(held(&policy, &facts(), Family::V4).len(), HELD_MAX);
+    }
+
+    #[test]
+    fn what_holds_is_known_without_a_mark() {
+        let mut facts = facts();
+        facts.names = names();
+        facts.near = vec![
+            (mac(1), ip("192.168.1.7")),
+            (mac(2), ip("2001:db8:1:1::7")),
+            (mac(3), ip("192.168.1.8")),
+        ];
+        let all = held(&policy(), &facts, Family::V4);
+        let whole = Some((ip("192.168.1.7"), 32));
+        // The phone's entry lets packets go while its tunnel is down, and names are unknown to the rules.
+        let television = Held {
+            iif: None,
+            from: whole,
+            to: None,
+            table: Some(7701),
+        };
+        let guests = Held {
+            iif: DeviceName::new("br-guest"),
+            from: None,
+            to: Some((ip("192.168.1.0"), 24)),
+            table: None,
+        };
+        assert_eq!(all, [television, guests]);
+        let of_v6 = held(&policy(), &facts, Family::V6);
+        assert_eq!(of_v6.len(), 1);
+    }
+}
