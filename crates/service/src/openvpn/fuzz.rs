@@ -37,10 +37,10 @@ pub fn management(bytes: &[u8]) {
             assert!(port.has_trusted_peer(), "{action:?} without the password");
             match action {
                 Action::Status(_) => port.reply_status("OpenVPN STATISTICS\nEND"),
-                Action::Kill(_) => port.reply_kill(1),
+                Action::Kill(victim) => port.reply_kill(&victim, 1),
                 Action::LoadStats => port.reply_load(1, 2, 3),
                 Action::ClientCount => port.reply_client_count(1),
-                Action::ClientKill { .. } | Action::ChallengeResponse(_) => port.reply_done(true),
+                Action::ClientKill(_) => port.reply_client_kill(true),
                 _ => {}
             }
         }

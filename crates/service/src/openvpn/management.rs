@@ -18,7 +18,7 @@ pub(super) mod socket;
 mod words;
 
 pub(super) use answer::{Query, QueryKind};
-pub(super) use command::{Signal, Victim};
+pub(super) use command::Victim;
 pub(super) use history::{Addresses, LogFlag, State, StateEntry};
 pub(super) use port::{Action, Answer, Management, Settings};
 

@@ -127,7 +127,7 @@ pub(super) fn title() -> String {
 }
 
 /// Request of a management client to the process itself.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum ProcessRequest {
     /// Act as on this signal.
     Signal(Signal),

@@ -53,8 +53,6 @@ impl Query {
 pub(super) enum Part {
     Username,
     Password,
-    NeedOk,
-    NeedStr,
 }
 
 impl Part {
@@ -62,8 +60,6 @@ impl Part {
         match self {
             Self::Username => "username",
             Self::Password => "password",
-            Self::NeedOk => "needok-confirmation",
-            Self::NeedStr => "needstr-string",
         }
     }
 
@@ -107,37 +103,42 @@ impl Asked {
     }
 }
 
-/// Takes part of an answer. Returns the reply, and whether a question asked for it.
+/// Error of an answer that no question asked for.
+pub(super) fn needless(what: &str) -> String {
+    format!("no {what} is currently needed at this time")
+}
+
+/// Takes part of an answer. Returns the reply.
+///
+/// # Errors
+/// No question asked for it, or it is too long.
 pub(super) fn take(
     asked: Option<&mut Asked>,
     part: Part,
     kind: &str,
     value: Word,
-) -> (String, bool) {
+) -> Result<String, String> {
     let name = part.name();
     let Some(asked) = asked.filter(|asked| part.answers(&asked.query.question)) else {
-        return (
-            format!("ERROR: no {name} is currently needed at this time"),
-            false,
-        );
+        return Err(needless(name));
     };
     if asked.query.kind != kind {
         let wanted = &asked.query.kind;
-        let error =
-            format!("ERROR: {name} of type '{kind}' entered, but we need one of type '{wanted}'");
-        return (error, false);
+        return Err(format!(
+            "{name} of type '{kind}' entered, but we need one of type '{wanted}'"
+        ));
     }
     if value.len() > ANSWER_MAX {
-        let error = format!("ERROR: {name} has more than {ANSWER_MAX} bytes; enter a shorter one");
-        return (error, false);
+        return Err(format!(
+            "{name} has more than {ANSWER_MAX} bytes; enter a shorter one"
+        ));
     }
     match part {
         // An empty name counts as missing; an empty password may be meant.
         Part::Username => asked.username = Some(value).filter(|value| !value.is_empty()),
-        Part::Password | Part::NeedOk | Part::NeedStr => asked.second = Some(value),
+        Part::Password => asked.second = Some(value),
     }
-    (
-        format!("SUCCESS: '{kind}' {name} entered, but not yet verified"),
-        true,
-    )
+    Ok(format!(
+        "SUCCESS: '{kind}' {name} entered, but not yet verified"
+    ))
 }

@@ -1,43 +1,9 @@
-//! Commands of the management port.
-
-use std::net::{IpAddr, SocketAddr};
+//! Commands of the management port: their words and arguments.
 
 use super::history::Request;
 use super::words::Word;
-
-/// A signal that the daemon is to act on as if the kernel had sent it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Signal {
-    /// Restart with the configuration read again.
-    Hup,
-    /// Reconnect.
-    Usr1,
-    /// Write the status into the log.
-    Usr2,
-    /// Exit.
-    Term,
-    /// Exit.
-    Int,
-}
-
-impl Signal {
-    /// The signal's name in commands.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Hup => "SIGHUP",
-            Self::Usr1 => "SIGUSR1",
-            Self::Usr2 => "SIGUSR2",
-            Self::Term => "SIGTERM",
-            Self::Int => "SIGINT",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::Hup, Self::Usr1, Self::Usr2, Self::Term, Self::Int]
-            .into_iter()
-            .find(|signal| signal.name() == name)
-    }
-}
+use crate::openvpn::signals::Signal;
+use std::net::{IpAddr, SocketAddr};
 
 /// Clients to disconnect.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -46,56 +12,6 @@ pub(crate) enum Victim {
     CommonName(String),
     /// The client at this address and port.
     Address(SocketAddr),
-}
-
-/// A parsed command.
-#[derive(Debug, Eq, PartialEq)]
-pub(super) enum Command {
-    Exit,
-    Help,
-    Version(Option<u32>),
-    Pid,
-    ClientCount,
-    LoadStats,
-    EnvFilter(u8),
-    Signal(Signal),
-    /// `status`; 0 for the configured format.
-    Status(i64),
-    Kill(Victim),
-    Verb(Option<i64>),
-    Mute(Option<i64>),
-    AuthRetry(Option<String>),
-    State(Vec<Request>),
-    Log(Vec<Request>),
-    Echo(Vec<Request>),
-    Username {
-        kind: String,
-        value: Word,
-    },
-    Password {
-        kind: String,
-        value: Word,
-    },
-    NeedOk {
-        kind: String,
-        value: Word,
-    },
-    NeedStr {
-        kind: String,
-        value: Word,
-    },
-    ForgetPasswords,
-    Hold(Option<String>),
-    Bytecount(u64),
-    CrResponse(String),
-    ClientKill {
-        client: u64,
-        message: Option<String>,
-    },
-    /// Lines follow up to `END`.
-    ClientAuth,
-    /// A stock command that this daemon does not support.
-    Unsupported(&'static str),
 }
 
 /// Stock commands that this daemon does not support.
@@ -116,98 +32,23 @@ const UNSUPPORTED: [&str; 11] = [
 /// Commands that the daemon calls "not currently available": it never asks for a signature or certificate.
 const NOT_AVAILABLE: [&str; 3] = ["rsa-sig", "pk-sig", "certificate"];
 
-/// Parses a line's words into a command; `None` for an empty line.
-///
-/// # Errors
-/// Returns the text to send after `ERROR: `.
-pub(super) fn parse(words: &[Word]) -> Result<Option<Command>, String> {
-    let Some((name, arguments)) = words.split_first() else {
-        return Ok(None);
-    };
-    let arguments = Arguments { name, arguments };
-    arguments.command().map(Some)
+/// A command with its arguments.
+pub(super) struct Command<'a> {
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a [Word],
 }
 
-struct Arguments<'a> {
-    name: &'a str,
-    arguments: &'a [Word],
-}
-
-impl Arguments<'_> {
-    fn command(&self) -> Result<Command, String> {
-        Ok(match self.name {
-            "exit" | "quit" => Command::Exit,
-            "help" => Command::Help,
-            "version" => Command::Version(
-                self.optional(0)
-                    .map(|text| u32::try_from(leading_number(text).unwrap_or(0)).unwrap_or(0)),
-            ),
-            "pid" => Command::Pid,
-            "nclients" => Command::ClientCount,
-            "load-stats" => Command::LoadStats,
-            "env-filter" => {
-                let level = self.optional(0).and_then(leading_number).unwrap_or(0);
-                Command::EnvFilter(level.clamp(0, 255) as u8)
-            }
-            "signal" => self.signal()?,
-            "status" => Command::Status(self.optional(0).and_then(leading_number).unwrap_or(0)),
-            "kill" => Command::Kill(victim(self.needed(1, false)?[0].as_str())?),
-            "verb" => Command::Verb(self.number()),
-            "mute" => Command::Mute(self.number()),
-            "auth-retry" => Command::AuthRetry(self.optional(0).map(str::to_owned)),
-            // Without arguments, the last state.
-            "state" if self.arguments.is_empty() => Command::State(vec![Request::Last(1)]),
-            "state" => Command::State(self.requests()),
-            "log" => {
-                self.needed(1, true)?;
-                Command::Log(self.requests())
-            }
-            "echo" => {
-                self.needed(1, true)?;
-                Command::Echo(self.requests())
-            }
-            "username" => {
-                let (kind, value) = self.pair()?;
-                Command::Username { kind, value }
-            }
-            "password" => {
-                let (kind, value) = self.pair()?;
-                Command::Password { kind, value }
-            }
-            "needok" => {
-                let (kind, value) = self.pair()?;
-                Command::NeedOk { kind, value }
-            }
-            "needstr" => {
-                let (kind, value) = self.pair()?;
-                Command::NeedStr { kind, value }
-            }
-            "forget-passwords" => Command::ForgetPasswords,
-            "hold" => Command::Hold(self.optional(0).map(str::to_owned)),
-            "bytecount" => {
-                let seconds = leading_number(&self.needed(1, false)?[0]).unwrap_or(0);
-                Command::Bytecount(u64::try_from(seconds).unwrap_or(0))
-            }
-            "cr-response" => Command::CrResponse(self.needed(1, false)?[0].to_string()),
-            "client-kill" => Command::ClientKill {
-                client: number(&self.needed(1, true)?[0], "CID")?,
-                message: self.optional(1).map(str::to_owned),
-            },
-            "client-auth" => Command::ClientAuth,
-            name => return other(name),
-        })
-    }
-
-    fn optional(&self, index: usize) -> Option<&str> {
+impl Command<'_> {
+    pub(super) fn optional(&self, index: usize) -> Option<&str> {
         self.arguments.get(index).map(|word| word.as_str())
     }
 
-    fn number(&self) -> Option<i64> {
+    pub(super) fn number(&self) -> Option<i64> {
         self.optional(0)
             .map(|word| leading_number(word).unwrap_or(0))
     }
 
-    fn needed(&self, count: usize, at_least: bool) -> Result<&[Word], String> {
+    pub(super) fn needed(&self, count: usize, at_least: bool) -> Result<&[Word], String> {
         if self.arguments.len() >= count {
             return Ok(self.arguments);
         }
@@ -221,37 +62,48 @@ impl Arguments<'_> {
         ))
     }
 
-    fn pair(&self) -> Result<(String, Word), String> {
+    pub(super) fn pair(&self) -> Result<(String, Word), String> {
         let words = self.needed(2, false)?;
         Ok((words[0].to_string(), words[1].clone()))
     }
 
-    fn requests(&self) -> Vec<Request> {
+    pub(super) fn requests(&self) -> Vec<Request> {
         let words = self.arguments.iter().take(2);
         words.map(|word| Request::new(word)).collect()
     }
 
-    fn signal(&self) -> Result<Command, String> {
+    /// Returns the signal that is named, and its name.
+    pub(super) fn signal(&self) -> Result<(Signal, &str), String> {
         let name = self.needed(1, false)?[0].as_str();
-        Signal::from_name(name)
-            .map(Command::Signal)
-            .ok_or_else(|| format!("signal '{name}' is not a known signal type"))
+        let signal = match name {
+            "SIGHUP" => Signal::Reload,
+            "SIGUSR1" => Signal::Restart,
+            "SIGUSR2" => Signal::Status,
+            "SIGTERM" => Signal::Exit("SIGTERM"),
+            "SIGINT" => Signal::Exit("SIGINT"),
+            _ => return Err(format!("signal '{name}' is not a known signal type")),
+        };
+        Ok((signal, name))
     }
 }
 
-fn other(name: &str) -> Result<Command, String> {
-    if let Some(name) = UNSUPPORTED.iter().find(|&&known| known == name) {
-        return Ok(Command::Unsupported(name));
-    }
-    Err(if NOT_AVAILABLE.contains(&name) {
+/// Error of a command that this daemon does not execute.
+pub(super) fn unsupported(name: &str) -> String {
+    format!("The '{name}' command is not supported by the current daemon mode")
+}
+
+pub(super) fn other(name: &str) -> String {
+    if UNSUPPORTED.contains(&name) {
+        unsupported(name)
+    } else if NOT_AVAILABLE.contains(&name) {
         format!("The {name} command is not currently available")
     } else {
         "unknown command, enter 'help' for more options".to_owned()
-    })
+    }
 }
 
 /// Parses `name`, `192.0.2.1:1194` or `[2001:db8::1]:1194`; newer GUIs put `udp:` or `tcp:` in front of the address.
-fn victim(text: &str) -> Result<Victim, String> {
+pub(super) fn victim(text: &str) -> Result<Victim, String> {
     let bare = ["udp:", "tcp:"]
         .iter()
         .find_map(|prefix| text.strip_prefix(prefix))
@@ -292,7 +144,7 @@ pub(super) fn leading_number(text: &str) -> Option<i64> {
     Some(text[..sign + length].parse().unwrap_or(largest))
 }
 
-fn number<T: TryFrom<i64>>(text: &str, what: &str) -> Result<T, String> {
+pub(super) fn number<T: TryFrom<i64>>(text: &str, what: &str) -> Result<T, String> {
     leading_number(text)
         .and_then(|number| T::try_from(number).ok())
         .ok_or_else(|| format!("cannot parse {what}"))
@@ -301,11 +153,19 @@ fn number<T: TryFrom<i64>>(text: &str, what: &str) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::management::words::words;
+    use crate::openvpn::management::Management;
+    use crate::openvpn::management::tests::settings;
     use proptest::prelude::*;
+    use std::time::Instant;
 
-    fn command(line: &str) -> Result<Option<Command>, String> {
-        parse(&words(line).unwrap())
+    /// Returns the port's answer to a line.
+    fn answer(line: &str) -> String {
+        let mut port = Management::new(settings());
+        port.connected();
+        port.sent(usize::MAX);
+        port.receive(format!("{line}\n").as_bytes());
+        port.next_action(Instant::now());
+        String::from_utf8_lossy(port.transmit()).into_owned()
     }
 
     #[test]
@@ -325,7 +185,11 @@ mod tests {
 
     #[test]
     fn words_that_are_missing_are_asked_for() {
-        let error = |line: &str| command(line).unwrap_err();
+        let error = |line: &str| {
+            let answer = answer(line);
+            let error = answer.strip_prefix("ERROR: ").unwrap();
+            error.trim_end().to_owned()
+        };
         assert_eq!(error("kill"), "the 'kill' command requires 1 parameter");
         assert_eq!(
             error("password x"),
@@ -350,11 +214,9 @@ mod tests {
         assert_eq!(leading_number("-"), None);
         assert_eq!(leading_number("99999999999999999999"), Some(i64::MAX));
         assert_eq!(
-            command("state on 5").unwrap(),
-            Some(Command::State(vec![
-                Request::Realtime(true),
-                Request::Last(5)
-            ]))
+            answer("state on 5").lines().count(),
+            2,
+            "on, and the end of none"
         );
     }
 
@@ -367,11 +229,7 @@ mod tests {
             ]),
             arguments in prop::collection::vec("\\PC{0,20}|-?[0-9]{1,30}|[0-9.:\\[\\]]{0,20}", 0..6),
         ) {
-            let words: Vec<Word> = std::iter::once(name.to_owned())
-                .chain(arguments)
-                .map(Word::new)
-                .collect();
-            let _ = parse(&words);
+            answer(&format!("{name} {}", arguments.join(" ")));
         }
     }
 }

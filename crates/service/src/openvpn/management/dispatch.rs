@@ -5,18 +5,20 @@ use std::time::{Duration, Instant};
 use config::openvpn::AuthRetry;
 use subtle::ConstantTimeEq as _;
 
-use super::answer::{Part, take};
-use super::command::{Command, Signal, Victim, parse};
+use super::answer::{Asked, Part, needless, take};
+use super::command::{Command, Victim, leading_number, number, other, unsupported, victim};
 use super::history::Request;
-use super::port::{Action, Answer, Management, Owed};
+use super::port::{Action, Answer, Management};
 use super::words::{Word, words};
+use crate::openvpn::monitoring::ProcessRequest;
+use crate::openvpn::signals::Signal;
 use crate::openvpn::status_file::Format;
 
 /// Version of the management protocol.
 const VERSION: u32 = 5;
 
 /// A client that announces this version or a later one gets an acknowledgement.
-const ACKNOWLEDGED: u32 = 4;
+const ACKNOWLEDGED: i64 = 4;
 
 /// Wrong passwords before the port closes the connection.
 const TRIES: u32 = 3;
@@ -62,16 +64,21 @@ impl Management {
             peer.skipping = line != "END";
             return match peer.skipping {
                 true => None,
-                false => self.unsupported("client-auth"),
+                false => {
+                    self.say(&format!("ERROR: {}", unsupported("client-auth")));
+                    None
+                }
             };
         }
-        let command = words(line)
-            .map_err(|error| error.to_string())
-            .and_then(|words| parse(&words));
-        match command {
-            Ok(command) => self.command(command?, now),
-            Err(error) => self.error(&error),
-        }
+        let done = words(line).map_err(|error| error.to_string());
+        let done = done.and_then(|words| match words.split_first() {
+            Some((name, arguments)) => self.command(&Command { name, arguments }, now),
+            None => Ok(None),
+        });
+        done.unwrap_or_else(|error| {
+            self.say(&format!("ERROR: {error}"));
+            None
+        })
     }
 
     fn check_password(&mut self, line: &str) {
@@ -88,88 +95,91 @@ impl Management {
         }
     }
 
-    fn command(&mut self, command: Command, now: Instant) -> Option<Action> {
-        match command {
-            Command::Exit => self.peer.as_mut()?.closing = true,
-            Command::Help => self.help(),
-            Command::Version(version) => self.version(version),
-            Command::Pid => self.say(&format!("SUCCESS: pid={}", self.settings.pid)),
-            Command::EnvFilter(level) => self.say(&format!("SUCCESS: env_filter_level={level}")),
-            Command::State(requests) => self.history(&requests, "state"),
-            Command::Log(requests) => self.history(&requests, "log"),
-            Command::Echo(requests) => self.history(&requests, "echo"),
-            Command::Bytecount(seconds) => {
-                let period = Duration::from_secs(seconds.min(u64::from(u32::MAX)));
-                let due = (seconds > 0).then(|| (period, now + period));
-                self.peer.as_mut()?.bytecount = due;
+    /// Executes a command. Returns the daemon's part of it, or an error for the client.
+    fn command(&mut self, it: &Command<'_>, now: Instant) -> Result<Option<Action>, String> {
+        match it.name {
+            "exit" | "quit" => {
+                if let Some(peer) = &mut self.peer {
+                    peer.closing = true;
+                }
+            }
+            "client-auth" => {
+                if let Some(peer) = &mut self.peer {
+                    peer.skipping = true;
+                }
+            }
+            "help" => self.help(),
+            "version" => self.version(it.number()),
+            "pid" => self.say(&format!("SUCCESS: pid={}", self.settings.pid)),
+            "env-filter" => {
+                let level = it.number().unwrap_or(0).clamp(0, 255);
+                self.say(&format!("SUCCESS: env_filter_level={level}"));
+            }
+            "state" if it.arguments.is_empty() => self.history(&[Request::Last(1)], it.name),
+            "state" => self.history(&it.requests(), it.name),
+            "log" | "echo" => {
+                it.needed(1, true)?;
+                self.history(&it.requests(), it.name);
+            }
+            "bytecount" => {
+                let seconds = leading_number(&it.needed(1, false)?[0]).unwrap_or(0);
+                let seconds = seconds.clamp(0, u32::MAX.into()) as u64;
+                let period = Duration::from_secs(seconds);
+                if let Some(peer) = &mut self.peer {
+                    peer.bytecount = (seconds > 0).then(|| (period, now + period));
+                }
                 self.say("SUCCESS: bytecount interval changed");
             }
-            Command::ForgetPasswords => {
+            "forget-passwords" => {
                 self.say("SUCCESS: Passwords were forgotten");
-                return Some(Action::ForgetPasswords);
+                return Ok(Some(Action::Request(ProcessRequest::Forget)));
             }
-            Command::Unsupported(name) => return self.unsupported(name),
-            Command::Signal(signal) => return self.signal(signal),
-            Command::Status(number) => return self.status(number),
-            Command::Verb(level) => return self.verb(level),
-            Command::Mute(count) => return self.mute(count),
-            Command::AuthRetry(how) => return self.auth_retry(how.as_deref()),
-            Command::Hold(what) => return self.hold_command(what.as_deref()),
-            Command::Username { kind, value } => return self.answer(Part::Username, &kind, value),
-            Command::Password { kind, value } => return self.answer(Part::Password, &kind, value),
-            Command::NeedOk { kind, value } => return self.answer(Part::NeedOk, &kind, value),
-            Command::NeedStr { kind, value } => return self.answer(Part::NeedStr, &kind, value),
-            Command::LoadStats => {
-                return self.owe_other(true, "load-stats", Action::LoadStats);
+            "signal" => return self.signal(it),
+            "status" => return self.status(it.number().unwrap_or(0)),
+            "verb" => return self.verb(it.number()),
+            "mute" => return self.mute(it.number()),
+            "auth-retry" => return self.auth_retry(it.optional(0)),
+            "hold" => return self.hold_command(it.optional(0)),
+            "username" => return self.answer(Part::Username, it.pair()?),
+            "password" => return self.answer(Part::Password, it.pair()?),
+            "needok" | "needstr" => {
+                it.pair()?;
+                let what = if it.name == "needok" {
+                    "confirmation"
+                } else {
+                    "string"
+                };
+                return Err(needless(&format!("{}-{what}", it.name)));
             }
-            Command::ClientCount => {
-                let server = self.settings.server;
-                return self.owe_other(server, "nclients", Action::ClientCount);
+            "load-stats" => return Ok(Some(Action::LoadStats)),
+            "kill" => {
+                let victim = victim(&it.needed(1, false)?[0])?;
+                return self.of_servers(it, Action::Kill(victim));
             }
-            Command::Kill(victim) => {
-                let owed = Owed::Kill(victim.clone());
-                return self.owe(self.settings.server, "kill", owed, Action::Kill(victim));
+            "client-kill" => {
+                let client = number(&it.needed(1, true)?[0], "CID")?;
+                return self.of_servers(it, Action::ClientKill(client));
             }
-            Command::CrResponse(text) => {
-                let action = Action::ChallengeResponse(text);
-                return self.owe_done(!self.settings.server, "cr-response", action);
+            "nclients" => return self.of_servers(it, Action::ClientCount),
+            "cr-response" => {
+                it.needed(1, false)?;
+                return Err(match self.settings.server {
+                    true => unsupported(it.name),
+                    // This client answers no challenge by this command.
+                    false => format!("{} command failed", it.name),
+                });
             }
-            Command::ClientKill { client, message } => {
-                let action = Action::ClientKill { client, message };
-                return self.owe_done(self.settings.server, "client-kill", action);
-            }
-            // The lines that follow are client settings, not commands.
-            Command::ClientAuth => self.peer.as_mut()?.skipping = true,
+            name => return Err(other(name)),
         }
-        None
+        Ok(None)
     }
 
-    fn error(&mut self, text: &str) -> Option<Action> {
-        self.say(&format!("ERROR: {text}"));
-        None
-    }
-
-    fn unsupported(&mut self, name: &str) -> Option<Action> {
-        self.error(&format!(
-            "The '{name}' command is not supported by the current daemon mode"
-        ))
-    }
-
-    /// Returns an action whose reply the daemon owes, or answers with an error if it is not possible.
-    fn owe(&mut self, possible: bool, name: &str, owed: Owed, action: Action) -> Option<Action> {
-        if !possible {
-            return self.unsupported(name);
+    /// Returns the action of a command that only servers execute.
+    fn of_servers(&self, it: &Command<'_>, action: Action) -> Result<Option<Action>, String> {
+        match self.settings.server {
+            true => Ok(Some(action)),
+            false => Err(unsupported(it.name)),
         }
-        self.owed = Some(owed);
-        Some(action)
-    }
-
-    fn owe_other(&mut self, possible: bool, name: &'static str, action: Action) -> Option<Action> {
-        self.owe(possible, name, Owed::Other(name), action)
-    }
-
-    fn owe_done(&mut self, possible: bool, name: &'static str, action: Action) -> Option<Action> {
-        self.owe(possible, name, Owed::Done(name), action)
     }
 
     fn help(&mut self) {
@@ -180,16 +190,16 @@ impl Management {
         self.say("END");
     }
 
-    fn version(&mut self, version: Option<u32>) {
+    fn version(&mut self, version: Option<i64>) {
         match version {
             None => {
                 self.say(&format!("OpenVPN Version: {}", self.settings.title));
                 self.say(&format!("Management Version: {VERSION}"));
                 self.say("END");
             }
-            Some(version) if version >= ACKNOWLEDGED => self.say(&format!(
-                "SUCCESS: Management client version set to {version}"
-            )),
+            Some(version) if (ACKNOWLEDGED..=u32::MAX.into()).contains(&version) => self.say(
+                &format!("SUCCESS: Management client version set to {version}"),
+            ),
             // Older clients expect no answer.
             Some(_) => {}
         }
@@ -206,19 +216,18 @@ impl Management {
         }
     }
 
-    fn signal(&mut self, signal: Signal) -> Option<Action> {
-        let name = signal.name();
-        // Nothing can restart before the tunnel has begun.
-        if self.holding.is_some() && matches!(signal, Signal::Hup | Signal::Usr1) {
-            self.error(&format!("signal '{name}' is currently ignored"));
+    fn signal(&mut self, it: &Command<'_>) -> Result<Option<Action>, String> {
+        let (signal, name) = it.signal()?;
+        if self.holding.is_some() && matches!(signal, Signal::Reload | Signal::Restart) {
+            self.say(&format!("ERROR: signal '{name}' is currently ignored"));
             self.say_special();
-            return None;
+            return Ok(None);
         }
         self.say(&format!("SUCCESS: signal {name} thrown"));
-        Some(Action::Signal(signal))
+        Ok(Some(Action::Request(ProcessRequest::Signal(signal))))
     }
 
-    fn status(&mut self, number: i64) -> Option<Action> {
+    fn status(&mut self, number: i64) -> Result<Option<Action>, String> {
         let format = match u8::try_from(number) {
             Ok(0) => Some(self.settings.format),
             Ok(number) => Format::from_number(number),
@@ -230,38 +239,38 @@ impl Management {
             format => format,
         };
         let Some(format) = format else {
-            return self.error("bad status format version number");
+            return Err("bad status format version number".to_owned());
         };
-        self.owe(true, "status", Owed::Status, Action::Status(format))
+        Ok(Some(Action::Status(format)))
     }
 
-    fn verb(&mut self, level: Option<i64>) -> Option<Action> {
+    fn verb(&mut self, level: Option<i64>) -> Result<Option<Action>, String> {
         let Some(level) = level else {
             self.say(&format!("SUCCESS: verb={}", self.settings.verb));
-            return None;
+            return Ok(None);
         };
         if !(0..=VERB_MAX).contains(&level) {
-            return self.error("verb level is out of range");
+            return Err("verb level is out of range".to_owned());
         }
         self.settings.verb = level as u8;
         self.say("SUCCESS: verb level changed");
-        Some(Action::Verb(self.settings.verb))
+        Ok(Some(Action::Verb(self.settings.verb)))
     }
 
-    fn mute(&mut self, count: Option<i64>) -> Option<Action> {
+    fn mute(&mut self, count: Option<i64>) -> Result<Option<Action>, String> {
         let Some(count) = count else {
             self.say(&format!("SUCCESS: mute={}", self.settings.mute));
-            return None;
+            return Ok(None);
         };
         let Ok(count) = u32::try_from(count) else {
-            return self.error("mute level is out of range");
+            return Err("mute level is out of range".to_owned());
         };
         self.settings.mute = count;
         self.say("SUCCESS: mute level changed");
-        Some(Action::Mute(count))
+        Ok(Some(Action::Mute(count)))
     }
 
-    fn auth_retry(&mut self, how: Option<&str>) -> Option<Action> {
+    fn auth_retry(&mut self, how: Option<&str>) -> Result<Option<Action>, String> {
         let how = match how {
             None => {
                 let now = match self.settings.auth_retry {
@@ -270,19 +279,19 @@ impl Management {
                     AuthRetry::Interact => "interact",
                 };
                 self.say(&format!("SUCCESS: auth-retry={now}"));
-                return None;
+                return Ok(None);
             }
             Some("none") => AuthRetry::None,
             Some("nointeract") => AuthRetry::NoInteract,
             Some("interact") => AuthRetry::Interact,
-            Some(_) => return self.error("bad auth-retry parameter"),
+            Some(_) => return Err("bad auth-retry parameter".to_owned()),
         };
         self.settings.auth_retry = how;
         self.say("SUCCESS: auth-retry parameter changed");
-        Some(Action::AuthRetry(how))
+        Ok(Some(Action::Request(ProcessRequest::AuthRetry(how))))
     }
 
-    fn hold_command(&mut self, what: Option<&str>) -> Option<Action> {
+    fn hold_command(&mut self, what: Option<&str>) -> Result<Option<Action>, String> {
         match what {
             None => {
                 let hold = u8::from(self.settings.hold);
@@ -299,41 +308,40 @@ impl Management {
             Some("release") => {
                 self.released = true;
                 self.say("SUCCESS: hold release succeeded");
-                return self.holding.take().map(|_| Action::Begin);
+                let begin = Action::Request(ProcessRequest::Begin);
+                return Ok(self.holding.take().map(|_| begin));
             }
-            Some(_) => return self.error("bad hold command parameter"),
+            Some(_) => return Err("bad hold command parameter".to_owned()),
         }
-        None
+        Ok(None)
     }
 
-    fn answer(&mut self, part: Part, kind: &str, value: Word) -> Option<Action> {
-        let (reply, wanted) = take(self.asked.as_mut(), part, kind, value);
+    fn answer(
+        &mut self,
+        part: Part,
+        (kind, value): (String, Word),
+    ) -> Result<Option<Action>, String> {
+        let reply = take(self.asked.as_mut(), part, &kind, value)?;
         self.say(&reply);
-        if !wanted {
-            return None;
-        }
-        let (username, text) = self.asked.as_mut()?.complete()?;
-        let asked = self.asked.take()?;
-        Some(Action::Answer(Answer {
-            kind: asked.query.kind,
+        let complete = self.asked.as_mut().and_then(Asked::complete);
+        let answer = complete.map(|(username, text)| Answer {
+            kind,
             username,
             text,
-        }))
+        });
+        self.asked.take_if(|_| answer.is_some());
+        Ok(answer.map(|answer| Action::Request(ProcessRequest::Answer(answer))))
     }
 
     /// Replies to [`Action::Status`] with the status text, which ends with `END`.
     pub(crate) fn reply_status(&mut self, text: &str) {
-        self.owed = None;
         for line in text.lines() {
             self.say(line);
         }
     }
 
     /// Replies to [`Action::Kill`] with the number of disconnected clients.
-    pub(crate) fn reply_kill(&mut self, count: usize) {
-        let Some(Owed::Kill(victim)) = self.owed.take() else {
-            return;
-        };
+    pub(crate) fn reply_kill(&mut self, victim: &Victim, count: usize) {
         self.say(&match (victim, count) {
             (Victim::CommonName(name), 0) => format!("ERROR: common name '{name}' not found"),
             (Victim::CommonName(name), _) => {
@@ -348,7 +356,6 @@ impl Management {
 
     /// Replies to [`Action::LoadStats`] with the number of clients and the total bytes.
     pub(crate) fn reply_load(&mut self, clients: usize, received: u64, sent: u64) {
-        self.owed = None;
         self.say(&format!(
             "SUCCESS: nclients={clients},bytesin={received},bytesout={sent}"
         ));
@@ -356,19 +363,14 @@ impl Management {
 
     /// Replies to [`Action::ClientCount`].
     pub(crate) fn reply_client_count(&mut self, clients: usize) {
-        self.owed = None;
         self.say(&format!("SUCCESS: nclients={clients}"));
     }
 
-    /// Replies to an action that may fail.
-    pub(crate) fn reply_done(&mut self, success: bool) {
-        let Some(Owed::Done(name)) = self.owed.take() else {
-            return;
-        };
-        self.say(&if success {
-            format!("SUCCESS: {name} command succeeded")
-        } else {
-            format!("ERROR: {name} command failed")
+    /// Replies to [`Action::ClientKill`].
+    pub(crate) fn reply_client_kill(&mut self, success: bool) {
+        self.say(match success {
+            true => "SUCCESS: client-kill command succeeded",
+            false => "ERROR: client-kill command failed",
         });
     }
 }

@@ -7,9 +7,10 @@ use config::openvpn::{AuthRetry, ScriptSecurity};
 use zeroize::Zeroizing;
 
 use super::answer::{Asked, Query};
-use super::command::{Signal, Victim};
+use super::command::Victim;
 use super::history::{EchoEntry, Entry as _, History, LogEntry, LogFlag, StateEntry};
 use super::words::{Line, Lines};
+use crate::openvpn::monitoring::ProcessRequest;
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::status_file::Format;
 
@@ -51,8 +52,8 @@ pub(crate) struct Settings {
 /// names before it asks for the next action.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Action {
-    /// Act on a signal.
-    Signal(Signal),
+    /// A request to the process.
+    Request(ProcessRequest),
     /// Reply with the status by [`Management::reply_status`].
     Status(Format),
     /// Disconnect clients, and reply with their number by [`Management::reply_kill`].
@@ -65,23 +66,8 @@ pub(crate) enum Action {
     Verb(u8),
     /// Set `mute`.
     Mute(u32),
-    /// Set the reaction to a refused password.
-    AuthRetry(AuthRetry),
-    /// Release the hold: see [`Management::hold`].
-    Begin,
-    /// Continue with this answer to the query.
-    Answer(Answer),
-    /// Forget every password.
-    ForgetPasswords,
-    /// Send the server an answer to its challenge; then [`Management::reply_done`].
-    ChallengeResponse(String),
-    /// Disconnect a client with this message (default `RESTART`); then [`Management::reply_done`].
-    ClientKill {
-        /// The client's number.
-        client: u64,
-        /// The message.
-        message: Option<String>,
-    },
+    /// Disconnect the client of this number; then [`Management::reply_client_kill`].
+    ClientKill(u64),
 }
 
 /// The user's answer to a query.
@@ -101,14 +87,6 @@ impl fmt::Debug for Answer {
             .field("kind", &self.kind)
             .finish_non_exhaustive()
     }
-}
-
-/// A reply that the daemon owes.
-pub(super) enum Owed {
-    Status,
-    Kill(Victim),
-    Done(&'static str),
-    Other(&'static str),
 }
 
 /// Connection of a management client.
@@ -142,7 +120,6 @@ pub(crate) struct Management {
     /// Seconds announced with the hold.
     pub(super) holding: Option<u32>,
     pub(super) released: bool,
-    pub(super) owed: Option<Owed>,
 }
 
 impl fmt::Debug for Management {
@@ -166,7 +143,6 @@ impl Management {
             asked: None,
             holding: None,
             released: false,
-            owed: None,
         }
     }
 
@@ -184,7 +160,6 @@ impl Management {
         self.log.realtime = false;
         self.echo.realtime = false;
         self.state.realtime = false;
-        self.owed = None;
         self.peer.take().is_some()
     }
 
@@ -239,15 +214,6 @@ impl Management {
 
     /// Returns the next action; `None` once all received lines are handled.
     pub(crate) fn next_action(&mut self, now: Instant) -> Option<Action> {
-        if let Some(owed) = self.owed.take() {
-            // A reply that the daemon still owes must not take the next one's place.
-            let name = match owed {
-                Owed::Status => "status",
-                Owed::Kill(_) => "kill",
-                Owed::Done(name) | Owed::Other(name) => name,
-            };
-            self.say(&format!("ERROR: {name} command failed"));
-        }
         loop {
             let peer = self.peer.as_mut()?;
             if peer.closing {

@@ -1,7 +1,7 @@
 //! The management port with its sockets: accepts clients and forwards their commands.
 
 use super::socket::{ManagementClient, ManagementSocket};
-use super::{Action, Management, Settings, Signal as Asked};
+use super::{Action, Management, Settings};
 use crate::gate::Gate;
 use crate::openvpn::console::Console;
 use crate::openvpn::monitoring::{Monitored, ProcessRequest};
@@ -308,24 +308,18 @@ impl Port {
         requests: &mut Vec<ProcessRequest>,
     ) {
         match action {
-            Action::Signal(asked) => requests.push(ProcessRequest::Signal(match asked {
-                Asked::Hup => Signal::Reload,
-                Asked::Usr1 => Signal::Restart,
-                Asked::Usr2 => Signal::Status,
-                Asked::Term => Signal::Exit("SIGTERM"),
-                Asked::Int => Signal::Exit("SIGINT"),
-            })),
+            Action::Request(request) => requests.push(request),
             Action::Status(format) => {
                 let text = monitored.status().text(format, title, clock);
                 self.machine.reply_status(&text);
             }
             Action::Kill(victim) => {
                 let count = monitored.kill(&victim);
-                self.machine.reply_kill(count);
+                self.machine.reply_kill(&victim, count);
             }
-            Action::ClientKill { client, .. } => {
+            Action::ClientKill(client) => {
                 let done = monitored.kill_client(client);
-                self.machine.reply_done(done);
+                self.machine.reply_client_kill(done);
             }
             Action::LoadStats => {
                 let status = monitored.status();
@@ -337,12 +331,6 @@ impl Port {
                 .reply_client_count(monitored.status().clients()),
             Action::Verb(verb) => console.set_verb(verb),
             Action::Mute(mute) => console.set_mute(mute),
-            Action::Begin => requests.push(ProcessRequest::Begin),
-            Action::Answer(answer) => requests.push(ProcessRequest::Answer(answer)),
-            Action::ForgetPasswords => requests.push(ProcessRequest::Forget),
-            // Here only scripts and files decide about clients.
-            Action::ChallengeResponse(_) => self.machine.reply_done(false),
-            Action::AuthRetry(how) => requests.push(ProcessRequest::AuthRetry(how)),
         }
     }
 }

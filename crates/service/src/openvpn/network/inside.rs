@@ -89,7 +89,7 @@ pub(crate) struct Inside {
 
 impl Inside {
     /// Plans the inside with these addresses of the names in routes, without changing anything. Warnings for the user
-    /// are in [`TunnelNetwork::warnings`].
+    /// are in [`TunnelNetwork::warnings`], and go to the log.
     ///
     /// # Errors
     /// See [`InsideError`].
@@ -110,6 +110,9 @@ impl Inside {
             names,
         });
         let facts = Facts::gather(&want, ifname, &mut netlink)?;
+        for warning in &network.warnings {
+            log::warn!("WARNING: {warning}");
+        }
         Ok(Self {
             network,
             facts,

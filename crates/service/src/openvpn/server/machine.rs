@@ -287,6 +287,11 @@ impl<'a> Machine<'a> {
         self.perform(cx, out);
     }
 
+    /// Ends a client's session for this reason.
+    fn close(&mut self, cx: &mut Cx<'_>, id: ClientId, reason: CloseReason) {
+        self.with(cx, id, |session, _, out| session.close(reason, out));
+    }
+
     /// Attributes log lines to this client until the guard is dropped.
     fn about(&self, id: ClientId) -> Option<Speaking> {
         self.clients.get(&id).map(|it| Speaking::of(it.who()))
@@ -386,9 +391,7 @@ impl<'a> Machine<'a> {
         }
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {
-            self.with(cx, id, |session, _, out| {
-                session.close(CloseReason::Local, out)
-            });
+            self.close(cx, id, CloseReason::Local);
         }
         self.persist_pool(cx);
         cx.host.take_down();

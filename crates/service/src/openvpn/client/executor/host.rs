@@ -109,9 +109,6 @@ impl Executor<'_> {
         if let Some(manager) = &self.context.manager {
             planned = planned.managed_by(manager);
         }
-        for warning in &planned.network.warnings {
-            log::warn!("WARNING: {warning}");
-        }
         let alike = self.inside.as_ref().is_some_and(|it| it.is_like(&planned));
         let route_delay = planned.network.route_delay;
         self.planned = Some(planned).filter(|_| !alike);

@@ -1,7 +1,6 @@
 //! Host side of a server's tunnel: its own address, and routes to its clients.
 
 use super::host::ThisHost;
-use crate::openvpn::connect::Stop;
 use crate::openvpn::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::variables::describe_routes;
@@ -14,18 +13,6 @@ pub(super) struct Set {
     environment: Environment,
 }
 
-/// Plans the configured network. Looks up names in routes; a `stop` leaves the remaining names out.
-fn configured(
-    network: &Network,
-    mtu: u16,
-    around: Surroundings<'_>,
-    stop: &Stop<'_>,
-) -> Result<Inside, InsideError> {
-    let network = TunnelNetwork::merge(network, mtu, None)?;
-    let names: Vec<String> = network.names().map(str::to_owned).collect();
-    Inside::of(network, &route_names(&names, stop), around)
-}
-
 impl ThisHost<'_> {
     /// Gives the interface its addresses and routes, and runs the scripts for it. Returns the interface's variables for
     /// clients' scripts.
@@ -34,16 +21,7 @@ impl ThisHost<'_> {
             return Ok(Environment::default());
         }
         let config = &self.context.config;
-        let around = Surroundings {
-            ifname: &self.link.name,
-            remote: None,
-            mark: config.sockets.mark.unwrap_or(0),
-        };
-        let stop = self.context.stop();
-        let mut inside = configured(&config.network, self.mtu, around, &stop)?;
-        for warning in &inside.network.warnings {
-            log::warn!("WARNING: {warning}");
-        }
+        let mut inside = self.planned(&config.network)?;
         if let Some(manager) = &self.context.manager {
             inside = inside.managed_by(manager);
         }
@@ -75,24 +53,26 @@ impl ThisHost<'_> {
     }
 
     /// Sets the routes of this configuration and removes those no longer configured; the others stay.
-    pub(super) fn set_routes(
-        &mut self,
-        network: &Network,
-    ) -> Result<(), Box<dyn std::error::Error>> {
-        let Some(set) = &mut self.set else {
+    pub(super) fn set_routes(&mut self, network: &Network) -> Result<(), InsideError> {
+        let Some(mut set) = self.set.take() else {
             return Ok(());
         };
+        let wanted = self.planned(network);
+        let changed = wanted.and_then(|wanted| set.inside.change_routes(&wanted));
+        self.set = Some(set);
+        changed
+    }
+
+    /// Plans the configured network. Looks up names in routes; a signal leaves the remaining names out.
+    fn planned(&self, network: &Network) -> Result<Inside, InsideError> {
         let around = Surroundings {
             ifname: &self.link.name,
             remote: None,
             mark: self.context.config.sockets.mark.unwrap_or(0),
         };
-        let stop = self.context.stop();
-        let wanted = configured(network, self.mtu, around, &stop)?;
-        for warning in &wanted.network.warnings {
-            log::warn!("WARNING: {warning}");
-        }
-        Ok(set.inside.change_routes(&wanted)?)
+        let network = TunnelNetwork::merge(network, self.mtu, None)?;
+        let names: Vec<String> = network.names().map(str::to_owned).collect();
+        Inside::of(network, &route_names(&names, &self.context.stop()), around)
     }
 
     /// Adapts the settings after a change of the host's network.

@@ -13,9 +13,12 @@ use openvpn::message::{Advance, AuthFailed, AuthFailedKind};
 use openvpn::negotiate::IvProto;
 use openvpn::push::PushOptions;
 use openvpn::server::ClientId;
-use openvpn::session::CloseReason;
+use openvpn::session::{CloseReason, Session};
 use plane::SourceNetwork;
 use std::net::IpAddr;
+
+/// Reason of a refusal for now.
+pub(super) const BUSY: &str = "the server is busy";
 
 impl Machine<'_> {
     /// The client is authenticated and waits for its options.
@@ -51,9 +54,7 @@ impl Machine<'_> {
                     Info,
                     "MULTI: new connection by client '{name}' will cause previous active sessions by this client to be dropped. Remember to use the --duplicate-cn option if you want multiple clients using the same certificate or username to concurrently connect."
                 );
-                self.with(cx, other, |session, _, out| {
-                    session.close(CloseReason::Replaced, out);
-                });
+                self.close(cx, other, CloseReason::Replaced);
             }
         }
         let others = self.clients.iter().filter(|(other, _)| **other != id);
@@ -325,18 +326,27 @@ impl Machine<'_> {
     pub(super) fn refuse_for_now(&mut self, cx: &mut Cx<'_>, id: ClientId, why: &str) {
         line!(cx, Warn, "the client is refused for now: {why}");
         self.with(cx, id, |session, now, out| {
-            let info = session.peer_info();
-            if !info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP)) {
+            if !knows_temporary(session) {
                 return session.close(CloseReason::Local, out);
             }
-            let failed = AuthFailed {
-                kind: AuthFailedKind::Temporary {
-                    backoff: None,
-                    advance: Advance::Unspecified,
-                },
-                reason: "the server is busy".to_owned(),
-            };
-            session.deny(failed, now, out);
+            session.deny(for_now(BUSY), now, out);
         });
+    }
+}
+
+/// Whether the client understands a refusal for now.
+pub(super) fn knows_temporary(session: &Session) -> bool {
+    let info = session.peer_info();
+    info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP))
+}
+
+/// Returns the message of a refusal for now, with this reason.
+pub(super) fn for_now(reason: &str) -> AuthFailed {
+    AuthFailed {
+        kind: AuthFailedKind::Temporary {
+            backoff: None,
+            advance: Advance::Unspecified,
+        },
+        reason: reason.to_owned(),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Scripts and password checks are background jobs; their verdicts come back as [`Done`].
 
+use super::admission::{BUSY, for_now, knows_temporary};
 use super::client::{Client, Deferred, Step};
 use super::{ClientKey, Cx, Done, Job, JobId, Login, LoginChecks, Machine, Polled, line};
 use crate::openvpn::scripts::auth_script::{Credentials, PendingAuth, Verdict};
@@ -9,8 +10,7 @@ use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::names;
 use crate::openvpn::scripts::{Hook, tls_verify_arguments};
 use config::openvpn::ClientCertificate;
-use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Message};
-use openvpn::negotiate::IvProto;
+use openvpn::message::{AuthFailed, Message};
 use openvpn::server::ClientId;
 use openvpn::session::{AuthId, AuthRequest, Decision, Session, TokenState};
 use openvpn::verify::PeerCertificate;
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Refusal of a client, with its reasons.
+#[derive(Default)]
 struct Refusal {
     /// Reason that the client gets; may be empty. The client is a stranger, so it gets a script's text or a fixed
     /// sentence.
@@ -36,35 +37,32 @@ impl Refusal {
     /// Refusal whose reason goes only to the log.
     fn logged(why: impl Into<String>) -> Self {
         Self {
-            told: String::new(),
             logged: why.into(),
-            temporary: false,
-            guessed: false,
+            ..Self::default()
         }
     }
 
     /// Refusal by a script, with the script's reason.
     fn by_script(reason: Option<String>) -> Self {
-        let told = reason.unwrap_or_default();
+        let unsaid = "the name and password, or a script, were refused";
         Self {
-            logged: if told.is_empty() {
-                "the name and password, or a script, were refused".to_owned()
-            } else {
-                told.clone()
+            logged: match reason.as_deref().unwrap_or_default() {
+                "" => unsaid.to_owned(),
+                reason => reason.to_owned(),
             },
-            told,
-            temporary: false,
+            told: reason.unwrap_or_default(),
             guessed: true,
+            ..Self::default()
         }
     }
 
     /// Temporary refusal: no job could be started.
     fn busy(why: impl Into<String>) -> Self {
         Self {
-            told: "the server is busy".to_owned(),
+            told: BUSY.to_owned(),
             logged: why.into(),
             temporary: true,
-            guessed: false,
+            ..Self::default()
         }
     }
 }
@@ -415,15 +413,11 @@ impl Machine<'_> {
                     );
                     self.guesses.wrong(source, user, cx.now.monotonic);
                 }
-                let info = self.listener.session(id).and_then(Session::peer_info);
-                let knows = info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP));
-                let mut failed = AuthFailed::because(&why.told);
-                if why.temporary && knows {
-                    failed.kind = AuthFailedKind::Temporary {
-                        backoff: None,
-                        advance: Advance::Unspecified,
-                    };
-                }
+                let session = self.listener.session(id);
+                let failed = match why.temporary && session.is_some_and(knows_temporary) {
+                    true => for_now(&why.told),
+                    false => AuthFailed::because(&why.told),
+                };
                 Decision::Reject(failed)
             }
         };

@@ -135,9 +135,7 @@ impl Machine<'_> {
     ) {
         if let Some(stream) = from.connection {
             if !self.connections.has(stream) {
-                return self.with(cx, id, |session, _, out| {
-                    session.close(CloseReason::Local, out)
-                });
+                return self.close(cx, id, CloseReason::Local);
             }
             self.connections.begun(stream);
         }

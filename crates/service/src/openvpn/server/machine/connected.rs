@@ -3,7 +3,7 @@
 use super::client::Step;
 use super::{Cx, Figures, Job, Machine, line, peer};
 use crate::openvpn::scripts::environment::Environment;
-use crate::openvpn::scripts::{Hook, Invocation, Learned, learn_address_arguments};
+use crate::openvpn::scripts::{Hook, Learned, learn_address_arguments};
 use config::openvpn::Command;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
@@ -37,14 +37,9 @@ impl Machine<'_> {
                 .map(|(ip, _)| ip.to_string())
                 .unwrap_or_default()
         );
-        if let Some(command) = &config.scripts.learn_address {
-            let networks = client.networks.clone();
-            let name = client.common_name.clone();
-            let environment = client.environment.clone();
-            for network in networks {
-                self.tell_learned(cx, command, &environment, Learned::Add(&name), network);
-            }
-        }
+        let networks = client.networks.clone();
+        let (name, environment) = (client.common_name.clone(), client.environment.clone());
+        self.tell_learned(cx, &environment, Learned::Add(&name), &networks);
         if inactive.is_some() || timeout.is_some() {
             self.with(cx, id, |session, _, _| session.limit(inactive, timeout));
         }
@@ -61,34 +56,41 @@ impl Machine<'_> {
         }
     }
 
+    /// Runs `learn-address` for each of a client's networks.
     pub(super) fn tell_learned(
         &mut self,
         cx: &mut Cx<'_>,
-        command: &Command,
         environment: &Environment,
         learned: Learned<'_>,
-        (ip, bits): (IpAddr, u8),
+        networks: &[(IpAddr, u8)],
     ) {
-        let whole = if ip.is_ipv4() { 32 } else { 128 };
-        let address = if bits == whole {
-            ip.to_string()
-        } else {
-            format!("{ip}/{bits}")
-        };
-        let arguments = learn_address_arguments(learned, &address);
-        match self
-            .hooks
-            .invocation(Hook::LearnAddress, command, arguments, environment)
-        {
-            Ok(invocation) => self.tell(cx, invocation),
-            Err(error) => line!(cx, Warn, "WARNING: {error}"),
+        for (ip, bits) in networks {
+            let whole = if ip.is_ipv4() { 32 } else { 128 };
+            let address = match *bits == whole {
+                true => ip.to_string(),
+                false => format!("{ip}/{bits}"),
+            };
+            let arguments = learn_address_arguments(learned, &address);
+            let command = self.config.scripts.learn_address.as_ref();
+            self.tell(cx, Hook::LearnAddress, command, arguments, environment);
         }
     }
 
-    /// Runs a notification script on another thread; its result changes nothing.
-    fn tell(&mut self, cx: &mut Cx<'_>, invocation: Invocation) {
-        if let Err(busy) = self.start(cx, None, Job::Tell(invocation)) {
-            line!(cx, Warn, "WARNING: {busy}");
+    /// Runs a notification script, if there is one, on another thread; its result changes nothing.
+    fn tell(
+        &mut self,
+        cx: &mut Cx<'_>,
+        hook: Hook,
+        command: Option<&Command>,
+        arguments: Vec<String>,
+        environment: &Environment,
+    ) {
+        let Some(command) = command else { return };
+        let script = self.hooks.invocation(hook, command, arguments, environment);
+        let script = script.map_err(|error| error.to_string());
+        let started = script.and_then(|script| self.start(cx, None, Job::Tell(script)));
+        if let Err(error) = started {
+            line!(cx, Warn, "WARNING: {error}");
         }
     }
 
@@ -117,7 +119,6 @@ impl Machine<'_> {
         {
             cx.host.remove_stream(stream);
         }
-        let config = self.config;
         let state = client.channel.look(cx.plane, peer(id));
         cx.plane.remove_peer(peer(id));
         if let (Some(lease), Some(pool)) = (client.lease.take(), &mut self.pool) {
@@ -126,25 +127,14 @@ impl Machine<'_> {
         if !client.announced {
             return;
         }
-        if let Some(command) = &config.scripts.learn_address {
-            for network in std::mem::take(&mut client.networks) {
-                self.tell_learned(cx, command, &client.environment, Learned::Delete, network);
-            }
-        }
-        let Some(command) = &config.scripts.client_disconnect else {
-            return;
-        };
+        let networks = std::mem::take(&mut client.networks);
+        self.tell_learned(cx, &client.environment, Learned::Delete, &networks);
         let figures = Figures::new(&state, &client.control);
         let lasted = cx.now.wall.duration_since(client.since);
         let environment = &mut client.environment;
         environment.set_traffic(figures.received, figures.sent, lasted.unwrap_or_default());
-        match self
-            .hooks
-            .invocation(Hook::ClientDisconnect, command, Vec::new(), environment)
-        {
-            Ok(invocation) => self.tell(cx, invocation),
-            Err(error) => line!(cx, Warn, "WARNING: {error}"),
-        }
+        let command = self.config.scripts.client_disconnect.as_ref();
+        self.tell(cx, Hook::ClientDisconnect, command, Vec::new(), environment);
     }
 }
 

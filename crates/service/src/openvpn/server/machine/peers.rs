@@ -38,9 +38,7 @@ impl Machine<'_> {
                 Ok(wanted) => client.channel.shape = wanted,
                 Err(error) => {
                     line!(cx, Error, "{error}");
-                    return self.with(cx, id, |session, _, out| {
-                        session.close(CloseReason::Local, out);
-                    });
+                    return self.close(cx, id, CloseReason::Local);
                 }
             }
         }
@@ -49,9 +47,7 @@ impl Machine<'_> {
         let installed = (client.channel).install(cx.plane, peer, keys, insecure, cx.now);
         if let Err(why) = installed {
             line!(cx, Error, "{why}");
-            self.with(cx, id, |session, _, out| {
-                session.close(CloseReason::Local, out)
-            });
+            self.close(cx, id, CloseReason::Local);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::openvpn::scripts::Learned;
 use config::openvpn::{ClientSettings, OpenVpn, Role};
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
+use std::net::IpAddr;
 use std::time::Duration;
 
 impl<'a> Machine<'a> {
@@ -103,9 +104,7 @@ impl<'a> Machine<'a> {
         for id in revoked {
             let _about = self.about(id);
             line!(cx, Info, "its certificate is revoked: the session is ended");
-            self.with(cx, id, |session, _, out| {
-                session.close(CloseReason::Local, out)
-            });
+            self.close(cx, id, CloseReason::Local);
         }
     }
 
@@ -139,31 +138,19 @@ impl<'a> Machine<'a> {
         let inactive = settings.inactive.map(|(n, bytes)| (seconds(n), bytes));
         let timeout = settings.session_timeout.map(seconds);
         client.settings = settings;
-        let config = self.config;
-        let old = before.iter().filter(|it| !networks.contains(it));
-        let new = networks.iter().filter(|it| !before.contains(it));
-        let changes = old.map(|it| remove(id, *it));
-        let changes = changes
-            .chain(new.map(|it| add(id, *it)))
-            .collect::<Vec<_>>();
-        cx.plane.change_routes(&changes);
-        for network in before.iter().filter(|it| !networks.contains(it)) {
-            if let Some(command) = &config.scripts.learn_address {
-                self.tell_learned(cx, command, &environment, Learned::Delete, *network);
-            }
+        let without = |list: &[(IpAddr, u8)], others: &[(IpAddr, u8)]| {
+            let rest = list.iter().filter(|it| !others.contains(it));
+            rest.copied().collect::<Vec<_>>()
+        };
+        let (old, new) = (without(&before, &networks), without(&networks, &before));
+        let changes = old.iter().map(|it| remove(id, *it));
+        let changes = changes.chain(new.iter().map(|it| add(id, *it)));
+        cx.plane.change_routes(&changes.collect::<Vec<_>>());
+        self.tell_learned(cx, &environment, Learned::Delete, &old);
+        for (ip, bits) in &new {
+            line!(cx, Info, "network {ip}/{bits} is behind it from now on");
         }
-        for network in networks.iter().filter(|it| !before.contains(it)) {
-            line!(
-                cx,
-                Info,
-                "network {}/{} is behind it from now on",
-                network.0,
-                network.1
-            );
-            if let Some(command) = &config.scripts.learn_address {
-                self.tell_learned(cx, command, &environment, Learned::Add(&name), *network);
-            }
-        }
+        self.tell_learned(cx, &environment, Learned::Add(&name), &new);
         self.with(cx, id, |session, _, _| session.limit(inactive, timeout));
     }
 

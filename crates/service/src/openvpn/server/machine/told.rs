@@ -53,9 +53,7 @@ impl<'a> Machine<'a> {
             Event::Kill(victim) => {
                 for id in self.matching(&victim) {
                     // No message, like stock: a client that is refused for good must not return at once.
-                    self.with(cx, id, |session, _, out| {
-                        session.close(CloseReason::Local, out)
-                    });
+                    self.close(cx, id, CloseReason::Local);
                 }
             }
             Event::KillClient(number) => {
@@ -235,9 +233,7 @@ impl<'a> Machine<'a> {
                  Set `compress migrate` or push `comp-lzo no`"
             ),
             Notice::Silent => self.with(cx, id, |session, _, out| session.fell_silent(out)),
-            Notice::Failed => self.with(cx, id, |session, _, out| {
-                session.close(CloseReason::DataPlane, out);
-            }),
+            Notice::Failed => self.close(cx, id, CloseReason::DataPlane),
             Notice::Refresh { .. } => {
                 self.with(cx, id, |session, now, out| session.renegotiate(now, out));
             }

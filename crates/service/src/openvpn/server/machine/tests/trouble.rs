@@ -2,7 +2,8 @@
 
 use super::wire::Item;
 use super::world::World;
-use crate::openvpn::management::{Action, Signal as Asked, Victim};
+use crate::openvpn::management::{Action, Victim};
+use crate::openvpn::monitoring::ProcessRequest;
 use crate::openvpn::server::machine::Event;
 use crate::openvpn::signals::Signal;
 use crate::openvpn::timestamp::Clock;
@@ -134,7 +135,7 @@ impl World {
     /// Performs an action like the management port's server.
     fn act(&mut self, action: Action) {
         match action {
-            Action::Signal(Asked::Hup) => self.tell(Event::Signal(Signal::Reload)),
+            Action::Request(ProcessRequest::Signal(signal)) => self.tell(Event::Signal(signal)),
             Action::Status(format) => {
                 let text = self
                     .status()
@@ -145,12 +146,12 @@ impl World {
                 let count = self.machine.matching(&victim).len();
                 self.tell(Event::Kill(victim.clone()));
                 assert!(self.is_gone(&victim), "{victim:?} is still there");
-                self.around.management.port.reply_kill(count);
+                self.around.management.port.reply_kill(&victim, count);
             }
-            Action::ClientKill { client, .. } => {
+            Action::ClientKill(client) => {
                 let found = self.machine.has_client(client);
                 self.tell(Event::KillClient(client));
-                self.around.management.port.reply_done(found);
+                self.around.management.port.reply_client_kill(found);
             }
             Action::LoadStats => {
                 let clients = self.status().clients.len();
