@@ -4,7 +4,7 @@ use std::path::Path;
 
 use config::guard::Guard;
 use openwrt::only_through::Lists;
-use steer::guard::{Report, control};
+use steer::guard::Report;
 
 use super::wanted::unheld_of;
 
@@ -51,7 +51,7 @@ fn what_to_do(wanted: &Guard) -> String {
         true => "nothing any more".to_owned(),
         false => devices.join(", "),
     };
-    let how = match control::is_let_go() {
+    let how = match steer::guard::is_let_go() {
         true => "it was let go by `millrace guard off`; `millrace guard on` sets it again",
         false => "run `/etc/init.d/millrace-guard enable` and `start`, or `reload`",
     };

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use config::guard::Guard;
 use service::status::Status;
-use steer::guard::networks::covers;
+use steer::covers;
 use steer::guard::{Report, State};
 
 use crate::status;
