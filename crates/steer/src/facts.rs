@@ -7,7 +7,6 @@ use netio::netlink::{Address, Family, Link, NetlinkError, Route, RouteKind, Rule
 
 use crate::filter::Chains;
 use crate::networks::Known;
-use crate::policy::Near;
 use crate::system::System;
 
 /// The families, in the order of all per-family arrays.
@@ -40,8 +39,6 @@ pub(crate) struct Facts {
     /// The guard's settings for the host's `dnsmasq`: `None` without a `dnsmasq`, else the content of the guard's file, if
     /// there is one.
     pub(crate) dnsmasq: Option<Option<String>>,
-    /// IP addresses of the hardware addresses that the policy's entries name.
-    pub(crate) near: Near,
 }
 
 impl Facts {

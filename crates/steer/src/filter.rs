@@ -29,11 +29,11 @@ pub(crate) type Hook = (&'static str, u32, i32);
 pub(crate) struct WantedChain {
     pub(crate) name: String,
     /// `None` for a chain that only other chains jump to.
-    hook: Option<Hook>,
+    pub(crate) hook: Option<Hook>,
     /// The rules without their comments. Kernels that cannot do all of the first list get the second one.
-    rules: [Vec<String>; 2],
+    pub(crate) rules: [Vec<String>; 2],
     /// Begins each rule's comment: the chain's owner, and a hash of the rules.
-    mark: String,
+    pub(crate) mark: String,
 }
 
 impl WantedChain {
@@ -83,7 +83,7 @@ impl WantedChain {
     }
 }
 
-fn comment(mark: &str, place: usize, count: usize) -> String {
+pub(crate) fn comment(mark: &str, place: usize, count: usize) -> String {
     format!("{mark} {place} of {count}")
 }
 
@@ -280,22 +280,4 @@ pub(crate) fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
-}
-
-/// The chains of a table as the kernel would list them.
-#[cfg(test)]
-pub(crate) fn made(wanted: &WantedTable) -> BTreeMap<String, Chain> {
-    let chain = |it: &WantedChain| {
-        let count = it.rules[0].len();
-        let rule = |place| netio::netlink::ChainRule {
-            comment: comment(&it.mark, place, count),
-            packets: None,
-        };
-        let chain = Chain {
-            hook: it.hook.map(|(_, hook, priority)| (hook, priority)),
-            rules: (1..=count).map(rule).collect(),
-        };
-        (it.name.clone(), chain)
-    };
-    wanted.chains.iter().map(chain).collect()
 }

@@ -1,13 +1,15 @@
 //! A router for tests.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
 use config::guard::{Guard, Pattern};
 use config::policy::{Mac, Policy};
-use netio::netlink::{Address, Counters, Family, Link, Route, Rule, TABLE_MAIN};
+use netio::netlink::{Address, Chain, ChainRule, Counters, Family, Link, Route, Rule, TABLE_MAIN};
 
 use crate::facts::Facts;
+use crate::filter::{WantedChain, WantedTable, comment};
 use crate::policy::{Names, Resolved};
 
 pub(crate) const TEXT: &str = r#"
@@ -50,7 +52,7 @@ pub(crate) fn resolved() -> Resolved {
 /// The policy of a text, with its names known.
 pub(crate) fn of(text: &str) -> Resolved {
     let policy = Policy::from_toml(text, Path::new("policy.toml")).unwrap();
-    Resolved::new(&policy, &names())
+    Resolved::new(&policy, &names(), Vec::new())
 }
 
 pub(crate) fn ip(text: &str) -> IpAddr {
@@ -131,4 +133,21 @@ pub(crate) fn facts() -> Facts {
             .map(|family| Some(vec![rule(family, 0, 255), rule(family, 32766, TABLE_MAIN)])),
         ..Facts::default()
     }
+}
+
+/// The chains of a table as the kernel would list them.
+pub(crate) fn made(wanted: &WantedTable) -> BTreeMap<String, Chain> {
+    let chain = |it: &WantedChain| {
+        let count = it.rules[0].len();
+        let rule = |place| ChainRule {
+            comment: comment(&it.mark, place, count),
+            packets: None,
+        };
+        let chain = Chain {
+            hook: it.hook.map(|(_, hook, priority)| (hook, priority)),
+            rules: (1..=count).map(rule).collect(),
+        };
+        (it.name.clone(), chain)
+    };
+    wanted.chains.iter().map(chain).collect()
 }

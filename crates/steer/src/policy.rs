@@ -50,7 +50,7 @@ pub(crate) use leases::Names;
 pub use others::Other;
 pub use report::{EntryReport, Report};
 pub(crate) use resolved::Resolved;
-pub(crate) use second::Near;
+use second::Near;
 
 /// The result of an action.
 pub type Done = crate::control::Done<Report>;
@@ -92,20 +92,13 @@ impl Asked {
         let head = whole.split_inclusive('\n').take_while(is_head);
         let (head, text) = whole.split_at(head.map(str::len).sum());
         let lines = |word| head.lines().filter_map(move |it| it.strip_prefix(word));
-        let pairs = |word| lines(word).filter_map(|it| it.split_once(' '));
+        let near = lines(NEAR).filter_map(|it| it.split_once(' '));
         let policy = Policy::from_toml(text, Path::new(record::DIRECTORY));
         Some(Self {
             policy: policy.map_err(|error| log::warn!("{error}")).ok()?,
             text: text.to_owned(),
-            names: pairs(LEASE)
-                .map(|(name, macs)| {
-                    (
-                        name.to_owned(),
-                        macs.split(' ').filter_map(Mac::new).collect(),
-                    )
-                })
-                .collect(),
-            near: pairs(NEAR)
+            names: leases::of_lines(lines(LEASE)),
+            near: near
                 .filter_map(|(mac, ip)| Some((Mac::new(mac)?, ip.parse().ok()?)))
                 .collect(),
             known: Known::of_text(head),
@@ -123,14 +116,17 @@ impl Asked {
             .filter(|it| !it.contains('\n'))
             .map(|it| format!("{KEPT}{it}\n"))
             .collect();
-        for (name, macs) in &self.names {
-            let macs: Vec<String> = macs.iter().map(ToString::to_string).collect();
-            text += &format!("{LEASE}{name} {}\n", macs.join(" "));
+        for line in leases::lines(&self.names) {
+            text += &format!("{LEASE}{line}\n");
         }
         for (mac, ip) in &self.near {
             text += &format!("{NEAR}{mac} {ip}\n");
         }
         text + &self.known.text() + &self.text
+    }
+
+    fn resolved(&self) -> Resolved {
+        Resolved::new(&self.policy, &self.names, self.near.clone())
     }
 
     /// Writes the names of leases to their file. If that fails, they still hold until the next boot.
@@ -224,8 +220,12 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, Stee
         let _ = fs::remove_file(path);
     }
     let resolved = match asked {
-        Some(asked) => Resolved::new(&asked.policy, &asked.names),
-        None => Resolved::new(&policy.cloned().unwrap_or_default(), &Names::new()),
+        Some(asked) => asked.resolved(),
+        None => Resolved::new(
+            policy.unwrap_or(&Policy::default()),
+            &Names::new(),
+            Near::new(),
+        ),
     };
     let mut system = System::open()?;
     let mut facts = gather(&resolved, earlier, &mut system)?;
@@ -261,11 +261,11 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
         ..Asked::default()
     });
     let names = leases::names(&asked.policy, &asked.names);
-    let resolved = Resolved::new(&asked.policy, &names);
+    // The report shows the addresses in force, without those that the next look would add.
+    let resolved = Resolved::new(&asked.policy, &names, asked.near);
     let mut system = System::open()?;
     let mut facts = gather(&resolved, None, &mut system)?;
-    // The report shows the addresses in force, without those that the next look would add.
-    (facts.near, facts.known) = (asked.near, asked.known);
+    facts.known = asked.known;
     look(&resolved, &mut facts, &mut system);
     Ok(Report::new(&resolved, is_known, is_asked, &facts))
 }
@@ -275,10 +275,11 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
 /// # Errors
 /// When the host cannot be inspected.
 pub fn shown(policy: &Policy) -> Result<String, SteerError> {
-    let resolved = Resolved::new(policy, &leases::names(policy, &Names::new()));
+    let names = leases::names(policy, &Names::new());
+    let mut resolved = Resolved::new(policy, &names, Near::new());
     let mut system = System::open()?;
     let mut facts = gather(&resolved, None, &mut system)?;
-    learn(&resolved, &mut facts, &Asked::default(), &mut system);
+    learn(&mut resolved, &mut facts, &Known::default(), &mut system);
     let [text, _] = table::wanted(&resolved, &facts).scripts("");
     let rules = crate::rules_in_words(|family| rules::wanted(&resolved, &facts, family));
     let names = dnsmasq::lines(policy).unwrap_or_default();
@@ -301,10 +302,10 @@ fn gather(
 }
 
 /// Adds the present addresses of the entries' devices, and the present networks of the LAN, to those known before.
-fn learn(resolved: &Resolved, facts: &mut Facts, before: &Asked, system: &mut System) {
-    let devices = second::devices(resolved, facts);
+fn learn(resolved: &mut Resolved, facts: &mut Facts, known: &Known, system: &mut System) {
+    let devices = second::devices(resolved);
     if !devices.is_empty() {
-        facts.known = before.known.with(&devices, facts);
+        facts.known = known.with(&devices, facts);
     }
     let macs = resolved.macs(|_| true);
     if macs.is_empty() {
@@ -315,7 +316,7 @@ fn learn(resolved: &Resolved, facts: &mut Facts, before: &Asked, system: &mut Sy
     let [now, idle] = second::of_neighbours(&system.netlink.neighbours().unwrap_or_default());
     used.retain(|it| !now.iter().chain(&idle).any(|other| other.1 == it.1));
     used.extend(now);
-    facts.near = second::near(&macs, &before.near, &used, &idle);
+    resolved.near = second::near(&macs, &resolved.near, &used, &idle);
 }
 
 /// Reads the packet filter's table.
@@ -364,21 +365,21 @@ fn set(
     ways: Option<&Ways>,
     restarts: &mut Restarts,
 ) -> Result<Done, SteerError> {
-    let resolved = Resolved::new(&asked.policy, &asked.names);
-    let of_before = before.map(|it| Resolved::new(&it.policy, &it.names));
+    let mut resolved = asked.resolved();
+    let of_before = before.map(Asked::resolved);
     let mut system = System::open()?;
     let earlier = before.map(|it| it.policy.table);
     let mut facts = gather(&resolved, earlier, &mut system)?;
     let mut errors = Vec::new();
     // A device that is no longer held loses all known networks: the record does not tell which device had which.
-    let held = second::devices(&resolved, &facts);
-    let held_before = of_before.as_ref().map(|it| second::devices(it, &facts));
+    let held = second::devices(&resolved);
+    let held_before = of_before.as_ref().map(second::devices);
     if held_before.iter().flatten().any(|it| !held.contains(it)) {
         asked.known = Known::default();
     }
-    learn(&resolved, &mut facts, &asked, &mut system);
-    if (&facts.near, &facts.known) != (&asked.near, &asked.known) {
-        (asked.near, asked.known) = (facts.near.clone(), facts.known.clone());
+    learn(&mut resolved, &mut facts, &asked.known, &mut system);
+    if (&resolved.near, &facts.known) != (&asked.near, &asked.known) {
+        (asked.near, asked.known) = (resolved.near.clone(), facts.known.clone());
         or_note(
             record.map_or(Ok(()), |it| it.write(&asked.in_text())),
             &mut errors,
@@ -394,9 +395,9 @@ fn set(
     let told = dnsmasq::set(&asked.policy, is_new && before.is_some(), restarts);
     or_note(told, &mut applied.errors);
     if !to_do.is_empty() {
-        let (near, known) = (facts.near, facts.known);
+        let known = facts.known;
         facts = gather(&resolved, None, &mut system)?;
-        (facts.near, facts.known) = (near, known);
+        facts.known = known;
         look(&resolved, &mut facts, &mut system);
         applied.settle(&plan(&resolved, &facts, String::new));
     }

@@ -2,16 +2,16 @@
 //!
 //! Its lock keeps one process from setting what another one is removing.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::written_file::open_lock;
+use host::written_file::{open_lock, replace};
 use netio::namespace;
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::{Flock, FlockArg};
 
 use crate::SteerError;
 
@@ -65,19 +65,8 @@ impl Record {
     /// Records these settings.
     pub(crate) fn write(&self, text: &str) -> Result<(), SteerError> {
         let path = path_of(&self.directory, self.name, "toml");
-        let new = path_of(&self.directory, self.name, "new");
-        let write = || {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o644)
-                .custom_flags(OFlag::O_NOFOLLOW.bits())
-                .open(&new)?;
-            file.write_all(format!("{}\n{text}", first_line()).as_bytes())?;
-            fs::rename(&new, &path)
-        };
-        write().map_err(|error| SteerError::Record { path, error })
+        let text = format!("{}\n{text}", first_line());
+        replace(&path, text.as_bytes(), 0o644).map_err(|error| SteerError::Record { path, error })
     }
 
     /// Removes the settings from the record.

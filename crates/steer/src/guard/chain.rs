@@ -219,8 +219,8 @@ fn tunnels(guard: &Guard) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::made;
     use crate::fixture::guard;
+    use crate::fixture::made;
     use config::guard::Pattern;
     use netio::netlink::{Chain, ChainRule};
     use proptest::prelude::*;

@@ -253,7 +253,7 @@ mod tests {
         let mut facts = facts();
         let ways = |facts: &Facts| {
             let report = Report::new(
-                &Resolved::new(&policy(), &Default::default()),
+                &Resolved::new(&policy(), &Default::default(), Vec::new()),
                 true,
                 true,
                 facts,
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn names_without_leases_are_told() {
         let report = Report::new(
-            &Resolved::new(&policy(), &Default::default()),
+            &Resolved::new(&policy(), &Default::default(), Vec::new()),
             true,
             true,
             &facts(),
@@ -308,7 +308,7 @@ mod tests {
             (Part::Missing, Part::Missing)
         );
         let off = Report::new(
-            &Resolved::new(&Default::default(), &Default::default()),
+            &Resolved::new(&Default::default(), &Default::default(), Vec::new()),
             false,
             false,
             &facts(),

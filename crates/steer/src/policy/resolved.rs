@@ -6,6 +6,7 @@ use config::policy::{Domain, Down, Mac, Policy, Target, Way, Who};
 
 use crate::networks::{Network, widest};
 use crate::policy::leases::Names;
+use crate::policy::second::Near;
 
 /// The settings in the form that packets are compared with.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +14,8 @@ pub(crate) struct Resolved {
     pub(crate) policy: Policy,
     /// Hardware addresses, by the names of leases.
     pub(crate) names: Names,
+    /// IP addresses of the hardware addresses that entries name.
+    pub(crate) near: Near,
     /// The marks that lead into tunnels.
     pub(crate) leads: Vec<Lead>,
     /// The mark of packets that go around tunnels.
@@ -75,13 +78,14 @@ impl Entry {
 }
 
 impl Resolved {
-    /// Resolves settings with the known hardware addresses of names.
-    pub(crate) fn new(policy: &Policy, names: &Names) -> Self {
+    /// Resolves settings with the known hardware addresses of names, and known addresses of these.
+    pub(crate) fn new(policy: &Policy, names: &Names, near: Near) -> Self {
         let shift = policy.mask.trailing_zeros();
         let last = policy.mask >> shift;
         let mut resolved = Self {
             policy: policy.clone(),
             names: names.clone(),
+            near,
             leads: Vec::new(),
             around: (last - 1) << shift,
             block: last << shift,
@@ -192,14 +196,14 @@ impl Resolved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{ip, names, policy, resolved};
+    use crate::fixture::{ip, policy, resolved};
 
     #[test]
     fn names_become_hardware_addresses_and_who_has_none_is_nobody() {
         let all = resolved().entries;
         let television = all[0].who.as_ref().unwrap();
         assert_eq!(television.macs.len(), 2);
-        let nobody = Resolved::new(&policy(), &Names::new()).entries;
+        let nobody = Resolved::new(&policy(), &Names::new(), Vec::new()).entries;
         assert_eq!(nobody[0].who.as_ref().unwrap().macs.len(), 1);
         assert_eq!(nobody[1].who, Some(Senders::default()));
         // An entry without a known device is not an entry for all of the LAN.
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn each_way_has_a_mark_of_its_own_within_the_mask() {
-        let it = Resolved::new(&policy(), &names());
+        let it = resolved();
         let mask = it.policy.mask;
         let mut marks: Vec<u32> = it.leads.iter().map(|it| it.mark).collect();
         marks.extend([it.around, it.block, it.answers]);

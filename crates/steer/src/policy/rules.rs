@@ -84,7 +84,7 @@ pub(super) fn wanted(resolved: &Resolved, facts: &Facts, family: Family) -> Vec<
 
 /// The rules for packets without a mark, which hold while the packet filter is flushed.
 fn by_addresses(resolved: &Resolved, facts: &Facts, place: Place, family: Family) -> Vec<Rule> {
-    let held = second::held(resolved, facts, family);
+    let held = second::held(resolved, family);
     if held.is_empty() {
         return Vec::new();
     }

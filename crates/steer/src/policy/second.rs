@@ -92,13 +92,13 @@ pub(super) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
 }
 
 /// The held packets of a family. If several entries match the same packets, the first decides.
-pub(super) fn held(resolved: &Resolved, facts: &Facts, family: Family) -> Vec<Held> {
-    decided(resolved, facts, family).0
+pub(super) fn held(resolved: &Resolved, family: Family) -> Vec<Held> {
+    decided(resolved, family).0
 }
 
 /// Describes for each entry the packets that only the packet filter holds; empty if there are none.
 pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
-    let left = FAMILIES.map(|family| decided(resolved, facts, family).1);
+    let left = FAMILIES.map(|family| decided(resolved, family).1);
     let networks = facts.networks(&resolved.policy.lan);
     let one = |(place, entry): (usize, &Entry)| {
         if !entry.holds {
@@ -118,7 +118,7 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
             let is_used = networks.iter().any(of_family)
                 && (entry.is_everywhere() || entry.networks.iter().any(of_family));
             let is_known = |mac: &Mac| {
-                let mut near = facts.near.iter();
+                let mut near = resolved.near.iter();
                 near.any(|it| it.0 == *mac && Family::of(it.1) == family)
             };
             let unknown = macs.iter().filter(|it| is_used && !is_known(it));
@@ -148,7 +148,7 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
 }
 
 /// The held packets of a family, and for each entry the number of descriptions beyond the limit.
-fn decided(resolved: &Resolved, facts: &Facts, family: Family) -> (Vec<Held>, Vec<usize>) {
+fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
     let (mut kept, mut let_go): (Vec<Held>, Vec<Held>) = Default::default();
     let mut left = vec![0; resolved.entries.len()];
     for (place, entry) in resolved.entries.iter().enumerate() {
@@ -162,7 +162,7 @@ fn decided(resolved: &Resolved, facts: &Facts, family: Family) -> (Vec<Held>, Ve
             let own = entry.networks.iter().filter(of_family);
             targets = own.map(|it| Some(*it)).collect();
         }
-        for (iif, from) in sources(entry, &resolved.policy.lan, facts, family) {
+        for (iif, from) in sources(entry, resolved, family) {
             for to in &targets {
                 let held = Held {
                     iif,
@@ -190,8 +190,8 @@ fn decided(resolved: &Resolved, facts: &Facts, family: Family) -> (Vec<Held>, Ve
 }
 
 /// The devices whose packets are all held.
-pub(super) fn devices(resolved: &Resolved, facts: &Facts) -> Vec<String> {
-    let held = held(resolved, facts, Family::V4).into_iter();
+pub(super) fn devices(resolved: &Resolved) -> Vec<String> {
+    let held = held(resolved, Family::V4).into_iter();
     let whole = held.filter(|it| it.from.is_none() && it.to.is_none());
     whole.filter_map(|it| Some(it.iif?.to_string())).collect()
 }
@@ -199,20 +199,19 @@ pub(super) fn devices(resolved: &Resolved, facts: &Facts) -> Vec<String> {
 /// Senders of an entry's packets: by device, by network, or both.
 fn sources(
     entry: &Entry,
-    lan: &[String],
-    facts: &Facts,
+    resolved: &Resolved,
     family: Family,
 ) -> Vec<(Option<DeviceName>, Option<Network>)> {
     let devices = |names: &[String]| {
         let names = names.iter().filter_map(|it| DeviceName::new(it));
         names.collect::<Vec<_>>()
     };
-    let lan = devices(lan);
+    let lan = devices(&resolved.policy.lan);
     let Some(who) = &entry.who else {
         return lan.into_iter().map(|it| (Some(it), None)).collect();
     };
     let mut all = Vec::new();
-    for (mac, ip) in facts.near.iter().filter(|it| Family::of(it.1) == family) {
+    for (mac, ip) in resolved.near.iter().filter(|it| Family::of(it.1) == family) {
         if who.macs.contains(mac) {
             // The rule names no device: the packet may come by a port that was taken out of its bridge.
             all.push((None, Some((*ip, family.bits()))));
@@ -280,17 +279,17 @@ mod tests {
 
     #[test]
     fn each_entry_says_what_only_the_packet_filter_holds() {
-        let mut facts = facts();
-        facts.near = vec![(mac(1), ip("192.168.1.7")), (mac(1), ip("2001:db8:1:1::7"))];
-        let told = gaps(&resolved(), &facts);
+        let (mut resolved, facts) = (resolved(), facts());
+        resolved.near = vec![(mac(1), ip("192.168.1.7")), (mac(1), ip("2001:db8:1:1::7"))];
+        let told = gaps(&resolved, &facts);
         let television = "does not hold packets of 02:00:5e:10:00:02 (no IPv4 address is known); packets of \
                           02:00:5e:10:00:02 (no IPv6 address is known)";
         assert!(told[0].ends_with(television), "{told:?}");
         // Entries that hold no packets, and an entry by device, have no gap.
         assert!(told[1..].iter().all(String::is_empty), "{told:?}");
-        facts.near.push((mac(2), ip("192.168.1.8")));
-        facts.near.push((mac(2), ip("2001:db8:1:1::8")));
-        assert_eq!(gaps(&resolved(), &facts)[0], "");
+        resolved.near.push((mac(2), ip("192.168.1.8")));
+        resolved.near.push((mac(2), ip("2001:db8:1:1::8")));
+        assert_eq!(gaps(&resolved, &facts)[0], "");
     }
 
     #[test]
@@ -311,18 +310,18 @@ mod tests {
         let of_two = "does not hold packets to a.example; 144 pairs of sender and target (there are rules for 256 of each \
                       family)";
         assert!(told[0].is_empty() && told[1].ends_with(of_two), "{told:?}");
-        assert_eq!(held(&resolved, &facts(), Family::V4).len(), HELD_MAX);
+        assert_eq!(held(&resolved, Family::V4).len(), HELD_MAX);
     }
 
     #[test]
     fn what_holds_is_known_without_a_mark() {
-        let mut facts = facts();
-        facts.near = vec![
+        let mut resolved = resolved();
+        resolved.near = vec![
             (mac(1), ip("192.168.1.7")),
             (mac(2), ip("2001:db8:1:1::7")),
             (mac(3), ip("192.168.1.8")),
         ];
-        let all = held(&resolved(), &facts, Family::V4);
+        let all = held(&resolved, Family::V4);
         let whole = Some((ip("192.168.1.7"), 32));
         // The phone's entry lets packets go while its tunnel is down, and names are unknown to the rules.
         let television = Held {
@@ -338,7 +337,7 @@ mod tests {
             table: None,
         };
         assert_eq!(all, [television, guests]);
-        let of_v6 = held(&resolved(), &facts, Family::V6);
+        let of_v6 = held(&resolved, Family::V6);
         assert_eq!(of_v6.len(), 1);
     }
 }

@@ -122,7 +122,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn new(resolved: &Resolved, facts: &Facts) -> Self {
         let known = facts.known.clone().sorted();
-        let held = FAMILIES.map(|it| second::held(resolved, facts, it));
+        let held = FAMILIES.map(|it| second::held(resolved, it));
         let held = held.iter().flatten().filter(|it| it.to.is_none());
         // Its networks stand for a device that is held as a whole.
         let networks = held
@@ -131,7 +131,7 @@ impl Held {
         Self {
             macs: resolved.macs(|it| it.is_everywhere() && it.holds),
             networks: widest(networks.collect()),
-            devices: second::devices(resolved, facts),
+            devices: second::devices(resolved),
             known,
             servers: server_ports(&facts.links),
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::facts::FAMILIES;
-use crate::filter::made;
+use crate::fixture::made;
 use crate::fixture::{TEXT, facts, ip, link, names, policy, resolved, tunnel};
 use proptest::prelude::*;
 

@@ -1,5 +1,6 @@
 use super::*;
-use crate::filter::{Chains, made};
+use crate::filter::Chains;
+use crate::fixture::made;
 use crate::fixture::{self, TEXT, facts, resolved};
 use crate::report::Part;
 use netio::netlink::ChainRule;
@@ -109,7 +110,7 @@ fn the_table_is_known_again_and_what_was_changed_is_noticed() {
 
 #[test]
 fn who_is_not_known_yet_is_not_everybody() {
-    let resolved = Resolved::new(&fixture::policy(), &Default::default());
+    let resolved = Resolved::new(&fixture::policy(), &Default::default(), Vec::new());
     let text = text(&super::wanted(&resolved, &facts()));
     assert!(!text.contains("jump to_2"), "{text}");
 }
