@@ -3,10 +3,11 @@
 
 use std::net::IpAddr;
 
+use host::covers;
 use netio::netlink::{Flow, NetlinkError};
 
 use crate::facts::Facts;
-use crate::networks::{Network, covers};
+use crate::networks::Network;
 use crate::system::System;
 
 /// Connections per batch: each is about 100 bytes.
@@ -42,7 +43,7 @@ impl Leaving {
     }
 
     pub(crate) fn leaves(&self, src: IpAddr, dst: IpAddr) -> bool {
-        let is_in = |list: &[Network], ip| list.iter().any(|it| covers(*it, ip));
+        let is_in = |list: &[Network], ip| list.iter().any(|it| covers(it.0, it.1, ip));
         // Packets to the router itself, or from it, are not held.
         is_in(&self.from, src)
             && !is_in(&self.within, dst)

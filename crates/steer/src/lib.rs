@@ -29,7 +29,6 @@ mod way;
 use netio::netlink::{Family, Rule};
 
 pub use control::{Done, SteerError};
-pub use networks::{Network, covers};
 pub use report::Part;
 pub use way::{Way, Why};
 

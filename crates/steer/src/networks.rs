@@ -2,15 +2,16 @@
 //! included, whose packets are held whatever device they come in by.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use config::types::{AllowedIp, is_ifname};
-use netio::netlink::{Family, Link, Route, RouteKind};
+use host::{covers, masked};
+use netio::netlink::{Link, Route, RouteKind};
 
 use crate::facts::Facts;
 
 /// A network: address and bits of its prefix.
-pub type Network = (IpAddr, u8);
+pub(crate) type Network = (IpAddr, u8);
 
 /// Shortest prefix of a LAN's network, IPv4 and IPv6. A shorter route by a device of the LAN leads to a gateway, and
 /// mostly beyond the LAN.
@@ -90,7 +91,7 @@ impl Known {
         let now = facts.networks(lan);
         let is_lines = |network: &Network| {
             let mut own = addresses.iter();
-            own.any(|it| lines.contains(&it.index) && covers(*network, it.ip))
+            own.any(|it| lines.contains(&it.index) && covers(network.0, network.1, it.ip))
         };
         let before = self.networks.iter().copied();
         let before = before.filter(|it| !now.contains(it) && !is_lines(it));
@@ -195,7 +196,7 @@ pub(crate) fn widest(mut all: Vec<Network>) -> Vec<Network> {
     all.sort_by_key(|&(ip, prefix)| (ip.is_ipv6(), prefix, ip));
     let mut kept: Vec<Network> = Vec::new();
     for network in all {
-        if !kept.iter().any(|wider| covers(*wider, network.0)) {
+        if !kept.iter().any(|wider| covers(wider.0, wider.1, network.0)) {
             kept.push(network);
         }
     }
@@ -212,31 +213,12 @@ fn is_lan(&(ip, prefix): &Network) -> bool {
     prefix >= least && !is_link_local && !ip.is_multicast() && !ip.is_loopback()
 }
 
-/// The address with all bits behind the prefix cleared.
-fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
-    match ip {
-        IpAddr::V4(ip) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32)));
-            Ipv4Addr::from_bits(ip.to_bits() & mask.unwrap_or(0)).into()
-        }
-        IpAddr::V6(ip) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128)));
-            Ipv6Addr::from_bits(ip.to_bits() & mask.unwrap_or(0)).into()
-        }
-    }
-}
-
-/// Whether the network contains the address.
-#[must_use]
-pub fn covers((network, prefix): Network, ip: IpAddr) -> bool {
-    Family::of(network) == Family::of(ip) && masked(ip, prefix) == masked(network, prefix)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::{address, facts, ip, link, route};
     use proptest::prelude::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
     fn networks_are_those_of_addresses_and_of_routes_behind_the_lan() {
@@ -332,12 +314,12 @@ mod tests {
             let found = facts.networks(&["br-lan"]);
             for own in &facts.addresses {
                 if is_lan(&(masked(own.ip, own.prefix), own.prefix)) {
-                    prop_assert!(found.iter().any(|it| covers(*it, own.ip)));
+                    prop_assert!(found.iter().any(|it| covers(it.0, it.1, own.ip)));
                 }
             }
             for (place, network) in found.iter().enumerate() {
                 let mut others = found.iter().enumerate().filter(|(other, _)| *other != place);
-                prop_assert!(!others.any(|(_, other)| covers(*other, network.0) && other.1 <= network.1));
+                prop_assert!(!others.any(|(_, other)| covers(other.0, other.1, network.0) && other.1 <= network.1));
             }
         }
     }

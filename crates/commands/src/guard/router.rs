@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use config::guard::Guard;
 use service::status::Status;
-use steer::covers;
 use steer::guard::{Report, State};
 
 use crate::status;
@@ -40,7 +39,7 @@ fn cut_off(tunnel: &Status, guard: &Guard, marks: &[u32]) -> Option<String> {
     let is_unknown = servers.is_empty() && tunnel.state.as_deref() == Some("connecting");
     let is_allowed = |ip: &IpAddr| {
         let mut nets = guard.router_allow.iter();
-        nets.any(|it| covers((it.addr(), it.prefix()), *ip))
+        nets.any(|it| it.contains(*ip))
     };
     servers.retain(|it| !is_allowed(it));
     servers.sort_unstable();

@@ -1,8 +1,8 @@
 //! Tests of plans for groups: which way a device of the LAN may use at each step of a change.
 
-use super::tests::changes;
-use super::*;
+use super::changes;
 use crate::fixture::{facts, link, tunnel};
+use crate::guard::plan::*;
 use crate::guard::rules::{INTO_TABLE, NOWHERE};
 use config::guard::Listed;
 use netio::netlink::{DeviceName, Rule, RuleAction};
