@@ -267,7 +267,8 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
     let mut facts = gather(&resolved, None, &mut system)?;
     facts.known = asked.known;
     look(&resolved, &mut facts, &mut system);
-    Ok(Report::new(&resolved, is_known, is_asked, &facts))
+    let plan = plan(&resolved, &facts, String::new);
+    Ok(Report::new(&resolved, is_known, is_asked, &facts, &plan))
 }
 
 /// Returns the texts for `nft` and `dnsmasq` and the rules that these settings would set on this host. Changes nothing.
@@ -309,6 +310,7 @@ fn learn(resolved: &mut Resolved, facts: &mut Facts, known: &Known, system: &mut
     }
     let macs = resolved.macs(|_| true);
     if macs.is_empty() {
+        resolved.near.clear();
         return;
     }
     // Leases first: the neighbours' present addresses take precedence.
@@ -389,7 +391,7 @@ fn set(
     look(&resolved, &mut facts, &mut system);
     let is_new = facts.chains == Chains::default();
     let listing = || listed(TABLE).unwrap_or_default();
-    let to_do = plan(&resolved, &facts, listing);
+    let mut to_do = plan(&resolved, &facts, listing);
     let mut applied = to_do.apply(|_| true, &mut system);
     // New sets stay empty for names that dnsmasq answers from its cache.
     let told = dnsmasq::set(&asked.policy, is_new && before.is_some(), restarts);
@@ -399,7 +401,8 @@ fn set(
         facts = gather(&resolved, None, &mut system)?;
         facts.known = known;
         look(&resolved, &mut facts, &mut system);
-        applied.settle(&plan(&resolved, &facts, String::new));
+        to_do = plan(&resolved, &facts, String::new);
+        applied.settle(&to_do);
     }
     let now = ways_now(&resolved, &facts);
     let moved = now.iter().filter(|it| !ways.contains(it));
@@ -415,7 +418,7 @@ fn set(
     let forgotten = forget_changed(&resolved, marks, entries, &facts, &mut system);
     errors.extend(applied.errors);
     Ok(Done {
-        report: Report::new(&resolved, true, record.is_some(), &facts),
+        report: Report::new(&resolved, true, record.is_some(), &facts, &to_do),
         errors,
         closed: applied.closed,
         forgotten,

@@ -6,14 +6,15 @@ use netio::netlink::Family;
 
 use crate::control::Ways;
 use crate::facts::{FAMILIES, Facts};
+use crate::plan::Plan;
 use crate::policy::leases::crowd;
 use crate::policy::others::{Other, guarded_devices, others};
 use crate::policy::resolved::Resolved;
 use crate::policy::second::gaps;
 use crate::policy::table::{FORWARD, Held};
-use crate::policy::{dnsmasq, plan, routes, rules, table};
+use crate::policy::{dnsmasq, routes, rules};
 use crate::report::{Part, asked_notes, few, idle, strict};
-use crate::way::Way;
+use crate::way::{Way, Why};
 
 /// An entry, and the present way of its packets.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -58,10 +59,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// Builds the report from facts; `is_known` where there are settings.
-    pub(super) fn new(resolved: &Resolved, is_known: bool, asked: bool, facts: &Facts) -> Self {
+    /// Builds the report from facts, and from the plan that they make necessary; `is_known` where there are settings.
+    pub(super) fn new(
+        resolved: &Resolved,
+        is_known: bool,
+        asked: bool,
+        facts: &Facts,
+        plan: &Plan,
+    ) -> Self {
         let on = !facts.chains.found.is_empty() || facts.rules().any(rules::is_ours);
-        let plan = plan(resolved, facts, String::new);
         let mut rules = plan.rules_part(facts).into_iter();
         let led = match plan.set.is_empty() && plan.remove.is_empty() {
             true => Part::Whole,
@@ -72,7 +78,11 @@ impl Report {
             on,
             asked,
             entries: entries(resolved, facts, on),
-            table: facts.chains.part(&table::wanted(resolved, facts).chains),
+            table: match &facts.chains.unseen {
+                Some(why) => Part::Unseen(why.clone()),
+                None if plan.scripts.is_empty() => Part::Whole,
+                None => Part::Missing,
+            },
             rules: rules.find(|it| !it.is_well()).unwrap_or(led),
             dnsmasq: match policy.domains().is_empty() {
                 true => Part::NotNeeded,
@@ -211,10 +221,15 @@ fn way(way: &Meant, resolved: &Resolved, facts: &Facts, family: Family) -> Strin
         Meant::Block => return "blocked".to_owned(),
         Meant::Through { device, down } => (device, *down),
     };
-    match (through(device, resolved, facts, family), down) {
-        (Way::Through { device, .. }, _) => format!("through {device}"),
-        (Way::Held(why), Down::Hold) => format!("held: {why}"),
-        (Way::Held(why), Down::Around) => format!("as without the entry: {why}"),
+    let why = match through(device, resolved, facts, family) {
+        Way::Through { device, .. } => return format!("through {device}"),
+        // Another tunnel may be up.
+        Way::Held(Why::NoDevice { tunnels }) => format!("there is no device {tunnels}"),
+        Way::Held(why) => why.to_string(),
+    };
+    match down {
+        Down::Hold => format!("held: {why}"),
+        Down::Around => format!("as without the entry: {why}"),
     }
 }
 
@@ -247,30 +262,26 @@ pub(super) fn ways_now(resolved: &Resolved, facts: &Facts) -> Ways {
 mod tests {
     use super::*;
     use crate::fixture::{facts, link, policy, resolved, route, tunnel};
+    use config::policy::Policy;
+
+    /// The report without known names.
+    fn report(policy: &Policy, is_known: bool, facts: &Facts) -> Report {
+        let resolved = Resolved::new(policy, &Default::default(), Vec::new());
+        let plan = crate::policy::plan(&resolved, facts, String::new);
+        Report::new(&resolved, is_known, is_known, facts, &plan)
+    }
 
     #[test]
     fn entries_say_which_way_packets_go_and_why() {
         let mut facts = facts();
         let ways = |facts: &Facts| {
-            let report = Report::new(
-                &Resolved::new(&policy(), &Default::default(), Vec::new()),
-                true,
-                true,
-                facts,
-            );
-            report
-                .entries
-                .into_iter()
-                .map(|it| it.ways)
-                .collect::<Vec<_>>()
+            let entries = report(&policy(), true, facts).entries.into_iter();
+            entries.map(|it| it.ways).collect::<Vec<_>>()
         };
-        assert_eq!(
-            ways(&facts)[0][0],
-            "held: no tunnel is up: there is no device mr-us"
-        );
+        assert_eq!(ways(&facts)[0][0], "held: there is no device mr-us");
         assert_eq!(
             ways(&facts)[1][1],
-            "as without the entry: no tunnel is up: there is no device mr-nl"
+            "as without the entry: there is no device mr-nl"
         );
         assert_eq!(
             (ways(&facts)[2][0].as_str(), ways(&facts)[3][0].as_str()),
@@ -289,12 +300,10 @@ mod tests {
 
     #[test]
     fn names_without_leases_are_told() {
-        let report = Report::new(
-            &Resolved::new(&policy(), &Default::default(), Vec::new()),
-            true,
-            true,
-            &facts(),
-        );
+        let report = |policy: &Policy, is_known| report(policy, is_known, &facts());
+        let off = report(&Policy::default(), false);
+        assert!(off.notes.is_empty() && off.entries.is_empty());
+        let report = report(&policy(), true);
         assert_eq!(report.entries[0].unknown, ["television"]);
         assert!(
             report
@@ -307,12 +316,5 @@ mod tests {
             (report.dnsmasq, report.rules),
             (Part::Missing, Part::Missing)
         );
-        let off = Report::new(
-            &Resolved::new(&Default::default(), &Default::default(), Vec::new()),
-            false,
-            false,
-            &facts(),
-        );
-        assert!(off.notes.is_empty() && off.entries.is_empty());
     }
 }
