@@ -146,7 +146,7 @@ fn test(matches: &ArgMatches) -> Result<u8, LeakTestError> {
 
 fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     let file = config::guard::Guard::read(config::guard::DEFAULT_PATH.as_ref()).ok();
-    let guard = steer::guard::control::status(file.as_ref()).ok();
+    let guard = steer::guard::status(file.as_ref()).ok();
     let guard = guard.and_then(|report| report.guard);
     let domain = match text(matches, "domain") {
         Some(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),

@@ -140,8 +140,7 @@ pub fn run() -> ExitCode {
             "warn,service::wireguard=info,service::pptp=info,service::strangers=info,commands=info"
         }
         Some("relay") => "warn,service::relay=info,service::strangers=info,commands=info",
-        Some("guard") => "warn,guard=info",
-        Some("policy") => "warn,policy=info",
+        Some("guard" | "policy") => "warn,steer=info",
         _ => "warn",
     };
     host::logging::begin(match matches.get_count("verbose") {

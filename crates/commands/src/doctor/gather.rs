@@ -52,7 +52,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         rp_filters: Vec::new(),
         is_router: false,
         guarded: Path::new(config::guard::DEFAULT_PATH).exists()
-            || steer::guard::control::in_force().is_some()
+            || steer::guard::in_force().is_some()
             || Path::new("/etc/millrace/policy.toml").exists(),
         nft: program("nft"),
         nf_tables: has_nf_tables(),
@@ -296,8 +296,8 @@ fn program(name: &str) -> bool {
 }
 
 fn has_nf_tables() -> bool {
-    let asked = Netfilter::open()
-        .and_then(|mut it| it.chain(steer::guard::chain::TABLE, steer::guard::chain::CHAIN));
+    let asked =
+        Netfilter::open().and_then(|mut it| it.chain(steer::guard::TABLE, steer::guard::CHAIN));
     // Without permission to look, the kernel may still support nftables.
     !asked.is_err_and(|error| error.is_unsupported())
 }

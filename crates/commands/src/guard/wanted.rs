@@ -16,7 +16,7 @@ use clap::{Arg, ArgMatches, Command};
 use config::guard::{DEFAULT_PATH, Group, Guard, Pattern};
 use config::settings::SettingsError;
 use openwrt::only_through::Lists;
-use steer::guard::{GuardError, control};
+use steer::SteerError;
 
 use super::CommandError;
 use crate::arguments::{self, flag, list, option, path};
@@ -119,7 +119,7 @@ impl Wanted {
     /// # Errors
     /// A wrong command line, or the settings guard nothing.
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, CommandError> {
-        let in_force = control::in_force();
+        let in_force = steer::guard::in_force();
         let kept = || read_copy(file(matches));
         let mut errors = Vec::new();
         let mut base = match base(matches) {
@@ -172,7 +172,7 @@ impl Wanted {
             .filter(|_| guard.lan.is_empty() && !guard.is_empty())
         {
             // An error in the file's settings must not affect the groups.
-            errors.push(GuardError::Settings(fault).into());
+            errors.push(SteerError::Settings(fault).into());
             let groups = std::mem::take(&mut guard.groups);
             guard = Guard::default();
             guard.groups = groups;
@@ -336,7 +336,7 @@ pub(super) fn base(matches: &ArgMatches) -> Result<Guard, CommandError> {
     }
     guard.merge_doubles();
     match guard.fault().filter(|_| !guard.lan.is_empty()) {
-        Some(fault) => Err(GuardError::Settings(fault).into()),
+        Some(fault) => Err(SteerError::Settings(fault).into()),
         None => Ok(guard),
     }
 }

@@ -14,7 +14,8 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use steer::guard::{PartReport, Report, State, Way};
+use steer::Way;
+use steer::guard::{PartReport, Report, State};
 use zeroize::Zeroizing;
 
 /// How often to search for tunnels' files.

@@ -128,7 +128,8 @@ pub(super) fn document(report: &Report) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steer::policy::{Other, Part};
+    use steer::Part;
+    use steer::policy::Other;
 
     fn report() -> Report {
         let ways = ["through mr-us", "held: no address"].map(str::to_owned);

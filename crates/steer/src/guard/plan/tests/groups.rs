@@ -1,7 +1,8 @@
 //! Tests of plans for groups: which way a device of the LAN may use at each step of a change.
 
-use super::*;
-use crate::guard::fixture::{facts, link, tunnel};
+use super::changes;
+use crate::fixture::{facts, link, tunnel};
+use crate::guard::plan::*;
 use crate::guard::rules::{INTO_TABLE, NOWHERE};
 use config::guard::Listed;
 use netio::netlink::{DeviceName, Rule, RuleAction};
@@ -40,14 +41,16 @@ fn router(tunnels: &[u8]) -> Facts {
 enum Step {
     Add(Rule),
     Delete(Rule),
-    Lead(Lead),
+    Set(Route),
+    Remove(Route),
 }
 
 fn steps(plan: &Plan) -> Vec<Step> {
-    let add = plan.rules.add.iter().copied().map(Step::Add);
-    let delete = plan.rules.delete.iter().copied().map(Step::Delete);
-    let leads = plan.leads.iter().copied().map(Step::Lead);
-    add.chain(delete).chain(leads).collect()
+    let add = plan.add.iter().copied().map(Step::Add);
+    let delete = plan.delete.iter().copied().map(Step::Delete);
+    let set = plan.set.iter().copied().map(Step::Set);
+    let remove = plan.remove.iter().copied().map(Step::Remove);
+    add.chain(delete).chain(set).chain(remove).collect()
 }
 
 fn take(facts: &mut Facts, step: Step) {
@@ -59,10 +62,10 @@ fn take(facts: &mut Facts, step: Step) {
             let found = rules.iter().position(|it| *it == rule).unwrap();
             rules.remove(found);
         }
-        Step::Lead(Lead::Set(route) | Lead::Remove(route)) => {
+        Step::Set(route) | Step::Remove(route) => {
             let same = |it: &Route| (it.table, it.dst) == (route.table, route.dst);
             facts.tables.retain(|it| !same(it));
-            if let Step::Lead(Lead::Set(route)) = step {
+            if let Step::Set(route) = step {
                 facts.tables.push(route);
             }
         }
@@ -86,8 +89,7 @@ fn way_of(facts: &Facts, lan: &str, family: Family) -> Option<String> {
         if rule.action == RuleAction::Blackhole {
             return None;
         }
-        let mut routes = facts.of_table(rule.table);
-        if let Some(route) = routes.find(|it| Family::of(it.dst) == family) {
+        if let Some(route) = facts.defaults(rule.table, family).first() {
             return Some(facts.link(route.dev.unwrap()).unwrap().name.clone());
         }
     }
@@ -107,7 +109,7 @@ fn each_group_has_rules_and_a_route_of_its_own() {
     let lists = [listed("1", &["br-lan"]), listed("2", &["br-guest"])];
     let guard = of_lists("reach = [\"br-iot\"]", &lists, &Guard::default());
     let mut facts = router(&[1, 2]);
-    let plan = Plan::set(&guard, &facts);
+    let plan = set(&guard, &facts);
     for step in steps(&plan) {
         take(&mut facts, step);
     }
@@ -124,17 +126,17 @@ fn each_group_has_rules_and_a_route_of_its_own() {
     };
     assert_eq!((of(INTO_TABLE), of(NOWHERE)), (2, 2));
     // Both networks for both devices, and from both networks.
-    assert_eq!(of(crate::guard::rules::TO_LAN), 8);
-    let again = Plan::set(&guard, &facts);
-    assert!(again.rules.is_empty() && again.leads.is_empty());
+    assert_eq!(of(rules::TO_LAN), 8);
+    let again = set(&guard, &facts);
+    assert_eq!(changes(&again), 0);
     // One tunnel goes down: the other LAN keeps its way.
     facts.links.retain(|it| it.name != "mr-1");
     facts.tables.retain(|it| it.dev != Some(11));
-    assert!(Plan::set(&guard, &facts).leads.is_empty());
+    assert!(set(&guard, &facts).set.is_empty());
     assert_eq!(way_of(&facts, "br-lan", Family::V4), None);
-    let lifted = Plan::lift(&facts);
+    let lifted = lift(&facts);
     assert_eq!(
-        (lifted.rules.delete.len(), lifted.leads.len()),
+        (lifted.delete.len(), lifted.remove.len()),
         // Rules by device, rules by network, and those for the router's own packets.
         (2 * 4 + 4 + 2 + 3 * 2 + 4 + 1 + 2, 2)
     );
@@ -142,15 +144,15 @@ fn each_group_has_rules_and_a_route_of_its_own() {
 
 #[test]
 fn the_chain_has_a_rule_for_each_group_and_one_that_refuses() {
-    use crate::guard::chain::{Refusal, WantedChain};
     let lists = [
         listed("1", &["br-lan"]),
         listed("2", &["br-guest", "br-lan"]),
     ];
     let file = "lan = [\"br-iot\", \"br-lan\"]\ntunnels = [\"mr-1\"]\ndns_block_tls = true";
     let guard = of_lists(file, &lists, &Guard::default());
-    let around = Surroundings::default();
-    let text = WantedChain::new(&guard, &around).script(Refusal::Reject);
+    let mut table = table(&guard, &Default::default(), &[]);
+    table.chains.truncate(1);
+    let [text, _] = table.scripts("");
     let rules: Vec<&str> = text
         .lines()
         .skip(3)
@@ -203,7 +205,7 @@ proptest! {
             now.addresses = links.addresses;
             let indices: Vec<u32> = now.links.iter().map(|it| it.index).collect();
             now.tables.retain(|it| it.dev.is_some_and(|dev| indices.contains(&dev)));
-            for step in steps(&Plan::set(&guard, &now)) {
+            for step in steps(&set(&guard, &now)) {
                 take(&mut now, step);
                 for lan in LANS.iter().filter(|it| before.guarded().contains(it) && guard.guarded().contains(it)) {
                     for family in FAMILIES {
@@ -217,8 +219,8 @@ proptest! {
                 let first = tunnels_of(&guard, lan).into_iter().find(|it| now.links.iter().any(|link| link.name == *it));
                 prop_assert_eq!(way_of(&now, lan, Family::V4), first);
             }
-            let again = Plan::set(&guard, &now);
-            prop_assert!(again.rules.is_empty() && again.leads.is_empty());
+            let again = set(&guard, &now);
+            prop_assert_eq!(changes(&again), 0);
             before = guard;
         }
     }

@@ -1,14 +1,14 @@
-//! Forgets connections of guarded devices whose way has changed since they began. Otherwise they would keep the address
-//! of the old way, and flow offload, which bypasses the kernel's chains, would go on with them.
+//! Forgets connections whose way has changed since they began. Otherwise they would keep the address and the mark of the
+//! old way, and flow offload, which bypasses the kernel's chains, would go on with them.
 
 use std::net::IpAddr;
 
-use config::guard::Guard;
+use host::covers;
 use netio::netlink::{Flow, NetlinkError};
 
-use crate::guard::facts::Facts;
-use crate::guard::networks::{Network, covers, networks};
-use crate::guard::system::System;
+use crate::facts::Facts;
+use crate::networks::Network;
+use crate::system::System;
 
 /// Connections per batch: each is about 100 bytes.
 const BATCH: usize = 4096;
@@ -17,22 +17,21 @@ const BATCH: usize = 4096;
 const BATCHES: usize = 64;
 
 /// Which connections leave the LAN.
-struct Leaving {
-    lan: Vec<Network>,
+pub(crate) struct Leaving {
+    /// Their senders.
+    from: Vec<Network>,
+    /// Destinations that do not count as leaving.
     within: Vec<Network>,
     own: Vec<IpAddr>,
 }
 
 impl Leaving {
-    fn new(guard: &Guard, devices: &[&str], facts: &Facts) -> Self {
-        Self {
-            lan: networks(facts, devices),
-            within: networks(facts, &guard.within()),
-            own: facts.addresses.iter().map(|it| it.ip).collect(),
-        }
+    pub(crate) fn new(from: Vec<Network>, within: Vec<Network>, facts: &Facts) -> Self {
+        let own = facts.addresses.iter().map(|it| it.ip).collect();
+        Self { from, within, own }
     }
 
-    fn has(&self, flow: &Flow) -> bool {
+    pub(crate) fn has(&self, flow: &Flow) -> bool {
         self.either_leaves((flow.src, flow.dst), flow.reply)
     }
 
@@ -43,25 +42,19 @@ impl Leaving {
         ways.any(|(src, dst)| self.leaves(src, dst))
     }
 
-    fn leaves(&self, src: IpAddr, dst: IpAddr) -> bool {
-        let within = |list: &[Network], ip| list.iter().any(|it| covers(*it, ip));
-        // The guard does not hold packets to the router itself, or from it.
-        within(&self.lan, src)
-            && !within(&self.within, dst)
+    pub(crate) fn leaves(&self, src: IpAddr, dst: IpAddr) -> bool {
+        let is_in = |list: &[Network], ip| list.iter().any(|it| covers(it.0, it.1, ip));
+        // Packets to the router itself, or from it, are not held.
+        is_in(&self.from, src)
+            && !is_in(&self.within, dst)
             && !self.own.contains(&dst)
             && !self.own.contains(&src)
             && !dst.is_multicast()
     }
 }
 
-/// Forgets the connections of these guarded devices that leave the LAN, and returns how many.
-pub(crate) fn forget(guard: &Guard, devices: &[&str], facts: &Facts, system: &mut System) -> usize {
-    let leaving = Leaving::new(guard, devices, facts);
-    forget_those(system, |flow| leaving.has(flow))
-}
-
 /// Forgets the connections that `is_meant` selects, and returns how many.
-pub fn forget_those(system: &mut System, is_meant: impl Fn(&Flow) -> bool) -> usize {
+pub(crate) fn forget(system: &mut System, is_meant: impl Fn(&Flow) -> bool) -> usize {
     let mut forgotten = 0;
     for _ in 0..BATCHES {
         match forget_some(&is_meant, system) {
@@ -99,12 +92,17 @@ fn forget_some(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::fixture::{facts, guard, ip};
+    use crate::fixture::{facts, guard, ip};
+
+    fn leaving() -> Leaving {
+        let (guard, facts) = (guard(), facts());
+        let from = facts.networks(&guard.guarded());
+        Leaving::new(from, facts.networks(&guard.within()), &facts)
+    }
 
     #[test]
     fn only_what_leaves_the_lan_is_forgotten() {
-        let guard = guard();
-        let leaving = Leaving::new(&guard, &guard.guarded(), &facts());
+        let leaving = leaving();
         for (src, dst, wanted) in [
             ("192.168.1.9", "203.0.113.9", true),
             ("2001:db8:1:1::9", "2001:db8:f::9", true),
@@ -121,8 +119,7 @@ mod tests {
 
     #[test]
     fn what_began_elsewhere_is_forgotten_by_its_answers() {
-        let guard = guard();
-        let leaving = Leaving::new(&guard, &guard.guarded(), &facts());
+        let leaving = leaving();
         let leaves = |src, dst, from, to| {
             leaving.either_leaves((ip(src), ip(dst)), Some((ip(from), ip(to))))
         };

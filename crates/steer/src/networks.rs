@@ -1,17 +1,17 @@
-//! Networks of the LAN, which guarded devices reach without a tunnel; and the ports and networks of guarded devices,
-//! past ones included, whose packets are held whatever device they come in by.
+//! Networks of the LAN, which its devices reach without a tunnel; and the ports and networks of held devices, past ones
+//! included, whose packets are held whatever device they come in by.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use config::guard::Guard;
 use config::types::{AllowedIp, is_ifname};
-use netio::netlink::{Address, Family, Link, Route, RouteKind};
+use host::{covers, masked};
+use netio::netlink::{Link, Route, RouteKind};
 
-use crate::guard::facts::Facts;
+use crate::facts::Facts;
 
 /// A network: address and bits of its prefix.
-pub type Network = (IpAddr, u8);
+pub(crate) type Network = (IpAddr, u8);
 
 /// Shortest prefix of a LAN's network, IPv4 and IPv6. A shorter route by a device of the LAN leads to a gateway, and
 /// mostly beyond the LAN.
@@ -29,72 +29,21 @@ const PORTS_MAX: usize = 64;
 
 /// Networks, ports and interface indices of the LAN. They stay known when a bridge is deleted or renamed.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Known {
+pub(crate) struct Known {
     /// Networks, none within another. Those that the LAN has lost come first, the oldest at the front.
-    pub networks: Vec<Network>,
+    pub(crate) networks: Vec<Network>,
     /// Present and past ports of the LAN's bridges.
-    pub ports: Vec<String>,
+    pub(crate) ports: Vec<String>,
     /// Indices and names of the LAN's devices and ports; a device keeps its index when it is renamed.
-    pub indices: Vec<(u32, String)>,
+    pub(crate) indices: Vec<(u32, String)>,
 }
 
 /// Begins each line of [`Known::text`], which is a comment to TOML.
-pub const KNOWN: &str = "#known ";
-
-/// Facts of the host that the chains depend on beside the settings.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Surroundings {
-    /// Networks of guarded devices, sorted.
-    pub networks: Vec<Network>,
-    /// Ports of guarded devices, sorted.
-    pub ports: Vec<String>,
-    /// Indices of guarded devices and their ports, sorted.
-    pub indices: Vec<u32>,
-    /// Marks that full tunnels put on their own packets.
-    pub marks: Vec<u32>,
-}
-
-impl Surroundings {
-    /// Gathers the surroundings from settings and facts.
-    #[must_use]
-    pub fn new(guard: &Guard, facts: &Facts) -> Self {
-        let Facts {
-            links,
-            main,
-            addresses,
-            ..
-        } = facts;
-        let known = facts
-            .known
-            .with(&guard.guarded(), links, addresses, main)
-            .sorted();
-        let rules = facts.rules.iter().flatten().flatten();
-        let mut marks: Vec<u32> = rules
-            .filter(|it| it.invert && it.mask.is_none_or(|mask| mask == u32::MAX))
-            .filter_map(|it| it.fwmark)
-            .collect();
-        marks.sort_unstable();
-        marks.dedup();
-        Self {
-            indices: known.indices.into_iter().map(|it| it.0).collect(),
-            networks: known.networks,
-            ports: known.ports,
-            marks: if guard.router { marks } else { Vec::new() },
-        }
-    }
-
-    /// Networks of a family.
-    #[must_use]
-    pub fn of_family(&self, family: Family) -> Vec<Network> {
-        let networks = self.networks.iter().copied();
-        networks.filter(|it| Family::of(it.0) == family).collect()
-    }
-}
+pub(crate) const KNOWN: &str = "#known ";
 
 impl Known {
     /// Reads the known parts from the lines of [`Self::text`] among others.
-    #[must_use]
-    pub fn of_text(text: &str) -> Self {
+    pub(crate) fn of_text(text: &str) -> Self {
         let mut known = Self::default();
         for line in text.lines().filter_map(|it| it.strip_prefix(KNOWN)) {
             let words: Vec<&str> = line.split(' ').collect();
@@ -118,8 +67,7 @@ impl Known {
     }
 
     /// Lines for [`Self::of_text`].
-    #[must_use]
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
         for (ip, prefix) in &self.networks {
@@ -135,26 +83,22 @@ impl Known {
     }
 
     /// Adds the present networks, ports and indices of these devices. Drops networks that an uplink has taken since.
-    #[must_use]
-    pub fn with(
-        &self,
-        lan: &[&str],
-        links: &[Link],
-        addresses: &[Address],
-        main: &[Route],
-    ) -> Self {
-        let lines = lines(main);
-        let now = of_devices(links, addresses, main, lan);
+    pub(crate) fn with<T: AsRef<str>>(&self, lan: &[T], facts: &Facts) -> Self {
+        let Facts {
+            links, addresses, ..
+        } = facts;
+        let lines = lines(&facts.main);
+        let now = facts.networks(lan);
         let is_lines = |network: &Network| {
             let mut own = addresses.iter();
-            own.any(|it| lines.contains(&it.index) && covers(*network, it.ip))
+            own.any(|it| lines.contains(&it.index) && covers(network.0, network.1, it.ip))
         };
         let before = self.networks.iter().copied();
         let before = before.filter(|it| !now.contains(it) && !is_lines(it));
         let networks = newest(before.collect())
             .chain(now.iter().copied())
             .collect();
-        let is_lan = |link: &Link| lan.contains(&link.name.as_str());
+        let is_lan = |link: &Link| contains(lan, &link.name);
         let is_port = |link: &Link| {
             let master = links.iter().find(|it| Some(it.index) == link.master);
             master.is_some_and(is_lan)
@@ -165,7 +109,7 @@ impl Known {
         let is_other = |name: &&String| {
             let link = links.iter().find(|it| it.name == **name);
             !ports.contains(name)
-                && !lan.contains(&name.as_str())
+                && !contains(lan, name)
                 && !link.is_some_and(|it| lines.contains(&it.index))
         };
         let before: Vec<String> = self.ports.iter().filter(is_other).cloned().collect();
@@ -189,8 +133,7 @@ impl Known {
     }
 
     /// Sorts all parts, so that equal contents compare equal, and drops networks within others.
-    #[must_use]
-    pub fn sorted(self) -> Self {
+    pub(crate) fn sorted(self) -> Self {
         let Self {
             networks,
             mut ports,
@@ -221,42 +164,31 @@ fn lines(main: &[Route]) -> Vec<u32> {
     defaults.filter_map(|it| it.dev).collect()
 }
 
-/// The networks of these devices.
-pub(crate) fn networks(facts: &Facts, devices: &[&str]) -> Vec<Network> {
-    of_devices(&facts.links, &facts.addresses, &facts.main, devices)
+fn contains<T: AsRef<str>>(names: &[T], name: &str) -> bool {
+    names.iter().any(|it| it.as_ref() == name)
 }
 
-/// The networks of devices, from their addresses and their routes in the main table. Sorted; none is within another.
-#[must_use]
-pub fn of_devices(
-    links: &[Link],
-    addresses: &[Address],
-    main: &[Route],
-    devices: &[&str],
-) -> Vec<Network> {
-    let indices: Vec<u32> = links
-        .iter()
-        .filter(|link| devices.contains(&link.name.as_str()))
-        .map(|link| link.index)
-        .collect();
-    let of_addresses = addresses
-        .iter()
-        .filter(|address| indices.contains(&address.index))
-        .map(|address| (address.ip, address.prefix));
-    let of_routes = main
-        .iter()
-        .filter(|route| route.kind == RouteKind::Unicast)
-        .filter(|route| route.dev.is_some_and(|dev| indices.contains(&dev)))
-        .map(|route| (route.dst, route.prefix));
-    let all: Vec<Network> = of_addresses
-        .chain(of_routes)
-        .map(|(ip, prefix)| (masked(ip, prefix), prefix))
-        .filter(is_lan)
-        .collect();
-    let mut kept = widest(all);
-    kept.truncate(NETWORKS_MAX);
-    kept.sort_unstable();
-    kept
+impl Facts {
+    /// The networks of devices, from their addresses and their routes in the main table. Sorted; none is within another.
+    pub(crate) fn networks<T: AsRef<str>>(&self, devices: &[T]) -> Vec<Network> {
+        let is_of = |index: u32| {
+            let link = self.link(index);
+            link.is_some_and(|it| contains(devices, &it.name))
+        };
+        let addresses = self.addresses.iter().filter(|it| is_of(it.index));
+        let routes = self
+            .main
+            .iter()
+            .filter(|it| it.kind == RouteKind::Unicast && it.dev.is_some_and(is_of));
+        let all = addresses
+            .map(|it| (it.ip, it.prefix))
+            .chain(routes.map(|it| (it.dst, it.prefix)))
+            .map(|(ip, prefix)| (masked(ip, prefix), prefix));
+        let mut kept = widest(all.filter(is_lan).collect());
+        kept.truncate(NETWORKS_MAX);
+        kept.sort_unstable();
+        kept
+    }
 }
 
 /// Networks without those that are within others, the widest first.
@@ -264,7 +196,7 @@ pub(crate) fn widest(mut all: Vec<Network>) -> Vec<Network> {
     all.sort_by_key(|&(ip, prefix)| (ip.is_ipv6(), prefix, ip));
     let mut kept: Vec<Network> = Vec::new();
     for network in all {
-        if !kept.iter().any(|wider| covers(*wider, network.0)) {
+        if !kept.iter().any(|wider| covers(wider.0, wider.1, network.0)) {
             kept.push(network);
         }
     }
@@ -281,31 +213,12 @@ fn is_lan(&(ip, prefix): &Network) -> bool {
     prefix >= least && !is_link_local && !ip.is_multicast() && !ip.is_loopback()
 }
 
-/// The address with all bits behind the prefix cleared.
-fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
-    match ip {
-        IpAddr::V4(ip) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32)));
-            Ipv4Addr::from_bits(ip.to_bits() & mask.unwrap_or(0)).into()
-        }
-        IpAddr::V6(ip) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128)));
-            Ipv6Addr::from_bits(ip.to_bits() & mask.unwrap_or(0)).into()
-        }
-    }
-}
-
-/// Whether the network contains the address.
-#[must_use]
-pub fn covers((network, prefix): Network, ip: IpAddr) -> bool {
-    Family::of(network) == Family::of(ip) && masked(ip, prefix) == masked(network, prefix)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::fixture::{address, facts, ip, link, route};
+    use crate::fixture::{address, facts, ip, link, route};
     use proptest::prelude::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
     fn networks_are_those_of_addresses_and_of_routes_behind_the_lan() {
@@ -325,7 +238,7 @@ mod tests {
             facts.main.push(route(to, prefix, 2, 254));
         }
         assert_eq!(
-            networks(&facts, &["br-lan"]),
+            facts.networks(&["br-lan"]),
             [
                 (ip("192.168.1.0"), 24),
                 (ip("192.168.50.0"), 24),
@@ -335,8 +248,8 @@ mod tests {
         );
         // A route from DHCP option 121 by the WAN does not belong to the LAN.
         facts.main.push(route("203.0.113.0", 24, 3, 254));
-        assert_eq!(networks(&facts, &["br-lan"]).len(), 4);
-        assert_eq!(networks(&facts, &["no-such"]), []);
+        assert_eq!(facts.networks(&["br-lan"]).len(), 4);
+        assert_eq!(facts.networks(&["no-such"]), []);
     }
 
     #[test]
@@ -345,9 +258,7 @@ mod tests {
         let mut port = link(9, "lan1", true);
         port.master = Some(2);
         facts.links.push(port);
-        let known = |facts: &Facts, before: &Known| {
-            before.with(&["br-lan"], &facts.links, &facts.addresses, &facts.main)
-        };
+        let known = |facts: &Facts, before: &Known| before.with(&["br-lan"], facts);
         let of = |known: &Known| known.indices.iter().map(|it| it.0).collect::<Vec<_>>();
         let first = known(&facts, &Known::default());
         assert_eq!(
@@ -370,8 +281,8 @@ mod tests {
         let other = link(11, "br-lan", true);
         facts.links.push(other);
         assert_eq!(of(&known(&facts, &renamed)), [9, 2, 11]);
-        let fresh = crate::guard::fixture::facts();
-        let unasked = first.with(&["br-guest"], &fresh.links, &fresh.addresses, &fresh.main);
+        let fresh = crate::fixture::facts();
+        let unasked = first.with(&["br-guest"], &fresh);
         assert_eq!(of(&unasked), [4]);
     }
 
@@ -384,7 +295,7 @@ mod tests {
                 .addresses
                 .push(address(9, &format!("10.0.{number}.1"), 24));
         }
-        assert_eq!(networks(&facts, &["br-big"]).len(), NETWORKS_MAX);
+        assert_eq!(facts.networks(&["br-big"]).len(), NETWORKS_MAX);
     }
 
     proptest! {
@@ -400,15 +311,15 @@ mod tests {
             for (ip, prefix) in v4.chain(v6) {
                 facts.addresses.push(address(2, &ip.to_string(), prefix));
             }
-            let found = networks(&facts, &["br-lan"]);
+            let found = facts.networks(&["br-lan"]);
             for own in &facts.addresses {
                 if is_lan(&(masked(own.ip, own.prefix), own.prefix)) {
-                    prop_assert!(found.iter().any(|it| covers(*it, own.ip)));
+                    prop_assert!(found.iter().any(|it| covers(it.0, it.1, own.ip)));
                 }
             }
             for (place, network) in found.iter().enumerate() {
                 let mut others = found.iter().enumerate().filter(|(other, _)| *other != place);
-                prop_assert!(!others.any(|(_, other)| covers(*other, network.0) && other.1 <= network.1));
+                prop_assert!(!others.any(|(_, other)| covers(other.0, other.1, network.0) && other.1 <= network.1));
             }
         }
     }

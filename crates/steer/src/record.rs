@@ -2,21 +2,21 @@
 //!
 //! Its lock keeps one process from setting what another one is removing.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::written_file::open_lock;
+use host::written_file::{open_lock, replace};
 use netio::namespace;
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::{Flock, FlockArg};
 
-use crate::guard::GuardError;
+use crate::SteerError;
 
 /// The directory of records, as of all the program's runtime state.
-pub const DIRECTORY: &str = "/run/millrace";
+pub(crate) const DIRECTORY: &str = "/run/millrace";
 
 /// How long a report waits for a running change; only a restart of `dnsmasq` takes longer.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A locked record: no other process reads or writes it, or applies its settings, meanwhile.
 #[derive(Debug)]
-pub struct Record {
+pub(crate) struct Record {
     directory: PathBuf,
     name: &'static str,
     _lock: Flock<File>,
@@ -34,18 +34,12 @@ pub struct Record {
 
 impl Record {
     /// Waits for the lock of the record of this name.
-    ///
-    /// # Errors
-    /// [`GuardError::Record`].
-    pub fn lock(name: &'static str) -> Result<Self, GuardError> {
+    pub(crate) fn lock(name: &'static str) -> Result<Self, SteerError> {
         Self::lock_in(Path::new(DIRECTORY), name)
     }
 
     /// Locks the record in another directory.
-    ///
-    /// # Errors
-    /// [`GuardError::Record`].
-    pub fn lock_in(directory: &Path, name: &'static str) -> Result<Self, GuardError> {
+    pub(crate) fn lock_in(directory: &Path, name: &'static str) -> Result<Self, SteerError> {
         let path = path_of(directory, name, "lock");
         let lock = || {
             DirBuilder::new()
@@ -55,7 +49,7 @@ impl Record {
             Flock::lock(open_lock(&path)?, FlockArg::LockExclusive)
                 .map_err(|(_, errno)| errno.into())
         };
-        let lock = lock().map_err(|error: io::Error| GuardError::Record { path, error })?;
+        let lock = lock().map_err(|error: io::Error| SteerError::Record { path, error })?;
         Ok(Self {
             directory: directory.to_owned(),
             name,
@@ -64,55 +58,35 @@ impl Record {
     }
 
     /// The recorded settings.
-    #[must_use]
-    pub fn read(&self) -> Option<String> {
+    pub(crate) fn read(&self) -> Option<String> {
         read(&self.directory, self.name)
     }
 
     /// Records these settings.
-    ///
-    /// # Errors
-    /// [`GuardError::Record`].
-    pub fn write(&self, text: &str) -> Result<(), GuardError> {
+    pub(crate) fn write(&self, text: &str) -> Result<(), SteerError> {
         let path = path_of(&self.directory, self.name, "toml");
-        let new = path_of(&self.directory, self.name, "new");
-        let write = || {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o644)
-                .custom_flags(OFlag::O_NOFOLLOW.bits())
-                .open(&new)?;
-            file.write_all(format!("{}\n{text}", first_line()).as_bytes())?;
-            fs::rename(&new, &path)
-        };
-        write().map_err(|error| GuardError::Record { path, error })
+        let text = format!("{}\n{text}", first_line());
+        replace(&path, text.as_bytes(), 0o644).map_err(|error| SteerError::Record { path, error })
     }
 
     /// Removes the settings from the record.
-    ///
-    /// # Errors
-    /// [`GuardError::Record`].
-    pub fn remove(&self) -> Result<(), GuardError> {
+    pub(crate) fn remove(&self) -> Result<(), SteerError> {
         let path = path_of(&self.directory, self.name, "toml");
         match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(|error| GuardError::Record { path, error }),
+            other => other.map_err(|error| SteerError::Record { path, error }),
         }
     }
 }
 
 /// The settings in the record of this name, without waiting for the lock.
-#[must_use]
-pub fn peek(name: &str) -> Option<String> {
+pub(crate) fn peek(name: &str) -> Option<String> {
     read(Path::new(DIRECTORY), name)
 }
 
 /// Waits until no other process is applying the settings of this record, and blocks new changes while the result is
 /// held. A report can then look between two changes. `None` without permission, or when a change takes too long.
-#[must_use]
-pub fn settle(name: &str) -> Option<Flock<File>> {
+pub(crate) fn settle(name: &str) -> Option<Flock<File>> {
     let mut file = File::open(path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
     let end = Instant::now() + SETTLE;
     loop {
@@ -127,15 +101,13 @@ pub fn settle(name: &str) -> Option<Flock<File>> {
 
 /// Claims this name for the process, for [`is_taken`], while the result is held. `None` if another process has it, or
 /// the file cannot be created.
-#[must_use]
-pub fn take(name: &str) -> Option<Flock<File>> {
+pub(crate) fn take(name: &str) -> Option<Flock<File>> {
     let file = open_lock(&path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
 }
 
 /// Whether a process has claimed the name. True if this user cannot tell.
-#[must_use]
-pub fn is_taken(name: &str) -> bool {
+pub(crate) fn is_taken(name: &str) -> bool {
     match File::open(path_of(Path::new(DIRECTORY), name, "lock")) {
         Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
@@ -143,8 +115,7 @@ pub fn is_taken(name: &str) -> bool {
 }
 
 /// The file of a record. Each network namespace has its own, as namespaces may share one `/run`.
-#[must_use]
-pub fn path_of(directory: &Path, name: &str, suffix: &str) -> PathBuf {
+pub(crate) fn path_of(directory: &Path, name: &str, suffix: &str) -> PathBuf {
     let namespace = namespace::inode().unwrap_or(0);
     directory.join(format!("{name}@{namespace}.{suffix}"))
 }

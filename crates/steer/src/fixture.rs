@@ -1,14 +1,16 @@
 //! A router for tests.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
+use config::guard::{Guard, Pattern};
 use config::policy::{Mac, Policy};
-use netio::netlink::{Address, Counters, Family, Link, Route, Rule, TABLE_MAIN};
+use netio::netlink::{Address, Chain, ChainRule, Counters, Family, Link, Route, Rule, TABLE_MAIN};
 
-use crate::policy::facts::Facts;
-use crate::policy::leases::Names;
-use crate::policy::table::Surroundings;
+use crate::facts::Facts;
+use crate::filter::{WantedChain, WantedTable, comment};
+use crate::policy::{Names, Resolved};
 
 pub(crate) const TEXT: &str = r#"
 lan = ["br-lan", "br-guest"]
@@ -42,24 +44,30 @@ pub(crate) fn names() -> Names {
     [of("television", 2), of("phone", 3)].into_iter().collect()
 }
 
-pub(crate) fn surroundings() -> Surroundings {
-    Surroundings {
-        lan: vec!["br-lan".to_owned(), "br-guest".to_owned()],
-        networks: vec![
-            (ip("192.168.1.0"), 24),
-            (ip("192.168.2.0"), 24),
-            (ip("2001:db8:1:1::"), 64),
-        ],
-        lines: Vec::new(),
-        masquerade: false,
-        held: Vec::new(),
-        macs: Vec::new(),
-        ..Surroundings::default()
-    }
+/// The policy, with its names known.
+pub(crate) fn resolved() -> Resolved {
+    of(TEXT)
+}
+
+/// The policy of a text, with its names known.
+pub(crate) fn of(text: &str) -> Resolved {
+    let policy = Policy::from_toml(text, Path::new("policy.toml")).unwrap();
+    Resolved::new(&policy, &names(), Vec::new())
 }
 
 pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+/// Settings that guard two devices, which may reach a third.
+pub(crate) fn guard() -> Guard {
+    let mut guard = Guard::default();
+    guard.lan = vec!["br-lan".to_owned(), "br-guest".to_owned()];
+    guard.reach = vec!["br-iot".to_owned()];
+    guard.tunnels = ["mr-*", "tun0"]
+        .map(|it| Pattern::new(it).unwrap())
+        .to_vec();
+    guard
 }
 
 pub(crate) fn link(index: u32, name: &str, up: bool) -> Link {
@@ -111,6 +119,7 @@ pub(crate) fn facts() -> Facts {
         addresses: vec![
             address(2, "192.168.1.1", 24),
             address(2, "2001:db8:1:1::1", 64),
+            address(2, "fe80::1", 64),
             address(3, "198.51.100.7", 24),
             address(4, "192.168.2.1", 24),
         ],
@@ -119,8 +128,26 @@ pub(crate) fn facts() -> Facts {
             route("198.51.100.0", 24, 3, TABLE_MAIN),
             route("0.0.0.0", 0, 3, TABLE_MAIN).via(ip("198.51.100.1")),
         ],
+        tables: Vec::new(),
         rules: [Family::V4, Family::V6]
             .map(|family| Some(vec![rule(family, 0, 255), rule(family, 32766, TABLE_MAIN)])),
         ..Facts::default()
     }
+}
+
+/// The chains of a table as the kernel would list them.
+pub(crate) fn made(wanted: &WantedTable) -> BTreeMap<String, Chain> {
+    let chain = |it: &WantedChain| {
+        let count = it.rules[0].len();
+        let rule = |place| ChainRule {
+            comment: comment(&it.mark, place, count),
+            packets: None,
+        };
+        let chain = Chain {
+            hook: it.hook.map(|(_, hook, priority)| (hook, priority)),
+            rules: (1..=count).map(rule).collect(),
+        };
+        (it.name.clone(), chain)
+    };
+    wanted.chains.iter().map(chain).collect()
 }
