@@ -432,7 +432,10 @@ look at what it does first
 
     #[test]
     fn the_document_for_programs() {
-        let document = json(&judged()).unwrap();
+        let mut warned = judged();
+        warned.warnings.push("a warning".to_owned());
+        let document = json(&warned).unwrap();
+        crate::schema::assert_documented("check", std::slice::from_ref(&document));
         assert_eq!(document["refused"], 1);
         // `usable` agrees with the exit codes of `check` and `up`.
         assert_eq!(document["usable"], false);

@@ -421,4 +421,30 @@ mod tests {
             assert_eq!(Some(nowhere(&taken)[0]), probe(free).to);
         }
     }
+
+    #[test]
+    fn the_json_is_documented() {
+        let plan = Plan {
+            domain: DOMAIN.to_owned(),
+            devices: Devices::new(None, &[], &[]).unwrap(),
+            from_lan: None,
+            packets: true,
+            router: true,
+        };
+        let to = |probe| Probe {
+            to: Some(OWN[0]),
+            v6: Some(false),
+            ..probe
+        };
+        let probes = [
+            to(Probe::new(From::Router, Kind::Query, token())),
+            Probe::new(From::Lan, Kind::Packet, token()),
+        ];
+        let found = [
+            Verdict::Leak(vec![7]),
+            Verdict::Unknown("a reason".to_owned()),
+        ];
+        let document = document(&probes, &found, &plan, LEAK);
+        crate::schema::assert_documented("leak-test", &[document]);
+    }
 }

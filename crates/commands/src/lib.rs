@@ -37,6 +37,8 @@ mod reload;
 mod restart;
 #[cfg(feature = "openwrt")]
 mod rpcd;
+#[cfg(test)]
+mod schema;
 #[cfg(feature = "server")]
 mod server;
 mod status;

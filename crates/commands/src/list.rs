@@ -186,4 +186,19 @@ mod tests {
         assert_eq!(shown, expected);
         assert!(text(&[]).contains("millrace import"));
     }
+
+    #[test]
+    fn the_json_is_documented() {
+        let path = Path::new("/etc/millrace/office.conf");
+        let running = Running {
+            pid: 7,
+            name: "office".to_owned(),
+            path: path.to_owned(),
+        };
+        let samples = [Some(&running), None].map(|up| listed(path.to_owned(), up));
+        crate::schema::assert_documented(
+            "list",
+            &samples.map(|it| serde_json::to_value(it).unwrap()),
+        );
+    }
 }

@@ -408,3 +408,23 @@ pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
     parts.iter().for_each(|part| out.push_str(part));
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_is_documented() {
+        let row = Row {
+            name: "phone".to_owned(),
+            id: "key".to_owned(),
+            detail: "key  10.7.0.2/32".to_owned(),
+            revoked: false,
+        };
+        let row = serde_json::to_value(row).unwrap();
+        crate::schema::assert_documented("peer list", &[row]);
+        let added = ["short", &"long".repeat(1000)].map(|it| added("phone", it));
+        let added = added.map(|it| serde_json::from_str(&it).unwrap());
+        crate::schema::assert_documented("peer add", &added);
+    }
+}
