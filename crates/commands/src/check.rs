@@ -435,7 +435,7 @@ look at what it does first
         let mut warned = judged();
         warned.warnings.push("a warning".to_owned());
         let document = json(&warned).unwrap();
-        crate::schema::assert_documented("check", std::slice::from_ref(&document));
+        crate::tests::assert_documented("check", std::slice::from_ref(&document));
         assert_eq!(document["refused"], 1);
         // `usable` agrees with the exit codes of `check` and `up`.
         assert_eq!(document["usable"], false);

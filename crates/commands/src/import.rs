@@ -49,14 +49,12 @@ pub(crate) enum ImportingError {
         .0.display()
     )]
     Password(PathBuf),
-    #[error("{}: {error}", .path.display())]
-    Read { path: PathBuf, error: io::Error },
     #[error("{}: larger than a mebibyte: no tunnel's file", .0.display())]
     Large(PathBuf),
     #[error("{}: {error} (run as root)", .path.display())]
     Directory { path: PathBuf, error: io::Error },
     #[error("{}: {error}", .path.display())]
-    Write { path: PathBuf, error: io::Error },
+    File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error("not kept: the file gives no tunnel")]
@@ -182,7 +180,7 @@ fn import(
         .recursive(true)
         .create(to)
         .map_err(directory)?;
-    written_file::write_new(&kept, text.as_bytes()).map_err(|error| ImportingError::Write {
+    written_file::write_new(&kept, text.as_bytes()).map_err(|error| ImportingError::File {
         path: kept.clone(),
         error,
     })?;
@@ -199,7 +197,7 @@ fn import(
 fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::FileTooLarge => ImportingError::Large(source.to_owned()),
-        _ => ImportingError::Read {
+        _ => ImportingError::File {
             path: source.to_owned(),
             error,
         },

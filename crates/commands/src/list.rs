@@ -196,7 +196,7 @@ mod tests {
             path: path.to_owned(),
         };
         let samples = [Some(&running), None].map(|up| listed(path.to_owned(), up));
-        crate::schema::assert_documented(
+        crate::tests::assert_documented(
             "list",
             &samples.map(|it| serde_json::to_value(it).unwrap()),
         );

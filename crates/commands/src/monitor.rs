@@ -6,7 +6,7 @@
 mod source;
 
 use crate::Outcome;
-use crate::arguments::{flag, list, option, path, text, texts};
+use crate::arguments::{flag, list, option, path, text, values};
 use crate::guard::write_text;
 use clap::{ArgMatches, Command};
 use monitor::back;
@@ -278,7 +278,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     }
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_owned();
-    let mut names = texts(matches, "name").unwrap_or_default();
+    let mut names = values(matches, "name").unwrap_or_default();
     names.extend(["", ".lan", ".local", ".home.arpa"].map(|end| format!("{host}{end}")));
     let settings = Settings { names, token, host };
     front::run(listeners, settings, link)?;

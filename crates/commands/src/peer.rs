@@ -422,9 +422,9 @@ mod tests {
             revoked: false,
         };
         let row = serde_json::to_value(row).unwrap();
-        crate::schema::assert_documented("peer list", &[row]);
+        crate::tests::assert_documented("peer list", &[row]);
         let added = ["short", &"long".repeat(1000)].map(|it| added("phone", it));
         let added = added.map(|it| serde_json::from_str(&it).unwrap());
-        crate::schema::assert_documented("peer add", &added);
+        crate::tests::assert_documented("peer add", &added);
     }
 }

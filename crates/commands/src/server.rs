@@ -8,7 +8,7 @@ mod surroundings;
 pub(crate) use self::openvpn::netmask;
 
 use crate::Outcome;
-use crate::arguments::{self, list, option, text, texts};
+use crate::arguments::{self, list, option, text, values};
 use crate::profile::DIRECTORY;
 use clap::{ArgMatches, Command, value_parser};
 use config::clients::is_name;
@@ -156,7 +156,7 @@ pub(crate) struct Wanted {
 impl Wanted {
     fn new(matches: &ArgMatches) -> Self {
         let word = |name| text(matches, name).map(str::to_owned);
-        let words = |name| texts(matches, name).unwrap_or_default();
+        let words = |name| values(matches, name).unwrap_or_default();
         let masquerade = text(matches, "masquerade");
         let mut all = Masquerading::ALL.into_iter();
         let masquerade = all.find(|it| Some(it.as_str()) == masquerade);

@@ -356,7 +356,7 @@ mod tests {
             ..report()
         };
         let samples = [full, swapped, bare].map(|it| document(&it));
-        crate::schema::assert_documented("guard status", &samples);
+        crate::tests::assert_documented("guard status", &samples);
         let document = document(&report());
         assert_eq!(document["state"], "held");
         assert_eq!(document["whole"], false);

@@ -184,7 +184,7 @@ mod tests {
             ..report()
         };
         let samples = [full, bare].map(|it| document(&it));
-        crate::schema::assert_documented("policy status", &samples);
+        crate::tests::assert_documented("policy status", &samples);
         let document = document(&report());
         assert_eq!(
             (&document["on"], &document["whole"]),

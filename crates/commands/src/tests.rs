@@ -1,4 +1,4 @@
-//! Compares the JSON of the commands with the lists of `docs/json.md`.
+//! The width of the help, and the JSON of the commands beside the lists of `docs/json.md`.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,4 +147,24 @@ fn the_status_of_tunnels_is_documented() {
     };
     let samples = [status, bare].map(|it| serde_json::to_value(it).unwrap());
     assert_documented("status", &samples);
+}
+
+#[cfg(feature = "manual")]
+/// The width of the widest line in a command's help, and in its subcommands'.
+fn widest(command: &mut clap::Command) -> String {
+    let text = command.render_long_help().to_string();
+    let own = text.lines().map(str::to_owned);
+    let others = command.get_subcommands_mut().map(widest);
+    own.chain(others)
+        .max_by_key(|line| line.chars().count())
+        .unwrap_or_default()
+}
+
+#[cfg(feature = "manual")]
+#[test]
+fn help_fits_into_80_columns() {
+    let mut cli = crate::cli();
+    cli.build();
+    let line = widest(&mut cli);
+    assert!(line.chars().count() <= 80, "{line}");
 }
