@@ -128,11 +128,6 @@ pub(crate) enum PeerError {
     Place(#[from] PlaceError),
     #[error("it is done, but whether a server has to be told is not known: {0}")]
     Hidden(#[from] running::Hidden),
-    #[error("{}: {error}", .path.display())]
-    File {
-        path: PathBuf,
-        error: std::io::Error,
-    },
     #[error(transparent)]
     Authority(#[from] service::openvpn::authority::AuthorityError),
     #[error(transparent)]

@@ -18,7 +18,6 @@ use config::types::{AddressError, AllowedIp, Endpoint, Host as EndpointHost, is_
 use netio::netlink::NetlinkError;
 use place::{PlaceError, Waits};
 use plan::Plan;
-use std::io;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,8 +106,6 @@ pub(crate) enum InitError {
     NoSubnet,
     #[error("UDP port {0} is in use; choose another by --port")]
     Port(u16),
-    #[error("{}: {error}", .path.display())]
-    File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Host(#[from] NetlinkError),
     #[error(transparent)]

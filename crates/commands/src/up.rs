@@ -13,9 +13,10 @@ use config::report::{Report, Verdict};
 use host::background;
 use service::running::Claim;
 use std::error::Error;
-use std::time::Duration;
+use std::path::Path;
 #[cfg(any(feature = "pptp", feature = "relay"))]
-use std::{path::Path, process::ExitCode};
+use std::process::ExitCode;
+use std::time::Duration;
 
 pub(crate) mod wireguard;
 
@@ -99,6 +100,13 @@ pub(crate) fn judge(matches: &ArgMatches) -> Result<Kind, Box<dyn Error>> {
     Ok(kind)
 }
 
+/// Warns if other users can read a file with secrets.
+fn warn_of_readers(path: &Path) {
+    if let Some(warning) = config::secrecy::warning(path) {
+        log::warn!("{warning}");
+    }
+}
+
 /// The longest time that `--daemon` waits for a peer.
 pub(crate) fn wait_at_most(matches: &ArgMatches) -> Option<Duration> {
     let seconds = matches.get_one::<u32>("wait");
@@ -150,9 +158,7 @@ pub(crate) const REFUSED: &str = "lines are refused (see above): mend them, allo
 #[cfg(feature = "pptp")]
 fn pptp_until_end(path: &Path, matches: &ArgMatches) -> Outcome {
     for file in pptp::secrets_of(path, crate::check::permitted(matches)) {
-        if let Some(warning) = config::secrecy::warning(&file) {
-            log::warn!("{warning}");
-        }
+        warn_of_readers(&file);
     }
     let options = service::pptp::RunOptions {
         no_dns: matches.get_flag("no-dns"),
@@ -192,9 +198,7 @@ pub(crate) fn relay(matches: &ArgMatches) -> Outcome {
     let settings = arguments::settings(matches)?;
     let path = arguments::file(matches, "FILE").ok_or("no FILE")?;
     arguments::log_to_file(matches)?;
-    if let Some(warning) = config::secrecy::warning(path) {
-        log::warn!("{warning}");
-    }
+    warn_of_readers(path);
     let again = || read_relay(path).map_err(|error| error.to_string());
     service::relay::run(read_relay(path)?, &settings.dataplane, &again)?;
     Ok(ExitCode::SUCCESS)

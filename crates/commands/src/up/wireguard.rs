@@ -4,7 +4,7 @@
 //! with its own name servers, first waits for its endpoints' addresses. Their look-up could not use a tunnel that is
 //! not up yet.
 
-use super::{BOUND, REFUSED, tell, tell_lines};
+use super::{BOUND, REFUSED, tell, tell_lines, warn_of_readers};
 use crate::arguments::text;
 use clap::ArgMatches;
 use config::lines::{Lines, SharedLines};
@@ -66,9 +66,7 @@ pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Outcome<()> {
 pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outcome<ExitCode> {
     let switches = Switches::from(matches);
     let ifname = wgquick::interface_name(path)?;
-    if let Some(warning) = config::secrecy::warning(path) {
-        log::warn!("{warning}");
-    }
+    warn_of_readers(path);
     let tunnel = read(path, switches)?;
     let bind_device = text(matches, "bind-device").map(str::to_owned);
     if bind_device.is_some() && !tunnel.lines.lines.is_empty() {
