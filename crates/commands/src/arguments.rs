@@ -82,6 +82,11 @@ pub(crate) fn file<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m Path> 
     matches.get_one::<PathBuf>(name).map(PathBuf::as_path)
 }
 
+/// The path of an argument that is required or has a default.
+pub(crate) fn path_of<'m>(matches: &'m ArgMatches, name: &str) -> &'m Path {
+    file(matches, name).unwrap_or(Path::new(""))
+}
+
 /// Adds `--config`, `--set` and `--crypto-backend`, which every command with a data plane has.
 pub(crate) fn of_data_plane(command: Command) -> Command {
     let kind = option(

@@ -99,7 +99,7 @@ impl Arguments {
 
 /// Runs the command: 0 when no line was refused.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
-    let file = crate::profile::find(arguments::file(matches, "FILE").ok_or("no FILE")?)?;
+    let file = crate::profile::find(arguments::path_of(matches, "FILE"))?;
     let judged = judge(&Arguments::of(&file, matches))?;
     match matches.get_flag("json") {
         true => print_json(&judged.document())?,

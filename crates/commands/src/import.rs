@@ -1,7 +1,7 @@
 //! `millrace import`: stores a tunnel's file, from a provider or another program, where `millrace up NAME` finds it.
 
 use crate::Outcome;
-use crate::arguments::{self, option, path};
+use crate::arguments::{self, option, path, path_of};
 use crate::check::{self, Judged};
 use crate::profile::{self, DIRECTORY};
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -86,9 +86,13 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
-    let path = |name| arguments::file(matches, name).unwrap_or(Path::new(""));
     let name = arguments::text(matches, "name");
-    let (kept, refused) = import(path("FILE"), name, path("to"), matches)?;
+    let (kept, refused) = import(
+        path_of(matches, "FILE"),
+        name,
+        path_of(matches, "to"),
+        matches,
+    )?;
     // The name alone works only in directories that `up` searches.
     let stem = kept.file_stem().unwrap_or_default();
     let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);

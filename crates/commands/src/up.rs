@@ -1,7 +1,7 @@
 //! `millrace up`: brings up a tunnel from a wg-quick, OpenVPN or PPTP file, and removes it completely at the end. And
 //! `millrace relay`, which runs a relay's file.
 
-use crate::arguments::{self, flag};
+use crate::arguments::{self, flag, path_of};
 use crate::{Outcome, openvpn};
 use clap::{ArgMatches, Command, value_parser};
 use config::kind::Kind;
@@ -69,7 +69,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         return Ok(background::spawn());
     }
     let settings = arguments::settings(matches)?;
-    let path = crate::profile::find(arguments::file(matches, "FILE").ok_or("no FILE")?)?;
+    let path = crate::profile::find(path_of(matches, "FILE"))?;
     arguments::log_to_file(matches)?;
     let _claim = Claim::new(&path)?;
     match Kind::read(&path)?.0 {
@@ -87,7 +87,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 /// line that brought the tunnel up.
 pub(crate) fn judge(matches: &ArgMatches) -> Result<Kind, Box<dyn Error>> {
     let settings = arguments::settings(matches)?;
-    let path = crate::profile::find(arguments::file(matches, "FILE").ok_or("no FILE")?)?;
+    let path = crate::profile::find(path_of(matches, "FILE"))?;
     let kind = Kind::at(&path);
     match kind {
         #[cfg(feature = "pptp")]
@@ -196,7 +196,7 @@ pub(crate) fn relay_command() -> Command {
 #[cfg(feature = "relay")]
 pub(crate) fn relay(matches: &ArgMatches) -> Outcome {
     let settings = arguments::settings(matches)?;
-    let path = arguments::file(matches, "FILE").ok_or("no FILE")?;
+    let path = path_of(matches, "FILE");
     arguments::log_to_file(matches)?;
     warn_of_readers(path);
     let again = || read_relay(path).map_err(|error| error.to_string());
@@ -208,7 +208,7 @@ pub(crate) fn relay(matches: &ArgMatches) -> Outcome {
 #[cfg(feature = "relay")]
 pub(crate) fn judge_relay(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     arguments::settings(matches)?;
-    read_relay(arguments::file(matches, "FILE").ok_or("no FILE")?).map(drop)
+    read_relay(path_of(matches, "FILE")).map(drop)
 }
 
 #[cfg(feature = "relay")]
