@@ -84,7 +84,7 @@ pub(crate) fn file<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m Path> 
 
 /// The path of an argument that is required or has a default.
 pub(crate) fn path_of<'m>(matches: &'m ArgMatches, name: &str) -> &'m Path {
-    file(matches, name).unwrap_or(Path::new(""))
+    file(matches, name).unwrap_or_else(|| Path::new(""))
 }
 
 /// Adds `--config`, `--set` and `--crypto-backend`, which every command with a data plane has.

@@ -77,11 +77,7 @@ pub(crate) fn command() -> Command {
                 .required(true)
                 .help("The interface's name in /etc/config/network"),
         )
-        .arg(path(
-            "uci",
-            "DIRECTORY",
-            "Where the file `network` is [default: /etc/config]",
-        ))
+        .arg(path("uci", "DIRECTORY", "Where the file `network` is").default_value("/etc/config"))
         .arg(path(
             "ubus",
             "SOCKET",
@@ -100,9 +96,7 @@ pub(crate) fn run(matches: &ArgMatches) -> crate::Outcome {
         interface: arguments::text(matches, "INTERFACE")
             .unwrap_or_default()
             .to_owned(),
-        uci: arguments::file(matches, "uci")
-            .unwrap_or(Path::new("/etc/config"))
-            .to_owned(),
+        uci: arguments::path_of(matches, "uci").to_owned(),
         ubus: arguments::file(matches, "ubus").map(Path::to_owned),
     };
     let Ok(_claim) = claim(&at, &mut waiting) else {

@@ -36,8 +36,9 @@ pub(super) fn uci_argument() -> Arg {
     path(
         "uci",
         "DIRECTORY",
-        "Where OpenWrt's file `network` is, for only_through [default: /etc/config]",
+        "Where OpenWrt's file `network` is, for only_through",
     )
+    .default_value(UCI)
 }
 
 pub(super) fn arguments(command: Command) -> Command {
@@ -254,12 +255,12 @@ pub(crate) fn unknown_words(name: &str) -> String {
 
 /// The path of the settings file.
 pub(super) fn file(matches: &ArgMatches) -> &Path {
-    arguments::file(matches, "settings").unwrap_or(Path::new(DEFAULT_PATH))
+    arguments::file(matches, "settings").unwrap_or_else(|| Path::new(DEFAULT_PATH))
 }
 
 /// The path of UCI's directory.
 pub(super) fn uci(matches: &ArgMatches) -> &Path {
-    arguments::file(matches, "uci").unwrap_or(Path::new(UCI))
+    arguments::path_of(matches, "uci")
 }
 
 /// The settings in the file; `None` if the default file does not exist.
