@@ -94,9 +94,6 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Exit code for a wrong command line, as in all commands.
-const WRONG: u8 = 2;
-
 /// Why the command failed.
 #[derive(Debug, Error)]
 enum CommandError {
@@ -123,7 +120,7 @@ enum CommandError {
 }
 
 impl CommandError {
-    /// Whether the settings are the cause, and not the host or the command line.
+    /// Whether the settings are the cause, and not the host.
     fn is_of_settings(&self) -> bool {
         matches!(
             self,
@@ -137,12 +134,11 @@ impl CommandError {
 
     /// Whether another attempt may succeed, once the file or the host is repaired.
     fn is_for_now(&self) -> bool {
-        !matches!(self, Self::Option { .. } | Self::Nothing | Self::Refused(_))
+        !matches!(self, Self::Nothing | Self::Refused(_))
     }
 
     fn code(&self) -> ExitCode {
         match self {
-            Self::Option { .. } => ExitCode::from(WRONG),
             Self::Nothing | Self::Refused(_) => ExitCode::from(NOTHING),
             _ => ExitCode::FAILURE,
         }
@@ -161,7 +157,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         Some(("refresh", _)) => refresh(),
         Some(("off", _)) => off(),
         Some(("status", m)) => status(m),
-        _ => return Ok(ExitCode::from(WRONG)),
+        _ => return Ok(ExitCode::from(2)),
     };
     Ok(result.unwrap_or_else(|error| {
         log::error!("{error}");
@@ -227,10 +223,6 @@ fn wait(matches: &ArgMatches) -> ExitCode {
             }
             Ok(done) => Err(sentences(&done.errors).join("; ")),
             Err(CommandError::Nothing) => Ok(ExitCode::SUCCESS),
-            Err(error @ CommandError::Option { .. }) => {
-                log::error!("{error}");
-                Ok(error.code())
-            }
             Err(error) => Err(error.to_string()),
         },
     )

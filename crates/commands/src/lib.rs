@@ -41,6 +41,8 @@ mod rpcd;
 mod server;
 mod status;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tune;
 mod up;
 mod wireguard;
@@ -183,25 +185,4 @@ mod blocks {
         include_str!("../../config/tests/openvpn/keys/server.key"),
         "</key>\n"
     );
-}
-
-#[cfg(all(test, feature = "manual"))]
-mod tests {
-    /// The width of the widest line in a command's help, and in its subcommands'.
-    fn widest(command: &mut clap::Command) -> String {
-        let text = command.render_long_help().to_string();
-        let own = text.lines().map(str::to_owned);
-        let others = command.get_subcommands_mut().map(widest);
-        own.chain(others)
-            .max_by_key(|line| line.chars().count())
-            .unwrap_or_default()
-    }
-
-    #[test]
-    fn help_fits_into_80_columns() {
-        let mut cli = super::cli();
-        cli.build();
-        let line = widest(&mut cli);
-        assert!(line.chars().count() <= 80, "{line}");
-    }
 }

@@ -6,7 +6,7 @@
 mod source;
 
 use crate::Outcome;
-use crate::arguments::{flag, list, option, path, text, texts};
+use crate::arguments::{flag, list, option, path, path_of, text, values};
 use crate::guard::write_text;
 use clap::{ArgMatches, Command};
 use monitor::back;
@@ -125,15 +125,10 @@ enum MonitorError {
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     Ok(match matches.subcommand() {
-        Some(("password", m)) => set_password(file(m, "password")).map(|()| ExitCode::SUCCESS),
+        Some(("password", m)) => set_password(path_of(m, "password")).map(|()| ExitCode::SUCCESS),
         _ if matches.get_flag("front") => serve(matches),
         _ => answer(matches),
     }?)
-}
-
-fn file<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
-    // Each of these has a default.
-    crate::arguments::file(matches, name).unwrap_or(Path::new(""))
 }
 
 /// Asks for the password, or reads the first line of standard input if that is not a terminal. Writes the file.
@@ -180,10 +175,10 @@ fn first_line() -> Result<Zeroizing<String>, MonitorError> {
 
 /// Runs the process that keeps its privileges.
 fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
-    let password = read(file(matches, "password"))?;
+    let password = read(path_of(matches, "password"))?;
     let password = password.map(|text| {
         Password::from_text(&text).map_err(|error| MonitorError::Password {
-            path: file(matches, "password").to_owned(),
+            path: path_of(matches, "password").to_owned(),
             error,
         })
     });
@@ -209,7 +204,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     host::privileges::drop_privileges();
     let told = Arc::new(AtomicBool::new(false));
     end_at_signal(signals, ours.try_clone()?, Arc::clone(&told))?;
-    let mut host = Host::new(file(matches, "history"));
+    let mut host = Host::new(path_of(matches, "history"));
     let answered = back::answer(&ours, &Rights::new(password), &mut host, &mut AtHome);
     host.write();
     // The child ends when its connection closes.
@@ -247,12 +242,12 @@ fn end_at_signal(
 /// Runs the process that listens and serves.
 fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let token = read(file(matches, "token"))?.map(|it| Zeroizing::new(it.trim().to_owned()));
+    let token = read(path_of(matches, "token"))?.map(|it| Zeroizing::new(it.trim().to_owned()));
     if token
         .as_ref()
         .is_some_and(|it| it.chars().count() < TOKEN_LEAST)
     {
-        return Err(MonitorError::Token(file(matches, "token").to_owned()));
+        return Err(MonitorError::Token(path_of(matches, "token").to_owned()));
     }
     let addresses = addresses(matches)?;
     let mut listeners = Vec::new();
@@ -278,7 +273,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     }
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_owned();
-    let mut names = texts(matches, "name").unwrap_or_default();
+    let mut names = values(matches, "name").unwrap_or_default();
     names.extend(["", ".lan", ".local", ".home.arpa"].map(|end| format!("{host}{end}")));
     let settings = Settings { names, token, host };
     front::run(listeners, settings, link)?;

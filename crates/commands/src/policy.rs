@@ -272,5 +272,5 @@ pub(crate) fn brief() -> Option<Report> {
 }
 
 fn file(matches: &ArgMatches) -> &Path {
-    arguments::file(matches, "settings").unwrap_or(Path::new(DEFAULT_PATH))
+    arguments::file(matches, "settings").unwrap_or_else(|| Path::new(DEFAULT_PATH))
 }

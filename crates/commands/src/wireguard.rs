@@ -47,7 +47,13 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
-    let settings = arguments::settings(matches)?;
+    let settings = match arguments::settings(matches) {
+        Ok(settings) => settings,
+        Err(error) => {
+            log::error!("{error}");
+            return Ok(ExitCode::from(2));
+        }
+    };
     let foreground = matches.get_flag("foreground");
     if !foreground && !background::is_child() {
         return Ok(background::spawn());

@@ -33,7 +33,7 @@ impl System {
 
 /// The host's `dnsmasq`. Before OpenWrt has started it, as at boot, UCI tells which directory it will read.
 pub(crate) fn dnsmasq() -> Option<Dnsmasq> {
-    let not_started = || openwrt::dhcp::directory_of(Path::new("/etc/config"));
+    let not_started = || openwrt::uci::dnsmasq_directory(Path::new("/etc/config"));
     Dnsmasq::find().or_else(|| not_started().map(Dnsmasq::not_started))
 }
 

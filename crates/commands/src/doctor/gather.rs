@@ -259,8 +259,8 @@ fn listening() -> Vec<Listening> {
     found
 }
 
-/// Addresses and inodes of listening sockets, from a table in the format of `/proc/net/tcp`.
-pub(super) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
+/// Addresses and inodes of listening sockets, from a table in the format of `/proc/net/tcp` or `/proc/net/udp`.
+pub(crate) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
     let socket = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (address, port) = words.get(1)?.split_once(':')?;
@@ -278,8 +278,8 @@ pub(super) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
             }
             _ => return None,
         };
-        // 0A is TCP_LISTEN.
-        let listens = *words.get(3)? == "0A";
+        // 0A is TCP_LISTEN; a UDP socket without a peer has 07, as no TCP socket has.
+        let listens = matches!(*words.get(3)?, "0A" | "07");
         let inode = words.get(9)?.parse().ok()?;
         listens.then_some((SocketAddr::new(ip, port), inode))
     };

@@ -333,6 +333,30 @@ mod tests {
 
     #[test]
     fn programs_get_the_same() {
+        let mut full = report();
+        full.redirect = Some(Layer::Whole);
+        full.router = Some(Layer::Whole);
+        full.parts[0].ways[0] = Way::Through {
+            device: "mr-office".to_owned(),
+            index: 7,
+        };
+        full.parts[0].ways.swap(0, 1);
+        let mut swapped = full.clone();
+        swapped.parts[0].ways.swap(0, 1);
+        let mut guard = full.guard.clone().unwrap();
+        guard.reach = vec!["br-iot".to_owned()];
+        full.guard = Some(guard);
+        let bare = Report {
+            state: State::Off,
+            guard: None,
+            parts: Vec::new(),
+            masquerade: None,
+            dnsmasq: None,
+            refused: None,
+            ..report()
+        };
+        let samples = [full, swapped, bare].map(|it| document(&it));
+        crate::tests::assert_documented("guard status", &samples);
         let document = document(&report());
         assert_eq!(document["state"], "held");
         assert_eq!(document["whole"], false);
