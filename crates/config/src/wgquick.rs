@@ -308,7 +308,7 @@ impl Parser {
         }
     }
 
-    fn public_key(&mut self, value: &str) -> Verdicted {
+    fn public_key(&mut self, _: usize, value: &str) -> Verdicted {
         // A wrong key also counts, so that the report does not call it missing as well.
         self.has_public_key = true;
         let key = keys::key(value)?;

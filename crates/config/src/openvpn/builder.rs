@@ -13,7 +13,7 @@ use super::draft::{ConnectionDraft, Draft};
 use super::lexer::shown;
 use super::report::Judged;
 use super::table::foreign::{Restriction, restriction};
-use super::table::value::{OK, Outcome, Remark, command, word};
+use super::table::value::{OK, Outcome, Remark, command, on, put, source, word};
 use super::table::{self, Entry, Support};
 use super::{Command, Options, PasswordMethod, Scripts};
 use crate::report::Verdict;
@@ -55,10 +55,10 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn new(options: Options) -> Self {
-        let mut builder = Self::default();
-        builder.draft.options = options;
-        builder.draft.data.allow_insecure = options.allow_insecure_ciphers;
-        builder
+        Self {
+            draft: Draft::new(options),
+            ..Self::default()
+        }
     }
 
     /// Takes one directive of the top level.
@@ -72,6 +72,10 @@ impl Builder {
         };
         let outcome = match entry.support {
             Support::Honoured(apply) => apply(&mut self.draft, &directive),
+            Support::Flag(place) => on(place(&mut self.draft)),
+            Support::Text(place) => put(place(&mut self.draft), directive.at(0).to_owned()),
+            Support::Path(place) => put(place(&mut self.draft), directive.at(0).into()),
+            Support::File(place) => put(place(&mut self.draft), source(&directive)),
             Support::Connection(apply) => apply(&mut self.draft.connection, &directive),
             Support::Block => self.block(&directive),
             Support::Script(place, note) => self.script(&directive, place, note),

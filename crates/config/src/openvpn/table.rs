@@ -19,8 +19,9 @@ pub(crate) mod value;
 
 use super::directive::Directive;
 use super::draft::{ConnectionDraft, Draft};
-use super::{ClientSettings, Command, Scripts, lexer};
+use super::{ClientSettings, Command, Scripts, Source, lexer};
 use foreign::Restriction;
+use std::path::PathBuf;
 use value::Outcome;
 
 /// Puts a directive into the draft.
@@ -40,6 +41,12 @@ type OfScript = fn(&mut Scripts) -> &mut Option<Command>;
 pub(crate) enum Support {
     /// The directive has its effect; its values may still be refused.
     Honoured(OfDraft),
+    /// The directive switches this on.
+    Flag(fn(&mut Draft) -> &mut bool),
+    /// Its value is stored here.
+    Text(fn(&mut Draft) -> &mut Option<String>),
+    Path(fn(&mut Draft) -> &mut Option<PathBuf>),
+    File(fn(&mut Draft) -> &mut Option<Source>),
     /// The directive has its effect, on one connection or on all.
     Connection(OfConnection),
     /// The directive is a block with the directives of one connection.
@@ -193,6 +200,22 @@ const fn yes(name: &'static str, min: usize, max: usize, apply: OfDraft) -> Entr
 
 const fn here(name: &'static str, min: usize, max: usize, apply: OfConnection) -> Entry {
     Entry::new(name, min, max, Support::Connection(apply)).connection(apply)
+}
+
+const fn flag(name: &'static str, place: fn(&mut Draft) -> &mut bool) -> Entry {
+    Entry::new(name, 0, 0, Support::Flag(place))
+}
+
+const fn text(name: &'static str, place: fn(&mut Draft) -> &mut Option<String>) -> Entry {
+    Entry::new(name, 1, 1, Support::Text(place))
+}
+
+const fn path(name: &'static str, place: fn(&mut Draft) -> &mut Option<PathBuf>) -> Entry {
+    Entry::new(name, 1, 1, Support::Path(place))
+}
+
+const fn file(name: &'static str, place: fn(&mut Draft) -> &mut Option<Source>) -> Entry {
+    Entry::new(name, 1, 1, Support::File(place)).inline()
 }
 
 const fn script(name: &'static str, place: OfScript) -> Entry {

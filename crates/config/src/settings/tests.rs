@@ -35,7 +35,7 @@ fn every_key_is_read() {
         crypto_backend: CryptoBackend::Portable,
     };
     assert_eq!(parse(text).unwrap().dataplane, expected);
-    for key in DATAPLANE_KEYS {
+    for (key, ..) in DATAPLANE {
         assert!(text.contains(key), "{key} is missing from this test");
     }
     assert_eq!(parse("").unwrap(), Settings::default());

@@ -1,9 +1,7 @@
 //! Directives about scripts.
 
-use std::path::PathBuf;
-
-use super::value::{OK, Outcome, note, on, one_of, put, seconds, set, word};
-use super::{Entry, no, script, yes};
+use super::value::{OK, Outcome, note, on, one_of, seconds, set, word};
+use super::{Entry, flag, no, path, script, yes};
 use crate::openvpn::ScriptSecurity;
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
@@ -15,11 +13,9 @@ pub(super) const ROWS: &[Entry] = &[
         note("always done: the interface is set up when the server has answered")
     })
     .for_client("is for clients; remove the line"),
-    yes("up-restart", 0, 0, |draft, _| {
-        on(&mut draft.scripts.up_restart)
-    }),
+    flag("up-restart", |d| &mut d.scripts.up_restart),
     script("down", |scripts| &mut scripts.down),
-    yes("down-pre", 0, 0, |draft, _| on(&mut draft.scripts.down_pre)),
+    flag("down-pre", |d| &mut d.scripts.down_pre),
     script("route-up", |scripts| &mut scripts.route_up),
     script("route-pre-down", |scripts| &mut scripts.route_pre_down),
     script("ipchange", |scripts| &mut scripts.ipchange)
@@ -55,10 +51,8 @@ pub(super) const ROWS: &[Entry] = &[
     .for_server()
     .deciding(),
     yes("setenv", 1, 2, setenv).list(),
-    yes("setenv-safe", 1, 2, |draft, it| variable(draft, "OPENVPN_", it)).list(),
-    yes("tmp-dir", 1, 1, |draft, it| {
-        put(&mut draft.scripts.tmp_dir, PathBuf::from(it.at(0)))
-    }),
+    yes("setenv-safe", 1, 2, |d, it| variable(d, "OPENVPN_", it)).list(),
+    path("tmp-dir", |d| &mut d.scripts.tmp_dir),
     no(
         "plugin",
         "shared objects are not loaded; use a script (`auth-user-pass-verify`, \

@@ -1,57 +1,54 @@
 //! Directives about timers.
 
-use super::value::{OK, Outcome, number, on, seconds, set};
-use super::{Entry, same_for_all, skip, yes};
+use super::value::{OK, Outcome, number, seconds, set};
+use super::{Entry, flag, same_for_all, skip, yes};
 use crate::openvpn::PingTimeout;
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 
 pub(super) const ROWS: &[Entry] = &[
     yes("keepalive", 2, 2, keepalive),
-    yes("ping", 1, 1, |draft, it| {
-        set(&mut draft.timers.ping, seconds(it.at(0)))
+    yes("ping", 1, 1, |d, it| {
+        set(&mut d.timers.ping, seconds(it.at(0)))
     })
     .client(same_for_all),
-    yes("ping-restart", 1, 1, |draft, it| {
-        timeout(draft, it, PingTimeout::Restart)
+    yes("ping-restart", 1, 1, |d, it| {
+        timeout(d, it, PingTimeout::Restart)
     })
     .client(same_for_all),
-    yes("ping-exit", 1, 1, |draft, it| {
-        timeout(draft, it, PingTimeout::Exit)
-    })
-    .client(same_for_all),
+    yes("ping-exit", 1, 1, |d, it| timeout(d, it, PingTimeout::Exit)).client(same_for_all),
     skip(
         "ping-timer-rem",
         "timeouts run only while there is a peer, always",
     )
     .client(same_for_all),
-    yes("inactive", 1, 2, |draft, it| {
-        draft.timers.inactive = Some(inactive(it)?).filter(|limit| limit.0 > 0);
+    yes("inactive", 1, 2, |d, it| {
+        d.timers.inactive = Some(inactive(it)?).filter(|limit| limit.0 > 0);
         OK
     })
     .client(|settings, it| set(&mut settings.inactive, inactive(it).map(Some))),
-    yes("session-timeout", 1, 1, |draft, it| {
-        draft.timers.session_timeout = Some(seconds(it.at(0))?).filter(|time| *time > 0);
+    yes("session-timeout", 1, 1, |d, it| {
+        d.timers.session_timeout = Some(seconds(it.at(0))?).filter(|time| *time > 0);
         OK
     })
     .client(|settings, it| set(&mut settings.session_timeout, seconds(it.at(0)).map(Some))),
     yes("reneg-sec", 1, 2, renegotiation),
-    yes("reneg-bytes", 1, 1, |draft, it| {
-        set(&mut draft.timers.renegotiation.bytes, amount(it))
+    yes("reneg-bytes", 1, 1, |d, it| {
+        set(&mut d.timers.renegotiation.bytes, amount(it))
     }),
-    yes("reneg-pkts", 1, 1, |draft, it| {
-        set(&mut draft.timers.renegotiation.packets, amount(it))
+    yes("reneg-pkts", 1, 1, |d, it| {
+        set(&mut d.timers.renegotiation.packets, amount(it))
     }),
-    yes("hand-window", 1, 1, |draft, it| {
-        set(&mut draft.timers.hand_window, positive(it))
+    yes("hand-window", 1, 1, |d, it| {
+        set(&mut d.timers.hand_window, positive(it))
     }),
-    yes("tran-window", 1, 1, |draft, it| {
-        set(&mut draft.timers.tran_window, positive(it))
+    yes("tran-window", 1, 1, |d, it| {
+        set(&mut d.timers.tran_window, positive(it))
     }),
-    yes("tls-timeout", 1, 1, |draft, it| {
-        set(&mut draft.timers.tls_timeout, positive(it))
+    yes("tls-timeout", 1, 1, |d, it| {
+        set(&mut d.timers.tls_timeout, positive(it))
     }),
-    yes("tls-exit", 0, 0, |draft, _| on(&mut draft.timers.tls_exit)).idle_in_server(),
+    flag("tls-exit", |d| &mut d.timers.tls_exit).idle_in_server(),
 ];
 
 fn positive(directive: &Directive) -> Result<u32, String> {

@@ -6,7 +6,7 @@ use super::foreign;
 use super::value::{
     OK, Outcome, ignored, note, number, one_of, prompted, put, set, some, source, word,
 };
-use super::{EXTERNAL, Entry, MANY, OPENSSL, PKCS11, here, no, skip, yes};
+use super::{EXTERNAL, Entry, MANY, OPENSSL, PKCS11, file, here, no, skip, text, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{ConnectionDraft, Draft};
 use crate::openvpn::lexer::shown;
@@ -18,39 +18,26 @@ use crate::openvpn::{
 const FINGERPRINTS_MAX: usize = 65_536;
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("ca", 1, 1, |draft, it| put(&mut draft.tls.ca, source(it))).inline(),
+    file("ca", |d| &mut d.tls.ca),
     no(
         "capath",
         "directories of certificates are not searched; join them into one `ca` file",
     ),
-    yes("cert", 1, 1, |draft, it| {
-        put(&mut draft.tls.cert, source(it))
-    })
-    .inline(),
-    yes("key", 1, 1, |draft, it| put(&mut draft.tls.key, source(it)))
-        .inline()
-        .secret(),
-    yes("pkcs12", 1, 1, |draft, it| {
-        put(&mut draft.tls.pkcs12, source(it))
-    })
-    .inline()
-    .secret(),
-    yes("extra-certs", 1, 1, |draft, it| {
-        put(&mut draft.tls.extra_certs, source(it))
-    })
-    .inline()
-    .foreign(foreign::certificates),
-    yes("crl-verify", 1, 2, |draft, it| {
+    file("cert", |d| &mut d.tls.cert),
+    file("key", |d| &mut d.tls.key).secret(),
+    file("pkcs12", |d| &mut d.tls.pkcs12).secret(),
+    file("extra-certs", |d| &mut d.tls.extra_certs).foreign(foreign::certificates),
+    yes("crl-verify", 1, 2, |d, it| {
         let list = match it.get(1) {
             None => Crl::List(source(it)),
             Some("dir") => Crl::Directory(PathBuf::from(it.at(0))),
             Some(other) => return Err(one_of(other, &["dir"])),
         };
-        put(&mut draft.tls.crl, list)
+        put(&mut d.tls.crl, list)
     })
     .inline(),
-    yes("askpass", 0, 1, |draft, it| {
-        put(&mut draft.tls.askpass, prompted(it))
+    yes("askpass", 0, 1, |d, it| {
+        put(&mut d.tls.askpass, prompted(it))
     })
     .secret(),
     skip(
@@ -59,31 +46,31 @@ pub(super) const ROWS: &[Entry] = &[
     )
     .inline(),
     yes("tls-version-min", 1, 2, version_min),
-    yes("tls-version-max", 1, 1, |draft, it| {
-        some(&mut draft.tls.version_max, version(it.at(0)))
+    yes("tls-version-max", 1, 1, |d, it| {
+        some(&mut d.tls.version_max, version(it.at(0)))
     }),
-    yes("tls-cipher", 1, 1, |draft, it| {
-        draft.tls.ciphers = Some(names(it));
+    yes("tls-cipher", 1, 1, |d, it| {
+        d.tls.ciphers = Some(names(it));
         match it.at(0).split(':').any(is_suite) {
             true => OK,
             false => note(NO_SUITE),
         }
     }),
-    yes("tls-ciphersuites", 1, 1, |draft, it| {
-        draft.tls.ciphersuites = Some(names(it));
+    yes("tls-ciphersuites", 1, 1, |d, it| {
+        d.tls.ciphersuites = Some(names(it));
         match it.at(0).split(':').any(is_suite_1_3) {
             true => OK,
             false => note(NO_SUITE_1_3),
         }
     }),
-    yes("tls-groups", 1, 1, |draft, it| {
-        put(&mut draft.tls.groups, names(it))
+    yes("tls-groups", 1, 1, |d, it| {
+        put(&mut d.tls.groups, names(it))
     }),
-    yes("ecdh-curve", 1, 1, |draft, it| {
-        draft.tls.groups.get_or_insert_with(|| names(it));
+    yes("ecdh-curve", 1, 1, |d, it| {
+        d.tls.groups.get_or_insert_with(|| names(it));
         OK
     }),
-    yes("tls-cert-profile", 1, 1, |draft, it| match it.at(0) {
+    yes("tls-cert-profile", 1, 1, |d, it| match it.at(0) {
         "insecure" => Err(
             "certificates with MD5, SHA-1 or short keys can be forged; ask for new ones \
              (RSA from 2048 bits or ECDSA, with SHA-256) and remove the line"
@@ -95,15 +82,15 @@ pub(super) const ROWS: &[Entry] = &[
                 ("preferred", CertProfile::Preferred),
                 ("suiteb", CertProfile::SuiteB),
             ];
-            set(&mut draft.tls.profile, word(name, &profiles))
+            set(&mut d.tls.profile, word(name, &profiles))
         }
     }),
     here("tls-auth", 1, 2, tls_auth).inline().secret(),
-    here("key-direction", 1, 1, |draft, it| {
-        some(&mut draft.key_direction, direction(it.at(0)))
+    here("key-direction", 1, 1, |d, it| {
+        some(&mut d.key_direction, direction(it.at(0)))
     }),
-    here("tls-crypt", 1, 2, |draft, it| {
-        draft.tls_crypt = Some(source(it));
+    here("tls-crypt", 1, 2, |d, it| {
+        d.tls_crypt = Some(source(it));
         match it.get(1) {
             Some(_) => note("a tls-crypt key has no direction"),
             None => OK,
@@ -112,29 +99,27 @@ pub(super) const ROWS: &[Entry] = &[
     .inline()
     .secret(),
     here("tls-crypt-v2", 1, 2, tls_crypt_v2).inline().secret(),
-    yes("tls-crypt-v2-max-age", 1, 1, |draft, it| {
+    yes("tls-crypt-v2-max-age", 1, 1, |d, it| {
         let days = number(it.at(0), 1..=36_500);
-        some(&mut draft.tls.tls_crypt_v2_max_age, days)
+        some(&mut d.tls.tls_crypt_v2_max_age, days)
     })
     .idle_in_client(),
-    yes("remote-cert-tls", 1, 1, |draft, it| {
-        some(&mut draft.tls.verify.remote_cert_tls, role(it))
+    yes("remote-cert-tls", 1, 1, |d, it| {
+        some(&mut d.tls.verify.remote_cert_tls, role(it))
     }),
-    yes("remote-cert-ku", 0, MANY, |draft, it| {
+    yes("remote-cert-ku", 0, MANY, |d, it| {
         let masks = it.values.iter().map(|text| usage(text)).collect();
-        some(&mut draft.tls.verify.remote_cert_ku, masks)
+        some(&mut d.tls.verify.remote_cert_ku, masks)
     }),
-    yes("remote-cert-eku", 1, 1, |draft, it| {
-        put(&mut draft.tls.verify.remote_cert_eku, it.at(0).to_owned())
-    }),
-    yes("ns-cert-type", 1, 1, |draft, it| {
-        some(&mut draft.tls.verify.ns_cert_type, role(it))
+    text("remote-cert-eku", |d| &mut d.tls.verify.remote_cert_eku),
+    yes("ns-cert-type", 1, 1, |d, it| {
+        some(&mut d.tls.verify.ns_cert_type, role(it))
     }),
     yes("verify-x509-name", 1, 2, x509_name),
     yes("verify-hash", 1, 2, verify_hash).inline().list(),
-    yes("peer-fingerprint", 1, 1, |draft, it| {
+    yes("peer-fingerprint", 1, 1, |d, it| {
         let new = fingerprints(it, true)?;
-        let all = &mut draft.tls.verify.peer_fingerprints;
+        let all = &mut d.tls.verify.peer_fingerprints;
         if all.len() + new.len() > FINGERPRINTS_MAX {
             return Err(format!("more than {FINGERPRINTS_MAX} fingerprints"));
         }
