@@ -37,7 +37,7 @@ fn relay(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?;
     settings::log_to_file(matches)?;
-    if let Some(warning) = config::secrecy::warning(path) {
+    if let Some(warning) = config::file::exposed(path) {
         log::warn!("{warning}");
     }
     let model = read(path)?;

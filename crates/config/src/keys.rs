@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use zeroize::Zeroizing;
 
-use crate::suggest::suggest;
+use crate::text::suggest;
 use crate::types::{Key32, decimal};
 
 /// An accepted value with a remark, which may be empty; or the fault of the value.

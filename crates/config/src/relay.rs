@@ -20,7 +20,7 @@ use crate::error::ImportError;
 use crate::file;
 use crate::keys::{self, Key, shown, some};
 use crate::report::{self, Report, Verdict};
-use crate::suggest::suggest;
+use crate::text::suggest;
 use crate::text::{NOT_UTF8, Text};
 use crate::types::{Endpoint, Host, Key32, decimal};
 

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let permissions = crate::check::permitted(matches);
     for file in pptp::secrets_of(path, permissions) {
-        if let Some(warning) = config::secrecy::warning(&file) {
+        if let Some(warning) = config::file::exposed(&file) {
             log::warn!("{warning}");
         }
     }

@@ -65,7 +65,7 @@ pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Outcome<()> {
 pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outcome<ExitCode> {
     let switches = Switches::from(matches);
     let ifname = wgquick::interface_name(path)?;
-    if let Some(warning) = config::secrecy::warning(path) {
+    if let Some(warning) = config::file::exposed(path) {
         log::warn!("{warning}");
     }
     let tunnel = read(path, switches)?;
@@ -147,9 +147,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
 
 /// Reads a file and shows its lines that are not honoured.
 fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
-    let options = wgquick::Options {
-        permissions: switches.permissions,
-    };
+    let options = switches.permissions;
     let (tunnel, report) = wgquick::read(path, options)?.into_tunnel()?;
     tell(&report);
     if !report.is_clean() && !switches.ignore_refused {

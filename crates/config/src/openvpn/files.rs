@@ -10,7 +10,6 @@ use super::table::{self, Support};
 use super::{Command, Crl, Import, OpenVpn, Prompted, Proxy, SharedWrap, Source};
 use crate::file;
 use crate::report::Verdict;
-use crate::secrecy;
 
 impl Import {
     /// Checks every file and directory that the model reads, its programs, and the directories of the files that it
@@ -72,7 +71,7 @@ impl Import {
             paths.push(PathBuf::from(&self.report.file));
         }
         self.warnings
-            .extend(paths.iter().filter_map(|path| secrecy::warning(path)));
+            .extend(paths.iter().filter_map(|path| file::exposed(path)));
     }
 
     fn fail(&mut self, name: &str, reason: &str) {

@@ -295,7 +295,7 @@ pub(crate) fn nameable(word: &str) -> String {
 /// The known directive that is nearest to `name`, if any is near.
 pub(crate) fn near(name: &str) -> Option<&'static Entry> {
     let known: Vec<&str> = all().map(|entry| entry.name).collect();
-    crate::suggest::nearest(name, &known).and_then(find)
+    crate::text::nearest(name, &known).and_then(find)
 }
 
 #[cfg(test)]

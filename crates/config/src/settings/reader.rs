@@ -8,8 +8,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::{FILE_MAX, Origin, SettingsError};
 use crate::file;
-use crate::suggest::suggest;
 use crate::text::line_of;
+use crate::text::suggest;
 
 /// A key of a table: its name, the values that it takes, and the function that puts such a value into a model.
 pub(crate) type Row<F> = (&'static str, &'static str, F);

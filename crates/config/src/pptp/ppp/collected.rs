@@ -10,7 +10,7 @@ use super::words::{Word, words};
 use super::{PEERS, Read};
 use crate::pptp::exact_text;
 use crate::report::{Report, Verdict};
-use crate::suggest::nearest;
+use crate::text::nearest;
 
 /// Deepest nesting of files.
 const DEPTH_MAX: usize = 4;

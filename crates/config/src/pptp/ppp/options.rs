@@ -158,7 +158,9 @@ const OPTIONS: &[Row] = &[
     (
         "nomppe-128",
         0,
-        Refused("only keys of 40 bits, which are found at once, would be left: leave it out"),
+        both(|_, _| {
+            refused("only keys of 40 bits, which are found at once, would be left: leave it out")
+        }),
     ),
     (
         "nomppe-stateful",

@@ -13,7 +13,7 @@ use crate::keys::up_to;
 use crate::lines::Lines;
 use crate::pptp::{POOL_MAX, PORT, Pptp, Role, Server, values};
 use crate::report::{Report, Verdict};
-use crate::suggest::suggest;
+use crate::text::suggest;
 use crate::types::AllowedIp;
 
 /// Options file that pptpd uses if its file names none.
