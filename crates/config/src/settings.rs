@@ -49,7 +49,7 @@ pub struct Settings {
 }
 
 /// The `[dataplane]` section.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DataplaneSettings {
     /// Who moves the packets of an OpenVPN tunnel.
     pub kind: Kind,
@@ -85,35 +85,10 @@ pub struct DataplaneSettings {
     /// Some drivers damage longer ones silently.
     pub gso_max_segs: Option<u16>,
     /// Leading bits of an IPv4 source address that the handshake rate limiter counts as one source, 8 to 32; 24 if
-    /// attackers own whole networks.
-    pub cookie_v4_prefix: u8,
+    /// attackers own whole networks. `None` for 32.
+    pub cookie_v4_prefix: Option<u8>,
     /// Implementation of the ciphers.
     pub crypto_backend: CryptoBackend,
-}
-
-impl Default for DataplaneSettings {
-    fn default() -> Self {
-        Self {
-            kind: Kind::Auto,
-            workers: None,
-            tun_gso: Rung::Auto,
-            tun_uso: Rung::Auto,
-            tun_gro: Rung::Auto,
-            udp_gso: Rung::Auto,
-            udp_gro: Rung::Auto,
-            mmsg: Rung::Auto,
-            aqm: Rung::Auto,
-            coalescing: Rung::Auto,
-            mtu_disc: MtuDiscovery::No,
-            mtu_probe: MtuProbe::Auto,
-            mss_clamp: Rung::Auto,
-            parallel: Parallel::Auto,
-            socket_buffer: None,
-            gso_max_segs: None,
-            cookie_v4_prefix: 32,
-            crypto_backend: CryptoBackend::Auto,
-        }
-    }
 }
 
 /// Which data plane moves packets. Protocols without a kernel data plane always use the one in user space.
@@ -259,7 +234,7 @@ const DATAPLANE: &[Row<fn(&mut DataplaneSettings, &str) -> Option<()>>] = &[
         "cookie-v4-prefix",
         "a number of bits from 8 to 32",
         |it, v| {
-            let bits = number(v, 8, 32).flatten();
+            let bits = number(v, 8, 32).filter(Option::is_some);
             put(&mut it.cookie_v4_prefix, bits)
         },
     ),

@@ -64,7 +64,7 @@ impl Import {
     /// holds any.
     pub fn check_secrecy(&mut self) {
         let Some(model) = &self.model else { return };
-        let secret = |name: &str| table::find(name).is_some_and(|it| it.secret);
+        let secret = |name: &str| table::find(name).is_some_and(|it| it.has(table::SECRET));
         let named = files(model).into_iter().filter(|(name, _)| secret(name));
         let mut paths: Vec<PathBuf> = named.map(|(_, path)| model.path(&path)).collect();
         if self.holds_secrets {

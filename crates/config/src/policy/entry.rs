@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use toml::de::DeValue;
 
 use super::{WORDS_MAX, is_device, words};
+use crate::keys;
 use crate::settings::reader::{TomlRow, put};
 use crate::types::AllowedIp;
 
@@ -26,8 +27,7 @@ const DOWN: &str = "\"hold\" or \"around\"";
 /// Keys of an entry, in TOML.
 pub(super) const ROWS: &[TomlRow<Draft>] = &[
     ("name", NAME, |it, v| {
-        let name = one(v).filter(|it| is_name(it));
-        put(&mut it.name, name.map(str::to_owned))
+        put(&mut it.name, keys::name(one(v)?).ok())
     }),
     ("who", WHO, |it, v| put(&mut it.who, some(v, who).map(Some))),
     ("to", TO, |it, v| put(&mut it.to, some(v, target).map(Some))),
@@ -302,11 +302,6 @@ impl Draft {
             dns: self.dns,
         })
     }
-}
-
-fn is_name(word: &str) -> bool {
-    let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"_.-".contains(&c);
-    (1..=32).contains(&word.len()) && word.bytes().all(is_plain)
 }
 
 /// Whether these are one name server, or one of each family.

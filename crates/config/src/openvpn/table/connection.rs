@@ -5,7 +5,7 @@ use super::value::{
     OK, Outcome, capped, credentials, host, ignored, note, number, on, one_of, port, prompted, put,
     seconds, set, some, word,
 };
-use super::{Entry, Support, flag, here, no, skip, yes};
+use super::{End, Entry, INLINE, LIST, SECRET, Support, flag, here, no, one, skip, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{ConnectionDraft, HttpOptions, LocalLine, RawTransport, RemoteLine};
 use crate::openvpn::{Family, Fragment, HttpAuth, HttpProxy, MssFix, Prompted, Proxy, ResolvRetry};
@@ -18,31 +18,29 @@ const LOCALS_MAX: usize = 64;
 const HEADERS_MAX: usize = 10;
 
 pub(super) const ROWS: &[Entry] = &[
-    Entry::new("connection", 1, 1, Support::Block)
-        .inline()
-        .list(),
+    Entry::new("connection", 1, 1, Support::Block).is(INLINE | LIST),
     yes("remote", 1, 3, |d, it| {
         d.remotes.push(remote(it)?);
         OK
     })
-    .list()
+    .is(LIST)
     .connection(|d, it| {
         d.call(remote(it)?);
         OK
     }),
-    flag("remote-random", |d| &mut d.client.remote_random).idle_in_server(),
+    flag("remote-random", |d| &mut d.client.remote_random).end(End::IdleInServer),
     flag("remote-random-hostname", |d| {
         &mut d.client.remote_random_hostname
     })
-    .idle_in_server(),
-    yes("resolv-retry", 1, 1, |d, it| {
-        d.client.resolv_retry = match it.at(0) {
+    .end(End::IdleInServer),
+    one("resolv-retry", |d, v| {
+        d.client.resolv_retry = match v {
             "infinite" => ResolvRetry::Infinite,
             text => ResolvRetry::Seconds(seconds(text)?),
         };
         OK
     })
-    .idle_in_server(),
+    .end(End::IdleInServer),
     here("connect-retry", 1, 2, |d, it| {
         d.retry = capped(it.at(0), 0..=0xffff_u32)?;
         if let Some(text) = it.get(1) {
@@ -51,15 +49,15 @@ pub(super) const ROWS: &[Entry] = &[
         d.retry_max = d.retry_max.max(d.retry);
         OK
     })
-    .idle_in_server(),
-    yes("connect-retry-max", 1, 1, |d, it| {
-        d.client.connect_retry_max = match it.at(0) {
+    .end(End::IdleInServer),
+    one("connect-retry-max", |d, v| {
+        d.client.connect_retry_max = match v {
             "unlimited" | "0" => None,
             text => Some(seconds(text)?),
         };
         OK
     })
-    .idle_in_server()
+    .end(End::IdleInServer)
     // The limit counts rounds over all servers, so that a single server cannot have one.
     .connection(|_, _| {
         ignored(
@@ -67,20 +65,20 @@ pub(super) const ROWS: &[Entry] = &[
              the block",
         )
     }),
-    here("connect-timeout", 1, 1, timeout).idle_in_server(),
-    here("server-poll-timeout", 1, 1, timeout).idle_in_server(),
+    here("connect-timeout", 1, 1, timeout).end(End::IdleInServer),
+    here("server-poll-timeout", 1, 1, timeout).end(End::IdleInServer),
     here("proto", 1, 1, |d, it| {
         (d.transport, d.family) = protocol(it.at(0))?;
         OK
     }),
-    yes("proto-force", 1, 1, |d, it| {
-        d.proto_tcp_forced = match it.at(0) {
+    one("proto-force", |d, v| {
+        d.proto_tcp_forced = match v {
             "tcp-client" => Some(true),
             other => Some(word(other, &[("udp", false), ("tcp", true)])?),
         };
         OK
     }),
-    here("local", 1, 3, local).list(),
+    here("local", 1, 3, local).is(LIST),
     here("port", 1, 1, |d, it| {
         let port = port(it.at(0))?;
         (d.local_port, d.remote_port) = (port, port);
@@ -105,16 +103,16 @@ pub(super) const ROWS: &[Entry] = &[
     here("http-proxy", 2, 4, |d, it| {
         some(&mut d.http, http_proxy(it))
     })
-    .secret()
+    .is(SECRET)
     .foreign(foreign::http_proxy),
     here("http-proxy-option", 1, 3, |d, it| {
         http_option(&mut d.http_options, it)
     })
-    .list(),
+    .is(LIST),
     yes("http-proxy-user-pass", 1, 1, |d, it| {
         put(&mut d.http_user_pass, prompted(it))
     })
-    .inline()
+    .is(INLINE)
     .foreign(foreign::proxy_credentials),
     yes("http-proxy-override", 2, 3, |d, it| {
         let auth = match it.get(2) {
@@ -124,7 +122,7 @@ pub(super) const ROWS: &[Entry] = &[
         let proxy = http(it, auth, Some(Prompted::Ask));
         some(&mut d.http_override, proxy)
     })
-    .idle_in_server(),
+    .end(End::IdleInServer),
     skip("http-proxy-retry", "a connection is always tried again"),
     skip("socks-proxy-retry", "a connection is always tried again"),
     skip(
@@ -139,7 +137,7 @@ pub(super) const ROWS: &[Entry] = &[
         };
         put(&mut d.socks, proxy)
     })
-    .secret()
+    .is(SECRET)
     .foreign(foreign::socks_proxy),
     here("tun-mtu", 1, 2, |d, it| {
         // 100 is stock's TUN_MTU_MIN; the kernel itself takes 68.
@@ -150,7 +148,7 @@ pub(super) const ROWS: &[Entry] = &[
     here("tun-mtu-max", 1, 1, |d, it| {
         some(&mut d.mtu.tun_max, number(it.at(0), 68..=u16::MAX))
     })
-    .idle_in_server(),
+    .end(End::IdleInServer),
     skip("tun-mtu-extra", "no buffer of Millrace depends on it"),
     here("link-mtu", 1, 1, link_mtu),
     here("udp-mtu", 1, 1, link_mtu),

@@ -1,35 +1,35 @@
 //! Directives about the interface and the outer socket.
 
 use super::value::{OK, ignored, note, number, on, one_of, put, set, some, word};
-use super::{Entry, KERNEL, MANY, TAP, WINDOWS, flag, no, skip, yes};
+use super::{End, Entry, KERNEL, MANY, TAP, WINDOWS, flag, no, one, skip, yes};
 use crate::openvpn::Topology;
 use crate::openvpn::lexer::shown;
 use crate::types::is_ifname;
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("dev", 1, 1, |d, it| match it.at(0) {
+    one("dev", |d, v| match v {
         name if is_ifname(name) => put(&mut d.dev, name.to_owned()),
         other => Err(format!(
             "`{}` is no interface name: 1 to 15 of letters, digits and _=+.-",
             shown(other)
         )),
     }),
-    yes("dev-type", 1, 1, |d, it| match it.at(0) {
+    one("dev-type", |d, v| match v {
         "tap" => Err(TAP.to_owned()),
         other => {
             d.dev_is_typed = word(other, &[("tun", true), ("tap", false)])?;
             OK
         }
     }),
-    yes("dev-node", 1, 1, |_, it| match it.at(0) {
+    one("dev-node", |_, v| match v {
         "/dev/net/tun" => OK,
         path if path.starts_with('/') => {
             Err("interfaces are made through /dev/net/tun; remove the line".to_owned())
         }
         _ => ignored(WINDOWS),
     }),
-    yes("txqueuelen", 1, 1, |d, it| {
-        some(&mut d.device.queue_length, number(it.at(0), 0..=1_000_000))
+    one("txqueuelen", |d, v| {
+        some(&mut d.device.queue_length, number(v, 0..=1_000_000))
     }),
     skip(
         "disable-dco",
@@ -53,16 +53,12 @@ pub(super) const ROWS: &[Entry] = &[
     ),
     skip("windows-driver", WINDOWS),
     skip("tap-sleep", WINDOWS),
-    yes("sndbuf", 1, 1, |d, it| {
-        set(&mut d.sockets.send_buffer, buffer(it.at(0)))
+    one("sndbuf", |d, v| set(&mut d.sockets.send_buffer, buffer(v))),
+    one("rcvbuf", |d, v| {
+        set(&mut d.sockets.receive_buffer, buffer(v))
     }),
-    yes("rcvbuf", 1, 1, |d, it| {
-        set(&mut d.sockets.receive_buffer, buffer(it.at(0)))
-    }),
-    yes("mark", 1, 1, |d, it| {
-        some(&mut d.sockets.mark, mark(it.at(0)))
-    }),
-    yes("bind-dev", 1, 1, |d, it| match it.at(0) {
+    one("mark", |d, v| some(&mut d.sockets.mark, mark(v))),
+    one("bind-dev", |d, v| match v {
         name if is_ifname(name) => put(&mut d.sockets.device, name.to_owned()),
         other => Err(format!("`{}` is no interface name", shown(other))),
     }),
@@ -82,10 +78,12 @@ pub(super) const ROWS: &[Entry] = &[
     skip("fast-io", KERNEL),
     skip("preresolve", "names are resolved when they are needed"),
     skip("ip-remote-hint", "a hint for other systems"),
-    yes("shaper", 1, 1, |d, it| {
-        some(&mut d.sockets.shaper, number(it.at(0), 100..=100_000_000))
+    one("shaper", |d, v| {
+        some(&mut d.sockets.shaper, number(v, 100..=100_000_000))
     })
-    .for_client("is for clients; use `tc qdisc` on the server's interface"),
+    .end(End::Client(
+        "is for clients; use `tc qdisc` on the server's interface",
+    )),
     no("gremlin", "a test mode of stock; remove the line"),
     no(
         "client-nat",

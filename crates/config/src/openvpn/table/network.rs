@@ -6,7 +6,7 @@ use super::value::{
     OK, Outcome, host, ignored, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host,
     netmask_bits, note, one_of, place, put, seconds, set, some, word,
 };
-use super::{Entry, MANY, WINDOWS, flag, no, skip, yes};
+use super::{End, Entry, LIST, MANY, WINDOWS, flag, no, one, skip, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 use crate::openvpn::lexer::shown;
@@ -40,23 +40,23 @@ pub(super) const ROWS: &[Entry] = &[
         }
         add(&mut d.network.routes, route(it))
     })
-    .list(),
+    .is(LIST),
     yes("route-ipv6", 1, 3, |d, it| {
         add(&mut d.network.routes_v6, route_v6(it))
     })
-    .list(),
-    yes("route-gateway", 1, 1, |d, it| {
-        let gateway = match it.at(0) {
+    .is(LIST),
+    one("route-gateway", |d, v| {
+        let gateway = match v {
             "dhcp" => RouteGateway::Dhcp,
             other => RouteGateway::Fixed(place(other)?),
         };
         put(&mut d.network.route_gateway, gateway)
     }),
-    yes("route-ipv6-gateway", 1, 1, |d, it| {
-        some(&mut d.network.route_gateway_v6, ipv6(it.at(0)))
+    one("route-ipv6-gateway", |d, v| {
+        some(&mut d.network.route_gateway_v6, ipv6(v))
     }),
-    yes("route-metric", 1, 1, |d, it| {
-        some(&mut d.network.route_metric, seconds(it.at(0)))
+    one("route-metric", |d, v| {
+        some(&mut d.network.route_metric, seconds(v))
     }),
     yes("route-delay", 0, 2, |d, it| {
         let delay = it.get(0).map_or(Ok(0), seconds)?;
@@ -64,7 +64,7 @@ pub(super) const ROWS: &[Entry] = &[
         it.get(1).map(seconds).transpose()?;
         put(&mut d.network.route_delay, delay)
     })
-    .for_client("is for clients; remove the line"),
+    .end(End::Client("is for clients; remove the line")),
     flag("route-noexec", |d| &mut d.network.route_noexec),
     skip("max-routes", "there is no such limit"),
     skip("route-method", WINDOWS),
@@ -76,23 +76,25 @@ pub(super) const ROWS: &[Entry] = &[
         redirect(d, it)?.gateway = true;
         OK
     })
-    .list()
-    .for_client("is for clients; write `push \"redirect-gateway def1\"`"),
+    .is(LIST)
+    .end(End::Client(
+        "is for clients; write `push \"redirect-gateway def1\"`",
+    )),
     yes("redirect-private", 0, MANY, |d, it| {
         redirect(d, it)?;
         OK
     })
-    .list(),
+    .is(LIST),
     flag("block-ipv6", |d| &mut d.network.block_ipv6),
     flag("allow-recursive-routing", |d| {
         &mut d.network.allow_recursive_routing
     })
-    .for_client("is for clients; remove the line"),
+    .end(End::Client("is for clients; remove the line")),
     yes("dhcp-option", 1, MANY, |d, it| {
         dhcp_option(&mut d.network.dhcp, it)
     })
-    .list(),
-    yes("dns", 2, MANY, dns).list(),
+    .is(LIST),
+    yes("dns", 2, MANY, dns).is(LIST),
     skip("dns-updown", "name servers are set without a script"),
     skip("register-dns", WINDOWS),
     skip("block-outside-dns", WINDOWS),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::foreign;
 use super::value::{OK, Outcome, capped, credentials, host, ignored, number, on, put, set, word};
-use super::{Entry, MANY, flag, no, path, skip, text, yes};
+use super::{DECIDING, Entry, LIST, MANY, SECRET, flag, no, one, path, skip, text, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 use crate::openvpn::{LogFile, Management, ManagementAddress, RemapUsr1, StatusFile};
@@ -39,12 +39,12 @@ pub(super) const ROWS: &[Entry] = &[
         &mut d.service.machine_readable
     }),
     skip("errors-to-stderr", "messages go to one place"),
-    yes("verb", 1, 1, |d, it| {
-        let level = capped(it.at(0), 0..=15_u8);
+    one("verb", |d, v| {
+        let level = capped(v, 0..=15_u8);
         set(&mut d.service.verb, level.map(|level| level.min(11)))
     }),
-    yes("mute", 1, 1, |d, it| {
-        set(&mut d.service.mute, capped(it.at(0), 0..=u32::MAX))
+    one("mute", |d, v| {
+        set(&mut d.service.mute, capped(v, 0..=u32::MAX))
     }),
     yes("status", 1, 2, |d, it| {
         let seconds = it.get(1).map_or(Ok(60), |text| capped(text, 0..=86_400))?;
@@ -52,24 +52,24 @@ pub(super) const ROWS: &[Entry] = &[
         put(&mut d.service.status, StatusFile { path, seconds })
     })
     .foreign(foreign::written),
-    yes("status-version", 1, 1, |d, it| {
-        set(&mut d.service.status_version, number(it.at(0), 1..=3))
+    one("status-version", |d, v| {
+        set(&mut d.service.status_version, number(v, 1..=3))
     }),
     no("memstats", "use `status`, or `millrace status --json`"),
-    yes("nice", 1, 1, |d, it| match it.at(0).parse::<i32>() {
+    one("nice", |d, v| match v.parse::<i32>() {
         Ok(nice @ -20..=19) => put(&mut d.service.nice, nice),
         _ => Err("is a number from -20 to 19".to_owned()),
     }),
     flag("mlock", |d| &mut d.service.mlock),
     yes("echo", 0, MANY, echo)
-        .list()
+        .is(LIST)
         .client(|_, _| ignored(TEXT)),
     yes("parameter", 0, MANY, echo)
-        .list()
+        .is(LIST)
         .client(|_, _| ignored(TEXT)),
-    yes("remap-usr1", 1, 1, |d, it| {
+    one("remap-usr1", |d, v| {
         let signals = [("SIGHUP", RemapUsr1::Hup), ("SIGTERM", RemapUsr1::Term)];
-        put(&mut d.service.remap_usr1, word(it.at(0), &signals)?)
+        put(&mut d.service.remap_usr1, word(v, &signals)?)
     }),
     flag("persist-key", |d| &mut d.service.persist_key),
     flag("persist-remote-ip", |d| &mut d.service.persist_remote_ip),
@@ -78,7 +78,7 @@ pub(super) const ROWS: &[Entry] = &[
         "a name after `local` is looked up at each connection; write the address",
     ),
     yes("management", 2, 3, management)
-        .secret()
+        .is(SECRET)
         .foreign(foreign::management),
     yes("management-client", 0, 0, |d, it| {
         on(&mut beside(d, it).connect)
@@ -110,7 +110,7 @@ pub(super) const ROWS: &[Entry] = &[
         "clients are not judged through the management port; use `auth-user-pass-verify` or \
          `auth-user-pass-file`",
     )
-    .deciding(),
+    .is(DECIDING),
     no(
         "management-client-pf",
         "removed from OpenVPN 2.6; use nftables on the interface",

@@ -1,17 +1,14 @@
 //! Directives about timers.
 
 use super::value::{OK, Outcome, number, seconds, set};
-use super::{Entry, flag, same_for_all, skip, yes};
+use super::{End, Entry, flag, one, same_for_all, skip, yes};
 use crate::openvpn::PingTimeout;
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 
 pub(super) const ROWS: &[Entry] = &[
     yes("keepalive", 2, 2, keepalive),
-    yes("ping", 1, 1, |d, it| {
-        set(&mut d.timers.ping, seconds(it.at(0)))
-    })
-    .client(same_for_all),
+    one("ping", |d, v| set(&mut d.timers.ping, seconds(v))).client(same_for_all),
     yes("ping-restart", 1, 1, |d, it| {
         timeout(d, it, PingTimeout::Restart)
     })
@@ -27,40 +24,40 @@ pub(super) const ROWS: &[Entry] = &[
         OK
     })
     .client(|settings, it| set(&mut settings.inactive, inactive(it).map(Some))),
-    yes("session-timeout", 1, 1, |d, it| {
-        d.timers.session_timeout = Some(seconds(it.at(0))?).filter(|time| *time > 0);
+    one("session-timeout", |d, v| {
+        d.timers.session_timeout = Some(seconds(v)?).filter(|time| *time > 0);
         OK
     })
     .client(|settings, it| set(&mut settings.session_timeout, seconds(it.at(0)).map(Some))),
     yes("reneg-sec", 1, 2, renegotiation),
-    yes("reneg-bytes", 1, 1, |d, it| {
-        set(&mut d.timers.renegotiation.bytes, amount(it))
+    one("reneg-bytes", |d, v| {
+        set(&mut d.timers.renegotiation.bytes, amount(v))
     }),
-    yes("reneg-pkts", 1, 1, |d, it| {
-        set(&mut d.timers.renegotiation.packets, amount(it))
+    one("reneg-pkts", |d, v| {
+        set(&mut d.timers.renegotiation.packets, amount(v))
     }),
-    yes("hand-window", 1, 1, |d, it| {
-        set(&mut d.timers.hand_window, positive(it))
+    one("hand-window", |d, v| {
+        set(&mut d.timers.hand_window, positive(v))
     }),
-    yes("tran-window", 1, 1, |d, it| {
-        set(&mut d.timers.tran_window, positive(it))
+    one("tran-window", |d, v| {
+        set(&mut d.timers.tran_window, positive(v))
     }),
-    yes("tls-timeout", 1, 1, |d, it| {
-        set(&mut d.timers.tls_timeout, positive(it))
+    one("tls-timeout", |d, v| {
+        set(&mut d.timers.tls_timeout, positive(v))
     }),
-    flag("tls-exit", |d| &mut d.timers.tls_exit).idle_in_server(),
+    flag("tls-exit", |d| &mut d.timers.tls_exit).end(End::IdleInServer),
 ];
 
-fn positive(directive: &Directive) -> Result<u32, String> {
-    match seconds(directive.at(0))? {
+fn positive(value: &str) -> Result<u32, String> {
+    match seconds(value)? {
         0 => Err("must be at least 1".to_owned()),
         time => Ok(time),
     }
 }
 
 /// Parses a number of bytes or packets; `None` for no limit, which stock writes as 0.
-fn amount(directive: &Directive) -> Result<Option<u64>, String> {
-    let amount = number(directive.at(0), 0..=u64::MAX)?;
+fn amount(value: &str) -> Result<Option<u64>, String> {
+    let amount = number(value, 0..=u64::MAX)?;
     Ok((amount > 0).then_some(amount))
 }
 

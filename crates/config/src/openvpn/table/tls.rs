@@ -6,7 +6,10 @@ use super::foreign;
 use super::value::{
     OK, Outcome, ignored, note, number, one_of, prompted, put, set, some, source, word,
 };
-use super::{EXTERNAL, Entry, MANY, OPENSSL, PKCS11, file, here, no, skip, text, yes};
+use super::{
+    EXTERNAL, End, Entry, INLINE, LIST, MANY, OPENSSL, PKCS11, SECRET, file, here, no, one, skip,
+    text, yes,
+};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{ConnectionDraft, Draft};
 use crate::openvpn::lexer::shown;
@@ -24,8 +27,8 @@ pub(super) const ROWS: &[Entry] = &[
         "directories of certificates are not searched; join them into one `ca` file",
     ),
     file("cert", |d| &mut d.tls.cert),
-    file("key", |d| &mut d.tls.key).secret(),
-    file("pkcs12", |d| &mut d.tls.pkcs12).secret(),
+    file("key", |d| &mut d.tls.key).is(SECRET),
+    file("pkcs12", |d| &mut d.tls.pkcs12).is(SECRET),
     file("extra-certs", |d| &mut d.tls.extra_certs).foreign(foreign::certificates),
     yes("crl-verify", 1, 2, |d, it| {
         let list = match it.get(1) {
@@ -35,42 +38,40 @@ pub(super) const ROWS: &[Entry] = &[
         };
         put(&mut d.tls.crl, list)
     })
-    .inline(),
+    .is(INLINE),
     yes("askpass", 0, 1, |d, it| {
         put(&mut d.tls.askpass, prompted(it))
     })
-    .secret(),
+    .is(SECRET),
     skip(
         "dh",
         "no old Diffie-Hellman group is used: key exchange is by elliptic curves",
     )
-    .inline(),
+    .is(INLINE),
     yes("tls-version-min", 1, 2, version_min),
-    yes("tls-version-max", 1, 1, |d, it| {
-        some(&mut d.tls.version_max, version(it.at(0)))
+    one("tls-version-max", |d, v| {
+        some(&mut d.tls.version_max, version(v))
     }),
-    yes("tls-cipher", 1, 1, |d, it| {
-        d.tls.ciphers = Some(names(it));
-        match it.at(0).split(':').any(is_suite) {
+    one("tls-cipher", |d, v| {
+        d.tls.ciphers = Some(names(v));
+        match v.split(':').any(is_suite) {
             true => OK,
             false => note(NO_SUITE),
         }
     }),
-    yes("tls-ciphersuites", 1, 1, |d, it| {
-        d.tls.ciphersuites = Some(names(it));
-        match it.at(0).split(':').any(is_suite_1_3) {
+    one("tls-ciphersuites", |d, v| {
+        d.tls.ciphersuites = Some(names(v));
+        match v.split(':').any(is_suite_1_3) {
             true => OK,
             false => note(NO_SUITE_1_3),
         }
     }),
-    yes("tls-groups", 1, 1, |d, it| {
-        put(&mut d.tls.groups, names(it))
-    }),
-    yes("ecdh-curve", 1, 1, |d, it| {
-        d.tls.groups.get_or_insert_with(|| names(it));
+    one("tls-groups", |d, v| put(&mut d.tls.groups, names(v))),
+    one("ecdh-curve", |d, v| {
+        d.tls.groups.get_or_insert_with(|| names(v));
         OK
     }),
-    yes("tls-cert-profile", 1, 1, |d, it| match it.at(0) {
+    one("tls-cert-profile", |d, v| match v {
         "insecure" => Err(
             "certificates with MD5, SHA-1 or short keys can be forged; ask for new ones \
              (RSA from 2048 bits or ECDSA, with SHA-256) and remove the line"
@@ -85,7 +86,7 @@ pub(super) const ROWS: &[Entry] = &[
             set(&mut d.tls.profile, word(name, &profiles))
         }
     }),
-    here("tls-auth", 1, 2, tls_auth).inline().secret(),
+    here("tls-auth", 1, 2, tls_auth).is(INLINE | SECRET),
     here("key-direction", 1, 1, |d, it| {
         some(&mut d.key_direction, direction(it.at(0)))
     }),
@@ -96,27 +97,26 @@ pub(super) const ROWS: &[Entry] = &[
             None => OK,
         }
     })
-    .inline()
-    .secret(),
-    here("tls-crypt-v2", 1, 2, tls_crypt_v2).inline().secret(),
-    yes("tls-crypt-v2-max-age", 1, 1, |d, it| {
-        let days = number(it.at(0), 1..=36_500);
+    .is(INLINE | SECRET),
+    here("tls-crypt-v2", 1, 2, tls_crypt_v2).is(INLINE | SECRET),
+    one("tls-crypt-v2-max-age", |d, v| {
+        let days = number(v, 1..=36_500);
         some(&mut d.tls.tls_crypt_v2_max_age, days)
     })
-    .idle_in_client(),
-    yes("remote-cert-tls", 1, 1, |d, it| {
-        some(&mut d.tls.verify.remote_cert_tls, role(it))
+    .end(End::IdleInClient),
+    one("remote-cert-tls", |d, v| {
+        some(&mut d.tls.verify.remote_cert_tls, role(v))
     }),
     yes("remote-cert-ku", 0, MANY, |d, it| {
         let masks = it.values.iter().map(|text| usage(text)).collect();
         some(&mut d.tls.verify.remote_cert_ku, masks)
     }),
     text("remote-cert-eku", |d| &mut d.tls.verify.remote_cert_eku),
-    yes("ns-cert-type", 1, 1, |d, it| {
-        some(&mut d.tls.verify.ns_cert_type, role(it))
+    one("ns-cert-type", |d, v| {
+        some(&mut d.tls.verify.ns_cert_type, role(v))
     }),
     yes("verify-x509-name", 1, 2, x509_name),
-    yes("verify-hash", 1, 2, verify_hash).inline().list(),
+    yes("verify-hash", 1, 2, verify_hash).is(INLINE | LIST),
     yes("peer-fingerprint", 1, 1, |d, it| {
         let new = fingerprints(it, true)?;
         let all = &mut d.tls.verify.peer_fingerprints;
@@ -126,8 +126,7 @@ pub(super) const ROWS: &[Entry] = &[
         all.extend(new);
         OK
     })
-    .inline()
-    .list(),
+    .is(INLINE | LIST),
     yes("x509-username-field", 1, MANY, username_fields),
     skip(
         "x509-track",
@@ -168,12 +167,12 @@ pub(super) const ROWS: &[Entry] = &[
         "a static key without TLS has no forward secrecy and is gone from OpenVPN 2.8; \
          give both ends certificates, or `peer-fingerprint`",
     )
-    .inline(),
+    .is(INLINE),
     skip(
         "allow-deprecated-insecure-static-crypto",
         "there is no static-key mode to allow",
     ),
-    yes("key-method", 1, 1, |_, it| match it.at(0) {
+    one("key-method", |_, v| match v {
         "2" => ignored("the only method there is"),
         _ => Err("only method 2 exists since OpenVPN 2.4; remove the line".to_owned()),
     }),
@@ -185,8 +184,8 @@ pub(super) const ROWS: &[Entry] = &[
 ];
 
 /// The names of a list that colons separate.
-fn names(directive: &Directive) -> Vec<String> {
-    let names = directive.at(0).split(':').filter(|name| !name.is_empty());
+fn names(value: &str) -> Vec<String> {
+    let names = value.split(':').filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
 }
 
@@ -292,9 +291,9 @@ fn version_min(draft: &mut Draft, directive: &Directive) -> Outcome {
     OK
 }
 
-fn role(directive: &Directive) -> Result<CertRole, String> {
+fn role(value: &str) -> Result<CertRole, String> {
     let roles = [("client", CertRole::Client), ("server", CertRole::Server)];
-    word(directive.at(0), &roles)
+    word(value, &roles)
 }
 
 /// Parses a mask of key usages in hexadecimal, such as `a0`.

@@ -61,6 +61,12 @@ const fn each(client: SetClient, server: SetServer) -> Meaning {
     Meaning::Taken(Taken::Each(client, server))
 }
 
+const WINDOWS: &str = "no names of Windows before 2000 are served";
+const ONE_LINK: &str = "there is one link";
+const HEADERS: &str = "headers of LCP are shortened only where both ends agree";
+const BACKGROUND: &str = "it goes into the background with --daemon";
+const HOST: &str = "the host's settings stay as they are";
+const NEVER_LOGGED: &str = "passwords are never logged";
 const LINE: &str = "there is no serial line";
 const FRAMES: &str = "GRE carries whole frames";
 const COMPRESSION: &str = "packets are never compressed";
@@ -254,11 +260,7 @@ const OPTIONS: &[Row] = &[
             )
         }),
     ),
-    (
-        "ms-wins",
-        1,
-        Nothing("no names of Windows before 2000 are served"),
-    ),
+    ("ms-wins", 1, Nothing(WINDOWS)),
     (
         "noproxyarp",
         0,
@@ -285,20 +287,12 @@ const OPTIONS: &[Row] = &[
     ("nodtrcts", 0, Nothing(LINE)),
     ("stop-bits", 1, Nothing(LINE)),
     ("notty", 0, Nothing(LINE)),
-    ("noendpoint", 0, Nothing("there is one link")),
-    ("nompshortseq", 0, Nothing("there is one link")),
-    (
-        "usepeerwins",
-        0,
-        Nothing("no names of Windows before 2000 are served"),
-    ),
+    ("noendpoint", 0, Nothing(ONE_LINK)),
+    ("nompshortseq", 0, Nothing(ONE_LINK)),
+    ("usepeerwins", 0, Nothing(WINDOWS)),
     ("remotenumber", 1, Nothing(SCRIPTS)),
-    ("ktune", 0, Nothing("the host's settings stay as they are")),
-    (
-        "noktune",
-        0,
-        Nothing("the host's settings stay as they are"),
-    ),
+    ("ktune", 0, Nothing(HOST)),
+    ("noktune", 0, Nothing(HOST)),
     ("up_sdnotify", 0, Nothing("a supervisor is always told")),
     ("pap-timeout", 1, Nothing(TIMES)),
     ("pap-restart", 1, Nothing(TIMES)),
@@ -342,16 +336,8 @@ const OPTIONS: &[Row] = &[
     ("xonxoff", 0, Nothing(LINE)),
     ("modem", 0, Nothing(LINE)),
     ("local", 0, Nothing(LINE)),
-    (
-        "noaccomp",
-        0,
-        Nothing("headers of LCP are shortened only where both ends agree"),
-    ),
-    (
-        "nopcomp",
-        0,
-        Nothing("headers of LCP are shortened only where both ends agree"),
-    ),
+    ("noaccomp", 0, Nothing(HEADERS)),
+    ("nopcomp", 0, Nothing(HEADERS)),
     ("default-mru", 0, Nothing("both ends agree on what fits")),
     (
         "nomagic",
@@ -381,8 +367,8 @@ const OPTIONS: &[Row] = &[
     ("ipcp-accept-local", 0, Nothing(ADDRESSES)),
     ("ipcp-accept-remote", 0, Nothing(ADDRESSES)),
     ("noremoteip", 0, Nothing(ADDRESSES)),
-    ("nomultilink", 0, Nothing("there is one link")),
-    ("nomp", 0, Nothing("there is one link")),
+    ("nomultilink", 0, Nothing(ONE_LINK)),
+    ("nomp", 0, Nothing(ONE_LINK)),
     ("multilink", 0, Refused("there is one link: leave it out")),
     ("lcp-echo-interval", 1, Nothing(TIMES)),
     ("lcp-echo-failure", 1, Nothing(TIMES)),
@@ -403,18 +389,10 @@ const OPTIONS: &[Row] = &[
     ("logfd", 1, Nothing(LOGS)),
     ("nologfd", 0, Nothing(LOGS)),
     ("logfile", 1, Nothing(LOGS)),
-    ("hide-password", 0, Nothing("passwords are never logged")),
-    ("show-password", 0, Nothing("passwords are never logged")),
-    (
-        "nodetach",
-        0,
-        Nothing("it goes into the background with --daemon"),
-    ),
-    (
-        "updetach",
-        0,
-        Nothing("it goes into the background with --daemon"),
-    ),
+    ("hide-password", 0, Nothing(NEVER_LOGGED)),
+    ("show-password", 0, Nothing(NEVER_LOGGED)),
+    ("nodetach", 0, Nothing(BACKGROUND)),
+    ("updetach", 0, Nothing(BACKGROUND)),
     (
         "login",
         0,
