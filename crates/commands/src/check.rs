@@ -12,7 +12,7 @@ use config::relay;
 use config::report::{Entry, Import, Report, Verdict};
 use config::settings::Settings;
 use config::tunnel::{Table, Tunnel};
-use config::wgquick::{self, Options};
+use config::wgquick;
 use serde_json::{Value, json};
 
 use crate::arguments::{self, flag};
@@ -197,7 +197,7 @@ fn judge_all<T>(import: Import<T>, fault: Option<&str>, secrets: &[impl AsRef<Pa
     Judged {
         report,
         usable,
-        warnings: warnings.filter_map(config::secrecy::warning).collect(),
+        warnings: warnings.filter_map(config::file::exposed).collect(),
     }
 }
 
@@ -249,10 +249,10 @@ fn judge_wg_quick(
     settings: &Settings,
 ) -> Result<Judged, ImportError> {
     let (file, permissions) = (&arguments.file, arguments.permissions);
-    let import = wgquick::parse_bytes(bytes, file, Options { permissions })?;
+    let import = wgquick::parse_bytes(bytes, file, permissions)?;
     let mut usable = import.is_usable();
     let mut report = import.report.clone();
-    let mut warnings: Vec<String> = config::secrecy::warning(file).into_iter().collect();
+    let mut warnings: Vec<String> = config::file::exposed(file).into_iter().collect();
     if let Ok((tunnel, _)) = import.into_tunnel() {
         if tunnel.home.is_some() {
             warnings.push(format!("[Server]: {}", config::home::ROUTES));
@@ -387,7 +387,7 @@ mod tests {
 
     fn judged() -> Judged {
         Judged {
-            report: wgquick::parse(FILE, "wg0.conf", Options::default()).report,
+            report: wgquick::parse(FILE, "wg0.conf", Permissions::NONE).report,
             usable: true,
             warnings: Vec::new(),
         }

@@ -304,8 +304,9 @@ fn client_file(client: &Client, office: &str) -> (Vec<New>, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::permissions::Permissions;
     use config::tunnel::Tunnel;
-    use config::wgquick::{self, Options};
+    use config::wgquick;
     use crypto::x25519::PrivateKey;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
@@ -331,7 +332,7 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let text = fs::read_to_string(path).unwrap();
-        let import = wgquick::parse(&text, name, Options::default());
+        let import = wgquick::parse(&text, name, Permissions::NONE);
         import.into_tunnel().unwrap().0
     }
 

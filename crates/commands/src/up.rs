@@ -102,7 +102,7 @@ pub(crate) fn judge(matches: &ArgMatches) -> Result<Kind, Box<dyn Error>> {
 
 /// Warns if other users can read a file with secrets.
 fn warn_of_readers(path: &Path) {
-    if let Some(warning) = config::secrecy::warning(path) {
+    if let Some(warning) = config::file::exposed(path) {
         log::warn!("{warning}");
     }
 }

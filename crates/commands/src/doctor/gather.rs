@@ -211,7 +211,7 @@ fn open_files() -> Vec<(PathBuf, String)> {
     let files = profile::all().into_iter().chain(keys);
     files
         .filter_map(|path| {
-            let words = config::secrecy::warning(&path)?;
+            let words = config::file::exposed(&path)?;
             // The finding has the remedy in a field of its own.
             let words = words.split(';').next()?.to_owned();
             Some((path, words))

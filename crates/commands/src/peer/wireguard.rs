@@ -21,9 +21,7 @@ impl File {
     fn read(path: &Path) -> Result<Self, PeerError> {
         let text = place::read(path)?;
         // Scripts do not run here.
-        let options = wgquick::Options {
-            permissions: config::permissions::Permissions::ALL,
-        };
+        let options = config::permissions::Permissions::ALL;
         let import = wgquick::parse(&text, &path.display().to_string(), options);
         let (tunnel, _) = import.into_tunnel()?;
         Ok(Self {

@@ -161,9 +161,7 @@ pub(crate) fn endpoints(tunnel: &Tunnel, names: &[Named], daemon: &Daemon) -> Ve
 
 /// Reads a file and shows its lines that are not honoured.
 fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
-    let options = wgquick::Options {
-        permissions: switches.permissions,
-    };
+    let options = switches.permissions;
     let (tunnel, report) = wgquick::read(path, options)?.into_tunnel()?;
     tell(&report);
     if !report.is_clean() && !switches.ignore_refused {
