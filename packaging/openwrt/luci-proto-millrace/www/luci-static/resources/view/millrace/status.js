@@ -5,7 +5,7 @@
 'require ui';
 'require tools.millrace as tools';
 
-const histories = {};
+const histories = {}, opened = {};
 
 function label(kind, words) {
 	return E('span', { 'class': 'label ' + kind }, [ words ]);
@@ -106,7 +106,8 @@ function renderTunnel(tunnel, it) {
 		]),
 		tools.graph(history),
 		renderPeers(tunnel, names),
-		renderLines(tunnel, names)
+		renderLines(tunnel, names),
+		tools.details(tunnel, opened)
 	]);
 }
 
