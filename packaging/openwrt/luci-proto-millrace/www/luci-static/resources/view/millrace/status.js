@@ -298,7 +298,7 @@ return view.extend({
 	showAdded: function(added) {
 		const link = E('a', {
 			'class': 'btn',
-			'download': added.name + (added.file.match(/^\[Interface\]/m) ? '.conf' : '.ovpn'),
+			'download': added.name + added.ending,
 			'href': URL.createObjectURL(new Blob([ added.file ], { type: 'text/plain' }))
 		}, [ _('Save the file') ]);
 
