@@ -14,6 +14,8 @@ mod check;
 mod doctor;
 mod down;
 mod guard;
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
+mod home;
 mod import;
 mod keys;
 mod leak_test;

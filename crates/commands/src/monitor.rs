@@ -12,11 +12,12 @@ use clap::{ArgMatches, Command};
 use monitor::back;
 use monitor::front;
 use monitor::password::{MOST, Password, PasswordError};
+use monitor::question::AtHome;
 use monitor::rights::Rights;
 use monitor::site::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use source::{AtHome, Host};
+use source::Host;
 use std::io::{self, ErrorKind, IsTerminal as _, Read as _};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -205,7 +206,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let told = Arc::new(AtomicBool::new(false));
     end_at_signal(signals, ours.try_clone()?, Arc::clone(&told))?;
     let mut host = Host::new(path_of(matches, "history"));
-    let answered = back::answer(&ours, &Rights::new(password), &mut host, &mut AtHome);
+    let answered = back::answer(&ours, &Rights::new(password), &mut host, at_home);
     host.write();
     // The child ends when its connection closes.
     let _ = ours.shutdown(Shutdown::Both);
@@ -219,6 +220,12 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     }
     // The child has reported the fault itself.
     Ok(ExitCode::FAILURE)
+}
+
+/// Answers questions about the servers at home.
+fn at_home(asked: AtHome) -> Result<serde_json::Value, String> {
+    let given = serde_json::from_value(asked.given).map_err(|_| "not understood")?;
+    crate::home::call(&asked.method, &given, Path::new(DIRECTORY))
 }
 
 /// On a signal, closes the connection; both processes then end.

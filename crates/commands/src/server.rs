@@ -118,11 +118,12 @@ pub(crate) enum InitError {
 
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 impl InitError {
-    /// The message for a page, which has fields instead of options; `another` tells how to make a server with another
-    /// name there.
-    pub(crate) fn on_page(&self, another: &str) -> String {
+    /// The message for a page, which has fields instead of options.
+    pub(crate) fn on_page(&self) -> String {
         match self {
-            Self::Exists(path) => format!("{} is there already: {another}", path.display()),
+            Self::Exists(path) => {
+                format!("{} is there already: choose another name", path.display())
+            }
             Self::Value { value, why, .. } => format!("{value}: {why}"),
             Self::NoLine => "this host has no default route: say where clients call it".to_owned(),
             Self::NoSubnet => "no private network is free for clients".to_owned(),
@@ -359,7 +360,7 @@ mod tests {
             InitError::NoSubnet,
             InitError::Port(1),
         ] {
-            let words = error.on_page("choose another name");
+            let words = error.on_page();
             assert!(!words.contains("--"), "{words}");
         }
     }

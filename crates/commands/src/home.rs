@@ -1,18 +1,60 @@
-//! Servers at home for the LuCI pages: plans, makes and lists them, and changes their clients.
+//! Servers at home for web pages, LuCI's and that of `millrace monitor`: lists, plans and makes them, and changes their
+//! clients.
 
-use super::{Given, Outcome};
-use crate::peer::{self, PeerError, Wanted};
-use crate::profile;
-use crate::profile::DIRECTORY;
+use crate::peer::{self, PeerError, Wanted, qr};
+use crate::profile::{self, DIRECTORY};
 use crate::server;
 use crate::server::place::Waits;
+use config::kind::Kind;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The arguments of all methods.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Given {
+    /// A server, by the path that `peers` returns.
+    server: String,
+    /// A client, or a new server.
+    name: String,
+    /// A client's new name.
+    to: String,
+    lan_only: bool,
+    openvpn: bool,
+    endpoint: String,
+    /// Networks at home, separated by spaces or commas.
+    lan: String,
+    subnet: String,
+    subnet6: String,
+}
+
+/// Answers a page; files of new servers go into the directory `keep`.
+pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, String> {
+    match method {
+        "peers" => Ok(servers(keep)),
+        "peer_add" => add(given, &named(given, keep)?),
+        "peer_revoke" => {
+            let server = named(given, keep)?;
+            change(&server, || peer::revoke(&server, &given.name))?;
+            let said = format!("{} is kept out.", given.name);
+            Ok(json!({"said": said, "note": tell(&server, false)?}))
+        }
+        "peer_rename" => {
+            let server = named(given, keep)?;
+            change(&server, || peer::rename(&server, &given.name, &given.to))?;
+            Ok(json!({"said": format!("{} is called {} now.", given.name, given.to)}))
+        }
+        "server_plan" => make(given, keep, false),
+        "server_init" => make(given, keep, true),
+        _ => Err(format!("there is no method {}", terminal::shown(method))),
+    }
+}
+
 /// All servers at home, with the clients of each.
-pub(super) fn servers(keep: &Path) -> Value {
+fn servers(keep: &Path) -> Value {
     let server = |path: PathBuf| {
         let name = path.display().to_string();
         match peer::list(&path) {
@@ -64,8 +106,7 @@ fn tell(server: &Path, added: bool) -> Result<Option<String>, String> {
     }
 }
 
-pub(super) fn add(given: &Given, keep: &Path) -> Outcome {
-    let server = named(given, keep)?;
+fn add(given: &Given, server: &Path) -> Result<Value, String> {
     let file = RefCell::default();
     let wanted = Wanted {
         name: &given.name,
@@ -75,33 +116,27 @@ pub(super) fn add(given: &Given, keep: &Path) -> Outcome {
         qr: false,
         shown: &file,
     };
-    change(&server, || peer::add(&server, &wanted))?;
+    change(server, || peer::add(server, &wanted))?;
     // The answer has the only copy of the client's file, so it is shown even if telling the server fails.
-    let note = tell(&server, true).unwrap_or_else(Some);
+    let note = tell(server, true).unwrap_or_else(Some);
     let file = file.borrow();
-    let code = peer::qr::rows(&file);
+    let code = qr::rows(&file);
+    let ending = match Kind::at(server) {
+        Kind::OpenVpn => ".ovpn",
+        _ => ".conf",
+    };
     Ok(json!({
+        "said": format!("{} may call.", given.name),
         "name": given.name,
         "file": file.as_str(),
+        "ending": ending,
         "qr": code.as_deref().map(Vec::as_slice),
         "note": note,
     }))
 }
 
-pub(super) fn revoke(given: &Given, keep: &Path) -> Outcome {
-    let server = named(given, keep)?;
-    change(&server, || peer::revoke(&server, &given.name))?;
-    Ok(json!({"revoked": given.name, "note": tell(&server, false)?}))
-}
-
-pub(super) fn rename(given: &Given, keep: &Path) -> Outcome {
-    let server = named(given, keep)?;
-    change(&server, || peer::rename(&server, &given.name, &given.to))?;
-    Ok(json!({"renamed": given.to}))
-}
-
 /// Shows the plan of a server, with the chosen client networks; or makes the server.
-pub(super) fn server(given: &Given, keep: &Path, make: bool) -> Outcome {
+fn make(given: &Given, keep: &Path, make: bool) -> Result<Value, String> {
     let text = |it: &str| Some(it.trim().to_owned()).filter(|it| !it.is_empty());
     let lan = given.lan.split([' ', ',']).filter(|it| !it.is_empty());
     let wanted = server::Wanted {
@@ -114,7 +149,7 @@ pub(super) fn server(given: &Given, keep: &Path, make: bool) -> Outcome {
         subnet6: text(&given.subnet6),
         ..server::Wanted::default()
     };
-    let words = |error: server::InitError| error.on_page("choose another name");
+    let words = |error: server::InitError| error.on_page();
     let plan = server::plan(&wanted).map_err(words)?;
     let [subnet, subnet6] = plan.subnets();
     let said = match make {
