@@ -1,5 +1,8 @@
 //! A server: control connections of many clients, each with one call or more.
 
+mod lines;
+mod strangers;
+
 use core::ops::Range;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,19 +14,14 @@ use crate::control::{
     Answer, CallEnd, CloseReason, Connection, ErrorCode, Event, OutgoingCall, OutgoingResult, Role,
     StopReason,
 };
-use crate::gre::{Packet, Tunnel};
+use crate::gre::{Ends, Packet, Tunnel};
 use crate::lines::Addresses;
 use crate::ppp::IpcpSettings;
-use crate::session::account::{Accounts, Door, Entropy};
+use crate::session::authenticator::{Accounts, Door};
 use crate::session::call::Call;
 use crate::session::link::{Link, LinkOutput, Side};
-use crate::session::output::{DownReason, Ends, Ipv6Up, SendError, Up};
-use crate::session::settings::{ServerSettings, StartError};
-
-mod lines;
-mod strangers;
-
-pub use lines::ProbeCounters;
+use crate::session::output::{DownReason, Ipv6Up, SendError, Up};
+use crate::session::settings::{Entropy, ServerSettings, StartError};
 
 /// Number of a control connection at one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +80,17 @@ pub enum ServerOutput {
         /// Why the connection ended.
         reason: CloseReason,
     },
+}
+
+/// Counts of rejected probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeCounters {
+    /// Probes that did not come from the client.
+    pub forged: u64,
+    /// Probes not newer than earlier ones.
+    pub replayed: u64,
+    /// Probes from an address that has not yet repeated a token, or from one too many; they were answered.
+    pub unaccepted: u64,
 }
 
 struct Client {
