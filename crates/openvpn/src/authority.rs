@@ -14,10 +14,9 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::der;
-use crate::identity::pem;
-use crate::keyfile::pem::encode;
+use crate::der::decimal;
+use crate::pem::{self, encode};
 use crate::verify::Certificate;
-use crate::verify::serial::decimal;
 
 /// The validity of each certificate. It ends in 2049, the last year that UTCTime can express.
 const VALIDITY: [&[u8]; 2] = [b"240101000000Z", b"491231235959Z"];

@@ -1,4 +1,4 @@
-//! Where datagrams go and where answers must come from. Networks by which unauthenticated senders are counted.
+//! Where datagrams go, where answers must come from, and the networks by which unauthenticated senders are counted.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! The format of one key's data packets. A batch: packets of one key, in order, in one slot of memory.
+//! The format of one key's data packets, and batches of them: packets of one key, in order, in one slot of memory.
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The engine's view of a protocol's messages, by which it sorts them, and nothing more. Key material, its limits, and the
+//! The engine's view of a protocol: its messages, by which the engine sorts them, key material with its limits, and the
 //! trait that makes formats of it.
 
 use crate::{Endpoint, Format};

@@ -21,7 +21,7 @@ pub use keys::{KeyLength, MasterKey, SessionKey, StartKey};
 pub use stateful::{ResetStyle, Stateful};
 pub use stateless::{BEHIND, MAX_AHEAD, Stateless};
 
-/// The sending end of an encrypted direction.
+/// The sending end of an encrypted direction (RFC 3078, section 3).
 #[derive(Debug)]
 pub struct Encryptor {
     key: SessionKey,

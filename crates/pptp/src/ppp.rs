@@ -1,7 +1,7 @@
 //! The Point-to-Point Protocol: frames, the option negotiation of its layers, and authentication (RFC 1661 and others).
 //!
-//! A frame is a protocol field, and perhaps address and control fields before it (RFC 1661, section 2; RFC 1662, section
-//! 3.1). GRE delimits frames, so there is neither a checksum nor escaping (RFC 2637, section 4).
+//! A frame is a protocol field, and perhaps address and control fields before it (RFC 1661, section 2; RFC 1662,
+//! section 3.1). GRE delimits frames, so there is neither a checksum nor escaping (RFC 2637, section 4).
 
 mod automaton;
 mod ccp;

@@ -1,5 +1,5 @@
-//! All peers of one interface, their configuration, their deadlines, and the indices by which they address our handshakes
-//! and keys.
+//! All peers of one interface, their configuration, their deadlines, and the indices by which they address our
+//! handshakes and keys.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};

@@ -1,5 +1,5 @@
-//! Reacts to messages: initiations, responses and cookie replies, in the order in which they become expensive. Says why
-//! a datagram led to no keys.
+//! Reacts to messages: initiations, responses and cookie replies, in the order in which they become expensive, and
+//! says why a datagram led to no keys.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -12,7 +12,8 @@ use crate::role::Role;
 use crate::tls::verifier::PeerVerifier;
 use crate::tls::{SettingsError, suites};
 use crate::verify::{
-    PeerCertificate, PeerRules, RevocationLists, Revocations, RevokedSerials, Trust,
+    CertificateProfile, PeerCertificate, PeerRules, RevocationLists, Revocations, RevokedSerials,
+    Trust,
 };
 
 /// A TLS version that Millrace supports.
@@ -34,19 +35,6 @@ pub enum ClientCertificate {
     /// A client must show one.
     #[default]
     Require,
-}
-
-/// `tls-cert-profile`: how strong certificates must be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CertificateProfile {
-    /// RSA from 2048 bits, any elliptic curve that is known, SHA-256 and longer. Stock programs
-    /// go lower (RSA 1024, SHA-1); Millrace does not.
-    #[default]
-    Legacy,
-    /// The same as `legacy`, which is already this strict.
-    Preferred,
-    /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 only.
-    SuiteB,
 }
 
 /// The configuration of TLS, unchecked.

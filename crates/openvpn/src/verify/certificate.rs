@@ -106,7 +106,7 @@ impl<'a> Certificate<'a> {
     pub(crate) fn describe(&self) -> String {
         match self.subject_name().map(|name| name.to_string()) {
             Some(name) if !name.is_empty() => name,
-            _ => format!("serial {}", crate::verify::serial::hex(self.serial)),
+            _ => format!("serial {}", der::hex(self.serial)),
         }
     }
 

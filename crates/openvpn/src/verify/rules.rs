@@ -3,9 +3,8 @@
 use aws_lc_rs::digest;
 use subtle::ConstantTimeEq;
 
-use crate::der::{self, BadDer};
+use crate::der::{self, BadDer, hex};
 use crate::verify::certificate::Certificate;
-use crate::verify::serial::hex;
 
 /// The longest common name, in bytes, as stock programs have it.
 const NAME_MAX: usize = 64;

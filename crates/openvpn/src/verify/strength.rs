@@ -1,8 +1,20 @@
 //! Which keys and signatures are strong enough, and what to do about those that are not.
 
 use crate::der::{self, BadDer, Reader};
-use crate::tls::CertificateProfile;
 use crate::verify::certificate::Certificate;
+
+/// `tls-cert-profile`: how strong certificates must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CertificateProfile {
+    /// RSA from 2048 bits, any elliptic curve that is known, SHA-256 and longer. Stock programs
+    /// go lower (RSA 1024, SHA-1); Millrace does not.
+    #[default]
+    Legacy,
+    /// The same as `legacy`, which is already this strict.
+    Preferred,
+    /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 only.
+    SuiteB,
+}
 
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 const RSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10];

@@ -1,5 +1,5 @@
-//! Reads messages out of a TCP byte stream, and writes them: the fields of each message, in their order on the wire (RFC
-//! 2637, section 2).
+//! Reads messages out of a TCP byte stream, and writes them: the fields of each message, in their order on the wire
+//! (RFC 2637, section 2).
 
 use crate::bytes::Reader;
 use crate::control::message::{

@@ -1,9 +1,7 @@
-//! The messages of the control connection (RFC 2637, section 2).
+//! The messages of the control connection (RFC 2637, section 2), and their text fields of a fixed size.
 //!
 //! Each kind of message has a fixed length, stated in its header. A magic cookie shows that the stream is still in
 //! step. Reserved fields are written as zero and ignored when read: deployed peers do not always zero them.
-//!
-//! Text fields of a fixed size.
 
 use crate::control::codes::{
     DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,

@@ -1,5 +1,5 @@
-//! The options of the Link Control Protocol (RFC 1661, section 6), and its authentication protocols (RFC 1994, section 3;
-//! RFC 2759, section 3).
+//! The options of the Link Control Protocol (RFC 1661, section 6), and its authentication protocols (RFC 1994, section
+//! 3; RFC 2759, section 3).
 
 use crate::ppp::negotiation::{Layer, Verdict};
 use crate::ppp::packet::Option as ConfigOption;

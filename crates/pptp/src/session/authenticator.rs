@@ -268,12 +268,12 @@ pub(super) struct Door<'a> {
 
 impl Door<'_> {
     /// The time until which logins as this user must wait, because of wrong passwords.
-    pub(super) fn shut_until(&self, user: &[u8], now: Instant) -> Option<Instant> {
+    fn shut_until(&self, user: &[u8], now: Instant) -> Option<Instant> {
         self.guesses.shut_until(self.source, user, now)
     }
 
     /// Notes the result of a login.
-    pub(super) fn judged(&mut self, user: &[u8], good: bool, now: Instant) {
+    fn judged(&mut self, user: &[u8], good: bool, now: Instant) {
         if good {
             self.guesses.right(self.source, user);
         } else {

@@ -296,9 +296,7 @@ impl Client {
         }
         self.connection.stop(StopReason::None, now);
     }
-}
 
-impl Client {
     /// A probe for a line, as the payload of an IP packet of protocol 47: see [`Prober::probe`]. `None` unless the
     /// server agrees to several lines.
     pub fn probe(&mut self, line: u8, used: u8, lines: u16) -> Option<[u8; LEN]> {

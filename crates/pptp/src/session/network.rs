@@ -1,5 +1,5 @@
-//! The network phase of a link: encryption first, if it is required, then addresses (RFC 1661, section 3.6; RFC 1962), and
-//! the link's MTU.
+//! The network phase of a link: encryption first, if it is required, then addresses (RFC 1661, section 3.6; RFC 1962),
+//! and the link's MTU.
 
 use std::time::{Duration, Instant};
 

@@ -2,13 +2,13 @@
 
 use super::*;
 use crypto::Cipher;
+use crypto::Digest;
 use engine::TunnelOptions;
 use engine::fuzzing::{Plane as Turned, connection};
 use openvpn::data::format::Shape;
-use openvpn::data::header::Layout;
 use openvpn::data::inband::PING;
 use openvpn::data::protocol;
-use openvpn::digest::Digest;
+use openvpn::data::wire::Layout;
 use openvpn::keys::KeyMaterial;
 use openvpn::session::{DataKeys, KeyUsage as SessionKeyUsage};
 use plane::{Control, Endpoint, Line, Notice};
