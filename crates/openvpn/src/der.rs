@@ -4,6 +4,20 @@
 //! what its caller makes recurse. Lengths of up to four bytes are read; the indefinite form of BER
 //! is not. Writes serial numbers as people and scripts read them.
 
+/// Object identifiers that certificates are both written and checked with.
+pub(crate) mod oid {
+    /// Keys on an elliptic curve (RFC 5480).
+    pub(crate) const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+    pub(crate) const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+    pub(crate) const ECDSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+    pub(crate) const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
+    pub(crate) const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
+    pub(crate) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
+    /// The purposes of [`EXTENDED_KEY_USAGE`].
+    pub(crate) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+    pub(crate) const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
+}
+
 /// The bytes are not the DER that was expected here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadDer;

@@ -14,7 +14,8 @@ mod verifier;
 
 pub use error::{SettingsError, TlsError};
 pub use session::TlsSession;
-pub use settings::{ClientCertificate, TlsOptions, TlsSettings, TlsVersion};
+pub use settings::{TlsOptions, TlsSettings, TlsVersion};
+pub use verifier::ClientCertificate;
 
 /// TLS of either end, where there are both.
 #[cfg(feature = "server")]

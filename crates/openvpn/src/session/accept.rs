@@ -32,25 +32,14 @@ pub(crate) enum Start {
 }
 
 impl Session {
-    /// Begins a session with a client's reset: over TCP, where the address needs no proof, and with clients of
-    /// tls-crypt-v2 that cannot be asked to prove theirs.
+    /// Begins a session. Over TCP, where the address needs no proof, and with clients of tls-crypt-v2 that cannot be
+    /// asked to prove theirs, it begins with the reset.
     ///
     /// `packet` and `wrap` are what [`open_first`](crate::wrap::WrapSettings::open_first) made of the datagram. `wall`
     /// is the time of day at `now`.
     ///
     /// # Errors
-    /// [`CloseReason`] if it is no reset, or the system has no random numbers.
-    pub fn server(
-        settings: Arc<ServerSettings>,
-        packet: ControlPacket,
-        wrap: Wrap,
-        now: Instant,
-        wall: SystemTime,
-        out: &mut Vec<Output>,
-    ) -> Result<Self, CloseReason> {
-        Self::accept(settings, Start::Reset, packet, wrap, now, wall, out)
-    }
-
+    /// [`CloseReason`] if the packet has no place there, or the system has no random numbers.
     pub(crate) fn accept(
         settings: Arc<ServerSettings>,
         start: Start,

@@ -9,7 +9,7 @@ use rustls::{DistinguishedName, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::identity::{self, Identity};
 use crate::role::Role;
-use crate::tls::verifier::PeerVerifier;
+use crate::tls::verifier::{ClientCertificate, PeerVerifier};
 use crate::tls::{SettingsError, suites};
 use crate::verify::{
     CertificateProfile, PeerCertificate, PeerRules, RevocationLists, Revocations, RevokedSerials,
@@ -23,18 +23,6 @@ pub enum TlsVersion {
     V1_2,
     /// TLS 1.3
     V1_3,
-}
-
-/// `verify-client-cert`: what a server asks of its clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ClientCertificate {
-    /// The server asks for no certificate.
-    None,
-    /// A client may show one; if it does, it must be good.
-    Optional,
-    /// A client must show one.
-    #[default]
-    Require,
 }
 
 /// The configuration of TLS, unchecked.

@@ -6,7 +6,7 @@ use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnc
 use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 
 use crate::der::BadDer;
-use crate::verify::candidates::Candidates;
+use crate::verify::candidates::{Candidates, DEPTH_MAX};
 use crate::verify::certificate::Certificate;
 use crate::verify::crl::{RevocationLists, Revocations};
 use crate::verify::refusal::{check_dates, check_purpose, refusal};
@@ -16,9 +16,6 @@ use crate::verify::{
     CertificateProfile, ChainCertificate, Fingerprint, KeyUsageRule, NameRule, PeerCertificate,
     PeerRules, Usage, VerifyError, VerifyFault, authority_peer,
 };
-
-/// The longest chain, as in stock programs.
-pub(super) const DEPTH_MAX: usize = 16;
 
 /// The trusted authorities, and the rules for peers.
 pub(crate) struct Trust {

@@ -214,18 +214,12 @@ impl Server {
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.connection.receive(bytes, now);
-        }
-        self.events(id, now, out);
+        self.on_connection(id, now, out, |it| it.receive(bytes, now));
     }
 
     /// Notes that a TCP connection has ended.
     pub fn control_ended(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.connection.stream_ended();
-        }
-        self.events(id, now, out);
+        self.on_connection(id, now, out, Connection::stream_ended);
     }
 
     /// Forgets a closed control connection.
@@ -298,10 +292,7 @@ impl Server {
         }
         let clients: Vec<ConnectionId> = self.clients.keys().copied().collect();
         for id in clients {
-            if let Some(client) = self.clients.get_mut(&id) {
-                client.connection.stop(StopReason::LocalShutdown, now);
-            }
-            self.events(id, now, out);
+            self.on_connection(id, now, out, |it| it.stop(StopReason::LocalShutdown, now));
         }
     }
 
@@ -327,10 +318,7 @@ impl Server {
             .filter(|(_, client)| due(client.connection.deadline()));
         let late: Vec<ConnectionId> = late.map(|(&id, _)| id).collect();
         for id in late {
-            if let Some(client) = self.clients.get_mut(&id) {
-                client.connection.expire(now);
-            }
-            self.events(id, now, out);
+            self.on_connection(id, now, out, |it| it.expire(now));
         }
         let late = self
             .calls
@@ -385,6 +373,20 @@ impl Server {
     #[must_use]
     pub const fn unknown_packets(&self) -> u64 {
         self.unknown_packets
+    }
+
+    /// Calls `act` on a control connection, if it is there, and handles its events.
+    fn on_connection(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+        act: impl FnOnce(&mut Connection),
+    ) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            act(&mut client.connection);
+        }
+        self.events(id, now, out);
     }
 
     fn events(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
@@ -504,11 +506,10 @@ impl Server {
                     let id = self.calls.get(&call).map(|found| found.connection);
                     self.drop_call(call, reason, now, out);
                     if let Some(id) = id {
-                        if let Some(client) = self.clients.get_mut(&id) {
+                        self.on_connection(id, now, out, |it| {
                             // The call may have ended there already.
-                            let _ = client.connection.clear_call(call, now);
-                        }
-                        self.events(id, now, out);
+                            let _ = it.clear_call(call, now);
+                        });
                     }
                 }
             }
