@@ -176,7 +176,7 @@ levels! {
         tx_rate: Option<u64>, metric "millrace_peer_transmit_bits_per_second";
         /// Seconds between persistent keepalives, with WireGuard; null when they are off.
         keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
-        /// The [lines](lines.md) by which the peer may be reached, as below; left out if there are none. Of a peer
+        /// The [uplinks](uplinks.md) by which the peer may be reached, as below; left out if there are none. Of a peer
         /// that calls by several lines of its own, each address is a line, and their traffic is counted together.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         lines: Vec<LineStatus>, label "line";

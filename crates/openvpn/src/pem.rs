@@ -75,6 +75,28 @@ pub(crate) fn blocks_or_der(bytes: &[u8], labels: &[&str]) -> Result<Vec<Vec<u8>
     Ok(found)
 }
 
+/// The text of a block of this name, 64 characters to the line.
+pub(crate) fn encode(bytes: &[u8], name: &str) -> Zeroizing<String> {
+    let length = bytes.len().div_ceil(3) * 4;
+    let mut body = Zeroizing::new(vec![0; length]);
+    // The buffer is as long as the text.
+    let written = STANDARD.encode_slice(bytes, &mut body).unwrap_or(0);
+    let mut text = Zeroizing::new(String::with_capacity(
+        length + length / 64 + 2 * name.len() + 64,
+    ));
+    text.push_str("-----BEGIN ");
+    text.push_str(name);
+    text.push_str("-----\n");
+    for line in body[..written].chunks(64) {
+        text.extend(line.iter().copied().map(char::from));
+        text.push('\n');
+    }
+    text.push_str("-----END ");
+    text.push_str(name);
+    text.push_str("-----\n");
+    text
+}
+
 /// The label of a line that begins a block or ends one.
 fn marker(line: &[u8], start: &[u8]) -> Option<String> {
     let label = line.strip_prefix(start)?.strip_suffix(b"-----")?;
