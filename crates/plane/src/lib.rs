@@ -27,6 +27,7 @@ mod replay;
 mod routes;
 mod source_network;
 mod statistics;
+pub mod tai64n;
 mod wire;
 
 pub use atomic::AtomicU64;
