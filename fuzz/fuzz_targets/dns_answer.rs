@@ -1,7 +1,7 @@
 //! Reads a name server's answer.
 #![no_main]
 
-use dns::message::{ADDRESSES_MAX, Kind, answer, question};
+use host::names::message::{ADDRESSES_MAX, Kind, answer, question};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     for kind in [Kind::A, Kind::Aaaa] {

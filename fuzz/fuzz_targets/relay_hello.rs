@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
+use lines::relay::{Client, Key, Piece, Rates, Table, pieces};
 use plane::Endpoint;
-use relay::{Client, Key, Piece, Rates, Table, pieces};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((&segment, bytes)) = data.split_first() else {

@@ -5,8 +5,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use lines::relay::{Client, Key, Rates, Table};
 use plane::Endpoint;
-use relay::{Client, Key, Rates, Table};
 use wireguard::tai64n::Tai64n;
 
 const CLIENTS: usize = 3;

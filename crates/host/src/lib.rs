@@ -38,6 +38,7 @@ pub mod logging;
 pub mod machine;
 mod managed;
 mod mtu;
+pub mod names;
 pub mod notify;
 mod plan;
 pub mod privileges;

@@ -6,6 +6,7 @@
 //! - [`scheduler`]: which lines a packet is sent on
 //! - [`queue`]: a fair queue in front of a line that is the bottleneck
 //! - [`inner`]: the facts about an inner packet that the others need
+//! - [`relay`]: what a relay that forwards a tunnel's datagrams knows of its clients
 //! - `emulator`: links with delay, jitter, loss and a rate, in virtual time (feature `emulator`)
 //!
 //! Nothing here knows a protocol. A packet's number is the one that its protocol gave it (WireGuard's counter,
@@ -19,6 +20,7 @@ pub mod health;
 pub mod inner;
 pub mod number;
 pub mod queue;
+pub mod relay;
 pub mod reorder;
 pub mod scheduler;
 #[cfg(test)]

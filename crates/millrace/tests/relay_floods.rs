@@ -13,9 +13,9 @@ use acceptance::exposed::{Exposed, Payloads};
 use acceptance::forged::{Random, frame, mac_of, seen};
 use acceptance::{Directory, PATIENCE, PROGRAM, until, until_some, usable};
 use lab::{Host, Process};
+use lines::relay::{Key, Tai64n};
 use netio::packet::PacketSocket;
 use nix::sys::signal::Signal;
-use relay::{Key, Tai64n};
 
 /// The clients' keys.
 const KEYS: [u8; 2] = [b'a', b'b'];

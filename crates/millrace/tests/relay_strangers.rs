@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use acceptance::{Directory, Net, PATIENCE, PROGRAM, usable};
 use lab::{Host, Process};
+use lines::relay::{Key, Tai64n};
 use nix::sys::signal::Signal;
-use relay::{Key, Tai64n};
 
 /// Keys as bytes, and as written in files.
 const KEYS: [(u8, &str); 2] = [

@@ -18,6 +18,7 @@ mod peer;
 mod protocol;
 mod replay;
 mod routes;
+pub mod tai64n;
 
 pub use data_plane::{
     Control, DataPlane, KeyError, Notice, PipelineCounts, RouteChange, Sender, Statistics, Transports, Whole,

@@ -17,8 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSo
 use std::time::Instant;
 
 use config::lines::Lines;
-use dns::lookup::{Lookup, LookupError, Secret, Step};
-use dns::message::MESSAGE_MAX;
+use host::names::message::MESSAGE_MAX;
+use host::names::{Lookup, LookupError, Secret, Step};
 use netio::poll::Poller;
 use nix::sys::socket::{setsockopt, sockopt};
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crypto::x25519::{PrivateKey, PublicKey};
 use crypto::{Key, random};
 use plane::PeerId;
+use plane::tai64n::Clock;
 
 use crate::cookie::Checker;
 use crate::keys::Keypair;
@@ -16,7 +17,6 @@ use crate::message::MAX_PEERS;
 use crate::output::Output;
 use crate::peer::{Peer, StaticStatic};
 use crate::ratelimiter::RateLimiter;
-use crate::tai64n::Clock;
 use crate::timers::Timers;
 
 /// Where a device keeps a peer: it numbers its peers densely.

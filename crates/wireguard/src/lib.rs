@@ -50,7 +50,6 @@ mod peer;
 mod ratelimiter;
 mod receive;
 mod send;
-pub mod tai64n;
 mod timers;
 
 pub use data::{DATA_HEADER_LEN, DATA_MIN_LEN, DataHeader, DataKeys, WireGuard};

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use crypto::Key;
 use crypto::x25519::{PrivateKey, PublicKey};
+use plane::tai64n::{Clock, Tai64n};
 
 use crate::cookie::Jar;
 use crate::keys::Keypairs;
 use crate::message::CROSSING;
 use crate::noise::Initiator;
-use crate::tai64n::{Clock, Tai64n};
 use crate::timers::Timers;
 
 /// An initiation of ours that waits for its response.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crypto::x25519::{PrivateKey, PublicKey};
 use plane::PeerId;
+use plane::tai64n::Tai64n;
 
 use crate::data::DataKeys;
 use crate::device::{Device, peer_of, random_index, retire};
@@ -16,7 +17,6 @@ use crate::message::{
 };
 use crate::noise::Responder;
 use crate::output::Output;
-use crate::tai64n::Tai64n;
 
 impl Device {
     /// Takes a datagram that is not a data packet. Costs at most a drop, whatever it holds.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use dns::message::{Kind as Addresses, question};
+use host::names::message::{Kind as Addresses, question};
 use netio::capture::{Capture, LENGTH};
 use netio::poll::Poller;
 

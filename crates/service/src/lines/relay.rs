@@ -6,8 +6,8 @@ use super::{LineEffect, Lines, PlaneCall, Sockets, number, on};
 use crate::names::{Name, Whose};
 use config::lines::{Line as LineSettings, Lines as Settings};
 use lines::health::Fault;
+use lines::relay::{Clock, HELLO_EVERY, HELLO_LEN, Key};
 use plane::{Endpoint, Line, LineId};
-use relay::{Clock, HELLO_EVERY, HELLO_LEN, Key};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -267,8 +267,8 @@ mod tests {
     use crate::lines::LineFacts;
     use config::lines::LineMode;
     use config::types::Key32;
+    use lines::relay::Hello;
     use plane::{PeerId, PeerState};
-    use relay::Hello;
 
     const PEER: PeerId = PeerId(1);
     const SERVER: ([u8; 4], u16) = ([203, 0, 113, 9], 51820);

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use dns::kept::{Change, Kept, TEXT_MAX};
+use host::names::kept::{Change, Kept, TEXT_MAX};
 
 use crate::places;
 

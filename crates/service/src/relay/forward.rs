@@ -2,9 +2,9 @@
 
 use super::Link;
 use crate::strangers;
+use lines::relay::{Change, Piece, Refused, Table, pieces};
 use netio::udp::{Family, ReceivedTrain, RecvScratch, SendScratch, TRAIN_ROOM, Train, UdpSocket};
 use plane::Endpoint;
-use relay::{Change, Piece, Refused, Table, pieces};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;

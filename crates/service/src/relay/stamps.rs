@@ -3,7 +3,7 @@
 //! The file lies in memory, as it changes with each hello: after a reboot the stamps are forgotten.
 
 use crate::places;
-use relay::{KeyId, Table, Tai64n};
+use lines::relay::{KeyId, Table, Tai64n};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
@@ -92,8 +92,8 @@ fn parse(line: &str) -> Option<(KeyId, Tai64n)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lines::relay::{Client, Key, Rates, Refused};
     use plane::Endpoint;
-    use relay::{Client, Key, Rates, Refused};
     use std::time::Instant;
 
     fn table(count: u8) -> Table {

@@ -49,7 +49,7 @@ impl Rates {
 
 /// The buckets of one direction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub(super) struct Limit {
     rates: Rates,
     start: Instant,
     /// Nanoseconds after `start` at which each bucket is full.
@@ -59,7 +59,7 @@ pub(crate) struct Limit {
 
 impl Limit {
     /// Makes full buckets.
-    pub(crate) const fn new(rates: Rates, now: Instant) -> Self {
+    pub(super) const fn new(rates: Rates, now: Instant) -> Self {
         Self {
             rates,
             start: now,
@@ -69,7 +69,7 @@ impl Limit {
     }
 
     /// Takes out `count` datagrams of `bytes` each, or as many as fit. Returns how many.
-    pub(crate) fn take(&mut self, count: u32, bytes: u32, now: Instant) -> u32 {
+    pub(super) fn take(&mut self, count: u32, bytes: u32, now: Instant) -> u32 {
         let now = now.saturating_duration_since(self.start).as_nanos();
         let now = u64::try_from(now).unwrap_or(u64::MAX);
         let burst = u64::try_from(BURST.as_nanos()).unwrap_or(u64::MAX);

@@ -1,11 +1,22 @@
-//! A look-up of a name's IPv4 and IPv6 addresses, which asks one server after another until one knows the name.
+//! Asks name servers for the addresses of a name. Needed if the host's own resolver is behind the tunnel whose server
+//! has that name.
+//!
+//! * [`Lookup`]: asks one server after another for IPv4 and IPv6 addresses until one knows the name: datagrams and the
+//!   time in, datagrams and addresses out.
+//! * [`message`]: a query, and the addresses in its answer (RFC 1035, RFC 3596).
+//! * [`kept`]: the last good addresses, as a text.
+//!
+//! Nothing here has I/O or a clock.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use crate::message::{Answer, Kind, Verdict, answer, has_letters_of, mixed, plain, question};
+use self::message::{Answer, Kind, Verdict, answer, has_letters_of, mixed, plain, question};
+
+pub mod kept;
+pub mod message;
 
 /// Time limit for one server.
 pub const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,5 +1,4 @@
 use super::*;
-use crate::hello::HELLO_LEN;
 use proptest::prelude::*;
 
 fn key(number: u8) -> Key {
