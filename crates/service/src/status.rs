@@ -91,7 +91,7 @@ pub struct PeerStatus {
     pub transport: Option<String>,
     /// With OpenVPN the cipher of its data packets, once it is agreed on.
     pub cipher: Option<String>,
-    /// The kind of code that computes the cipher: `portable`, `simd` or `engine`.
+    /// The kind of code that computes the cipher: `portable`, `simd` or `accelerator`.
     pub crypto_backend: Option<String>,
     /// The provider of that code.
     pub backend: Option<String>,
@@ -169,6 +169,17 @@ pub struct LineStatus {
     pub ancient: u64,
 }
 
+impl LineStatus {
+    /// The word before its name: the path of a peer that calls is named by that peer's address.
+    #[must_use]
+    pub fn noun(&self) -> &'static str {
+        match self.name.parse::<std::net::IpAddr>() {
+            Ok(_) => "path",
+            Err(_) => "uplink",
+        }
+    }
+}
+
 /// The allowance of a line for a month, and its use: bytes of both directions, with the headers of UDP and IP.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
@@ -207,7 +218,7 @@ pub struct OrderStatus {
 pub struct DataplaneStatus {
     /// The cipher of the packets; empty with OpenVPN, where each peer has its own.
     pub cipher: String,
-    /// The kind of code that computes the cipher: `portable`, `simd` or `engine`; empty without encryption.
+    /// The kind of code that computes the cipher: `portable`, `simd` or `accelerator`; empty without encryption.
     pub crypto_backend: String,
     /// The implementation of the cipher that this machine uses.
     pub backend: String,
@@ -236,7 +247,7 @@ pub struct DataplaneStatus {
 pub struct MeasuredStatus {
     /// Name of the candidate.
     pub name: String,
-    /// Kind of the candidate: `portable`, `simd` or `engine`.
+    /// Kind of the candidate: `portable`, `simd` or `accelerator`.
     pub kind: String,
     /// Bytes of each packet in the measured batch.
     pub batch_len: usize,

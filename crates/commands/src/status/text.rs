@@ -200,7 +200,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
         paint.line(out, "persistent keepalive", &every);
     }
     for line in &peer.lines {
-        let name = format!("line {}", shown(&line.name));
+        let name = format!("{} {}", line.noun(), shown(&line.name));
         paint.line(out, &name, &line_text(line, paint));
     }
     if let Some(order) = &peer.order {

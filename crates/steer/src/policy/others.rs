@@ -237,7 +237,7 @@ fn notes(kind: Kind, policy: &Policy, facts: &Facts, is_crowded: bool) -> Vec<St
     let around = policy.entries.iter().any(|it| it.way == Way::Around);
     match kind {
         Kind::Mwan3 if around => notes.push(
-            "what entries lead around tunnels goes by the line that mwan3 chooses".to_owned(),
+            "what entries lead around tunnels goes by the uplink that mwan3 chooses".to_owned(),
         ),
         Kind::Tailscale => {
             let wide = policy
