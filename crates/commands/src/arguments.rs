@@ -101,7 +101,7 @@ pub(crate) fn of_data_plane(command: Command) -> Command {
             "KEY=VALUE",
             "One setting, for example dataplane.udp-gso=off; also through MILLRACE_SET",
         ))
-        .arg(kind.value_parser(["auto", "portable", "simd", "engine"]))
+        .arg(kind.value_parser(["auto", "portable", "simd", "accelerator"]))
 }
 
 /// The option `--config`.
@@ -171,7 +171,7 @@ mod tests {
         // The more specific option wins.
         let both = [
             "--set",
-            "dataplane.crypto-backend=engine",
+            "dataplane.crypto-backend=accelerator",
             "--crypto-backend",
             "portable",
         ];

@@ -141,7 +141,7 @@ pub(crate) fn judge_bytes(
 fn tell_lines(origin: Option<String>, report: &mut Report) {
     let entry = origin.map(|reason| Entry {
         line: 0,
-        key: "lines".to_owned(),
+        key: "uplinks".to_owned(),
         verdict: Verdict::Honoured,
         reason,
     });
@@ -433,7 +433,7 @@ look at what it does first
             path
         };
         let tunnel = FILE.replace("PostUp = true\n", "");
-        let lines = "[[line]]\nname = 'dsl'\ninterface = 'eth1'\n[[line]]\nname = 'relayed'\n\
+        let lines = "[[uplink]]\nname = 'dsl'\ninterface = 'eth1'\n[[uplink]]\nname = 'relayed'\n\
             relay = '192.0.2.1:5'\nrelay-key = 'YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='\n";
         let judged = |name: &str, text: &str, lines: &str| {
             let arguments = Arguments {
@@ -445,17 +445,17 @@ look at what it does first
         };
         let shown = judged("wg0.conf", &tunnel, lines).text();
         assert!(
-            shown.contains("wg0.conf: honoured lines: failover by dsl, of "),
+            shown.contains("wg0.conf: honoured uplinks: failover by dsl, of "),
             "{shown}"
         );
         assert!(
-            shown.contains("line relayed is left out: a relay leads to one peer"),
+            shown.contains("uplink relayed is left out: a relay leads to one peer"),
             "{shown}"
         );
-        let own = format!("#! [Line]\n#! Name = a\n#! Interface = e\n{tunnel}");
+        let own = format!("#! [Uplink]\n#! Name = a\n#! Interface = e\n{tunnel}");
         let shown = judged("wg0.conf", &own, lines).text();
         assert!(!shown.contains("millrace.toml"), "{shown}");
-        let shown = judged("wg0.conf", &tunnel, "[lines").text();
+        let shown = judged("wg0.conf", &tunnel, "[uplinks").text();
         assert!(shown.contains("millrace.toml:1: not valid TOML"), "{shown}");
         // No tunnel starts with such settings, whatever its protocol.
         let pptp = "protocol = \"pptp\"\nserver = \"192.0.2.1\"\nusername = \"a\"\npassword = \"b\"\nallow-insecure = \"pptp\"\n";
@@ -468,7 +468,7 @@ look at what it does first
             ("a.toml", pptp),
             ("a.ovpn", &*openvpn),
         ] {
-            let judged = judged(name, file, "[lines");
+            let judged = judged(name, file, "[uplinks");
             assert!(!judged.usable && !judged.report.is_clean(), "{name}");
             assert!(judged.text().contains("not valid TOML"), "{name}");
         }
@@ -476,8 +476,8 @@ look at what it does first
             "client\ndev tun\nremote 192.0.2.1\nbind-dev eth0\n<ca>\n</ca>\nauth-user-pass\n";
         let judged = judged("a.ovpn", profile, lines);
         let shown = judged.text();
-        assert!(shown.contains("its lines are not used: "), "{shown}");
-        assert!(!shown.contains("honoured lines"), "{shown}");
+        assert!(shown.contains("its uplinks are not used: "), "{shown}");
+        assert!(!shown.contains("honoured uplinks"), "{shown}");
     }
 
     #[test]

@@ -56,7 +56,7 @@ mod code {
     pub(super) const NO_CONFIG: &str = "NO_CONFIG";
     pub(super) const CONFIG_FAULT: &str = "CONFIG_FAULT";
     pub(super) const PEER_FAULT: &str = "PEER_FAULT";
-    pub(super) const LINE_UNKNOWN: &str = "LINE_UNKNOWN";
+    pub(super) const LINE_UNKNOWN: &str = "UPLINK_UNKNOWN";
     pub(super) const START_FAILED: &str = "START_FAILED";
     pub(super) const AUTH_FAILED: &str = "AUTH_FAILED";
 }

@@ -25,7 +25,7 @@ pub(crate) fn command() -> Cli {
         .long_about(
             "Read the file of a running tunnel as its process would, with the arguments that it was started with, and \
              send the process SIGHUP. A file that cannot be used is refused: the tunnel goes on as it was.\n\n\
-             WireGuard: keys, peers, addresses, routes and name servers change while sessions go on; lines change at \
+             WireGuard: keys, peers, addresses, routes and name servers change while sessions go on; uplinks change at \
              the next start; no script runs. OpenVPN client: it connects anew. OpenVPN server: routes, pushes, limits, \
              users and clients' files change while sessions go on; after any other change it starts anew. Relay: keys \
              change; Listen does at the next start. PPTP: nothing can change; `millrace restart` it.",

@@ -40,7 +40,7 @@ pub(crate) fn command() -> Command {
         .arg(option(
             "endpoint",
             "HOST[:PORT]",
-            "Where clients call it: a name or an address; without, the address of the line",
+            "Where clients call it: a name or an address; without, the address of the uplink",
         ))
         .arg(
             option(

@@ -142,13 +142,13 @@ pub(crate) fn tell_lines(origin: Option<&str>, warnings: &[String]) {
         terminal::note(warning);
     }
     if let Some(origin) = origin {
-        terminal::note(format_args!("lines: {origin}"));
+        terminal::note(format_args!("uplinks: {origin}"));
     }
 }
 
 /// The error for `--bind-device` beside lines in a file.
 pub(crate) const BOUND: &str =
-    "the file has lines, which have devices of their own: leave --bind-device out";
+    "the file has uplinks, which have devices of their own: leave --bind-device out";
 
 /// The error for refused lines.
 pub(crate) const REFUSED: &str = "lines are refused (see above): mend them, allow what they want with \

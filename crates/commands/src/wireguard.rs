@@ -121,7 +121,7 @@ fn lines(shared: Option<&SharedLines>, bound: bool) -> Lines {
         log::warn!("{warning}");
     }
     if let Some(origin) = &given.origin {
-        log::info!("lines: {origin}");
+        log::info!("uplinks: {origin}");
     }
     given.lines
 }

@@ -131,7 +131,7 @@ mod tests {
     const FILE: &str = "# the house\r\n[Interface]\nPrivateKey = k # mine\n#! [Server]\n#! Masquerade = yes\n\n\
         # of the first\n[Peer] # a\n#! Name = phone\nPublicKey = AAA=\n\n# above the second\n\
         [peer]\npublickey=BBB= # no name\nAllowedIPs = 10.0.0.3/32\n# the last word\n\
-        #! [Lines]\n#! Mode = duplicate\n#! Name = none";
+        #! [Uplinks]\n#! Mode = duplicate\n#! Name = none";
 
     #[test]
     fn sections_end_with_their_last_setting() {
@@ -176,7 +176,7 @@ mod tests {
             Just("#! Name = old"),
             Just("PublicKey = K="),
             Just("AllowedIPs = 10.0.0.0/8"),
-            Just("#! [Lines]"),
+            Just("#! [Uplinks]"),
             Just("#! [Server]"),
             Just("no setting"),
             Just("\u{feff}[Peer]"),

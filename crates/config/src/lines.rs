@@ -3,16 +3,16 @@
 //! In a `wg-quick` file lines stand in comments, which programs without support for lines skip:
 //!
 //! ```text
-//! #! [Lines]
+//! #! [Uplinks]
 //! #! Mode = failover
 //! #! Hold = 30
-//! #! [Line]
+//! #! [Uplink]
 //! #! Name = fibre
 //! #! Interface = eth1
 //! ```
 //!
 //! A section begins with its head and ends with the next head of any kind. `#!` before the first such head is an
-//! ordinary comment. In a TOML file, lines are tables: `[lines]` and `[[line]]`. Those of Millrace's own settings
+//! ordinary comment. In a TOML file, lines are tables: `[uplinks]` and `[[uplink]]`. Those of Millrace's own settings
 //! file are for every tunnel without lines of its own ([`SharedLines`]).
 
 use std::net::IpAddr;
@@ -179,7 +179,7 @@ impl Default for Line {
     }
 }
 
-/// Keys of `[Lines]`.
+/// Keys of `[Uplinks]`.
 const LINES_KEYS: &[Key<Lines>] = &[
     Key {
         name: "Mode",
@@ -211,7 +211,7 @@ const LINES_KEYS: &[Key<Lines>] = &[
     },
 ];
 
-/// Keys of `[Line]`.
+/// Keys of `[Uplink]`.
 const LINE_KEYS: &[Key<Line>] = &[
     Key {
         name: "Name",
@@ -315,10 +315,10 @@ impl Lines {
         }
         // Reserved beforehand: a string that grows leaves copies of the keys behind.
         let mut out = Zeroizing::new(String::with_capacity(128 + self.lines.len() * LINE_TEXT));
-        *out += "#! [Lines]\n";
+        *out += "#! [Uplinks]\n";
         keys::write(LINES_KEYS, self, "#! ", &mut out);
         for line in &self.lines {
-            *out += "#! [Line]\n";
+            *out += "#! [Uplink]\n";
             keys::write(LINE_KEYS, line, "#! ", &mut out);
         }
         out

@@ -370,7 +370,7 @@ fn model(
     if among_lines.is_some() && keys.has("reorder") {
         keys.missing(
             "reorder",
-            "is written twice: here and in [lines]; write it here only",
+            "is written twice: here and in [uplinks]; write it here only",
         );
     }
     let reorder = reorder.or(among_lines);
@@ -402,19 +402,23 @@ fn lines(keys: &mut Keys<'_, '_>, role: Option<&Role>) -> Lines {
     let server = matches!(role, Some(Role::Server(_)));
     refuse(
         server && several,
-        "line",
-        "a server has no lines of its own: it answers clients by theirs, as [lines] says",
+        "uplink",
+        "a server has no uplinks of its own: it answers clients by theirs, as [uplinks] says",
     );
-    refuse(lines.shape, "lines", "PPTP has no shape");
+    refuse(lines.shape, "uplinks", "PPTP has no shape");
     let mut all = lines.lines.iter();
     let relayed = all.any(|line| line.relay.is_some());
-    refuse(relayed, "line", "PPTP has no relay");
+    refuse(relayed, "uplink", "PPTP has no relay");
     let mut all = lines.lines.iter();
     let capped = all.any(|line| line.cap.is_some());
-    refuse(capped, "line", "PPTP has no cap");
+    refuse(capped, "uplink", "PPTP has no cap");
     let mut all = lines.lines.iter();
     let v6 = all.any(|line| line.source.is_some_and(|source| source.is_ipv6()));
-    refuse(v6, "line", "the source has to be of IPv4: PPTP has no IPv6");
+    refuse(
+        v6,
+        "uplink",
+        "the source has to be of IPv4: PPTP has no IPv6",
+    );
     lines
 }
 

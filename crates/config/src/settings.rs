@@ -10,7 +10,7 @@
 //! udp-gso = "off"         # switch one kind of offload off
 //! ```
 //!
-//! [`crate::lines`] describes `[lines]` and `[[line]]`.
+//! [`crate::lines`] describes `[uplinks]` and `[[uplink]]`.
 
 use std::io;
 use std::net::IpAddr;
@@ -44,7 +44,7 @@ pub const FILE_MAX: u64 = 64 * 1024;
 pub struct Settings {
     /// How packets are moved.
     pub dataplane: DataplaneSettings,
-    /// Lines for tunnels without lines of their own; `None` if the file has neither `[lines]` nor `[[line]]`.
+    /// Lines for tunnels without lines of their own; `None` if the file has neither `[uplinks]` nor `[[uplink]]`.
     pub lines: Option<SharedLines>,
 }
 
@@ -246,7 +246,7 @@ const DATAPLANE: &[Row<fn(&mut DataplaneSettings, &str) -> Option<()>>] = &[
                 ("auto", CryptoBackend::Auto),
                 ("portable", CryptoBackend::Portable),
                 ("simd", CryptoBackend::Simd),
-                ("engine", CryptoBackend::Accelerator),
+                ("accelerator", CryptoBackend::Accelerator),
             ];
             put(&mut it.crypto_backend, word(v, &backends))
         },

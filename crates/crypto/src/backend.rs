@@ -16,7 +16,7 @@ pub enum Backend {
 
 /// The name is not that of a back end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is no crypto back end: choose auto, portable, simd or engine")]
+#[error("{0} is no crypto back end: choose auto, portable, simd or accelerator")]
 pub struct UnknownBackend(pub String);
 
 impl Backend {
@@ -29,7 +29,7 @@ impl Backend {
         match self {
             Self::Portable => "portable",
             Self::Simd => "simd",
-            Self::Accelerator => "engine",
+            Self::Accelerator => "accelerator",
         }
     }
 
@@ -76,7 +76,7 @@ mod tests {
         let unknown = Backend::from_setting("fast").unwrap_err();
         assert_eq!(
             unknown.to_string(),
-            "fast is no crypto back end: choose auto, portable, simd or engine"
+            "fast is no crypto back end: choose auto, portable, simd or accelerator"
         );
     }
 }

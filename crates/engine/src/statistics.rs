@@ -24,7 +24,7 @@ impl<W: Wire> Tunnel<W> {
         let read = [&tun.tso, &tun.uso].map(|rung| match rung.on() && tun.gives_singly() {
             true => (
                 rung.name(),
-                "off (packets wait one by one for a line)".to_owned(),
+                "off (packets wait one by one for an uplink)".to_owned(),
             ),
             false => (rung.name(), rung.to_string()),
         });

@@ -83,7 +83,7 @@ impl TunnelMtu {
         let outer = line.map_or(MTU_USUAL, |(_, line)| line.bytes());
         let bytes = outer.saturating_sub(overhead);
         let mut reason = match line {
-            None => format!("no line is known: {outer} less {overhead}"),
+            None => format!("no uplink is known: {outer} less {overhead}"),
             Some((addr, line)) if outer < line.mtu => {
                 let to = addr.map_or_else(|| "anywhere".to_owned(), |addr| addr.to_string());
                 format!("the way to {to} by {} {outer} less {overhead}", line.device)

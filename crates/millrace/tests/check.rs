@@ -119,7 +119,7 @@ fn openvpn() {
         ("script-security 2\nup /nonexistent\n", Some("up")),
         ("tls-verify /bin/true\n", Some("tls-verify")),
         (
-            "#! [Lines]\n#! Mode = duplicate\n#! Hold = 5\n#! [Line]\n#! Name = a\n#! Interface = eth0\n",
+            "#! [Uplinks]\n#! Mode = duplicate\n#! Hold = 5\n#! [Uplink]\n#! Name = a\n#! Interface = eth0\n",
             None,
         ),
     ];

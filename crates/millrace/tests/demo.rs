@@ -55,7 +55,7 @@ fn wireguard_and_openvpn_stand_beside_the_programs_of_others() {
 
 #[test]
 fn each_way_to_use_two_lines_has_a_row_and_a_drawing() {
-    let Some(child) = start(&["demo", "lines", "--seconds", "9"]) else {
+    let Some(child) = start(&["demo", "uplinks", "--seconds", "9"]) else {
         return;
     };
     let output = child.wait_with_output().unwrap();

@@ -64,7 +64,7 @@ impl World {
     /// Starts B with Millrace, which answers on all lines.
     fn millrace_server(&self, mode: &str) -> Process {
         let text = format!(
-            "#! [Lines]\n#! Mode = {mode}\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
+            "#! [Uplinks]\n#! Mode = {mode}\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
              Address = {B4}/24\n[Peer]\nPublicKey = {}\nAllowedIPs = {A4}/32\n",
             self.keys[1].private, self.keys[0].public,
         );
@@ -131,9 +131,9 @@ impl World {
     }
 }
 
-const FAILOVER: &str = "#! [Lines]\n#! Mode = failover\n#! Hold = 1\n\
-    #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
-    #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
+const FAILOVER: &str = "#! [Uplinks]\n#! Mode = failover\n#! Hold = 1\n\
+    #! [Uplink]\n#! Name = dsl\n#! Interface = dsl\n\
+    #! [Uplink]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
 
 /// A cable beyond the first hop is cut: the host notices nothing, but the tunnel does.
 #[test]
@@ -167,10 +167,10 @@ fn a_transfer_survives_the_cut_of_its_line_and_the_tunnel_goes_back() {
     pings(&world.a, B4, 3);
     world.answered_on(&b, 0);
     for words in [
-        "line dsl is down: the peer has not answered on it for",
-        "line lte is used now: the line in use has failed",
-        "line dsl is up: the peer answers on it again, after",
-        "line dsl is used now: it is preferred and has worked for 1 s",
+        "uplink dsl is down: the peer has not answered on it for",
+        "uplink lte is used now: the uplink in use has failed",
+        "uplink dsl is up: the peer answers on it again, after",
+        "uplink dsl is used now: it is preferred and has worked for 1 s",
     ] {
         let told = client.wait_for_line(words, PATIENCE, |line| line.contains(words));
         told.unwrap();
@@ -186,8 +186,8 @@ fn an_interface_of_wg_has_the_lines_of_the_settings_file() {
     }
     let world = World::new();
     let Some(b) = world.server() else { return };
-    let settings = "[lines]\nhold = 1\n[[line]]\nname = \"dsl\"\ninterface = \"dsl\"\n\
-        [[line]]\nname = \"lte\"\ninterface = \"lte\"\npriority = 20\n";
+    let settings = "[uplinks]\nhold = 1\n[[uplink]]\nname = \"dsl\"\ninterface = \"dsl\"\n\
+        [[uplink]]\nname = \"lte\"\ninterface = \"lte\"\npriority = 20\n";
     let settings = world.directory.file("millrace.toml", settings);
     let options = PeerOptions {
         arguments: vec!["--config".to_owned(), settings.display().to_string()],
@@ -252,7 +252,7 @@ struct Kept;
 
 impl Kept {
     fn paths() -> [PathBuf; 2] {
-        ["/var/lib", "/etc"].map(|it| Path::new(it).join(format!("millrace/{WG}.lines")))
+        ["/var/lib", "/etc"].map(|it| Path::new(it).join(format!("millrace/{WG}.uplinks")))
     }
 
     fn new() -> Self {
@@ -311,9 +311,9 @@ fn a_line_that_has_carried_what_it_may_is_left_after_a_restart_too() {
     client.stop().unwrap().success().unwrap();
 }
 
-const DUPLICATE: &str = "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n\
-    #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
-    #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
+const DUPLICATE: &str = "#! [Uplinks]\n#! Mode = duplicate\n#! Reorder = yes\n\
+    #! [Uplink]\n#! Name = dsl\n#! Interface = dsl\n\
+    #! [Uplink]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
 
 /// The peer drops the later copy as it would drop a replayed packet.
 #[test]
@@ -374,9 +374,9 @@ fn a_peer_that_answers_on_each_line_is_heard_by_either() {
     server.stop().unwrap().success().unwrap();
 }
 
-const BALANCE_PACKETS: &str = "#! [Lines]\n#! Mode = balance-packets\n#! Reorder = yes\n\
-    #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
-    #! [Line]\n#! Name = lte\n#! Interface = lte";
+const BALANCE_PACKETS: &str = "#! [Uplinks]\n#! Mode = balance-packets\n#! Reorder = yes\n\
+    #! [Uplink]\n#! Name = dsl\n#! Interface = dsl\n\
+    #! [Uplink]\n#! Name = lte\n#! Interface = lte";
 
 /// Two ends that balance packets retransmit packets that a line has lost.
 #[test]
@@ -420,14 +420,14 @@ fn without_lines_there_is_one_way_and_no_word_of_lines() {
     }
     let world = World::new();
     let Some(_b) = world.server() else { return };
-    let client = world.client("# [Line]\n# Name = dsl");
+    let client = world.client("# [Uplink]\n# Name = dsl");
     pings(&world.a, B4, 2);
     let status = status_of(&world.a, WG);
     assert_eq!(status["peers"][0]["lines"], Value::Null);
     client.stop().unwrap().success().unwrap();
 }
 
-const FULL: &str = "#! [Line]\n#! Name = dsl\n#! Interface = dsl\n#! Rate = 5M";
+const FULL: &str = "#! [Uplink]\n#! Name = dsl\n#! Interface = dsl\n#! Rate = 5M";
 
 /// Sends three times the line's rate. Without a rate limit, the packets would fill the modem's queue and delay all
 /// others.
@@ -459,10 +459,10 @@ fn what_is_too_much_for_a_line_is_dropped_before_it_and_not_in_its_queue() {
         assert!(report.received > 0, "{report:?}");
         (drops(&world.a, "queue"), modem() - before)
     };
-    let (ours, modems) = lost(&format!("#! [Lines]\n#! Mode = single\n{FULL}"));
+    let (ours, modems) = lost(&format!("#! [Uplinks]\n#! Mode = single\n{FULL}"));
     assert!(ours == 0 && modems > 0, "{ours} {modems}");
     let (ours, modems) = lost(&format!(
-        "#! [Lines]\n#! Mode = single\n#! Shape = yes\n{FULL}"
+        "#! [Uplinks]\n#! Mode = single\n#! Shape = yes\n{FULL}"
     ));
     assert!(ours > 0 && modems == 0, "{ours} {modems}");
 }
@@ -471,7 +471,7 @@ fn what_is_too_much_for_a_line_is_dropped_before_it_and_not_in_its_queue() {
 /// each line has an effect.
 #[test]
 fn the_recipes_are_honoured_word_by_word() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lines-recipes.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/uplinks.md");
     let text = std::fs::read_to_string(page).unwrap();
     let blocks = text.split("```ini\n").skip(1);
     let blocks: Vec<&str> = blocks.filter_map(|it| it.split("```").next()).collect();
@@ -484,7 +484,7 @@ fn the_recipes_are_honoured_word_by_word() {
         );
         let private = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
         let public = "YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI=";
-        let calls = match block.contains("[Line]") && !block.contains("eth0") {
+        let calls = match block.contains("[Uplink]") && !block.contains("eth0") {
             true => "Endpoint = vpn.example.com:51820\n",
             false => "",
         };

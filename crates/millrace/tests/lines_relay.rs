@@ -51,9 +51,9 @@ impl World {
 
     fn client(&self) -> Process {
         let text = format!(
-            "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n\
-             #! [Line]\n#! Name = direct\n#! Interface = eth0\n\
-             #! [Line]\n#! Name = relayed\n#! Relay = {}\n#! RelayKey = {KEY}\n#! Priority = 20\n\
+            "#! [Uplinks]\n#! Mode = duplicate\n#! Reorder = yes\n\
+             #! [Uplink]\n#! Name = direct\n#! Interface = eth0\n\
+             #! [Uplink]\n#! Name = relayed\n#! Relay = {}\n#! RelayKey = {KEY}\n#! Priority = 20\n\
              [Interface]\nPrivateKey = {}\nListenPort = {PORT_A}\nAddress = {A4}/24\n\
              [Peer]\nPublicKey = {}\nEndpoint = {SERVER}:{PORT_B}\nAllowedIPs = {B4}/32\n",
             self.net.relay, self.keys[0].private, self.keys[1].public,
@@ -140,7 +140,7 @@ fn a_server_with_lines_answers_by_the_relay_and_directly() {
     }
     let world = World::new();
     let text = format!(
-        "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
+        "#! [Uplinks]\n#! Mode = duplicate\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
          Address = {B4}/24\n[Peer]\nPublicKey = {}\nAllowedIPs = {A4}/32\n",
         world.keys[1].private, world.keys[0].public,
     );

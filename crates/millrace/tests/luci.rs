@@ -101,9 +101,9 @@ fn a_file_of_wireguard_becomes_options() {
         assert_eq!(key, public(KEYS[0]));
         browser.click("[data-show=peers]");
         browser.wait_for("[data-name=endpoint_host]");
-        browser.click("[data-show=lines]");
+        browser.click("[data-show=uplinks]");
         browser.wait_for("[data-name=mode]");
-        assert!(words(browser, "[data-name=line]").contains("wan"));
+        assert!(words(browser, "[data-name=uplink]").contains("wan"));
         // The `only_through` field lists the other interfaces, and accepts device names.
         assert!(words(browser, "[data-name=only_through]").contains("wan"));
         browser.fill("[data-name=only_through] textarea", "lan br-guest");

@@ -12,9 +12,9 @@ use acceptance::{A4, B4, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, reaches, r
 use lab::peer::Keys;
 use lab::{Host, Process, tools};
 
-const LINES: &str = "#! [Lines]\n#! Mode = failover\n#! Hold = 1\n\
-    #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
-    #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20\n";
+const LINES: &str = "#! [Uplinks]\n#! Mode = failover\n#! Hold = 1\n\
+    #! [Uplink]\n#! Name = dsl\n#! Interface = dsl\n\
+    #! [Uplink]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20\n";
 
 /// Waits until the tunnel's badge shows this word.
 fn is(browser: &Browser<'_>, state: &str) {
@@ -133,14 +133,14 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     goes_to(&browser, "box");
     browser.wait_for_text("#cores", "Core 0");
     look(&browser, "box");
-    goes_to(&browser, "lines");
+    goes_to(&browser, "uplinks");
     browser.wait_for_text("#linerows", "wg0: dsl (in use)");
     world.net.cables[0].cut(true);
     browser.wait_for_text("#linerows tr:first-child .chip", "down");
     browser.wait_for_text("#linerows tr:nth-child(2)", "wg0: lte (in use)");
-    look(&browser, "lines");
+    look(&browser, "uplinks");
     goes_to(&browser, "overview");
-    browser.wait_for_text("[data-tunnel=wg0] .words", "line dsl is down");
+    browser.wait_for_text("[data-tunnel=wg0] .words", "uplink dsl is down");
 
     world.net.cables[1].cut(true);
     is(&browser, "silent");
@@ -200,8 +200,8 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
 
     goes_to(&browser, "events");
     for said in [
-        "wg0: line dsl is down",
-        "wg0 is silent: no line reaches it",
+        "wg0: uplink dsl is down",
+        "wg0 is silent: no uplink reaches it",
         "wg0 has ended",
         "wg0 is up",
         "the guard holds what leaves the LAN",

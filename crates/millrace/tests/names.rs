@@ -302,7 +302,7 @@ fn a_lines_own_name_servers_are_asked_by_the_line() {
     a.output("sh", ["-ec", auto]).unwrap();
     let settings = site.directory.file(
         "lines.toml",
-        "[[line]]\nname = \"wan\"\ninterface = \"eth0\"\n",
+        "[[uplink]]\nname = \"wan\"\ninterface = \"eth0\"\n",
     );
     let file = site.file("10.0.0.0/24");
     let command = a.command(PROGRAM).arg("up").arg(file);

@@ -467,7 +467,7 @@ fn the_handler_declares_only_what_a_new_device_is_needed_for() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
-        "string config_file\nboolean allow_files\nstring mode\narray line:list(string)\n1111\n\
+        "string config_file\nboolean allow_files\nstring mode\narray uplink:list(string)\n1111\n\
          run office /usr/sbin/millrace netifd office\nkill office 1\nkill office\n"
     );
     for file in [handler, root.join("etc/init.d/millrace")] {

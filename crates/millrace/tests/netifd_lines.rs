@@ -37,7 +37,7 @@ fn lines_are_the_devices_of_netifds_interfaces() {
     let site = Site::new();
     let _b = site.server(&[], &[]);
     let a = &site.net.a;
-    let lines = "\tlist line 'wan'\n\tlist line 'lte'\n\toption mode 'failover'\n";
+    let lines = "\tlist uplink 'wan'\n\tlist uplink 'lte'\n\toption mode 'failover'\n";
     write(&site, lines, "0.0.0.0/0");
     let mut netifd = netifd(&site);
     netifd.has_line("wan", "eth0");
@@ -46,7 +46,7 @@ fn lines_are_the_devices_of_netifds_interfaces() {
     reaches(a, B4);
     let status = acceptance::status_of(a, "mr-office");
     assert!(status.to_string().contains("\"wan\""), "{status}");
-    assert!(netifd.until_fault("LINE_UNKNOWN").contains("lte"));
+    assert!(netifd.until_fault("UPLINK_UNKNOWN").contains("lte"));
     // The tunnel's packets are bound to their device, so they need no route.
     let routes = a.output("ip", ["route"]).unwrap();
     let gateway = site.net.link.b4().to_string();
@@ -64,12 +64,12 @@ fn a_tunnel_waits_for_a_device_of_one_of_its_lines() {
     let a = &site.net.a;
     write(
         &site,
-        "\tlist line 'modem'\n\tlist line 'stick'\n",
+        "\tlist uplink 'modem'\n\tlist uplink 'stick'\n",
         "10.0.0.0/24",
     );
     let mut netifd = netifd(&site);
     netifd.if_up();
-    let fault = netifd.until_fault("LINE_UNKNOWN");
+    let fault = netifd.until_fault("UPLINK_UNKNOWN");
     assert!(fault.contains("modem, stick"), "{fault}");
     netifd.until_said("waiting until it can be made");
     assert!(!a.has_interface("mr-office").unwrap());
@@ -77,7 +77,7 @@ fn a_tunnel_waits_for_a_device_of_one_of_its_lines() {
     netifd.renew();
     netifd.if_down();
     netifd.if_up();
-    netifd.until_fault("LINE_UNKNOWN");
+    netifd.until_fault("UPLINK_UNKNOWN");
     assert_eq!(peer(&b, &site.keys_a).latest_handshake, None);
     // The modem appears without any notice to the tunnel.
     netifd.has_line("modem", "eth0");

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 fn lines(mode: &str) -> String {
     format!(
-        "#! [Lines]\n#! Mode = {mode}\n#! Hold = 1\n#! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
-         #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20"
+        "#! [Uplinks]\n#! Mode = {mode}\n#! Hold = 1\n#! [Uplink]\n#! Name = dsl\n#! Interface = dsl\n\
+         #! [Uplink]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20"
     )
 }
 
@@ -208,7 +208,7 @@ fn a_server_that_answers_on_each_line_is_heard_by_either() {
         return;
     }
     let net = TwoLines::new();
-    let theirs = "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes";
+    let theirs = "#! [Uplinks]\n#! Mode = duplicate\n#! Reorder = yes";
     let world = World::new(&net, Box::new(millrace()), theirs, &lines("duplicate"));
     world.uses_both();
     pings(&net.a, &world.inner, 3);

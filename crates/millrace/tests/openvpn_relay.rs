@@ -19,8 +19,8 @@ fn a_stock_server_is_reached_by_a_relay_when_the_direct_way_is_cut() {
     let directory = Directory::new();
     let mut setup = Setup::default();
     setup.client.verbatim(&format!(
-        "#! [Lines]\n#! Mode = failover\n#! Hold = 1\n#! [Line]\n#! Name = direct\n#! Interface = eth0\n\
-         #! [Line]\n#! Name = relayed\n#! Relay = {}\n#! RelayKey = {}\n#! Priority = 20",
+        "#! [Uplinks]\n#! Mode = failover\n#! Hold = 1\n#! [Uplink]\n#! Name = direct\n#! Interface = eth0\n\
+         #! [Uplink]\n#! Name = relayed\n#! Relay = {}\n#! RelayKey = {}\n#! Priority = 20",
         net.relay,
         Relayed::KEY,
     ));

@@ -42,7 +42,8 @@ fn openvpn_is_shown_at_both_ends() {
             assert_eq!(peer["transport"], transport);
             assert_eq!(peer["cipher"], "AES-256-GCM");
             assert!(
-                ["portable", "simd", "engine"].contains(&peer["crypto_backend"].as_str().unwrap())
+                ["portable", "simd", "accelerator"]
+                    .contains(&peer["crypto_backend"].as_str().unwrap())
             );
             assert!(!peer["backend"].as_str().unwrap().is_empty());
             for count in [

@@ -18,7 +18,7 @@ const SERVER: &str = "10.9.0.1";
 const CLIENT: &str = "10.9.0.2";
 
 /// The server's setting for answering clients on all their lines.
-const ANSWERS: &str = "[lines]\nmode = \"duplicate\"\n";
+const ANSWERS: &str = "[uplinks]\nmode = \"duplicate\"\n";
 
 fn ready() -> bool {
     lab::may_enter() && lab::require(tools::tun()).is_some()
@@ -26,8 +26,8 @@ fn ready() -> bool {
 
 fn lines(mode: &str) -> String {
     format!(
-        "[lines]\nmode = \"{mode}\"\nhold = 1\n[[line]]\nname = \"dsl\"\ninterface = \"dsl\"\n\
-         [[line]]\nname = \"lte\"\ninterface = \"lte\"\npriority = 20\n"
+        "[uplinks]\nmode = \"{mode}\"\nhold = 1\n[[uplink]]\nname = \"dsl\"\ninterface = \"dsl\"\n\
+         [[uplink]]\nname = \"lte\"\ninterface = \"lte\"\npriority = 20\n"
     )
 }
 
@@ -199,7 +199,12 @@ fn a_server_that_knows_nothing_of_lines_is_called_anew() {
     let net = TwoLines::new();
     let world = World::new(&net, "", &lines("duplicate"));
     world.uses(0);
-    assert!(world.client.stderr().contains("one line is used at a time"));
+    assert!(
+        world
+            .client
+            .stderr()
+            .contains("one uplink is used at a time")
+    );
     net.cables[0].cut(true);
     world.uses(1);
     until("another call", || world.calls() == 2);

@@ -121,7 +121,7 @@ fn a_wrong_command_line_ends_with_2_and_says_why() {
         (&["aes-512-cbc"][..], "aes-512-cbc"),
         (&["--seconds", "0"], "0.001 to 3600"),
         (&["--bytes", "100000"], "1..=65000"),
-        (&["--backend", "gpu"], "portable, simd, engine"),
+        (&["--backend", "gpu"], "portable, simd, accelerator"),
         (&["--compare", "gnutls"], "openssl"),
     ] {
         let output = speed(words).output().unwrap();
@@ -135,10 +135,12 @@ fn a_wrong_command_line_ends_with_2_and_says_why() {
 #[test]
 fn what_this_machine_has_not_is_an_error() {
     // Blowfish has only portable code.
-    let output = speed(&["bf-cbc", "--backend", "engine"]).output().unwrap();
+    let output = speed(&["bf-cbc", "--backend", "accelerator"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let complaint = text(&output.stderr);
-    assert!(complaint.contains("engine"), "{complaint}");
+    assert!(complaint.contains("accelerator"), "{complaint}");
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn a_peer_that_moves_with_each_packet_costs_little_and_locks_nobody_out() {
     if !ready() {
         return;
     }
-    for head in ["", "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n"] {
+    for head in ["", "#! [Uplinks]\n#! Mode = duplicate\n#! Reorder = yes\n"] {
         let world = World::new();
         let server = world.server(head);
         let client = world.client();

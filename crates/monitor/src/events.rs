@@ -203,8 +203,11 @@ fn lines(before: &Status, now: &Status, say: &mut impl FnMut(Tone, String)) {
             say(
                 tone,
                 format!(
-                    "{}: line {} is {}{why}",
-                    now.interface, line.name, line.state
+                    "{}: {} {} is {}{why}",
+                    now.interface,
+                    line.noun(),
+                    line.name,
+                    line.state
                 ),
             );
         }
@@ -354,7 +357,7 @@ mod tests {
         assert_eq!(
             said(&with("up"), &with("down")),
             [
-                "Bad: office: line dsl is down: no answer",
+                "Bad: office: uplink dsl is down: no answer",
                 "Bad: the guard holds what leaves the LAN: no tunnel"
             ]
         );

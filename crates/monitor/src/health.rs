@@ -139,7 +139,7 @@ pub(crate) fn many(count: usize, what: &str) -> String {
 fn of_peer(peer: &PeerStatus) -> (State, String) {
     let down = |it: &LineStatus| it.state == "down";
     if !peer.lines.is_empty() && peer.lines.iter().all(down) {
-        return (State::Silent, "no line reaches the peer".to_owned());
+        return (State::Silent, "no uplink reaches the peer".to_owned());
     }
     // `tx_bytes` includes handshakes: a peer with sent bytes and no handshake never answered.
     let calls = peer.keepalive.is_some() || peer.tx_bytes > 0;
@@ -165,7 +165,7 @@ fn lines(peers: &[PeerStatus]) -> Option<String> {
         .lines
         .iter()
         .filter(|it| matches!(it.state.as_str(), "down" | "degraded"))
-        .map(|it| format!("line {} is {}", it.name, it.state))
+        .map(|it| format!("{} {} is {}", it.noun(), it.name, it.state))
         .collect();
     (!bad.is_empty()).then(|| bad.join(", "))
 }
@@ -291,6 +291,6 @@ mod tests {
         let both = wireguard(vec![by(vec![line("dsl", "down"), line("lte", "down")])]);
         assert_eq!(both.0, State::Silent);
         let one = wireguard(vec![by(vec![line("dsl", "down"), line("lte", "up")])]);
-        assert_eq!(one, (State::Up, "line dsl is down".to_owned()));
+        assert_eq!(one, (State::Up, "uplink dsl is down".to_owned()));
     }
 }

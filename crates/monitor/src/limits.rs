@@ -111,7 +111,7 @@ fn queue(now: &Status, before: &[Status]) -> Option<String> {
     let dropped = of(now).saturating_sub(of(before));
     (dropped > 0).then(|| {
         format!(
-            "{}: the rate that is set for its line (its queue dropped {dropped} packets)",
+            "{}: the rate that is set for its uplink (its queue dropped {dropped} packets)",
             now.interface
         )
     })

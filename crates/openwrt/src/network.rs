@@ -55,7 +55,7 @@ const OURS: [&str; 10] = [
     "proto",
     "config_file",
     UCI_OPTION,
-    "line",
+    "uplink",
     "mode",
     only_through::OPTION,
     "mtu",
@@ -180,7 +180,7 @@ impl Network {
         let network = Self {
             interface: interface.to_owned(),
             allow_files: options.flag(UCI_OPTION, false),
-            lines: names(&mut options, "line", LINES_MAX),
+            lines: names(&mut options, "uplink", LINES_MAX),
             mode: mode(&mut options),
             only_through: only_through::lan(package, &mut options),
             prefixes: prefixes(&mut options),
@@ -227,7 +227,7 @@ impl Network {
         }
         let mode = self.mode.unwrap_or_default();
         // Build the text of a settings file, so that the checks for those apply.
-        let mut text = format!("[lines]\nmode = \"{}\"\n", mode.as_str());
+        let mut text = format!("[uplinks]\nmode = \"{}\"\n", mode.as_str());
         let mut priority = 10;
         for name in &self.lines {
             let Some(device) = device(name).filter(|it| is_ifname(it)) else {
@@ -235,7 +235,7 @@ impl Network {
                 continue;
             };
             text += &format!(
-                "[[line]]\nname = \"{name}\"\ninterface = \"{device}\"\npriority = {priority}\n"
+                "[[uplink]]\nname = \"{name}\"\ninterface = \"{device}\"\npriority = {priority}\n"
             );
             // If only one line is used at a time, the first is preferred.
             priority += i32::from(!mode.spreads());

@@ -377,7 +377,7 @@ impl Lines {
             let name = |line: LineId| names.get(line.index()).map_or("?", |it| it.name.as_str());
             for (line, change) in peer.judge(now) {
                 let (name, state, why) = (name(line), change.to, change.reason);
-                let words = format!("line {name} is {state}: {why}");
+                let words = format!("uplink {name} is {state}: {why}");
                 out.push(LineEffect::LogPeer(*id, words));
             }
             if let Some((line, switch)) = peer.choose(now) {
@@ -387,7 +387,7 @@ impl Lines {
                     out.push(LineEffect::Keepalive(*id));
                 }
                 if let Some(Switch { reason, .. }) = switch {
-                    let words = format!("line {} is used now: {reason}", name(line));
+                    let words = format!("uplink {} is used now: {reason}", name(line));
                     out.push(LineEffect::LogPeer(*id, words));
                 }
             }
@@ -436,7 +436,7 @@ impl Lines {
             if end.refused.as_ref() != Some(&words) {
                 let name = self.settings.lines.get(line.index());
                 let name = name.map_or("?", |it| it.name.as_str());
-                let text = format!("line {name}: {words}; trying again");
+                let text = format!("uplink {name}: {words}; trying again");
                 out.push(LineEffect::Log(log::Level::Warn, text));
                 end.refused = Some(words);
             }

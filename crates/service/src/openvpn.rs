@@ -237,7 +237,7 @@ fn once(
                     say(&format!("WARNING: {warning}"));
                 }
                 if let Some(origin) = origin {
-                    say(&format!("lines: {origin}"));
+                    say(&format!("uplinks: {origin}"));
                 }
             }
             let again: ReadAgain = Box::new(move || read_again(&arguments, shared.as_ref()));

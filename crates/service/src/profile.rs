@@ -239,7 +239,7 @@ impl Profile {
             for algorithm in Algorithm::ALL {
                 // The choices for packets that stay on the CPU, many or few, are imported above.
                 if Task::of(algorithm) == Some(task) {
-                    select::import(algorithm, "engine", "engine");
+                    select::import(algorithm, "accelerator", "accelerator");
                 }
             }
         }

@@ -23,6 +23,17 @@ pub fn socket_path(ifname: &str) -> PathBuf {
     Path::new(SOCKET_DIR).join(format!("{ifname}.sock"))
 }
 
+impl LineStatus {
+    /// The word before its name: the path of a peer that calls is named by that peer's address.
+    #[must_use]
+    pub fn noun(&self) -> &'static str {
+        match self.name.parse::<std::net::IpAddr>() {
+            Ok(_) => "path",
+            Err(_) => "uplink",
+        }
+    }
+}
+
 impl PeerStatus {
     /// The fields that identify a peer in two documents.
     fn identity(&self) -> (&str, Option<u64>, Option<u64>) {

@@ -26,10 +26,10 @@ pub fn command() -> Command {
         .after_help(
             "Builds three hosts as network namespaces: an office with a web server, the\n\
              router of a branch, and a device behind that router. The device downloads\n\
-             files from the office on 8 connections, first over the bare line, then through\n\
+             files from the office on 8 connections, first over the bare uplink, then through\n\
              a tunnel between branch and office: WireGuard by Millrace and by wireguard-go,\n\
              and OpenVPN by Millrace and by the stock program, if they are installed. Every\n\
-             byte is compared. Nothing is left behind, even after Ctrl-C. A line with a\n\
+             byte is compared. Nothing is left behind, even after Ctrl-C. An uplink with a\n\
              delay, a rate or the like is emulated in user space, and carries about a\n\
              gigabit per second at most.",
         )
@@ -45,7 +45,7 @@ pub fn command() -> Command {
             Arg::new("nogso")
                 .long("nogso")
                 .action(ArgAction::SetTrue)
-                .help("A line without segmentation offloads, like a card without TSO and USO"),
+                .help("An uplink without segmentation offloads, like a card without TSO and USO"),
         );
     line::arguments(command.subcommand(lines::command()))
 }
@@ -53,7 +53,7 @@ pub fn command() -> Command {
 /// Runs the command.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let shown = match matches.subcommand() {
-        Some(("lines", matches)) => lines::demo(matches),
+        Some(("uplinks", matches)) => lines::demo(matches),
         _ => demo(matches),
     };
     match shown {

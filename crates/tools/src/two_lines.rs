@@ -111,14 +111,14 @@ fn cables(branch: &Host, office: &Host, lines: [Impairment; 2]) -> Result<[Emula
 }
 
 fn branch_file(how: Use, lines: [Impairment; 2], keys: &[Keys; 2]) -> String {
-    let mut text = format!("#! [Lines]\n#! Mode = {}\n#! Hold = 2\n", how.mode);
+    let mut text = format!("#! [Uplinks]\n#! Mode = {}\n#! Hold = 2\n", how.mode);
     if how.reorders() {
         text += "#! Reorder = yes\n";
     }
     for line in how.lines {
         let (name, priority) = (NAMES[*line], line + 1);
         text += &format!(
-            "#! [Line]\n#! Name = {name}\n#! Interface = {name}\n#! Priority = {priority}\n"
+            "#! [Uplink]\n#! Name = {name}\n#! Interface = {name}\n#! Priority = {priority}\n"
         );
         if let Some(rate) = lines[*line].rate {
             text += &format!("#! Rate = {rate}\n");
@@ -134,7 +134,7 @@ fn branch_file(how: Use, lines: [Impairment; 2], keys: &[Keys; 2]) -> String {
 fn office_file(how: Use, keys: &[Keys; 2]) -> String {
     let mut text = String::new();
     if !matches!(how.mode, "single" | "failover") {
-        text = format!("#! [Lines]\n#! Mode = {}\n", how.mode);
+        text = format!("#! [Uplinks]\n#! Mode = {}\n", how.mode);
         if how.reorders() {
             text += "#! Reorder = yes\n";
         }
@@ -164,7 +164,7 @@ fn wait_for_lines(branch: &Host, count: usize) -> Result<(), LabError> {
         }
         if Instant::now() >= end {
             return Err(LabError::Load {
-                what: format!("wait for the lines of the branch: {text}"),
+                what: format!("wait for the uplinks of the branch: {text}"),
                 error: io::ErrorKind::TimedOut.into(),
             });
         }

@@ -142,7 +142,7 @@ fn route(facts: &Facts, found: &mut Vec<Finding>) {
             found,
             "no route leads to the Internet: tunnels wait for one".to_owned(),
             "ip route, ip -6 route",
-            "look at the line: its cable, its device's address, the modem",
+            "look at the uplink: its cable, its device's address, the modem",
         );
     }
 }
@@ -165,7 +165,7 @@ fn dns(facts: &Facts, found: &mut Vec<Finding>) {
             found,
             format!("the name server {} does not answer{by}", server.address),
             "/etc/resolv.conf",
-            "if it is the tunnel's, the tunnel does not carry packets (millrace status); if it is the line's, look at the line",
+            "if it is the tunnel's, the tunnel does not carry packets (millrace status); if it is the uplink's, look at the uplink",
         );
     }
 }
@@ -188,7 +188,7 @@ fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
                 server.address
             ),
             "/etc/resolv.conf",
-            "give the tunnel's file DNS of its own and leave --no-dns out; see docs/guard.md for the devices of the LAN",
+            "give the tunnel's file DNS of its own and leave --no-dns out; see docs/this-device-only.md for the devices of the LAN",
         );
     }
 }
@@ -205,7 +205,7 @@ fn into_itself(facts: &Facts, found: &mut Vec<Finding>) {
                 ),
                 &format!("ip route get {peer}; AllowedIPs, route"),
                 &format!(
-                    "let `millrace up` set the routes, which keeps {peer} outside; or add a route to {peer} by the line"
+                    "let `millrace up` set the routes, which keeps {peer} outside; or add a route to {peer} by the uplink"
                 ),
             );
         }
@@ -345,7 +345,9 @@ fn rp_filter(facts: &Facts, found: &mut Vec<Finding>) {
     for (device, _) in facts.rp_filters.iter().filter(strict) {
         say(
             found,
-            format!("of several lines, {device} drops answers that do not come by the best route"),
+            format!(
+                "of several uplinks, {device} drops answers that do not come by the best route"
+            ),
             &format!("net.ipv4.conf.{device}.rp_filter"),
             &format!(
                 "sysctl -w net.ipv4.conf.{device}.rp_filter=2 (and conf.all, which counts where it is higher)"

@@ -120,7 +120,7 @@ impl Given {
                 } = of_file((kind, &content), &file, network.permissions(), &mut notes)?;
                 if server && !network.lines.is_empty() {
                     let words = format!(
-                        "network: {}.line: a server has no lines: it answers clients by those that they call by (`mode` says \
+                        "network: {}.uplink: a server has no uplinks: it answers clients by the paths that they call by (`mode` says \
                          how); remove it, and say in the file where it listens",
                         at.interface
                     );
@@ -210,7 +210,7 @@ impl Given {
     pub(super) fn must_use(&self, bound: bool) -> Result<(), String> {
         match bound || self.network.lines.is_empty() {
             true => Ok(()),
-            false => Err("line: the tunnel cannot use those it has; the log says why".to_owned()),
+            false => Err("uplink: the tunnel cannot use those it has; the log says why".to_owned()),
         }
     }
 
@@ -236,7 +236,7 @@ impl Given {
         }
         for name in now.1 {
             let words =
-                format!("line {name}: no device is known for it; it is left out until `ifup`");
+                format!("uplink {name}: no device is known for it; it is left out until `ifup`");
             log::warn!("{}: {words}", at.interface);
             telling.fault(code::LINE_UNKNOWN, &words);
         }
@@ -251,10 +251,10 @@ fn held_by((lines, unknown): &(Option<SharedLines>, Vec<String>)) -> Option<Faul
         .is_some_and(|it| !it.fit(false, 1).lines.lines.is_empty());
     let words = match (usable, unknown.is_empty()) {
         (true, _) => return None,
-        (false, true) => "line: none can be used; the log says why".to_owned(),
+        (false, true) => "uplink: none can be used; the log says why".to_owned(),
         (false, false) => {
             let names = unknown.join(", ");
-            format!("line {names}: no device is known yet; the tunnel is not made before")
+            format!("uplink {names}: no device is known yet; the tunnel is not made before")
         }
     };
     let code = code::LINE_UNKNOWN;

@@ -31,7 +31,7 @@ pub(super) fn run(
     }
     given.must_use(!lines.lines.lines.is_empty())?;
     if let Some(origin) = &lines.origin {
-        log::info!("{}: lines: {origin}", at.interface);
+        log::info!("{}: uplinks: {origin}", at.interface);
     }
     let tun_verdict = TunTest::start(&settings.dataplane).verdict();
     privileges::drop_privileges();
@@ -205,7 +205,7 @@ impl Owner for Owned<'_> {
         let before = std::mem::replace(&mut self.given, given);
         let new = self.tunnel();
         if old.lines != new.lines || before.network.needs_new_device(&self.given.network) {
-            log::warn!("{}: other lines are used after `ifup`", self.at.interface);
+            log::warn!("{}: other uplinks are used after `ifup`", self.at.interface);
         }
         mark_server(self.netifd.device(), &new);
         let mark = (old.interface.fwmark != new.interface.fwmark)

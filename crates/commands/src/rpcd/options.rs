@@ -158,7 +158,7 @@ mod tests {
         let head = FILE.split("[Peer]").next().unwrap();
         assert!(
             of(&format!(
-                "#! [Line]\n#! Name = a\n#! Interface = eth1\n{FILE}"
+                "#! [Uplink]\n#! Name = a\n#! Interface = eth1\n{FILE}"
             ))
             .is_none()
         );

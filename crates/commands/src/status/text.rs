@@ -183,7 +183,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
             },
             "lines" => {
                 for line in &peer.lines {
-                    let label = format!("{} {}", field.label, shown(&line.name));
+                    let label = format!("{} {}", line.noun(), shown(&line.name));
                     paint.line(out, &label, &line_text(line, paint));
                 }
                 continue;

@@ -313,7 +313,7 @@ impl Up<'_> {
         let other = old.lines != self.tunnel.lines;
         if other && self.tunnel.lines_with(self.shared.as_ref()).lines != self.lines {
             log::warn!(
-                "{}: other lines are used from the next start on",
+                "{}: other uplinks are used from the next start on",
                 self.ifname
             );
         }

@@ -1,4 +1,4 @@
-//! Sections in a file's `#!` comments: `[Lines]`, `[Line]` and `[Server]`.
+//! Sections in a file's `#!` comments: `[Uplinks]`, `[Uplink]` and `[Server]`.
 
 use super::{CAP_DAY_DEFAULT, LINE_KEYS, LINES_KEYS, LINES_MAX, Line, LineMode, Lines};
 use crate::home::{self, HomeServer};
@@ -37,7 +37,7 @@ pub(crate) struct Sections {
     lines: Lines,
     home: Option<HomeServer>,
     section: Section,
-    /// Line number of the first `[Lines]`, and of the head of each `[Line]`.
+    /// Line number of the first `[Uplinks]`, and of the head of each `[Uplink]`.
     lines_head: Option<usize>,
     heads: Vec<usize>,
     /// Keys that the current section already has.
@@ -112,16 +112,16 @@ impl Sections {
     pub(super) fn head(&mut self, number: usize, text: &str) -> Found {
         self.seen.clear();
         let mut refused = None;
-        self.section = if text.eq_ignore_ascii_case("[Line]") {
+        self.section = if text.eq_ignore_ascii_case("[Uplink]") {
             if self.lines.lines.len() == LINES_MAX {
-                refused = Some(format!("more than {LINES_MAX} lines"));
+                refused = Some(format!("more than {LINES_MAX} uplinks"));
             }
             self.lines.lines.push(Line::default());
             self.heads.push(number);
             Section::Line
-        } else if text.eq_ignore_ascii_case("[Lines]") {
+        } else if text.eq_ignore_ascii_case("[Uplinks]") {
             if let Some(first) = self.lines_head {
-                refused = Some(format!("a second [Lines], after that of line {first}"));
+                refused = Some(format!("a second [Uplinks], after that of line {first}"));
             }
             self.lines_head.get_or_insert(number);
             Section::Lines
@@ -132,7 +132,7 @@ impl Sections {
             self.home.get_or_insert_default();
             Section::Server
         } else {
-            let known = suggest(text, &["[Lines]", "[Line]", "[Server]"]);
+            let known = suggest(text, &["[Uplinks]", "[Uplink]", "[Server]"]);
             refused = Some(format!("no section of this kind in comments; {known}"));
             Section::Refused
         };
@@ -199,49 +199,49 @@ impl Sections {
         let mut faults = Vec::new();
         let unused = lines.is_empty() && !self.lines.mode.spreads() && !self.lines.reorder;
         if let Some(head) = self.lines_head.filter(|_| unused) {
-            let why = "[Lines] without a [Line] is for peers that call by several lines, with a Mode that answers on each \
+            let why = "[Uplinks] without an [Uplink] is for peers that call by several paths, with a Mode that answers on each \
                        of them (`duplicate`, `critical`, `balance`, `balance-packets`) or `Reorder = yes`";
             faults.push((head, why.to_owned()));
         }
         if let Some(head) = self.lines_head.filter(|_| self.lines.shape)
             && (lines.is_empty() || lines.iter().any(|line| line.rate.is_none()))
         {
-            let why = "`Shape = yes` needs a [Line], and a Rate for each";
+            let why = "`Shape = yes` needs an [Uplink], and a Rate for each";
             faults.push((head, why.to_owned()));
         }
         for (at, (line, head)) in lines.iter().zip(&self.heads).enumerate() {
             let mut fault = |reason: &str| faults.push((*head, reason.to_owned()));
             let earlier = lines.get(..at).unwrap_or_default();
             if line.name.is_empty() {
-                fault("this [Line] has no Name");
+                fault("this [Uplink] has no Name");
             } else if earlier.iter().any(|it| it.name == line.name) {
-                fault("another [Line] has this Name");
+                fault("another [Uplink] has this Name");
             }
             let ends = |line: &'_ Line| (line.interface.clone(), line.source, line.relay.clone());
             match (&line.relay, &line.relay_key) {
-                (Some(_), None) => fault("this [Line] has a Relay and no RelayKey"),
-                (None, Some(_)) => fault("this [Line] has a RelayKey and no Relay"),
+                (Some(_), None) => fault("this [Uplink] has a Relay and no RelayKey"),
+                (None, Some(_)) => fault("this [Uplink] has a RelayKey and no Relay"),
                 (Some(_), Some(_)) if called != 1 => fault(
                     "a relay leads to one peer: with a Relay, exactly one [Peer] has an Endpoint",
                 ),
                 _ => {}
             }
             if line.cap.is_none() && line.cap_day != CAP_DAY_DEFAULT {
-                fault("this [Line] has a CapDay and no Cap");
+                fault("this [Uplink] has a CapDay and no Cap");
             }
             if line.interface.is_none() && line.source.is_none() && line.relay.is_none() {
-                fault("this [Line] has neither Interface nor Source, nor a Relay");
+                fault("this [Uplink] has neither Interface nor Source, nor a Relay");
             } else if earlier.iter().any(|it| ends(it) == ends(line)) {
-                fault("another [Line] has this Interface, Source and Relay");
+                fault("another [Uplink] has this Interface, Source and Relay");
             } else if line.relay_key.is_some()
                 && earlier.iter().any(|it| it.relay_key == line.relay_key)
             {
                 fault(
-                    "another [Line] has this RelayKey, by which a relay would take the two for one that moves",
+                    "another [Uplink] has this RelayKey, by which a relay would take the two for one that moves",
                 );
             } else if full && line.mark.is_some() && line.interface.is_none() {
                 fault(
-                    "without Interface, a Mark of its own leads the line's datagrams into the tunnel, which takes \
+                    "without Interface, a Mark of its own leads the uplink's datagrams into the tunnel, which takes \
                      the peer's address too; name the Interface",
                 );
             }
@@ -269,10 +269,10 @@ impl Sections {
         match key {
             "Rate" if *shape => None,
             "Mode" | "Hold" | "Rate" | "Cap" | "CapDay" if !lines.is_empty() && !calls => Some(
-                "no peer has an Endpoint; with a [Line], one that calls is answered on the line that it called",
+                "no peer has an Endpoint; with an [Uplink], one that calls is answered on the uplink that it called",
             ),
-            "Hold" if lines.is_empty() => Some("there is no [Line] to go back to"),
-            "Hold" if !goes_back => Some("with this Mode no line is gone back to"),
+            "Hold" if lines.is_empty() => Some("there is no [Uplink] to go back to"),
+            "Hold" if !goes_back => Some("with this Mode no uplink is gone back to"),
             "Rate" if !shares => Some(
                 "only `Mode = balance` and `balance-packets` share by rates, and `Shape = yes` sends by them",
             ),
@@ -310,8 +310,8 @@ mod tests {
             let whole = sections.finish(false, usize::from(calls));
             whole.idle.iter().map(|idle| idle.0).collect::<Vec<_>>()
         };
-        let line = "[Line]\nName = a\nInterface = e\nRate = 5M";
-        let with = |mode: &str| format!("[Lines]\nMode = {mode}\nHold = 5\n{line}");
+        let line = "[Uplink]\nName = a\nInterface = e\nRate = 5M";
+        let with = |mode: &str| format!("[Uplinks]\nMode = {mode}\nHold = 5\n{line}");
         assert_eq!(idle(&with("failover"), true), [7]);
         assert_eq!(idle(&with("failover"), false), [2, 3, 7]);
         assert_eq!(idle(&with("critical"), true), [7]);
@@ -320,22 +320,22 @@ mod tests {
         assert_eq!(idle(&with("duplicate"), true), [7]);
         assert_eq!(idle(&with("single"), true), [3, 7]);
         let shaped =
-            "[Lines]\nMode = single\nShape = yes\n[Line]\nName = a\nInterface = e\nRate = 5M";
+            "[Uplinks]\nMode = single\nShape = yes\n[Uplink]\nName = a\nInterface = e\nRate = 5M";
         assert_eq!(idle(shaped, true), [0; 0]);
         assert_eq!(
             idle(shaped, false),
             [2],
             "a rate counts for those who call, too"
         );
-        assert_eq!(idle("[Lines]\nHold = 5\nReorder = yes", false), [2]);
-        assert_eq!(idle("[Lines]\nMode = balance", false), [0; 0]);
+        assert_eq!(idle("[Uplinks]\nHold = 5\nReorder = yes", false), [2]);
+        assert_eq!(idle("[Uplinks]\nMode = balance", false), [0; 0]);
     }
 
     #[test]
     fn lines_are_read_and_written_again() {
-        let text = "a comment\n[Lines]\nmode = single\nHold = 5\nShape = yes\n[Line]\nName = fibre\nInterface = eth1\nRate = 5M\n\
-            [Line]\nName = lte\nInterface = wwan0\nSource = 192.0.2.1\nMark = 0x10\nPriority = 20\nMetered = yes\nRate = 50M\nCap = 20G\nCapDay = 14\n\
-            [Line]\nName = relayed\nRate = 5M\nRelay = relay.example.com:51821\nRelayKey = YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
+        let text = "a comment\n[Uplinks]\nmode = single\nHold = 5\nShape = yes\n[Uplink]\nName = fibre\nInterface = eth1\nRate = 5M\n\
+            [Uplink]\nName = lte\nInterface = wwan0\nSource = 192.0.2.1\nMark = 0x10\nPriority = 20\nMetered = yes\nRate = 50M\nCap = 20G\nCapDay = 14\n\
+            [Uplink]\nName = relayed\nRate = 5M\nRelay = relay.example.com:51821\nRelayKey = YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
         let (lines, faults) = read(text);
         assert_eq!(faults, []);
         assert_eq!(
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn peers_may_have_lines_where_there_are_none_here() {
         for mode in LineMode::ALL.map(LineMode::as_str) {
-            let (lines, faults) = read(&format!("[Lines]\nMode = {mode}\nReorder = yes"));
+            let (lines, faults) = read(&format!("[Uplinks]\nMode = {mode}\nReorder = yes"));
             assert_eq!(faults, []);
             assert_eq!((lines.mode.as_str(), lines.reorder), (mode, true));
             let written = lines.to_comments().replace("#! ", "");
@@ -369,41 +369,49 @@ mod tests {
     #[test]
     fn faults_have_their_lines() {
         for (text, line, words) in [
-            ("[Lines]\nMode = fast", 2, "`duplicate`"),
-            ("[Lines]\nMode = failover", 1, "without a [Line]"),
-            ("[Lines]\nReorder = 1", 2, "`yes` or `no`"),
-            ("[Lines]\nShape = yes\nReorder = yes", 1, "a Rate for each"),
+            ("[Uplinks]\nMode = fast", 2, "`duplicate`"),
+            ("[Uplinks]\nMode = failover", 1, "without an [Uplink]"),
+            ("[Uplinks]\nReorder = 1", 2, "`yes` or `no`"),
             (
-                "[Lines]\nShape = yes\n[Line]\nName = a\nInterface = e",
+                "[Uplinks]\nShape = yes\nReorder = yes",
                 1,
                 "a Rate for each",
             ),
-            ("[Line]\nRate = 5T", 2, "bits a second"),
-            ("[Line]\nRate = 99999999999999999999G", 2, "bits a second"),
-            ("[Line]\nRate = 0", 2, "bits a second"),
-            ("[Lines]\nHold = -1", 2, "seconds"),
-            ("[Lines]\nHold = 1\nHold = 2", 3, "twice"),
-            ("[Lines]", 1, "without a [Line]"),
-            ("[Line]\nName = a", 1, "neither"),
-            ("[Line]\nInterface = a", 1, "no Name"),
-            ("[Line]\nName = a b", 2, "letters"),
-            ("[Line]\nName = a\nInterface = a/b", 3, "interface"),
-            ("[Line]\nCap = 100", 2, "bytes a month"),
-            ("[Line]\nCap = 20T", 2, "bytes a month"),
-            ("[Line]\nCap = 20000000000000000G", 2, "bytes a month"),
-            ("[Line]\nCap = 20G\nCapDay = 29", 3, "1 to 28"),
-            ("[Line]\nCap = 20G\nCapDay = 0", 3, "1 to 28"),
-            ("[Line]\nName = a\nCapDay = 2", 1, "no Cap"),
-            ("[Line]\nInterfaces = eth0", 2, "did you mean `Interface`?"),
-            ("[Line]\nwords", 2, "Key = Value"),
-            ("[Linux]\nwords", 1, "[Line]"),
             (
-                "[Line]\nName = a\nSource = 192.0.2.1\nMark = 1",
+                "[Uplinks]\nShape = yes\n[Uplink]\nName = a\nInterface = e",
+                1,
+                "a Rate for each",
+            ),
+            ("[Uplink]\nRate = 5T", 2, "bits a second"),
+            ("[Uplink]\nRate = 99999999999999999999G", 2, "bits a second"),
+            ("[Uplink]\nRate = 0", 2, "bits a second"),
+            ("[Uplinks]\nHold = -1", 2, "seconds"),
+            ("[Uplinks]\nHold = 1\nHold = 2", 3, "twice"),
+            ("[Uplinks]", 1, "without an [Uplink]"),
+            ("[Uplink]\nName = a", 1, "neither"),
+            ("[Uplink]\nInterface = a", 1, "no Name"),
+            ("[Uplink]\nName = a b", 2, "letters"),
+            ("[Uplink]\nName = a\nInterface = a/b", 3, "interface"),
+            ("[Uplink]\nCap = 100", 2, "bytes a month"),
+            ("[Uplink]\nCap = 20T", 2, "bytes a month"),
+            ("[Uplink]\nCap = 20000000000000000G", 2, "bytes a month"),
+            ("[Uplink]\nCap = 20G\nCapDay = 29", 3, "1 to 28"),
+            ("[Uplink]\nCap = 20G\nCapDay = 0", 3, "1 to 28"),
+            ("[Uplink]\nName = a\nCapDay = 2", 1, "no Cap"),
+            (
+                "[Uplink]\nInterfaces = eth0",
+                2,
+                "did you mean `Interface`?",
+            ),
+            ("[Uplink]\nwords", 2, "Key = Value"),
+            ("[Linux]\nwords", 1, "[Uplink]"),
+            (
+                "[Uplink]\nName = a\nSource = 192.0.2.1\nMark = 1",
                 1,
                 "into the tunnel",
             ),
             (
-                "[Line]\nName = a\nInterface = e\n[Line]\nName = b\nInterface = e",
+                "[Uplink]\nName = a\nInterface = e\n[Uplink]\nName = b\nInterface = e",
                 4,
                 "another",
             ),
@@ -419,7 +427,7 @@ mod tests {
     #[test]
     fn a_relay_leads_to_one_peer_and_has_a_key_of_its_own() {
         let key = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
-        let line = |name: &str, rest: &str| format!("[Line]\nName = {name}\n{rest}\n");
+        let line = |name: &str, rest: &str| format!("[Uplink]\nName = {name}\n{rest}\n");
         let relay = format!("Relay = 192.0.2.1:5\nRelayKey = {key}");
         let faults = |text: &str, called| {
             let mut sections = Sections::default();
@@ -471,7 +479,7 @@ mod tests {
 
     #[test]
     fn there_are_no_more_lines_than_numbers() {
-        let (lines, faults) = read(&"[Line]\n".repeat(100));
+        let (lines, faults) = read(&"[Uplink]\n".repeat(100));
         assert_eq!(lines.lines.len(), LINES_MAX);
         assert!(faults.len() >= 100 - LINES_MAX);
     }

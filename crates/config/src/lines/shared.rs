@@ -29,7 +29,7 @@ pub struct Given {
 }
 
 impl SharedLines {
-    /// Takes `[lines]` and `[[line]]` of a file, as [`Tables::read`] does; `place` is its path.
+    /// Takes `[uplinks]` and `[[uplink]]` of a file, as [`Tables::read`] does; `place` is its path.
     ///
     /// # Errors
     /// The first verdict on a line or key that fits no tunnel at all.
@@ -70,12 +70,12 @@ impl SharedLines {
         if stream && let Some(mode) = sections.go_singly() {
             let mode = mode.as_str();
             warnings.push(format!(
-                "{place}: over TCP there is one connection, by one line at a time, and no queue: `failover` in place of `{mode}`"
+                "{place}: over TCP there is one connection, by one uplink at a time, and no queue: `failover` in place of `{mode}`"
             ));
         }
         if (stream || servers > 1) && sections.forget_relays() {
             warnings.push(format!(
-                "{place}: lines by a relay are left out: a relay forwards datagrams to one server"
+                "{place}: uplinks by a relay are left out: a relay forwards datagrams to one server"
             ));
         }
         // Routes send traffic to the server past the tunnel, so that no mark is needed.
@@ -96,10 +96,10 @@ impl SharedLines {
             match left_out {
                 Some((name, why)) => {
                     let (place, why) = (self.place.display(), in_toml(why));
-                    warnings.push(format!("{place}: line {name} is left out: {why}"));
+                    warnings.push(format!("{place}: uplink {name} is left out: {why}"));
                 }
                 None if whole.faults.is_empty() => break whole.lines,
-                // Without a `[[line]]` the other settings have no use.
+                // Without an `[[uplink]]` the other settings have no use.
                 None => break Lines::default(),
             }
         };
@@ -117,7 +117,7 @@ impl SharedLines {
             let shape = if shape { ", nor `shape`" } else { "" };
             let place = self.place.display();
             warnings.push(format!(
-                "{place}: a server has no [[line]]{shape}; it takes `mode` and `reorder`, for clients that call by several lines"
+                "{place}: a server has no [[uplink]]{shape}; it takes `mode` and `reorder`, for clients that call by several paths"
             ));
         }
         let whole = sections.finish(false, 0);
@@ -133,7 +133,7 @@ impl SharedLines {
     pub fn refuse(&self, why: &str) -> Given {
         let (place, why) = (self.place.display(), in_toml(why));
         Given {
-            warnings: vec![format!("{place}: its lines are not used: {why}")],
+            warnings: vec![format!("{place}: its uplinks are not used: {why}")],
             ..Given::default()
         }
     }
@@ -144,7 +144,7 @@ impl SharedLines {
         let origin = match names.as_slice() {
             _ if lines.is_default() => None,
             [] => Some(format!(
-                "{mode}, for peers that call by several lines, by {place}"
+                "{mode}, for peers that call by several paths, by {place}"
             )),
             _ => Some(format!("{mode} by {}, of {place}", names.join(", "))),
         };
@@ -170,10 +170,10 @@ mod tests {
         settings.unwrap().lines.unwrap()
     }
 
-    const DIRECT: &str = "[[line]]\nname = 'dsl'\ninterface = 'eth1'\n";
-    const RELAYED: &str = "[[line]]\nname = 'relayed'\nrelay = '192.0.2.1:5'\n\
+    const DIRECT: &str = "[[uplink]]\nname = 'dsl'\ninterface = 'eth1'\n";
+    const RELAYED: &str = "[[uplink]]\nname = 'relayed'\nrelay = '192.0.2.1:5'\n\
         relay-key = 'YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='\n";
-    const MARKED: &str = "[[line]]\nname = 'lte'\nsource = '192.0.2.9'\nmark = 7\n";
+    const MARKED: &str = "[[uplink]]\nname = 'lte'\nsource = '192.0.2.9'\nmark = 7\n";
 
     #[test]
     fn a_line_that_does_not_fit_the_tunnel_is_left_out_in_words() {
@@ -190,8 +190,10 @@ mod tests {
         let [relayed, marked] = given.warnings.as_slice() else {
             panic!("{given:?}")
         };
-        assert!(relayed.starts_with("m.toml: line relayed is left out: a relay leads to one peer"));
-        assert!(marked.contains("line lte is left out: without interface, a mark of its own"));
+        assert!(
+            relayed.starts_with("m.toml: uplink relayed is left out: a relay leads to one peer")
+        );
+        assert!(marked.contains("uplink lte is left out: without interface, a mark of its own"));
         // Nothing is left, as if the file had no lines.
         let given = shared(RELAYED).fit(false, 0);
         assert_eq!((given.lines, given.origin), (Lines::default(), None));
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn a_server_is_given_a_mode_and_no_line() {
         let all = shared(&format!(
-            "[lines]\nmode = 'duplicate'\nreorder = true\n{DIRECT}"
+            "[uplinks]\nmode = 'duplicate'\nreorder = true\n{DIRECT}"
         ));
         let given = all.fit_server();
         assert_eq!(given.lines.lines, []);
@@ -212,8 +214,8 @@ mod tests {
         );
         let given = shared(DIRECT).fit_server();
         assert!(given.lines.is_default() && given.origin.is_none());
-        // Without a `[[line]]` it fits unchanged.
-        let given = shared("[lines]\nmode = 'balance'\n").fit_server();
+        // Without an `[[uplink]]` it fits unchanged.
+        let given = shared("[uplinks]\nmode = 'balance'\n").fit_server();
         assert_eq!(
             (given.lines.mode, given.warnings.len()),
             (LineMode::Balance, 0)

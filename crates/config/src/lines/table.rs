@@ -1,11 +1,11 @@
-//! Lines in a TOML file: the table `[lines]`, and a table `[[line]]` for each.
+//! Lines in a TOML file: the table `[uplinks]`, and a table `[[uplink]]` for each.
 //!
 //! ```toml
-//! [lines]
+//! [uplinks]
 //! mode = "failover"
 //! hold = 30
 //!
-//! [[line]]
+//! [[uplink]]
 //! name = "fibre"
 //! interface = "eth1"
 //! ```
@@ -25,7 +25,7 @@ use crate::text::line_of;
 use crate::text::suggest;
 
 /// Names of the two tables at the top level of a file.
-pub(crate) const NAMES: [&str; 2] = ["lines", "line"];
+pub(crate) const NAMES: [&str; 2] = ["uplinks", "uplink"];
 
 /// Tables of lines in a file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -49,12 +49,12 @@ impl Tables {
         let mut tables = Self::default();
         match lines {
             Some((DeValue::Table(table), place)) => {
-                tables.section(text, "[Lines]", (table, place), &keys::names(LINES_KEYS));
+                tables.section(text, "[Uplinks]", (table, place), &keys::names(LINES_KEYS));
             }
-            Some((_, place)) => tables.refuse(place, NAMES[0], "write a table: [lines]"),
+            Some((_, place)) => tables.refuse(place, NAMES[0], "write a table: [uplinks]"),
             None => {}
         }
-        let wanted = "write a table for each line: [[line]]";
+        let wanted = "write a table for each uplink: [[uplink]]";
         match line {
             Some((DeValue::Array(all), place)) => {
                 for one in all {
@@ -62,7 +62,12 @@ impl Tables {
                     let place = line_of(text, one.span().start).max(place);
                     match one.get_ref() {
                         DeValue::Table(table) => {
-                            tables.section(text, "[Line]", (table, place), &keys::names(LINE_KEYS));
+                            tables.section(
+                                text,
+                                "[Uplink]",
+                                (table, place),
+                                &keys::names(LINE_KEYS),
+                            );
                         }
                         _ => tables.refuse(place, NAMES[1], wanted),
                     }
@@ -181,8 +186,8 @@ fn kebab(name: &str) -> String {
 /// Rewrites a sentence about keys in comments into one about TOML keys.
 pub(super) fn in_toml(words: &str) -> String {
     let words = words
-        .replace("[Lines]", "[lines]")
-        .replace("[Line]", "[[line]]")
+        .replace("[Uplinks]", "[uplinks]")
+        .replace("[Uplink]", "[[uplink]]")
         .replace("`yes`", "`true`")
         .replace("`no`", "`false`")
         .replace("= yes`", "= true`");
@@ -228,11 +233,11 @@ mod tests {
 
     #[test]
     fn tables_say_what_comments_say() {
-        let text = "[lines]\nmode = \"single\"\nhold = 5\nshape = true\nreorder = false\n\n\
-            [[line]]\nname = \"fibre\"\ninterface = \"eth1\"\nrate = \"5M\"\n\n\
-            [[line]]\nname = \"lte\"\ninterface = \"wwan0\"\nsource = \"192.0.2.1\"\nmark = 0x10\npriority = 20\n\
+        let text = "[uplinks]\nmode = \"single\"\nhold = 5\nshape = true\nreorder = false\n\n\
+            [[uplink]]\nname = \"fibre\"\ninterface = \"eth1\"\nrate = \"5M\"\n\n\
+            [[uplink]]\nname = \"lte\"\ninterface = \"wwan0\"\nsource = \"192.0.2.1\"\nmark = 0x10\npriority = 20\n\
             metered = true\nrate = 50_000_000\n\n\
-            [[line]]\nname = \"relayed\"\nrate = \"5M\"\nrelay = \"relay.example.com:51821\"\n\
+            [[uplink]]\nname = \"relayed\"\nrate = \"5M\"\nrelay = \"relay.example.com:51821\"\n\
             relay-key = \"YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\"\n";
         let (lines, entries) = read(text);
         let named = |name: &str| Line {
@@ -282,79 +287,91 @@ mod tests {
     #[test]
     fn faults_name_the_key_and_the_place_as_the_file_spells_them() {
         for (text, line, words) in [
-            ("[lines]\nmode = \"fast\"", 2, "mode: must be `failover`"),
+            ("[uplinks]\nmode = \"fast\"", 2, "mode: must be `failover`"),
             (
-                "[lines]\nmodes = 1",
+                "[uplinks]\nmodes = 1",
                 2,
                 "modes: no such key; did you mean `mode`?",
             ),
-            ("[lines]\nhold = -1", 2, "hold: must be a number of seconds"),
             (
-                "[lines]\nhold = 1.5",
+                "[uplinks]\nhold = -1",
                 2,
                 "hold: must be a number of seconds",
             ),
             (
-                "[lines]\nreorder = 1",
+                "[uplinks]\nhold = 1.5",
+                2,
+                "hold: must be a number of seconds",
+            ),
+            (
+                "[uplinks]\nreorder = 1",
                 2,
                 "reorder: must be `true` or `false`",
             ),
             (
-                "[lines]\nmode = \"failover\"",
+                "[uplinks]\nmode = \"failover\"",
                 1,
-                ": [lines] without a [[line]]",
+                ": [uplinks] without an [[uplink]]",
             ),
             (
-                "[lines]\nshape = true",
+                "[uplinks]\nshape = true",
                 1,
-                "`shape = true` needs a [[line]], and a rate",
+                "`shape = true` needs an [[uplink]], and a rate",
             ),
-            ("lines = 1", 1, "lines: write a table: [lines]"),
+            ("uplinks = 1", 1, "uplinks: write a table: [uplinks]"),
             (
-                "\n[line]\nname = \"a\"",
+                "\n[uplink]\nname = \"a\"",
                 2,
-                "line: write a table for each line: [[line]]",
+                "uplink: write a table for each uplink: [[uplink]]",
             ),
             (
-                "line = [1]",
+                "uplink = [1]",
                 1,
-                "line: write a table for each line: [[line]]",
+                "uplink: write a table for each uplink: [[uplink]]",
             ),
             (
-                "[[line]]\nname = \"a\"",
+                "[[uplink]]\nname = \"a\"",
                 1,
                 "neither interface nor source, nor a relay",
             ),
             (
-                "[[line]]\ninterface = \"a\"",
+                "[[uplink]]\ninterface = \"a\"",
                 1,
-                "this [[line]] has no name",
+                "this [[uplink]] has no name",
             ),
-            ("[[line]]\nname = 'a b'", 2, "name: must be letters"),
-            ("[[line]]\nname = []", 2, "name: must be letters"),
+            ("[[uplink]]\nname = 'a b'", 2, "name: must be letters"),
+            ("[[uplink]]\nname = []", 2, "name: must be letters"),
             (
-                "[[line]]\nName = 'a'",
+                "[[uplink]]\nName = 'a'",
                 2,
                 "Name: no such key; did you mean `name`?",
             ),
-            ("[[line]]\nrelaykey = 'a'", 2, "did you mean `relay-key`?"),
-            ("[[line]]\nrelay_key = 'a'", 2, "did you mean `relay-key`?"),
-            ("[[line]]\ninterfaces = 'a'", 2, "did you mean `interface`?"),
-            ("[[line]]\nrate = 0", 2, "rate: must be bits a second"),
-            ("[[line]]\nrate = 0b1", 2, "rate: must be bits a second"),
+            ("[[uplink]]\nrelaykey = 'a'", 2, "did you mean `relay-key`?"),
             (
-                "[[line]]\nsource = 1979-05-27",
+                "[[uplink]]\nrelay_key = 'a'",
+                2,
+                "did you mean `relay-key`?",
+            ),
+            (
+                "[[uplink]]\ninterfaces = 'a'",
+                2,
+                "did you mean `interface`?",
+            ),
+            ("[[uplink]]\nrate = 0", 2, "rate: must be bits a second"),
+            ("[[uplink]]\nrate = 0b1", 2, "rate: must be bits a second"),
+            (
+                "[[uplink]]\nsource = 1979-05-27",
                 2,
                 "source: must be an address",
             ),
-            ("[[line]]\nmark = {}", 2, "mark: must be a number from 1"),
+            ("[[uplink]]\nmark = {}", 2, "mark: must be a number from 1"),
             (
-                "line = [{name='a', interface='e'}, {name='b', interface='e'}]",
+                "uplink = [{name='a', interface='e'}, {name='b', interface='e'}]",
                 1,
-                ": another [[line]] has this interface, source and relay",
+                ": another [[uplink]] has this interface, source and relay",
             ),
             (
-                "[[line]]\nname='a'\ninterface='e'\n[[line]]\nname='b'\nrelay-key='YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='",
+                "[[uplink]]\nname='a'\ninterface='e'\n[[uplink]]\nname='b'\nrelay-key='YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='",
                 4,
                 "a relay-key and no relay",
             ),
@@ -369,12 +386,12 @@ mod tests {
 
     #[test]
     fn there_are_no_more_lines_than_numbers() {
-        let text = "[[line]]\n".repeat(100);
+        let text = "[[uplink]]\n".repeat(100);
         assert_eq!(read(&text).0.lines.len(), LINES_MAX);
         let more = refused(&text);
         let more = more
             .iter()
-            .filter(|it| it.1 == "[[line]]: more than 16 lines");
+            .filter(|it| it.1 == "[[uplink]]: more than 16 uplinks");
         assert_eq!(more.count(), 100 - LINES_MAX);
     }
 
@@ -390,7 +407,7 @@ mod tests {
         ) {
             let count = keys.len();
             let keys = keys.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
-            let text = format!("[[line]]\n{}", keys.collect::<String>());
+            let text = format!("[[uplink]]\n{}", keys.collect::<String>());
             prop_assume!(DeTable::parse(&text).is_ok());
             let (lines, entries) = read(&text);
             prop_assert_eq!(entries.iter().filter(|it| it.line > 1).count(), count);

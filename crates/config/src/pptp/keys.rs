@@ -177,7 +177,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         lines
     }
 
-    /// The value of `reorder` in the table `[lines]`, if it has one.
+    /// The value of `reorder` in the table `[uplinks]`, if it has one.
     pub(super) fn reorder_of_lines(&self) -> Option<bool> {
         let (_, lines, _) = self.entries.iter().find(|(key, ..)| key == NAMES[0])?;
         let DeValue::Table(lines) = lines else {

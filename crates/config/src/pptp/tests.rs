@@ -275,12 +275,12 @@ fn lines_are_read_and_what_pptp_does_not_have_is_refused() {
     let server = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nlisten = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\n";
     let users = "[users]\nu = \"p\"\n";
     let read = |text: &str| parse(text, Path::new("x.toml"), Permissions::NONE);
-    let two = "[lines]\nmode = \"duplicate\"\n[[line]]\nname = \"a\"\ninterface = \"eth1\"\n[[line]]\nname = \"b\"\n";
+    let two = "[uplinks]\nmode = \"duplicate\"\n[[uplink]]\nname = \"a\"\ninterface = \"eth1\"\n[[uplink]]\nname = \"b\"\n";
     let text = format!("{client}{two}source = \"192.0.2.1\"\n");
     let model = read(&text).into_model().unwrap();
     assert_eq!(model.lines.mode, LineMode::Duplicate);
     assert_eq!(model.lines.lines.len(), 2);
-    let text = format!("{server}{users}[lines]\nmode = \"duplicate\"\n");
+    let text = format!("{server}{users}[uplinks]\nmode = \"duplicate\"\n");
     let model = read(&text).into_model().unwrap();
     assert!(!model.lines.is_default() && model.lines.lines.is_empty());
     let refused = |text: &str| read(text).into_model().is_err();
@@ -289,8 +289,8 @@ fn lines_are_read_and_what_pptp_does_not_have_is_refused() {
         "{server}{users}{two}interface = \"eth2\"\n"
     )));
     let shaped = two.replace(
-        "[[line]]\nname",
-        "shape = true\n[[line]]\nrate = \"5M\"\nname",
+        "[[uplink]]\nname",
+        "shape = true\n[[uplink]]\nrate = \"5M\"\nname",
     );
     assert!(refused(&format!("{client}{shaped}interface = \"eth2\"\n")));
     let relayed = "relay = \"r:1\"\nrelay-key = \"YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\"\n";
@@ -302,23 +302,23 @@ fn lines_are_read_and_what_pptp_does_not_have_is_refused() {
 
 #[test]
 fn the_order_of_packets_may_be_written_among_the_lines() {
-    let line = "[[line]]\nname = \"a\"\ninterface = \"eth1\"\n";
+    let line = "[[uplink]]\nname = \"a\"\ninterface = \"eth1\"\n";
     for value in [false, true] {
-        let text = format!("{CLIENT}[lines]\nreorder = {value}\n{line}");
+        let text = format!("{CLIENT}[uplinks]\nreorder = {value}\n{line}");
         let (model, _) = client_of(&text);
         assert_eq!(model.reorder, Some(value));
-        let text = format!("{SERVER}{USERS}[lines]\nmode = \"duplicate\"\nreorder = {value}\n");
+        let text = format!("{SERVER}{USERS}[uplinks]\nmode = \"duplicate\"\nreorder = {value}\n");
         let model = imported(&text).into_model().unwrap();
         assert_eq!(model.reorder, Some(value));
         assert!(!model.lines.is_default());
     }
     // This does not set how clients are answered.
-    let text = format!("{SERVER}{USERS}[lines]\nreorder = true\n");
+    let text = format!("{SERVER}{USERS}[uplinks]\nreorder = true\n");
     let model = imported(&text).into_model().unwrap();
     assert_eq!(
         (model.reorder, model.lines.is_default()),
         (Some(true), true)
     );
-    let text = format!("{CLIENT}reorder = true\n[lines]\nreorder = true\n{line}");
+    let text = format!("{CLIENT}reorder = true\n[uplinks]\nreorder = true\n{line}");
     assert!(refused(&text).contains("written twice"));
 }

@@ -103,7 +103,7 @@ proptest! {
 
 #[test]
 fn lines_are_taken_from_the_file_or_refused_with_their_place() {
-    let text = "[dataplane]\nworkers = 2\n[lines]\nmode = \"duplicate\"\n[[line]]\nname = \"a\"\ninterface = \"eth1\"\n";
+    let text = "[dataplane]\nworkers = 2\n[uplinks]\nmode = \"duplicate\"\n[[uplink]]\nname = \"a\"\ninterface = \"eth1\"\n";
     let settings = parse(text).unwrap();
     let given = settings.lines.unwrap().fit(true, 1);
     assert_eq!(given.lines.lines.len(), 1);
@@ -111,21 +111,21 @@ fn lines_are_taken_from_the_file_or_refused_with_their_place() {
     assert_eq!(given.warnings, [""; 0]);
     for (text, expected) in [
         (
-            "[[line]]\nname = \"a\"\n",
-            "m.toml:1: this [[line]] has neither",
+            "[[uplink]]\nname = \"a\"\n",
+            "m.toml:1: this [[uplink]] has neither",
         ),
         (
-            "[[line]]\nname = \"a\"\ninterfac = \"eth1\"\n",
+            "[[uplink]]\nname = \"a\"\ninterfac = \"eth1\"\n",
             "m.toml:3: interfac: no such key; did you mean `interface`?",
         ),
         (
-            "[liness]\n",
-            "m.toml:1: there is no setting `liness`; did you mean `lines`?",
+            "[uplinkss]\n",
+            "m.toml:1: there is no setting `uplinkss`; did you mean `uplinks`?",
         ),
     ] {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
-    let word = Settings::load(None, None, &["lines.mode=single".to_owned()]);
+    let word = Settings::load(None, None, &["uplinks.mode=single".to_owned()]);
     assert!(word.unwrap_err().to_string().contains("dataplane"));
 }

@@ -268,7 +268,7 @@ fn an_included_files_words_are_in_no_report_and_in_no_error() {
         "management topsecret9 topsecret9",
         "--topsecret9 9",
         "verify-x509-name a topsecret9",
-        "#! [Line]\n#! topsecret9 = 9",
+        "#! [Uplink]\n#! topsecret9 = 9",
         "dhcp-option DNS topsecret9",
         "compress topsecret9",
         "topsecret9=9",

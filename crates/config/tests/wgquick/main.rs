@@ -275,13 +275,13 @@ fn lines_stand_in_comments() {
              AllowedIPs={ranges}"
         ))
     };
-    let line = "#! [Line]\n  #! Name = a # no comment\n#! Interface = eth0\n#! Priority = 300";
+    let line = "#! [Uplink]\n  #! Name = a # no comment\n#! Interface = eth0\n#! Priority = 300";
     let found = fault(file(line, ""));
     // The other two faults are the invalid Priority and the missing Name.
     for words in ["wg0.conf:3: Name: must be letters", "2 other faults"] {
         assert!(found.contains(words), "{found}");
     }
-    let line = "#! [Line]\n#!Name=a\n#! Source = 192.0.2.1\n#! Mark = 7";
+    let line = "#! [Uplink]\n#!Name=a\n#! Source = 192.0.2.1\n#! Mark = 7";
     let found = tunnel(file(line, "10.0.0.0/8"));
     assert_eq!((found.lines.lines.len(), found.peers.len()), (1, 1));
     // The last entry is a range that contains the endpoint.

@@ -82,7 +82,7 @@ pub(crate) const AEADS: &[Candidate<MakeAead>] = &[
     #[cfg(feature = "accelerators")]
     Candidate {
         backend: || Backend::Accelerator,
-        name: "engine",
+        name: "accelerator",
         make: |algorithm, key| Some(Box::new(crate::accelerator::aead(algorithm, key)?)),
     },
 ];
@@ -126,7 +126,7 @@ pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
     #[cfg(feature = "accelerators")]
     Candidate {
         backend: || Backend::Accelerator,
-        name: "engine",
+        name: "accelerator",
         make: |key| Some(Box::new(crate::accelerator::cbc(key)?)),
     },
 ];

@@ -142,7 +142,7 @@ impl<'a> Routes<'a> {
             // The server itself has a route past the tunnel in any case.
             Way::Past { .. } if self.facts.endpoints.iter().any(|it| it.addr == dst) => return,
             Way::Past { .. } => format!(
-                "the server leads {name} past the tunnel, by this host's own line; to keep it inside: \
+                "the server leads {name} past the tunnel, by this host's own uplink; to keep it inside: \
                  pull-filter ignore \"{name}\""
             ),
         };

@@ -55,10 +55,10 @@ pub enum SwitchReason {
 impl fmt::Display for SwitchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::First => f.write_str("no line was in use"),
-            Self::Failed => f.write_str("the line in use has failed"),
-            Self::Degraded => f.write_str("the line in use has degraded"),
-            Self::UsedUp => f.write_str("the line in use has carried what it may in this month"),
+            Self::First => f.write_str("no uplink was in use"),
+            Self::Failed => f.write_str("the uplink in use has failed"),
+            Self::Degraded => f.write_str("the uplink in use has degraded"),
+            Self::UsedUp => f.write_str("the uplink in use has carried what it may in this month"),
             Self::Preferred(hold) => {
                 write!(f, "it is preferred and has worked for {} s", hold.as_secs())
             }

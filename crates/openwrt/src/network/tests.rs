@@ -19,8 +19,8 @@ fn warnings(network: &Network) -> Vec<String> {
 fn a_file_with_everything_beside_it_is_read() {
     let network = read(
         "config interface 'office'\n option proto 'millrace'\n\
-         option config_file '/etc/millrace/office.ovpn'\n list line 'wan'\n list line 'lte'\n\
-         list line 'wan'\n option mode 'duplicate'\n list only_through 'lan'\n option peerdns '1'\n\
+         option config_file '/etc/millrace/office.ovpn'\n list uplink 'wan'\n list uplink 'lte'\n\
+         list uplink 'wan'\n option mode 'duplicate'\n list only_through 'lan'\n option peerdns '1'\n\
          option ip4table '77'\n option mtu '1400'\n option hostroute 0\n option defaultroute 0\n\
          config interface 'lan'\n option device 'br-lan'\n option proto 'static'\n",
     )
@@ -197,7 +197,7 @@ fn what_there_is_no_tunnel_without_is_a_fault_and_the_rest_a_warning() {
     let network = read(&office(
         &format!(
             " option config_file /x.conf\n option private_key {PRIVATE}\n option mtu 9\n\
-             option mode best\n option line 'a/b'\n option hostroute maybe\n option metrik 5"
+             option mode best\n option uplink 'a/b'\n option hostroute maybe\n option metrik 5"
         ),
         "",
     ))

@@ -109,7 +109,7 @@ pub enum DownReason {
     #[error("the peer is gone: it does not answer echo requests")]
     EchoTimeOut,
     /// The control connection was lost, and no line answers.
-    #[error("the control connection is lost, and nothing comes by any line")]
+    #[error("the control connection is lost, and nothing comes by any path")]
     Silent,
     /// The peer agreed to encryption but then rejects encrypted packets.
     #[error("the peer does not decrypt what it agreed to: try once more")]

@@ -133,14 +133,14 @@ impl Capped {
             let anew = self.renews();
             let anew = anew.map_or_else(String::new, |day| format!(", which begins anew on {day}"));
             let words = format!(
-                "line {name} has carried {share}the {} that it may in a month{anew}",
+                "uplink {name} has carried {share}the {} that it may in a month{anew}",
                 cap()
             );
             return Some((Level::Warn, words));
         }
         let words = || {
             format!(
-                "line {name}: a month has begun, in which it may carry {} again",
+                "uplink {name}: a month has begun, in which it may carry {} again",
                 cap()
             )
         };

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const PLACE: usize = 2048;
 
 /// The first line of a place, with its version.
-const HEAD: &str = "millrace lines 1";
+const HEAD: &str = "millrace uplinks 1";
 
 /// The file of one tunnel.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl UsageFile {
     pub(crate) fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
         let opened = Self::open(places::directory(), tunnel);
         let failed = |error| {
-            log::warn!("{error}; what lines carry in this month is forgotten at the end");
+            log::warn!("{error}; what uplinks carry in this month is forgotten at the end");
         };
         match opened.map_err(failed) {
             Ok((file, usage)) => {
@@ -66,7 +66,7 @@ impl UsageFile {
             .chars()
             .map(|letter| if plain(letter) { letter } else { '_' })
             .collect();
-        let path = directory.join(format!("{name}.lines"));
+        let path = directory.join(format!("{name}.uplinks"));
         let named = |error: io::Error| {
             let place = path.display();
             let words = match error.kind() {
@@ -91,7 +91,7 @@ impl UsageFile {
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 let place = path.display();
                 log::warn!(
-                    "{place} is damaged: what lines have carried in this month is not known, and counted from nothing"
+                    "{place} is damaged: what uplinks have carried in this month is not known, and counted from nothing"
                 );
                 (0, Vec::new())
             }
@@ -115,7 +115,9 @@ impl UsageFile {
             && !self.failed
         {
             let path = self.path.display();
-            log::warn!("{path}: {error}; what lines carry from now on may be forgotten at the end");
+            log::warn!(
+                "{path}: {error}; what uplinks carry from now on may be forgotten at the end"
+            );
         }
         self.failed = written.is_err();
         if written.is_ok() {
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(found, []);
         let locked = UsageFile::open(&directory, "office").unwrap_err();
         assert_eq!(locked.kind(), ErrorKind::WouldBlock);
-        let place = directory.join("office.lines");
+        let place = directory.join("office.uplinks");
         let place = place.display();
         assert_eq!(
             locked.to_string(),
@@ -214,10 +216,12 @@ mod tests {
         drop(file);
         let found = UsageFile::open(&directory, "office").unwrap().1;
         assert_eq!(found, usage(u64::MAX));
-        let length = fs::metadata(directory.join("office.lines")).unwrap().len();
+        let length = fs::metadata(directory.join("office.uplinks"))
+            .unwrap()
+            .len();
         assert_eq!(length, 2 * PLACE as u64);
         assert_eq!(UsageFile::open(&directory, "../../x").unwrap().1, []);
-        assert!(directory.join(".._.._x.lines").exists());
+        assert!(directory.join(".._.._x.uplinks").exists());
     }
 
     #[test]
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn a_broken_write_costs_that_write_only() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("office.lines");
+        let path = directory.path().join("office.uplinks");
         let (mut file, _) = UsageFile::open(directory.path(), "office").unwrap();
         file.write(&usage(1));
         file.write(&usage(2));

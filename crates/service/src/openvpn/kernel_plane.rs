@@ -47,7 +47,7 @@ pub(super) enum Unfit {
     ClientToClient,
     /// Several uplinks (`line`).
     #[error(
-        "line: the kernel's data plane has one line; remove the lines, or set dataplane.kind=user"
+        "uplink: the kernel's data plane has one uplink; remove the uplinks, or set dataplane.kind=user"
     )]
     Lines,
     /// `bind-dev`.

@@ -131,7 +131,7 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
                 reorder: model.reorder,
             };
             if options.bind_device.is_some() && !model.lines.lines.is_empty() {
-                let words = "--bind-device and a [[line]] exclude each other";
+                let words = "--bind-device and an [[uplink]] exclude each other";
                 return Err(RunError::Ended(words.to_owned()));
             }
             let lines = ServerLines::new(&model.lines);

@@ -147,7 +147,7 @@ levels! {
         allowed_ips: Vec<String>, label "allowed ips";
         /// Cipher of the data packets, with OpenVPN and PPTP, once it is agreed on.
         cipher: Option<String>, label "cipher";
-        /// Kind of code that computes the cipher: `portable`, `simd` or `engine`.
+        /// Kind of code that computes the cipher: `portable`, `simd` or `accelerator`.
         crypto_backend: Option<String>;
         /// Provider of that code.
         backend: Option<String>;
@@ -252,7 +252,7 @@ levels! {
     pub struct DataplaneStatus {
         /// Cipher of the packets, with WireGuard; empty with OpenVPN and PPTP, where each peer has its own.
         cipher: String;
-        /// Kind of code that computes the cipher: `portable`, `simd` or `engine`; empty without encryption.
+        /// Kind of code that computes the cipher: `portable`, `simd` or `accelerator`; empty without encryption.
         crypto_backend: String;
         /// Provider of that code.
         backend: String;
@@ -279,7 +279,7 @@ levels! {
     pub struct MeasuredStatus {
         /// Name of the candidate.
         name: String;
-        /// Kind of the candidate: `portable`, `simd` or `engine`.
+        /// Kind of the candidate: `portable`, `simd` or `accelerator`.
         kind: String;
         /// Bytes of each packet in the measured batch.
         batch_len: usize, metric "millrace_cipher_batch_packet_bytes";

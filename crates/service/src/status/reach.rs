@@ -105,7 +105,7 @@ impl Status {
             if !peer.lines.is_empty() {
                 // Each line has a state of its own.
                 if peer.lines.iter().all(|it| it.state == "down") {
-                    peer.set_silent("no line reaches it".to_owned());
+                    peer.set_silent("no uplink reaches it".to_owned());
                 }
                 continue;
             }

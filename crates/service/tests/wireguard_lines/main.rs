@@ -58,7 +58,10 @@ fn another_line_takes_over_and_the_better_one_is_gone_back_to() {
         let silent = world.now - world.answered;
         assert!(silent <= round_trip + EACH, "{delay:?}: {silent:?}");
         assert_eq!(world.states(), ["down", "up"]);
-        assert_eq!(world.said("lte is used now: the line in use has failed"), 1);
+        assert_eq!(
+            world.said("lte is used now: the uplink in use has failed"),
+            1
+        );
 
         world.run(SECOND * 30, true);
         assert_eq!(world.used(A), Some(1));
@@ -219,7 +222,10 @@ fn a_device_that_goes_takes_its_line_along_at_once() {
     world.run(SECOND * 5, true);
     world.set_facts(0, None);
     assert_eq!(world.used(A), Some(1));
-    assert_eq!(world.said("line dsl is down: its device does not exist"), 1);
+    assert_eq!(
+        world.said("uplink dsl is down: its device does not exist"),
+        1
+    );
     world.run(SECOND * 5, true);
     assert!(world.now - world.answered < SECOND / 10);
     let without_address = LineFacts {

@@ -236,7 +236,7 @@ fn notes(kind: Kind, resolved: &Resolved, facts: &Facts, is_crowded: bool) -> Ve
     let around = policy.entries.iter().any(|it| it.way == Way::Around);
     match kind {
         Kind::Mwan3 if around => notes.push(
-            "what entries lead around tunnels goes by the line that mwan3 chooses".to_owned(),
+            "what entries lead around tunnels goes by the uplink that mwan3 chooses".to_owned(),
         ),
         Kind::Tailscale => {
             let wide = policy

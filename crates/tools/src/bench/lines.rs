@@ -1,4 +1,4 @@
-//! `millrace bench --lines`: one TCP stream over a line with varying delay, with and without Millrace restoring the
+//! `millrace bench --uplinks`: one TCP stream over a line with varying delay, with and without Millrace restoring the
 //! packet order; and over two lines at once.
 
 mod bloat;
@@ -34,7 +34,7 @@ impl Part {
     /// All parts.
     pub(super) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Full];
 
-    /// The part's name for `--lines`.
+    /// The part's name for `--uplinks`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::One => "one",
@@ -160,7 +160,7 @@ impl Carrier {
             Self::WireGuard { reorder } => {
                 let keys = [Keys::generate(hosts[0])?, Keys::generate(hosts[1])?];
                 let lines = match reorder {
-                    true => "#! [Lines]\n#! Reorder = yes\n",
+                    true => "#! [Uplinks]\n#! Reorder = yes\n",
                     false => "",
                 };
                 let text = |own: usize, more: String| {
@@ -274,14 +274,14 @@ fn pair(loss: [f64; 2]) -> [Impairment; 2] {
 /// The ways to use the two lines.
 const USES: [(&str, Use); 3] = [
     (
-        "first line",
+        "first uplink",
         Use {
             mode: "single",
             lines: &[0],
         },
     ),
     (
-        "second line",
+        "second uplink",
         Use {
             mode: "single",
             lines: &[1],
@@ -370,8 +370,8 @@ impl Verdicts {
 pub(super) fn measure(parts: &[Part], repetitions: u32, seconds: u32) -> Result<String, RigError> {
     let mut verdicts = Verdicts(Table::of_words(["target", "wanted", "measured", "verdict"]));
     let mut report = format!(
-        "# millrace bench --lines\n\n{}.\n\nMbit/s of TCP for {seconds} s between two Millraces, medians of \
-         {repetitions}. Both ends, the load and the lines, which are emulated in user space, share this machine.\n\n",
+        "# millrace bench --uplinks\n\n{}.\n\nMbit/s of TCP for {seconds} s between two Millraces, medians of \
+         {repetitions}. Both ends, the load and the uplinks, which are emulated in user space, share this machine.\n\n",
         Machine::this().show()
     );
     for part in parts {
@@ -385,13 +385,13 @@ pub(super) fn measure(parts: &[Part], repetitions: u32, seconds: u32) -> Result<
     Ok(report + &verdicts.0.render())
 }
 
-const ONE: &str = "## One line\n\nOne stream, reno. Delay each way, and the most memory of TCP's buffers. *In order*: \
+const ONE: &str = "## One uplink\n\nOne stream, reno. Delay each way, and the most memory of TCP's buffers. *In order*: \
                    packets that overtook others are put back. With 200 ms the first 10 s do not count.";
-const TWO: &str = "## Two lines\n\nOne stream. 100 Mbit/s with 10 ms and 50 Mbit/s with 40 ms each way: each by itself, \
+const TWO: &str = "## Two uplinks\n\nOne stream. 100 Mbit/s with 10 ms and 50 Mbit/s with 40 ms each way: each by itself, \
                    and each packet by one of them. The first 10 s do not count.";
-const FULL: &str = "## A line that is full\n\n5 Mbit/s up and 20 down, 10 ms each way, with a queue of 300 ms; eight \
+const FULL: &str = "## An uplink that is full\n\n5 Mbit/s up and 20 down, 10 ms each way, with a queue of 300 ms; eight \
                     streams, cubic. Mbit/s of them together, and milliseconds that one of a hundred pings takes longer \
-                    than. *FQ-CoDel*: the line's queue is fair. *Shaped*: both ends of the tunnel know the rates \
+                    than. *FQ-CoDel*: the uplink's queue is fair. *Shaped*: both ends of the tunnel know the rates \
                     (`Shape = yes`).";
 
 /// Measures one stream over one line, with each carrier.
@@ -434,7 +434,13 @@ fn one_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<T
 /// Measures one stream over two lines.
 fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
     let [_, both, of_better] = TARGETS;
-    let mut two = Table::new(["", "first line", "second line", "balance-packets", "ratio"]);
+    let mut two = Table::new([
+        "",
+        "first uplink",
+        "second uplink",
+        "balance-packets",
+        "ratio",
+    ]);
     for congestion in congestions() {
         for loss in LOSSES {
             let name = match loss {
@@ -442,7 +448,7 @@ fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<
                 [first, 0] => format!("{congestion}, {first} % loss on the first"),
                 [_, second] => format!("{congestion}, {second} % loss on the second"),
             };
-            terminal::note(format_args!("bench: two lines, {name}"));
+            terminal::note(format_args!("bench: two uplinks, {name}"));
             let measure = USES.map(|(_, how)| move || over_two(loss, how, congestion, seconds));
             let values = medians(repetitions, &measure)?;
             let better = values[0].max(values[1]).max(1e-9);
@@ -450,9 +456,11 @@ fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<
             let cells = values.iter().chain([&ratio]).map(|value| number(*value));
             two.row(std::iter::once(name.clone()).chain(cells));
             match loss {
-                [0, 0] => verdicts.at_least(format!("both lines, {name}: Mbit/s"), both, values[2]),
+                [0, 0] => {
+                    verdicts.at_least(format!("both uplinks, {name}: Mbit/s"), both, values[2])
+                }
                 _ => verdicts.at_least(
-                    format!("both lines, {name}: of the better"),
+                    format!("both uplinks, {name}: of the better"),
                     of_better,
                     ratio,
                 ),
@@ -466,7 +474,7 @@ fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<
 fn full_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
     let mut table = Table::new(std::iter::once("").chain(bloat::WAYS.map(|(name, _)| name)));
     for (name, direction) in bloat::DIRECTIONS {
-        terminal::note(format_args!("bench: a line that is full, {name}"));
+        terminal::note(format_args!("bench: an uplink that is full, {name}"));
         let mut filled = vec![Vec::new(); bloat::WAYS.len()];
         for _ in 0..repetitions {
             for (filled, (_, way)) in filled.iter_mut().zip(bloat::WAYS) {

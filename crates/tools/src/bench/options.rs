@@ -133,8 +133,8 @@ pub(super) fn command() -> Command {
              with a handshake each [default of --impl: ovpn-gcm]",
         ))
         .arg(
-            Arg::new("lines")
-                .long("lines")
+            Arg::new("uplinks")
+                .long("uplinks")
                 .value_name("PARTS")
                 .num_args(0..=1)
                 .require_equals(true)
@@ -143,15 +143,15 @@ pub(super) fn command() -> Command {
                 .default_missing_values(lines::Part::ALL.map(lines::Part::name))
                 .hide_possible_values(true)
                 .help(
-                    "Measure one TCP stream over lines that delay and vary (one), over two at a time (two), and pings \
-                     beside streams that fill a line (full), instead of the tests",
+                    "Measure one TCP stream over uplinks that delay and vary (one), over two at a time (two), and pings \
+                     beside streams that fill an uplink (full), instead of the tests",
                 )
             .conflicts_with_all([
                 "impl", "openvpn", "cipher", "http", "test", "clients", "null", "against", "json", "plot",
             ]),
         )
         .arg(number("reps", 1000, "Repetitions [default: 3, 5 with --against]"))
-        .arg(number("seconds", 3600, "Seconds of each load [default: 3, 10 with --lines]"))
+        .arg(number("seconds", 3600, "Seconds of each load [default: 3, 10 with --uplinks]"))
         .arg(flag(
             "null",
             "Also measure millrace-null: the same engine with a cipher that does nothing",
@@ -209,7 +209,7 @@ impl From<&ArgMatches> for Options {
         }
         let clients = matches.get_one::<u32>("clients").copied();
         let lines: Vec<_> = matches
-            .get_many::<String>("lines")
+            .get_many::<String>("uplinks")
             .into_iter()
             .flatten()
             .collect();
@@ -339,13 +339,13 @@ mod tests {
         let options = parse("--clients 1000").unwrap();
         assert_eq!(options.clients, Some(1000));
         assert_eq!(options.contenders[0].name(), "ovpn-gcm");
-        let options = parse("--lines").unwrap();
+        let options = parse("--uplinks").unwrap();
         assert_eq!(options.lines, lines::Part::ALL);
-        let options = parse("--lines=full,one").unwrap();
+        let options = parse("--uplinks=full,one").unwrap();
         assert_eq!(options.lines, [lines::Part::One, lines::Part::Full]);
-        assert!(parse("--lines=three").is_err());
+        assert!(parse("--uplinks=three").is_err());
         assert_eq!((options.repetitions, options.seconds), (3, 10));
-        assert!(parse("--lines --clients 5").is_err());
+        assert!(parse("--uplinks --clients 5").is_err());
         let options = parse("--impl openvpn-gcm,millrace --http --test ping").unwrap();
         assert_eq!(options.contenders[0], Contender::Millrace);
         assert_eq!(options.tests, [Test::Ping, Test::Http]);

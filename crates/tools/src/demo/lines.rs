@@ -72,7 +72,7 @@ const WAYS: [Way; 7] = [
             mode: "failover",
             lines: &[0, 1],
         },
-        what: "the better line while it works",
+        what: "the better uplink while it works",
     },
     Way {
         name: "critical",
@@ -110,12 +110,12 @@ const WAYS: [Way; 7] = [
 
 /// Builds the command's `clap` definition.
 pub(super) fn command() -> Command {
-    Command::new("lines")
+    Command::new("uplinks")
         .about(
-            "Show two poor lines: each by itself, failover, copies, sharing; one is cut meanwhile",
+            "Show two poor uplinks: each by itself, failover, copies, sharing; one is cut meanwhile",
         )
         .after_help(
-            "A branch has two lines to its office, emulated in user space: `dsl` with 20 Mbit/s,\n\
+            "A branch has two uplinks to its office, emulated in user space: `dsl` with 20 Mbit/s,\n\
              20 ms and 2 % loss, and `lte` with 10 Mbit/s, 40 ms that vary, and 2 % loss in\n\
              bursts. A call (50 small packets a second in each direction) goes on beside a\n\
              download through a WireGuard tunnel between two Millraces. In the middle third of\n\

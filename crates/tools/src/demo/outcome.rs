@@ -100,7 +100,7 @@ pub(super) fn words() -> String {
     let mut text = format!(
         "Download of files by 8 connections that are used again; CPU s/GB is the processor time (user and system)\n\
          of the tunnel's process at each end per 1e9 bytes, with files of {}. One machine carried everything: both\n\
-         routers, the web server, the device that checked every byte, and the line. Only the ratios say something\n\
+         routers, the web server, the device that checked every byte, and the uplink. Only the ratios say something\n\
          about other machines, and one short run each says it roughly: `millrace bench` measures properly.\n",
         SIZES[SIZES.len() - 1].name
     );

@@ -22,7 +22,7 @@ pub(crate) fn arguments(command: Command) -> Command {
             .help(help)
     };
     command
-        .arg(time("delay", "Time that the line takes, each way"))
+        .arg(time("delay", "Time that the uplink takes, each way"))
         .arg(time("jitter", "How far the delay varies, up and down"))
         .arg(share("loss", "Packets lost, each way"))
         .arg(
@@ -43,7 +43,7 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .long("rate")
                 .value_name("MBIT")
                 .value_parser(value_parser!(u64).range(1..=1_000_000))
-                .help("Mbit/s that the line carries, each way"),
+                .help("Mbit/s that the uplink carries, each way"),
         )
 }
 

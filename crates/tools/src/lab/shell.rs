@@ -25,7 +25,7 @@ pub(super) fn command() -> Command {
         .into_iter()
         .filter(|name| *name != Contender::Forwarder.name());
     let command = Command::new("shell")
-        .about("Build an office, a branch router, a line and a tunnel, and open a shell in one of the hosts")
+        .about("Build an office, a branch router, an uplink and a tunnel, and open a shell in one of the hosts")
         .arg(
             Arg::new("host")
                 .long("host")
@@ -116,7 +116,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
         for (side, way) in [(Side::A, "office to branch"), (Side::B, "branch to office")] {
             let frames = line.counters(side);
             terminal::note(format_args!(
-                "lab: line, {way}: {} frames arrived, {} lost, {} doubled, {} overtook, {} found the queue full",
+                "lab: uplink, {way}: {} frames arrived, {} lost, {} doubled, {} overtook, {} found the queue full",
                 frames.received,
                 frames.lost,
                 frames.duplicated,
@@ -133,7 +133,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
 fn map(site: &Site, contender: Contender, tunnel: bool) -> String {
     let line = match site.line {
         Line::Cable(_) => "a cable",
-        Line::Emulated(_) => "an emulated line",
+        Line::Emulated(_) => "an emulated uplink",
     };
     let outside = site.office_outside();
     let mut text = format!(

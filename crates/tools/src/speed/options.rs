@@ -25,7 +25,7 @@ const BYTES_MAX: i64 = 65_000;
 
 const COLUMNS: &str = "\
 Figures are in 1000s of bytes of payload per second of processor time of one thread, as `openssl speed` has
-them; the engine's are by the clock on the wall, for the processor sleeps while it works. Each block is a back
+them; the accelerator's are by the clock on the wall, for the processor sleeps while it works. Each block is a back
 end with so many packets at a time; at its right stand the ratios to portable code with one packet at a time
 (or the fewest that are asked for) and, with --compare, to OpenSSL.
 
@@ -375,7 +375,7 @@ mod tests {
             (&["--seconds=nan"], "0.001 to 3600"),
             (&["--bytes=0"], "1..=65000"),
             (&["--batch=1,x"], "invalid digit"),
-            (&["--backend=neon"], "portable, simd, engine"),
+            (&["--backend=neon"], "portable, simd, accelerator"),
             (&["--compare=libressl"], "openssl"),
         ] {
             let error = parse(words).unwrap_err();

@@ -84,9 +84,9 @@ fn a_client_is_not_taken_without_the_script_that_judges_the_server() {
 
 #[test]
 fn a_server_has_no_lines() {
-    let words = fault(read("office.ovpn", &server(), " list line wan"));
+    let words = fault(read("office.ovpn", &server(), " list uplink wan"));
     assert!(
-        words.contains("office.line: a server has no lines"),
+        words.contains("office.uplink: a server has no uplinks"),
         "{words}"
     );
 }
@@ -153,8 +153,8 @@ fn a_server_of_pptp_is_taken_and_has_no_lines_either() {
         read("office.toml", text, "").unwrap().kind,
         Kind::Pptp(_)
     ));
-    let words = fault(read("office.toml", text, " list line wan"));
-    assert!(words.contains("a server has no lines"), "{words}");
+    let words = fault(read("office.toml", text, " list uplink wan"));
+    assert!(words.contains("a server has no uplinks"), "{words}");
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn is_here(proxy: &Proxy) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
 }
 
-/// Why a `[Line]` contradicts the other settings; `None` if it does not.
+/// Why an `[Uplink]` contradicts the other settings; `None` if it does not.
 fn conflict(
     server: bool,
     lines: &Lines,
@@ -133,7 +133,7 @@ fn conflict(
     let near = |it: &Connection| it.proxy.as_ref().is_some_and(is_here);
     if server {
         Some(
-            "a server has no [Line]; it answers clients by the lines that they call by: leave only [Lines], with a \
+            "a server has no [Uplink]; it answers clients by the paths that they call by: leave only [Uplinks], with a \
              Mode",
         )
     } else if relayed && (tcp || connections.len() > 1) {
@@ -142,7 +142,7 @@ fn conflict(
         )
     } else if tcp && (lines.mode.spreads() || lines.shape) {
         Some(
-            "over TCP there is one connection, by one line at a time: with a TCP remote write `Mode = failover` or \
+            "over TCP there is one connection, by one uplink at a time: with a TCP remote write `Mode = failover` or \
              `Mode = single`, and no Shape",
         )
     } else if tcp && lines.lines.iter().any(|line| line.cap.is_some()) {
@@ -151,12 +151,12 @@ fn conflict(
         .iter()
         .any(|it| it.proxy.is_some() && !is_tcp(it))
     {
-        Some("lines lead through a proxy over TCP only; remove each [Line], or the proxy")
+        Some("uplinks lead through a proxy over TCP only; remove each [Uplink], or the proxy")
     } else if connections.iter().any(near) {
-        Some("a proxy on this machine is reached by no line; remove each [Line], or the proxy")
+        Some("a proxy on this machine is reached by no uplink; remove each [Uplink], or the proxy")
     } else if sockets.device.is_some() || connections.iter().any(|it| it.local.host.is_some()) {
         Some(
-            "`local` and `bind-dev` are for one line; say it in each [Line], by Source and Interface",
+            "`local` and `bind-dev` are for one uplink; say it in each [Uplink], by Source and Interface",
         )
     } else if lines.shape && sockets.shaper.is_some() {
         Some("`shaper` and `Shape = yes` say the same; keep one of them")
@@ -181,9 +181,9 @@ mod tests {
         parse_bytes(text.as_bytes(), path, &mut none, Options::default()).unwrap()
     }
 
-    const TWO: &str = "#! [Lines]\n#! Mode = duplicate\n#! Hold = 5\n#! Reorder = yes\n\
-        #! [Line]\n#! Name = dsl\n#! Interface = eth1\n\
-        #! [Line]\n#! Name = lte\n#! Interface = wwan0\n#! Metered = yes\n";
+    const TWO: &str = "#! [Uplinks]\n#! Mode = duplicate\n#! Hold = 5\n#! Reorder = yes\n\
+        #! [Uplink]\n#! Name = dsl\n#! Interface = eth1\n\
+        #! [Uplink]\n#! Name = lte\n#! Interface = wwan0\n#! Metered = yes\n";
 
     #[test]
     fn lines_stand_in_comments_wherever_they_are() {
@@ -207,11 +207,12 @@ mod tests {
 
     #[test]
     fn a_directive_ends_a_section() {
-        let text = format!("#! [Line]\n#! Name = dsl\n#! Interface = eth1\n{CLIENT}#! Rate = 5M\n");
+        let text =
+            format!("#! [Uplink]\n#! Name = dsl\n#! Interface = eth1\n{CLIENT}#! Rate = 5M\n");
         let (config, _) = import(&text).into_model().unwrap();
         assert_eq!(config.lines.lines[0].rate, None);
         // Other comments are ignored.
-        let text = format!("#!/usr/sbin/openvpn 'x\n; #! [Line]\n# #! [Line]\n{CLIENT}");
+        let text = format!("#!/usr/sbin/openvpn 'x\n; #! [Uplink]\n# #! [Uplink]\n{CLIENT}");
         let (config, report) = import(&text).into_model().unwrap();
         assert!(config.lines.is_default());
         assert_eq!(report.entries.len(), 6);
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn a_server_has_no_lines_of_its_own_but_a_mode() {
         let server = "server 10.8.0.0 255.255.255.0\ndev tun\nca ca\ncert cert\nkey key\ndh none\n";
-        let (config, _) = import(&format!("{server}#! [Lines]\n#! Mode = duplicate\n"))
+        let (config, _) = import(&format!("{server}#! [Uplinks]\n#! Mode = duplicate\n"))
             .into_model()
             .unwrap();
         assert_eq!(config.lines.mode, LineMode::Duplicate);
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_file_without_lines_takes_those_of_the_settings() {
-        let settings = "[lines]\nmode = 'duplicate'\nreorder = true\n[[line]]\nname = 'a'\ninterface = 'eth1'\n";
+        let settings = "[uplinks]\nmode = 'duplicate'\nreorder = true\n[[uplink]]\nname = 'a'\ninterface = 'eth1'\n";
         let settings = Settings::from_toml(settings, Path::new("m.toml")).unwrap();
         let taken = |text: &str| {
             let (mut config, _) = import(text).into_model().unwrap();
@@ -272,7 +273,7 @@ mod tests {
             warnings[0].contains("in place of `duplicate`"),
             "{warnings:?}"
         );
-        let text = "[[line]]\nname = 'a'\ninterface = 'eth1'\n[[line]]\nname = 'r'\nrelay = '192.0.2.9:5'\n\
+        let text = "[[uplink]]\nname = 'a'\ninterface = 'eth1'\n[[uplink]]\nname = 'r'\nrelay = '192.0.2.9:5'\n\
             relay-key = 'YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='\n";
         let relayed = Settings::from_toml(text, Path::new("m.toml")).unwrap();
         for (more, count) in [("", 2), ("proto tcp\n", 1), ("remote 192.0.2.2\n", 1)] {
@@ -281,7 +282,7 @@ mod tests {
             assert_eq!(config.lines.lines.len(), count, "{more}: {warnings:?}");
             let told = warnings
                 .iter()
-                .any(|it| it.contains("lines by a relay are left out"));
+                .any(|it| it.contains("uplinks by a relay are left out"));
             assert_eq!(told, count == 1, "{more}: {warnings:?}");
         }
         let server = "server 10.8.0.0 255.255.255.0\ndev tun\nca ca\ncert cert\nkey key\ndh none\n";
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(config.lines.mode, LineMode::Duplicate);
         assert!(config.lines.lines.is_empty() && config.data.reorder);
         assert!(
-            warnings[0].contains("a server has no [[line]]"),
+            warnings[0].contains("a server has no [[uplink]]"),
             "{warnings:?}"
         );
     }
@@ -297,8 +298,8 @@ mod tests {
     #[test]
     fn what_does_not_go_with_lines_is_refused() {
         for (more, words) in [
-            ("proto tcp\n", "one line at a time"),
-            ("remote 192.0.2.2 1194 tcp\n", "one line at a time"),
+            ("proto tcp\n", "one uplink at a time"),
+            ("remote 192.0.2.2 1194 tcp\n", "one uplink at a time"),
             ("socks-proxy 192.0.2.2\n", "over TCP only"),
             ("local 192.0.2.3\n", "Source"),
             ("bind-dev eth0\n", "Interface"),
@@ -307,7 +308,7 @@ mod tests {
             let found = import.faults().iter().any(|it| it.contains(words));
             assert!(found, "{more}: {:?}", import.faults());
         }
-        let relay = "#! [Line]\n#! Name = r\n#! Relay = 192.0.2.9:5\n\
+        let relay = "#! [Uplink]\n#! Name = r\n#! Relay = 192.0.2.9:5\n\
             #! RelayKey = YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\n";
         let relayed = import(&format!("{relay}{CLIENT}"));
         assert_eq!(relayed.faults(), [""; 0]);
@@ -329,7 +330,7 @@ mod tests {
             let import = import(&format!("{failover}{CLIENT}{more}"));
             assert_eq!(import.faults(), [""; 0], "{more}");
         }
-        let import = import(&format!("{CLIENT}#! [Line]\n#! Nam = dsl\n"));
+        let import = import(&format!("{CLIENT}#! [Uplink]\n#! Nam = dsl\n"));
         let found = import
             .faults()
             .iter()

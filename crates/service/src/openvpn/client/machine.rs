@@ -295,7 +295,7 @@ impl<'a> Machine<'a> {
                 self.look_up_is_late(cx);
             }
             Phase::Line(_, _, until) | Phase::Await(_, _, until) if *until <= cx.now.monotonic => {
-                self.attempt_failed("no line could be opened", cx);
+                self.attempt_failed("no uplink could be opened", cx);
             }
             Phase::Connection(_) => self.with_connection(cx, |machine, it, cx| {
                 machine.tick(it, cx);

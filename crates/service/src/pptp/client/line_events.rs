@@ -45,7 +45,7 @@ impl ClientMachine {
             && !it.lines.is_opening()
             && !std::mem::replace(&mut it.said, true)
         {
-            let words = "no line is there: waiting for one".to_owned();
+            let words = "no uplink is there: waiting for one".to_owned();
             effects.push(Effect::Log(Level::Warn, words));
         }
         self.look(now, effects);
@@ -176,11 +176,11 @@ impl ClientMachine {
                     .as_ref()
                     .is_some_and(|(up, _)| up.protection.is_some())
                 {
-                    true => "the server is no Millrace, or its file has no [lines]",
-                    false => "without MPPE there are no keys to tell the server of other lines",
+                    true => "the server is no Millrace, or its file has no [uplinks]",
+                    false => "without MPPE there are no keys to tell the server of other uplinks",
                 };
                 let words = format!(
-                    "one line is used at a time, as with failover, and not {}: {why}",
+                    "one uplink is used at a time, as with failover, and not {}: {why}",
                     mode.as_str()
                 );
                 effects.push(Effect::Log(Level::Warn, words));
@@ -306,7 +306,7 @@ impl ClientMachine {
     /// Ends the call, and calls the server by the line that works.
     fn redial(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let server = SocketAddrV4::new(self.server(), self.options.port);
-        let words = "the server is called anew, by the line that works".to_owned();
+        let words = "the server is called anew, by the uplink that works".to_owned();
         effects.push(Effect::Log(Level::Info, words));
         self.hangs_up = true;
         if let Some(session) = &mut self.session {

@@ -186,7 +186,7 @@ impl<M: Machine> Executor<'_, M> {
     pub(super) fn close_line(&mut self, line: LineId) {
         let end = self.gre.open.get_mut(line.index()).and_then(Option::take);
         if let Some(Err(error)) = end.map(|end| self.poller.remove(&end.socket)) {
-            debug!("line {}: {error}", line.0);
+            debug!("uplink {}: {error}", line.0);
         }
     }
 

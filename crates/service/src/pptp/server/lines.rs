@@ -113,7 +113,7 @@ impl ServerMachine {
         if client.order.is_none() {
             client.order = Order::of(call, client.up.protection, reorder);
         }
-        let words = format!("{}: calls by several lines", super::name(&client.up));
+        let words = format!("{}: calls by several paths", super::name(&client.up));
         effects.push(Effect::Log(Level::Debug, words));
     }
 

@@ -235,7 +235,7 @@ fn a_server_that_knows_nothing_of_lines_is_called_anew_by_another() {
         let answers = if more.is_empty() {
             ""
         } else {
-            "[lines]\nmode = \"duplicate\""
+            "[uplinks]\nmode = \"duplicate\""
         };
         let mut lines = Lines::new(mode, answers, more);
         lines.tell(Event::Start);
@@ -245,7 +245,7 @@ fn a_server_that_knows_nothing_of_lines_is_called_anew_by_another() {
         let said = lines
             .log
             .iter()
-            .any(|it| it.contains("one line is used at a time"));
+            .any(|it| it.contains("one uplink is used at a time"));
         assert_eq!(said, mode == "duplicate", "{:?}", lines.log);
         assert!(
             lines
@@ -278,7 +278,7 @@ fn a_server_that_knows_nothing_of_lines_is_called_anew_by_another() {
 
 #[test]
 fn a_server_that_is_out_of_reach_by_the_first_line_is_called_by_the_second() {
-    let mut lines = Lines::new("duplicate", "[lines]\nmode = \"duplicate\"", "");
+    let mut lines = Lines::new("duplicate", "[uplinks]\nmode = \"duplicate\"", "");
     lines.wires[0].cut = true;
     lines.tell(Event::Start);
     lines.pass(SECOND * 12);
@@ -295,7 +295,7 @@ fn a_server_that_is_out_of_reach_by_the_first_line_is_called_by_the_second() {
 
 #[test]
 fn a_line_that_only_a_call_of_its_own_goes_by_is_used_when_the_other_has_failed() {
-    let answers = "[lines]\nmode = \"duplicate\"";
+    let answers = "[uplinks]\nmode = \"duplicate\"";
     let mut lines = Lines::new("duplicate", answers, "");
     lines.wires[1].tcp_only = true;
     lines.tell(Event::Start);
@@ -312,7 +312,7 @@ fn a_line_that_only_a_call_of_its_own_goes_by_is_used_when_the_other_has_failed(
 
 #[test]
 fn a_server_that_has_died_is_called_anew_at_once() {
-    let answers = "[lines]\nmode = \"duplicate\"";
+    let answers = "[uplinks]\nmode = \"duplicate\"";
     let mut lines = Lines::joined("duplicate", "duplicate", "");
     lines.server = Lines::new("duplicate", answers, "").server;
     // The client's kernel closes its connections.

@@ -75,8 +75,8 @@ pub(super) fn fill(way: Way, direction: Direction, seconds: u32) -> Result<Fille
     let file = |own: usize, name: &str, more: String| -> Result<_, LabError> {
         let lines = match shape {
             true => format!(
-                "#! [Lines]\n#! Mode = single\n#! Shape = yes\n\
-                 #! [Line]\n#! Name = wan\n#! Interface = eth0\n#! Rate = {}\n",
+                "#! [Uplinks]\n#! Mode = single\n#! Shape = yes\n\
+                 #! [Uplink]\n#! Name = wan\n#! Interface = eth0\n#! Rate = {}\n",
                 RATES[own]
             ),
             false => String::new(),

@@ -59,7 +59,7 @@ impl Executor<'_> {
             return Err("no interface".into());
         };
         let Some(bound) = config.lines.lines.get(line.index()) else {
-            return Err("no such line".into());
+            return Err("no such uplink".into());
         };
         let sockets = device::open_line(config, settings, bound, port, mark)?;
         plane.open_line(line, sockets)?;

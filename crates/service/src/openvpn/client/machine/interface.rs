@@ -69,7 +69,7 @@ impl Machine<'_> {
             let bytes = reply.shaper.or(config.sockets.shaper);
             cx.plane(|plane| plane.set_rate(bytes.map(|it| u64::from(it) * 8)));
         } else if reply.shaper.is_some() {
-            cx.warn("pushed option 'shaper' is not taken: the lines of the file say their rates");
+            cx.warn("pushed option 'shaper' is not taken: the uplinks of the file say their rates");
         }
         cx.state(State::AssignIp, "");
         // The destination of outer packets, server or proxy, must stay outside the tunnel.

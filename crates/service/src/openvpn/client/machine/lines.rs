@@ -241,7 +241,7 @@ impl Machine<'_> {
             lines.lines.set_singly(false);
         } else {
             out.warn(
-                "the server gives its clients no numbers (it is older than 2.4, or `cipher none`): one line is used at a \
+                "the server gives its clients no numbers (it is older than 2.4, or `cipher none`): one uplink is used at a \
                  time, and the tunnel is connected anew by another",
             );
         }
@@ -279,7 +279,7 @@ impl Machine<'_> {
         let used = self.lines.as_ref().and_then(|it| it.lines.used(SERVER));
         if before.is_some() && used != before && !follows && it.has_heard() {
             // The server has no session for that address.
-            it.fail("another line is used, by which the server knows of no session".to_owned());
+            it.fail("another uplink is used, by which the server knows of no session".to_owned());
         }
     }
 

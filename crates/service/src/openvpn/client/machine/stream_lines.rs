@@ -133,7 +133,7 @@ impl StreamLines {
             of.since = Some(now);
         }
         let name = &self.settings.lines.get(line.index())?.name;
-        told.then(|| format!("line {name} is {state}: {reason}"))
+        told.then(|| format!("uplink {name} is {state}: {reason}"))
     }
 
     /// Takes the host's report on the uplinks. Returns the changes, in words.
@@ -301,14 +301,14 @@ impl StreamLines {
             line.map_or("?", |it| it.name.as_str())
         };
         if self.replaced && works(active) {
-            return Some(format!("line {} has another device", name(active)));
+            return Some(format!("uplink {} has another device", name(active)));
         }
         if self.used == Some(active) || !works(active) {
             return None;
         }
         // Without a recorded reason, the line in use failed.
         let reason = switch.map_or(SwitchReason::Failed, |it| it.reason);
-        Some(format!("line {} is used now: {reason}", name(active)))
+        Some(format!("uplink {} is used now: {reason}", name(active)))
     }
 
     fn reports(&self) -> Vec<LineReport> {
@@ -433,7 +433,7 @@ impl Machine<'_> {
         let words = match result {
             Ok(()) => lines.reached(line, Some(took), now.monotonic),
             Err(why) => {
-                out.debug(format!("a line was tried: {why}"));
+                out.debug(format!("an uplink was tried: {why}"));
                 lines.failed(line, took, now.monotonic)
             }
         };

@@ -62,7 +62,7 @@ fn a_session_goes_on_by_another_line_and_back() {
     world.cut(DSL, true);
     world.run_for(secs(20));
     assert_eq!(world.used, LTE);
-    assert!(world.said("line dsl is down: the peer has not answered"));
+    assert!(world.said("uplink dsl is down: the peer has not answered"));
     world.renew(0);
     world.run_for(secs(60));
     world.cut(DSL, false);
@@ -94,7 +94,7 @@ fn without_a_line_there_is_no_attempt_and_one_that_comes_is_used() {
     world.handle(Event::Begin);
     world.run_for(secs(100));
     assert!(!world.is_connected());
-    assert!(world.said("no line could be opened"));
+    assert!(world.said("no uplink could be opened"));
     world.devices[1] = true;
     world.handle(Event::NetworkChanged);
     world.run_for(secs(60));
@@ -178,7 +178,7 @@ fn a_line_that_has_carried_what_it_may_is_left_until_a_month_begins() {
     world.carried[0] = 3_900_000;
     world.run_for(secs(30));
     assert_eq!(world.used, DSL);
-    assert!(world.said("line dsl has carried 80 % of the 10 MB"));
+    assert!(world.said("uplink dsl has carried 80 % of the 10 MB"));
     world.carried[0] += 100_000;
     world.run_for(secs(30));
     assert_eq!(world.used, LTE, "{:?}", world.log);

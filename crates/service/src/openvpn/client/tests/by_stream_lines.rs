@@ -67,7 +67,7 @@ fn the_next_line_takes_over_and_the_better_one_is_gone_back_to() {
     world.run_for(secs(30));
     assert!(world.is_connected(), "{:?}", world.log);
     assert_eq!(world.used, LTE);
-    assert!(world.said("line dsl is down: the peer has not answered"));
+    assert!(world.said("uplink dsl is down: the peer has not answered"));
     let dials = world.dials.len();
     world.run_for(secs(600));
     let tried = world.tries.len();
@@ -78,7 +78,7 @@ fn the_next_line_takes_over_and_the_better_one_is_gone_back_to() {
     world.run_for(secs(60));
     assert!(world.is_connected(), "{:?}", world.log);
     assert_eq!((world.used, world.dials.len()), (DSL, dials + 1));
-    let words = "line dsl is used now: it is preferred and has worked for 5 s; connecting anew";
+    let words = "uplink dsl is used now: it is preferred and has worked for 5 s; connecting anew";
     assert!(world.said(words), "{:?}", world.log);
     assert!(world.tries.len() <= tried + 4, "{:?}", world.tries);
 }
@@ -90,7 +90,7 @@ fn a_device_that_goes_is_left_at_once() {
     world.run_for(secs(30));
     world.devices[0] = false;
     world.handle(Event::NetworkChanged);
-    let words = "line lte is used now: the line in use has failed";
+    let words = "uplink lte is used now: the uplink in use has failed";
     assert!(world.said(words), "{:?}", world.log);
     world.run_for(secs(10));
     assert!(world.is_connected());
@@ -110,7 +110,7 @@ fn without_a_device_there_is_no_attempt_and_one_that_comes_is_used() {
     world.handle(Event::Begin);
     world.run_for(secs(100));
     assert_eq!(world.dials, []);
-    assert!(world.said("no line could be opened"));
+    assert!(world.said("no uplink could be opened"));
     world.devices[1] = true;
     world.handle(Event::NetworkChanged);
     world.run_for(secs(60));

@@ -5,7 +5,7 @@ use super::*;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A server that knows of several lines, and one that does not.
-const ANSWERS: [&str; 2] = ["[lines]\nmode = \"duplicate\"", ""];
+const ANSWERS: [&str; 2] = ["[uplinks]\nmode = \"duplicate\"", ""];
 
 #[test]
 fn a_preferred_line_that_drops_gre_does_not_keep_the_server_from_being_called_by_another() {

@@ -74,10 +74,12 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn new(mode: &str, answers: &str, more: &str) -> Self {
         let line = |name: &str, priority: u8| {
-            format!("[[line]]\nname = \"{name}\"\ninterface = \"{name}\"\npriority = {priority}\n")
+            format!(
+                "[[uplink]]\nname = \"{name}\"\ninterface = \"{name}\"\npriority = {priority}\n"
+            )
         };
         let text = format!(
-            "{more}[lines]\nmode = \"{mode}\"\nhold = 10\n{}{}",
+            "{more}[uplinks]\nmode = \"{mode}\"\nhold = 10\n{}{}",
             line("fibre", 10),
             line("lte", 20)
         );
@@ -136,7 +138,7 @@ impl Lines {
 
     /// A world whose tunnel is up, with all lines joined.
     pub(super) fn joined(mode: &str, answers: &str, more: &str) -> Self {
-        let mut lines = Self::new(mode, &format!("[lines]\nmode = \"{answers}\""), more);
+        let mut lines = Self::new(mode, &format!("[uplinks]\nmode = \"{answers}\""), more);
         lines.wires[1].delay = Duration::from_millis(25);
         lines.tell(Event::Start);
         lines.pass(SECOND * 12);

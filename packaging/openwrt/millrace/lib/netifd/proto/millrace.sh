@@ -17,7 +17,7 @@ proto_millrace_init_config() {
 	proto_config_add_string config_file
 	proto_config_add_boolean allow_files
 	proto_config_add_string mode
-	proto_config_add_array 'line:list(string)'
+	proto_config_add_array 'uplink:list(string)'
 }
 
 proto_millrace_setup() {

@@ -365,7 +365,7 @@ return network.registerProtocol('millrace', {
 		/* They are there already when the protocol was chosen a second time. */
 		try {
 			s.tab('peers', _('Peers'));
-			s.tab('lines', _('Lines and routing'));
+			s.tab('uplinks', _('Uplinks and routing'));
 		}
 		catch (e) {}
 
@@ -425,17 +425,17 @@ return network.registerProtocol('millrace', {
 
 		this.renderPeerOptions(o.subsection);
 
-		/* -- lines and routing -- */
+		/* -- uplinks and routing -- */
 
-		o = s.taboption('lines', form.DynamicList, 'line', _('Lines'),
+		o = s.taboption('uplinks', form.DynamicList, 'uplink', _('Uplinks'),
 			_('Interfaces by which the tunnel goes, the preferred first. Without any, the router\'s routes decide.'));
 		o.load = loadNetworks;
 
-		o = s.taboption('lines', form.DynamicList, 'only_through', _('Only through this tunnel'),
+		o = s.taboption('uplinks', form.DynamicList, 'only_through', _('Only through this tunnel'),
 			_('Interfaces of the LAN, or network devices, that leave the router by this tunnel or not at all, from boot on. They still reach the router and each other.'));
 		o.load = loadNetworks;
 
-		o = s.taboption('lines', form.ListValue, 'mode', _('Use of lines'));
+		o = s.taboption('uplinks', form.ListValue, 'mode', _('Use of uplinks'));
 		o.value('', _('usual: one, and the next when it fails'));
 		o.value('failover', _('one, and the next when it fails'));
 		o.value('single', _('one, and never another'));
@@ -445,11 +445,11 @@ return network.registerProtocol('millrace', {
 		o.value('balance-packets', _('packets shared out'));
 		o.optional = true;
 
-		o = s.taboption('lines', form.Flag, 'hostroute', _('Route past the tunnel'),
-			_('Keeps the tunnel\'s own packets out of it where it has no lines.'));
+		o = s.taboption('uplinks', form.Flag, 'hostroute', _('Route past the tunnel'),
+			_('Keeps the tunnel\'s own packets out of it where it has no uplinks.'));
 		o.default = o.enabled;
 
-		o = s.taboption('lines', form.Flag, 'peerdns', _('Use name servers of the other end'));
+		o = s.taboption('uplinks', form.Flag, 'peerdns', _('Use name servers of the other end'));
 		o.default = o.enabled;
 
 		/* -- advanced -- */

@@ -81,8 +81,8 @@ function renderLines(tunnel, names) {
 		return '';
 
 	return E('div', { 'class': 'millrace-lines' }, [
-		E('h4', {}, [ _('Lines') ]),
-		table([ _('Line'), _('Peer'), _('State'), _('In use'), _('Round trip'), _('Bytes'), _('Month') ], rows)
+		E('h4', {}, [ _('Uplinks') ]),
+		table([ _('Uplink'), _('Peer'), _('State'), _('In use'), _('Round trip'), _('Bytes'), _('Month') ], rows)
 	]);
 }
 
@@ -239,7 +239,7 @@ return view.extend({
 		this.ask(_('Make a server at home'), [
 			E('p', {}, [ E('label', {}, [ _('Name'), ' ', name ]) ]),
 			E('p', {}, [ E('label', {}, [ openvpn, ' ', _('OpenVPN, not WireGuard') ]) ]),
-			E('p', {}, [ E('label', {}, [ _('Where clients call it'), ' ', endpoint ]), ' ', E('small', {}, [ _('A name or an address; without, the address of the line') ]) ]),
+			E('p', {}, [ E('label', {}, [ _('Where clients call it'), ' ', endpoint ]), ' ', E('small', {}, [ _('A name or an address; without, the address of the uplink') ]) ]),
 			E('p', {}, [ E('label', {}, [ _('Networks at home'), ' ', lan ]), ' ', E('small', {}, [ _('Without, those that the router has') ]) ])
 		], _('Show what will be done'), L.bind(function() {
 			return tools.planServer(name.value, openvpn.checked, endpoint.value, lan.value).then(L.bind(function(plan) {

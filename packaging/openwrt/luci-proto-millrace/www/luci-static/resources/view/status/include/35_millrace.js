@@ -53,7 +53,7 @@ return baseclass.extend({
 
 		return E('div', { 'class': 'millrace-overview' }, [
 			E('table', { 'class': 'table' }, rows),
-			E('a', { 'href': L.url('admin/status/millrace') }, [ _('Peers, lines and rates') ])
+			E('a', { 'href': L.url('admin/status/millrace') }, [ _('Peers, uplinks and rates') ])
 		]);
 	}
 });
