@@ -177,7 +177,7 @@ levels! {
         /// Seconds between persistent keepalives, with WireGuard; null when they are off.
         keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
         /// The [uplinks](uplinks.md) by which the peer may be reached, as below; left out if there are none. Of a peer
-        /// that calls by several lines of its own, each address is a line, and their traffic is counted together.
+        /// that calls by several uplinks of its own, each address counts as one, and their traffic is counted together.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         lines: Vec<LineStatus>, label "line";
         /// Counts of putting the peer's packets into order, as below; left out where that is off.
@@ -185,9 +185,9 @@ levels! {
         order: Option<OrderStatus>, label "order";
     }
 
-    /// One line of a peer. The packets that came by it are `accepted`, `late`, `duplicated` or `ancient`.
+    /// One uplink of a peer. The packets that came by it are `accepted`, `late`, `duplicated` or `ancient`.
     pub struct LineStatus {
-        /// Name of the line.
+        /// Name of the uplink.
         name: String;
         /// `unknown`, `up`, `degraded` or `down`.
         state: String;
@@ -195,20 +195,20 @@ levels! {
         reason: String;
         /// Seconds since the state changed; null before the first change.
         state_age: Option<u64>, metric "millrace_line_state_age_seconds";
-        /// Whether packets to the peer go by this line.
+        /// Whether packets to the peer go by this uplink.
         in_use: bool, metric "millrace_line_in_use";
         /// Smoothed round trip in milliseconds; null until one was measured.
         round_trip_ms: Option<f64>, metric "millrace_line_round_trip_seconds";
         /// Monthly allowance, as below; left out if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         cap: Option<CapStatus>;
-        /// Packets sent by this line, copies included.
+        /// Packets sent by this uplink, copies included.
         sent: u64, metric "millrace_line_transmit_packets_total";
         /// Bytes of those packets, headers and tags included.
         sent_bytes: u64, metric "millrace_line_transmit_bytes_total";
         /// Bytes received, headers and tags included, without copies.
         received_bytes: u64, metric "millrace_line_receive_bytes_total";
-        /// Packets whose first copy came in time by this line.
+        /// Packets whose first copy came in time by this uplink.
         accepted: u64, metric "millrace_line_accepted_packets_total";
         /// First copies that came too late, when nothing waited for them.
         late: u64, metric "millrace_line_late_packets_total";
@@ -220,9 +220,9 @@ levels! {
         ancient: u64, metric "millrace_line_ancient_packets_total";
     }
 
-    /// The allowance of a line for a month, and its use: bytes of both directions, with the headers of UDP and IP.
+    /// The allowance of an uplink for a month, and its use: bytes of both directions, with the headers of UDP and IP.
     pub struct CapStatus {
-        /// Bytes that the line may carry in a month.
+        /// Bytes that the uplink may carry in a month.
         cap_bytes: u64, metric "millrace_line_cap_bytes";
         /// Bytes carried in this month.
         used_bytes: u64, metric "millrace_line_cap_used_bytes";
@@ -232,7 +232,7 @@ levels! {
         renews: Option<String>;
     }
 
-    /// Counts of putting a peer's packets into order, over all lines.
+    /// Counts of putting a peer's packets into order, over all uplinks.
     pub struct OrderStatus {
         /// Packets that came in time to be put into order.
         accepted: u64, metric "millrace_peer_order_accepted_packets_total";
