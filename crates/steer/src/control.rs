@@ -24,6 +24,9 @@ pub struct Done<R> {
     pub(crate) ways: Ways,
 }
 
+/// The result of setting again what is missing; `None` if nothing is in force.
+pub(crate) type Refreshed<R> = Result<Option<Done<R>>, SteerError>;
+
 /// Why a part of the guard or the policy could not be set, removed or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]

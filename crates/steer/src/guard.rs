@@ -28,7 +28,7 @@ use config::guard::{Guard, tables};
 use host::dnsmasq::Restarts;
 
 use crate::SteerError;
-use crate::control::{Ways, or_note};
+use crate::control::{Refreshed, Ways, or_note};
 use crate::facts::{FAMILIES, Facts};
 use crate::filter::Chains;
 use crate::flows::{Leaving, forget};
@@ -141,7 +141,7 @@ pub fn refresh() -> Result<Option<Done>, SteerError> {
 }
 
 /// Restores the guard for a caller that knows the ways before.
-fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Result<Option<Done>, SteerError> {
+fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Refreshed<Report> {
     let record = Record::lock(NAME)?;
     let Some(asked) = Asked::read(&record) else {
         return Ok(None);

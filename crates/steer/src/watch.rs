@@ -20,7 +20,7 @@ use netio::netlink::{ChainsWatch, Monitor, NetlinkError, Watch};
 use netio::poll::Poller;
 
 use crate::SteerError;
-use crate::control::{Done, Ways};
+use crate::control::{Done, Refreshed, Ways};
 
 /// What a watch follows.
 pub(crate) struct Watched<R> {
@@ -35,7 +35,7 @@ pub(crate) struct Watched<R> {
     /// The level at which the log tells that a part was missing.
     pub(crate) closed: Level,
     /// Sets again what is missing, for a caller that knows the ways before.
-    pub(crate) refresh: fn(Option<&Ways>, &mut Restarts) -> Result<Option<Done<R>>, SteerError>,
+    pub(crate) refresh: fn(Option<&Ways>, &mut Restarts) -> Refreshed<R>,
     /// The state in a line.
     pub(crate) words: fn(&R) -> String,
 }
