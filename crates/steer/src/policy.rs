@@ -22,8 +22,6 @@ use config::policy::{Mac, Policy, TUNNELS_MAX};
 use host::dnsmasq::Restarts;
 use netio::netlink::{Family, Flow};
 
-use crate::SteerError;
-use crate::control::{Refreshed, Ways, or_note};
 use crate::facts::Facts;
 use crate::filter::{Chains, Script};
 use crate::flows::{Leaving, forget};
@@ -32,6 +30,7 @@ use crate::plan::Plan;
 use crate::record::{self, Record};
 use crate::system::{System, listed};
 use crate::watch::Watched;
+use crate::{Refreshed, SteerError, Ways, or_note};
 use report::ways_now;
 use resolved::Entry;
 use table::TABLE;
@@ -53,7 +52,7 @@ pub(crate) use resolved::Resolved;
 use second::Near;
 
 /// The result of an action.
-pub type Done = crate::control::Done<Report>;
+pub type Done = crate::Done<Report>;
 
 /// The name of the record's file.
 const NAME: &str = "policy";

@@ -19,8 +19,7 @@ use log::Level;
 use netio::netlink::{ChainsWatch, Monitor, NetlinkError, Watch};
 use netio::poll::Poller;
 
-use crate::SteerError;
-use crate::control::{Done, Refreshed, Ways};
+use crate::{Done, Refreshed, SteerError, Ways};
 
 /// What a watch follows.
 pub(crate) struct Watched<R> {
