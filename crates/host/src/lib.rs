@@ -12,7 +12,7 @@
 //!
 //! When a process is killed, the kernel removes the interface with its addresses and routes. A full tunnel's rules
 //! stay, but their table is empty, so packets continue to the main table: **traffic leaves outside the tunnel**.
-//! Protection must exist before and after the tunnel, so this crate does not provide it. The crate `guard` does, for
+//! Protection must exist before and after the tunnel, so this crate does not provide it. The crate `steer` does, for
 //! devices behind a router. Its rules (priorities 900 to 999) go before a tunnel's.
 //!
 //! wg-quick marks connections so that a strict `rp_filter` accepts the server's answers. This crate makes no such

@@ -27,8 +27,6 @@ use std::time::Duration;
 use config::guard::{Guard, tables};
 use host::dnsmasq::Restarts;
 
-use crate::SteerError;
-use crate::control::{Ways, or_note};
 use crate::facts::{FAMILIES, Facts};
 use crate::filter::Chains;
 use crate::flows::{Leaving, forget};
@@ -36,6 +34,7 @@ use crate::networks::Known;
 use crate::record::{self, Record};
 use crate::system::System;
 use crate::watch::Watched;
+use crate::{Refreshed, SteerError, Ways, or_note};
 
 mod chain;
 mod dns;
@@ -48,7 +47,7 @@ pub use report::{PartReport, Report, State};
 pub use rules::PRIORITIES;
 
 /// The result of an action.
-pub type Done = crate::control::Done<Report>;
+pub type Done = crate::Done<Report>;
 
 /// The name of the record's file.
 const NAME: &str = "guard";
@@ -141,7 +140,7 @@ pub fn refresh() -> Result<Option<Done>, SteerError> {
 }
 
 /// Restores the guard for a caller that knows the ways before.
-fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Result<Option<Done>, SteerError> {
+fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Refreshed<Report> {
     let record = Record::lock(NAME)?;
     let Some(asked) = Asked::read(&record) else {
         return Ok(None);

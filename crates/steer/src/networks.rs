@@ -48,17 +48,16 @@ impl Known {
         for line in text.lines().filter_map(|it| it.strip_prefix(KNOWN)) {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
-                ["network", network] => known.networks.extend(
-                    network
-                        .parse()
-                        .ok()
-                        .map(|it: AllowedIp| (it.addr(), it.prefix())),
-                ),
+                ["network", network] => {
+                    let network = network.parse::<AllowedIp>().ok();
+                    known
+                        .networks
+                        .extend(network.map(|it| (it.addr(), it.prefix())));
+                }
                 ["port", name] if is_ifname(name) => known.ports.push(name.to_owned()),
                 ["index", number, name] if is_ifname(name) => {
-                    known
-                        .indices
-                        .extend(number.parse().ok().map(|it| (it, name.to_owned())));
+                    let number = number.parse().ok();
+                    known.indices.extend(number.map(|it| (it, name.to_owned())));
                 }
                 _ => {}
             }
@@ -95,19 +94,18 @@ impl Known {
         };
         let before = self.networks.iter().copied();
         let before = before.filter(|it| !now.contains(it) && !is_lines(it));
-        let networks = newest(before.collect())
-            .chain(now.iter().copied())
-            .collect();
+        let networks = newest(before.collect()).chain(now.clone()).collect();
         let is_lan = |link: &Link| contains(lan, &link.name);
         let is_port = |link: &Link| {
-            let master = links.iter().find(|it| Some(it.index) == link.master);
-            master.is_some_and(is_lan)
+            link.master
+                .and_then(|it| facts.link(it))
+                .is_some_and(is_lan)
         };
         let mut bridged: Vec<&Link> = links.iter().filter(|it| is_port(it)).collect();
         bridged.truncate(PORTS_MAX);
         let ports: Vec<String> = bridged.iter().map(|it| it.name.clone()).collect();
         let is_other = |name: &&String| {
-            let link = links.iter().find(|it| it.name == **name);
+            let link = facts.named(name);
             !ports.contains(name)
                 && !contains(lan, name)
                 && !link.is_some_and(|it| lines.contains(&it.index))
@@ -118,7 +116,7 @@ impl Known {
         let indices: Vec<(u32, String)> = all.map(|it| (it.index, it.name.clone())).collect();
         // Only renamed devices count: under its old name a device is known by that, or the settings no longer mean it.
         let is_renamed = |(index, name): &&(u32, String)| {
-            let link = links.iter().find(|it| it.index == *index);
+            let link = facts.link(*index);
             link.is_some_and(|it| it.name != *name || ports.contains(name))
                 && !lines.contains(index)
                 && !indices.iter().any(|it| it.0 == *index)
@@ -133,21 +131,12 @@ impl Known {
     }
 
     /// Sorts all parts, so that equal contents compare equal, and drops networks within others.
-    pub(crate) fn sorted(self) -> Self {
-        let Self {
-            networks,
-            mut ports,
-            mut indices,
-        } = self;
-        let mut networks = widest(networks);
-        networks.sort_unstable();
-        ports.sort_unstable();
-        indices.sort_unstable();
-        Self {
-            networks,
-            ports,
-            indices,
-        }
+    pub(crate) fn sorted(mut self) -> Self {
+        self.networks = widest(self.networks);
+        self.networks.sort_unstable();
+        self.ports.sort_unstable();
+        self.indices.sort_unstable();
+        self
     }
 }
 

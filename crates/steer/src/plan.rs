@@ -2,12 +2,11 @@
 
 use netio::netlink::{Family, NetlinkError, Route, Rule};
 
-use crate::SteerError;
-use crate::control::or_note;
 use crate::facts::{FAMILIES, Facts};
 use crate::filter::Script;
 use crate::report::Part;
 use crate::system::{System, nft};
+use crate::{SteerError, or_note};
 
 /// All changes to the host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -22,8 +22,6 @@ use config::policy::{Mac, Policy, TUNNELS_MAX};
 use host::dnsmasq::Restarts;
 use netio::netlink::{Family, Flow};
 
-use crate::SteerError;
-use crate::control::{Ways, or_note};
 use crate::facts::Facts;
 use crate::filter::{Chains, Script};
 use crate::flows::{Leaving, forget};
@@ -32,6 +30,7 @@ use crate::plan::Plan;
 use crate::record::{self, Record};
 use crate::system::{System, listed};
 use crate::watch::Watched;
+use crate::{Refreshed, SteerError, Ways, or_note};
 use report::ways_now;
 use resolved::Entry;
 use table::TABLE;
@@ -53,7 +52,7 @@ pub(crate) use resolved::Resolved;
 use second::Near;
 
 /// The result of an action.
-pub type Done = crate::control::Done<Report>;
+pub type Done = crate::Done<Report>;
 
 /// The name of the record's file.
 const NAME: &str = "policy";
@@ -104,6 +103,14 @@ impl Asked {
             known: Known::of_text(head),
             kept: lines(KEPT).next().map(PathBuf::from),
         })
+    }
+
+    /// Settings of which nothing else is known.
+    fn by(policy: Option<&Policy>) -> Self {
+        Self {
+            policy: policy.cloned().unwrap_or_default(),
+            ..Self::default()
+        }
     }
 
     fn read(record: &Record) -> Option<Self> {
@@ -188,7 +195,7 @@ pub fn refresh() -> Result<Option<Done>, SteerError> {
 }
 
 /// Restores the policy for a caller that knows the ways before.
-fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Result<Option<Done>, SteerError> {
+fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Refreshed<Report> {
     let record = Record::lock(NAME)?;
     let Some(before) = Asked::read(&record) else {
         return Ok(None);
@@ -215,18 +222,11 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, Stee
         or_note(record.remove(), &mut errors);
     }
     let earlier = policy.map(|it| it.table);
-    let recorded = asked.as_ref().and_then(|it| it.kept.as_deref());
-    for path in recorded.into_iter().chain([kept]) {
+    let asked = asked.unwrap_or_else(|| Asked::by(policy));
+    for path in asked.kept.as_deref().into_iter().chain([kept]) {
         let _ = fs::remove_file(path);
     }
-    let resolved = match asked {
-        Some(asked) => asked.resolved(),
-        None => Resolved::new(
-            policy.unwrap_or(&Policy::default()),
-            &Names::new(),
-            Near::new(),
-        ),
-    };
+    let resolved = asked.resolved();
     let mut system = System::open()?;
     let mut facts = gather(&resolved, earlier, &mut system)?;
     look(&resolved, &mut facts, &mut system);
@@ -237,14 +237,9 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, Stee
     let mut applied = plan.apply(|_| false, &mut system);
     applied.settle(&plan);
     errors.extend(applied.errors);
-    let entries = resolved.entries.iter().collect();
-    forget_changed(
-        &resolved,
-        all_marks(&resolved),
-        entries,
-        &facts,
-        &mut system,
-    );
+    let entries: Vec<&Entry> = resolved.entries.iter().collect();
+    let marks = all_marks(&resolved);
+    forget_changed(&resolved, &marks, &entries, &facts, &mut system);
     Ok(errors)
 }
 
@@ -256,10 +251,7 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
     let _settled = record::settle(NAME);
     let asked = record::peek(NAME).and_then(|it| Asked::of(&it));
     let (is_asked, is_known) = (asked.is_some(), asked.is_some() || policy.is_some());
-    let asked = asked.unwrap_or_else(|| Asked {
-        policy: policy.cloned().unwrap_or_default(),
-        ..Asked::default()
-    });
+    let asked = asked.unwrap_or_else(|| Asked::by(policy));
     let names = leases::names(&asked.policy, &asked.names);
     // The report shows the addresses in force, without those that the next look would add.
     let resolved = Resolved::new(&asked.policy, &names, asked.near);
@@ -415,7 +407,7 @@ fn set(
             resolved.entries.iter().collect()
         }
     };
-    let forgotten = forget_changed(&resolved, marks, entries, &facts, &mut system);
+    let forgotten = forget_changed(&resolved, &marks, &entries, &facts, &mut system);
     errors.extend(applied.errors);
     Ok(Done {
         report: Report::new(&resolved, true, record.is_some(), &facts, &to_do),
@@ -467,8 +459,8 @@ fn senders(
 /// how many.
 fn forget_changed(
     resolved: &Resolved,
-    marks: Vec<u32>,
-    entries: Vec<&Entry>,
+    marks: &[u32],
+    entries: &[&Entry],
     facts: &Facts,
     system: &mut System,
 ) -> usize {
@@ -477,7 +469,7 @@ fn forget_changed(
     }
     // Without neighbours, connections of hardware addresses stay; a kernel that lists none tracks no such devices.
     let near = second::of_neighbours(&system.netlink.neighbours().unwrap_or_default()).concat();
-    let senders = senders(resolved, &entries, facts, &near);
+    let senders = senders(resolved, entries, facts, &near);
     let leaving = Leaving::new(senders, Vec::new(), facts);
     // The mark decides, whatever the connection's addresses.
     let has_mark = |flow: &Flow| marks.contains(&(flow.mark & resolved.policy.mask));

@@ -19,8 +19,7 @@ use log::Level;
 use netio::netlink::{ChainsWatch, Monitor, NetlinkError, Watch};
 use netio::poll::Poller;
 
-use crate::SteerError;
-use crate::control::{Done, Ways};
+use crate::{Done, Refreshed, SteerError, Ways};
 
 /// What a watch follows.
 pub(crate) struct Watched<R> {
@@ -35,7 +34,7 @@ pub(crate) struct Watched<R> {
     /// The level at which the log tells that a part was missing.
     pub(crate) closed: Level,
     /// Sets again what is missing, for a caller that knows the ways before.
-    pub(crate) refresh: fn(Option<&Ways>, &mut Restarts) -> Result<Option<Done<R>>, SteerError>,
+    pub(crate) refresh: fn(Option<&Ways>, &mut Restarts) -> Refreshed<R>,
     /// The state in a line.
     pub(crate) words: fn(&R) -> String,
 }

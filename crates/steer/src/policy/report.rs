@@ -4,7 +4,7 @@ use config::policy::{Down, Way as Meant, Who};
 use host::tunnel_devices::instead;
 use netio::netlink::Family;
 
-use crate::control::Ways;
+use crate::Ways;
 use crate::facts::{FAMILIES, Facts};
 use crate::plan::Plan;
 use crate::policy::leases::crowd;

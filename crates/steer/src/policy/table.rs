@@ -23,7 +23,9 @@
 
 use config::policy::{Domain, Mac};
 use host::tunnel_devices::server_ports;
-use netio::netlink::{Family, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING};
+use netio::netlink::{
+    Family, HOOK_FORWARD, HOOK_INPUT, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING,
+};
 
 use crate::facts::{FAMILIES, Facts};
 use crate::filter::{
@@ -32,8 +34,6 @@ use crate::filter::{
 use crate::networks::{Known, widest};
 use crate::policy::resolved::{Entry, Resolved, Senders};
 use crate::policy::{routes, second};
-
-mod names;
 
 /// The name of the table, whose family is `inet`.
 pub(super) const TABLE: &str = "millrace_policy";
@@ -46,6 +46,12 @@ const MARKING: i32 = -145;
 
 /// Before the guard's chain, which has -5.
 const REFUSING: i32 = -6;
+
+/// Before the guard's redirect to the router (-105), and before firewalls (-100).
+const LEADING: i32 = -110;
+
+/// The condition that matches a DNS query over UDP or TCP.
+const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
 /// The usual priority of source NAT.
 const SOURCE: i32 = 100;
@@ -74,7 +80,7 @@ pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
     for (number, entry) in (1..).zip(&resolved.entries) {
         chains.push(to(number, entry, &to_lan));
     }
-    chains.extend(names::chains(resolved));
+    chains.extend(leading_queries(resolved));
     if policy.masquerade && !resolved.leads.is_empty() {
         // Firewalls of most routers masquerade only packets that leave by the uplink.
         let (from, to) = (from(&policy.lan), quoted(&policy.devices()));
@@ -189,7 +195,7 @@ fn prerouting(resolved: &Resolved, lines: &[String]) -> WantedChain {
         let (has, set) = (has("ct", mask, mark), set("meta", mask, mark));
         rules.push(format!("{has} {set} accept"));
     }
-    rules.extend(names::marking(&resolved.entries));
+    rules.extend(marking_queries(&resolved.entries));
     rules.extend(
         [
             "ct state { established, related } return",
@@ -347,6 +353,59 @@ fn to(number: usize, entry: &Entry, to_lan: &[String]) -> WantedChain {
         rules.push(go);
     }
     jumped(format!("to_{number}"), rules)
+}
+
+/// The entries with name servers of their own, each with its conditions, any of which is enough.
+fn bound(entries: &[Entry]) -> impl Iterator<Item = (&Entry, Vec<String>)> {
+    let bound = entries.iter().filter(|it| !it.dns.is_empty());
+    bound.map(|it| {
+        let all = || vec![String::new()];
+        (it, it.who.as_ref().map_or_else(all, who))
+    })
+}
+
+/// The rules that mark queries for the tunnel, also queries to the router itself.
+fn marking_queries(entries: &[Entry]) -> Vec<String> {
+    let mut rules = Vec::new();
+    for (entry, conditions) in bound(entries) {
+        let go = way(entry.mark);
+        rules.extend(
+            conditions
+                .iter()
+                .map(|it| format!("{it} {QUERY} goto {go}")),
+        );
+    }
+    rules
+}
+
+/// The chains that redirect queries to the entries' name servers, and refuse queries without a name server of their
+/// family. Empty if no entry has name servers.
+fn leading_queries(resolved: &Resolved) -> Vec<WantedChain> {
+    let from = from(&resolved.policy.lan);
+    let (mut lead, mut refuse) = (Vec::new(), Vec::new());
+    for (entry, conditions) in bound(&resolved.entries) {
+        for condition in conditions {
+            for server in &entry.dns {
+                let (word, other, family) = match server.is_ipv4() {
+                    true => ("ip", "ip6 ", "ipv4"),
+                    false => ("ip6", "ip ", "ipv6"),
+                };
+                if !condition.starts_with(other) {
+                    lead.push(format!(
+                        "{from} {condition} meta nfproto {family} {QUERY} dnat {word} to {server}"
+                    ));
+                }
+            }
+            refuse.push(format!("{from} {condition} {QUERY} counter {REFUSE}"));
+        }
+    }
+    if refuse.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        chain("names", ("nat", HOOK_PREROUTING, LEADING), lead),
+        chain("input", ("filter", HOOK_INPUT, REFUSING), refuse),
+    ]
 }
 
 #[cfg(test)]
