@@ -17,9 +17,9 @@ mod moved;
 mod new_client;
 mod outputs;
 mod reload;
-mod status;
 #[cfg(test)]
 mod tests;
+mod status;
 mod told;
 
 pub(super) use connections::{Admission, Connections};
