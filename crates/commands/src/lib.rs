@@ -70,7 +70,14 @@ fn print_json(document: &impl serde::Serialize) -> Result<(), Box<dyn Error>> {
 }
 
 fn cli() -> Command {
-    let cli = Command::new("millrace")
+    let cli = cli_of(table::ENTRIES.iter());
+    let overview = table::overview(&cli);
+    cli.help_template(overview)
+}
+
+/// The command line of the program with these commands only.
+fn cli_of(entries: impl Iterator<Item = &'static table::Entry>) -> Command {
+    Command::new("millrace")
         .version(env!("CARGO_PKG_VERSION"))
         .about("The fast VPN for small routers")
         .max_term_width(80)
@@ -84,9 +91,7 @@ fn cli() -> Command {
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(table::ENTRIES.iter().map(table::Entry::command));
-    let overview = table::overview(&cli);
-    cli.help_template(overview)
+        .subcommands(entries.map(table::Entry::command))
 }
 
 /// Names by which the program acts as the `wireguard` command: `wg-quick` starts a user-space implementation with the

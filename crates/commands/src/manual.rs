@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::arguments::{file, text};
+use crate::table::{ENTRIES, Group};
 use clap::{Arg, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::{Shell, generate};
 use std::path::{Path, PathBuf};
@@ -80,10 +81,11 @@ fn script(shell: Shell) -> String {
         true => cli.mut_subcommand(*name, hinted),
         false => cli,
     };
+    let shown = ENTRIES.iter().filter(|it| it.0 != Group::Internal);
     let mut cli = NAMED
         .iter()
         .filter(|it| **it != "start")
-        .fold(crate::cli(), named);
+        .fold(crate::cli_of(shown), named);
     let mut script = Vec::new();
     generate(shell, &mut cli, "millrace", &mut script);
     let script = String::from_utf8_lossy(&script);
@@ -145,7 +147,9 @@ mod tests {
             for word in ["genkey", "allow-scripts", "completions", names] {
                 assert!(script.contains(word), "{shell}: {word}");
             }
-            assert!(!script.contains("_hosts"), "{shell}");
+            for word in ["_hosts", "netifd", "rpcd"] {
+                assert!(!script.contains(word), "{shell}: {word}");
+            }
         }
     }
 

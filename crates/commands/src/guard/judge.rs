@@ -1,4 +1,4 @@
-//! What a report about the guard has to say beside the kernel's state: lists of OpenWrt's interfaces (`only_through`)
+//! Notes for a report about the guard, beside the kernel's state: lists of OpenWrt's interfaces (`only_through`)
 //! that are not in force, and tunnels that the guard's `router` cuts off from their servers, as it does not know the
 //! mark of their packets.
 
