@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::secret::Secret;
+use config::types::Secret;
 
 /// A question from the front.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
