@@ -19,7 +19,7 @@ use crate::frame::{Frame, QUESTION_MAX};
 use crate::question::{AtHome, Begin, Question, Refused};
 use crate::rights::Rights;
 use crate::sample::Sample;
-use crate::secret::Secret;
+use config::types::Secret;
 
 /// Most questions about the host that wait: one for each of the front's connections, and one of its own.
 const WAITING: usize = 32;

@@ -35,7 +35,6 @@ pub mod places;
 pub mod question;
 pub mod rights;
 pub mod sample;
-pub mod secret;
 pub mod sessions;
 pub mod site;
 pub mod turns;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::http::BODY_MAX;
-use crate::secret::Secret;
+use config::types::Secret;
 
 /// A question from the front.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

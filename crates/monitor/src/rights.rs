@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use crate::password::Password;
 use crate::question::{Login, Refused};
-use crate::secret::Secret;
 use crate::sessions::Sessions;
+use config::types::Secret;
 
 /// Bytes of the random part of a browser's token.
 const ID_LEN: usize = 16;

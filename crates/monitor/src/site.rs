@@ -25,8 +25,8 @@ use crate::metrics;
 use crate::overview::Overview;
 use crate::peers::{Page, Wanted};
 use crate::question::{self, Question, Refused};
-use crate::secret::Secret;
 use crate::turns::Turns;
+use config::types::Secret;
 use plane::SourceNetwork;
 
 /// The name of the session cookie.

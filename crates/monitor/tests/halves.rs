@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use config::types::Secret;
 use monitor::back::{Source, answer};
 use monitor::frame::Frame;
 use monitor::link::Link;
@@ -16,7 +17,6 @@ use monitor::password::Password;
 use monitor::question::{AtHome, Begin, Login, Question, Refused};
 use monitor::rights::Rights;
 use monitor::sample::Sample;
-use monitor::secret::Secret;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -3,7 +3,6 @@
 use super::telling::{Orders, Telling};
 use super::{code, held, others};
 use config::error::ImportError;
-use config::file;
 use config::lines::{Lines, SharedLines};
 use config::permissions::Permissions;
 use config::report::Verdict;

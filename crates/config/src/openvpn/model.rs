@@ -1,6 +1,5 @@
 //! The checked model of an OpenVPN configuration, with every default filled in.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use zeroize::Zeroizing;
 use super::report::CONCEALED;
 use crate::file;
 use crate::lines::Lines;
+pub use crate::types::Secret;
 
 mod connection;
 mod network;
@@ -145,31 +145,6 @@ impl OpenVpn {
 
 /// Largest accepted file of certificates, keys or passwords, in bytes.
 pub const SOURCE_MAX: u64 = 4 << 20;
-
-/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, and the texts around them in
-/// inline blocks.
-#[derive(Clone, Default, Eq, PartialEq)]
-pub struct Secret(Zeroizing<String>);
-
-impl Secret {
-    /// Takes the text over.
-    #[must_use]
-    pub fn new(text: String) -> Self {
-        Self(Zeroizing::new(text))
-    }
-
-    /// The text itself.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(hidden)")
-    }
-}
 
 /// Source of a certificate, a key, a list or a password.
 #[derive(Clone, Debug, Eq, PartialEq)]

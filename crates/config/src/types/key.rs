@@ -1,10 +1,11 @@
-//! Keys.
+//! Keys, and other secret texts.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
@@ -16,10 +17,10 @@ pub const KEY_BASE64_LEN: usize = 44;
 
 /// Length of a key in hexadecimal, in characters.
 pub const KEY_HEX_LEN: usize = 64;
+
 /// A 32-byte key: private, public or preshared.
 /// The bytes are overwritten when the value is dropped. `Debug` never shows them, as the type also holds secrets;
 /// code that shows a public key calls [`Key32::to_base64`].
-/// [`Key32::to_base64`].
 #[derive(Clone, Default)]
 pub struct Key32([u8; KEY_LEN]);
 
@@ -139,6 +140,49 @@ impl From<[u8; KEY_LEN]> for Key32 {
 impl fmt::Debug for Key32 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key32(hidden)")
+    }
+}
+
+/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, tokens, and the texts around them in
+/// inline blocks.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// Takes the text over.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+
+    /// The text itself.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self::new(text.to_owned())
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
     }
 }
 
