@@ -211,10 +211,11 @@ impl Machine<'_> {
             Event::Message(bytes) if InBand::of(&bytes) == Some(InBand::Exit) => {
                 it.session.peer_exits(cx.now.monotonic, &mut outputs);
             }
-            Event::Message(bytes) if matches!(InBand::of(&bytes), Some(InBand::Options(_))) => {
-                if it.stream.is_none() {
-                    self.answered_by_line(cx.now);
-                }
+            Event::Message(bytes)
+                if it.stream.is_none()
+                    && matches!(InBand::of(&bytes), Some(InBand::Options(_))) =>
+            {
+                self.answered_by_line(cx.now);
             }
             Event::Notice(Notice::Moved { .. }) => {
                 let line = it.look(cx).line;

@@ -358,13 +358,13 @@ fn by_lines(effect: LineEffect, out: &mut Effects) {
         LineEffect::Log(level, words) => out.log(level, words),
         LineEffect::LogPeer(_, words) => out.info(words),
         effect => {
-            out.plane(|plane| on_plane(effect, plane));
+            out.plane(|plane| on_plane(&effect, plane));
         }
     }
 }
 
-fn on_plane(effect: LineEffect, plane: &Plane) {
-    match effect {
+fn on_plane(effect: &LineEffect, plane: &Plane) {
+    match *effect {
         LineEffect::Close(line) => plane.close_line(line),
         LineEffect::SetLine(id, line) => plane.set_line(id, line),
         LineEffect::UseLine(id, line) => plane.use_line(id, line),
