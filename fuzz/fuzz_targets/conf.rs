@@ -3,13 +3,11 @@
 
 use std::path::Path;
 
-use config::wgquick::{Options, parse_bytes};
+use config::wgquick::parse_bytes;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let path = Path::new("fuzz.conf");
-    let options = Options {
-        permissions: config::permissions::Permissions::new(false, data.len().is_multiple_of(2)),
-    };
+    let options = config::permissions::Permissions::new(false, data.len().is_multiple_of(2));
     let Ok(import) = parse_bytes(data, path, options) else {
         return;
     };

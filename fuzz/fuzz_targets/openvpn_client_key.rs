@@ -6,8 +6,8 @@
 #![no_main]
 
 use openvpn::keyfile::v2::{ClientKey, MAX_WRAPPED_LEN, MIN_WRAPPED_LEN, Metadata, ServerKey};
+use openvpn::packet::SessionId;
 use openvpn::packet::{AckList, ControlPacket, Opcode};
-use openvpn::session_id::SessionId;
 use openvpn::wrap::{Wrap, WrapSettings};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

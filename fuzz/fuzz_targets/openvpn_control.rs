@@ -7,13 +7,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crypto::Digest;
 use openvpn::cookie::CookieKeeper;
-use openvpn::digest::Digest;
 use openvpn::keyfile::{KeyDirection, StaticKey};
-use openvpn::packet::ControlPacket;
+use openvpn::packet::{ControlPacket, EarlyNegotiation};
 use openvpn::reliable::{Acks, Message, RECEIVE_WINDOW, ReceiveWindow, SendWindow};
 use openvpn::role::Role;
-use openvpn::wrap::{EarlyNegotiation, Wrap, WrapSettings};
+use openvpn::wrap::{Wrap, WrapSettings};
 
 fn pair(kind: u8) -> (Wrap, Wrap) {
     let key = StaticKey::new(&[0x5a; 256]);

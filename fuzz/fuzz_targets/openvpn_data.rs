@@ -6,7 +6,7 @@
 use crypto::{Batch, Cipher, Digest, Packet};
 use libfuzzer_sys::fuzz_target;
 use openvpn::data::cipher;
-use openvpn::data::header::Layout;
+use openvpn::data::wire::Layout;
 use openvpn::keys::KeyMaterial;
 
 fuzz_target!(|data: &[u8]| {

@@ -11,10 +11,11 @@ mod packets;
 
 use std::time::Duration;
 
+use crypto::Digest;
 use netio::tun::{GsoKind, VnetHdr};
 use openvpn::data::format::Framing;
 use openvpn::negotiate::Cipher;
-use openvpn::session::{DataKeys, Digest, KeyMaterial, Layout};
+use openvpn::session::{DataKeys, KeyMaterial, Layout};
 
 use ends::{End, PEER, World};
 use packets::Flow;

@@ -1,6 +1,7 @@
 //! Options that several commands have, and the values that a command line gives them.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::guard::Pattern;
 use config::settings::{ENVIRONMENT, Settings, SettingsError};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,31 @@ pub(crate) fn path(name: &'static str, value: &'static str, help: &'static str) 
     option(name, value, help).value_parser(value_parser!(PathBuf))
 }
 
+/// An option that takes only what `parse` does; otherwise the error says what is wanted.
+pub(crate) fn parsed<T: Clone + Send + Sync + 'static>(
+    option: Arg,
+    parse: fn(&str) -> Option<T>,
+    wanted: &'static str,
+) -> Arg {
+    option.value_parser(move |word: &str| parse(word).ok_or(wanted))
+}
+
+/// An option that takes names of network devices.
+pub(crate) fn devices(name: &'static str, help: &'static str) -> Arg {
+    let parse = |word: &str| config::types::is_ifname(word).then(|| word.to_owned());
+    parsed(
+        list(name, "DEVICE", help),
+        parse,
+        "write the name of a device",
+    )
+}
+
+/// An option that takes patterns of tunnels' devices.
+pub(crate) fn tunnels(help: &'static str) -> Arg {
+    let wanted = "write the name of a device, or its beginning and an asterisk";
+    parsed(list("tunnel", "DEVICE", help), Pattern::new, wanted)
+}
+
 /// The argument of a command that takes the file of a tunnel, by its path or its name.
 pub(crate) fn tunnel_file() -> Arg {
     Arg::new("FILE")
@@ -44,13 +70,21 @@ pub(crate) fn text<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
 }
 
 /// All values of an option; `None` if it is not given.
-pub(crate) fn texts(matches: &ArgMatches, name: &str) -> Option<Vec<String>> {
-    Some(matches.get_many::<String>(name)?.cloned().collect())
+pub(crate) fn values<T: Clone + Send + Sync + 'static>(
+    matches: &ArgMatches,
+    name: &str,
+) -> Option<Vec<T>> {
+    Some(matches.get_many::<T>(name)?.cloned().collect())
 }
 
 /// The path that an option or an argument names.
 pub(crate) fn file<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m Path> {
     matches.get_one::<PathBuf>(name).map(PathBuf::as_path)
+}
+
+/// The path of an argument that is required or has a default.
+pub(crate) fn path_of<'m>(matches: &'m ArgMatches, name: &str) -> &'m Path {
+    file(matches, name).unwrap_or_else(|| Path::new(""))
 }
 
 /// Adds `--config`, `--set` and `--crypto-backend`, which every command with a data plane has.
@@ -82,7 +116,7 @@ pub(crate) fn settings_file() -> Arg {
 /// The settings in force: file, environment, command line.
 pub(crate) fn settings(matches: &ArgMatches) -> Result<Settings, SettingsError> {
     let environment = std::env::var(ENVIRONMENT).ok();
-    let mut overrides = texts(matches, "set").unwrap_or_default();
+    let mut overrides = values(matches, "set").unwrap_or_default();
     if let Some(kind) = text(matches, "crypto-backend") {
         overrides.push(format!("dataplane.crypto-backend={kind}"));
     }

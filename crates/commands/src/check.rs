@@ -12,8 +12,8 @@ use config::relay;
 use config::report::{Entry, Import, Report, Verdict};
 use config::settings::Settings;
 use config::tunnel::{Table, Tunnel};
-use config::wgquick::{self, Options};
-use serde::Serialize;
+use config::wgquick;
+use serde_json::{Value, json};
 
 use crate::arguments::{self, flag};
 use crate::{Outcome, code, print_json};
@@ -99,10 +99,10 @@ impl Arguments {
 
 /// Runs the command: 0 when no line was refused.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
-    let file = crate::profile::find(arguments::file(matches, "FILE").ok_or("no FILE")?)?;
+    let file = crate::profile::find(arguments::path_of(matches, "FILE"))?;
     let judged = judge(&Arguments::of(&file, matches))?;
     match matches.get_flag("json") {
-        true => print_json(&json(&judged)?)?,
+        true => print_json(&judged.document())?,
         false => terminal::print(judged.text())?,
     }
     Ok(code(judged.report.is_clean()))
@@ -197,7 +197,7 @@ fn judge_all<T>(import: Import<T>, fault: Option<&str>, secrets: &[impl AsRef<Pa
     Judged {
         report,
         usable,
-        warnings: warnings.filter_map(config::secrecy::warning).collect(),
+        warnings: warnings.filter_map(config::file::exposed).collect(),
     }
 }
 
@@ -249,10 +249,10 @@ fn judge_wg_quick(
     settings: &Settings,
 ) -> Result<Judged, ImportError> {
     let (file, permissions) = (&arguments.file, arguments.permissions);
-    let import = wgquick::parse_bytes(bytes, file, Options { permissions })?;
+    let import = wgquick::parse_bytes(bytes, file, permissions)?;
     let mut usable = import.is_usable();
     let mut report = import.report.clone();
-    let mut warnings: Vec<String> = config::secrecy::warning(file).into_iter().collect();
+    let mut warnings: Vec<String> = config::file::exposed(file).into_iter().collect();
     if let Ok((tunnel, _)) = import.into_tunnel() {
         if tunnel.home.is_some() {
             warnings.push(format!("[Server]: {}", config::home::ROUTES));
@@ -326,34 +326,6 @@ pub(crate) fn counts(report: &Report) -> [usize; 3] {
         .map(|verdict| report.with(verdict).count())
 }
 
-/// The report for programs, as JSON.
-#[derive(Serialize)]
-pub(crate) struct Document<'a> {
-    file: &'a str,
-    usable: bool,
-    honoured: usize,
-    ignored: usize,
-    refused: usize,
-    warnings: &'a [String],
-    lines: Vec<Line<'a>>,
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    line: usize,
-    key: &'a str,
-    verdict: &'static str,
-    reason: &'a str,
-}
-
-fn json(judged: &Judged) -> serde_json::Result<serde_json::Value> {
-    let mut document = serde_json::to_value(judged.document())?;
-    // `up` accepts refused lines only with `--ignore-refused`, so with such lines the file is not usable.
-    document["usable"] = (judged.usable && judged.report.is_clean()).into();
-    document["usable_without_refused"] = judged.usable.into();
-    Ok(document)
-}
-
 impl Judged {
     /// The report for people: `FILE:LINE: VERDICT KEY: REASON`, one line each, and the totals.
     pub(crate) fn text(&self) -> String {
@@ -381,24 +353,28 @@ impl Judged {
     }
 
     /// The report for programs, as JSON.
-    pub(crate) fn document(&self) -> Document<'_> {
+    pub(crate) fn document(&self) -> Value {
         let report = &self.report;
         let [honoured, ignored, refused] = counts(report);
-        let lines = report.entries.iter().map(|entry| Line {
-            line: entry.line,
-            key: &entry.key,
-            verdict: entry.verdict.as_str(),
-            reason: &entry.reason,
-        });
-        Document {
-            file: &report.file,
-            usable: self.usable,
-            honoured,
-            ignored,
-            refused,
-            warnings: &self.warnings,
-            lines: lines.collect(),
-        }
+        let line = |entry: &Entry| {
+            json!({
+                "line": entry.line,
+                "key": entry.key,
+                "verdict": entry.verdict.as_str(),
+                "reason": entry.reason,
+            })
+        };
+        json!({
+            "file": report.file,
+            // `up` accepts refused lines only with `--ignore-refused`, so with such lines the file is not usable.
+            "usable": self.usable && report.is_clean(),
+            "usable_without_refused": self.usable,
+            "honoured": honoured,
+            "ignored": ignored,
+            "refused": refused,
+            "warnings": self.warnings,
+            "lines": report.entries.iter().map(line).collect::<Vec<_>>(),
+        })
     }
 }
 
@@ -411,7 +387,7 @@ mod tests {
 
     fn judged() -> Judged {
         Judged {
-            report: wgquick::parse(FILE, "wg0.conf", Options::default()).report,
+            report: wgquick::parse(FILE, "wg0.conf", Permissions::NONE).report,
             usable: true,
             warnings: Vec::new(),
         }
@@ -432,14 +408,17 @@ look at what it does first
 
     #[test]
     fn the_document_for_programs() {
-        let document = json(&judged()).unwrap();
+        let mut warned = judged();
+        warned.warnings.push("a warning".to_owned());
+        let document = warned.document();
+        crate::tests::assert_documented("check", std::slice::from_ref(&document));
         assert_eq!(document["refused"], 1);
         // `usable` agrees with the exit codes of `check` and `up`.
         assert_eq!(document["usable"], false);
         assert_eq!(document["usable_without_refused"], true);
         let mut clean = judged();
         clean.report.entries.pop();
-        let document = json(&clean).unwrap();
+        let document = clean.document();
         assert_eq!(document["usable"], true);
         assert_eq!(document["lines"][1]["line"], 3);
         assert_eq!(document["lines"][1]["verdict"], "ignored");

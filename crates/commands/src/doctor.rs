@@ -2,7 +2,7 @@
 
 mod checks;
 mod facts;
-mod gather;
+pub(crate) mod gather;
 
 use crate::arguments::flag;
 use crate::{Outcome, code, print_json};
@@ -30,7 +30,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let statuses = crate::status::now();
     let hidden = hidden.or_else(|| statuses.as_ref().err().map(ToString::to_string));
     if let Some(why) = &hidden {
-        terminal::note(format_args!("millrace: {why}"));
+        log::error!("{why}");
     }
     let facts = gather::gather(&statuses.unwrap_or_default());
     let found = checks::all(&facts);
@@ -61,4 +61,21 @@ fn text(found: &[Finding]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_is_documented() {
+        let text = || "text".to_owned();
+        let finding = Finding {
+            check: "check",
+            what: text(),
+            place: text(),
+            remedy: text(),
+        };
+        crate::tests::assert_documented("doctor", &[serde_json::to_value(finding).unwrap()]);
+    }
 }

@@ -10,8 +10,8 @@ use clap::{ArgMatches, Command};
 use config::guard::{DEFAULT_PATH, Guard};
 use config::settings::SettingsError;
 use openwrt::only_through::ListsError;
-use steer::guard::control::{self, Done};
-use steer::guard::{GuardError, Report, State};
+use steer::SteerError;
+use steer::guard::{Done, Report, State};
 use thiserror::Error;
 use wanted::Wanted;
 
@@ -94,16 +94,13 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Exit code for a wrong command line, as in all commands.
-const WRONG: u8 = 2;
-
 /// Why the command failed.
 #[derive(Debug, Error)]
 enum CommandError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error(transparent)]
-    Guard(#[from] GuardError),
+    Guard(#[from] SteerError),
     #[error("{option} cannot be {found:?}; write {wanted}")]
     Option {
         option: &'static str,
@@ -123,12 +120,12 @@ enum CommandError {
 }
 
 impl CommandError {
-    /// Whether the settings are the cause, and not the host or the command line.
+    /// Whether the settings are the cause, and not the host.
     fn is_of_settings(&self) -> bool {
         matches!(
             self,
             Self::Settings(_)
-                | Self::Guard(GuardError::Settings(_))
+                | Self::Guard(SteerError::Settings(_))
                 | Self::Lists { .. }
                 | Self::Nothing
                 | Self::Refused(_)
@@ -137,12 +134,11 @@ impl CommandError {
 
     /// Whether another attempt may succeed, once the file or the host is repaired.
     fn is_for_now(&self) -> bool {
-        !matches!(self, Self::Option { .. } | Self::Nothing | Self::Refused(_))
+        !matches!(self, Self::Nothing | Self::Refused(_))
     }
 
     fn code(&self) -> ExitCode {
         match self {
-            Self::Option { .. } => ExitCode::from(WRONG),
             Self::Nothing | Self::Refused(_) => ExitCode::from(NOTHING),
             _ => ExitCode::FAILURE,
         }
@@ -161,7 +157,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         Some(("refresh", _)) => refresh(),
         Some(("off", _)) => off(),
         Some(("status", m)) => status(m),
-        _ => return Ok(ExitCode::from(WRONG)),
+        _ => return Ok(ExitCode::from(2)),
     };
     Ok(result.unwrap_or_else(|error| {
         log::error!("{error}");
@@ -227,10 +223,6 @@ fn wait(matches: &ArgMatches) -> ExitCode {
             }
             Ok(done) => Err(sentences(&done.errors).join("; ")),
             Err(CommandError::Nothing) => Ok(ExitCode::SUCCESS),
-            Err(error @ CommandError::Option { .. }) => {
-                log::error!("{error}");
-                Ok(error.code())
-            }
             Err(error) => Err(error.to_string()),
         },
     )
@@ -278,7 +270,7 @@ fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
     for words in &wanted.unheld {
         log::warn!("{words}");
     }
-    let done = control::on(&wanted.guard)?;
+    let done = steer::guard::on(&wanted.guard)?;
     if let Some(written) = &wanted.written {
         wanted::keep(written, wanted::file(matches));
     }
@@ -287,13 +279,13 @@ fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
 
 /// Whether the settings are the cause and no guard is in force, so that there is nothing to watch.
 fn is_nothing_held(error: &CommandError) -> bool {
-    error.is_of_settings() && control::in_force().is_none()
+    error.is_of_settings() && steer::guard::in_force().is_none()
 }
 
 /// Restores the guard in force if the settings name no devices or are faulty: only `off` lets go.
 fn hold(error: CommandError) -> Result<Done, CommandError> {
     if error.is_of_settings()
-        && let Some(done) = control::refresh()?
+        && let Some(done) = steer::guard::refresh()?
     {
         log::error!("{error}");
         log::warn!("what the guard was switched on with is still in force");
@@ -305,7 +297,7 @@ fn hold(error: CommandError) -> Result<Done, CommandError> {
 /// Applies changed settings. Does nothing after `off`. If no interface lists devices any longer, releases those that
 /// were listed.
 fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    if control::is_let_go() {
+    if steer::guard::is_let_go() {
         terminal::note("guard: off by `millrace guard off`; `millrace guard on` sets it again");
         return Ok(ExitCode::from(OFF));
     }
@@ -319,10 +311,10 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
                 }
                 _ => true,
             };
-            match control::in_force() {
+            match steer::guard::in_force() {
                 None => return Ok(ExitCode::from(NOTHING)),
                 Some(guard) if guard.lan.is_empty() => {
-                    let errors = control::end()?;
+                    let errors = steer::guard::end()?;
                     end(&errors)?;
                     return Ok(match errors.is_empty() {
                         true => ExitCode::from(NOTHING),
@@ -331,7 +323,7 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
                 }
                 Some(mut guard) => {
                     guard.groups.clear();
-                    (control::on(&guard)?, is_good)
+                    (steer::guard::on(&guard)?, is_good)
                 }
             }
         }
@@ -346,7 +338,7 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    let is_unrecorded = |error: &GuardError| matches!(error, GuardError::Record { .. });
+    let is_unrecorded = |error: &SteerError| matches!(error, SteerError::Record { .. });
     // Retries instead of exiting: procd would start the process again and again, and log the same error each time.
     let done = until_held(NOT_YET, || {
         // A guard that was switched on by hand is watched too.
@@ -365,7 +357,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 fn refresh() -> Result<ExitCode, CommandError> {
-    let Some(done) = control::refresh()? else {
+    let Some(done) = steer::guard::refresh()? else {
         return Ok(ExitCode::SUCCESS);
     };
     tell(&done.errors);
@@ -375,10 +367,10 @@ fn refresh() -> Result<ExitCode, CommandError> {
 fn off() -> Result<ExitCode, CommandError> {
     // Faulty settings must not keep the guard from being switched off.
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
-    end(&control::off(known.as_ref())?)
+    end(&steer::guard::off(known.as_ref())?)
 }
 
-fn end(errors: &[GuardError]) -> Result<ExitCode, CommandError> {
+fn end(errors: &[SteerError]) -> Result<ExitCode, CommandError> {
     for error in errors {
         log::error!("{error}");
     }
@@ -392,10 +384,10 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     // The state in force is shown, however faulty the file is.
     let file = wanted::from_file(matches);
     let known = file.as_ref().ok().and_then(Option::as_ref);
-    let mut report = control::status(known)?;
+    let mut report = steer::guard::status(known)?;
     let is_held = judge::lists(wanted::uci(matches), &mut report);
     judge::router(&mut report);
-    let is_refused = !control::is_let_go() && judge::is_refused(wanted::uci(matches));
+    let is_refused = !steer::guard::is_let_go() && judge::is_refused(wanted::uci(matches));
     if let Err(error) = &file {
         log::error!("{error}");
     }
@@ -415,7 +407,7 @@ pub(crate) fn brief() -> Option<Report> {
         return None;
     }
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
-    let mut report = control::status(known.as_ref()).ok()?;
+    let mut report = steer::guard::status(known.as_ref()).ok()?;
     let is_held = judge::lists(Path::new(wanted::UCI), &mut report);
     judge::router(&mut report);
     (report.state != State::Off || report.asked || !is_held).then_some(report)
@@ -431,16 +423,16 @@ pub(crate) fn tell(errors: &[impl ToString]) {
 /// Prints what `on` would set.
 fn show(guard: &Guard) -> Result<ExitCode, CommandError> {
     if let Some(fault) = guard.fault() {
-        return Err(GuardError::Settings(fault).into());
+        return Err(SteerError::Settings(fault).into());
     }
-    terminal::text(control::shown(guard)?);
+    terminal::text(steer::guard::shown(guard)?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the settings to the file, atomically.
 fn save(guard: &Guard, path: &Path) -> Result<(), CommandError> {
     if let Some(fault) = guard.fault() {
-        return Err(GuardError::Settings(fault).into());
+        return Err(SteerError::Settings(fault).into());
     }
     write_text(&guard.to_toml(), path, 0o644).map_err(|error| CommandError::Save {
         path: path.to_owned(),

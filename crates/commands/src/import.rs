@@ -1,7 +1,7 @@
 //! `millrace import`: stores a tunnel's file, from a provider or another program, where `millrace up NAME` finds it.
 
 use crate::Outcome;
-use crate::arguments::{self, option, path};
+use crate::arguments::{self, option, path, path_of};
 use crate::check::{self, Judged};
 use crate::profile::{self, DIRECTORY};
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -49,14 +49,12 @@ pub(crate) enum ImportingError {
         .0.display()
     )]
     Password(PathBuf),
-    #[error("{}: {error}", .path.display())]
-    Read { path: PathBuf, error: io::Error },
     #[error("{}: larger than a mebibyte: no tunnel's file", .0.display())]
     Large(PathBuf),
     #[error("{}: {error} (run as root)", .path.display())]
     Directory { path: PathBuf, error: io::Error },
     #[error("{}: {error}", .path.display())]
-    Write { path: PathBuf, error: io::Error },
+    File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error("not kept: the file gives no tunnel")]
@@ -88,9 +86,13 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
-    let path = |name| arguments::file(matches, name).unwrap_or(Path::new(""));
     let name = arguments::text(matches, "name");
-    let (kept, refused) = import(path("FILE"), name, path("to"), matches)?;
+    let (kept, refused) = import(
+        path_of(matches, "FILE"),
+        name,
+        path_of(matches, "to"),
+        matches,
+    )?;
     // The name alone works only in directories that `up` searches.
     let stem = kept.file_stem().unwrap_or_default();
     let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
@@ -182,7 +184,7 @@ fn import(
         .recursive(true)
         .create(to)
         .map_err(directory)?;
-    written_file::write_new(&kept, text.as_bytes()).map_err(|error| ImportingError::Write {
+    written_file::write_new(&kept, text.as_bytes()).map_err(|error| ImportingError::File {
         path: kept.clone(),
         error,
     })?;
@@ -199,7 +201,7 @@ fn import(
 fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::FileTooLarge => ImportingError::Large(source.to_owned()),
-        _ => ImportingError::Read {
+        _ => ImportingError::File {
             path: source.to_owned(),
             error,
         },

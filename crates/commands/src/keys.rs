@@ -35,9 +35,7 @@ pub(crate) fn genkey(_: &ArgMatches) -> Outcome {
 /// Runs `genpsk`.
 pub(crate) fn genpsk(_: &ArgMatches) -> Outcome {
     warn_of_readers();
-    let mut key = Zeroizing::new([0; 32]);
-    crypto::random(&mut *key);
-    print(&Key32::new(*key))
+    print(&preshared())
 }
 
 /// Runs `pubkey`.
@@ -52,6 +50,13 @@ pub(crate) fn pubkey(_: &ArgMatches) -> Outcome {
 /// Makes a new WireGuard private key.
 pub(crate) fn new() -> Key32 {
     Key32::new(*PrivateKey::generate().as_bytes())
+}
+
+/// Makes a new preshared key.
+pub(crate) fn preshared() -> Key32 {
+    let mut key = Zeroizing::new([0; 32]);
+    crypto::random(&mut *key);
+    Key32::new(*key)
 }
 
 /// The public key of a private one.

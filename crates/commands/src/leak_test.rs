@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Command, value_parser};
 use config::guard::Pattern;
-use config::types::{is_domain, is_ifname};
 use serde_json::{Value, json};
 use terminal::note;
 use thiserror::Error;
@@ -17,7 +16,7 @@ mod judge;
 mod watch;
 
 use crate::Outcome;
-use crate::arguments::{flag, list, option, text, texts};
+use crate::arguments::{devices, flag, option, parsed, tunnels, values};
 use judge::{Devices, From, Kind, Probe, Verdict, verdict};
 
 /// A reserved domain: only its own servers are asked for names below it.
@@ -41,19 +40,20 @@ pub(crate) fn command() -> Command {
             "Asks for names that nobody has asked for, sends a packet of each family to an address that nobody has, and \
              watches by which devices they leave: by tunnels or not at all, or by another device, which is a leak.",
         )
-        .arg(option(
-            "domain",
-            "DOMAIN",
-            "Ask for names below it [default: the guard's first name, or example.com]",
+        .arg(parsed(
+            option(
+                "domain",
+                "DOMAIN",
+                "Ask for names below it [default: the guard's first name, or example.com]",
+            ),
+            domain,
+            "write a domain, such as example.com",
         ))
-        .arg(list(
-            "tunnel",
-            "DEVICE",
+        .arg(tunnels(
             "A tunnel's device, or mr-* for all that begin so [default: the guard's, or the policy's, or all that are tunnels]",
         ))
-        .arg(list(
+        .arg(devices(
             "lan",
-            "DEVICE",
             "A device of the LAN [default: the guard's, or the policy's]",
         ))
         .arg(
@@ -69,14 +69,13 @@ pub(crate) fn command() -> Command {
         .arg(flag("json", "Print a JSON document"))
 }
 
+/// A domain before which a label fits.
+fn domain(word: &str) -> Option<String> {
+    config::guard::domain(word).filter(|it| it.len() <= 200)
+}
+
 #[derive(Debug, Error)]
 enum LeakTestError {
-    #[error("{option} cannot be {found:?}; write {wanted}")]
-    Option {
-        option: &'static str,
-        found: String,
-        wanted: &'static str,
-    },
     #[error("no device of the LAN is named: say --lan br-lan, or write guard.toml or policy.toml")]
     NoLan,
     #[error("packets cannot be watched: {0}; run this as root")]
@@ -146,73 +145,36 @@ fn test(matches: &ArgMatches) -> Result<u8, LeakTestError> {
 
 fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     let file = config::guard::Guard::read(config::guard::DEFAULT_PATH.as_ref()).ok();
-    let guard = steer::guard::control::status(file.as_ref()).ok();
+    let guard = steer::guard::status(file.as_ref()).ok();
     let guard = guard.and_then(|report| report.guard);
-    let domain = match text(matches, "domain") {
-        Some(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
-        None => {
-            let first = guard.as_ref().and_then(|it| it.dns_names.first());
-            first.map_or(DOMAIN, String::as_str).to_owned()
-        }
-    };
-    // A label must fit before the domain.
-    if !is_domain(&domain) || domain.len() > 200 {
-        return Err(LeakTestError::Option {
-            option: "--domain",
-            found: domain,
-            wanted: "a domain, such as example.com",
-        });
-    }
+    let of_guard = || domain(guard.as_ref()?.dns_names.first()?);
+    let domain = matches
+        .get_one::<String>("domain")
+        .cloned()
+        .or_else(of_guard);
     let policy = config::policy::Policy::read(config::policy::DEFAULT_PATH.as_ref());
     let policy = policy.ok().map(|(policy, _)| policy);
-    let tunnels = match texts(matches, "tunnel") {
-        None => guard
-            .as_ref()
-            .map(guarded_tunnels)
-            .or_else(|| policy.as_ref().map(tunnels_of)),
-        Some(words) => Some(
-            words
-                .into_iter()
-                .map(|word| {
-                    Pattern::new(&word).ok_or(LeakTestError::Option {
-                        option: "--tunnel",
-                        found: word,
-                        wanted: "the name of a device, or its beginning and an asterisk",
-                    })
-                })
-                .collect::<Result<_, _>>()?,
-        ),
-    };
+    let tunnels = values(matches, "tunnel").or_else(|| match &guard {
+        Some(guard) => Some(guarded_tunnels(guard)),
+        None => policy.as_ref().map(tunnels_of),
+    });
     // If the user names tunnels, only those count.
     let own = match matches.contains_id("tunnel") {
         true => Vec::new(),
         false => own_tunnels(),
     };
-    let lan = match texts(matches, "lan") {
-        Some(words) => words,
-        None => match guard.map(|it| {
-            it.within()
-                .into_iter()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        }) {
-            Some(lan) if !lan.is_empty() => lan,
-            _ => policy.map(|it| it.lan).unwrap_or_default(),
-        },
+    let of_guard = || {
+        let lan = guard.as_ref()?.within().into_iter().map(str::to_owned);
+        Some(lan.collect::<Vec<_>>()).filter(|lan| !lan.is_empty())
     };
-    if let Some(word) = lan.iter().find(|it| !is_ifname(it)) {
-        return Err(LeakTestError::Option {
-            option: "--lan",
-            found: word.clone(),
-            wanted: "the name of a device",
-        });
-    }
+    let lan = values(matches, "lan").or_else(of_guard);
+    let lan = lan.unwrap_or_else(|| policy.map(|it| it.lan).unwrap_or_default());
     let from_lan = matches.get_one::<u64>("from-lan");
     if from_lan.is_some() && lan.is_empty() {
         return Err(LeakTestError::NoLan);
     }
     Ok(Plan {
-        domain,
+        domain: domain.unwrap_or_else(|| DOMAIN.to_owned()),
         devices: Devices::new(tunnels.as_deref(), &own, &lan)?,
         from_lan: from_lan.map(|it| Duration::from_secs(*it)),
         packets: !matches.get_flag("no-packets"),
@@ -400,7 +362,7 @@ mod tests {
     #[test]
     fn names_and_addresses_are_nobodys_and_new() {
         assert_ne!(token(), token());
-        assert!(is_domain(&format!(
+        assert!(config::types::is_domain(&format!(
             "{}.{DOMAIN}",
             String::from_utf8(token()).unwrap()
         )));
@@ -420,5 +382,31 @@ mod tests {
             let taken: Vec<_> = (1..=253).filter(|it| *it != free).map(probe).collect();
             assert_eq!(Some(nowhere(&taken)[0]), probe(free).to);
         }
+    }
+
+    #[test]
+    fn the_json_is_documented() {
+        let plan = Plan {
+            domain: DOMAIN.to_owned(),
+            devices: Devices::new(None, &[], &[]).unwrap(),
+            from_lan: None,
+            packets: true,
+            router: true,
+        };
+        let to = |probe| Probe {
+            to: Some(OWN[0]),
+            v6: Some(false),
+            ..probe
+        };
+        let probes = [
+            to(Probe::new(From::Router, Kind::Query, token())),
+            Probe::new(From::Lan, Kind::Packet, token()),
+        ];
+        let found = [
+            Verdict::Leak(vec![7]),
+            Verdict::Unknown("a reason".to_owned()),
+        ];
+        let document = document(&probes, &found, &plan, LEAK);
+        crate::tests::assert_documented("leak-test", &[document]);
     }
 }

@@ -14,6 +14,8 @@ mod check;
 mod doctor;
 mod down;
 mod guard;
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
+mod home;
 mod import;
 mod keys;
 mod leak_test;
@@ -41,6 +43,8 @@ mod rpcd;
 mod server;
 mod status;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tune;
 mod up;
 mod wireguard;
@@ -140,8 +144,7 @@ pub fn run() -> ExitCode {
             "warn,service::wireguard=info,service::pptp=info,service::strangers=info,commands=info"
         }
         Some("relay") => "warn,service::relay=info,service::strangers=info,commands=info",
-        Some("guard") => "warn,guard=info",
-        Some("policy") => "warn,policy=info",
+        Some("guard" | "policy") => "warn,steer=info",
         _ => "warn",
     };
     host::logging::begin(match matches.get_count("verbose") {
@@ -184,25 +187,4 @@ mod blocks {
         include_str!("../../config/tests/openvpn/keys/server.key"),
         "</key>\n"
     );
-}
-
-#[cfg(all(test, feature = "manual"))]
-mod tests {
-    /// The width of the widest line in a command's help, and in its subcommands'.
-    fn widest(command: &mut clap::Command) -> String {
-        let text = command.render_long_help().to_string();
-        let own = text.lines().map(str::to_owned);
-        let others = command.get_subcommands_mut().map(widest);
-        own.chain(others)
-            .max_by_key(|line| line.chars().count())
-            .unwrap_or_default()
-    }
-
-    #[test]
-    fn help_fits_into_80_columns() {
-        let mut cli = super::cli();
-        cli.build();
-        let line = widest(&mut cli);
-        assert!(line.chars().count() <= 80, "{line}");
-    }
 }

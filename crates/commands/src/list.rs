@@ -39,9 +39,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let hidden = profile::hidden();
     for directory in &hidden {
         let directory = directory.display();
-        terminal::note(format_args!(
-            "millrace: {directory}: this user may not look into it; run this as root"
-        ));
+        log::error!("{directory}: this user may not look into it; run this as root");
     }
     // Users would read an incomplete list as "no tunnels".
     if listed.is_empty() && !hidden.is_empty() {
@@ -53,7 +51,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             true => "",
             false => "; run this as root",
         };
-        terminal::note(format_args!("millrace: {error}{remedy}"));
+        log::error!("{error}{remedy}");
         code = ExitCode::FAILURE;
     }
     if listed.iter().any(|it| it.pid.is_some()) && !tell_states(&mut listed) {
@@ -73,7 +71,7 @@ fn tell_states(listed: &mut [Listed]) -> bool {
         Err(error) => (Vec::new(), vec![error]),
     };
     for error in &hidden {
-        terminal::note(format_args!("millrace: {error}"));
+        log::error!("{error}");
     }
     let of = |status: Status| {
         let pid = down::owner(&socket_path(&status.interface)).ok()?;
@@ -185,5 +183,20 @@ mod tests {
         );
         assert_eq!(shown, expected);
         assert!(text(&[]).contains("millrace import"));
+    }
+
+    #[test]
+    fn the_json_is_documented() {
+        let path = Path::new("/etc/millrace/office.conf");
+        let running = Running {
+            pid: 7,
+            name: "office".to_owned(),
+            path: path.to_owned(),
+        };
+        let samples = [Some(&running), None].map(|up| listed(path.to_owned(), up));
+        crate::tests::assert_documented(
+            "list",
+            &samples.map(|it| serde_json::to_value(it).unwrap()),
+        );
     }
 }

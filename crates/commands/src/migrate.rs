@@ -1,6 +1,6 @@
 //! `millrace migrate`: makes WireGuard files from an office's PPTP file.
 
-use crate::arguments::{self, flag, option, text};
+use crate::arguments::{self, flag, option, path_of, text};
 use crate::server::netmask;
 use crate::{Outcome, keys};
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -99,16 +99,16 @@ struct New {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
-    let path = |name| arguments::file(matches, name).unwrap_or(Path::new(""));
     let words = if matches.get_flag("openwrt") {
         openwrt::run(&openwrt::Order {
-            directory: path("uci"),
+            directory: path_of(matches, "uci"),
             only: text(matches, "interface"),
             apply: matches.get_flag("apply"),
             copies: Path::new("/etc/millrace"),
         })?
     } else {
-        migrate(path("FILE"), path("DIRECTORY"), text(matches, "endpoint"))?
+        let (file, directory) = (path_of(matches, "FILE"), path_of(matches, "DIRECTORY"));
+        migrate(file, directory, text(matches, "endpoint"))?
     };
     terminal::say(words);
     Ok(ExitCode::SUCCESS)
@@ -304,8 +304,9 @@ fn client_file(client: &Client, office: &str) -> (Vec<New>, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::permissions::Permissions;
     use config::tunnel::Tunnel;
-    use config::wgquick::{self, Options};
+    use config::wgquick;
     use crypto::x25519::PrivateKey;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
@@ -331,7 +332,7 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let text = fs::read_to_string(path).unwrap();
-        let import = wgquick::parse(&text, name, Options::default());
+        let import = wgquick::parse(&text, name, Permissions::NONE);
         import.into_tunnel().unwrap().0
     }
 

@@ -6,17 +6,18 @@
 mod source;
 
 use crate::Outcome;
-use crate::arguments::{flag, list, option, path, text, texts};
+use crate::arguments::{flag, list, option, path, path_of, text, values};
 use crate::guard::write_text;
 use clap::{ArgMatches, Command};
 use monitor::back;
 use monitor::front;
 use monitor::password::{MOST, Password, PasswordError};
+use monitor::question::AtHome;
 use monitor::rights::Rights;
 use monitor::site::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use source::{AtHome, Host};
+use source::Host;
 use std::io::{self, ErrorKind, IsTerminal as _, Read as _};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -125,15 +126,10 @@ enum MonitorError {
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     Ok(match matches.subcommand() {
-        Some(("password", m)) => set_password(file(m, "password")).map(|()| ExitCode::SUCCESS),
+        Some(("password", m)) => set_password(path_of(m, "password")).map(|()| ExitCode::SUCCESS),
         _ if matches.get_flag("front") => serve(matches),
         _ => answer(matches),
     }?)
-}
-
-fn file<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
-    // Each of these has a default.
-    crate::arguments::file(matches, name).unwrap_or(Path::new(""))
 }
 
 /// Asks for the password, or reads the first line of standard input if that is not a terminal. Writes the file.
@@ -180,10 +176,10 @@ fn first_line() -> Result<Zeroizing<String>, MonitorError> {
 
 /// Runs the process that keeps its privileges.
 fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
-    let password = read(file(matches, "password"))?;
+    let password = read(path_of(matches, "password"))?;
     let password = password.map(|text| {
         Password::from_text(&text).map_err(|error| MonitorError::Password {
-            path: file(matches, "password").to_owned(),
+            path: path_of(matches, "password").to_owned(),
             error,
         })
     });
@@ -209,8 +205,8 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     host::privileges::drop_privileges();
     let told = Arc::new(AtomicBool::new(false));
     end_at_signal(signals, ours.try_clone()?, Arc::clone(&told))?;
-    let mut host = Host::new(file(matches, "history"));
-    let answered = back::answer(&ours, &Rights::new(password), &mut host, &mut AtHome);
+    let mut host = Host::new(path_of(matches, "history"));
+    let answered = back::answer(&ours, &Rights::new(password), &mut host, at_home);
     host.write();
     // The child ends when its connection closes.
     let _ = ours.shutdown(Shutdown::Both);
@@ -224,6 +220,12 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     }
     // The child has reported the fault itself.
     Ok(ExitCode::FAILURE)
+}
+
+/// Answers questions about the servers at home.
+fn at_home(asked: AtHome) -> Result<serde_json::Value, String> {
+    let given = serde_json::from_value(asked.given).map_err(|_| "not understood")?;
+    crate::home::call(&asked.method, &given, Path::new(DIRECTORY))
 }
 
 /// On a signal, closes the connection; both processes then end.
@@ -247,12 +249,12 @@ fn end_at_signal(
 /// Runs the process that listens and serves.
 fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let token = read(file(matches, "token"))?.map(|it| Zeroizing::new(it.trim().to_owned()));
+    let token = read(path_of(matches, "token"))?.map(|it| Zeroizing::new(it.trim().to_owned()));
     if token
         .as_ref()
         .is_some_and(|it| it.chars().count() < TOKEN_LEAST)
     {
-        return Err(MonitorError::Token(file(matches, "token").to_owned()));
+        return Err(MonitorError::Token(path_of(matches, "token").to_owned()));
     }
     let addresses = addresses(matches)?;
     let mut listeners = Vec::new();
@@ -278,7 +280,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     }
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_owned();
-    let mut names = texts(matches, "name").unwrap_or_default();
+    let mut names = values(matches, "name").unwrap_or_default();
     names.extend(["", ".lan", ".local", ".home.arpa"].map(|end| format!("{host}{end}")));
     let settings = Settings { names, token, host };
     front::run(listeners, settings, link)?;

@@ -10,22 +10,25 @@ mod held;
 mod manager;
 mod others;
 mod telling;
-mod waiting;
 mod wireguard;
 
 use crate::arguments::{self, path};
 use clap::{Arg, ArgMatches, Command};
 use given::{At, Given, Kind};
 use manager::Netifd;
+use netio::poll::Poller;
 use service::openvpn::Caught;
 use service::running::{Claim, ClaimError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
+use std::io::{self, Read as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use telling::Telling;
-use waiting::{Heard, Waiting};
 
 /// The exit code when the other end rejects the credentials, the same as pppd's.
 const REFUSED: u8 = 19;
@@ -74,11 +77,7 @@ pub(crate) fn command() -> Command {
                 .required(true)
                 .help("The interface's name in /etc/config/network"),
         )
-        .arg(path(
-            "uci",
-            "DIRECTORY",
-            "Where the file `network` is [default: /etc/config]",
-        ))
+        .arg(path("uci", "DIRECTORY", "Where the file `network` is").default_value("/etc/config"))
         .arg(path(
             "ubus",
             "SOCKET",
@@ -97,9 +96,7 @@ pub(crate) fn run(matches: &ArgMatches) -> crate::Outcome {
         interface: arguments::text(matches, "INTERFACE")
             .unwrap_or_default()
             .to_owned(),
-        uci: arguments::file(matches, "uci")
-            .unwrap_or(Path::new("/etc/config"))
-            .to_owned(),
+        uci: arguments::path_of(matches, "uci").to_owned(),
         ubus: arguments::file(matches, "ubus").map(Path::to_owned),
     };
     let Ok(_claim) = claim(&at, &mut waiting) else {
@@ -139,7 +136,7 @@ fn claim(at: &At, waiting: &mut Waiting) -> Result<Option<Claim>, Over> {
         if pid > 0 && kill(Pid::from_raw(pid), signal).is_ok() {
             log::info!("{}: process {pid} of before is ended", at.interface);
         }
-        if waiting.wait(Duration::from_millis(200)) == Heard::End {
+        if waiting.wait(Duration::from_millis(200)) {
             return Err(Over);
         }
     }
@@ -160,10 +157,10 @@ fn serve(
             Err(error) => {
                 log::error!("{error}");
                 telling.fault(code::CONFIG_FAULT, &error.to_string());
-                match waiting.wait(LOOK) {
-                    Heard::End => return Ok(ExitCode::SUCCESS),
-                    Heard::Nothing => continue,
+                if waiting.wait(LOOK) {
+                    return Ok(ExitCode::SUCCESS);
                 }
+                continue;
             }
         };
         let Some(given) = wait_for_config(at, waiting, telling) else {
@@ -197,7 +194,7 @@ fn serve(
                 telling.fault(code::START_FAILED, &error.to_string());
             }
         }
-        if waiting.wait(pause) == Heard::End {
+        if waiting.wait(pause) {
             return Ok(ExitCode::SUCCESS);
         }
         pause = (pause * 2).min(PAUSE[1]);
@@ -258,6 +255,55 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
             }
         }
         waiting.wait(pause);
+    }
+}
+
+/// The signals that this process handles during all its life.
+struct Waiting {
+    pipe: UnixStream,
+    poller: Poller,
+    end: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    /// Starts to catch the signals.
+    fn catch() -> io::Result<Self> {
+        let (pipe, write) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        write.set_nonblocking(true)?;
+        let end = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            // The flag is set first, so that the thread woken by the pipe finds it set.
+            if signal != SIGHUP {
+                signal_hook::flag::register(signal, Arc::clone(&end))?;
+            }
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        let poller = Poller::new()?;
+        poller.add(&pipe, 0)?;
+        Ok(Self { pipe, poller, end })
+    }
+
+    /// Whether a signal has asked the process to end.
+    fn is_over(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// The flag that tells other threads of the end.
+    fn end(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.end)
+    }
+
+    /// Waits until a signal comes, for at most this long. Returns whether one has asked the process to end.
+    fn wait(&mut self, patience: Duration) -> bool {
+        if !self.is_over()
+            && let Err(error) = self.poller.wait(Some(patience))
+        {
+            log::warn!("{error}");
+        }
+        let mut bytes = [0; 64];
+        while matches!(self.pipe.read(&mut bytes), Ok(count) if count > 0) {}
+        self.is_over()
     }
 }
 

@@ -128,11 +128,6 @@ pub(crate) enum PeerError {
     Place(#[from] PlaceError),
     #[error("it is done, but whether a server has to be told is not known: {0}")]
     Hidden(#[from] running::Hidden),
-    #[error("{}: {error}", .path.display())]
-    File {
-        path: PathBuf,
-        error: std::io::Error,
-    },
     #[error(transparent)]
     Authority(#[from] service::openvpn::authority::AuthorityError),
     #[error(transparent)]
@@ -407,4 +402,24 @@ pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
     parts.iter().for_each(|part| out.push_str(part));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_is_documented() {
+        let row = Row {
+            name: "phone".to_owned(),
+            id: "key".to_owned(),
+            detail: "key  10.7.0.2/32".to_owned(),
+            revoked: false,
+        };
+        let row = serde_json::to_value(row).unwrap();
+        crate::tests::assert_documented("peer list", &[row]);
+        let added = ["short", &"long".repeat(1000)].map(|it| added("phone", it));
+        let added = added.map(|it| serde_json::from_str(&it).unwrap());
+        crate::tests::assert_documented("peer add", &added);
+    }
 }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{Arg, ArgMatches, Command};
 use config::policy::{DEFAULT_PATH, Policy};
 use config::settings::SettingsError;
-use steer::policy::control::{self, Done};
-use steer::policy::{PolicyError, Report};
+use steer::SteerError;
+use steer::policy::{Done, Report};
 use thiserror::Error;
 
 use crate::arguments::{self, flag};
@@ -78,7 +78,7 @@ enum CommandError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error(transparent)]
-    Policy(#[from] PolicyError),
+    Policy(#[from] SteerError),
 }
 
 impl CommandError {
@@ -86,7 +86,7 @@ impl CommandError {
     fn is_of_settings(&self) -> bool {
         matches!(
             self,
-            Self::Settings(_) | Self::Policy(PolicyError::Settings(_))
+            Self::Settings(_) | Self::Policy(SteerError::Settings(_))
         )
     }
 
@@ -115,9 +115,9 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if matches.get_flag("show") {
         let (policy, _) = Policy::read(file(matches))?;
         if let Some(fault) = policy.fault() {
-            return Err(PolicyError::Settings(fault).into());
+            return Err(SteerError::Settings(fault).into());
         }
-        terminal::text(control::shown(&policy)?);
+        terminal::text(steer::policy::shown(&policy)?);
         return Ok(ExitCode::SUCCESS);
     }
     if matches.get_flag("wait") {
@@ -161,7 +161,7 @@ fn leases_of(file: &Path) -> PathBuf {
 /// Sets the policy by the file, and keeps a copy of the file as the last valid one.
 fn set(file: &Path) -> Result<Done, CommandError> {
     let (policy, text) = Policy::read(file)?;
-    let done = control::on(&policy, &text, &leases_of(file))?;
+    let done = steer::policy::on(&policy, &text, &leases_of(file))?;
     let copy = copy_of(file);
     if fs::read_to_string(&copy).is_ok_and(|it| it == text) {
         return Ok(done);
@@ -179,7 +179,7 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
     if !error.is_of_settings() || error.is_absence() {
         return Err(error);
     }
-    if let Some(done) = control::refresh()? {
+    if let Some(done) = steer::policy::refresh()? {
         log::error!("{error}");
         log::warn!("what the policy was switched on with is still in force");
         return Ok(done);
@@ -193,7 +193,7 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
         "the policy is set by the last settings that were good, {}",
         copy.display()
     );
-    Ok(control::on(&policy, &text, &leases_of(file))?)
+    Ok(steer::policy::on(&policy, &text, &leases_of(file))?)
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
@@ -215,7 +215,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 fn refresh() -> Result<ExitCode, CommandError> {
-    let Some(done) = control::refresh()? else {
+    let Some(done) = steer::policy::refresh()? else {
         return Ok(ExitCode::SUCCESS);
     };
     tell(&done.errors);
@@ -225,7 +225,7 @@ fn refresh() -> Result<ExitCode, CommandError> {
 fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     // Faulty settings must not keep the policy from being switched off.
     let known = Policy::read(file(matches)).ok().map(|it| it.0);
-    let errors = control::off(known.as_ref(), &leases_of(file(matches)))?;
+    let errors = steer::policy::off(known.as_ref(), &leases_of(file(matches)))?;
     for error in &errors {
         log::error!("{error}");
     }
@@ -248,7 +248,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
             }
         }
     };
-    let report = control::status(file.as_ref().ok().and_then(Option::as_ref))?;
+    let report = steer::policy::status(file.as_ref().ok().and_then(Option::as_ref))?;
     if let Err(error) = &file {
         log::error!("{error}");
     }
@@ -267,10 +267,10 @@ pub(crate) fn brief() -> Option<Report> {
     if !host::privileges::administers() {
         return None;
     }
-    let report = control::status(None).ok()?;
+    let report = steer::policy::status(None).ok()?;
     (report.on || report.asked).then_some(report)
 }
 
 fn file(matches: &ArgMatches) -> &Path {
-    arguments::file(matches, "settings").unwrap_or(Path::new(DEFAULT_PATH))
+    arguments::file(matches, "settings").unwrap_or_else(|| Path::new(DEFAULT_PATH))
 }

@@ -48,7 +48,8 @@ pub(crate) enum ProfileError {
     },
 }
 
-fn paths(paths: &[PathBuf], between: &str) -> String {
+/// The paths as a text.
+pub(crate) fn paths(paths: &[PathBuf], between: &str) -> String {
     let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
     paths.join(between)
 }

@@ -437,6 +437,9 @@ mod tests {
         };
         assert_eq!((pid, directory.as_path()), (7, Path::new("/etc")));
         assert_eq!(in_background(arguments), ["up", "--daemon", "-v", "office"]);
+        fs::write(process.join("cmdline"), b"millrace\0start\0office\0").unwrap();
+        let found = by("office", root, up(), &ByGroups(None)).unwrap();
+        assert!(matches!(found, By::Hand { .. }), "{found:?}");
         fs::create_dir_all(root.join("run/systemd/system")).unwrap();
         let in_group = |group: &str, main| {
             fs::write(process.join("cgroup"), group).unwrap();

@@ -3,16 +3,17 @@
 //!
 //! Failures are in the answer, as `error`, because rpcd cannot pass on messages.
 
-mod home;
 mod offered;
 mod options;
 mod shown;
 
+use crate::home;
 use crate::keys;
 use crate::profile::DIRECTORY;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::types::Key32;
 use offered::Offered;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::io::{self, Read as _};
@@ -40,7 +41,7 @@ fn methods() -> Value {
     })
 }
 
-/// The arguments of all methods. rpcd adds the session.
+/// The arguments of the methods that are not in [`home`]. rpcd adds the session.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Given {
@@ -51,17 +52,6 @@ struct Given {
     replace: bool,
     #[serde(deserialize_with = "secret")]
     private_key: Zeroizing<String>,
-    lan_only: bool,
-    /// A server at home, by the path that `peers` returns.
-    server: String,
-    /// A client's new name.
-    to: String,
-    openvpn: bool,
-    endpoint: String,
-    /// Networks at home, separated by spaces or commas.
-    lan: String,
-    subnet: String,
-    subnet6: String,
 }
 
 fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Zeroizing<String>, D::Error> {
@@ -73,8 +63,6 @@ struct At {
     uci: PathBuf,
     keep: PathBuf,
 }
-
-type Outcome = Result<Value, String>;
 
 /// The command-line definition of `rpcd`.
 pub(crate) fn command() -> Command {
@@ -126,14 +114,14 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         uci: path("uci"),
         keep: path("keep"),
     };
-    match given().and_then(|given| call(method, &given, &at)) {
+    match input().and_then(|text| call(method, &text, &at)) {
         Ok(answer) => terminal::line(answer),
         Err(words) => terminal::line(json!({"error": words})),
     }
     ExitCode::SUCCESS
 }
 
-fn given() -> Result<Given, String> {
+fn input() -> Result<Zeroizing<Vec<u8>>, String> {
     let mut text = Zeroizing::new(Vec::new());
     let mut input = io::stdin().lock().take(INPUT_MAX + 1);
     input
@@ -142,18 +130,23 @@ fn given() -> Result<Given, String> {
     if text.len() as u64 > INPUT_MAX {
         return Err("more than 128 KiB were sent".to_owned());
     }
-    if text.trim_ascii().is_empty() {
-        return Ok(Given::default());
-    }
-    // serde_json's message could quote the arguments.
-    serde_json::from_slice(&text).map_err(|_| "the arguments are no such JSON object".to_owned())
+    Ok(text)
 }
 
-fn call(method: &str, given: &Given, at: &At) -> Outcome {
+fn parse<T: Default + DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+    if text.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    // serde_json's message could quote the arguments.
+    serde_json::from_slice(text).map_err(|_| "the arguments are no such JSON object".to_owned())
+}
+
+fn call(method: &str, text: &[u8], at: &At) -> Result<Value, String> {
+    let given: Given = parse(text)?;
     let answer = match method {
         "status" => shown::status(&at.uci),
-        "check" => Offered::new(given)?.check()?,
-        "keep" => Offered::new(given)?.keep(&at.keep, given.replace)?,
+        "check" => Offered::new(&given)?.check()?,
+        "keep" => Offered::new(&given)?.keep(&at.keep, given.replace)?,
         "generate_keys" => {
             let (private, preshared) = (keys::new(), keys::new());
             json!({
@@ -167,13 +160,7 @@ fn call(method: &str, given: &Given, at: &At) -> Outcome {
             let key = key.map_err(|error| error.to_string())?;
             json!({"public_key": keys::public_of(&key).to_base64().as_str()})
         }
-        "peers" => home::servers(&at.keep),
-        "peer_add" => home::add(given, &at.keep)?,
-        "peer_revoke" => home::revoke(given, &at.keep)?,
-        "peer_rename" => home::rename(given, &at.keep)?,
-        "server_plan" => home::server(given, &at.keep, false)?,
-        "server_init" => home::server(given, &at.keep, true)?,
-        _ => return Err(format!("there is no method {}", terminal::shown(method))),
+        _ => home::call(method, &parse(text)?, &at.keep)?,
     };
     Ok(answer)
 }

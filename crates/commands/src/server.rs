@@ -8,7 +8,7 @@ mod surroundings;
 pub(crate) use self::openvpn::netmask;
 
 use crate::Outcome;
-use crate::arguments::{self, list, option, text, texts};
+use crate::arguments::{self, list, option, text, values};
 use crate::profile::DIRECTORY;
 use clap::{ArgMatches, Command, value_parser};
 use config::clients::is_name;
@@ -18,7 +18,6 @@ use config::types::{AddressError, AllowedIp, Endpoint, Host as EndpointHost, is_
 use netio::netlink::NetlinkError;
 use place::{PlaceError, Waits};
 use plan::Plan;
-use std::io;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,8 +106,6 @@ pub(crate) enum InitError {
     NoSubnet,
     #[error("UDP port {0} is in use; choose another by --port")]
     Port(u16),
-    #[error("{}: {error}", .path.display())]
-    File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Host(#[from] NetlinkError),
     #[error(transparent)]
@@ -121,11 +118,12 @@ pub(crate) enum InitError {
 
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 impl InitError {
-    /// The message for a page, which has fields instead of options; `another` tells how to make a server with another
-    /// name there.
-    pub(crate) fn on_page(&self, another: &str) -> String {
+    /// The message for a page, which has fields instead of options.
+    pub(crate) fn on_page(&self) -> String {
         match self {
-            Self::Exists(path) => format!("{} is there already: {another}", path.display()),
+            Self::Exists(path) => {
+                format!("{} is there already: choose another name", path.display())
+            }
             Self::Value { value, why, .. } => format!("{value}: {why}"),
             Self::NoLine => "this host has no default route: say where clients call it".to_owned(),
             Self::NoSubnet => "no private network is free for clients".to_owned(),
@@ -156,7 +154,7 @@ pub(crate) struct Wanted {
 impl Wanted {
     fn new(matches: &ArgMatches) -> Self {
         let word = |name| text(matches, name).map(str::to_owned);
-        let words = |name| texts(matches, name).unwrap_or_default();
+        let words = |name| values(matches, name).unwrap_or_default();
         let masquerade = text(matches, "masquerade");
         let mut all = Masquerading::ALL.into_iter();
         let masquerade = all.find(|it| Some(it.as_str()) == masquerade);
@@ -362,7 +360,7 @@ mod tests {
             InitError::NoSubnet,
             InitError::Port(1),
         ] {
-            let words = error.on_page("choose another name");
+            let words = error.on_page();
             assert!(!words.contains("--"), "{words}");
         }
     }

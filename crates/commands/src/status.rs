@@ -145,7 +145,7 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
 }
 
 fn tell(error: &StatusError) {
-    terminal::note(format_args!("millrace: {error}"));
+    log::error!("{error}");
 }
 
 /// All readable documents, and the errors of the others.

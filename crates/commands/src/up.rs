@@ -1,7 +1,7 @@
 //! `millrace up`: brings up a tunnel from a wg-quick, OpenVPN or PPTP file, and removes it completely at the end. And
 //! `millrace relay`, which runs a relay's file.
 
-use crate::arguments::{self, flag};
+use crate::arguments::{self, flag, path_of};
 use crate::{Outcome, openvpn};
 use clap::{ArgMatches, Command, value_parser};
 use config::kind::Kind;
@@ -13,9 +13,10 @@ use config::report::{Report, Verdict};
 use host::background;
 use service::running::Claim;
 use std::error::Error;
-use std::time::Duration;
+use std::path::Path;
 #[cfg(any(feature = "pptp", feature = "relay"))]
-use std::{path::Path, process::ExitCode};
+use std::process::ExitCode;
+use std::time::Duration;
 
 pub(crate) mod wireguard;
 
@@ -68,7 +69,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         return Ok(background::spawn());
     }
     let settings = arguments::settings(matches)?;
-    let path = crate::profile::find(arguments::file(matches, "FILE").ok_or("no FILE")?)?;
+    let path = crate::profile::find(path_of(matches, "FILE"))?;
     arguments::log_to_file(matches)?;
     let _claim = Claim::new(&path)?;
     match Kind::read(&path)?.0 {
@@ -86,7 +87,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 /// line that brought the tunnel up.
 pub(crate) fn judge(matches: &ArgMatches) -> Result<Kind, Box<dyn Error>> {
     let settings = arguments::settings(matches)?;
-    let path = crate::profile::find(arguments::file(matches, "FILE").ok_or("no FILE")?)?;
+    let path = crate::profile::find(path_of(matches, "FILE"))?;
     let kind = Kind::at(&path);
     match kind {
         #[cfg(feature = "pptp")]
@@ -97,6 +98,13 @@ pub(crate) fn judge(matches: &ArgMatches) -> Result<Kind, Box<dyn Error>> {
         Kind::Relay | Kind::WireGuard => wireguard::judge(&path, matches)?,
     }
     Ok(kind)
+}
+
+/// Warns if other users can read a file with secrets.
+fn warn_of_readers(path: &Path) {
+    if let Some(warning) = config::file::exposed(path) {
+        log::warn!("{warning}");
+    }
 }
 
 /// The longest time that `--daemon` waits for a peer.
@@ -150,9 +158,7 @@ pub(crate) const REFUSED: &str = "lines are refused (see above): mend them, allo
 #[cfg(feature = "pptp")]
 fn pptp_until_end(path: &Path, matches: &ArgMatches) -> Outcome {
     for file in pptp::secrets_of(path, crate::check::permitted(matches)) {
-        if let Some(warning) = config::secrecy::warning(&file) {
-            log::warn!("{warning}");
-        }
+        warn_of_readers(&file);
     }
     let options = service::pptp::RunOptions {
         no_dns: matches.get_flag("no-dns"),
@@ -190,11 +196,9 @@ pub(crate) fn relay_command() -> Command {
 #[cfg(feature = "relay")]
 pub(crate) fn relay(matches: &ArgMatches) -> Outcome {
     let settings = arguments::settings(matches)?;
-    let path = arguments::file(matches, "FILE").ok_or("no FILE")?;
+    let path = path_of(matches, "FILE");
     arguments::log_to_file(matches)?;
-    if let Some(warning) = config::secrecy::warning(path) {
-        log::warn!("{warning}");
-    }
+    warn_of_readers(path);
     let again = || read_relay(path).map_err(|error| error.to_string());
     service::relay::run(read_relay(path)?, &settings.dataplane, &again)?;
     Ok(ExitCode::SUCCESS)
@@ -204,7 +208,7 @@ pub(crate) fn relay(matches: &ArgMatches) -> Outcome {
 #[cfg(feature = "relay")]
 pub(crate) fn judge_relay(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     arguments::settings(matches)?;
-    read_relay(arguments::file(matches, "FILE").ok_or("no FILE")?).map(drop)
+    read_relay(path_of(matches, "FILE")).map(drop)
 }
 
 #[cfg(feature = "relay")]

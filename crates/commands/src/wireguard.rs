@@ -47,7 +47,13 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
-    let settings = arguments::settings(matches)?;
+    let settings = match arguments::settings(matches) {
+        Ok(settings) => settings,
+        Err(error) => {
+            log::error!("{error}");
+            return Ok(ExitCode::from(2));
+        }
+    };
     let foreground = matches.get_flag("foreground");
     if !foreground && !background::is_child() {
         return Ok(background::spawn());
@@ -95,9 +101,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 
 /// Whether `wg-quick`'s file for the interface is a server's: the guard must know, and `wg` cannot tell it.
 fn is_server(directory: &Path, ifname: &str) -> bool {
-    let options = wgquick::Options {
-        permissions: Permissions::NONE.with_forwarding(true),
-    };
+    let options = Permissions::NONE.with_forwarding(true);
     let read = wgquick::read(&directory.join(format!("{ifname}.conf")), options);
     let tunnel = read.and_then(wgquick::Import::into_tunnel);
     tunnel.is_ok_and(|(tunnel, _)| tunnel.is_server())

@@ -137,6 +137,23 @@ fn too_large(max: u64) -> io::Error {
     )
 }
 
+/// A warning if users other than the owner can read, change or replace a secret file. `None` if only the owner can,
+/// or if the file is missing. Root's group counts as root.
+#[must_use]
+pub fn exposed(path: &Path) -> Option<String> {
+    let data = metadata(path).ok()?;
+    let mode = data.mode() & 0o777;
+    let group = mode & 0o070 != 0 && data.gid() != 0;
+    // The mode of `/dev/null` and the like says nothing.
+    if !data.is_file() || (mode & 0o007 == 0 && !group) {
+        return None;
+    }
+    let path = path.display();
+    Some(format!(
+        "{path}: holds a secret, and its mode {mode:o} lets other users at it; chmod 600 {path}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -145,6 +162,8 @@ mod tests {
 
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
+
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -189,5 +208,18 @@ mod tests {
         assert_eq!(read_handed_over(&path, 3).unwrap().as_slice(), b"abc");
         // The pipe is empty and its other end is closed.
         assert!(read_handed_over(&path, 3).unwrap().is_empty());
+    }
+
+    #[test]
+    fn only_files_that_others_can_read_are_warned_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        assert_eq!(exposed(&path), None);
+        fs::write(&path, "").unwrap();
+        for (mode, warned) in [(0o600, false), (0o400, false), (0o604, true), (0o644, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(exposed(&path).is_some(), warned, "{mode:o}");
+        }
+        assert_eq!(exposed(Path::new("/dev/null")), None);
     }
 }

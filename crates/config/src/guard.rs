@@ -25,9 +25,8 @@ use std::path::Path;
 
 use toml::de::DeValue;
 
-use crate::settings::{Origin, SettingsError, parsed, text_of};
-use crate::suggest::suggest;
-use crate::text::line_of;
+use crate::settings::SettingsError;
+use crate::settings::reader::{TomlRow, list, parsed, places, put, set_toml, switch, text_of};
 use crate::types::{AllowedIp, decimal, is_domain, is_ifname};
 
 mod group;
@@ -58,30 +57,44 @@ pub const ALLOWED_MAX: usize = 64;
 /// Most names in `dns_names`.
 pub const NAMES_MAX: usize = 64;
 
-const KEYS: [&str; 13] = [
-    "lan",
-    "reach",
-    "tunnels",
-    "table",
-    "lead",
-    "dns",
-    "dns_names",
-    "dns_redirect",
-    "dns_block_tls",
-    "masquerade",
-    "servers",
-    "router",
-    "router_allow",
-];
-
-const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
-const PATTERNS: &str =
+pub(crate) const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
+pub(crate) const PATTERNS: &str =
     "a list of up to 16 names of devices, of which the end may be open, such as [\"mr-*\"]";
 const NUMBER: &str = "the number of a routing table other than 253 to 255";
 const SERVERS: &str = "a list of up to 4 addresses of name servers, such as [\"10.8.0.1\"]";
 const ALLOWED: &str = "a list of up to 64 addresses and networks, such as [\"203.0.113.5\"]";
 const NAMES: &str = "a list of up to 64 domains, such as [\"corp.example\"]";
-const SWITCH: &str = "true or false";
+pub(crate) const SWITCH: &str = "true or false";
+
+const ROWS: &[TomlRow<Guard>] = &[
+    ("lan", DEVICES, |it, v| put(&mut it.lan, devices(v))),
+    ("reach", DEVICES, |it, v| put(&mut it.reach, devices(v))),
+    ("tunnels", PATTERNS, |it, v| {
+        put(&mut it.tunnels, list(v, DEVICES_MAX, Pattern::new))
+    }),
+    ("table", NUMBER, |it, v| put(&mut it.table, number(v))),
+    ("lead", SWITCH, |it, v| put(&mut it.lead, switch(v))),
+    ("dns", SERVERS, |it, v| {
+        put(&mut it.dns, list(v, SERVERS_MAX, server))
+    }),
+    ("dns_names", NAMES, |it, v| {
+        put(&mut it.dns_names, list(v, NAMES_MAX, domain))
+    }),
+    ("dns_redirect", SWITCH, |it, v| {
+        put(&mut it.dns_redirect, switch(v))
+    }),
+    ("dns_block_tls", SWITCH, |it, v| {
+        put(&mut it.dns_block_tls, switch(v))
+    }),
+    ("masquerade", SWITCH, |it, v| {
+        put(&mut it.masquerade, switch(v))
+    }),
+    ("servers", SWITCH, |it, v| put(&mut it.servers, switch(v))),
+    ("router", SWITCH, |it, v| put(&mut it.router, switch(v))),
+    ("router_allow", ALLOWED, |it, v| {
+        put(&mut it.router_allow, list(v, ALLOWED_MAX, allowed))
+    }),
+];
 
 /// Which devices leave only by a tunnel.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -211,74 +224,14 @@ impl Guard {
 
     /// Reads settings from text. `is_kept` marks a file that this program wrote: it may have groups.
     fn of_text(text: &str, path: &Path, is_kept: bool) -> Result<Self, SettingsError> {
-        let place = |offset: usize| Origin::File {
-            path: path.to_owned(),
-            line: line_of(text, offset),
-        };
-        let root = parsed(text, place)?;
+        let place = places(text, path);
+        let root = parsed(text, &place)?;
         let mut guard = Self::default();
         for (key, value) in root.get_ref() {
-            let origin = place(key.span().start);
-            let key = key.get_ref().as_ref();
-            let refused = |wanted| SettingsError::Value {
-                origin: origin.clone(),
-                key: key.to_owned(),
-                found: shown(value.get_ref()),
-                wanted,
-            };
-            match key {
-                "lan" => guard.lan = devices(value.get_ref()).ok_or_else(|| refused(DEVICES))?,
-                "reach" => {
-                    guard.reach = devices(value.get_ref()).ok_or_else(|| refused(DEVICES))?;
-                }
-                "tunnels" => {
-                    let words = words(value.get_ref(), DEVICES_MAX);
-                    let patterns = words.and_then(|it| it.into_iter().map(Pattern::new).collect());
-                    guard.tunnels = patterns.ok_or_else(|| refused(PATTERNS))?;
-                }
-                "table" => {
-                    let number = match value.get_ref() {
-                        DeValue::Integer(number) if number.radix() == 10 => table(number.as_str()),
-                        _ => None,
-                    };
-                    guard.table = number.ok_or_else(|| refused(NUMBER))?;
-                }
-                "lead" | "dns_redirect" | "dns_block_tls" | "masquerade" | "servers" | "router" => {
-                    let DeValue::Boolean(on) = value.get_ref() else {
-                        return Err(refused(SWITCH));
-                    };
-                    *match key {
-                        "lead" => &mut guard.lead,
-                        "dns_redirect" => &mut guard.dns_redirect,
-                        "masquerade" => &mut guard.masquerade,
-                        "servers" => &mut guard.servers,
-                        "router" => &mut guard.router,
-                        _ => &mut guard.dns_block_tls,
-                    } = *on;
-                }
-                "dns" => {
-                    let words = words(value.get_ref(), SERVERS_MAX);
-                    let servers = words.and_then(|it| it.into_iter().map(server).collect());
-                    guard.dns = servers.ok_or_else(|| refused(SERVERS))?;
-                }
-                "router_allow" => {
-                    let words = words(value.get_ref(), ALLOWED_MAX);
-                    let allowed = words.and_then(|it| it.into_iter().map(allowed).collect());
-                    guard.router_allow = allowed.ok_or_else(|| refused(ALLOWED))?;
-                }
-                "dns_names" => {
-                    let words = words(value.get_ref(), NAMES_MAX);
-                    let names = words.and_then(|it| it.into_iter().map(domain).collect());
-                    guard.dns_names = names.ok_or_else(|| refused(NAMES))?;
-                }
-                "group" if is_kept => guard.groups = group::groups(value.get_ref(), text, path)?,
-                _ => {
-                    return Err(SettingsError::Unknown {
-                        suggestion: suggest(key, &KEYS),
-                        found: key.to_owned(),
-                        origin,
-                    });
-                }
+            let (origin, value) = (place(key.span().start), value.get_ref());
+            match key.get_ref().as_ref() {
+                "group" if is_kept => guard.groups = group::groups(value, text, path)?,
+                key => set_toml(ROWS, &mut guard, key, value, origin)?,
             }
         }
         guard.merge_doubles();
@@ -435,34 +388,16 @@ pub fn domain(text: &str) -> Option<String> {
     is_domain(plain).then(|| plain.to_ascii_lowercase())
 }
 
-/// The strings of a list, if it has at most `most` of them.
-fn words<'a>(value: &'a DeValue<'_>, most: usize) -> Option<Vec<&'a str>> {
-    let DeValue::Array(list) = value else {
-        return None;
-    };
-    let word = |value: &'a toml::Spanned<DeValue<'_>>| match value.get_ref() {
-        DeValue::String(word) => Some(word.as_ref()),
-        _ => None,
-    };
-    let words: Option<Vec<&str>> = list.iter().map(word).collect();
-    words.filter(|words| words.len() <= most)
-}
-
 pub(crate) fn devices(value: &DeValue<'_>) -> Option<Vec<String>> {
-    let words = words(value, DEVICES_MAX)?;
-    words
-        .iter()
-        .all(|word| is_ifname(word))
-        .then(|| words.into_iter().map(str::to_owned).collect())
+    list(value, DEVICES_MAX, |it| {
+        is_ifname(it).then(|| it.to_owned())
+    })
 }
 
-/// A value as error messages show it.
-pub(crate) fn shown(value: &DeValue<'_>) -> String {
-    match (words(value, usize::MAX), value) {
-        (Some(words), _) => format!("{words:?}"),
-        (None, DeValue::String(text)) => format!("{text:?}"),
-        (None, DeValue::Integer(number)) => number.as_str().to_owned(),
-        (None, other) => format!("a {}", other.type_str()),
+fn number(value: &DeValue<'_>) -> Option<u32> {
+    match value {
+        DeValue::Integer(number) if number.radix() == 10 => table(number.as_str()),
+        _ => None,
     }
 }
 

@@ -14,7 +14,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::keys::{self, Key, OK};
+use crate::keys::{self, Key, joined, some, store, texts};
 use crate::types::{AllowedIp, Endpoint};
 
 /// Tells what a `[Server]` section does to the machine.
@@ -33,44 +33,31 @@ pub(crate) const KEYS: &[Key<HomeServer>] = &[
     Key {
         name: "Endpoint",
         set: |home, value| {
-            home.endpoint = Some(Endpoint::from_str(value).map_err(|e| e.to_string())?);
-            OK
+            let endpoint = Endpoint::from_str(value);
+            some(&mut home.endpoint, endpoint.map_err(|e| e.to_string()))
         },
-        show: |home, put| home.endpoint.iter().for_each(|it| put(it)),
+        show: |home| texts(&home.endpoint),
     },
     Key {
         name: "LAN",
-        set: |home, value| {
-            home.lan = list(value)?;
-            OK
-        },
-        show: |home, put| {
-            if !home.lan.is_empty() {
-                put(&joined(&home.lan));
-            }
-        },
+        set: |home, value| store(&mut home.lan, list(value)),
+        show: |home| joined(&home.lan),
     },
     Key {
         name: "DNS",
-        set: |home, value| {
-            home.dns = list(value)?;
-            OK
-        },
-        show: |home, put| {
-            if !home.dns.is_empty() {
-                put(&joined(&home.dns));
-            }
-        },
+        set: |home, value| store(&mut home.dns, list(value)),
+        show: |home| joined(&home.dns),
     },
     Key {
         name: "Masquerade",
         set: |home, value| {
-            let mut modes = Masquerading::ALL.into_iter();
-            let mode = modes.find(|it| it.as_str() == value);
-            home.masquerade = mode.ok_or("must be `yes`, `internet` or `no`")?;
-            OK
+            let mode = Masquerading::ALL
+                .into_iter()
+                .find(|it| it.as_str() == value);
+            let wanted = "must be `yes`, `internet` or `no`";
+            store(&mut home.masquerade, mode.ok_or(wanted))
         },
-        show: |home, put| put(&home.masquerade.as_str()),
+        show: |home| texts([home.masquerade.as_str()]),
     },
 ];
 
@@ -123,12 +110,6 @@ impl HomeServer {
         keys::write(KEYS, self, "#! ", &mut out);
         out
     }
-}
-
-/// The items, separated by commas.
-fn joined<T: ToString>(items: &[T]) -> String {
-    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
-    items.join(", ")
 }
 
 fn list<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<Vec<T>, String> {

@@ -1,11 +1,11 @@
 //! Tables of keys for files of `Key = Value` lines, and the values that several kinds of files share.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::str::FromStr;
 
 use zeroize::Zeroizing;
 
-use crate::suggest::suggest;
+use crate::text::suggest;
 use crate::types::{Key32, decimal};
 
 /// An accepted value with a remark, which may be empty; or the fault of the value.
@@ -14,21 +14,21 @@ pub(crate) type Verdicted = Result<String, String>;
 /// An accepted value without a remark.
 pub(crate) const OK: Verdicted = Ok(String::new());
 
-/// Takes the values of a key, to write them.
-pub(crate) type Put<'p> = dyn FnMut(&dyn Display) + 'p;
+/// Values to write, which may be secret.
+pub(crate) type Texts = Vec<Zeroizing<String>>;
 
 /// A key of a section: how its value changes the model `T`, and how the model becomes text.
 pub(crate) struct Key<T> {
     pub name: &'static str,
     pub set: fn(&mut T, &str) -> Verdicted,
     /// Gives the values to write, none for a default.
-    pub show: fn(&T, &mut Put<'_>),
+    pub show: fn(&T) -> Texts,
 }
 
 impl<T> Key<T> {
     /// A key that is never written.
     pub(crate) const fn read(name: &'static str, set: fn(&mut T, &str) -> Verdicted) -> Self {
-        let show = |_: &T, _: &mut Put<'_>| {};
+        let show = |_: &T| Vec::new();
         Self { name, set, show }
     }
 }
@@ -58,19 +58,40 @@ pub(crate) fn set<T>(
 /// Appends a line for each value that the model has, `before` in front.
 pub(crate) fn write<T>(keys: &[Key<T>], model: &T, before: &str, out: &mut String) {
     for key in keys {
-        (key.show)(model, &mut |value| {
-            out.push_str(before);
-            line(key.name, out)(value);
-        });
+        write_texts(before, key.name, (key.show)(model), out);
     }
 }
 
-/// Appends a line for each value that it is called with.
-pub(crate) fn line(name: &str, out: &mut String) -> impl FnMut(&dyn Display) {
-    move |value| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "{name} = {value}");
+/// Appends a line for each text.
+pub(crate) fn write_texts(before: &str, name: &str, texts: Texts, out: &mut String) {
+    for text in texts {
+        for part in [before, name, " = ", &text, "\n"] {
+            out.push_str(part);
+        }
     }
+}
+
+/// The texts of some values.
+pub(crate) fn texts<T: Display>(values: impl IntoIterator<Item = T>) -> Texts {
+    let values = values.into_iter();
+    values.map(|it| Zeroizing::new(it.to_string())).collect()
+}
+
+/// The items, separated by commas; no text if there are none.
+pub(crate) fn joined<T: ToString>(items: &[T]) -> Texts {
+    let words: Vec<String> = items.iter().map(ToString::to_string).collect();
+    texts(Some(words.join(", ")).filter(|it| !it.is_empty()))
+}
+
+/// Stores a value that was understood.
+pub(crate) fn store<T>(slot: &mut T, value: Result<T, impl Into<String>>) -> Verdicted {
+    *slot = value.map_err(Into::into)?;
+    OK
+}
+
+/// Stores an optional value that was understood.
+pub(crate) fn some<T>(slot: &mut Option<T>, value: Result<T, impl Into<String>>) -> Verdicted {
+    store(slot, value.map(Some))
 }
 
 /// The value without white space, as `wg` reads it. It may be a key.

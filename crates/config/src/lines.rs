@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use crate::keys::{self, Key, OK, Verdicted};
+use crate::keys::{self, Key, some, store, texts, up_to};
 use crate::types::{Endpoint, Key32, is_ifname};
 
 mod section;
@@ -185,32 +185,29 @@ const LINES_KEYS: &[Key<Lines>] = &[
         name: "Mode",
         set: |lines, value| {
             let mode = LineMode::ALL.into_iter().find(|it| it.as_str() == value);
-            lines.mode = mode.ok_or(
-                "must be `failover`, `single`, `duplicate`, `critical`, `balance` or `balance-packets`",
-            )?;
-            OK
+            let wanted = "must be `failover`, `single`, `duplicate`, `critical`, `balance` or `balance-packets`";
+            store(&mut lines.mode, mode.ok_or(wanted))
         },
-        show: |lines, put| put(&lines.mode.as_str()),
+        show: |lines| texts([lines.mode.as_str()]),
     },
     Key {
         name: "Hold",
         set: |lines, value| {
-            let seconds = keys::up_to(value, HOLD_MAX);
-            let seconds = seconds.ok_or("must be a number of seconds up to 3600")?;
-            lines.hold = Duration::from_secs(seconds);
-            OK
+            let hold = up_to(value, HOLD_MAX).map(Duration::from_secs);
+            let wanted = "must be a number of seconds up to 3600";
+            store(&mut lines.hold, hold.ok_or(wanted))
         },
-        show: |lines, put| put(&lines.hold.as_secs()),
+        show: |lines| texts([lines.hold.as_secs()]),
     },
     Key {
         name: "Reorder",
-        set: |lines, value| yes_or_no(&mut lines.reorder, value),
-        show: |lines, put| lines.reorder.then_some("yes").iter().for_each(|it| put(it)),
+        set: |lines, value| store(&mut lines.reorder, yes_or_no(value)),
+        show: |lines| texts(lines.reorder.then_some("yes")),
     },
     Key {
         name: "Shape",
-        set: |lines, value| yes_or_no(&mut lines.shape, value),
-        show: |lines, put| lines.shape.then_some("yes").iter().for_each(|it| put(it)),
+        set: |lines, value| store(&mut lines.shape, yes_or_no(value)),
+        show: |lines| texts(lines.shape.then_some("yes")),
     },
 ];
 
@@ -218,114 +215,93 @@ const LINES_KEYS: &[Key<Lines>] = &[
 const LINE_KEYS: &[Key<Line>] = &[
     Key {
         name: "Name",
-        set: |line, value| {
-            line.name = keys::name(value)?;
-            OK
-        },
-        show: |line, put| put(&line.name),
+        set: |line, value| store(&mut line.name, keys::name(value)),
+        show: |line| texts([&line.name]),
     },
     Key {
         name: "Interface",
         set: |line, value| {
-            if !is_ifname(value) {
-                return Err("is no name of an interface".to_owned());
-            }
-            line.interface = Some(value.to_owned());
-            OK
+            let name = is_ifname(value).then(|| value.to_owned());
+            some(
+                &mut line.interface,
+                name.ok_or("is no name of an interface"),
+            )
         },
-        show: |line, put| line.interface.iter().for_each(|it| put(it)),
+        show: |line| texts(&line.interface),
     },
     Key {
         name: "Source",
         set: |line, value| {
-            let source: IpAddr = value.parse().map_err(|_| "must be an address".to_owned())?;
-            if source.is_unspecified() || source.is_multicast() {
-                return Err("must be an address of this machine".to_owned());
-            }
-            line.source = Some(source);
-            OK
+            let source: IpAddr = value.parse().map_err(|_| "must be an address")?;
+            let own = Some(source).filter(|it| !it.is_unspecified() && !it.is_multicast());
+            some(
+                &mut line.source,
+                own.ok_or("must be an address of this machine"),
+            )
         },
-        show: |line, put| line.source.iter().for_each(|it| put(it)),
+        show: |line| texts(line.source),
     },
     Key {
         name: "Mark",
         set: |line, value| {
             let mark = keys::number(value).filter(|&mark| mark != 0);
-            line.mark = Some(mark.ok_or("must be a number from 1 to 0xffffffff")?);
-            OK
+            some(
+                &mut line.mark,
+                mark.ok_or("must be a number from 1 to 0xffffffff"),
+            )
         },
-        show: |line, put| line.mark.iter().for_each(|it| put(&format!("{it:#x}"))),
+        show: |line| texts(line.mark.map(|it| format!("{it:#x}"))),
     },
     Key {
         name: "Priority",
         set: |line, value| {
-            let number = keys::up_to(value, 255);
-            line.priority = number.ok_or("must be a number from 0 to 255; 0 is preferred")?;
-            OK
+            let wanted = "must be a number from 0 to 255; 0 is preferred";
+            store(&mut line.priority, up_to(value, 255).ok_or(wanted))
         },
-        show: |line, put| {
-            if line.priority != PRIORITY_DEFAULT {
-                put(&line.priority);
-            }
-        },
+        show: |line| texts(Some(line.priority).filter(|it| *it != PRIORITY_DEFAULT)),
     },
     Key {
         name: "Metered",
-        set: |line, value| yes_or_no(&mut line.metered, value),
-        show: |line, put| line.metered.then_some("yes").iter().for_each(|it| put(it)),
+        set: |line, value| store(&mut line.metered, yes_or_no(value)),
+        show: |line| texts(line.metered.then_some("yes")),
     },
     Key {
         name: "Rate",
-        set: |line, value| {
-            line.rate = Some(keys::rate(value)?);
-            OK
-        },
-        show: |line, put| line.rate.iter().for_each(|it| put(it)),
+        set: |line, value| some(&mut line.rate, keys::rate(value)),
+        show: |line| texts(line.rate),
     },
     Key {
         name: "Cap",
         set: |line, value| {
             // Below a megabyte it is a mistake: probes to the peer cost more.
             let fits = |cap: &u64| (1_000_000..=1_000_000_000_000_000).contains(cap);
-            line.cap = Some(keys::thousands(value).filter(fits).ok_or(
-                "must be bytes a month, with `k`, `M` or `G` for thousands, from 1M to 1000000G",
-            )?);
-            OK
+            let wanted =
+                "must be bytes a month, with `k`, `M` or `G` for thousands, from 1M to 1000000G";
+            some(
+                &mut line.cap,
+                keys::thousands(value).filter(fits).ok_or(wanted),
+            )
         },
-        show: |line, put| line.cap.iter().for_each(|it| put(it)),
+        show: |line| texts(line.cap),
     },
     Key {
         name: "CapDay",
         set: |line, value| {
-            let day = keys::up_to(value, 28).filter(|day| *day > 0);
-            line.cap_day = day.ok_or("must be a day of each month, from 1 to 28")?;
-            OK
+            let day = up_to(value, 28).filter(|day| *day > 0);
+            let wanted = "must be a day of each month, from 1 to 28";
+            store(&mut line.cap_day, day.ok_or(wanted))
         },
-        show: |line, put| {
-            if line.cap_day != CAP_DAY_DEFAULT {
-                put(&line.cap_day);
-            }
-        },
+        show: |line| texts(Some(line.cap_day).filter(|it| *it != CAP_DAY_DEFAULT)),
     },
     Key {
         name: "Relay",
-        set: |line, value| {
-            line.relay = Some(keys::parsed(&keys::compact(value))?);
-            OK
-        },
-        show: |line, put| line.relay.iter().for_each(|it| put(it)),
+        set: |line, value| some(&mut line.relay, keys::parsed(&keys::compact(value))),
+        show: |line| texts(&line.relay),
     },
     Key {
         name: "RelayKey",
-        set: |line, value| {
-            line.relay_key = Some(keys::shared_key(value)?);
-            OK
-        },
-        show: |line, put| {
-            if let Some(key) = &line.relay_key {
-                put(&key.to_base64().as_str());
-            }
-        },
+        set: |line, value| some(&mut line.relay_key, keys::shared_key(value)),
+        show: |line| line.relay_key.iter().map(Key32::to_base64).collect(),
     },
 ];
 
@@ -349,11 +325,10 @@ impl Lines {
     }
 }
 
-fn yes_or_no(flag: &mut bool, value: &str) -> Verdicted {
-    *flag = match value {
-        "yes" | "true" => true,
-        "no" | "false" => false,
-        _ => return Err("must be `yes` or `no`".to_owned()),
-    };
-    OK
+fn yes_or_no(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "yes" | "true" => Ok(true),
+        "no" | "false" => Ok(false),
+        _ => Err("must be `yes` or `no`"),
+    }
 }

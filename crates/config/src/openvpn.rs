@@ -202,7 +202,7 @@ fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import 
     let secret = |directive: &directive::Directive| {
         let here = directive.origin.file.as_deref() == Some(file);
         here && directive.inline.is_some()
-            && table::find(&directive.name).is_some_and(|it| it.secret)
+            && table::find(&directive.name).is_some_and(|it| it.has(table::SECRET))
     };
     let holds_secrets = collector.directives.iter().any(secret);
     for misread in collector.misread {

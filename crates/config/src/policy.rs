@@ -14,16 +14,17 @@
 
 use std::path::{Path, PathBuf};
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::guard::{DEVICES_MAX, Pattern, devices, shown};
-use crate::settings::{Origin, SettingsError, parsed, text_of};
-use crate::suggest::suggest;
-use crate::text::line_of;
+use crate::guard::{DEVICES, DEVICES_MAX, PATTERNS, Pattern, SWITCH, devices};
+use crate::settings::reader::{
+    TomlRow, parsed, path, places, put, set_toml, switch, text_of, word,
+};
+use crate::settings::{Origin, SettingsError};
 use crate::types::is_ifname;
 
 mod entry;
-mod fault;
 
 pub use entry::{Domain, Down, Entry, Mac, Target, Way, Who};
 
@@ -45,31 +46,47 @@ pub const TUNNELS_MAX: usize = 32;
 /// Most different domains in all entries: each needs two `nft` sets.
 pub const DOMAINS_MAX: usize = 512;
 
+/// Most domains of entries in one chain of subdomains: each is two sets in one line of `dnsmasq`, which reads up to
+/// 1024 bytes of a line.
+const DEPTH_MAX: usize = 7;
+
 /// Most values in a list.
 const WORDS_MAX: usize = 256;
 
-const KEYS: [&str; 9] = [
-    "lan",
-    "masquerade",
-    "tunnels",
-    "mask",
-    "table",
-    "leases",
-    "dnsmasq",
-    "restart",
-    "entry",
-];
-
-const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
-const PATTERNS: &str =
-    "a list of up to 16 names of devices, of which the end may be open, such as [\"mr-*\"]";
 const BITS: &str = "at least four bits in a row, such as 0xff000000";
 const NUMBER: &str = "the number of a routing table from which 33 are free, other than 220 to 255";
 const FILE: &str = "the path of a file, such as \"/tmp/dhcp.leases\"";
 const DIRECTORY: &str = "the path of a directory, such as \"/etc/dnsmasq.d\"";
 const COMMAND: &str = "a program and its arguments, such as [\"/etc/init.d/dnsmasq\", \"restart\"]";
-const YES: &str = "true or false";
 const TABLES: &str = "tables, each of which begins with [[entry]]";
+
+const ROWS: &[TomlRow<Policy>] = &[
+    ("lan", DEVICES, |it, v| put(&mut it.lan, devices(v))),
+    ("masquerade", SWITCH, |it, v| {
+        put(&mut it.masquerade, switch(v))
+    }),
+    ("tunnels", PATTERNS, |it, v| {
+        let patterns = words(v, DEVICES_MAX)?.into_iter().map(Pattern::new);
+        put(&mut it.tunnels, patterns.collect())
+    }),
+    ("mask", BITS, |it, v| put(&mut it.mask, mask(v))),
+    ("table", NUMBER, |it, v| put(&mut it.table, table(v))),
+    ("leases", FILE, |it, v| {
+        put(&mut it.leases, path(v).map(Some))
+    }),
+    ("dnsmasq", DIRECTORY, |it, v| {
+        put(&mut it.dnsmasq, path(v).map(Some))
+    }),
+    ("restart", COMMAND, |it, v| {
+        let words = words(v, 16).filter(|it| !it.is_empty())?;
+        put(
+            &mut it.restart,
+            Some(words.into_iter().map(str::to_owned).collect()),
+        )
+    }),
+    // Read one by one, each with its place.
+    ("entry", TABLES, |_, _| None),
+];
 
 /// The policy: which packets go which way.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -126,54 +143,21 @@ impl Policy {
     /// # Errors
     /// [`SettingsError::Syntax`], [`SettingsError::Unknown`] or [`SettingsError::Value`], each with the line.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, SettingsError> {
-        let place = |offset: usize| Origin::File {
-            path: path.to_owned(),
-            line: line_of(text, offset),
-        };
-        let root = parsed(text, place)?;
+        let place = places(text, path);
+        let root = parsed(text, &place)?;
         let mut policy = Self::default();
         for (key, value) in root.get_ref() {
-            let origin = place(key.span().start);
-            let key = key.get_ref().as_ref();
-            let value = value.get_ref();
-            let refused = |wanted| wrong(origin.clone(), key, value, wanted);
-            match key {
-                "lan" => policy.lan = devices(value).ok_or_else(|| refused(DEVICES))?,
-                "masquerade" => match value {
-                    DeValue::Boolean(yes) => policy.masquerade = *yes,
-                    _ => return Err(refused(YES)),
-                },
-                "tunnels" => {
-                    let words = words(value).filter(|it| it.len() <= DEVICES_MAX);
-                    let patterns = words.and_then(|it| it.into_iter().map(Pattern::new).collect());
-                    policy.tunnels = patterns.ok_or_else(|| refused(PATTERNS))?;
-                }
-                "mask" => policy.mask = mask(value).ok_or_else(|| refused(BITS))?,
-                "table" => policy.table = table(value).ok_or_else(|| refused(NUMBER))?,
-                "leases" => policy.leases = Some(file(value).ok_or_else(|| refused(FILE))?),
-                "dnsmasq" => {
-                    policy.dnsmasq = Some(file(value).ok_or_else(|| refused(DIRECTORY))?);
-                }
-                "restart" => {
-                    let words = words(value).filter(|it| !it.is_empty() && it.len() <= 16);
-                    let words = words.ok_or_else(|| refused(COMMAND))?;
-                    policy.restart = words.into_iter().map(str::to_owned).collect();
-                }
-                "entry" => {
-                    let DeValue::Array(list) = value else {
-                        return Err(refused(TABLES));
-                    };
-                    for entry in list.iter() {
-                        let DeValue::Table(table) = entry.get_ref() else {
-                            return Err(refused(TABLES));
-                        };
+            let (origin, value) = (place(key.span().start), value.get_ref());
+            match (key.get_ref().as_ref(), tables(value)) {
+                ("entry", Some(tables)) => {
+                    for (begin, table) in tables {
                         let number = policy.entries.len() + 1;
-                        let begin = entry.span().start;
-                        let entry = read_entry(table, number, begin, &place)?;
-                        policy.entries.push(entry);
+                        policy
+                            .entries
+                            .push(read_entry(table, number, place(begin), &place)?);
                     }
                 }
-                _ => return Err(unknown(origin, key, &KEYS)),
+                (key, _) => set_toml(ROWS, &mut policy, key, value, origin)?,
             }
         }
         policy.merge_doubles();
@@ -239,56 +223,105 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// Why this policy would decide nothing, or cannot work: a sentence. `None` if it is sound.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        if self.lan.is_empty() {
+            return Some(
+                "no device of the LAN is named: write `lan = [\"br-lan\"]` before the first entry"
+                    .to_owned(),
+            );
+        }
+        if self.entries.is_empty() {
+            return Some("there is no entry: an entry begins with [[entry]]".to_owned());
+        }
+        if self.lan.iter().any(|name| name == "lo") {
+            return Some("lo is the host itself".to_owned());
+        }
+        if let Some(name) = self.lan.iter().find(|name| self.is_tunnel(name)) {
+            return Some(format!(
+                "{name} is a device of the LAN, and `tunnels` or an entry says that it is a tunnel"
+            ));
+        }
+        if self.entries.len() > ENTRIES_MAX {
+            return Some(format!("more than {ENTRIES_MAX} entries"));
+        }
+        // Three mark values mean "around", "blocked" and "answers"; 0 means no mark.
+        let room = (self.mask >> self.mask.trailing_zeros()) as usize - 3;
+        let ways = self.devices().len() * 2;
+        if self.devices().len() > TUNNELS_MAX || ways > room {
+            return Some(format!(
+                "entries lead through {} tunnels: at most {} with this mask",
+                self.devices().len(),
+                TUNNELS_MAX.min(room / 2)
+            ));
+        }
+        let domains = self.domains();
+        if domains.len() > DOMAINS_MAX {
+            return Some(format!("more than {DOMAINS_MAX} domain names"));
+        }
+        let above = |domain: &Domain| domains.iter().filter(|it| domain.is_within(it)).count();
+        if let Some(domain) = domains.iter().find(|it| above(it) > DEPTH_MAX) {
+            return Some(format!(
+                "{domain} is below more than {} other names of entries",
+                DEPTH_MAX - 1
+            ));
+        }
+        self.entries.iter().enumerate().find_map(|(place, entry)| {
+            let earlier = &self.entries[..place];
+            if earlier.iter().any(|it| it.name == entry.name) {
+                return Some(format!("two entries are called {}", entry.name));
+            }
+            // Blocking everything is the firewall's task.
+            let all = |it: &Target| matches!(it, Target::Network(network) if network.is_default());
+            let is_all = entry.who.is_empty() && entry.to.iter().any(all);
+            (is_all && entry.way == Way::Block)
+                .then(|| format!("entry {} would block all that the LAN sends", entry.name))
+        })
+    }
+}
+
 fn read_entry(
     table: &DeTable<'_>,
     number: usize,
-    begin: usize,
-    place: &impl Fn(usize) -> Origin,
+    origin: Origin,
+    place: &dyn Fn(usize) -> Origin,
 ) -> Result<Entry, SettingsError> {
     let mut draft = entry::Draft::new(number);
     for (key, value) in table {
         let origin = place(key.span().start);
-        let (key, value) = (key.get_ref().as_ref(), value.get_ref());
-        let refused = |wanted| wrong(origin.clone(), key, value, wanted);
-        if !entry::KEYS.contains(&key) {
-            return Err(unknown(origin, key, &entry::KEYS));
-        }
-        let words = words(value).filter(|it| it.len() <= WORDS_MAX);
-        draft.set(key, words.as_deref()).map_err(refused)?;
+        set_toml(
+            entry::ROWS,
+            &mut draft,
+            key.get_ref(),
+            value.get_ref(),
+            origin,
+        )?;
     }
-    draft.finish().map_err(|words| SettingsError::Entry {
-        origin: place(begin),
-        words,
-    })
+    let entry = draft.finish();
+    entry.map_err(|words| SettingsError::Entry { origin, words })
 }
 
-fn wrong(origin: Origin, key: &str, value: &DeValue<'_>, wanted: &'static str) -> SettingsError {
-    SettingsError::Value {
-        origin,
-        key: key.to_owned(),
-        found: shown(value),
-        wanted,
-    }
-}
-
-fn unknown(origin: Origin, key: &str, known: &[&str]) -> SettingsError {
-    SettingsError::Unknown {
-        suggestion: suggest(key, known),
-        found: key.to_owned(),
-        origin,
-    }
-}
-
-/// The strings of a list; a single string counts as a list of one.
-fn words<'a>(value: &'a DeValue<'_>) -> Option<Vec<&'a str>> {
-    let word = |value: &'a DeValue<'_>| match value {
-        DeValue::String(word) => Some(word.as_ref()),
+/// The tables of a list, and where each begins.
+fn tables<'a>(value: &'a DeValue<'_>) -> Option<Vec<(usize, &'a DeTable<'a>)>> {
+    let DeValue::Array(list) = value else {
+        return None;
+    };
+    let table = |it: &'a Spanned<DeValue<'_>>| match it.get_ref() {
+        DeValue::Table(table) => Some((it.span().start, table)),
         _ => None,
     };
-    match value {
+    list.iter().map(table).collect()
+}
+
+/// The strings of a list, if it has at most `most`; a single string counts as a list of one.
+fn words<'a>(value: &'a DeValue<'_>, most: usize) -> Option<Vec<&'a str>> {
+    let words: Option<Vec<&str>> = match value {
         DeValue::Array(list) => list.iter().map(|it| word(it.get_ref())).collect(),
         value => Some(vec![word(value)?]),
-    }
+    };
+    words.filter(|words| words.len() <= most)
 }
 
 fn number(value: &DeValue<'_>) -> Option<u32> {
@@ -309,14 +342,6 @@ fn table(value: &DeValue<'_>) -> Option<u32> {
     let first = number(value).filter(|it| *it != 0)?;
     let last = first.checked_add(TUNNELS_MAX as u32)?;
     (last < 253 || first > 255).then_some(first)
-}
-
-fn file(value: &DeValue<'_>) -> Option<PathBuf> {
-    let DeValue::String(path) = value else {
-        return None;
-    };
-    let is_plain = path.starts_with('/') && !path.contains(char::is_control);
-    is_plain.then(|| PathBuf::from(path.as_ref()))
 }
 
 /// Whether a word is a valid device name for a tunnel.

@@ -18,9 +18,9 @@ use std::path::Path;
 
 use crate::error::ImportError;
 use crate::file;
-use crate::keys::{self, Key, OK, shown};
+use crate::keys::{self, Key, shown, some};
 use crate::report::{self, Report, Verdict};
-use crate::suggest::suggest;
+use crate::text::suggest;
 use crate::text::{NOT_UTF8, Text};
 use crate::types::{Endpoint, Host, Key32, decimal};
 
@@ -46,8 +46,7 @@ const PACKETS_LEAST: u64 = 1_000;
 /// Keys of `[Relay]`.
 const RELAY_KEYS: &[Key<Parser>] = &[
     Key::read("Listen", |relay, value| {
-        relay.listen = Some(listen(value)?);
-        OK
+        some(&mut relay.listen, listen(value))
     }),
     Key::read("Target", |relay, value| {
         let target: Endpoint = keys::parsed(&keys::compact(value))?;
@@ -61,22 +60,18 @@ const RELAY_KEYS: &[Key<Parser>] = &[
 /// Keys of `[Client]`.
 const CLIENT_KEYS: &[Key<Draft>] = &[
     Key::read("Name", |client, value| {
-        client.name = Some(keys::name(value)?);
-        OK
+        some(&mut client.name, keys::name(value))
     }),
     Key::read("Key", |client, value| {
-        client.key = Some(keys::shared_key(value)?);
-        OK
+        some(&mut client.key, keys::shared_key(value))
     }),
     Key::read("Rate", |client, value| {
-        client.rate = Some(keys::rate(value)?);
-        OK
+        some(&mut client.rate, keys::rate(value))
     }),
     Key::read("Packets", |client, value| {
         let packets = decimal(value).filter(|it| (1..=PACKETS_MAX).contains(it));
         let wanted = "must be datagrams a second, from 1 to 100000000";
-        client.packets = Some(packets.ok_or(wanted)?);
-        OK
+        some(&mut client.packets, packets.ok_or(wanted))
     }),
 ];
 

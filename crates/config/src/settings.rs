@@ -16,18 +16,18 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
-use crate::file;
 use crate::lines::{SharedLines, table};
 use crate::text::line_of;
 use crate::types::decimal;
+use reader::{Row, parsed, places, put, set, text_of, unknown};
 
 mod error;
+pub(crate) mod reader;
 
+use error::wrong_line;
 pub use error::{Origin, SettingsError};
-use error::{unknown, wrong_line};
 
 /// Default path of the settings file, which need not exist.
 pub const DEFAULT_PATH: &str = "/etc/millrace/millrace.toml";
@@ -49,7 +49,7 @@ pub struct Settings {
 }
 
 /// The `[dataplane]` section.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DataplaneSettings {
     /// Who moves the packets of an OpenVPN tunnel.
     pub kind: Kind,
@@ -85,35 +85,10 @@ pub struct DataplaneSettings {
     /// Some drivers damage longer ones silently.
     pub gso_max_segs: Option<u16>,
     /// Leading bits of an IPv4 source address that the handshake rate limiter counts as one source, 8 to 32; 24 if
-    /// attackers own whole networks.
-    pub cookie_v4_prefix: u8,
+    /// attackers own whole networks. `None` for 32.
+    pub cookie_v4_prefix: Option<u8>,
     /// Implementation of the ciphers.
     pub crypto_backend: CryptoBackend,
-}
-
-impl Default for DataplaneSettings {
-    fn default() -> Self {
-        Self {
-            kind: Kind::Auto,
-            workers: None,
-            tun_gso: Rung::Auto,
-            tun_uso: Rung::Auto,
-            tun_gro: Rung::Auto,
-            udp_gso: Rung::Auto,
-            udp_gro: Rung::Auto,
-            mmsg: Rung::Auto,
-            aqm: Rung::Auto,
-            coalescing: Rung::Auto,
-            mtu_disc: MtuDiscovery::No,
-            mtu_probe: MtuProbe::Auto,
-            mss_clamp: Rung::Auto,
-            parallel: Parallel::Auto,
-            socket_buffer: None,
-            gso_max_segs: None,
-            cookie_v4_prefix: 32,
-            crypto_backend: CryptoBackend::Auto,
-        }
-    }
 }
 
 /// Which data plane moves packets. Protocols without a kernel data plane always use the one in user space.
@@ -202,56 +177,99 @@ pub enum CryptoBackend {
     Accelerator,
 }
 
-const DATAPLANE_KEYS: [&str; 18] = [
-    "kind",
-    "workers",
-    "tun-gso",
-    "tun-uso",
-    "tun-gro",
-    "udp-gso",
-    "udp-gro",
-    "mmsg",
-    "aqm",
-    "coalescing",
-    "mtu-disc",
-    "mtu-probe",
-    "mss-clamp",
-    "parallel",
-    "socket-buffer",
-    "gso-max-segs",
-    "cookie-v4-prefix",
-    "crypto-backend",
-];
-
 /// Sections of a file. Only the first may be overridden.
 const SECTIONS: [&str; 3] = ["dataplane", table::NAMES[0], table::NAMES[1]];
 
-/// The text of a settings file.
-pub(crate) fn text_of(path: &Path) -> Result<String, SettingsError> {
-    let refused = |error| SettingsError::Read {
-        path: path.to_owned(),
-        error,
-    };
-    let bytes = file::read(path, FILE_MAX).map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => SettingsError::TooLarge {
-            path: path.to_owned(),
+const RUNG: &str = "\"auto\" or \"off\"";
+
+/// Keys of `[dataplane]`.
+const DATAPLANE: &[Row<fn(&mut DataplaneSettings, &str) -> Option<()>>] = &[
+    ("kind", "\"auto\", \"user\" or \"kernel\"", |it, v| {
+        let kinds = [
+            ("auto", Kind::Auto),
+            ("user", Kind::User),
+            ("kernel", Kind::Kernel),
+        ];
+        put(&mut it.kind, word(v, &kinds))
+    }),
+    ("workers", "\"auto\" or a number from 1 to 64", |it, v| {
+        put(&mut it.workers, number(v, 1, 64))
+    }),
+    ("tun-gso", RUNG, |it, v| put(&mut it.tun_gso, rung(v))),
+    ("tun-uso", RUNG, |it, v| put(&mut it.tun_uso, rung(v))),
+    ("tun-gro", RUNG, |it, v| put(&mut it.tun_gro, rung(v))),
+    ("udp-gso", RUNG, |it, v| put(&mut it.udp_gso, rung(v))),
+    ("udp-gro", RUNG, |it, v| put(&mut it.udp_gro, rung(v))),
+    ("mmsg", RUNG, |it, v| put(&mut it.mmsg, rung(v))),
+    ("aqm", RUNG, |it, v| put(&mut it.aqm, rung(v))),
+    ("coalescing", RUNG, |it, v| put(&mut it.coalescing, rung(v))),
+    ("mtu-disc", "\"no\", \"maybe\" or \"yes\"", |it, v| {
+        put(&mut it.mtu_disc, word(v, &MtuDiscovery::NAMES))
+    }),
+    ("mtu-probe", "\"auto\", \"off\" or an address", |it, v| {
+        let address = || v.parse().ok().map(MtuProbe::Address);
+        let words = [("auto", MtuProbe::Auto), ("off", MtuProbe::Off)];
+        put(&mut it.mtu_probe, word(v, &words).or_else(address))
+    }),
+    ("mss-clamp", RUNG, |it, v| put(&mut it.mss_clamp, rung(v))),
+    ("parallel", "\"auto\", \"off\" or \"on\"", |it, v| {
+        let words = [
+            ("auto", Parallel::Auto),
+            ("off", Parallel::Off),
+            ("on", Parallel::On),
+        ];
+        put(&mut it.parallel, word(v, &words))
+    }),
+    (
+        "socket-buffer",
+        "\"auto\" or a number of bytes from 4096 to 67108864",
+        |it, v| put(&mut it.socket_buffer, number(v, 4096, 64 << 20)),
+    ),
+    (
+        "gso-max-segs",
+        "\"auto\" or a number from 1 to 128",
+        |it, v| put(&mut it.gso_max_segs, number(v, 1, 128)),
+    ),
+    (
+        "cookie-v4-prefix",
+        "a number of bits from 8 to 32",
+        |it, v| {
+            let bits = number(v, 8, 32).filter(Option::is_some);
+            put(&mut it.cookie_v4_prefix, bits)
         },
-        _ => refused(error),
-    })?;
-    let text = std::str::from_utf8(&bytes);
-    let text = text.map_err(|error| refused(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-    Ok(text.to_owned())
+    ),
+    (
+        "crypto-backend",
+        "\"auto\", \"portable\", \"simd\" or \"engine\"",
+        |it, v| {
+            let backends = [
+                ("auto", CryptoBackend::Auto),
+                ("portable", CryptoBackend::Portable),
+                ("simd", CryptoBackend::Simd),
+                ("engine", CryptoBackend::Accelerator),
+            ];
+            put(&mut it.crypto_backend, word(v, &backends))
+        },
+    ),
+];
+
+/// The meaning of one of the known words.
+fn word<T: Copy>(found: &str, known: &[(&str, T)]) -> Option<T> {
+    let meant = known.iter().find(|(name, _)| *name == found)?;
+    Some(meant.1)
 }
 
-/// Parses TOML; `place` turns an offset into a place in the file.
-pub(crate) fn parsed(
-    text: &str,
-    place: impl Fn(usize) -> Origin,
-) -> Result<Spanned<DeTable<'_>>, SettingsError> {
-    DeTable::parse(text).map_err(|error| SettingsError::Syntax {
-        origin: place(error.span().map_or(0, |span| span.start)),
-        message: error.message().to_owned(),
-    })
+fn rung(value: &str) -> Option<Rung> {
+    word(value, &[("auto", Rung::Auto), ("off", Rung::Off)])
+}
+
+/// Parses `auto`, which is `None`, or a number from `min` to `max`.
+fn number<T: TryFrom<u64>>(value: &str, min: u64, max: u64) -> Option<Option<T>> {
+    if value == "auto" {
+        return Some(None);
+    }
+    let number = decimal(value).filter(|n| (min..=max).contains(n))?;
+    Some(T::try_from(number).ok())
 }
 
 impl Settings {
@@ -301,11 +319,8 @@ impl Settings {
     /// [`SettingsError::Syntax`], [`SettingsError::Unknown`] or [`SettingsError::Value`], each
     /// with the line.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, SettingsError> {
-        let place = |offset: usize| Origin::File {
-            path: path.to_owned(),
-            line: line_of(text, offset),
-        };
-        let root = parsed(text, place)?;
+        let place = places(text, path);
+        let root = parsed(text, &place)?;
         let mut settings = Self::default();
         let mut lines = [None; 2];
         for (name, section) in root.get_ref() {
@@ -370,99 +385,12 @@ impl Settings {
 
 impl DataplaneSettings {
     fn set(&mut self, key: &str, value: &str, origin: Origin) -> Result<(), SettingsError> {
-        let refused = |wanted| SettingsError::Value {
-            origin: origin.clone(),
-            key: format!("dataplane.{key}"),
-            found: match value {
-                "" => "of this kind".to_owned(),
-                _ => format!("`{value}`"),
-            },
-            wanted,
+        let found = || match value {
+            "" => "of this kind".to_owned(),
+            _ => format!("`{value}`"),
         };
-        let rung = || match value {
-            "auto" => Ok(Rung::Auto),
-            "off" => Ok(Rung::Off),
-            _ => Err(refused("\"auto\" or \"off\"")),
-        };
-        // `auto` is `None`; other values must be numbers from `min` to `max`, which `wanted` describes.
-        let number = |min, max, wanted| match value {
-            "auto" => Ok(None),
-            _ => match decimal(value) {
-                Some(n) if (min..=max).contains(&n) => Ok(usize::try_from(n).ok()),
-                _ => Err(refused(wanted)),
-            },
-        };
-        match key {
-            "kind" => {
-                self.kind = match value {
-                    "auto" => Kind::Auto,
-                    "user" => Kind::User,
-                    "kernel" => Kind::Kernel,
-                    _ => return Err(refused("\"auto\", \"user\" or \"kernel\"")),
-                }
-            }
-            "workers" => self.workers = number(1, 64, "\"auto\" or a number from 1 to 64")?,
-            "tun-gso" => self.tun_gso = rung()?,
-            "tun-uso" => self.tun_uso = rung()?,
-            "tun-gro" => self.tun_gro = rung()?,
-            "udp-gso" => self.udp_gso = rung()?,
-            "udp-gro" => self.udp_gro = rung()?,
-            "mmsg" => self.mmsg = rung()?,
-            "aqm" => self.aqm = rung()?,
-            "coalescing" => self.coalescing = rung()?,
-            "mtu-disc" => {
-                let found = MtuDiscovery::NAMES.iter().find(|it| it.0 == value);
-                let found = found.ok_or_else(|| refused("\"no\", \"maybe\" or \"yes\""))?;
-                self.mtu_disc = found.1;
-            }
-            "mtu-probe" => {
-                self.mtu_probe = match value {
-                    "auto" => MtuProbe::Auto,
-                    "off" => MtuProbe::Off,
-                    _ => {
-                        let address = value.parse().ok();
-                        let refused = || refused("\"auto\", \"off\" or an address");
-                        MtuProbe::Address(address.ok_or_else(refused)?)
-                    }
-                }
-            }
-            "mss-clamp" => self.mss_clamp = rung()?,
-            "parallel" => {
-                self.parallel = match value {
-                    "auto" => Parallel::Auto,
-                    "off" => Parallel::Off,
-                    "on" => Parallel::On,
-                    _ => return Err(refused("\"auto\", \"off\" or \"on\"")),
-                }
-            }
-            "socket-buffer" => {
-                let wanted = "\"auto\" or a number of bytes from 4096 to 67108864";
-                self.socket_buffer = number(4096, 64 << 20, wanted)?;
-            }
-            "gso-max-segs" => {
-                let segments = number(1, 128, "\"auto\" or a number from 1 to 128")?;
-                self.gso_max_segs = segments.and_then(|n| u16::try_from(n).ok());
-            }
-            "cookie-v4-prefix" => {
-                self.cookie_v4_prefix = decimal(value)
-                    .and_then(|n| u8::try_from(n).ok())
-                    .filter(|n| (8..=32).contains(n))
-                    .ok_or_else(|| refused("a number of bits from 8 to 32"))?;
-            }
-            "crypto-backend" => {
-                self.crypto_backend = match value {
-                    "auto" => CryptoBackend::Auto,
-                    "portable" => CryptoBackend::Portable,
-                    "simd" => CryptoBackend::Simd,
-                    "engine" => CryptoBackend::Accelerator,
-                    _ => {
-                        return Err(refused("\"auto\", \"portable\", \"simd\" or \"engine\""));
-                    }
-                }
-            }
-            _ => return Err(unknown(key, &DATAPLANE_KEYS, origin)),
-        }
-        Ok(())
+        let apply = |set: fn(&mut Self, &str) -> Option<()>| set(self, value);
+        set(DATAPLANE, ("dataplane.", key), apply, found, origin)
     }
 }
 

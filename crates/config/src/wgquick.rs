@@ -14,7 +14,7 @@ use crate::keys::{self, Verdicted, shown};
 use crate::lines::{Found, Sections};
 use crate::permissions::Permissions;
 use crate::report::{Entry, Report, Verdict};
-use crate::suggest::suggest;
+use crate::text::suggest;
 use crate::text::{NOT_UTF8, Text};
 use crate::tunnel::{Interface, Peer, Tunnel};
 use crate::types::{AllowedIp, Key32, is_ifname};
@@ -35,14 +35,6 @@ pub const PEERS_MAX: usize = 1 << 16;
 
 /// Most faults that a report lists; a file with more is probably not a `wg-quick` file.
 pub const FAULTS_MAX: usize = 1000;
-
-/// Permissions that the caller gives a file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Whether `PreUp`, `PostUp`, `PreDown` and `PostDown` run, and whether `[Server]` is honoured in a file that
-    /// also calls a peer. The file itself cannot grant either.
-    pub permissions: Permissions,
-}
 
 /// The result of reading a file, faults included.
 #[derive(Clone, Debug)]
@@ -76,11 +68,12 @@ impl Import {
     }
 }
 
-/// Reads a file.
+/// Reads a file. `permissions` say whether `PreUp`, `PostUp`, `PreDown` and `PostDown` run, and whether `[Server]` is
+/// honoured in a file that also calls a peer. The file itself cannot grant either.
 ///
 /// # Errors
 /// The file cannot be read or is not text; faults in the text are in the [`Import`].
-pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
+pub fn read(path: &Path, permissions: Permissions) -> Result<Import, ImportError> {
     let bytes = file::read(path, FILE_MAX).map_err(|error| {
         let path = path.to_owned();
         match error.kind() {
@@ -88,26 +81,30 @@ pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
             _ => ImportError::Read { path, error },
         }
     })?;
-    parse_bytes(&bytes, path, options)
+    parse_bytes(&bytes, path, permissions)
 }
 
 /// Parses the bytes of a file; `path` only names it in the report.
 ///
 /// # Errors
 /// [`ImportError::NotText`].
-pub fn parse_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ImportError> {
+pub fn parse_bytes(
+    bytes: &[u8],
+    path: &Path,
+    permissions: Permissions,
+) -> Result<Import, ImportError> {
     let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
-    Ok(parse_text(&text, &path.display().to_string(), options))
+    Ok(parse_text(&text, &path.display().to_string(), permissions))
 }
 
 /// Parses the text of a file; `file` only names it in the report.
 #[must_use]
-pub fn parse(text: &str, file: &str, options: Options) -> Import {
-    parse_text(&Text::Whole(text), file, options)
+pub fn parse(text: &str, file: &str, permissions: Permissions) -> Import {
+    parse_text(&Text::Whole(text), file, permissions)
 }
 
-fn parse_text(text: &Text<'_>, file: &str, options: Options) -> Import {
-    let mut parser = Parser::new(file, options);
+fn parse_text(text: &Text<'_>, file: &str, permissions: Permissions) -> Import {
+    let mut parser = Parser::new(file, permissions);
     // Windows editors put a byte order mark first.
     let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
     for (number, line) in (1..).zip(lines) {
@@ -145,7 +142,7 @@ enum Section {
 }
 
 struct Parser {
-    options: Options,
+    permissions: Permissions,
     tunnel: Tunnel,
     report: Report,
     fault: Option<(String, usize)>,
@@ -166,9 +163,9 @@ struct Parser {
 }
 
 impl Parser {
-    fn new(file: &str, options: Options) -> Self {
+    fn new(file: &str, permissions: Permissions) -> Self {
         Self {
-            options,
+            permissions,
             tunnel: Tunnel::default(),
             report: Report {
                 file: file.to_owned(),
@@ -308,7 +305,7 @@ impl Parser {
         }
     }
 
-    fn public_key(&mut self, value: &str) -> Verdicted {
+    fn public_key(&mut self, _: usize, value: &str) -> Verdicted {
         // A wrong key also counts, so that the report does not call it missing as well.
         self.has_public_key = true;
         let key = keys::key(value)?;
@@ -360,7 +357,7 @@ impl Parser {
     }
 
     fn script(&mut self, number: usize, name: &str) {
-        if self.options.permissions.scripts() {
+        if self.permissions.scripts() {
             return self.report.push(number, name, Verdict::Honoured, "");
         }
         let reason = "shell commands are not run unless --allow-scripts is given; \
@@ -440,7 +437,7 @@ impl Parser {
     fn finish(mut self) -> Import {
         self.end_section();
         let interface = &self.tunnel.interface;
-        let script_may_set = self.options.permissions.scripts() && !interface.scripts.is_empty();
+        let script_may_set = self.permissions.scripts() && !interface.scripts.is_empty();
         // A wrong `PublicKey` is already a fault. A key in the wrong section can be left out, unless it is the only
         // one.
         let told = self.fault.is_some()
@@ -463,7 +460,7 @@ impl Parser {
         let whole = std::mem::take(&mut self.lines).finish(full, called);
         (self.tunnel.lines, self.tunnel.home) = (whole.lines, whole.home);
         if let [head, keys @ ..] = &*whole.home_lines {
-            let permitted = called == 0 || self.options.permissions.forwarding();
+            let permitted = called == 0 || self.permissions.forwarding();
             let (verdict, reason) = match permitted {
                 true => (Verdict::Honoured, home::ROUTES),
                 false => (Verdict::Refused, home::CALLS_TOO),

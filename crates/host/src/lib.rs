@@ -66,3 +66,4 @@ pub use want::{
     DefaultV4, DefaultV6, Destination, EndpointRoutes, Forwarding, Gateway, Mtu, ProbedPath, Want,
     WantedAddress, WantedRoute,
 };
+pub use ways::{covers, masked};

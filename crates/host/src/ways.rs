@@ -45,7 +45,8 @@ pub(crate) fn contains(route: &Route, dst: IpAddr) -> bool {
 }
 
 /// True when `addr` lies in `network/prefix`.
-pub(crate) fn covers(network: IpAddr, prefix: u8, addr: IpAddr) -> bool {
+#[must_use]
+pub fn covers(network: IpAddr, prefix: u8, addr: IpAddr) -> bool {
     let keep = |bits: u8| u32::from(bits.saturating_sub(prefix));
     match (network, addr) {
         (IpAddr::V4(a), IpAddr::V4(b)) => {
@@ -73,7 +74,8 @@ pub(crate) fn metric_of(route: &Route) -> u32 {
 }
 
 /// The address with the bits behind the prefix cleared, since the kernel refuses others.
-pub(crate) fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
+#[must_use]
+pub fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
     match addr {
         IpAddr::V4(addr) => {
             let host = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);

@@ -6,8 +6,8 @@
 use crypto::Cipher;
 use netio::netlink::{OvpnCipher, OvpnDirection, OvpnKey, OvpnSlot};
 use openvpn::data::format::Framing;
-use openvpn::data::header::Layout;
 use openvpn::data::protocol::Material;
+use openvpn::data::wire::Layout;
 use openvpn::keys::KeyMaterial;
 
 /// Control's numbers of the sessions whose keys are in the kernel's slots.

@@ -459,7 +459,7 @@ fn the_commands_tell_by_their_codes() {
     assert!(text.contains("no device of the LAN is named"), "{text}");
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan\" } accept #"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("--lan cannot be"), "{text}");
+    assert!(text.contains("--lan <DEVICE>"), "{text}");
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan", "--show"]);
     assert_eq!(code, Some(0));
     assert!(

@@ -59,16 +59,12 @@ fn only_the_password_opens_and_only_our_page_asks() {
         policy.starts_with("default-src 'none'; script-src 'sha256-"),
         "{policy}"
     );
-    for path in [
-        "/api/state",
-        "/api/day",
-        "/api/peers?tunnel=x",
-        "/api/servers",
-        "/nothing",
-    ] {
+    for path in ["/api/state", "/api/day", "/api/peers?tunnel=x", "/nothing"] {
         assert_eq!(get(&monitor, path, "").status, 401, "{path}");
     }
     let fields = format!("{OWN}{JSON}");
+    let list = "{\"method\":\"peers\"}";
+    assert_eq!(post(&monitor, "/api/home", &fields, list).status, 401);
     let wrong = post(
         &monitor,
         "/api/login",
@@ -83,7 +79,7 @@ fn only_the_password_opens_and_only_our_page_asks() {
         401
     );
     // Requests with a valid session from another page.
-    let body = "{\"server\":\"home\",\"name\":\"a\",\"do\":\"revoke\"}";
+    let body = "{\"method\":\"peer_revoke\",\"given\":{\"server\":\"home\",\"name\":\"a\"}}";
     for from in [
         "",
         "Origin: http://evil.example\r\n",
@@ -92,20 +88,15 @@ fn only_the_password_opens_and_only_our_page_asks() {
     ] {
         let refused = post(
             &monitor,
-            "/api/clients",
+            "/api/home",
             &format!("{cookie}{from}{JSON}"),
             body,
         );
         assert_eq!(refused.status, 403, "{from}: {refused:?}");
     }
     let form = format!("{cookie}{OWN}Content-Type: text/plain\r\n");
-    assert_eq!(post(&monitor, "/api/clients", &form, body).status, 415);
-    let absent = post(
-        &monitor,
-        "/api/clients",
-        &format!("{cookie}{OWN}{JSON}"),
-        body,
-    );
+    assert_eq!(post(&monitor, "/api/home", &form, body).status, 415);
+    let absent = post(&monitor, "/api/home", &format!("{cookie}{OWN}{JSON}"), body);
     assert_eq!(absent.status, 409, "{absent:?}");
     // A host name that an attacker points at this server (DNS rebinding).
     let named = |name: &str| {
@@ -312,9 +303,9 @@ fn without_a_password_it_stays_on_the_loopback() {
         get(&monitor, "/api/state", "Sec-Fetch-Site: cross-site\r\n").status,
         403
     );
-    let body = "{\"server\":\"home\",\"name\":\"a\",\"do\":\"revoke\"}";
+    let body = "{\"method\":\"peer_revoke\",\"given\":{\"server\":\"home\",\"name\":\"a\"}}";
     assert_eq!(
-        post(&monitor, "/api/clients", &format!("{OWN}{JSON}"), body).status,
+        post(&monitor, "/api/home", &format!("{OWN}{JSON}"), body).status,
         403
     );
 }

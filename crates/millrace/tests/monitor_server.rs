@@ -177,10 +177,10 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
         }
     });
     browser.open("http://127.0.0.2:9000/");
-    let body = "{\"server\":\"/etc/wireguard/home.conf\",\"name\":\"phone\",\"do\":\"revoke\"}";
+    let body = "{\"method\":\"peer_revoke\",\"given\":{\"server\":\"/etc/wireguard/home.conf\",\"name\":\"phone\"}}";
     for kind in ["application/json", "text/plain"] {
         let attack = format!(
-            "try {{ const answer = await fetch('{PAGE}api/clients', {{method: 'POST', mode: 'no-cors', credentials: 'include', \
+            "try {{ const answer = await fetch('{PAGE}api/home', {{method: 'POST', mode: 'no-cors', credentials: 'include', \
              headers: {{'Content-Type': '{kind}'}}, body: '{body}'}}); return answer.type; }} catch {{ return 'refused'; }}"
         );
         browser.script_async(&attack);
@@ -262,7 +262,7 @@ fn keys_are_forgotten(browser: &Browser<'_>) {
     browser.script(
         "window.asked = window.fetch; window.fetch = async (path, options) => { \
          const answer = await window.asked(path, options); \
-         if (path === '/api/clients') { location.hash = '#overview'; await new Promise((done) => addEventListener('hashchange', done)); } \
+         if (path === '/api/home' && options.body.includes('peer_add')) { location.hash = '#overview'; await new Promise((done) => addEventListener('hashchange', done)); } \
          return answer; }",
     );
     browser.fill("#newname", "lost");

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::frame::{Frame, QUESTION_MAX};
-use crate::question::{Begin, Change, Question, Refused, Server};
+use crate::question::{AtHome, Begin, Question, Refused};
 use crate::rights::Rights;
 use crate::sample::Sample;
 use crate::secret::Secret;
@@ -37,23 +37,7 @@ pub trait Source: Send {
     fn keep(&mut self, day: String);
 }
 
-/// Answers questions about the servers at home.
-pub trait Servers: Send {
-    /// The servers at home.
-    fn servers(&mut self) -> Value;
-    /// Changes a client.
-    ///
-    /// # Errors
-    /// The reason, in words.
-    fn change(&mut self, change: &Change) -> Result<Value, String>;
-    /// Plans or makes a server at home.
-    ///
-    /// # Errors
-    /// The reason, in words.
-    fn server(&mut self, server: &Server) -> Result<Value, String>;
-}
-
-/// Answers the front's questions until it closes the connection.
+/// Answers the front's questions until it closes the connection. `servers` answers those about servers at home.
 ///
 /// # Errors
 /// The front sends an invalid question, or too many at once.
@@ -61,7 +45,7 @@ pub fn answer(
     stream: &UnixStream,
     rights: &Rights,
     source: &mut impl Source,
-    servers: &mut impl Servers,
+    servers: impl FnMut(AtHome) -> Result<Value, String> + Send,
 ) -> io::Result<()> {
     let out = Out {
         stream: Mutex::new(stream),
@@ -123,9 +107,7 @@ fn read(
                 true
             }
             Question::Login(password) => door.try_send((number, password)).is_ok(),
-            it @ (Question::Servers { .. } | Question::Change { .. } | Question::Server { .. }) => {
-                home.try_send((number, it)).is_ok()
-            }
+            it @ Question::AtHome { .. } => home.try_send((number, it)).is_ok(),
             other => host.try_send((number, other)).is_ok(),
         };
         if !has_room {
@@ -173,31 +155,23 @@ fn host(
 fn home(
     questions: Receiver<(u32, Question)>,
     rights: &Rights,
-    servers: &mut impl Servers,
+    mut servers: impl FnMut(AtHome) -> Result<Value, String>,
     out: &Out<'_>,
 ) {
     for (number, question) in questions {
-        let now = Instant::now();
-        match question {
-            Question::Servers { session } => {
-                let may = rights.may_see(session.as_ref(), now);
-                out.tell(number, &may.map(|()| servers.servers()));
-            }
-            Question::Change { session, change } => {
-                let may = rights.may_change(&session, now);
-                let told = may.and_then(|()| servers.change(&change).map_err(Refused::Because));
-                out.tell(number, &told);
-            }
-            Question::Server { session, server } => {
-                let may = rights.may_change(&session, now);
-                let told = may.and_then(|()| match server.is_bounded() {
-                    true => servers.server(&server).map_err(Refused::Because),
-                    false => Err(Refused::Because("too long".to_owned())),
-                });
-                out.tell(number, &told);
-            }
-            // Another thread answers these.
-            _ => {}
-        }
+        // Another thread answers all others.
+        let Question::AtHome { session, asked } = question else {
+            continue;
+        };
+        let (session, now) = (session.as_ref(), Instant::now());
+        let may = match asked.method.as_str() {
+            AtHome::PEERS => rights.may_see(session, now),
+            _ => rights.may_change(session, now),
+        };
+        let told = may.and_then(|()| match asked.is_bounded() {
+            true => servers(asked).map_err(Refused::Because),
+            false => Err(Refused::Because("too long".to_owned())),
+        });
+        out.tell(number, &told);
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use service::status::{PeerStatus, Status};
+use serde_json::Value;
+use service::status::{Field, LineStatus, PeerStatus, Status};
 
 use crate::events::{Event, called};
 use crate::health::{State, active, health};
@@ -47,31 +48,31 @@ struct Tunnel<'a> {
     kind: String,
     state: &'static str,
     words: String,
-    /// Seconds since the tunnel began; `None` if it is not up.
-    uptime: Option<u64>,
     peers: usize,
     active: usize,
-    mtu: u32,
-    rx_rate: Option<u64>,
-    tx_rate: Option<u64>,
-    rx_bytes: u64,
-    tx_bytes: u64,
     drops: u64,
     cipher: &'a str,
     lines: Vec<Line<'a>>,
+    /// The tunnel's status; `None` if it is not up.
+    status: Option<Details>,
 }
 
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     peer: String,
-    name: &'a str,
-    state: &'a str,
-    reason: &'a str,
-    in_use: bool,
-    round_trip_ms: Option<f64>,
-    sent_bytes: u64,
-    received_bytes: u64,
-    left_bytes: Option<u64>,
+    status: &'a LineStatus,
+}
+
+/// Fields of one level of the status.
+pub type Details = BTreeMap<&'static str, Value>;
+
+/// Fields that the details leave out: a server has many clients, and these have many networks.
+const LONG: [&str; 3] = ["peers", "lines", "allowed_ips"];
+
+/// The fields of a level, without those that may be long.
+pub fn details<T>(fields: &'static [Field<T>], level: &T) -> Details {
+    let short = fields.iter().filter(|it| !LONG.contains(&it.name));
+    short.map(|it| (it.name, it.value(level))).collect()
 }
 
 impl<'a> Document<'a> {
@@ -127,34 +128,22 @@ fn running(status: &Status) -> Tunnel<'_> {
         kind: kind(status),
         state: state.name(),
         words,
-        uptime: Some(status.uptime_ms / 1000),
         peers: status.peers.len(),
         active: active(status),
-        mtu: status.mtu,
-        rx_rate: plane.inbound.bit_rate,
-        tx_rate: plane.outbound.bit_rate,
-        rx_bytes: plane.inbound.bytes,
-        tx_bytes: plane.outbound.bytes,
         drops: plane
             .drops
             .values()
             .fold(0, |sum, it| sum.saturating_add(*it)),
         cipher,
         lines: lines.collect(),
+        status: Some(details(Status::FIELDS, status)),
     }
 }
 
 fn lines(peer: &PeerStatus) -> impl Iterator<Item = Line<'_>> {
     peer.lines.iter().map(|line| Line {
         peer: called(peer),
-        name: &line.name,
-        state: &line.state,
-        reason: &line.reason,
-        in_use: line.in_use,
-        round_trip_ms: line.round_trip_ms,
-        sent_bytes: line.sent_bytes,
-        received_bytes: line.received_bytes,
-        left_bytes: line.cap.as_ref().map(|it| it.left_bytes),
+        status: line,
     })
 }
 

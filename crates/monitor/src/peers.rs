@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use serde::Serialize;
 use service::status::{PeerStatus, Status};
 
+use crate::document::{Details, details};
 use crate::events::called;
 use crate::http::Head;
 
@@ -57,14 +58,7 @@ struct Peer {
     id: String,
     name: String,
     ranges: String,
-    endpoint: Option<String>,
-    /// Seconds since the peer's last packet.
-    age: Option<u64>,
-    state: Option<String>,
-    rx_rate: Option<u64>,
-    tx_rate: Option<u64>,
-    rx_bytes: u64,
-    tx_bytes: u64,
+    status: Details,
 }
 
 impl Page {
@@ -121,13 +115,7 @@ fn peer((name, it): (String, &PeerStatus)) -> Peer {
         },
         name,
         ranges,
-        endpoint: it.endpoint.clone(),
-        age: it.last_heard_age,
-        state: it.state.clone(),
-        rx_rate: it.rx_rate,
-        tx_rate: it.tx_rate,
-        rx_bytes: it.rx_bytes,
-        tx_bytes: it.tx_bytes,
+        status: details(PeerStatus::FIELDS, it),
     }
 }
 
@@ -191,7 +179,8 @@ mod tests {
             ..Wanted::default()
         };
         let peers = Page::new(&status, &wanted).peers;
-        let told: Vec<_> = peers.iter().map(|it| (it.name.as_str(), it.age)).collect();
+        let age = |it: &Peer| it.status["last_heard_age"].as_u64();
+        let told: Vec<_> = peers.iter().map(|it| (it.name.as_str(), age(it))).collect();
         assert_eq!(told, [("b", Some(1)), ("a", Some(9)), ("c", None)]);
     }
 }

@@ -2,7 +2,9 @@
 //! questions are checked as strictly as requests.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::http::BODY_MAX;
 use crate::secret::Secret;
 
 /// A question from the front.
@@ -23,57 +25,34 @@ pub enum Question {
     End(Secret),
     /// Asks whether this token came from an earlier login.
     Known(Secret),
-    /// Asks for the servers at home and their clients.
-    Servers {
+    /// Asks about the servers at home, or changes them.
+    AtHome {
         /// The asker's session, if there is a password.
         session: Option<Secret>,
-    },
-    /// Changes a client.
-    Change {
-        /// The asker's session.
-        session: Secret,
-        /// The change.
-        change: Change,
-    },
-    /// Makes a server at home.
-    Server {
-        /// The asker's session.
-        session: Secret,
-        /// The server's settings.
-        server: Server,
+        /// The question or the change.
+        #[serde(flatten)]
+        asked: AtHome,
     },
 }
 
-/// Settings for a new server at home.
+/// A question about the servers at home, or a change of them or of their clients.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Server {
-    /// Whether to make an OpenVPN server instead of a WireGuard one.
-    pub openvpn: bool,
-    /// The endpoint that clients call; empty for the address of the uplink.
-    pub endpoint: String,
-    /// Networks at home; if empty, the program finds them.
-    pub lan: Vec<String>,
-    /// Networks of the clients, for IPv4 and IPv6, as the plan showed them.
+pub struct AtHome {
+    /// The method's name. [`AtHome::PEERS`] only reads.
+    pub method: String,
+    /// The method's arguments.
     #[serde(default)]
-    pub subnets: Option<[String; 2]>,
-    /// Whether to make the server; otherwise the answer only shows the plan.
-    #[serde(default)]
-    pub make: bool,
+    pub given: Value,
 }
 
-impl Server {
-    /// Longest text, in bytes: names have 253 (RFC 1035), and a port may follow.
-    const TEXT_MAX: usize = 260;
+impl AtHome {
+    /// The method that lists the servers and their clients.
+    pub const PEERS: &str = "peers";
 
-    /// Most networks at home.
-    const LAN_MAX: usize = 16;
-
-    /// Whether all texts have an allowed length.
+    /// Whether the arguments have an allowed length: they fit into a request.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
-        let subnets = self.subnets.iter().flatten();
-        let mut texts = subnets.chain(&self.lan).chain([&self.endpoint]);
-        self.lan.len() <= Self::LAN_MAX && texts.all(|it| it.len() <= Self::TEXT_MAX)
+        self.given.to_string().len() <= BODY_MAX
     }
 }
 
@@ -105,35 +84,4 @@ pub enum Refused {
     Open,
     /// Another reason, in words.
     Because(String),
-}
-
-/// A change of a client of a server at home.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Change {
-    /// The server's name.
-    pub server: String,
-    /// The client's name.
-    pub name: String,
-    /// The action.
-    #[serde(flatten)]
-    pub what: What,
-}
-
-/// The action on a client.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
-pub enum What {
-    /// Adds the client.
-    Add {
-        /// Whether only traffic to the networks at home uses the tunnel.
-        #[serde(default)]
-        lan_only: bool,
-    },
-    /// Revokes the client.
-    Revoke,
-    /// Renames the client.
-    Rename {
-        /// The new name.
-        to: String,
-    },
 }

@@ -99,9 +99,9 @@ impl Rights {
     ///
     /// # Errors
     /// The session may not, for this reason.
-    pub fn may_change(&self, session: &Secret, now: Instant) -> Result<(), Refused> {
+    pub fn may_change(&self, session: Option<&Secret>, now: Instant) -> Result<(), Refused> {
         match self.has_password() {
-            true => self.may_see(Some(session), now),
+            true => self.may_see(session, now),
             false => Err(Refused::Open),
         }
     }
@@ -153,17 +153,17 @@ mod tests {
         let rights = rights("a long secret");
         assert!(rights.login("another secret", now).is_none());
         let login = rights.login("a long secret", now).unwrap();
-        assert_eq!(rights.may_change(&login.session, now), Ok(()));
+        assert_eq!(rights.may_change(Some(&login.session), now), Ok(()));
         assert_eq!(rights.may_see(Some(&login.session), now), Ok(()));
         for other in ["", "guess", login.known.expose()] {
             let refused = Err(Refused::Session);
-            assert_eq!(rights.may_change(&other.into(), now), refused);
+            assert_eq!(rights.may_change(Some(&other.into()), now), refused);
             assert_eq!(rights.may_see(Some(&other.into()), now), refused);
         }
         assert_eq!(rights.may_see(None, now), Err(Refused::Session));
         rights.end(login.session.expose());
         assert_eq!(
-            rights.may_change(&login.session, now),
+            rights.may_change(Some(&login.session), now),
             Err(Refused::Session)
         );
     }
@@ -174,7 +174,7 @@ mod tests {
         let rights = Rights::new(None);
         assert!(rights.login("", now).is_none());
         assert_eq!(rights.may_see(None, now), Ok(()));
-        assert_eq!(rights.may_change(&"".into(), now), Err(Refused::Open));
+        assert_eq!(rights.may_change(None, now), Err(Refused::Open));
     }
 
     #[test]

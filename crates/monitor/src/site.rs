@@ -24,7 +24,7 @@ use crate::link::Link;
 use crate::metrics;
 use crate::overview::Overview;
 use crate::peers::{Page, Wanted};
-use crate::question::{self, Change, Question, Refused, Server};
+use crate::question::{self, Question, Refused};
 use crate::secret::Secret;
 use crate::turns::Turns;
 use plane::SourceNetwork;
@@ -125,9 +125,7 @@ impl Site {
             (Method::Get, "/api/state") => self.state(head, is_session, now),
             (Method::Get, "/api/day") => Answer::json(lock(&self.overview).day.means()),
             (Method::Get, "/api/peers") => self.peers(&Wanted::new(head)),
-            (Method::Get, "/api/servers") => self.servers(session),
-            (Method::Post, "/api/clients") => self.change(body, session),
-            (Method::Post, "/api/server") => self.server(body, session),
+            (Method::Post, "/api/home") => self.at_home(body, session),
             _ => Answer::error(404, "there is nothing here"),
         };
         answer.of_session(is_session)
@@ -305,43 +303,22 @@ impl Site {
         }
     }
 
-    fn servers(&self, session: Option<Secret>) -> Answer {
-        let servers = self.ask::<Result<Value, Refused>>(&Question::Servers { session });
-        told(
-            servers,
-            |servers| json!({"servers": servers, "change": self.password}),
-        )
-    }
-
-    fn change(&self, body: &[u8], session: Option<Secret>) -> Answer {
-        // Without a password no session exists; the other process then refuses the change.
-        let session = session.unwrap_or_else(|| Secret::from(""));
-        let Ok(change) = serde_json::from_slice::<Change>(body) else {
+    /// Passes a question about the servers at home on, or a change of them.
+    fn at_home(&self, body: &[u8], session: Option<Secret>) -> Answer {
+        let Ok(asked) = serde_json::from_slice(body) else {
             return Answer::error(400, "not understood");
         };
-        told(self.ask(&Question::Change { session, change }), |it| it)
-    }
-
-    fn server(&self, body: &[u8], session: Option<Secret>) -> Answer {
-        let session = session.unwrap_or_else(|| Secret::from(""));
-        let Ok(server) = serde_json::from_slice::<Server>(body) else {
-            return Answer::error(400, "not understood");
-        };
-        told(self.ask(&Question::Server { session, server }), |it| it)
-    }
-}
-
-/// The answer to the browser, made from the other process's reply or refusal.
-fn told(answer: io::Result<Result<Value, Refused>>, shown: impl FnOnce(Value) -> Value) -> Answer {
-    match answer {
-        Ok(Ok(value)) => Answer::json(&shown(value)),
-        Ok(Err(Refused::Session)) => Answer::error(401, "log in"),
-        Ok(Err(Refused::Open)) => {
-            let words = "something can be changed here once a password is set";
-            Answer::error(403, words)
+        let answer = self.ask::<Result<Value, Refused>>(&Question::AtHome { session, asked });
+        match answer {
+            Ok(Ok(value)) => Answer::json(&value),
+            Ok(Err(Refused::Session)) => Answer::error(401, "log in"),
+            Ok(Err(Refused::Open)) => {
+                let words = "something can be changed here once a password is set";
+                Answer::error(403, words)
+            }
+            Ok(Err(Refused::Because(why))) => Answer::error(409, &why),
+            Err(_) => gone(),
         }
-        Ok(Err(Refused::Because(why))) => Answer::error(409, &why),
-        Err(_) => gone(),
     }
 }
 

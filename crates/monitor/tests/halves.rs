@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use monitor::back::{Servers, Source, answer};
+use monitor::back::{Source, answer};
 use monitor::frame::Frame;
 use monitor::link::Link;
 use monitor::password::Password;
-use monitor::question::{Begin, Change, Login, Question, Refused, Server, What};
+use monitor::question::{AtHome, Begin, Login, Question, Refused};
 use monitor::rights::Rights;
 use monitor::sample::Sample;
 use monitor::secret::Secret;
@@ -32,8 +32,7 @@ fn password() -> Password {
 #[derive(Clone, Default)]
 struct Double {
     kept: String,
-    changed: Arc<Mutex<Vec<Change>>>,
-    made: Arc<Mutex<Vec<Server>>>,
+    changed: Arc<Mutex<Vec<AtHome>>>,
     /// If set, each change waits for a message on this channel.
     held: Option<Arc<Mutex<Receiver<()>>>>,
 }
@@ -53,23 +52,19 @@ impl Source for Double {
     }
 }
 
-impl Servers for Double {
-    fn servers(&mut self) -> Value {
-        json!(["home"])
-    }
-    fn change(&mut self, change: &Change) -> Result<Value, String> {
+impl Double {
+    fn at_home(&self, asked: AtHome) -> Result<Value, String> {
+        if asked.method == AtHome::PEERS {
+            return Ok(json!(["home"]));
+        }
         if let Some(held) = &self.held {
             let _ = held.lock().unwrap().recv();
         }
-        self.changed.lock().unwrap().push(change.clone());
-        match change.name.as_str() {
-            "absent" => Err("there is no such client".to_owned()),
+        self.changed.lock().unwrap().push(asked.clone());
+        match asked.given["name"].as_str() {
+            Some("absent") => Err("there is no such client".to_owned()),
             name => Ok(json!({"said": name})),
         }
-    }
-    fn server(&mut self, server: &Server) -> Result<Value, String> {
-        self.made.lock().unwrap().push(server.clone());
-        Ok(json!({}))
     }
 }
 
@@ -78,34 +73,28 @@ fn back(password: Option<Password>, mut double: Double) -> (UnixStream, thread::
     let (front, back) = UnixStream::pair().unwrap();
     let rights = Rights::new(password);
     let answering = thread::spawn(move || {
-        let mut servers = double.clone();
-        answer(&back, &rights, &mut double, &mut servers).is_ok()
+        let servers = double.clone();
+        answer(&back, &rights, &mut double, |asked| servers.at_home(asked)).is_ok()
     });
     (front, answering)
 }
 
-fn change(session: &Secret, name: &str) -> Question {
-    Question::Change {
-        session: session.clone(),
-        change: Change {
-            server: "home".to_owned(),
-            name: name.to_owned(),
-            what: What::Add { lan_only: false },
+fn at_home(session: Option<&Secret>, method: &str, given: Value) -> Question {
+    Question::AtHome {
+        session: session.cloned(),
+        asked: AtHome {
+            method: method.to_owned(),
+            given,
         },
     }
 }
 
+fn change(session: &Secret, name: &str) -> Question {
+    at_home(Some(session), "peer_add", json!({"name": name}))
+}
+
 fn server(session: &Secret, endpoint: &str) -> Question {
-    Question::Server {
-        session: session.clone(),
-        server: Server {
-            openvpn: false,
-            endpoint: endpoint.to_owned(),
-            lan: Vec::new(),
-            subnets: None,
-            make: true,
-        },
-    }
+    at_home(Some(session), "server_init", json!({"endpoint": endpoint}))
 }
 
 #[test]
@@ -118,7 +107,7 @@ fn questions_get_their_own_answers() {
     assert_eq!(sample.trouble.as_deref(), Some("none"));
     let (): () = link.ask(&Question::Keep("day".to_owned())).unwrap();
     assert_eq!(link.ask::<Begin>(&Question::Begin).unwrap().day, "day");
-    let servers = Question::Servers { session: None };
+    let servers = at_home(None, AtHome::PEERS, Value::Null);
     let servers: Result<Value, Refused> = link.ask(&servers).unwrap();
     assert_eq!(servers, Ok(json!(["home"])));
     // Without the password, no request changes anything.
@@ -147,13 +136,14 @@ fn only_a_session_that_the_password_began_changes_something() {
         let told: Result<Value, Refused> = link.ask(&server(&forged, "home")).unwrap();
         assert_eq!(told, Err(Refused::Session));
         for session in [None, Some(forged.clone())] {
-            let told: Result<Value, Refused> = link.ask(&Question::Servers { session }).unwrap();
+            let told: Result<Value, Refused> = link
+                .ask(&at_home(session.as_ref(), AtHome::PEERS, Value::Null))
+                .unwrap();
             assert_eq!(told, Err(Refused::Session));
         }
         assert!(!link.ask::<bool>(&Question::Session(forged)).unwrap());
     }
     assert!(double.changed.lock().unwrap().is_empty());
-    assert!(double.made.lock().unwrap().is_empty());
 
     let login = login(PASSWORD).unwrap();
     let session = login.session;
@@ -169,13 +159,12 @@ fn only_a_session_that_the_password_began_changes_something() {
     assert_eq!(told, Err(why));
     let told: Result<Value, Refused> = link.ask(&server(&session, "home")).unwrap();
     assert!(told.is_ok());
-    let long = server(&session, &"a".repeat(300));
+    let long = server(&session, &"a".repeat(5000));
     assert!(link.ask::<Result<Value, Refused>>(&long).unwrap().is_err());
-    assert_eq!(double.made.lock().unwrap().len(), 1);
     let (): () = link.ask(&Question::End(session.clone())).unwrap();
     let told: Result<Value, Refused> = link.ask(&change(&session, "phone")).unwrap();
     assert_eq!(told, Err(Refused::Session));
-    assert_eq!(double.changed.lock().unwrap().len(), 2);
+    assert_eq!(double.changed.lock().unwrap().len(), 3);
     drop(link);
     assert!(answering.join().unwrap());
 }
@@ -304,6 +293,5 @@ proptest! {
         let _ = std::io::copy(&mut front, &mut std::io::sink());
         answering.join().unwrap();
         prop_assert!(double.changed.lock().unwrap().is_empty());
-        prop_assert!(double.made.lock().unwrap().is_empty());
     }
 }

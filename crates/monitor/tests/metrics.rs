@@ -112,6 +112,7 @@ fn overview() -> Overview {
         name: "dsl".to_owned(),
         state: "up".to_owned(),
         round_trip_ms: Some(12.5),
+        sent: 6,
         cap: Some(CapStatus {
             left_bytes: 9,
             ..CapStatus::default()
@@ -137,6 +138,7 @@ fn overview() -> Overview {
             ..Status::default()
         };
         status.dataplane.inbound.bytes = u64::MAX;
+        status.dataplane.inbound.waited_us = 1500;
         status.dataplane.drops.insert("no_route".to_owned(), 4);
         status.refused.insert("malformed".to_owned(), 5);
         status
@@ -200,6 +202,17 @@ fn another_parser_reads_what_is_written() {
     assert_eq!(find("millrace_peer_receive_bytes_total", &client), 8.0);
     assert_eq!(find("millrace_line_round_trip_seconds", &client), 0.0125);
     assert_eq!(find("millrace_line_cap_left_bytes", &client), 9.0);
+    assert_eq!(find("millrace_line_transmit_packets_total", &client), 6.0);
+    let home = [("tunnel", "home")];
+    assert_eq!(
+        find("millrace_tunnel_receive_waited_seconds", &home),
+        0.0015
+    );
+    assert!(
+        text.contains(
+            "millrace_tunnel_receive_bytes_total{tunnel=\"home\"} 18446744073709551615\n"
+        )
+    );
     assert_eq!(
         find(
             "millrace_tunnel_dropped_packets_total",
@@ -225,20 +238,50 @@ fn another_parser_reads_what_is_written() {
 /// Prometheus' naming rules, and the documentation page.
 #[test]
 fn names_say_the_unit_and_are_documented() {
-    let page = include_str!("../../../docs/monitor.md");
+    let pages = [
+        include_str!("../../../docs/monitor.md"),
+        include_str!("../../../docs/status.md"),
+    ];
+    let pages = pages.concat();
     for (name, metric) in parse(&metrics::text(&overview())).unwrap() {
         assert!(name.starts_with("millrace_"), "{name}");
+        // A metric of both directions has one row.
+        let of_both = name
+            .replace("_receive_", "_*_")
+            .replace("_transmit_", "_*_");
         assert_eq!(name.ends_with("_total"), metric.kind == "counter", "{name}");
-        let units = ["bytes", "seconds", "packets", "ratio", "hertz", "celsius"];
+        let units = [
+            "bytes",
+            "seconds",
+            "packets",
+            "ratio",
+            "hertz",
+            "celsius",
+            "_per_second",
+            "_per_batch",
+        ];
         // Counts of things, and states, which have no unit.
-        let bare = ["info", "peers", "state", "up", "refused_total"];
+        let bare = [
+            "info",
+            "peers",
+            "state",
+            "up",
+            "in_use",
+            "workers",
+            "batches_total",
+            "syscalls_total",
+            "refused_total",
+        ];
         let end = name.trim_end_matches("_total");
         let is_fit =
             units.iter().any(|it| end.ends_with(it)) || bare.iter().any(|it| name.ends_with(it));
         assert!(is_fit || name.contains("bytes"), "{name} has no unit");
         assert!(
-            page.contains(&format!("`{name}`")),
-            "{name} is not in docs/monitor.md"
+            [&name, &of_both]
+                .map(|it| format!("`{it}`"))
+                .iter()
+                .any(|it| pages.contains(it)),
+            "{name} is in neither docs/monitor.md nor docs/status.md"
         );
     }
 }

@@ -13,11 +13,13 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::der;
-use crate::identity::pem;
-use crate::keyfile::pem::encode;
+use crate::der::oid::{
+    BASIC_CONSTRAINTS, CLIENT_AUTH, EC, ECDSA_SHA256, EXTENDED_KEY_USAGE, KEY_USAGE, P256,
+    SERVER_AUTH,
+};
+use crate::der::{self, decimal};
+use crate::pem::{self, encode};
 use crate::verify::Certificate;
-use crate::verify::serial::decimal;
 
 /// The validity of each certificate. It ends in 2049, the last year that UTCTime can express.
 const VALIDITY: [&[u8]; 2] = [b"240101000000Z", b"491231235959Z"];
@@ -28,17 +30,9 @@ const SERIAL: usize = 16;
 /// The longest common name (RFC 5280, `ub-common-name`), in bytes.
 pub const NAME_MAX: usize = 64;
 
-const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
-const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const SUBJECT_KEY: &[u8] = &[0x55, 0x1d, 14];
-const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
-const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
 const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 35];
-const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
-const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
-const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 
 const UTF8_STRING: u8 = 0x0c;
 
@@ -222,9 +216,9 @@ impl Authority {
         random(&mut serial)?;
         // Makes the number positive, and its first byte not zero.
         serial[0] = serial[0] & 0x7f | 0x40;
-        let algorithm = sequence(&[&element(der::OID, &[ECDSA_WITH_SHA256])]);
+        let algorithm = sequence(&[&element(der::OID, &[ECDSA_SHA256])]);
         let times = VALIDITY.map(|time| element(der::UTC_TIME, &[time]));
-        let curve = [EC_PUBLIC_KEY, PRIME256V1].map(|oid| element(der::OID, &[oid]));
+        let curve = [EC, P256].map(|oid| element(der::OID, &[oid]));
         let key_info = sequence(&[
             &sequence(&[&curve[0], &curve[1]]),
             &element(der::BIT_STRING, &[&[0], public]),

@@ -7,11 +7,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use crypto::hmac::Hmac;
 use thiserror::Error;
 
-use crate::digest::Hmac;
-use crate::packet::{ControlPacket, Opcode};
-use crate::session_id::SessionId;
+use crate::packet::{ControlPacket, Opcode, SessionId};
 
 /// Time slots before the current one whose cookies are still good.
 const PREVIOUS_SLOTS: u64 = 2;

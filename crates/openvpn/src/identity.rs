@@ -2,7 +2,6 @@
 
 mod encrypted;
 mod kdf;
-pub(crate) mod pem;
 mod pkcs12;
 mod private_key;
 
@@ -12,7 +11,7 @@ use rustls::SignatureScheme;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
 
-use crate::der;
+use crate::{der, pem};
 
 /// The label of a certificate, and what old programs wrote instead.
 const CERTIFICATE_LABELS: &[&str] = &["CERTIFICATE", "X509 CERTIFICATE"];

@@ -11,15 +11,10 @@
 //! options or after the password; so a record that ends there, at the end of what TLS delivered, is
 //! whole: every known peer writes its record in one piece.
 
-mod source;
-mod text;
-
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
+use crate::keys::KeySource;
 use crate::role::Role;
-
-pub use source::{KeySource, RandomError};
-use text::{Reader, Stop, Text, put_string};
 
 /// The largest options string, its NUL included.
 pub const OPTIONS_MAX: usize = 512;
@@ -119,10 +114,10 @@ impl KeyMethod {
         let mut out = Zeroizing::new(Vec::with_capacity(RECORD_MAX));
         out.extend_from_slice(&[0, 0, 0, 0, METHOD]);
         if role == Role::Client {
-            out.extend_from_slice(&self.source.pre_master);
+            out.extend_from_slice(self.source.pre_master());
         }
-        out.extend_from_slice(&self.source.random1);
-        out.extend_from_slice(&self.source.random2);
+        out.extend_from_slice(self.source.random1());
+        out.extend_from_slice(self.source.random2());
         put_string(
             &mut out,
             "options string",
@@ -174,11 +169,7 @@ impl KeyMethod {
             Role::Client => reader.array()?,
             Role::Server => [0; 48],
         };
-        let source = KeySource {
-            pre_master,
-            random1: reader.array()?,
-            random2: reader.array()?,
-        };
+        let source = KeySource::from_bytes(pre_master, reader.array()?, reader.array()?);
 
         let options = match reader.string(OPTIONS_MAX)? {
             Text::Fits(text) => printable(text),
@@ -225,6 +216,79 @@ fn printable(text: &[u8]) -> String {
             }
         })
         .collect()
+}
+
+/// Why reading ended early.
+enum Stop {
+    Incomplete,
+    Bad(KeyMethodError),
+}
+
+impl From<KeyMethodError> for Stop {
+    fn from(error: KeyMethodError) -> Self {
+        Self::Bad(error)
+    }
+}
+
+/// A string of a record.
+enum Text<'a> {
+    /// The bytes, without the NUL.
+    Fits(&'a [u8]),
+    /// The length, with the NUL.
+    TooLong(usize),
+}
+
+/// Reads a record from its front.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Stop> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Stop::Incomplete)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    /// Reads a string, up to its first NUL. A string that is too long is skipped.
+    fn string(&mut self, max: usize) -> Result<Text<'a>, Stop> {
+        let len = usize::from(u16::from_be_bytes(self.array()?));
+        if len > max {
+            // A string that no record can hold is refused before it is waited for.
+            self.take(len.min(RECORD_MAX))?;
+            return Ok(Text::TooLong(len));
+        }
+        let bytes = self.take(len)?;
+        let end = bytes
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or_else(|| len.saturating_sub(1));
+        Ok(Text::Fits(&bytes[..end.min(len)]))
+    }
+}
+
+/// Appends a string; `max` counts its NUL and is below 65536.
+fn put_string(
+    out: &mut Vec<u8>,
+    field: &'static str,
+    text: &[u8],
+    max: usize,
+) -> Result<(), TooLongToSend> {
+    let len = text.len() + 1;
+    if len > max {
+        return Err(TooLongToSend { field, len, max });
+    }
+    // `max` is below 65536.
+    out.extend_from_slice(&(len as u16).to_be_bytes());
+    out.extend_from_slice(text);
+    out.push(0);
+    Ok(())
 }
 
 #[cfg(test)]

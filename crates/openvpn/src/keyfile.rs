@@ -1,7 +1,6 @@
 //! Keys that both ends have before they meet: the static key of tls-auth and tls-crypt, and in [`v2`] those of
 //! tls-crypt-v2.
 
-pub(crate) mod pem;
 pub mod v2;
 
 use std::fmt;

@@ -1,12 +1,12 @@
 //! The OpenVPN protocol, sans-IO: bytes and `now` in; bytes, keys and deadlines out.
 
 #![forbid(unsafe_code)]
+
 #[cfg(feature = "server")]
 pub mod authority;
 pub mod cookie;
 pub mod data;
 mod der;
-pub mod digest;
 pub mod identity;
 pub mod key_method;
 pub mod keyfile;
@@ -15,6 +15,7 @@ pub mod message;
 mod name;
 pub mod negotiate;
 pub mod packet;
+mod pem;
 pub mod prf;
 pub mod push;
 pub mod reliable;
@@ -22,7 +23,6 @@ pub mod role;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod session;
-pub mod session_id;
 pub mod tls;
 pub mod verify;
 pub mod wrap;

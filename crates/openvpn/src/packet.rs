@@ -19,7 +19,6 @@ use std::fmt;
 use thiserror::Error;
 
 pub use crate::data::wire::{Head, MAX_KEY_ID, Opcode};
-use crate::session_id::SessionId;
 
 /// Bytes before the wrap: the first byte and the sender's session id.
 pub const CONTROL_HEAD_LEN: usize = 1 + SessionId::LEN;
@@ -312,4 +311,105 @@ fn take_u32(bytes: &mut &[u8]) -> Result<u32, PacketError> {
     let (number, rest) = bytes.split_first_chunk().ok_or(PacketError::TooShort)?;
     *bytes = rest;
     Ok(u32::from_be_bytes(*number))
+}
+
+/// Eight random bytes, never all zero: one end's name for a session.
+///
+/// Every control packet carries the sender's; packets that acknowledge something carry the receiver's as well.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId([u8; Self::LEN]);
+
+impl SessionId {
+    /// Bytes of a session id.
+    pub const LEN: usize = 8;
+
+    /// The session id of these bytes; `None` if all are zero, which stands for "no session" and is never sent.
+    #[must_use]
+    pub fn new(bytes: [u8; Self::LEN]) -> Option<Self> {
+        (bytes != [0; Self::LEN]).then_some(Self(bytes))
+    }
+
+    /// A random session id, or `None` if the system has no randomness to give.
+    #[must_use]
+    pub fn random() -> Option<Self> {
+        let mut bytes = [0; Self::LEN];
+        aws_lc_rs::rand::fill(&mut bytes).ok()?;
+        // Zero comes once in 2^64 tries and may well be reported as a fault.
+        Self::new(bytes)
+    }
+
+    /// The bytes, as they are on the wire.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
+        &self.0
+    }
+
+    /// Reads a session id from the start of `bytes`; the rest comes with it. `None` if it is cut off or all zero.
+    pub(crate) fn split_from(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (id, rest) = bytes.split_first_chunk()?;
+        Some((Self::new(*id)?, rest))
+    }
+}
+
+/// Sixteen hexadecimal digits, as OpenVPN's own log has it.
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({self})")
+    }
+}
+
+/// Early negotiation: what a server's reset can tell a client before there is any session.
+///
+/// The content of a server's HARD_RESET_SERVER_V2: type, length and value of 16 bits, any number of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EarlyNegotiation {
+    /// The client shall append its wrapped key to its next packet, since the server has kept nothing.
+    pub resend_client_key: bool,
+}
+
+const FLAGS: u16 = 1;
+const RESEND_CLIENT_KEY: u16 = 1;
+
+impl EarlyNegotiation {
+    /// Reads the payload of a server's reset. Unknown types are skipped.
+    ///
+    /// # Errors
+    /// If it is cut off, or its flags are not of 16 bits.
+    pub fn parse(mut payload: &[u8]) -> Result<Self, PacketError> {
+        let mut found = Self::default();
+        while !payload.is_empty() {
+            let (head, rest) = payload
+                .split_first_chunk::<4>()
+                .ok_or(PacketError::TooShort)?;
+            let kind = u16::from_be_bytes([head[0], head[1]]);
+            let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+            let (value, rest) = rest.split_at_checked(length).ok_or(PacketError::TooShort)?;
+            if kind == FLAGS {
+                let flags = value.try_into().map_err(|_| PacketError::TooShort)?;
+                if u16::from_be_bytes(flags) & RESEND_CLIENT_KEY != 0 {
+                    found.resend_client_key = true;
+                }
+            }
+            payload = rest;
+        }
+        Ok(found)
+    }
+
+    /// The payload; empty if there is nothing to say, which clients before 2.6 require.
+    #[must_use]
+    pub fn emit(self) -> Vec<u8> {
+        if !self.resend_client_key {
+            return Vec::new();
+        }
+        [FLAGS, 2, RESEND_CLIENT_KEY]
+            .into_iter()
+            .flat_map(u16::to_be_bytes)
+            .collect()
+    }
 }

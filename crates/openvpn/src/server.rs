@@ -10,13 +10,9 @@
 
 mod drops;
 mod listener;
-mod remote;
-mod settings;
 mod strangers;
 mod table;
 
 pub use drops::{Drops, Refused};
-pub use listener::Listener;
-pub use remote::Remote;
-pub use settings::{ListenerSettings, ServerOutput};
-pub use table::ClientId;
+pub use listener::{Listener, ListenerSettings, ServerOutput};
+pub use table::{ClientId, Remote};

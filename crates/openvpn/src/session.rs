@@ -17,14 +17,8 @@
 #[cfg(feature = "server")]
 mod accept;
 mod authentication;
-mod challenge;
 mod client;
-mod control_traffic;
-mod dropped;
-mod dynamic_wrap;
-mod ending;
 mod facts;
-mod handshake;
 mod key_state;
 mod keys;
 mod liveness;
@@ -34,26 +28,23 @@ mod renegotiation;
 mod server;
 mod settings;
 mod slots;
-#[cfg(feature = "server")]
-mod stranger;
 mod talk;
 mod token;
 
-#[cfg(feature = "server")]
-pub(crate) use accept::Start;
-pub use challenge::{DynamicChallenge, parse_static_response, static_response};
-pub use control_traffic::ControlTraffic;
-pub use dropped::Dropped;
-pub use handshake::{Handshake, Handshaken};
+pub use crate::data::wire::Layout;
+pub use crate::key_method::Credentials;
+pub use crate::keys::KeyMaterial;
+pub use crate::verify::PeerCertificate;
+pub use authentication::{DynamicChallenge, parse_static_response, static_response};
 pub use liveness::Times;
 pub use machine::Session;
-pub use output::{AuthId, AuthRequest, CloseReason, DataKeys, Decision, Output, TokenState};
+pub use output::{
+    AuthId, AuthRequest, CloseReason, ControlTraffic, DataKeys, Decision, Dropped, Handshake,
+    Handshaken, Output, TokenState,
+};
 pub use renegotiation::KeyUsage;
 pub use settings::{ClientSettings, Renegotiate, ServerSettings, Settings, Timers};
 pub use token::TokenKeeper;
 
-pub use crate::data::header::Layout;
-pub use crate::digest::Digest;
-pub use crate::key_method::Credentials;
-pub use crate::keys::KeyMaterial;
-pub use crate::verify::PeerCertificate;
+#[cfg(feature = "server")]
+pub(crate) use accept::Start;

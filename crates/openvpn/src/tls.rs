@@ -4,7 +4,6 @@
 //! [`TlsSession`] of them. There are no session tickets, no resumption and no server names: every
 //! negotiation proves both ends anew.
 
-mod client;
 mod error;
 #[cfg(feature = "server")]
 mod server;
@@ -13,6 +12,11 @@ mod settings;
 mod suites;
 mod verifier;
 
+pub use error::{SettingsError, TlsError};
+pub use session::TlsSession;
+pub use settings::{TlsOptions, TlsSettings, TlsVersion};
+pub use verifier::ClientCertificate;
+
 /// TLS of either end, where there are both.
 #[cfg(feature = "server")]
 use rustls::Connection;
@@ -20,7 +24,3 @@ use rustls::Connection;
 /// TLS of the one end that is in the build.
 #[cfg(not(feature = "server"))]
 use rustls::ClientConnection as Connection;
-
-pub use error::{SettingsError, TlsError};
-pub use session::TlsSession;
-pub use settings::{CertificateProfile, ClientCertificate, TlsOptions, TlsSettings, TlsVersion};

@@ -11,25 +11,22 @@ mod chain;
 mod crl;
 mod peer;
 mod refusal;
-mod revocation;
 mod rules;
-pub(crate) mod serial;
 mod strength;
 mod time;
 
-#[cfg(feature = "server")]
-pub(crate) use certificate::Certificate;
 pub(crate) use chain::Trust;
-pub(crate) use crl::RevocationLists;
+#[doc(hidden)]
+pub use chain::fuzz;
+pub use crl::RevokedSerials;
+pub(crate) use crl::{RevocationLists, Revocations};
 pub use peer::{ChainCertificate, PeerCertificate};
-pub(crate) use revocation::Revocations;
-pub use revocation::RevokedSerials;
 pub use rules::{Fingerprint, KeyUsageRule, NameRule, PeerRules, Usage};
+pub use strength::CertificateProfile;
 pub(crate) use time::Time;
 
-/// Entry points for fuzzing what peers send. Not an interface.
-#[doc(hidden)]
-pub mod fuzzing;
+#[cfg(feature = "server")]
+pub(crate) use certificate::Certificate;
 
 /// Why a peer's certificate does not satisfy us.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

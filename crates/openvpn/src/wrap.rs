@@ -7,32 +7,29 @@
 //! A wrap is a filter: it keeps out senders without the key. TLS finds out who the peer is.
 
 pub(crate) mod client_key;
-mod ctr;
-mod early;
 mod replay;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod tls_auth;
 mod tls_crypt;
 
 use std::sync::Arc;
 
+use crypto::Digest;
+use crypto::hmac::Hmac;
+use replay::{Counter, ReplayWindow};
 use thiserror::Error;
+use tls_crypt::TlsCrypt;
+use zeroize::Zeroizing;
 
-pub use client_key::ClientKeyError;
-pub use early::EarlyNegotiation;
-pub use replay::ReplayId;
-pub use settings::{FirstPacket, WrapSettings};
-
-use crate::digest::Digest;
 use crate::keyfile::v2::ClientKey;
 use crate::keyfile::{KeyDirection, StaticKey};
 use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, MAX_CONTROL_LEN, PacketError};
 use crate::role::Role;
-use replay::{Counter, ReplayWindow};
-use tls_auth::TlsAuth;
-use tls_crypt::TlsCrypt;
+
+pub use client_key::ClientKeyError;
+pub use replay::ReplayId;
+pub use settings::{FirstPacket, WrapSettings};
 
 /// The wrap of one session, or, with [`Wrap::dynamic`], of its renegotiations.
 #[derive(Debug)]
@@ -304,4 +301,77 @@ pub enum WrapError {
     /// The content of the wrap is no control packet.
     #[error(transparent)]
     Packet(#[from] PacketError),
+}
+
+/// tls-auth: an HMAC over each control packet, which stays readable. The keys of both directions.
+///
+/// ```text
+/// opcode<<3 | key_id, session id | HMAC | counter, time | rest
+/// ```
+/// The HMAC is over counter, time, head and rest, in that order.
+#[derive(Debug)]
+struct TlsAuth {
+    send: Hmac,
+    receive: Hmac,
+}
+
+impl TlsAuth {
+    /// `None` for [`Digest::None`].
+    fn new(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Option<Self> {
+        let (send, receive) = direction.halves();
+        let hmac = |half| Hmac::new(digest, &key.hmac(half)[..digest.len()]);
+        Some(Self {
+            send: hmac(send)?,
+            receive: hmac(receive)?,
+        })
+    }
+
+    /// Bytes that the wrap adds.
+    const fn overhead(&self) -> usize {
+        self.send.digest().len() + ReplayId::LEN
+    }
+
+    /// Wraps the plain packet `packet`, head and all.
+    fn seal(&self, packet: &[u8], number: ReplayId) -> Vec<u8> {
+        // Only packets are sealed, which have a head.
+        let (head, rest) = packet.split_at(CONTROL_HEAD_LEN.min(packet.len()));
+        let number = number.to_wire();
+        let tag = self.send.sign(&[&number, head, rest]);
+        [head, tag.as_ref(), &number, rest].concat()
+    }
+
+    /// The number and the body of a wrapped packet; `None` if it is too short or not authentic.
+    fn open(&self, packet: &[u8]) -> Option<(ReplayId, Vec<u8>)> {
+        let (head, rest) = packet.split_at_checked(CONTROL_HEAD_LEN)?;
+        let (tag, rest) = rest.split_at_checked(self.receive.digest().len())?;
+        let (number, body) = rest.split_first_chunk()?;
+        self.receive
+            .verify(&[number, head, body], tag)
+            .then(|| (ReplayId::from_wire(*number), body.to_vec()))
+    }
+}
+
+/// The wrap of a session's renegotiations, where it has one of its own.
+///
+/// Built from its key when the first packet needs it. The expanded key takes seven times the memory, and most sessions
+/// of a server wait an hour for their renegotiation.
+pub(crate) struct DynamicWrap {
+    exported: Zeroizing<[u8; StaticKey::LEN]>,
+    made: Option<Wrap>,
+}
+
+impl DynamicWrap {
+    pub(crate) const fn new(exported: Zeroizing<[u8; StaticKey::LEN]>) -> Self {
+        Self {
+            exported,
+            made: None,
+        }
+    }
+
+    /// The wrap. `first` is that of the first negotiation.
+    pub(crate) fn wrap(&mut self, first: &Wrap, role: Role) -> &mut Wrap {
+        let exported = &self.exported;
+        self.made
+            .get_or_insert_with(|| first.dynamic(exported, role))
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crypto::{Batch, Cipher, Digest, Packet, PacketCipher};
 use openvpn::data::cipher::{CipherError, new as data_channel, new_insecure};
-use openvpn::data::header::Layout;
+use openvpn::data::wire::Layout;
 use openvpn::keys::KeyMaterial;
 use proptest::prelude::*;
 

@@ -3,7 +3,6 @@
 //! * [`uci`]: parses a file below `/etc/config` into sections and options.
 //! * [`network`]: turns a `millrace` section of `network` into a checked model.
 //! * [`only_through`]: which LAN devices leave only by which of these tunnels.
-//! * [`dhcp`]: the directory from which `dnsmasq` reads further files.
 //! * [`blob`]: values in ubus messages.
 //! * [`ubus`]: ubus messages, and a client without I/O; [`socket`]: a client that blocks until it has the answer.
 //! * [`update`]: messages that tell netifd an interface's addresses and routes.
@@ -15,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 pub mod blob;
-pub mod dhcp;
 pub mod network;
 pub mod only_through;
 pub mod socket;

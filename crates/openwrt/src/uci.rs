@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
@@ -450,6 +450,39 @@ impl Reader {
 fn is_name(name: &str) -> bool {
     let fits = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
     !name.is_empty() && name.bytes().all(fits)
+}
+
+/// The directory from which `dnsmasq` will read further files, by the first section of `/etc/config/dhcp`: its option
+/// `confdir`, or the default, named after the section. The init script creates it. `None` without the file or the
+/// section.
+#[must_use]
+pub fn dnsmasq_directory(configuration: &Path) -> Option<PathBuf> {
+    let text = config::file::read_text(&configuration.join("dhcp"), FILE_MAX).ok()?;
+    directory(&Package::parse(&text).ok()?)
+}
+
+fn directory(package: &Package) -> Option<PathBuf> {
+    let mut all = package.sections.iter().enumerate();
+    let (place, section) = all.find(|(_, it)| it.kind == "dnsmasq")?;
+    let directory = match section.text("confdir") {
+        Some(text) => text.split(',').next().unwrap_or_default().to_owned(),
+        None => format!("/tmp/dnsmasq.{}.d", name_of(section, place)),
+    };
+    directory.starts_with('/').then(|| directory.into())
+}
+
+/// The name that libuci gives an anonymous section: its position among all sections, from 1, and a digest of its
+/// type.
+fn name_of(section: &Section, place: usize) -> String {
+    match &section.name {
+        Some(name) => name.clone(),
+        None => {
+            let digest = section.kind.bytes().fold(5381_u32, |sum, byte| {
+                sum.wrapping_mul(33).wrapping_add(u32::from(byte))
+            });
+            format!("cfg{:02x}{:04x}", place + 1, digest & 0xffff)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Messages that tell netifd about an interface, as arguments of `notify_proto`.
 
 use crate::blob::Value;
+use config::types::AllowedIp;
 use host::{DefaultV4, DefaultV6, Destination, Gateway, MAIN, Want, WantedRoute};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -269,16 +270,7 @@ fn texted(name: &str, value: &(impl ToString + ?Sized)) -> (String, Value) {
 
 /// The network of an address: netifd passes host bits on, and the kernel refuses them.
 fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
-    match addr {
-        IpAddr::V4(it) => {
-            let host = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
-            Ipv4Addr::from_bits(it.to_bits() & !host).into()
-        }
-        IpAddr::V6(it) => {
-            let host = u128::MAX.checked_shr(prefix.into()).unwrap_or(0);
-            Ipv6Addr::from_bits(it.to_bits() & !host).into()
-        }
-    }
+    AllowedIp::new(addr, prefix).map_or(addr, |it| it.addr())
 }
 
 #[cfg(test)]

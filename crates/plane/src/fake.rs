@@ -2,8 +2,8 @@
 
 use crate::{
     KeyUsage, LINES_MAX, Line, LineId, PeerId, PeerState, Protocol, Routes, Sender, SessionKeys,
+    Statistics, StreamId,
 };
-use crate::{Statistics, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};

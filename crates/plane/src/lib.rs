@@ -6,48 +6,40 @@
 
 #![forbid(unsafe_code)]
 
-mod atomic;
-mod batch;
-mod control;
 mod data_plane;
 mod endpoint;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod format;
 mod guesses;
-mod limits;
 mod line;
-mod line_mode;
-mod line_set;
-mod line_state;
 pub mod mss;
 mod peer;
 mod protocol;
 mod replay;
 mod routes;
-mod source_network;
-mod statistics;
-mod wire;
 
-pub use atomic::AtomicU64;
-pub use batch::{Batch, Packet};
-pub use control::{Control, Notice};
-pub use data_plane::{DataPlane, KeyError, RouteChange, Sender, Transports, Whole};
-pub use endpoint::{Ecn, Endpoint, Source};
-pub use format::{Format, Joined, Payload};
+pub use data_plane::{
+    Control, DataPlane, KeyError, Notice, PipelineCounts, RouteChange, Sender, Statistics, Transports, Whole,
+};
+pub use endpoint::{Ecn, Endpoint, Source, SourceNetwork};
+pub use format::{Batch, Format, Joined, Packet, Payload};
 pub use guesses::Guesses;
-pub use limits::KeyLimits;
-pub use line::{LINES_MAX, Line, LineId, StreamId, Transport};
-pub use line_mode::{LineMode, Reorder};
-pub use line_set::LineSet;
-pub use line_state::{LineCounts, LineState, OrderCounts, PeerLines};
-pub use peer::{Moving, PeerId, PeerState, Times};
-pub use protocol::{CipherName, Formats, KeyUsage, Protocol, SessionKeys};
+pub use line::{LINES_MAX, Line, LineId, LineMode, LineSet, Reorder, StreamId, Transport};
+pub use peer::{LineCounts, LineState, Moving, OrderCounts, PeerId, PeerLines, PeerState, Times};
+pub use protocol::{
+    CipherName, Class, Formats, KeyLimits, KeyUsage, Protocol, Record, ReplayCheck, SessionKeys,
+    SessionName, Window, Wire,
+};
 pub use replay::ReplayWindow;
 pub use routes::Routes;
-pub use source_network::SourceNetwork;
-pub use statistics::{PipelineCounts, Statistics};
+
 /// The promise of a protocol's [`Protocol::Keys`].
 pub use zeroize::ZeroizeOnDrop;
 
-pub use wire::{Class, Record, ReplayCheck, SessionName, Window, Wire};
+// A number of 64 bits that threads share, on every machine. 32-bit MIPS has no 64-bit atomic instructions. There
+// `portable-atomic` uses a lock, which a reader takes only if another thread writes.
+#[cfg(not(target_has_atomic = "64"))]
+pub use portable_atomic::AtomicU64;
+#[cfg(target_has_atomic = "64")]
+pub use std::sync::atomic::AtomicU64;

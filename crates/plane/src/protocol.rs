@@ -1,7 +1,9 @@
-//! Key material, and the trait that makes formats of it.
+//! The engine's view of a protocol: its messages, by which the engine sorts them, key material with its limits, and the
+//! trait that makes formats of it.
 
-use crate::{Format, KeyLimits, Wire};
+use crate::{Endpoint, Format};
 use std::sync::Arc;
+use std::time::Instant;
 use zeroize::ZeroizeOnDrop;
 
 /// A tunnel protocol whose keys a data plane takes as material.
@@ -75,4 +77,157 @@ pub struct KeyUsage {
     pub forged: u64,
     /// The epoch of the sealing key; 0 if packets have no epochs.
     pub epoch: u16,
+}
+
+/// The messages of a tunnel protocol.
+///
+/// A data packet is `header || payload || trailer`. The length and content of header and trailer may differ from key to
+/// key, so the key's [`Format`](crate::Format) defines them. This trait has everything that all keys share.
+pub trait Wire: Send + Sync + 'static {
+    /// Most bytes that any key's format puts before a payload.
+    const HEAD_MAX: usize;
+    /// Most bytes that any key's format puts behind a payload.
+    const TAIL_MAX: usize;
+    /// Whether packets without a session wait for one; otherwise they are dropped.
+    const STAGES: bool;
+    /// Whether congestion marks are carried between inner and outer headers (RFC 6040).
+    const ECN: bool;
+
+    /// Whether a peer waits for a sign of life after a message, as after any other packet.
+    const MESSAGES_ARE_DATA: bool = false;
+
+    /// Bytes in front of each packet on a stream that make a record of it; 0 for a protocol that no stream carries.
+    const RECORD_HEADER: usize = 0;
+
+    /// Decides which packet numbers of a session are new.
+    type Window: Window;
+
+    /// Says what a received datagram is.
+    fn classify(&self, datagram: &[u8]) -> Class;
+
+    /// Returns the record at the start of `bytes`, which were read from a stream. A packet of more than `longest` bytes
+    /// is malformed, even before all of its bytes have come.
+    #[must_use]
+    fn record(bytes: &[u8], longest: usize) -> Record {
+        let _ = (bytes, longest);
+        Record::Malformed
+    }
+
+    /// Makes a record of a packet; `None` if the packet is too long for one, or no stream carries the protocol.
+    #[must_use]
+    fn to_record(packet: &[u8]) -> Option<Vec<u8>> {
+        let _ = packet;
+        None
+    }
+
+    /// The payload length that a packet of `len` bytes is padded to, on an interface of `mtu`
+    /// bytes. At least `len`. The padding is zero and part of the payload that is sealed; the receiver cuts it off by the
+    /// length that the IP header says.
+    #[must_use]
+    fn padded(&self, len: usize, mtu: usize) -> usize {
+        let _ = mtu;
+        len
+    }
+
+    /// Takes the interface's MTU in bytes, at the start and whenever it changes.
+    fn follow_mtu(&self, mtu: usize) {
+        let _ = mtu;
+    }
+
+    /// Whether this very tunnel sent `datagram`, which an inner packet carries to `to`, to a peer at `endpoint` for its
+    /// session `receiver`. If so, the route to the peer leads into the tunnel, and the datagram would go round for
+    /// ever.
+    fn loops(
+        &self,
+        datagram: &[u8],
+        to: std::net::SocketAddr,
+        receiver: u32,
+        endpoint: &Endpoint,
+    ) -> bool;
+}
+
+/// The beginning of a stream's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A packet, behind [`Wire::RECORD_HEADER`] bytes.
+    Whole {
+        /// Bytes of the packet; at least one.
+        len: usize,
+    },
+    /// The record is still incomplete.
+    Partial,
+    /// Bytes that no peer would send: the stream cannot be read any further.
+    Malformed,
+}
+
+/// The class of a received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A data packet.
+    Data {
+        /// The session that the packet claims.
+        session: SessionName,
+        /// The packet's number in the session, if the header has it; else 0.
+        counter: u64,
+        /// Bytes of the header, in front of the part that the key's format opens.
+        header: usize,
+    },
+    /// A message for the protocol's state machine.
+    Control,
+    /// A datagram that this protocol does not know.
+    Malformed,
+}
+
+/// How a data packet names its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionName {
+    /// By our name for it.
+    Index(u32),
+    /// By its number among the sessions of the peer at the address that it came from.
+    OfSender(u8),
+}
+
+/// A replay window. Only authenticated packets are shown to it.
+pub trait Window: Default + Send + 'static {
+    /// Returns whether packet `counter` is new, and remembers it.
+    fn accept(&mut self, counter: u64) -> ReplayCheck;
+}
+
+/// A replay window's verdict on a packet's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayCheck {
+    /// The number was not seen before.
+    New,
+    /// The number was seen before, and is still in the window: a packet that was delivered twice, or a replay.
+    Duplicate,
+    /// The number is older than the window, so its history is unknown, or is beyond the limit of every key.
+    TooOld,
+}
+
+/// How long a key may be used.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyLimits {
+    /// From this moment on the key is not used for newly read packets. Packets that were read before are still sealed,
+    /// opened and sent.
+    pub expires: Instant,
+    /// Packets with this number or a higher one are not sent. They are not accepted either, if the number can be read
+    /// without opening the packet ([`Class::Data`](crate::Class::Data)).
+    pub messages_max: u64,
+    /// Any use of the key from this moment on asks for a new key; `None` if the peer is to renew it.
+    pub refresh_at: Option<Instant>,
+    /// The data plane asks for a new key after sending this many packets.
+    pub refresh_messages: u64,
+}
+
+impl KeyLimits {
+    /// Limits that only expire: any number of packets, and no notice before the end.
+    #[must_use]
+    pub const fn until(expires: Instant) -> Self {
+        Self {
+            expires,
+            messages_max: u64::MAX,
+            refresh_at: None,
+            refresh_messages: u64::MAX,
+        }
+    }
 }

@@ -3,27 +3,22 @@
 
 mod call;
 mod codes;
-mod collision;
 mod connection;
 mod event;
 mod fields;
 mod message;
 mod receive;
-mod stream;
-mod text;
 
 pub use call::{Answer, CallError};
 pub use codes::{
     DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,
     StopReason,
 };
-pub use collision::{Keep, keep};
 pub use connection::{Connection, Role, Settings};
 pub use event::{CallEnd, CloseReason, Counters, Event};
+pub use fields::Stream;
 pub use message::{
     BOTH, COOKIE, Disconnect, HEADER_LEN, Host, IncomingCall, IncomingConnected, IncomingReply,
-    LinkInfo, MAX_LEN, Message, MessageError, OutgoingCall, OutgoingReply, PORT, VERSION,
+    LinkInfo, MAX_LEN, Message, MessageError, OutgoingCall, OutgoingReply, PORT, Text, VERSION,
     WanErrors, length,
 };
-pub use stream::Stream;
-pub use text::Text;

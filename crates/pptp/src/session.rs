@@ -1,6 +1,5 @@
 //! Clients and servers: a control connection, the GRE and PPP of its calls, and their events.
 
-mod account;
 mod authenticator;
 mod call;
 mod client;
@@ -13,12 +12,15 @@ mod server;
 mod settings;
 mod several;
 
-pub use account::{Accounts, Entropy};
+pub use authenticator::Accounts;
 pub use call::Call;
 pub use client::{Client, ClientOutput};
 pub use link::{Link, LinkCounters, LinkOutput};
-pub use output::{DownReason, Ends, Ipv6Up, LoginError, Protection, SendError, Up};
+pub use network::{Figures, mtu};
+pub use output::{DownReason, Ipv6Up, LoginError, Protection, SendError, Up};
 pub use server::{ConnectionId, ProbeCounters, Server, ServerOutput};
 pub use settings::{
-    ClientSettings, Encryption, LinkSettings, Mode, ServerSettings, Settings, StartError,
+    ClientSettings, Encryption, Entropy, LinkSettings, Mode, ServerSettings, Settings, StartError,
 };
+
+pub use crate::gre::Ends;

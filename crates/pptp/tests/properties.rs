@@ -9,7 +9,7 @@ use pptp::control::{COOKIE, Message};
 use pptp::gre::{Header, Packet};
 use pptp::lines::{Addresses, Kind, Probe, ProbeKey, Prober, is_probe};
 use pptp::ppp::{Framing, parse_frame};
-use pptp::{fuzz, ppp};
+use pptp::{fuzz, session};
 
 /// Random bytes behind lengths, codes and numbers that parsers look for.
 fn pieces(heads: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn figures_never_exceed_the_path(path_mtu: u16, peer_mru: u16, our_mru: u16, mppe: bool) {
-        let mtu = ppp::mtu(ppp::Figures { path_mtu, peer_mru, our_mru, mppe });
+        let mtu = session::mtu(session::Figures { path_mtu, peer_mru, our_mru, mppe });
         prop_assert!(mtu <= path_mtu && mtu <= peer_mru && mtu <= our_mru);
     }
 }

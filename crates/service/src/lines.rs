@@ -32,7 +32,7 @@ mod usage_file;
 pub(crate) use answers::Answers;
 use cap::Caps;
 pub use cap::{CapReport, Doubt, LineUsage};
-pub(crate) use effect::LineEffect;
+pub(crate) use effect::{LineEffect, PlaneCall};
 pub use end::LineFacts;
 use end::{End, Sockets};
 pub(crate) use host::read;
@@ -221,17 +221,13 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 }
 
 impl Lines {
-    /// The settings of the lines, as configured.
-    pub(crate) const fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Opens the lines anew, each once its device exists.
     pub(crate) fn bind(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
         for end in &mut self.ends {
             end.sockets = Sockets::Closed(None);
         }
         self.look = Some(now);
+        self.name_relays(now);
         self.caps.begin();
         out.push(LineEffect::Read);
     }
@@ -255,7 +251,7 @@ impl Lines {
         self.peers.clear();
         for (line, end) in (0..).map(LineId).zip(&mut self.ends) {
             if std::mem::replace(&mut end.sockets, Sockets::Closed(None)) == Sockets::Open {
-                out.push(LineEffect::Close(line));
+                out.push(PlaneCall::Close(line).into());
             }
         }
     }
@@ -269,7 +265,7 @@ impl Lines {
         peer.address = to;
         self.callers.remove(&id);
         for line in self.open() {
-            out.push(LineEffect::SetLine(id, self.relays.lead(line, to)));
+            out.push(PlaneCall::SetLine(id, self.relays.lead(line, to)).into());
         }
         self.peers.insert(id, peer);
     }
@@ -285,7 +281,7 @@ impl Lines {
         match self.peers.get_mut(&id) {
             Some(peer) => peer.heard(from, now),
             None => {
-                out.push(LineEffect::UseLine(id, from));
+                out.push(PlaneCall::UseLine(id, from).into());
                 self.callers.insert(id, from);
                 self.tell_rate(out);
             }
@@ -366,7 +362,8 @@ impl Lines {
             let state = view(*id);
             next = next.min(peer.look(&state, now));
             if let Some(line) = peer.probe(single, now) {
-                out.extend(self.relays.before_probe(line, peer.works_by(line), now));
+                self.relays
+                    .before_probe(line, peer.works_by(line), now, out);
                 out.push(LineEffect::Probe {
                     peer: *id,
                     line: self.relays.lead(line, peer.address),
@@ -384,7 +381,7 @@ impl Lines {
                 out.push(LineEffect::LogPeer(*id, words));
             }
             if let Some((line, switch)) = peer.choose(now) {
-                out.push(LineEffect::UseLine(*id, line));
+                out.push(PlaneCall::UseLine(*id, line).into());
                 if state.sealed.is_some() {
                     // The peer sends to the line that it last heard from.
                     out.push(LineEffect::Keepalive(*id));
@@ -395,9 +392,10 @@ impl Lines {
                 }
             }
             if let Some(mode) = peer.spread(self.singly) {
-                out.push(LineEffect::SetLineMode(*id, mode));
+                out.push(PlaneCall::SetLineMode(*id, mode).into());
             }
         }
+        self.follow_relays(out);
         self.tell_rate(out);
         self.look = Some(now + next);
     }
@@ -407,7 +405,7 @@ impl Lines {
             return;
         };
         if std::mem::replace(&mut end.sockets, Sockets::Closed(None)) == Sockets::Open {
-            out.push(LineEffect::Close(line));
+            out.push(PlaneCall::Close(line).into());
             for peer in self.peers.values_mut() {
                 peer.closed(line, now);
             }
@@ -429,7 +427,7 @@ impl Lines {
         if end.sockets != Sockets::Asked {
             // The lines were closed meanwhile.
             if result.is_ok() {
-                out.push(LineEffect::Close(line));
+                out.push(PlaneCall::Close(line).into());
             }
             return;
         }
@@ -448,10 +446,8 @@ impl Lines {
         end.refused = None;
         self.relays.opened(line);
         for (id, peer) in &mut self.peers {
-            out.push(LineEffect::SetLine(
-                *id,
-                self.relays.lead(line, peer.address),
-            ));
+            let to = self.relays.lead(line, peer.address);
+            out.push(PlaneCall::SetLine(*id, to).into());
             peer.opened(line, settings);
         }
     }

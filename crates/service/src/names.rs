@@ -24,10 +24,13 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 mod background;
 mod kept;
+mod name;
 mod servers;
 
 pub(crate) use background::Background;
 pub(crate) use kept::keep;
+pub(crate) use name::Name;
+pub use name::{LookUp, Whose};
 
 /// Sockets for DNS queries, ready for a thread that may not open them itself.
 #[derive(Debug, Default)]

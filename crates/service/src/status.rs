@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-mod dataplane;
+mod fields;
 mod limits;
 mod reach;
 
-pub use dataplane::dataplane;
+pub use fields::{
+    CapStatus, DataplaneStatus, Field, LineStatus, MeasuredStatus, OrderStatus, PeerStatus,
+    PipelineStatus, Status, dataplane,
+};
 pub(crate) use reach::expected_within;
 pub use reach::{NO_CARRIER, SILENT, WAITING};
 
@@ -20,260 +21,6 @@ pub const SOCKET_DIR: &str = "/var/run/millrace";
 #[must_use]
 pub fn socket_path(ifname: &str) -> PathBuf {
     Path::new(SOCKET_DIR).join(format!("{ifname}.sock"))
-}
-
-/// The status document, the same for all protocols; docs/status.md describes it. A reader ignores unknown fields and
-/// takes defaults for missing ones, so daemon and command may differ in age.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct Status {
-    /// Interface name.
-    pub interface: String,
-    /// `wireguard`, `openvpn` or `pptp`.
-    pub protocol: String,
-    /// `client` or `server`; none with WireGuard, whose peers are equal.
-    pub role: Option<String>,
-    /// With an OpenVPN or PPTP client `connecting` or `connected`. With every protocol `silent` or `no carrier`, if
-    /// that holds for all peers, and `waiting` while `waiting_for` is set.
-    pub state: Option<String>,
-    /// What the tunnel waits for before it can come up, such as `an address of HOST`; none if nothing is missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting_for: Option<String>,
-    /// Our public key in base64; none without a private key.
-    pub public_key: Option<String>,
-    /// UDP port; 0 while there is none.
-    pub listen_port: u16,
-    /// TCP ports that a server listens on.
-    pub listen_tcp: Vec<u16>,
-    /// Mark of outgoing datagrams; 0 for none.
-    pub fwmark: u32,
-    /// The device that the sockets are bound to.
-    #[serde(skip)]
-    pub bound_device: Option<String>,
-    /// MTU of the interface, in bytes.
-    pub mtu: u32,
-    /// Reason for this MTU, in words; none where the daemon does not set it.
-    pub mtu_reason: Option<String>,
-    /// The result of probing the paths to the peers, in words; none without probes.
-    pub mtu_probe: Option<String>,
-    /// Threads of the data plane.
-    pub workers: usize,
-    /// Milliseconds since the daemon's start, by a clock that never jumps. Rates are computed
-    /// from the difference of two documents.
-    pub uptime_ms: u64,
-    /// With OpenVPN, the host's own addresses in the tunnel.
-    pub addresses: Vec<String>,
-    /// Warnings, one sentence each, such as settings that the host did not apply because the kernel refused a route.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-    /// The peers: of an OpenVPN server its clients, of an OpenVPN client the server.
-    pub peers: Vec<PeerStatus>,
-    /// Refused messages of the control channel or of the handshake, and failed sessions, counted by reason.
-    pub refused: BTreeMap<String, u64>,
-    /// The data plane that moved the packets.
-    pub dataplane: DataplaneStatus,
-}
-
-/// One peer.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct PeerStatus {
-    /// With WireGuard its public key in base64.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub public_key: String,
-    /// With OpenVPN the common name of the peer's certificate, or its user name; none without either.
-    pub name: Option<String>,
-    /// With OpenVPN the user name with which the peer logged in, if it did.
-    pub username: Option<String>,
-    /// With an OpenVPN server the client's number, for `client-kill` at the management port.
-    pub client_id: Option<u64>,
-    /// `udp` or `tcp`.
-    pub transport: Option<String>,
-    /// With OpenVPN the cipher of its data packets, once it is agreed on.
-    pub cipher: Option<String>,
-    /// The kind of code that computes the cipher: `portable`, `simd` or `engine`.
-    pub crypto_backend: Option<String>,
-    /// The provider of that code.
-    pub backend: Option<String>,
-    /// With OpenVPN, the start of the session in seconds since 1970.
-    pub connected_unix: Option<u64>,
-    /// The peer's address, `ADDRESS:PORT`, if known.
-    pub endpoint: Option<String>,
-    /// The peer's ranges, `ADDRESS/PREFIX`: with an OpenVPN server the client's own addresses and the networks behind
-    /// it.
-    pub allowed_ips: Vec<String>,
-    /// Seconds since 1970 of the last handshake, if there was one.
-    pub last_handshake_unix: Option<u64>,
-    /// Seconds since the last handshake, by a clock that never jumps.
-    pub latest_handshake_age: Option<u64>,
-    /// Seconds since the last authentic packet of any kind came from the peer, by a clock that never jumps.
-    pub last_heard_age: Option<u64>,
-    /// `silent` or `no carrier`; none for a peer without a known fault.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    /// The reason of that state, in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Bytes received in authenticated datagrams.
-    pub rx_bytes: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Bits received a second; filled in by the command, not by the daemon.
-    pub rx_rate: Option<u64>,
-    /// Bits sent a second; filled in by the command, not by the daemon.
-    pub tx_rate: Option<u64>,
-    /// Seconds between persistent keepalives; none when they are off.
-    pub keepalive: Option<u16>,
-    /// The lines by which the peer may be reached, if there are any.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lines: Vec<LineStatus>,
-    /// Counts of reordering the peer's packets, if that is on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub order: Option<OrderStatus>,
-}
-
-/// One line of a peer.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct LineStatus {
-    /// Name of the line.
-    pub name: String,
-    /// `unknown`, `up`, `degraded` or `down`.
-    pub state: String,
-    /// Reason for the state, in words.
-    pub reason: String,
-    /// Seconds since the state changed; none before the first change.
-    pub state_age: Option<u64>,
-    /// Packets to the peer go by this line.
-    pub in_use: bool,
-    /// The smoothed round trip in milliseconds, once one was measured.
-    pub round_trip_ms: Option<f64>,
-    /// The monthly allowance, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cap: Option<CapStatus>,
-    /// Packets sent by this line, copies included.
-    pub sent: u64,
-    /// Bytes of those packets, headers and tags included.
-    pub sent_bytes: u64,
-    /// Bytes received, headers and tags included, without copies.
-    pub received_bytes: u64,
-    /// Packets whose first copy came in time by this line.
-    pub accepted: u64,
-    /// First copies that came too late, when nothing waited for them.
-    pub late: u64,
-    /// Accepted packets that waited for an earlier one.
-    pub buffered: u64,
-    /// Copies of packets that had already come.
-    pub duplicated: u64,
-    /// Copies too old to tell whether the packet had come.
-    pub ancient: u64,
-}
-
-/// The allowance of a line for a month, and its use: bytes of both directions, with the headers of UDP and IP.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct CapStatus {
-    /// The allowance.
-    pub cap_bytes: u64,
-    /// The bytes carried in this month.
-    pub used_bytes: u64,
-    /// The allowance that is left, in bytes; 0 once it is exceeded.
-    pub left_bytes: u64,
-    /// The first day of the next month, `YEAR-MONTH-DAY`; none while the clock is not set.
-    pub renews: Option<String>,
-}
-
-/// Counts of putting a peer's packets into order, over all lines.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct OrderStatus {
-    /// Packets that came in time to be put into order.
-    pub accepted: u64,
-    /// Packets that came too late, when nothing waited for them.
-    pub late: u64,
-    /// Packets that wait now for an earlier one.
-    pub waiting: u64,
-    /// Packets that never came.
-    pub lost: u64,
-    /// Packets that the peer was asked to send again.
-    pub asked: u64,
-    /// Packets that came after they were asked for again.
-    pub repaired: u64,
-}
-
-/// Counters and settings of the data plane.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct DataplaneStatus {
-    /// The cipher of the packets; empty with OpenVPN, where each peer has its own.
-    pub cipher: String,
-    /// The kind of code that computes the cipher: `portable`, `simd` or `engine`; empty without encryption.
-    pub crypto_backend: String,
-    /// The implementation of the cipher that this machine uses.
-    pub backend: String,
-    /// Whether this build has code for accelerators; none from a daemon that does not report it.
-    pub accelerators: Option<bool>,
-    /// The measurements behind the choice of implementation; empty if a profile made it, or there was only one
-    /// candidate.
-    pub measured: Vec<MeasuredStatus>,
-    /// Each rung of the offload ladder: `on`, `off (setting)`, `off (kernel: WHY)` or
-    /// `off (demoted: WHY)`.
-    pub rungs: BTreeMap<String, String>,
-    /// Packets from the TUN to the peers.
-    pub outbound: PipelineStatus,
-    /// Packets from the peers to the TUN.
-    pub inbound: PipelineStatus,
-    /// Packets dropped, by reason.
-    pub drops: BTreeMap<String, u64>,
-    /// What limits the speed between the two samples, in words; empty without rates, or with too little traffic to
-    /// tell. Filled in by the command, not by the daemon.
-    pub limits: String,
-}
-
-/// The measured time of one candidate for the cipher: the shortest processor time of several runs.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct MeasuredStatus {
-    /// Name of the candidate.
-    pub name: String,
-    /// Kind of the candidate: `portable`, `simd` or `engine`.
-    pub kind: String,
-    /// Bytes of each packet in the measured batch.
-    pub batch_len: usize,
-    /// Nanoseconds for each packet of that batch; none where the candidate was already far behind with small packets.
-    pub batch_ns: Option<u64>,
-    /// Bytes of the packet that was measured alone.
-    pub alone_len: usize,
-    /// Nanoseconds for that packet.
-    pub alone_ns: Option<u64>,
-}
-
-/// One direction of the data plane.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct PipelineStatus {
-    /// Batches moved.
-    pub batches: u64,
-    /// Packets moved.
-    pub packets: u64,
-    /// Mean size of a batch in packets.
-    pub packets_per_batch: f64,
-    /// Bytes of inner packets moved.
-    pub bytes: u64,
-    /// Super-packets read from or written to the kernel.
-    pub super_packets: u64,
-    /// System calls made to move the packets.
-    pub syscalls: u64,
-    /// Batches that a helper worked on.
-    pub parallel_batches: u64,
-    /// How long packets have recently waited in the sockets, averaged by bytes, in microseconds; 0 if unknown.
-    pub waited_us: u64,
-    /// Packets that a peer had compressed. This end never compresses.
-    pub unpacked: u64,
-    /// Packets a second; filled in by the command, not by the daemon.
-    pub packet_rate: Option<u64>,
-    /// Bits of inner packets a second; filled in by the command, not by the daemon.
-    pub bit_rate: Option<u64>,
 }
 
 impl PeerStatus {
@@ -402,30 +149,67 @@ mod tests {
         assert_eq!(now.peers[1].rx_rate, Some(8000));
     }
 
-    /// Programs are written by docs/status.md, so it must describe every field.
+    /// The rows of a level's fields.
+    fn rows<T>(title: &str, fields: &[Field<T>]) -> String {
+        let row = |it: &Field<T>| {
+            let metric = match it.metric {
+                "" => String::new(),
+                name => format!("`{name}`"),
+            };
+            format!("| `{}` | {} | {metric} |\n", it.name, it.what)
+        };
+        let rows: String = fields.iter().map(row).collect();
+        format!("\n{title}\n\n| field | what | metric |\n|---|---|---|\n{rows}")
+    }
+
+    /// The tables of docs/status.md are those of the fields. `MILLRACE_WRITE=1 cargo test -p millrace-service
+    /// status_page` writes them anew.
     #[test]
-    fn every_field_and_counter_is_documented() {
-        let page = include_str!("../../../docs/status.md");
-        let mut status = status(0, 0);
-        status.dataplane.measured.push(MeasuredStatus::default());
-        status.peers[0].lines.push(LineStatus {
-            cap: Some(CapStatus::default()),
-            ..LineStatus::default()
-        });
-        let mut names = Vec::new();
-        let mut rest = vec![serde_json::to_value(&status).unwrap()];
-        while let Some(value) = rest.pop() {
-            match value {
-                serde_json::Value::Object(fields) => {
-                    for (name, value) in fields {
-                        names.push(name);
-                        rest.push(value);
-                    }
-                }
-                serde_json::Value::Array(values) => rest.extend(values),
-                _ => {}
-            }
+    fn the_status_page_has_every_field() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/status.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (begin, end) = (
+            "<!-- begin of the fields -->\n",
+            "\n<!-- end of the fields -->",
+        );
+        let (head, rest) = page.split_once(begin).unwrap();
+        let (_, tail) = rest.split_once(end).unwrap();
+        let tables = [
+            rows("The tunnel:", Status::FIELDS),
+            rows("Each of `peers`:", PeerStatus::FIELDS),
+            rows(
+                "Each of a peer's `lines`; a packet that came is `accepted`, `late`, `duplicated` or `ancient`:",
+                LineStatus::FIELDS,
+            ),
+            rows(
+                "`cap` of a line, in bytes of both directions, with the headers of UDP and IP:",
+                CapStatus::FIELDS,
+            ),
+            rows("`order` of a peer, over all lines:", OrderStatus::FIELDS),
+            rows("`dataplane`:", DataplaneStatus::FIELDS),
+            rows(
+                "`outbound` and `inbound` of the data plane, since the start:",
+                PipelineStatus::FIELDS,
+            ),
+            rows(
+                "Each of the data plane's `measured`:",
+                MeasuredStatus::FIELDS,
+            ),
+        ];
+        let made = format!("{head}{begin}{}{end}{tail}", tables.concat());
+        if std::env::var_os("MILLRACE_WRITE").is_some() {
+            std::fs::write(path, made).unwrap();
+        } else {
+            assert!(
+                page == made,
+                "docs/status.md: MILLRACE_WRITE=1 writes its tables anew"
+            );
         }
+    }
+
+    #[test]
+    fn every_counter_is_documented() {
+        let page = include_str!("../../../docs/status.md");
         let drops = engine::Drops::default();
         let counters = drops
             .iter()
@@ -433,9 +217,7 @@ mod tests {
             .chain(wireguard::Dropped::ALL.map(wireguard::Dropped::name))
             .chain(openvpn::session::Dropped::REASONS)
             .chain(openvpn::session::CloseReason::REFUSALS);
-        names.extend(counters.map(str::to_owned));
-        let missing: Vec<_> = names
-            .iter()
+        let missing: Vec<_> = counters
             .filter(|name| !page.contains(&format!("`{name}`")))
             .collect();
         assert!(missing.is_empty(), "{missing:?}");

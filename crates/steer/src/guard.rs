@@ -4,14 +4,13 @@
 //!
 //! | layer | where | what it says |
 //! |---|---|---|
-//! | [`chain`] | table `inet millrace` | packets by a guarded device, or from its networks, leave by LAN or tunnel |
-//! | [`rules`] | routing rules 900 to 981 | main table for the LAN's networks; else the guard's table; else nowhere |
+//! | `chain` | table `inet millrace` | packets by a guarded device, or from its networks, leave by LAN or tunnel |
+//! | `rules` | routing rules 900 to 981 | main table for the LAN's networks; else the guard's table; else nowhere |
 //!
 //! The chains are above all in the `forward` hook; "LAN" in the first row is any device of the LAN.
 //!
 //! The layers belong to the kernel and to no process, so they stay when a tunnel ends, is killed or never starts. A
-//! tunnel only adds the default route in the guard's table; where it adds none, the guard does when it sees the device
-//! ([`plan`]).
+//! tunnel only adds the default route in the guard's table; where it adds none, the guard does when it sees the device.
 //!
 //! The last rule is a *rule* and not a route: IPv6 ties an "unreachable" route to `lo`, and loses it with `lo`. The
 //! first rules name networks instead of using the whole main table but its default route. That table also has routes
@@ -20,34 +19,415 @@
 //! Where settings ask for it, the router's own `dnsmasq` queries name servers behind the tunnel, and only by the
 //! tunnel's device. The LAN's queries to other servers are then redirected to the router, and DNS over TLS or QUIC
 //! (port 853) is refused.
-//!
-//! [`Plan`] only decides: settings and [`Facts`] in, changes out. [`control`] applies the changes; [`watch()`] applies
-//! them again when another program has undone them. The layers hold without any process.
 
-mod apply;
-mod asked;
-pub mod chain;
-pub mod control;
+use std::convert::Infallible;
+use std::path::Path;
+use std::time::Duration;
+
+use config::guard::{Guard, tables};
+use host::dnsmasq::Restarts;
+
+use crate::SteerError;
+use crate::control::{Ways, or_note};
+use crate::facts::{FAMILIES, Facts};
+use crate::filter::Chains;
+use crate::flows::{Leaving, forget};
+use crate::networks::Known;
+use crate::record::{self, Record};
+use crate::system::System;
+use crate::watch::Watched;
+
+mod chain;
 mod dns;
-mod error;
-mod facts;
-pub mod flows;
-pub mod networks;
-pub mod plan;
-pub mod record;
+mod plan;
 mod report;
-pub mod rules;
-pub mod system;
-mod watch;
-mod way;
+pub(crate) mod rules;
 
-pub use dns::DnsChange;
-pub use error::GuardError;
-pub use facts::{ChainFact, DnsmasqFact, Facts};
-pub use plan::Plan;
-pub use report::{Layer, PartReport, Report, State};
-pub use watch::watch;
-pub use way::{Way, Why};
+pub use chain::{CHAIN, TABLE};
+pub use report::{PartReport, Report, State};
+pub use rules::PRIORITIES;
+
+/// The result of an action.
+pub type Done = crate::control::Done<Report>;
+
+/// The name of the record's file.
+const NAME: &str = "guard";
+
+/// The name of the lock of a process that watches.
+const WATCH: &str = "guard-watch";
+
+/// The record's text after `off`.
+const LET_GO: &str = "# off\n";
+
+/// The recorded settings.
+#[derive(Clone, Debug, PartialEq)]
+struct Asked {
+    guard: Guard,
+    /// Networks, ports and indices that devices of the LAN had.
+    known: Known,
+}
+
+impl Asked {
+    fn of(text: &str) -> Option<Self> {
+        if text == LET_GO {
+            return None;
+        }
+        let guard = Guard::from_kept(text, Path::new(record::DIRECTORY));
+        Some(Self {
+            guard: guard.map_err(|error| log::warn!("{error}")).ok()?,
+            known: Known::of_text(text),
+        })
+    }
+
+    fn read(record: &Record) -> Option<Self> {
+        Self::of(&record.read()?)
+    }
+
+    /// Reads the record without waiting for the lock.
+    fn peek() -> Option<Self> {
+        Self::of(&record::peek(NAME)?)
+    }
+
+    fn text(&self) -> String {
+        self.known.text() + &self.guard.to_kept()
+    }
+}
+
+/// Sets the guard by these settings, which are in force from now on.
+///
+/// # Errors
+/// [`SteerError::Settings`], or when the host cannot be inspected. Steps that failed are in [`Done`].
+pub fn on(guard: &Guard) -> Result<Done, SteerError> {
+    if let Some(fault) = guard.fault() {
+        return Err(SteerError::Settings(fault));
+    }
+    // The guard is set even where the record fails.
+    let mut errors = Vec::new();
+    let record = or_note(Record::lock(NAME), &mut errors);
+    let before = record.as_ref().and_then(Asked::read);
+    // A device that is no longer guarded loses all known networks: the record does not tell which device had which.
+    let keeps = |before: &&Asked| {
+        let guarded = guard.guarded();
+        let mut devices = before.guard.guarded().into_iter();
+        (guard.servers || !before.guard.servers) && devices.all(|it| guarded.contains(&it))
+    };
+    let known = before.as_ref().filter(keeps).map(|it| it.known.clone());
+    let asked = Asked {
+        guard: guard.clone(),
+        known: known.unwrap_or_default(),
+    };
+    if let Some(record) = &record {
+        or_note(record.write(&asked.text()), &mut errors);
+    }
+    let is_recorded = errors.is_empty() || before.is_some();
+    let record = record.as_ref().filter(|_| is_recorded);
+    let mut done = set(
+        asked,
+        before.as_ref(),
+        record,
+        None,
+        &mut Restarts::at_once(),
+    )?;
+    done.errors.splice(..0, errors);
+    Ok(done)
+}
+
+/// Restores any part that another program has removed, if the guard is on; `None` if it is off.
+///
+/// # Errors
+/// The errors of [`on`], or [`SteerError::Record`].
+pub fn refresh() -> Result<Option<Done>, SteerError> {
+    refresh_since(None, &mut Restarts::at_once())
+}
+
+/// Restores the guard for a caller that knows the ways before.
+fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Result<Option<Done>, SteerError> {
+    let record = Record::lock(NAME)?;
+    let Some(asked) = Asked::read(&record) else {
+        return Ok(None);
+    };
+    set(asked.clone(), Some(&asked), Some(&record), ways, restarts).map(Some)
+}
+
+/// Removes the guard: packets leave by the host's own routes until the guard is switched on again. Returns the steps
+/// that failed.
+///
+/// # Errors
+/// When the host cannot be inspected.
+pub fn off(guard: Option<&Guard>) -> Result<Vec<SteerError>, SteerError> {
+    lift(guard, |record| record.write(LET_GO))
+}
+
+/// Ends the guard when no settings ask for it any more; later settings can set it again.
+///
+/// # Errors
+/// The errors of [`off`].
+pub fn end() -> Result<Vec<SteerError>, SteerError> {
+    lift(None, Record::remove)
+}
+
+/// The settings in force, if the guard is on.
+#[must_use]
+pub fn in_force() -> Option<Guard> {
+    Asked::peek().map(|it| it.guard)
+}
+
+/// Whether [`off`] has switched the guard off, and nobody has switched it on since.
+#[must_use]
+pub fn is_let_go() -> bool {
+    record::peek(NAME).is_some_and(|text| text == LET_GO)
+}
+
+fn lift(
+    guard: Option<&Guard>,
+    say: fn(&Record) -> Result<(), SteerError>,
+) -> Result<Vec<SteerError>, SteerError> {
+    let mut errors = Vec::new();
+    let record = or_note(Record::lock(NAME), &mut errors);
+    let asked = record.as_ref().and_then(Asked::read).map(|it| it.guard);
+    if let Some(record) = &record {
+        or_note(say(record), &mut errors);
+    }
+    let earlier = guard.map(|it| it.table);
+    let guard = asked.or_else(|| guard.cloned()).unwrap_or_default();
+    let mut system = System::open()?;
+    let (guard, facts) = gather(&guard, &Known::default(), earlier, &mut system)?;
+    let plan = plan::lift(&facts);
+    let mut applied = plan.apply(rules::holds, &mut system);
+    applied.settle(&plan);
+    errors.extend(applied.errors);
+    if !plan.scripts.is_empty() {
+        plan::tidy();
+    }
+    let told = dns::tell(&plan, &system, &mut Restarts::at_once());
+    or_note(told, &mut errors);
+    forget_leaving(&guard, &guard.guarded(), &facts, &mut system);
+    Ok(errors)
+}
+
+/// Forgets the connections of these guarded devices that leave the LAN, and returns how many.
+fn forget_leaving(guard: &Guard, devices: &[&str], facts: &Facts, system: &mut System) -> usize {
+    let within = facts.networks(&guard.within());
+    let leaving = Leaving::new(facts.networks(devices), within, facts);
+    forget(system, |flow| leaving.has(flow))
+}
+
+/// Reports how the guard stands, by the settings in force, or else by the given ones. Changes nothing.
+///
+/// # Errors
+/// When the host cannot be inspected.
+pub fn status(guard: Option<&Guard>) -> Result<Report, SteerError> {
+    let _settled = record::settle(NAME);
+    let asked = Asked::peek();
+    let is_asked = asked.is_some();
+    let (settings, known) = match asked {
+        Some(asked) => (Some(asked.guard), asked.known),
+        None => (guard.cloned(), Known::default()),
+    };
+    let mut system = System::open()?;
+    let guard = settings.clone().unwrap_or_default();
+    let (guard, facts) = gather(&guard, &known, None, &mut system)?;
+    let settings = settings.map(|_| guard);
+    let dnsmasq = system.dnsmasq.as_ref();
+    Ok(Report::new(settings.as_ref(), is_asked, &facts, dnsmasq))
+}
+
+/// Gathers facts about the host as far as these settings need it, with the known parts of the LAN. `earlier` is the
+/// table of the file's devices in the earlier settings.
+///
+/// Also adds the devices of VPN servers on this host to the settings. Their clients are held like the LAN, as a LAN
+/// device may be one.
+fn gather(
+    guard: &Guard,
+    known: &Known,
+    earlier: Option<u32>,
+    system: &mut System,
+) -> Result<(Guard, Facts), SteerError> {
+    let mut facts = Facts::gather(system, |table| {
+        let mut groups = guard.groups.iter();
+        table == guard.table
+            || earlier == Some(table)
+            || tables().contains(&table)
+            || groups.any(|it| it.table == table)
+    })?;
+    facts.chains = Chains::read(system, TABLE, chain::NAMES);
+    facts.dnsmasq = system.dnsmasq.as_ref().map(|it| it.read(dns::FILE));
+    let mut guard = guard.clone();
+    let servers = plan::servers(&guard, &facts.links);
+    if guard.servers && !guard.is_empty() {
+        guard.lan.extend(servers.iter().cloned());
+        guard.merge_doubles();
+    }
+    let within = guard.within().into_iter().map(str::to_owned);
+    facts.inner = within.chain(servers).collect();
+    facts.known = known.with(&guard.guarded(), &facts);
+    Ok((guard, facts))
+}
+
+/// Networks, ports and indices of guarded devices, sorted.
+fn known(guard: &Guard, facts: &Facts) -> Known {
+    facts.known.with(&guard.guarded(), facts).sorted()
+}
+
+/// Sets the guard, with the record where there is one. `before` are the earlier settings, `ways` the earlier ways.
+fn set(
+    mut asked: Asked,
+    before: Option<&Asked>,
+    record: Option<&Record>,
+    ways: Option<&Ways>,
+    restarts: &mut Restarts,
+) -> Result<Done, SteerError> {
+    let mut system = System::open()?;
+    let earlier = before.map(|it| it.guard.table);
+    let (guard, mut facts) = gather(&asked.guard, &asked.known, earlier, &mut system)?;
+    let mut errors = Vec::new();
+    // The record is written before the layers are set, so that a later process holds at least as much.
+    if facts.known != asked.known {
+        asked.known = facts.known.clone();
+        or_note(
+            record.map_or(Ok(()), |it| it.write(&asked.text())),
+            &mut errors,
+        );
+    }
+    let ways = ways.cloned().unwrap_or_else(|| ways_now(&guard, &facts));
+    let plan = plan::set(&guard, &facts);
+    let mut applied = plan.apply(rules::holds, &mut system);
+    // Last, as restarting dnsmasq may take a second.
+    or_note(dns::tell(&plan, &system, restarts), &mut applied.errors);
+    if !plan.is_empty() {
+        (_, facts) = gather(&guard, &facts.known, None, &mut system)?;
+        applied.settle(&plan::set(&guard, &facts));
+    }
+    let now = ways_now(&guard, &facts);
+    let is_new = before.is_none_or(|it| it.guard != asked.guard);
+    // When a tunnel comes or goes, only connections of its own devices are forgotten.
+    let devices: Vec<&str> = match applied.closed || is_new && !plan.scripts.is_empty() {
+        true => guard.guarded(),
+        false => guard
+            .parts()
+            .into_iter()
+            .zip(&now)
+            .filter(|(_, way)| !ways.contains(way))
+            .flat_map(|(part, _)| part.lan)
+            .collect(),
+    };
+    let forgotten = match devices.is_empty() {
+        true => 0,
+        false => forget_leaving(&guard, &devices, &facts, &mut system),
+    };
+    errors.extend(applied.errors);
+    Ok(Done {
+        report: Report::new(
+            Some(&guard),
+            record.is_some(),
+            &facts,
+            system.dnsmasq.as_ref(),
+        ),
+        errors,
+        closed: applied.closed,
+        forgotten,
+        ways: now,
+    })
+}
+
+fn ways_now(guard: &Guard, facts: &Facts) -> Ways {
+    let parts = guard.parts().into_iter();
+    parts
+        .map(|part| {
+            (
+                part.table,
+                FAMILIES.map(|it| plan::way(&part, facts, it).index()),
+            )
+        })
+        .collect()
+}
+
+/// Returns the `nft` scripts and the rules that these settings would set on this host. Changes nothing.
+///
+/// # Errors
+/// When the host cannot be inspected.
+pub fn shown(guard: &Guard) -> Result<String, SteerError> {
+    let (guard, facts) = gather(guard, &Known::default(), None, &mut System::open()?)?;
+    let table = chain::table(&guard, &known(&guard, &facts), &chain::marks(&facts));
+    let [text, _] = table.scripts("");
+    Ok(text + &crate::rules_in_words(|family| rules::wanted(&guard, &facts, family)))
+}
+
+/// Keeps the guard in place until the process ends. While the guard is off it only waits.
+///
+/// # Errors
+/// When the kernel provides no events. Later failures are logged, and tried again.
+pub fn watch() -> Result<Infallible, SteerError> {
+    // Another process may watch too. When the lock's holder ends, status does not see the other watcher.
+    let _place = record::take(WATCH);
+    let watched = Watched {
+        name: NAME,
+        table: TABLE,
+        slow: Duration::from_secs(30),
+        pace: Duration::from_millis(20),
+        closed: log::Level::Warn,
+        refresh: refresh_since,
+        words: Report::words,
+    };
+    watched.watch()
+}
 
 #[cfg(test)]
-mod fixture;
+mod tests {
+    use super::*;
+    use crate::fixture::guard;
+    use crate::record::path_of;
+    use netio::namespace;
+    use std::fs;
+
+    fn lock_in(directory: &Path) -> Result<Record, SteerError> {
+        Record::lock_in(directory, NAME)
+    }
+
+    #[test]
+    fn what_was_asked_for_is_known_until_it_is_taken_back() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("millrace");
+        let record = lock_in(&directory).unwrap();
+        assert_eq!(Asked::read(&record), None);
+        let asked = Asked {
+            guard: guard(),
+            known: Known {
+                networks: vec![(crate::fixture::ip("192.168.1.0"), 24)],
+                ports: vec!["lan1".to_owned()],
+                indices: vec![(5, "br-lan".to_owned())],
+            },
+        };
+        record.write(&asked.text()).unwrap();
+        assert_eq!(Asked::read(&record), Some(asked));
+        // Each network namespace has a record of its own.
+        let inode = namespace::inode().unwrap();
+        assert!(directory.join(format!("guard@{inode}.toml")).exists());
+        record.write(LET_GO).unwrap();
+        assert_eq!(Asked::read(&record), None);
+        for _ in 0..2 {
+            record.remove().unwrap();
+            assert_eq!(Asked::read(&record), None);
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_boot_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        let record = lock_in(place.path()).unwrap();
+        record.write(&guard().to_kept()).unwrap();
+        let path = path_of(place.path(), NAME, "toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replacen("# boot ", "# boot 0", 1)).unwrap();
+        assert_eq!(Asked::read(&record), None);
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_is_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = lock_in(&file).unwrap_err();
+        assert!(matches!(error, SteerError::Record { .. }), "{error}");
+    }
+}

@@ -2,44 +2,505 @@
 //!
 //! | part | where | what it does |
 //! |---|---|---|
-//! | [`table`] | `nft` table `inet millrace_policy` | marks connections by their first packet, and refuses wrong ways |
-//! | [`rules`] | four kinds of routing rules, v4 and v6 | route by mark: into a tunnel, nowhere, or around tunnels |
+//! | `table` | `nft` table `inet millrace_policy` | marks connections by their first packet, and refuses wrong ways |
+//! | `rules` | four kinds of routing rules, v4 and v6 | route by mark: into a tunnel, nowhere, or around tunnels |
 //! | `second` | rules next to those, by addresses | route or block known devices while the packet filter is flushed |
-//! | [`routes`] | a routing table for each tunnel, and one for packets around tunnels | the default routes |
-//! | [`dnsmasq`] | a file in the directory that `dnsmasq` reads | has addresses of names put into sets of the table |
+//! | `routes` | a routing table for each tunnel, and one for packets around tunnels | the default routes |
+//! | `dnsmasq` | a file in the directory that `dnsmasq` reads | has addresses of names put into sets of the table |
 //!
 //! A mark is a number in a few bits of a packet's and a connection's mark; the policy writes only these bits. A
 //! connection keeps its mark, so all its packets go the same way. Answers to a connection that came in by a tunnel
 //! leave by that tunnel.
-//!
-//! The table, rules and routes belong to the kernel and to no process, like those of the [`guard`]. [`Plan`] only
-//! decides; [`control`] applies the changes, and [`watch()`] applies them again when another program has undone them.
 
-mod apply;
-pub mod control;
-pub mod dnsmasq;
-mod error;
-mod facts;
-mod flows;
+use std::convert::Infallible;
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use config::policy::{Mac, Policy, TUNNELS_MAX};
+use host::dnsmasq::Restarts;
+use netio::netlink::{Family, Flow};
+
+use crate::SteerError;
+use crate::control::{Ways, or_note};
+use crate::facts::Facts;
+use crate::filter::{Chains, Script};
+use crate::flows::{Leaving, forget};
+use crate::networks::{KNOWN, Known, Network};
+use crate::plan::Plan;
+use crate::record::{self, Record};
+use crate::system::{System, listed};
+use crate::watch::Watched;
+use report::ways_now;
+use resolved::Entry;
+use table::TABLE;
+
+mod dnsmasq;
 mod leases;
 mod others;
-mod plan;
-mod record;
 mod report;
 mod resolved;
-pub mod routes;
-pub mod rules;
+mod routes;
+pub(crate) mod rules;
 mod second;
-pub mod table;
-mod watch;
-mod ways;
+mod table;
 
-pub use error::PolicyError;
-pub use facts::{Facts, TableFact};
+pub(crate) use leases::Names;
 pub use others::Other;
-pub use plan::Plan;
-pub use report::{EntryReport, Part, Report};
-pub use watch::watch;
+pub use report::{EntryReport, Report};
+pub(crate) use resolved::Resolved;
+use second::Near;
+
+/// The result of an action.
+pub type Done = crate::control::Done<Report>;
+
+/// The name of the record's file.
+const NAME: &str = "policy";
+
+/// Begins a line of the record with a name and its hardware addresses, which is a comment in TOML.
+const LEASE: &str = "#lease ";
+
+/// Begins a line with a hardware address and one of its IP addresses.
+const NEAR: &str = "#near ";
+
+/// Begins the line with the path of the file that outlives a boot.
+const KEPT: &str = "#kept ";
+
+/// The recorded settings.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Asked {
+    policy: Policy,
+    /// The text that the settings were read from.
+    text: String,
+    names: Names,
+    /// IP addresses that devices had.
+    near: Near,
+    /// Networks, ports and indices that devices of the LAN had.
+    known: Known,
+    /// The file in which names outlive a boot.
+    kept: Option<PathBuf>,
+}
+
+impl Asked {
+    fn of(whole: &str) -> Option<Self> {
+        let is_head = |it: &&str| {
+            [KEPT, LEASE, NEAR, KNOWN]
+                .iter()
+                .any(|word| it.starts_with(word))
+        };
+        let head = whole.split_inclusive('\n').take_while(is_head);
+        let (head, text) = whole.split_at(head.map(str::len).sum());
+        let lines = |word| head.lines().filter_map(move |it| it.strip_prefix(word));
+        let near = lines(NEAR).filter_map(|it| it.split_once(' '));
+        let policy = Policy::from_toml(text, Path::new(record::DIRECTORY));
+        Some(Self {
+            policy: policy.map_err(|error| log::warn!("{error}")).ok()?,
+            text: text.to_owned(),
+            names: leases::of_lines(lines(LEASE)),
+            near: near
+                .filter_map(|(mac, ip)| Some((Mac::new(mac)?, ip.parse().ok()?)))
+                .collect(),
+            known: Known::of_text(head),
+            kept: lines(KEPT).next().map(PathBuf::from),
+        })
+    }
+
+    fn read(record: &Record) -> Option<Self> {
+        Self::of(&record.read()?)
+    }
+
+    fn in_text(&self) -> String {
+        let kept = self.kept.iter().filter_map(|it| it.to_str());
+        let mut text: String = kept
+            .filter(|it| !it.contains('\n'))
+            .map(|it| format!("{KEPT}{it}\n"))
+            .collect();
+        for line in leases::lines(&self.names) {
+            text += &format!("{LEASE}{line}\n");
+        }
+        for (mac, ip) in &self.near {
+            text += &format!("{NEAR}{mac} {ip}\n");
+        }
+        text + &self.known.text() + &self.text
+    }
+
+    fn resolved(&self) -> Resolved {
+        Resolved::new(&self.policy, &self.names, self.near.clone())
+    }
+
+    /// Writes the names of leases to their file. If that fails, they still hold until the next boot.
+    fn keep(&self) {
+        if let Some(path) = &self.kept
+            && let Err(error) = leases::keep(&self.names, path)
+        {
+            log::debug!("{}: {error}", path.display());
+        }
+    }
+}
+
+/// Sets the policy by these settings, which are in force from now on; `text` is their source. `kept` is the file in
+/// which names of leases outlive a boot.
+///
+/// # Errors
+/// [`SteerError::Settings`], or when the host cannot be inspected. Steps that failed are in [`Done`].
+pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, SteerError> {
+    if let Some(fault) = policy.fault() {
+        return Err(SteerError::Settings(fault));
+    }
+    let mut errors = Vec::new();
+    let record = or_note(Record::lock(NAME), &mut errors);
+    let before = record.as_ref().and_then(Asked::read);
+    let known = before.clone().unwrap_or_else(|| Asked {
+        names: leases::kept(kept),
+        ..Asked::default()
+    });
+    let asked = Asked {
+        policy: policy.clone(),
+        text: text.to_owned(),
+        names: leases::names(policy, &known.names),
+        kept: Some(kept.to_owned()),
+        ..known
+    };
+    asked.keep();
+    if let Some(record) = &record {
+        or_note(record.write(&asked.in_text()), &mut errors);
+    }
+    let is_recorded = errors.is_empty() || before.is_some();
+    let record = record.as_ref().filter(|_| is_recorded);
+    let mut done = set(
+        asked,
+        before.as_ref(),
+        record,
+        None,
+        &mut Restarts::at_once(),
+    )?;
+    done.errors.splice(..0, errors);
+    Ok(done)
+}
+
+/// Restores any part that another program has removed, and looks for leases, if the policy is on; `None` if it is off.
+///
+/// # Errors
+/// The errors of [`on`], and an error when there is no place for the record.
+pub fn refresh() -> Result<Option<Done>, SteerError> {
+    refresh_since(None, &mut Restarts::at_once())
+}
+
+/// Restores the policy for a caller that knows the ways before.
+fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Result<Option<Done>, SteerError> {
+    let record = Record::lock(NAME)?;
+    let Some(before) = Asked::read(&record) else {
+        return Ok(None);
+    };
+    let mut asked = before.clone();
+    asked.names = leases::names(&asked.policy, &before.names);
+    if asked.names != before.names {
+        record.write(&asked.in_text())?;
+    }
+    asked.keep();
+    set(asked, Some(&before), Some(&record), ways, restarts).map(Some)
+}
+
+/// Removes the policy. Also removes the files in which names of leases outlive a boot: `kept`, and the one in the
+/// record. Returns the steps that failed.
+///
+/// # Errors
+/// When the host cannot be inspected.
+pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, SteerError> {
+    let mut errors = Vec::new();
+    let record = or_note(Record::lock(NAME), &mut errors);
+    let asked = record.as_ref().and_then(Asked::read);
+    if let Some(record) = &record {
+        or_note(record.remove(), &mut errors);
+    }
+    let earlier = policy.map(|it| it.table);
+    let recorded = asked.as_ref().and_then(|it| it.kept.as_deref());
+    for path in recorded.into_iter().chain([kept]) {
+        let _ = fs::remove_file(path);
+    }
+    let resolved = match asked {
+        Some(asked) => asked.resolved(),
+        None => Resolved::new(
+            policy.unwrap_or(&Policy::default()),
+            &Names::new(),
+            Near::new(),
+        ),
+    };
+    let mut system = System::open()?;
+    let mut facts = gather(&resolved, earlier, &mut system)?;
+    look(&resolved, &mut facts, &mut system);
+    // First, as `dnsmasq` would go on filling sets.
+    let told = dnsmasq::unset(&resolved.policy, &mut Restarts::at_once());
+    or_note(told, &mut errors);
+    let plan = removal(&facts);
+    let mut applied = plan.apply(|_| false, &mut system);
+    applied.settle(&plan);
+    errors.extend(applied.errors);
+    let entries = resolved.entries.iter().collect();
+    forget_changed(
+        &resolved,
+        all_marks(&resolved),
+        entries,
+        &facts,
+        &mut system,
+    );
+    Ok(errors)
+}
+
+/// Reports how the policy stands, by the settings in force, or else by the given ones. Changes nothing.
+///
+/// # Errors
+/// When the host cannot be inspected.
+pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
+    let _settled = record::settle(NAME);
+    let asked = record::peek(NAME).and_then(|it| Asked::of(&it));
+    let (is_asked, is_known) = (asked.is_some(), asked.is_some() || policy.is_some());
+    let asked = asked.unwrap_or_else(|| Asked {
+        policy: policy.cloned().unwrap_or_default(),
+        ..Asked::default()
+    });
+    let names = leases::names(&asked.policy, &asked.names);
+    // The report shows the addresses in force, without those that the next look would add.
+    let resolved = Resolved::new(&asked.policy, &names, asked.near);
+    let mut system = System::open()?;
+    let mut facts = gather(&resolved, None, &mut system)?;
+    facts.known = asked.known;
+    look(&resolved, &mut facts, &mut system);
+    let plan = plan(&resolved, &facts, String::new);
+    Ok(Report::new(&resolved, is_known, is_asked, &facts, &plan))
+}
+
+/// Returns the texts for `nft` and `dnsmasq` and the rules that these settings would set on this host. Changes nothing.
+///
+/// # Errors
+/// When the host cannot be inspected.
+pub fn shown(policy: &Policy) -> Result<String, SteerError> {
+    let names = leases::names(policy, &Names::new());
+    let mut resolved = Resolved::new(policy, &names, Near::new());
+    let mut system = System::open()?;
+    let mut facts = gather(&resolved, None, &mut system)?;
+    learn(&mut resolved, &mut facts, &Known::default(), &mut system);
+    let [text, _] = table::wanted(&resolved, &facts).scripts("");
+    let rules = crate::rules_in_words(|family| rules::wanted(&resolved, &facts, family));
+    let names = dnsmasq::lines(policy).unwrap_or_default();
+    let names = names.lines().skip(1).map(|it| format!("# dnsmasq: {it}\n"));
+    Ok(text + &rules + &names.collect::<String>())
+}
+
+/// Gathers facts about the host as far as these settings need it. `earlier` is the first table of the earlier settings.
+fn gather(
+    resolved: &Resolved,
+    earlier: Option<u32>,
+    system: &mut System,
+) -> Result<Facts, SteerError> {
+    let firsts = [Some(resolved.policy.table), earlier];
+    let is_ours = |table| {
+        let mut firsts = firsts.iter().flatten();
+        firsts.any(|it| (*it..=it.saturating_add(TUNNELS_MAX as u32)).contains(&table))
+    };
+    Ok(Facts::gather(system, is_ours)?)
+}
+
+/// Adds the present addresses of the entries' devices, and the present networks of the LAN, to those known before.
+fn learn(resolved: &mut Resolved, facts: &mut Facts, known: &Known, system: &mut System) {
+    let devices = second::devices(resolved);
+    if !devices.is_empty() {
+        facts.known = known.with(&devices, facts);
+    }
+    let macs = resolved.macs(|_| true);
+    if macs.is_empty() {
+        resolved.near.clear();
+        return;
+    }
+    // Leases first: the neighbours' present addresses take precedence.
+    let mut used = leases::addresses(&resolved.policy);
+    let [now, idle] = second::of_neighbours(&system.netlink.neighbours().unwrap_or_default());
+    used.retain(|it| !now.iter().chain(&idle).any(|other| other.1 == it.1));
+    used.extend(now);
+    resolved.near = second::near(&macs, &resolved.near, &used, &idle);
+}
+
+/// Reads the packet filter's table.
+fn look(resolved: &Resolved, facts: &mut Facts, system: &mut System) {
+    let wanted = table::wanted(resolved, facts);
+    let names = wanted.chains.iter().map(|it| it.name.as_str());
+    facts.chains = Chains::read(system, TABLE, names);
+}
+
+/// The plan that sets the policy on this host. `listing` has `nft` list the present table.
+fn plan(resolved: &Resolved, facts: &Facts, listing: fn() -> String) -> Plan {
+    let wanted = table::wanted(resolved, facts);
+    let mut plan = Plan::default();
+    // A table that cannot be read is written: the error then tells the reason.
+    if facts.chains.part(&wanted.chains) != crate::Part::Whole {
+        plan.scripts.push(Script {
+            texts: wanted.scripts(&listing()),
+            closes: true,
+        });
+    }
+    plan.rules(facts, rules::is_ours, |it| {
+        rules::wanted(resolved, facts, it)
+    });
+    plan.routes(facts, routes::METRIC, &routes::wanted(resolved, facts));
+    plan
+}
+
+/// The plan that removes the policy.
+fn removal(facts: &Facts) -> Plan {
+    let mut plan = Plan::default();
+    if facts.chains != Chains::default() {
+        plan.scripts.push(Script::plain(format!(
+            "add table inet {TABLE}\ndelete table inet {TABLE}\n"
+        )));
+    }
+    plan.rules(facts, rules::is_ours, |_| Vec::new());
+    plan.routes(facts, routes::METRIC, &[]);
+    plan
+}
+
+/// Sets the policy, with the record where there is one. `before` are the earlier settings, `ways` the earlier ways.
+fn set(
+    mut asked: Asked,
+    before: Option<&Asked>,
+    record: Option<&Record>,
+    ways: Option<&Ways>,
+    restarts: &mut Restarts,
+) -> Result<Done, SteerError> {
+    let mut resolved = asked.resolved();
+    let of_before = before.map(Asked::resolved);
+    let mut system = System::open()?;
+    let earlier = before.map(|it| it.policy.table);
+    let mut facts = gather(&resolved, earlier, &mut system)?;
+    let mut errors = Vec::new();
+    // A device that is no longer held loses all known networks: the record does not tell which device had which.
+    let held = second::devices(&resolved);
+    let held_before = of_before.as_ref().map(second::devices);
+    if held_before.iter().flatten().any(|it| !held.contains(it)) {
+        asked.known = Known::default();
+    }
+    learn(&mut resolved, &mut facts, &asked.known, &mut system);
+    if (&resolved.near, &facts.known) != (&asked.near, &asked.known) {
+        (asked.near, asked.known) = (resolved.near.clone(), facts.known.clone());
+        or_note(
+            record.map_or(Ok(()), |it| it.write(&asked.in_text())),
+            &mut errors,
+        );
+    }
+    let ways = ways.cloned().unwrap_or_else(|| ways_now(&resolved, &facts));
+    look(&resolved, &mut facts, &mut system);
+    let is_new = facts.chains == Chains::default();
+    let listing = || listed(TABLE).unwrap_or_default();
+    let mut to_do = plan(&resolved, &facts, listing);
+    let mut applied = to_do.apply(|_| true, &mut system);
+    // New sets stay empty for names that dnsmasq answers from its cache.
+    let told = dnsmasq::set(&asked.policy, is_new && before.is_some(), restarts);
+    or_note(told, &mut applied.errors);
+    if !to_do.is_empty() {
+        let known = facts.known;
+        facts = gather(&resolved, None, &mut system)?;
+        facts.known = known;
+        look(&resolved, &mut facts, &mut system);
+        to_do = plan(&resolved, &facts, String::new);
+        applied.settle(&to_do);
+    }
+    let now = ways_now(&resolved, &facts);
+    let moved = now.iter().filter(|it| !ways.contains(it));
+    let mut marks: Vec<u32> = moved.map(|it| it.0).collect();
+    let entries = match &of_before {
+        // If a part was missing, connections may have begun by another way.
+        Some(before) if !(applied.closed && is_new) => changed(&before.entries, &resolved.entries),
+        _ => {
+            marks.extend(all_marks(&resolved));
+            resolved.entries.iter().collect()
+        }
+    };
+    let forgotten = forget_changed(&resolved, marks, entries, &facts, &mut system);
+    errors.extend(applied.errors);
+    Ok(Done {
+        report: Report::new(&resolved, true, record.is_some(), &facts, &to_do),
+        errors,
+        closed: applied.closed,
+        forgotten,
+        ways: now,
+    })
+}
+
+/// The marks of all ways.
+fn all_marks(resolved: &Resolved) -> Vec<u32> {
+    let leads = resolved.leads.iter().map(|it| it.mark);
+    leads.chain([resolved.around, resolved.block]).collect()
+}
+
+/// Entries that changed or moved, as they were and as they are.
+fn changed<'e>(before: &'e [Entry], now: &'e [Entry]) -> Vec<&'e Entry> {
+    let same = |(a, b): &(&Entry, &Entry)| a == b;
+    let begin = before.iter().zip(now).take_while(same).count();
+    let (before, now) = (&before[begin..], &now[begin..]);
+    let behind = before.iter().rev().zip(now.iter().rev());
+    let end = behind.take_while(same).count();
+    let before = before[..before.len() - end].iter();
+    before.chain(&now[..now.len() - end]).collect()
+}
+
+/// The networks of the senders of these entries, and `near` their hosts, that are in the lists of neighbours.
+fn senders(
+    resolved: &Resolved,
+    entries: &[&Entry],
+    facts: &Facts,
+    near: &[(Mac, IpAddr)],
+) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for entry in entries {
+        let Some(who) = &entry.who else {
+            return facts.networks(&resolved.policy.lan);
+        };
+        networks.extend(facts.networks(&who.devices));
+        networks.extend(&who.networks);
+        let near = near.iter().filter(|it| who.macs.contains(&it.0));
+        networks.extend(near.map(|it| (it.1, Family::of(it.1).bits())));
+    }
+    networks
+}
+
+/// Forgets the connections that have these marks, or that the senders of these entries have beyond the router. Returns
+/// how many.
+fn forget_changed(
+    resolved: &Resolved,
+    marks: Vec<u32>,
+    entries: Vec<&Entry>,
+    facts: &Facts,
+    system: &mut System,
+) -> usize {
+    if marks.is_empty() && entries.is_empty() {
+        return 0;
+    }
+    // Without neighbours, connections of hardware addresses stay; a kernel that lists none tracks no such devices.
+    let near = second::of_neighbours(&system.netlink.neighbours().unwrap_or_default()).concat();
+    let senders = senders(resolved, &entries, facts, &near);
+    let leaving = Leaving::new(senders, Vec::new(), facts);
+    // The mark decides, whatever the connection's addresses.
+    let has_mark = |flow: &Flow| marks.contains(&(flow.mark & resolved.policy.mask));
+    forget(system, |flow| has_mark(flow) || leaving.has(flow))
+}
+
+/// Keeps the policy in place until the process ends. While the policy is off it only waits.
+///
+/// # Errors
+/// When the kernel provides no events. Later failures are logged, and tried again.
+pub fn watch() -> Result<Infallible, SteerError> {
+    let watched = Watched {
+        name: NAME,
+        table: TABLE,
+        // A new lease brings no event.
+        slow: Duration::from_secs(15),
+        pace: Duration::from_millis(50),
+        closed: log::Level::Info,
+        refresh: refresh_since,
+        words: Report::words,
+    };
+    watched.watch()
+}
 
 #[cfg(test)]
-mod fixture;
+mod tests;

@@ -1,16 +1,16 @@
-//! All peers of one interface, and their configuration.
+//! All peers of one interface, their configuration, their deadlines, and the indices by which they address our
+//! handshakes and keys.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use crypto::Key;
 use crypto::x25519::{PrivateKey, PublicKey};
+use crypto::{Key, random};
 use plane::PeerId;
 
 use crate::cookie::Checker;
-use crate::deadlines::Deadlines;
-use crate::index::IndexTable;
 use crate::keys::Keypair;
 use crate::message::MAX_PEERS;
 use crate::output::Output;
@@ -332,5 +332,94 @@ impl core::fmt::Debug for Device {
             .field("private", &self.private)
             .field("peers", &self.by_key.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// At most one deadline for each peer. The caller that moves one says where it was, so nothing is searched.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    queue: BTreeSet<(Instant, PeerId)>,
+}
+
+impl Deadlines {
+    pub(crate) fn earliest(&self) -> Option<Instant> {
+        self.queue.first().map(|&(at, _)| at)
+    }
+
+    /// Moves the deadline of `peer`.
+    pub(crate) fn set(&mut self, peer: PeerId, from: Option<Instant>, to: Option<Instant>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            self.queue.remove(&(from, peer));
+        }
+        if let Some(to) = to {
+            self.queue.insert((to, peer));
+        }
+    }
+
+    /// The peer whose deadline came first, if one is due at `now`. The deadline stays until it is moved.
+    pub(crate) fn due(&self, now: Instant) -> Option<PeerId> {
+        self.queue
+            .first()
+            .filter(|&&(at, _)| at <= now)
+            .map(|&(_, peer)| peer)
+    }
+}
+
+/// The owner of each index in use: a handshake or a key.
+#[derive(Debug, Default)]
+pub(crate) struct IndexTable {
+    owners: HashMap<u32, PeerId>,
+}
+
+impl IndexTable {
+    /// Takes an unused index for `owner` from `draw`, which is random so that an index tells nothing about others.
+    pub(crate) fn assign(&mut self, owner: PeerId, mut draw: impl FnMut() -> u32) -> u32 {
+        // A million peers have four indices each at most, so a draw is free with a probability beyond 0.999.
+        loop {
+            if let Entry::Vacant(entry) = self.owners.entry(draw()) {
+                let index = *entry.key();
+                entry.insert(owner);
+                return index;
+            }
+        }
+    }
+
+    pub(crate) fn owner(&self, index: u32) -> Option<PeerId> {
+        self.owners.get(&index).copied()
+    }
+
+    pub(crate) fn release(&mut self, index: u32) {
+        self.owners.remove(&index);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.owners.len()
+    }
+}
+
+/// A random index, as [`IndexTable::assign`] wants them.
+pub(crate) fn random_index() -> u32 {
+    let mut index = [0; 4];
+    random(&mut index);
+    u32::from_le_bytes(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawn_index_that_is_taken_is_drawn_again() {
+        let mut table = IndexTable::default();
+        let mut draws = [7, 7, 7, 9].into_iter();
+        assert_eq!(table.assign(PeerId(1), || draws.next().unwrap()), 7);
+        assert_eq!(table.assign(PeerId(2), || draws.next().unwrap()), 9);
+        assert_eq!(table.owner(7), Some(PeerId(1)));
+        table.release(7);
+        assert_eq!((table.owner(7), table.len()), (None, 1));
     }
 }

@@ -39,11 +39,8 @@
 
 mod cookie;
 mod data;
-mod deadlines;
 mod device;
-mod dropped;
 pub mod echo;
-mod index;
 mod keys;
 pub mod message;
 mod noise;
@@ -58,6 +55,6 @@ mod timers;
 
 pub use data::{DATA_HEADER_LEN, DATA_MIN_LEN, DataHeader, DataKeys, WireGuard};
 pub use device::{AddPeerError, Device};
-pub use dropped::Dropped;
 pub use output::{Datagram, Output};
+pub use receive::Dropped;
 pub use timers::Activity;

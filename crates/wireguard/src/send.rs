@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crypto::random;
 use crypto::x25519::PrivateKey;
 use plane::PeerId;
 
-use crate::device::{Device, peer_of};
+use crate::device::{Device, peer_of, random_index};
 use crate::message::{IDENTIFIER, Initiation, REKEY_TIMEOUT, TAG_LEN};
 use crate::noise::Initiator;
 use crate::output::Output;
@@ -14,13 +13,6 @@ use crate::peer::Pending;
 
 /// How long to wait for the answer to a probe before the protocol begins a handshake of its own.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// A random index, as [`crate::index::IndexTable::assign`] wants them.
-pub(crate) fn random_index() -> u32 {
-    let mut index = [0; 4];
-    random(&mut index);
-    u32::from_le_bytes(index)
-}
 
 impl Device {
     /// Asks for a handshake: the data plane has packets for this peer and no key to seal them with.

@@ -448,6 +448,12 @@ mod tests {
             files: 6,
             origins: vec![],
         };
+        let lines = crate::report::json(&audit).unwrap();
+        let line: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        let page = include_str!("../../../../docs/json.md");
+        for name in line.as_object().unwrap().keys() {
+            assert!(page.contains(&format!("- `{name}`: ")), "{name}");
+        }
         let short = text(&audit, TextOptions::default());
         for said in [
             " 1. /lib/libcrypto.so.3 (libcrypto): no-asm-crypto\n",

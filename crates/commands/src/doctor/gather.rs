@@ -52,7 +52,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         rp_filters: Vec::new(),
         is_router: false,
         guarded: Path::new(config::guard::DEFAULT_PATH).exists()
-            || steer::guard::control::in_force().is_some()
+            || steer::guard::in_force().is_some()
             || Path::new("/etc/millrace/policy.toml").exists(),
         nft: program("nft"),
         nf_tables: has_nf_tables(),
@@ -211,7 +211,7 @@ fn open_files() -> Vec<(PathBuf, String)> {
     let files = profile::all().into_iter().chain(keys);
     files
         .filter_map(|path| {
-            let words = config::secrecy::warning(&path)?;
+            let words = config::file::exposed(&path)?;
             // The finding has the remedy in a field of its own.
             let words = words.split(';').next()?.to_owned();
             Some((path, words))
@@ -259,8 +259,8 @@ fn listening() -> Vec<Listening> {
     found
 }
 
-/// Addresses and inodes of listening sockets, from a table in the format of `/proc/net/tcp`.
-pub(super) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
+/// Addresses and inodes of listening sockets, from a table in the format of `/proc/net/tcp` or `/proc/net/udp`.
+pub(crate) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
     let socket = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (address, port) = words.get(1)?.split_once(':')?;
@@ -278,8 +278,8 @@ pub(super) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
             }
             _ => return None,
         };
-        // 0A is TCP_LISTEN.
-        let listens = *words.get(3)? == "0A";
+        // 0A is TCP_LISTEN; a UDP socket without a peer has 07, as no TCP socket has.
+        let listens = matches!(*words.get(3)?, "0A" | "07");
         let inode = words.get(9)?.parse().ok()?;
         listens.then_some((SocketAddr::new(ip, port), inode))
     };
@@ -296,8 +296,8 @@ fn program(name: &str) -> bool {
 }
 
 fn has_nf_tables() -> bool {
-    let asked = Netfilter::open()
-        .and_then(|mut it| it.chain(steer::guard::chain::TABLE, steer::guard::chain::CHAIN));
+    let asked =
+        Netfilter::open().and_then(|mut it| it.chain(steer::guard::TABLE, steer::guard::CHAIN));
     // Without permission to look, the kernel may still support nftables.
     !asked.is_err_and(|error| error.is_unsupported())
 }

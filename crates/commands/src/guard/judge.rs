@@ -9,7 +9,7 @@ use config::guard::Guard;
 use openwrt::only_through::Lists;
 use service::status::Status;
 use steer::guard::networks::covers;
-use steer::guard::{Report, State, control};
+use steer::guard::{Report, State};
 
 use super::wanted::unheld_of;
 use crate::status;
@@ -57,7 +57,7 @@ fn what_to_do(wanted: &Guard) -> String {
         true => "nothing any more".to_owned(),
         false => devices.join(", "),
     };
-    let how = match control::is_let_go() {
+    let how = match steer::guard::is_let_go() {
         true => "it was let go by `millrace guard off`; `millrace guard on` sets it again",
         false => "run `/etc/init.d/millrace-guard enable` and `start`, or `reload`",
     };
@@ -95,7 +95,7 @@ fn cut_off(tunnel: &Status, guard: &Guard, marks: &[u32]) -> Option<String> {
     let is_unknown = servers.is_empty() && tunnel.state.as_deref() == Some("connecting");
     let is_allowed = |ip: &IpAddr| {
         let mut nets = guard.router_allow.iter();
-        nets.any(|it| covers((it.addr(), it.prefix()), *ip))
+        nets.any(|it| it.contains(*ip))
     };
     servers.retain(|it| !is_allowed(it));
     servers.sort_unstable();

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use steer::guard::rules::PRIORITIES;
-use steer::guard::{Layer, PartReport, Report, State, Way, Why};
+use steer::guard::{PRIORITIES, PartReport, Report, State};
+use steer::{Part, Way, Why};
 
 /// The names of the families, in the report's order.
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
@@ -189,11 +189,11 @@ pub(crate) fn document(report: &Report) -> Value {
         "packet_filter": report.chain.words(),
         "rules_ipv4": report.rules[0].words(),
         "rules_ipv6": report.rules[1].words(),
-        "masquerade": report.masquerade.as_ref().map(Layer::words),
-        "router": report.router.as_ref().map(Layer::words),
+        "masquerade": report.masquerade.as_ref().map(Part::words),
+        "router": report.router.as_ref().map(Part::words),
         "watched": report.watched,
-        "dns_redirect": report.redirect.as_ref().map(Layer::words),
-        "dnsmasq": report.dnsmasq.as_ref().map(Layer::words),
+        "dns_redirect": report.redirect.as_ref().map(Part::words),
+        "dnsmasq": report.dnsmasq.as_ref().map(Part::words),
         "refused_packets": report.refused,
         "notes": notes,
         "to_let_go": how(report),
@@ -220,14 +220,14 @@ mod tests {
                 table: 77,
                 ways: [held.clone(), held],
             }],
-            chain: Layer::Whole,
-            rules: [Layer::Whole, Layer::Missing],
+            chain: Part::Whole,
+            rules: [Part::Whole, Part::Missing],
             redirect: None,
-            masquerade: Some(Layer::Whole),
+            masquerade: Some(Part::Whole),
             router: None,
             marks: Vec::new(),
             watched: true,
-            dnsmasq: Some(Layer::Missing),
+            dnsmasq: Some(Part::Missing),
             refused: Some(7),
             idle: vec!["no device".to_owned()],
             notes: vec!["a word".to_owned()],
@@ -333,6 +333,30 @@ mod tests {
 
     #[test]
     fn programs_get_the_same() {
+        let mut full = report();
+        full.redirect = Some(Layer::Whole);
+        full.router = Some(Layer::Whole);
+        full.parts[0].ways[0] = Way::Through {
+            device: "mr-office".to_owned(),
+            index: 7,
+        };
+        full.parts[0].ways.swap(0, 1);
+        let mut swapped = full.clone();
+        swapped.parts[0].ways.swap(0, 1);
+        let mut guard = full.guard.clone().unwrap();
+        guard.reach = vec!["br-iot".to_owned()];
+        full.guard = Some(guard);
+        let bare = Report {
+            state: State::Off,
+            guard: None,
+            parts: Vec::new(),
+            masquerade: None,
+            dnsmasq: None,
+            refused: None,
+            ..report()
+        };
+        let samples = [full, swapped, bare].map(|it| document(&it));
+        crate::tests::assert_documented("guard status", &samples);
         let document = document(&report());
         assert_eq!(document["state"], "held");
         assert_eq!(document["whole"], false);

@@ -13,13 +13,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command};
-use config::guard::{DEFAULT_PATH, Group, Guard, Pattern};
+use config::guard::{DEFAULT_PATH, Group, Guard};
 use config::settings::SettingsError;
 use openwrt::only_through::Lists;
-use steer::guard::{GuardError, control};
+use steer::SteerError;
 
 use super::CommandError;
-use crate::arguments::{self, flag, list, option, path};
+use crate::arguments::{self, devices, flag, list, option, parsed, path, tunnels, values};
 
 /// The directory of UCI's files.
 pub(super) const UCI: &str = "/etc/config";
@@ -36,47 +36,47 @@ pub(super) fn uci_argument() -> Arg {
     path(
         "uci",
         "DIRECTORY",
-        "Where OpenWrt's file `network` is, for only_through [default: /etc/config]",
+        "Where OpenWrt's file `network` is, for only_through",
     )
+    .default_value(UCI)
 }
 
 pub(super) fn arguments(command: Command) -> Command {
     command
         .arg(file_argument())
         .arg(uci_argument())
-        .arg(list(
+        .arg(devices(
             "lan",
-            "DEVICE",
             "A guarded device, instead of the file's; may be repeated",
         ))
-        .arg(list(
-            "reach",
-            "DEVICE",
-            "A further device that those may reach",
-        ))
-        .arg(list(
-            "tunnel",
-            "DEVICE",
-            "A tunnel's device, or mr-* for all that begin so",
-        ))
-        .arg(option(
-            "table",
-            "NUMBER",
-            "The guard's routing table [default: 77]",
+        .arg(devices("reach", "A further device that those may reach"))
+        .arg(tunnels("A tunnel's device, or mr-* for all that begin so"))
+        .arg(parsed(
+            option("table", "NUMBER", "The guard's routing table [default: 77]"),
+            config::guard::table,
+            "write the number of a routing table other than 253 to 255",
         ))
         .arg(flag(
             "no-lead",
             "Make no default route in the table; the tunnels do",
         ))
-        .arg(list(
-            "dns",
-            "ADDRESS",
-            "A name server behind the tunnel: the router's dnsmasq asks only it, by the tunnel",
+        .arg(parsed(
+            list(
+                "dns",
+                "ADDRESS",
+                "A name server behind the tunnel: the router's dnsmasq asks only it, by the tunnel",
+            ),
+            config::guard::server,
+            "write the address of a name server behind the tunnel",
         ))
-        .arg(list(
-            "dns-name",
-            "DOMAIN",
-            "Ask it for this domain only; others as before",
+        .arg(parsed(
+            list(
+                "dns-name",
+                "DOMAIN",
+                "Ask it for this domain only; others as before",
+            ),
+            config::guard::domain,
+            "write a domain, such as corp.example",
         ))
         .arg(flag(
             "dns-redirect",
@@ -94,10 +94,14 @@ pub(super) fn arguments(command: Command) -> Command {
             "router",
             "Hold the router's own packets, too, except DHCP, NTP and the tunnel's own",
         ))
-        .arg(list(
-            "router-allow",
-            "ADDRESS",
-            "An address or network that the router itself may reach without a tunnel",
+        .arg(parsed(
+            list(
+                "router-allow",
+                "ADDRESS",
+                "An address or network that the router itself may reach without a tunnel",
+            ),
+            config::guard::allowed,
+            "write an address or a network, but not all addresses",
         ))
 }
 
@@ -117,14 +121,13 @@ impl Wanted {
     /// Reads all sources. A faulty source is replaced by its settings in force, or by its last valid ones.
     ///
     /// # Errors
-    /// A wrong command line, or the settings guard nothing.
+    /// The settings guard nothing.
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, CommandError> {
-        let in_force = control::in_force();
+        let in_force = steer::guard::in_force();
         let kept = || read_copy(file(matches));
         let mut errors = Vec::new();
         let mut base = match base(matches) {
             Ok(base) => base,
-            Err(error) if !error.is_of_settings() => return Err(error),
             Err(error) => {
                 errors.push(error);
                 instead(in_force.as_ref(), matches).unwrap_or_default()
@@ -172,7 +175,7 @@ impl Wanted {
             .filter(|_| guard.lan.is_empty() && !guard.is_empty())
         {
             // An error in the file's settings must not affect the groups.
-            errors.push(GuardError::Settings(fault).into());
+            errors.push(SteerError::Settings(fault).into());
             let groups = std::mem::take(&mut guard.groups);
             guard = Guard::default();
             guard.groups = groups;
@@ -252,12 +255,12 @@ pub(crate) fn unknown_words(name: &str) -> String {
 
 /// The path of the settings file.
 pub(super) fn file(matches: &ArgMatches) -> &Path {
-    arguments::file(matches, "settings").unwrap_or(Path::new(DEFAULT_PATH))
+    arguments::file(matches, "settings").unwrap_or_else(|| Path::new(DEFAULT_PATH))
 }
 
 /// The path of UCI's directory.
 pub(super) fn uci(matches: &ArgMatches) -> &Path {
-    arguments::file(matches, "uci").unwrap_or(Path::new(UCI))
+    arguments::path_of(matches, "uci")
 }
 
 /// The settings in the file; `None` if the default file does not exist.
@@ -276,88 +279,36 @@ pub(super) fn from_file(matches: &ArgMatches) -> Result<Option<Guard>, SettingsE
 /// The settings in the file, overridden by the command line. They may guard nothing.
 pub(super) fn base(matches: &ArgMatches) -> Result<Guard, CommandError> {
     let mut guard = from_file(matches)?.unwrap_or_default();
-    if let Some(names) = devices(matches, "lan", "--lan")? {
-        guard.lan = names;
+    let over = |matches, name, setting: &mut Vec<String>| {
+        if let Some(given) = values(matches, name) {
+            *setting = given;
+        }
+    };
+    over(matches, "lan", &mut guard.lan);
+    over(matches, "reach", &mut guard.reach);
+    over(matches, "dns-name", &mut guard.dns_names);
+    if let Some(patterns) = values(matches, "tunnel") {
+        guard.tunnels = patterns;
     }
-    if let Some(names) = devices(matches, "reach", "--reach")? {
-        guard.reach = names;
-    }
-    if let Some(words) = matches.get_many::<String>("tunnel") {
-        let pattern = |word: &String| {
-            Pattern::new(word).ok_or_else(|| CommandError::Option {
-                option: "--tunnel",
-                found: word.clone(),
-                wanted: "the name of a device, or its beginning and an asterisk",
-            })
-        };
-        guard.tunnels = words.map(pattern).collect::<Result<_, _>>()?;
-    }
-    if let Some(word) = matches.get_one::<String>("table") {
-        guard.table = config::guard::table(word).ok_or_else(|| CommandError::Option {
-            option: "--table",
-            found: word.clone(),
-            wanted: "the number of a routing table other than 253 to 255",
-        })?;
+    if let Some(table) = matches.get_one("table") {
+        guard.table = *table;
     }
     guard.lead &= !matches.get_flag("no-lead");
-    if let Some(servers) = matches.get_many::<String>("dns") {
-        let server = |word: &String| {
-            config::guard::server(word).ok_or_else(|| CommandError::Option {
-                option: "--dns",
-                found: word.clone(),
-                wanted: "the address of a name server behind the tunnel",
-            })
-        };
-        guard.dns = servers.map(server).collect::<Result<_, _>>()?;
-    }
-    if let Some(names) = matches.get_many::<String>("dns-name") {
-        let domain = |word: &String| {
-            config::guard::domain(word).ok_or_else(|| CommandError::Option {
-                option: "--dns-name",
-                found: word.clone(),
-                wanted: "a domain, such as corp.example",
-            })
-        };
-        guard.dns_names = names.map(domain).collect::<Result<_, _>>()?;
+    if let Some(servers) = values(matches, "dns") {
+        guard.dns = servers;
     }
     guard.dns_redirect |= matches.get_flag("dns-redirect");
     guard.dns_block_tls |= matches.get_flag("dns-block-tls");
     guard.masquerade &= !matches.get_flag("no-masquerade");
     guard.router |= matches.get_flag("router");
-    if let Some(words) = matches.get_many::<String>("router-allow") {
-        let allowed = |word: &String| {
-            config::guard::allowed(word).ok_or_else(|| CommandError::Option {
-                option: "--router-allow",
-                found: word.clone(),
-                wanted: "an address or a network, but not all addresses",
-            })
-        };
-        guard.router_allow = words.map(allowed).collect::<Result<_, _>>()?;
+    if let Some(networks) = values(matches, "router-allow") {
+        guard.router_allow = networks;
     }
     guard.merge_doubles();
     match guard.fault().filter(|_| !guard.lan.is_empty()) {
-        Some(fault) => Err(GuardError::Settings(fault).into()),
+        Some(fault) => Err(SteerError::Settings(fault).into()),
         None => Ok(guard),
     }
-}
-
-fn devices(
-    matches: &ArgMatches,
-    name: &str,
-    option: &'static str,
-) -> Result<Option<Vec<String>>, CommandError> {
-    let Some(words) = matches.get_many::<String>(name) else {
-        return Ok(None);
-    };
-    let device = |word: &String| match config::types::is_ifname(word) {
-        true => Ok(word.clone()),
-        false => Err(CommandError::Option {
-            option,
-            found: word.clone(),
-            wanted: "the name of a device",
-        }),
-    };
-    words.map(device).collect::<Result<_, _>>().map(Some)
 }
 
 /// The path of the copy of the last valid settings, beside their file: with it the guard holds despite an error in the
@@ -412,15 +363,16 @@ pub(crate) fn write_text(text: &str, path: &Path, mode: u32) -> io::Result<()> {
 pub(super) mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
-    use std::process::ExitCode;
 
     pub(in crate::guard) fn read(words: &[&str]) -> Result<Guard, CommandError> {
         let words = ["on", "--settings", "/dev/null"].iter().chain(words);
-        base(
-            &arguments(Command::new("on"))
-                .try_get_matches_from(words)
-                .unwrap(),
-        )
+        base(&matches(words).unwrap())
+    }
+
+    fn matches<'a>(
+        words: impl Iterator<Item = &'a &'a str>,
+    ) -> Result<ArgMatches, clap::error::Error> {
+        arguments(Command::new("on")).try_get_matches_from(words)
     }
 
     #[test]
@@ -440,10 +392,9 @@ pub(super) mod tests {
             ["--tunnel", "*"],
             ["--table", "254"],
         ] {
-            let error = read(&wrong).unwrap_err();
-            assert!(matches!(error, CommandError::Option { .. }), "{error}");
-            assert_eq!(error.code(), ExitCode::from(2));
-            assert!(!error.is_of_settings());
+            let error = matches(["on"].iter().chain(&wrong)).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains("write the "), "{error}");
         }
     }
 

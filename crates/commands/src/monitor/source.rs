@@ -1,21 +1,14 @@
 //! Answers of the process with privileges, from this host.
 
-use crate::list;
-use crate::peer::{self, PeerError, Wanted, qr};
-use crate::server::place::Waits;
-use crate::{profile, server, status};
-use config::kind::Kind;
-use monitor::back::{Servers, Source};
+use crate::{list, status};
+use monitor::back::Source;
 use monitor::day::TEXT_MAX;
-use monitor::question::{Change, Server, What};
 use monitor::sample::{GuardView, Known, Sample};
-use serde_json::{Value, json};
-use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use steer::guard::{PartReport, Report, State, Way};
-use zeroize::Zeroizing;
+use steer::Way;
+use steer::guard::{PartReport, Report, State};
 
 /// How often to search for tunnels' files.
 const FILES: Duration = Duration::from_secs(15);
@@ -23,12 +16,8 @@ const FILES: Duration = Duration::from_secs(15);
 /// How often to write the day's rates, which change every five minutes.
 const WRITE: Duration = Duration::from_secs(15 * 60);
 
-/// The most servers, and the most clients of each, in an answer.
+/// The most tunnels in an answer that are not up.
 const MOST: usize = 1000;
-
-/// How to make a server with another name: the page has no field for it.
-const ANOTHER: &str =
-    "move it away, or make one of another name on this host's shell, by `millrace server init`";
 
 /// This host as a source of samples.
 pub(super) struct Host {
@@ -110,113 +99,6 @@ impl Source for Host {
             self.write();
         }
     }
-}
-
-/// The servers at home on this host.
-pub(super) struct AtHome;
-
-impl Servers for AtHome {
-    fn servers(&mut self) -> Value {
-        let server = |path: &PathBuf| {
-            let name = path.display().to_string();
-            match peer::list(path) {
-                Ok(rows) => {
-                    // Another client may have a revoked client's name by now.
-                    let clients = rows.into_iter().filter(|it| !it.revoked).take(MOST);
-                    let client = |it: peer::Row| json!({"name": it.name, "detail": it.detail});
-                    json!({"name": name, "clients": clients.map(client).collect::<Vec<_>>()})
-                }
-                Err(error) => json!({"name": name, "clients": [], "error": error.to_string()}),
-            }
-        };
-        json!(servers().iter().take(MOST).map(server).collect::<Vec<_>>())
-    }
-
-    fn change(&mut self, change: &Change) -> Result<Value, String> {
-        // Only listed servers can be named: no other path.
-        let mut servers = servers().into_iter();
-        let server = servers.find(|it| it.display().to_string() == change.server);
-        let server = server.ok_or("there is no such server")?;
-        // Symbolic links are followed, as in the command.
-        let server = fs::canonicalize(&server).map_err(|error| error.to_string())?;
-        changed(&server, change).map_err(|error| error.to_string())
-    }
-
-    fn server(&mut self, wanted: &Server) -> Result<Value, String> {
-        let make = wanted.make;
-        let (subnet, subnet6) = match wanted.subnets.clone() {
-            Some([subnet, subnet6]) => (Some(subnet), Some(subnet6)),
-            None => (None, None),
-        };
-        let wanted = server::Wanted {
-            openvpn: wanted.openvpn,
-            endpoint: Some(wanted.endpoint.clone()).filter(|it| !it.is_empty()),
-            lan: wanted.lan.clone(),
-            subnet,
-            subnet6,
-            ..server::Wanted::default()
-        };
-        let words = |error: server::InitError| error.on_page(ANOTHER);
-        let plan = server::plan(&wanted).map_err(words)?;
-        let said = match make {
-            true => plan.make(Waits::Short).map_err(words)?,
-            false => plan.words(),
-        };
-        Ok(json!({"said": said, "subnets": plan.subnets()}))
-    }
-}
-
-/// The files of the servers at home.
-fn servers() -> Vec<PathBuf> {
-    profile::all()
-        .into_iter()
-        .filter(|it| peer::is_home(it))
-        .collect()
-}
-
-fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
-    let lock = peer::lock(server, Waits::Short)?;
-    let name = change.name.as_str();
-    let mut answer = json!({});
-    let said = match &change.what {
-        What::Add { lan_only } => {
-            let text = RefCell::new(Zeroizing::new(String::new()));
-            let wanted = Wanted {
-                name,
-                lan_only: *lan_only,
-                endpoint: None,
-                file: None,
-                qr: false,
-                shown: &text,
-            };
-            peer::add(server, &wanted)?;
-            let is_openvpn = Kind::at(server) == Kind::OpenVpn;
-            let text = text.borrow();
-            answer["file"] = text.as_str().into();
-            answer["ending"] = if is_openvpn { ".ovpn" } else { ".conf" }.into();
-            // An OpenVPN file is too long for a QR code that a camera reads.
-            let code = if is_openvpn { None } else { qr::rows(&text) };
-            answer["code"] = json!(code.as_deref().map(Vec::as_slice));
-            format!("{name} may call.")
-        }
-        What::Revoke => {
-            peer::revoke(server, name)?;
-            format!("{name} is kept out.")
-        }
-        What::Rename { to } => {
-            peer::rename(server, name, to)?;
-            format!("{name} is called {to} now.")
-        }
-    };
-    drop(lock);
-    let is_name_only = matches!(change.what, What::Rename { .. });
-    let is_told = is_name_only || peer::tell(server, matches!(change.what, What::Add { .. }))?;
-    answer["said"] = match is_told {
-        true => said,
-        false => format!("{said} {}", peer::not_up(server)),
-    }
-    .into();
-    Ok(answer)
 }
 
 /// The guard, as the page shows it.

@@ -10,7 +10,7 @@ use config::report::Verdict;
 use config::settings::DataplaneSettings;
 use config::tunnel::Tunnel;
 use config::types::Key32;
-use config::{kind, pptp, secrecy, wgquick};
+use config::{file, kind, pptp, wgquick};
 use openwrt::blob::Value;
 use openwrt::network::{Network, PROTO, Source, device_of};
 use openwrt::socket;
@@ -111,7 +111,7 @@ impl Given {
                 (kind, Lines::default(), Zeroizing::default())
             }
             Source::File(file) => {
-                notes.extend(secrecy::warning(&file));
+                notes.extend(file::exposed(&file));
                 let (kind, content) = kind::Kind::read(&file).map_err(|it| import_fault(&it))?;
                 let OfFile {
                     kind,
@@ -340,8 +340,7 @@ fn of_file(
         return refuse("this file is a relay's: run it by `millrace relay`");
     }
     // netifd does what these scripts would do, and hotplug runs others.
-    let options = wgquick::Options { permissions };
-    let import = wgquick::parse_bytes(content, file, options);
+    let import = wgquick::parse_bytes(content, file, permissions);
     let import = import.and_then(wgquick::Import::into_tunnel);
     let (tunnel, report) = import.map_err(|error| import_fault(&error))?;
     let refused = report.entries.iter();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use steer::guard::{State, control};
+use steer::guard::State;
 
 /// How long the guard may take: its init script learns of a change at the same time as this process, and the device may
 /// be new.
@@ -62,12 +62,12 @@ pub(super) fn look(network: &Network, orders: &Orders) {
 
 /// Faults of the list: devices that are not held now, or whose packets do not pass.
 fn faults(device: &str, lans: &[Lan]) -> Vec<String> {
-    let report = match control::status(None) {
+    let report = match steer::guard::status(None) {
         Ok(report) => report,
         Err(error) => return vec![error.to_string()],
     };
     if !report.asked || report.state == State::Off {
-        let how = match control::is_let_go() {
+        let how = match steer::guard::is_let_go() {
             true => {
                 "it was switched off by `millrace guard off`; `millrace guard on` sets it again"
             }

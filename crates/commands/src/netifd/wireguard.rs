@@ -4,14 +4,13 @@ use super::given::{At, Given, Kind};
 use super::manager::Netifd;
 use super::telling::Telling;
 use super::{Ended, Outcome};
-use crate::up::wireguard::{call_peers, change, device_of, has_much, leads_much, mark_server};
+use crate::up::wireguard::{begin, change, endpoints, has_much, leads_much, mark_server};
 use config::settings::Settings;
 use config::tunnel::Tunnel;
 use config::types::Key32;
 use host::{Managed, Want, logging, privileges, startup};
 use service::tun_test::TunTest;
 use service::wireguard::{Daemon, DaemonOptions, Named, Owner};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Runs the tunnel until a signal or the loss of its device ends it.
@@ -55,18 +54,7 @@ pub(super) fn run(
         up: false,
         waits: false,
     };
-    let tunnel = owned.tunnel();
-    mark_server(netifd.device(), &tunnel);
-    let set = device_of(&tunnel);
-    daemon
-        .with(|interface| {
-            interface.set(set)?;
-            call_peers(interface, &tunnel.peers);
-            interface.recall(netifd.device());
-            Ok(())
-        })
-        .ok_or("the interface is gone")?
-        .map_err(|(_, words): (i32, String)| words)?;
+    begin(&daemon, &owned.tunnel(), netifd.device())?;
     let ended = daemon.run(&mut owned)?;
     log::info!("{}: ended: {ended:?}", at.interface);
     Ok(Ended::Exit)
@@ -129,14 +117,8 @@ impl Owned<'_> {
     }
 
     fn want(&self, daemon: &Daemon, names: &[Named]) -> Want {
-        let mut endpoints: Vec<SocketAddr> = Vec::new();
         let mut tunnel = self.routed();
-        for peer in &tunnel.peers {
-            endpoints.extend(peer.endpoint.as_ref().and_then(|it| it.socket_addr()));
-        }
-        endpoints.extend(names.iter().flat_map(|name| &name.addresses));
-        let relays = daemon.with(|interface| interface.relays());
-        endpoints.extend(relays.unwrap_or_default());
+        let endpoints = endpoints(&tunnel, names, daemon);
         tunnel.interface.mtu = self.given.network.mtu.or(tunnel.interface.mtu);
         let mut want = service::wireguard::want(&tunnel, &endpoints, false);
         want.probed = daemon.with(|interface| interface.probed_path()).flatten();

@@ -165,10 +165,7 @@ impl Server {
         let bytes = source
             .ok_or_else(unfit)?
             .load(self.config.directory.as_deref());
-        let bytes = bytes.map_err(|error| PeerError::File {
-            path: self.path.clone(),
-            error,
-        })?;
+        let bytes = bytes.map_err(place::failed(&self.path))?;
         let text = std::str::from_utf8(&bytes).map_err(|_| unfit())?;
         Ok(Zeroizing::new(text.trim_start().to_owned()))
     }

@@ -1,12 +1,12 @@
 //! The clients of a WireGuard server.
 
 use super::{PeerError, Row, Wanted, or_take_back, place, secret};
+use crate::keys;
 use config::clients::{self, Section};
 use config::free;
 use config::tunnel::Tunnel;
-use config::types::{AllowedIp, Key32, family_bits};
+use config::types::{AllowedIp, family_bits};
 use config::wgquick;
-use crypto::x25519::PrivateKey;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -21,9 +21,7 @@ impl File {
     fn read(path: &Path) -> Result<Self, PeerError> {
         let text = place::read(path)?;
         // Scripts do not run here.
-        let options = wgquick::Options {
-            permissions: config::permissions::Permissions::ALL,
-        };
+        let options = config::permissions::Permissions::ALL;
         let import = wgquick::parse(&text, &path.display().to_string(), options);
         let (tunnel, _) = import.into_tunnel()?;
         Ok(Self {
@@ -121,11 +119,9 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     let Some(server) = &file.tunnel.interface.private_key else {
         return Err(file.unfit("it has no PrivateKey"));
     };
-    let server = PrivateKey::new(*server.as_bytes()).public();
-    let (own, mut shared) = (PrivateKey::generate(), Zeroizing::new([0; 32]));
-    crypto::random(&mut *shared);
-    let [public, server] = [own.public(), server].map(|it| Key32::new(*it.as_bytes()).to_base64());
-    let [own, shared] = [*own.as_bytes(), *shared].map(|it| Key32::new(it).to_base64());
+    let (own, shared) = (keys::new(), keys::preshared());
+    let [public, server] = [&own, server].map(|it| keys::public_of(it).to_base64());
+    let [own, shared] = [own, shared].map(|it| it.to_base64());
     let dns = home.map_or(&[][..], |home| &home.dns);
     // With `lan_only`, the client keeps its own name server and the way to it.
     let dns = match dns.is_empty() || wanted.lan_only {

@@ -128,7 +128,8 @@ pub(super) fn document(report: &Report) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steer::policy::{Other, Part};
+    use steer::Part;
+    use steer::policy::Other;
 
     fn report() -> Report {
         let ways = ["through mr-us", "held: no address"].map(str::to_owned);
@@ -177,6 +178,14 @@ mod tests {
 
     #[test]
     fn programs_get_the_same() {
+        let mut full = report();
+        full.entries[0].unknown.push("a-name".to_owned());
+        let bare = Report {
+            refused: None,
+            ..report()
+        };
+        let samples = [full, bare].map(|it| document(&it));
+        crate::tests::assert_documented("policy status", &samples);
         let document = document(&report());
         assert_eq!(
             (&document["on"], &document["whole"]),

@@ -1,14 +1,15 @@
 //! Converts a `wg-quick` file to UCI options, which `docs/openwrt.md` lists.
 
 use config::clients;
+use config::permissions::Permissions;
 use config::tunnel::{Peer, Table, Tunnel};
 use config::types::Host;
-use config::wgquick::{self, Options};
+use config::wgquick;
 use serde_json::{Map, Value, json};
 
 /// The options of the interface and its peers; `None` if options cannot express the whole file.
 pub(super) fn of(text: &str) -> Option<Value> {
-    let import = wgquick::parse(text, "", Options::default());
+    let import = wgquick::parse(text, "", Permissions::NONE);
     let (tunnel, _) = import.into_tunnel().ok()?;
     // Options cannot express the file's own lines, or a server at home.
     if !tunnel.lines.is_default() || tunnel.home.is_some() {
@@ -140,7 +141,7 @@ mod tests {
         let Source::Options { tunnel, unrouted } = network.source else {
             panic!("no options");
         };
-        let (mut wanted, _) = wgquick::parse(FILE, "", Options::default())
+        let (mut wanted, _) = wgquick::parse(FILE, "", Permissions::NONE)
             .into_tunnel()
             .unwrap();
         assert_eq!(tunnel.peers, wanted.peers);

@@ -3,7 +3,8 @@
 //! `NAME.ovpn` has all that the server needs, keys included. `NAME.d` is for adding clients: the authority's key, the
 //! list of clients, and the directory of revoked certificates. The server reads only that directory.
 
-use super::{InitError, Plan, place};
+use super::place::{self, failed};
+use super::{InitError, Plan};
 use crate::peer::openvpn::Store;
 use crate::peer::secret;
 use config::types::AllowedIp;
@@ -20,11 +21,7 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
     let server = authority.issue(&format!("{} server", plan.name), Purpose::Server)?;
     let wrap = ServerKey::generate()?.to_text();
     let directory = plan.directory.canonicalize();
-    let failed = |path: &PathBuf| {
-        let path = path.clone();
-        move |error| InitError::File { path, error }
-    };
-    let directory = directory.map_err(failed(&plan.directory.to_owned()))?;
+    let directory = directory.map_err(failed(plan.directory))?;
     let path = directory.join(format!("{}.ovpn", plan.name));
     let store = Store::of(&path);
     let mut builder = DirBuilder::new();
@@ -38,12 +35,12 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
         place::write_new(&store.key(), &own.key)?;
         place::write_new(&store.list(), "")?;
         let keys = [&own.certificate, &server.certificate, &*server.key, &*wrap];
-        Ok(place::write_new(&path, &text(plan, &revoked, keys))?)
+        place::write_new(&path, &text(plan, &revoked, keys))
     });
     if let Err(error) = written {
         // The directory is new, and would be in the way of another attempt.
         let _ = fs::remove_dir_all(&store.directory);
-        return Err(error);
+        return Err(error.into());
     }
     Ok(path)
 }

@@ -1,5 +1,6 @@
 //! Finds and writes a server's file: never over another file, and atomically.
 
+use crate::profile::paths;
 use config::file;
 use config::openvpn::FILE_MAX;
 use config::types::is_ifname;
@@ -20,7 +21,7 @@ const WG_QUICK: &str = "/etc/wireguard";
 /// Why a server's file cannot be read or written.
 #[derive(Debug, Error)]
 pub(crate) enum PlaceError {
-    #[error("{name}: no server of this name: neither {} is there; `millrace server init` makes one", paths(.looked))]
+    #[error("{name}: no server of this name: neither {} is there; `millrace server init` makes one", paths(.looked, " nor "))]
     Absent { name: String, looked: Vec<PathBuf> },
     #[error("{name}: this user may not look for {}; run this as root", .path.display())]
     Hidden { name: String, path: PathBuf },
@@ -30,12 +31,8 @@ pub(crate) enum PlaceError {
     File { path: PathBuf, error: io::Error },
 }
 
-fn paths(looked: &[PathBuf]) -> String {
-    let paths: Vec<String> = looked.iter().map(|it| it.display().to_string()).collect();
-    paths.join(" nor ")
-}
-
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> PlaceError {
+/// The error for a file or a directory.
+pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> PlaceError {
     let path = path.to_owned();
     |error| PlaceError::File { path, error }
 }

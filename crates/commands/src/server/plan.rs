@@ -110,11 +110,8 @@ impl Plan<'_> {
 
     /// Writes the files. Returns the next steps for the user.
     pub(crate) fn make(&self, waits: place::Waits) -> Result<String, InitError> {
-        let failed = |error| InitError::File {
-            path: self.directory.to_owned(),
-            error,
-        };
-        std::fs::create_dir_all(self.directory).map_err(failed)?;
+        let made = std::fs::create_dir_all(self.directory);
+        made.map_err(place::failed(self.directory))?;
         // The lock keeps two processes from making the same server.
         let _lock = place::Lock::of(self.directory, waits)?;
         let path = match self.openvpn {

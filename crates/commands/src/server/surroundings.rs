@@ -1,5 +1,6 @@
 //! Facts that a server at home needs about its host.
 
+use crate::doctor::gather::listeners;
 use config::types::AllowedIp;
 use netio::netlink::{Netlink, NetlinkError, RouteKind, TABLE_LOCAL};
 use std::fs;
@@ -73,7 +74,7 @@ impl Host {
         }
         let listening = ["/proc/net/udp", "/proc/net/udp6"].map(|path| {
             let text = fs::read_to_string(path).unwrap_or_default();
-            is_listened_on(&text, DNS)
+            is_asked(&text)
         });
         let own = home.iter().map(|it| it.addr).find(IpAddr::is_ipv4);
         let resolv_conf = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
@@ -135,17 +136,12 @@ pub(super) fn is_private(addr: IpAddr) -> bool {
     }
 }
 
-/// Whether a table in the format of `/proc/net/udp` has a socket at this port, on an address other than loopback.
-fn is_listened_on(table: &str, port: u16) -> bool {
-    let wanted = format!("{port:04X}");
-    let local = |line: &str| {
-        let (addr, port) = line.split_whitespace().nth(1)?.split_once(':')?;
-        // The address has its last byte first.
-        let loopback = addr.len() == 8 && addr.ends_with("7F");
-        let loopback = loopback || addr == "00000000000000000000000001000000";
-        (port == wanted && !loopback).then_some(())
-    };
-    table.lines().skip(1).any(|line| local(line).is_some())
+/// Whether a table in the format of `/proc/net/udp` has a name server, on an address other than loopback.
+fn is_asked(table: &str) -> bool {
+    let servers = listeners(table).into_iter().map(|it| it.0);
+    servers
+        .filter(|it| it.port() == DNS)
+        .any(|it| !it.ip().is_loopback())
 }
 
 /// The name servers in a `resolv.conf` that are other hosts.
@@ -215,12 +211,14 @@ mod tests {
 
     #[test]
     fn a_name_server_of_this_host_is_found() {
-        let table =
-            |addr: &str| format!("  sl  local_address rem_address\n  1: {addr} 00000000:0000 07\n");
-        assert!(is_listened_on(&table("00000000:0035"), 53));
-        assert!(is_listened_on(&table("0101A8C0:0035"), 53));
-        assert!(!is_listened_on(&table("3500007F:0035"), 53));
-        assert!(!is_listened_on(&table("00000000:0036"), 53));
+        let table = |addr: &str| {
+            let rest = "00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 7 2";
+            format!("  sl  local_address rem_address\n  1: {addr} {rest}\n")
+        };
+        assert!(is_asked(&table("00000000:0035")));
+        assert!(is_asked(&table("0101A8C0:0035")));
+        assert!(!is_asked(&table("3500007F:0035")));
+        assert!(!is_asked(&table("00000000:0036")));
         let found =
             name_servers("nameserver 127.0.0.53\nnameserver 192.168.1.1\n# nameserver 9.9.9.9\n");
         assert_eq!(found, ["192.168.1.1".parse::<IpAddr>().unwrap()]);

@@ -1,13 +1,13 @@
 //! Formats the status for people, in the style of `wg show`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use serde_json::{Value, json};
 use terminal::shown;
 
 use service::status::{
-    CapStatus, LineStatus, MeasuredStatus, NO_CARRIER, OrderStatus, PeerStatus, PipelineStatus,
-    Status,
+    CapStatus, DataplaneStatus, Field, LineStatus, MeasuredStatus, NO_CARRIER, OrderStatus,
+    PeerStatus, PipelineStatus, Status,
 };
 
 /// Colours and line width of a terminal.
@@ -84,42 +84,36 @@ fn wrapped(value: &str, used: usize) -> String {
 /// The status as text, in the style of `wg show`.
 pub(super) fn render(status: &Status, paint: Paint) -> String {
     let mut out = paint.head("interface", &status.interface);
-    if has_roles(status) {
-        let role = status.role.as_deref().unwrap_or_default();
-        let state = status.state.as_deref().unwrap_or_default();
-        let kind = match state {
-            NO_CARRIER => format!("{} {role}, {state}", status.protocol),
-            _ => format!("{} {role} {state}", status.protocol),
+    let roles = has_roles(status);
+    for field in labelled(Status::FIELDS) {
+        let value = match field.name {
+            "role" if roles => {
+                let role = status.role.as_deref().unwrap_or_default();
+                let state = status.state.as_deref().unwrap_or_default();
+                let comma = if state == NO_CARRIER { "," } else { "" };
+                let kind = format!("{} {role}{comma} {state}", status.protocol);
+                kind.trim_end().to_owned()
+            }
+            "public_key" if !roles && status.public_key.is_none() => "(none)".to_owned(),
+            "public_key" if roles => continue,
+            "fwmark" if status.fwmark != 0 => format!("{:#x}", status.fwmark),
+            "mtu" => match &status.mtu_reason {
+                Some(reason) => format!("{} ({})", status.mtu, shown(reason)),
+                None => status.mtu.to_string(),
+            },
+            "waiting_for" => match &status.waiting_for {
+                Some(what) => format!("not up yet: waiting for {}", shown(what)),
+                None => continue,
+            },
+            "warnings" => {
+                for warning in &status.warnings {
+                    paint.line(&mut out, field.label, &shown(warning));
+                }
+                continue;
+            }
+            _ => plain(field.name, &field.value(status)),
         };
-        paint.line(&mut out, "protocol", kind.trim_end());
-        paint.line(&mut out, "addresses", &status.addresses.join(", "));
-    } else {
-        let none = || "(none)".to_owned();
-        let key = status.public_key.clone().unwrap_or_else(none);
-        paint.line(&mut out, "public key", &key);
-    }
-    if status.listen_port != 0 {
-        paint.line(&mut out, "listening port", &status.listen_port.to_string());
-    }
-    let ports: Vec<String> = status.listen_tcp.iter().map(u16::to_string).collect();
-    paint.line(&mut out, "listening tcp port", &ports.join(", "));
-    if status.fwmark != 0 {
-        paint.line(&mut out, "fwmark", &format!("{:#x}", status.fwmark));
-    }
-    let mtu = match &status.mtu_reason {
-        Some(reason) => format!("{} ({})", status.mtu, shown(reason)),
-        None => status.mtu.to_string(),
-    };
-    paint.line(&mut out, "mtu", &mtu);
-    if let Some(found) = &status.mtu_probe {
-        paint.line(&mut out, "mtu probes", &shown(found));
-    }
-    if let Some(what) = &status.waiting_for {
-        let words = format!("not up yet: waiting for {}", shown(what));
-        paint.line(&mut out, "state", &words);
-    }
-    for warning in &status.warnings {
-        paint.line(&mut out, "warning", &shown(warning));
+        paint.line(&mut out, field.label, &value);
     }
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
     // Peers are sorted as in `wg`: the last heard first, those never heard last.
@@ -157,68 +151,66 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
     };
     let name = shown(name);
     out.push_str(&paint.head(kind, &name));
-    let endpoint = peer.endpoint.clone().unwrap_or_default();
-    match peer.transport.as_deref().filter(|_| openvpn) {
-        Some(transport) => paint.line(out, "endpoint", &format!("{endpoint} ({transport})")),
-        None => paint.line(out, "endpoint", &endpoint),
+    let text = |it: &Option<String>| it.as_deref().map(shown).unwrap_or_default();
+    for field in labelled(PeerStatus::FIELDS) {
+        let value = match field.name {
+            "endpoint" if openvpn && peer.transport.is_some() => {
+                format!("{} ({})", text(&peer.endpoint), text(&peer.transport))
+            }
+            // The name of the peer.
+            "username" if peer.name.is_none() => continue,
+            "allowed_ips" if peer.allowed_ips.is_empty() && !openvpn => "(none)".to_owned(),
+            "cipher" => cipher(
+                &text(&peer.cipher),
+                &text(&peer.crypto_backend),
+                &text(&peer.backend),
+            ),
+            "state" if peer.state.is_some() => {
+                let state = paint.with("31", &text(&peer.state));
+                format!("{state}: {}", text(&peer.reason))
+            }
+            "rx_bytes" if peer.rx_bytes != 0 || peer.tx_bytes != 0 => {
+                let (rx, tx) = (bytes(peer.rx_bytes), bytes(peer.tx_bytes));
+                format!("{rx} received, {tx} sent")
+            }
+            "rx_rate" => match (peer.rx_rate, peer.tx_rate) {
+                (Some(rx), Some(tx)) => format!("{} receiving, {} sending", bits(rx), bits(tx)),
+                _ => continue,
+            },
+            "keepalive" => match peer.keepalive {
+                Some(seconds @ 1..) => format!("every {}", duration(seconds.into())),
+                _ => continue,
+            },
+            "lines" => {
+                for line in &peer.lines {
+                    let label = format!("{} {}", field.label, shown(&line.name));
+                    paint.line(out, &label, &line_text(line, paint));
+                }
+                continue;
+            }
+            "order" => peer.order.as_ref().map(order_text).unwrap_or_default(),
+            _ => plain(field.name, &field.value(peer)),
+        };
+        paint.line(out, field.label, &value);
     }
-    if let Some(user) = peer.username.as_ref().filter(|_| peer.name.is_some()) {
-        paint.line(out, "user", &shown(user));
+}
+
+/// `5 packets in time, 1 late, 0 lost, 2 waiting`.
+fn order_text(order: &OrderStatus) -> String {
+    let OrderStatus {
+        accepted,
+        late,
+        waiting,
+        lost,
+        asked,
+        repaired,
+    } = order;
+    let mut text =
+        format!("{accepted} packets in time, {late} late, {lost} lost, {waiting} waiting");
+    if *asked > 0 {
+        text += &format!("; {asked} were asked for once more, and {repaired} of them came");
     }
-    let ranges = match peer.allowed_ips.join(", ") {
-        ranges if ranges.is_empty() && !openvpn => "(none)".to_owned(),
-        ranges => ranges,
-    };
-    paint.line(out, "allowed ips", &ranges);
-    let cipher = cipher(
-        peer.cipher.as_deref().unwrap_or_default(),
-        peer.crypto_backend.as_deref().unwrap_or_default(),
-        peer.backend.as_deref().unwrap_or_default(),
-    );
-    paint.line(out, "cipher", &cipher);
-    if let Some(state) = &peer.state {
-        let reason = peer.reason.as_deref().unwrap_or_default();
-        let state = paint.with("31", &shown(state));
-        paint.line(out, "state", &format!("{state}: {}", shown(reason)));
-    }
-    if let Some(age) = peer.last_heard_age {
-        paint.line(out, "last heard", &ago(age));
-    }
-    if let Some(age) = peer.latest_handshake_age {
-        paint.line(out, "latest handshake", &ago(age));
-    }
-    if peer.rx_bytes != 0 || peer.tx_bytes != 0 {
-        let (rx, tx) = (bytes(peer.rx_bytes), bytes(peer.tx_bytes));
-        paint.line(out, "transfer", &format!("{rx} received, {tx} sent"));
-    }
-    if let (Some(rx), Some(tx)) = (peer.rx_rate, peer.tx_rate) {
-        let (rx, tx) = (bits(rx), bits(tx));
-        paint.line(out, "rate", &format!("{rx} receiving, {tx} sending"));
-    }
-    if let Some(seconds) = peer.keepalive.filter(|&seconds| seconds != 0) {
-        let every = format!("every {}", duration(seconds.into()));
-        paint.line(out, "persistent keepalive", &every);
-    }
-    for line in &peer.lines {
-        let name = format!("line {}", shown(&line.name));
-        paint.line(out, &name, &line_text(line, paint));
-    }
-    if let Some(order) = &peer.order {
-        let OrderStatus {
-            accepted,
-            late,
-            waiting,
-            lost,
-            asked,
-            repaired,
-        } = order;
-        let mut text =
-            format!("{accepted} packets in time, {late} late, {lost} lost, {waiting} waiting");
-        if *asked > 0 {
-            text += &format!("; {asked} were asked for once more, and {repaired} of them came");
-        }
-        paint.line(out, "order", &text);
-    }
+    text
 }
 
 /// `up for 5 minutes, in use, 12.5 ms: WHY`.
@@ -286,9 +278,39 @@ fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
         let text = format!("{} {words}", plane.inbound.unpacked);
         paint.line(out, "unpacked", &paint.with("33", &text));
     }
-    paint.line(out, "dropped", &counts(&plane.drops));
-    paint.line(out, "refused", &counts(&status.refused));
-    paint.line(out, "limit", &plane.limits);
+    for field in labelled(DataplaneStatus::FIELDS) {
+        paint.line(out, field.label, &plain(field.name, &field.value(plane)));
+        if field.name == "drops" {
+            paint.line(out, "refused", &plain("refused", &json!(status.refused)));
+        }
+    }
+}
+
+/// The fields that have a line of their own.
+fn labelled<T>(fields: &'static [Field<T>]) -> impl Iterator<Item = &'static Field<T>> {
+    fields.iter().filter(|it| !it.label.is_empty())
+}
+
+/// The value of a field with a line of its own; empty for none, and for a count of zero.
+fn plain(name: &str, value: &Value) -> String {
+    let number = value.as_u64().unwrap_or_default();
+    match value {
+        Value::String(text) => shown(text),
+        Value::Number(_) if name.ends_with("_age") => ago(number),
+        Value::Number(_) if number == 0 => String::new(),
+        Value::Number(_) if name.ends_with("_bytes") => bytes(number),
+        Value::Number(count) => count.to_string(),
+        Value::Array(items) => {
+            let item = |it: &Value| it.as_str().map_or_else(|| it.to_string(), shown);
+            items.iter().map(item).collect::<Vec<_>>().join(", ")
+        }
+        Value::Object(reasons) => {
+            let some = reasons.iter().filter(|(_, count)| **count != 0);
+            let some = some.map(|(reason, count)| format!("{count} {reason}"));
+            some.collect::<Vec<_>>().join(", ")
+        }
+        _ => String::new(),
+    }
 }
 
 /// `avx512-ifma 310 ns, portable 2900 ns for each packet of 352 bytes in a batch`.
@@ -303,15 +325,6 @@ fn measured(candidates: &[MeasuredStatus]) -> String {
     let each = each.collect::<Vec<_>>().join(", ");
     let len = first.batch_len;
     format!("{each} for each packet of {len} bytes in a batch")
-}
-
-/// The counters that are not zero.
-fn counts(all: &BTreeMap<String, u64>) -> String {
-    let some = all.iter().filter(|(_, count)| **count != 0);
-    let some: Vec<String> = some
-        .map(|(reason, count)| format!("{count} {reason}"))
-        .collect();
-    some.join(", ")
 }
 
 /// `NAME (KIND: CODE)`, with the known parts.

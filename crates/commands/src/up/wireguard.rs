@@ -4,7 +4,7 @@
 //! with its own name servers, first waits for its endpoints' addresses. Their look-up could not use a tunnel that is
 //! not up yet.
 
-use super::{BOUND, REFUSED, tell, tell_lines};
+use super::{BOUND, REFUSED, tell, tell_lines, warn_of_readers};
 use crate::arguments::text;
 use clap::ArgMatches;
 use config::lines::{Lines, SharedLines};
@@ -66,9 +66,7 @@ pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Outcome<()> {
 pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outcome<ExitCode> {
     let switches = Switches::from(matches);
     let ifname = wgquick::interface_name(path)?;
-    if let Some(warning) = config::secrecy::warning(path) {
-        log::warn!("{warning}");
-    }
+    warn_of_readers(path);
     let tunnel = read(path, switches)?;
     let bind_device = text(matches, "bind-device").map(str::to_owned);
     if bind_device.is_some() && !tunnel.lines.lines.is_empty() {
@@ -121,18 +119,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         null_cipher: false,
     })?;
     privileges::confine_other_threads();
-    mark_server(&up.ifname, &up.tunnel);
-    // Keys and peers first: a route must not lead packets to an interface without peers.
-    let set = device_of(&up.tunnel);
-    daemon
-        .with(|interface| {
-            interface.set(set)?;
-            call_peers(interface, &up.tunnel.peers);
-            interface.recall(&up.ifname);
-            Ok(())
-        })
-        .ok_or("the interface is gone")?
-        .map_err(|(_, words): (i32, String)| words)?;
+    begin(&daemon, &up.tunnel, &up.ifname)?;
     let result = daemon.run(&mut up);
     notify::stopping();
     if let Ok(ended) = &result {
@@ -146,11 +133,35 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     result.map(|_| ExitCode::SUCCESS)
 }
 
+/// Marks the device of a server, and gives the interface its keys and peers. This comes before the routes: none must lead
+/// packets to an interface without peers.
+pub(crate) fn begin(daemon: &Daemon, tunnel: &Tunnel, ifname: &str) -> Outcome<()> {
+    mark_server(ifname, tunnel);
+    let begin = |interface: &mut Interface| {
+        interface.set(device_of(tunnel))?;
+        call_peers(interface, &tunnel.peers);
+        interface.recall(ifname);
+        Ok(())
+    };
+    let begun = daemon.with(begin).ok_or("the interface is gone")?;
+    Ok(begun.map_err(|(_, words): (i32, String)| words)?)
+}
+
+/// All possible addresses of the tunnel's peers and relays: from its file, and of these names.
+pub(crate) fn endpoints(tunnel: &Tunnel, names: &[Named], daemon: &Daemon) -> Vec<SocketAddr> {
+    let mut endpoints = Vec::new();
+    for peer in &tunnel.peers {
+        endpoints.extend(peer.endpoint.as_ref().and_then(|it| it.socket_addr()));
+        let name = names.iter().find(|it| it.public_key == peer.public_key);
+        endpoints.extend(name.into_iter().flat_map(|it| &it.addresses));
+    }
+    endpoints.extend(daemon.with(|it| it.relays()).unwrap_or_default());
+    endpoints
+}
+
 /// Reads a file and shows its lines that are not honoured.
 fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
-    let options = wgquick::Options {
-        permissions: switches.permissions,
-    };
+    let options = switches.permissions;
     let (tunnel, report) = wgquick::read(path, options)?.into_tunnel()?;
     tell(&report);
     if !report.is_clean() && !switches.ignore_refused {
@@ -183,7 +194,7 @@ pub(crate) fn leads_much(tunnel: &Tunnel) -> bool {
 }
 
 /// Sets the endpoints of peers.
-pub(crate) fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
+fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
     for peer in peers {
         if let Some(endpoint) = &peer.endpoint {
             interface.set_endpoint(&peer.public_key, endpoint);
@@ -430,27 +441,10 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// All possible addresses of peers, from the file and from name servers.
-    fn endpoints(&self, daemon: &Daemon) -> Vec<SocketAddr> {
-        let named = daemon.with(|interface| interface.names());
-        let named = named.unwrap_or_default();
-        let mut endpoints = Vec::new();
-        for peer in &self.tunnel.peers {
-            endpoints.extend(peer.endpoint.as_ref().and_then(|it| it.socket_addr()));
-            let name = named.iter().find(|name| name.public_key == peer.public_key);
-            endpoints.extend(name.into_iter().flat_map(|name| &name.addresses));
-        }
-        endpoints.extend(
-            daemon
-                .with(|interface| interface.relays())
-                .unwrap_or_default(),
-        );
-        endpoints
-    }
-
     fn want(&self, daemon: &Daemon) -> Want {
-        let mut want =
-            service::wireguard::want(&self.tunnel, &self.endpoints(daemon), self.switches.no_dns);
+        let names = daemon.with(|interface| interface.names());
+        let endpoints = endpoints(&self.tunnel, &names.unwrap_or_default(), daemon);
+        let mut want = service::wireguard::want(&self.tunnel, &endpoints, self.switches.no_dns);
         want.probed = daemon.with(|interface| interface.probed_path()).flatten();
         want
     }

@@ -13,13 +13,12 @@
 use std::ops::Range;
 use std::path::Path;
 
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::DeValue;
 
-use super::{
-    DEVICES, Guard, KERNEL_TABLES, NUMBER, PATTERNS, Pattern, devices, shown, table, words,
-};
-use crate::settings::{Origin, SettingsError, text_of};
-use crate::text::line_of;
+use super::{DEVICES, Guard, NUMBER, PATTERNS, Pattern, devices, number};
+use crate::settings::SettingsError;
+use crate::settings::reader::{list, places, shown, text_of};
 
 /// Most LAN devices in all lists together, and most tunnels of one device.
 pub const LISTED_MAX: usize = 16;
@@ -308,63 +307,43 @@ pub(super) fn groups(
     text: &str,
     path: &Path,
 ) -> Result<Vec<Group>, SettingsError> {
+    let place = places(text, path);
     let refused = |offset: usize, key: &str, found: String, wanted| SettingsError::Value {
-        origin: Origin::File {
-            path: path.to_owned(),
-            line: line_of(text, offset),
-        },
+        origin: place(offset),
         key: key.to_owned(),
         found,
         wanted,
     };
-    let DeValue::Array(list) = value else {
+    let DeValue::Array(entries) = value else {
         return Err(refused(0, "group", shown(value), "tables"));
     };
-    let mut groups = Vec::new();
-    for entry in list.iter() {
-        let DeValue::Table(entries) = entry.get_ref() else {
-            return Err(refused(
-                entry.span().start,
-                "group",
-                shown(entry.get_ref()),
-                "a table",
-            ));
+    let group = |entry: &Spanned<DeValue<'_>>| {
+        let (start, value) = (entry.span().start, entry.get_ref());
+        let DeValue::Table(table) = value else {
+            return Err(refused(start, "group", shown(value), "a table"));
         };
-        let at = |key: &str, wanted| {
-            let found = entries
-                .get(key)
-                .map_or_else(String::new, |it| shown(it.get_ref()));
-            refused(entry.span().start, key, found, wanted)
+        let value = |key: &str| table.get(key).map(Spanned::get_ref);
+        let wrong = |key: &str, wanted| {
+            refused(
+                start,
+                key,
+                value(key).map_or_else(String::new, shown),
+                wanted,
+            )
         };
-        groups.push(Group {
-            lan: field(entries, "lan", devices).ok_or_else(|| at("lan", DEVICES))?,
-            tunnels: field(entries, "tunnels", patterns).ok_or_else(|| at("tunnels", PATTERNS))?,
-            table: field(entries, "table", number).ok_or_else(|| at("table", NUMBER))?,
-        });
-    }
-    Ok(groups)
-}
-
-fn field<T>(
-    entries: &DeTable<'_>,
-    key: &str,
-    parse: impl Fn(&DeValue<'_>) -> Option<T>,
-) -> Option<T> {
-    parse(entries.get(key)?.get_ref())
-}
-
-fn patterns(value: &DeValue<'_>) -> Option<Vec<Pattern>> {
-    words(value, LISTED_MAX)?
-        .into_iter()
-        .map(Pattern::new)
-        .collect()
-}
-
-fn number(value: &DeValue<'_>) -> Option<u32> {
-    let DeValue::Integer(number) = value else {
-        return None;
+        let patterns = |it| list(it, LISTED_MAX, Pattern::new);
+        let tunnels = value("tunnels").and_then(patterns);
+        Ok(Group {
+            lan: value("lan")
+                .and_then(devices)
+                .ok_or_else(|| wrong("lan", DEVICES))?,
+            tunnels: tunnels.ok_or_else(|| wrong("tunnels", PATTERNS))?,
+            table: value("table")
+                .and_then(number)
+                .ok_or_else(|| wrong("table", NUMBER))?,
+        })
     };
-    table(number.as_str()).filter(|it| !KERNEL_TABLES.contains(it))
+    entries.iter().map(group).collect()
 }
 
 #[cfg(test)]

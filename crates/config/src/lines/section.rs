@@ -3,7 +3,7 @@
 use super::{CAP_DAY_DEFAULT, LINE_KEYS, LINES_KEYS, LINES_MAX, Line, LineMode, Lines};
 use crate::home::{self, HomeServer};
 use crate::keys;
-use crate::suggest::suggest;
+use crate::text::suggest;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Section {

@@ -7,8 +7,8 @@ use toml::de::DeValue;
 use super::Lines;
 use super::section::Sections;
 use super::table::{Tables, in_toml};
+use crate::file;
 use crate::report::{Entry, Verdict};
-use crate::secrecy;
 
 /// Lines that several tunnels share.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -149,7 +149,7 @@ impl SharedLines {
             _ => Some(format!("{mode} by {}, of {place}", names.join(", "))),
         };
         if lines.lines.iter().any(|line| line.relay_key.is_some()) {
-            warnings.extend(secrecy::warning(&self.place));
+            warnings.extend(file::exposed(&self.place));
         }
         Given {
             lines,

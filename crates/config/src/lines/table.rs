@@ -21,8 +21,8 @@ use super::section::{Found, Sections};
 use super::{LINE_KEYS, LINES_KEYS, Lines};
 use crate::keys;
 use crate::report::{Entry, Verdict};
-use crate::suggest::suggest;
 use crate::text::line_of;
+use crate::text::suggest;
 
 /// Names of the two tables at the top level of a file.
 pub(crate) const NAMES: [&str; 2] = ["lines", "line"];

@@ -13,8 +13,8 @@ use super::draft::{ConnectionDraft, Draft};
 use super::lexer::shown;
 use super::report::Judged;
 use super::table::foreign::{Restriction, restriction};
-use super::table::value::{OK, Outcome, Remark, command, word};
-use super::table::{self, Entry, Support};
+use super::table::value::{OK, Outcome, Remark, command, on, put, source, word};
+use super::table::{self, DECIDING, Entry, INLINE, LIST, Support, WEAKENING};
 use super::{Command, Options, PasswordMethod, Scripts};
 use crate::report::Verdict;
 use lines::LinesDraft;
@@ -55,10 +55,10 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn new(options: Options) -> Self {
-        let mut builder = Self::default();
-        builder.draft.options = options;
-        builder.draft.data.allow_insecure = options.allow_insecure_ciphers;
-        builder
+        Self {
+            draft: Draft::new(options),
+            ..Self::default()
+        }
     }
 
     /// Takes one directive of the top level.
@@ -72,6 +72,11 @@ impl Builder {
         };
         let outcome = match entry.support {
             Support::Honoured(apply) => apply(&mut self.draft, &directive),
+            Support::Value(apply) => apply(&mut self.draft, directive.at(0)),
+            Support::Flag(place) => on(place(&mut self.draft)),
+            Support::Text(place) => put(place(&mut self.draft), directive.at(0).to_owned()),
+            Support::Path(place) => put(place(&mut self.draft), directive.at(0).into()),
+            Support::File(place) => put(place(&mut self.draft), source(&directive)),
             Support::Connection(apply) => apply(&mut self.draft.connection, &directive),
             Support::Block => self.block(&directive),
             Support::Script(place, note) => self.script(&directive, place, note),
@@ -165,7 +170,7 @@ impl Builder {
             self.unknown(directive);
             return None;
         };
-        if directive.inline.is_some() && !entry.inline {
+        if directive.inline.is_some() && !entry.has(INLINE) {
             let reason = "may not be an inline block; name a file";
             self.refuse(&directive.origin, entry.name, reason);
             return None;
@@ -175,7 +180,7 @@ impl Builder {
                 self.push(directive, Verdict::Ignored, reason);
                 return None;
             }
-            Support::Refused(reason) if directive.optional && !entry.deciding => {
+            Support::Refused(reason) if directive.optional && !entry.has(DECIDING) => {
                 let reason = format!("optional, and not done: {reason}");
                 self.push(directive, Verdict::Ignored, reason);
                 return None;
@@ -224,7 +229,7 @@ impl Builder {
             let near = (self.faults < SUGGESTIONS_MAX).then(|| table::near(name));
             let near = near
                 .flatten()
-                .filter(|near| !near.weakening)
+                .filter(|near| !near.has(WEAKENING))
                 .map(|near| format!("; did you mean `{}`?", near.name));
             return self.refuse(
                 &directive.origin,
@@ -248,7 +253,7 @@ impl Builder {
             .insert(entry.name, (directive.origin.clone(), place));
         if let Some((_, earlier)) = earlier
             && honoured
-            && !entry.list
+            && !entry.has(LIST)
             && let Some(judged) = self.judged.get_mut(earlier)
             && judged.verdict == Verdict::Honoured
         {
@@ -262,7 +267,7 @@ impl Builder {
             Remark::Plain => self.push(directive, Verdict::Honoured, ""),
             Remark::Note(note) => self.push(directive, Verdict::Honoured, note),
             Remark::Ignored(reason) => self.push(directive, Verdict::Ignored, reason),
-            Remark::Denied(reason) if entry.deciding => {
+            Remark::Denied(reason) if entry.has(DECIDING) => {
                 self.push(directive, Verdict::Refused, format!("{WITHOUT}: {reason}"));
                 if let Some(judged) = self.judged.last_mut() {
                     judged.fatal = true;

@@ -63,6 +63,18 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            options,
+            connection: ConnectionDraft::new(),
+            data: DataChannel {
+                allow_insecure: options.allow_insecure_ciphers,
+                ..DataChannel::default()
+            },
+            ..Self::default()
+        }
+    }
+
     /// Resolves a path that a directive names.
     pub(crate) fn path(&self, named: &str) -> PathBuf {
         resolve(self.directory.as_deref(), Path::new(named))
@@ -129,7 +141,7 @@ pub(crate) struct HttpOptions {
 }
 
 /// A connection under construction.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct ConnectionDraft {
     pub host: Option<String>,
     pub remote_port: u16,
@@ -163,43 +175,22 @@ pub(crate) struct ConnectionDraft {
 }
 
 impl ConnectionDraft {
+    /// A connection with stock's defaults.
+    fn new() -> Self {
+        Self {
+            remote_port: PORT,
+            local_port: PORT,
+            retry: 1,
+            retry_max: 300,
+            timeout: 120,
+            ..Self::default()
+        }
+    }
+
     /// Takes the server of a `remote` line.
     pub(crate) fn call(&mut self, line: RemoteLine) {
         self.host = Some(line.host);
         self.remote_port = line.port.unwrap_or(self.remote_port);
         (self.transport, self.family) = line.protocol.unwrap_or((self.transport, self.family));
-    }
-}
-
-impl Default for ConnectionDraft {
-    fn default() -> Self {
-        Self {
-            host: None,
-            remote_port: PORT,
-            transport: RawTransport::Udp,
-            family: Family::Any,
-            locals: Vec::new(),
-            local_port: PORT,
-            local_port_defined: false,
-            bind: false,
-            nobind: false,
-            ipv6_only: false,
-            float: false,
-            retry: 1,
-            retry_max: 300,
-            timeout: 120,
-            http: None,
-            http_options: HttpOptions::default(),
-            socks: None,
-            mtu: Mtu::default(),
-            link_mtu: false,
-            exit_notify: 0,
-            tls_auth: None,
-            tls_crypt: None,
-            tls_crypt_v2: None,
-            key_direction: None,
-            force_cookie: None,
-            origin: None,
-        }
     }
 }

@@ -10,7 +10,6 @@ use super::table::{self, Support};
 use super::{Command, Crl, Import, OpenVpn, Prompted, Proxy, SharedWrap, Source};
 use crate::file;
 use crate::report::Verdict;
-use crate::secrecy;
 
 impl Import {
     /// Checks every file and directory that the model reads, its programs, and the directories of the files that it
@@ -65,14 +64,14 @@ impl Import {
     /// holds any.
     pub fn check_secrecy(&mut self) {
         let Some(model) = &self.model else { return };
-        let secret = |name: &str| table::find(name).is_some_and(|it| it.secret);
+        let secret = |name: &str| table::find(name).is_some_and(|it| it.has(table::SECRET));
         let named = files(model).into_iter().filter(|(name, _)| secret(name));
         let mut paths: Vec<PathBuf> = named.map(|(_, path)| model.path(&path)).collect();
         if self.holds_secrets {
             paths.push(PathBuf::from(&self.report.file));
         }
         self.warnings
-            .extend(paths.iter().filter_map(|path| secrecy::warning(path)));
+            .extend(paths.iter().filter_map(|path| file::exposed(path)));
     }
 
     fn fail(&mut self, name: &str, reason: &str) {

@@ -19,12 +19,16 @@ pub(crate) mod value;
 
 use super::directive::Directive;
 use super::draft::{ConnectionDraft, Draft};
-use super::{ClientSettings, Command, Scripts, lexer};
+use super::{ClientSettings, Command, Scripts, Source, lexer};
 use foreign::Restriction;
+use std::path::PathBuf;
 use value::Outcome;
 
 /// Puts a directive into the draft.
 type OfDraft = fn(&mut Draft, &Directive) -> Outcome;
+
+/// Puts the value of a directive into the draft.
+type OfValue = fn(&mut Draft, &str) -> Outcome;
 
 /// Puts a directive into the connection that it is about.
 type OfConnection = fn(&mut ConnectionDraft, &Directive) -> Outcome;
@@ -40,6 +44,13 @@ type OfScript = fn(&mut Scripts) -> &mut Option<Command>;
 pub(crate) enum Support {
     /// The directive has its effect; its values may still be refused.
     Honoured(OfDraft),
+    Value(OfValue),
+    /// The directive switches this on.
+    Flag(fn(&mut Draft) -> &mut bool),
+    /// Its value is stored here.
+    Text(fn(&mut Draft) -> &mut Option<String>),
+    Path(fn(&mut Draft) -> &mut Option<PathBuf>),
+    File(fn(&mut Draft) -> &mut Option<Source>),
     /// The directive has its effect, on one connection or on all.
     Connection(OfConnection),
     /// The directive is a block with the directives of one connection.
@@ -82,18 +93,25 @@ pub(crate) struct Entry {
     pub client: Option<OfClient>,
     /// Restricts the files and sockets that a profile without permissions may name.
     pub foreign: Option<fn(&Directive, &Draft) -> Option<Restriction>>,
-    /// Whether it may be an inline block.
-    pub inline: bool,
-    /// Whether several lines add up; otherwise the last one counts.
-    pub list: bool,
-    /// Whether its file or block is a secret.
-    pub secret: bool,
-    /// Whether it decides who is let in or, at a client, which server is trusted. Without it the tunnel would trust
-    /// others, so that a file is not used if such a line is refused.
-    pub deciding: bool,
-    /// Whether it weakens security. Hints never name it; a user who wants it must know its name.
-    pub weakening: bool,
+    /// Flags, such as [`INLINE`].
+    flags: u8,
 }
+
+/// It may be an inline block.
+pub(crate) const INLINE: u8 = 1;
+
+/// Several lines add up; otherwise the last one counts.
+pub(crate) const LIST: u8 = 1 << 1;
+
+/// Its file or block is a secret.
+pub(crate) const SECRET: u8 = 1 << 2;
+
+/// It decides who is let in or, at a client, which server is trusted. Without it the tunnel would trust others, so that
+/// a file is not used if such a line is refused.
+pub(crate) const DECIDING: u8 = 1 << 3;
+
+/// It weakens security. Hints never name it; a user who wants it must know its name.
+pub(crate) const WEAKENING: u8 = 1 << 4;
 
 impl Entry {
     const fn new(name: &'static str, min: usize, max: usize, support: Support) -> Self {
@@ -106,11 +124,7 @@ impl Entry {
             connection: None,
             client: None,
             foreign: None,
-            inline: false,
-            list: false,
-            secret: false,
-            deciding: false,
-            weakening: false,
+            flags: 0,
         }
     }
 
@@ -141,49 +155,19 @@ impl Entry {
         self
     }
 
-    const fn for_server(mut self) -> Self {
-        self.end = End::Server;
+    const fn end(mut self, end: End) -> Self {
+        self.end = end;
         self
     }
 
-    const fn idle_in_client(mut self) -> Self {
-        self.end = End::IdleInClient;
+    const fn is(mut self, flags: u8) -> Self {
+        self.flags |= flags;
         self
     }
 
-    const fn for_client(mut self, remedy: &'static str) -> Self {
-        self.end = End::Client(remedy);
-        self
-    }
-
-    const fn idle_in_server(mut self) -> Self {
-        self.end = End::IdleInServer;
-        self
-    }
-
-    const fn inline(mut self) -> Self {
-        self.inline = true;
-        self
-    }
-
-    const fn list(mut self) -> Self {
-        self.list = true;
-        self
-    }
-
-    const fn secret(mut self) -> Self {
-        self.secret = true;
-        self
-    }
-
-    const fn deciding(mut self) -> Self {
-        self.deciding = true;
-        self
-    }
-
-    const fn weakening(mut self) -> Self {
-        self.weakening = true;
-        self
+    /// Whether it has this flag.
+    pub(crate) const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
     }
 }
 
@@ -191,8 +175,28 @@ const fn yes(name: &'static str, min: usize, max: usize, apply: OfDraft) -> Entr
     Entry::new(name, min, max, Support::Honoured(apply))
 }
 
+const fn one(name: &'static str, apply: OfValue) -> Entry {
+    Entry::new(name, 1, 1, Support::Value(apply))
+}
+
 const fn here(name: &'static str, min: usize, max: usize, apply: OfConnection) -> Entry {
     Entry::new(name, min, max, Support::Connection(apply)).connection(apply)
+}
+
+const fn flag(name: &'static str, place: fn(&mut Draft) -> &mut bool) -> Entry {
+    Entry::new(name, 0, 0, Support::Flag(place))
+}
+
+const fn text(name: &'static str, place: fn(&mut Draft) -> &mut Option<String>) -> Entry {
+    Entry::new(name, 1, 1, Support::Text(place))
+}
+
+const fn path(name: &'static str, place: fn(&mut Draft) -> &mut Option<PathBuf>) -> Entry {
+    Entry::new(name, 1, 1, Support::Path(place))
+}
+
+const fn file(name: &'static str, place: fn(&mut Draft) -> &mut Option<Source>) -> Entry {
+    Entry::new(name, 1, 1, Support::File(place)).is(INLINE)
 }
 
 const fn script(name: &'static str, place: OfScript) -> Entry {
@@ -253,7 +257,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Entry> {
 /// a client's address if the script fails.
 pub fn deciding() -> impl Iterator<Item = &'static str> {
     let is_script = |entry: &&Entry| matches!(entry.support, Support::Script(..));
-    let deciding = all().filter(is_script).filter(|entry| entry.deciding);
+    let deciding = all().filter(is_script).filter(|entry| entry.has(DECIDING));
     deciding.map(|entry| entry.name)
 }
 
@@ -272,7 +276,7 @@ pub(crate) fn nameable(word: &str) -> String {
 /// The known directive that is nearest to `name`, if any is near.
 pub(crate) fn near(name: &str) -> Option<&'static Entry> {
     let known: Vec<&str> = all().map(|entry| entry.name).collect();
-    crate::suggest::nearest(name, &known).and_then(find)
+    crate::text::nearest(name, &known).and_then(find)
 }
 
 #[cfg(test)]

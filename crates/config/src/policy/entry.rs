@@ -3,11 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::is_device;
-use crate::types::AllowedIp;
+use toml::de::DeValue;
 
-/// Keys of an entry, in TOML.
-pub(super) const KEYS: [&str; 7] = ["name", "who", "to", "through", "down", "way", "dns"];
+use super::{WORDS_MAX, is_device, words};
+use crate::keys;
+use crate::settings::reader::{TomlRow, put};
+use crate::types::AllowedIp;
 
 /// Longest domain name, in bytes (RFC 1035, section 2.3.4, without the length bytes at both ends).
 const DOMAIN_MAX: usize = 253;
@@ -22,6 +23,50 @@ const DEVICE: &str = "the name of a tunnel's device, such as \"mr-office\"";
 const WAY: &str = "\"around\" or \"block\"";
 const DNS: &str = "an address of a name server behind the tunnel, or one of IPv4 and one of IPv6";
 const DOWN: &str = "\"hold\" or \"around\"";
+
+/// Keys of an entry, in TOML.
+pub(super) const ROWS: &[TomlRow<Draft>] = &[
+    ("name", NAME, |it, v| {
+        put(&mut it.name, keys::name(one(v)?).ok())
+    }),
+    ("who", WHO, |it, v| put(&mut it.who, some(v, who).map(Some))),
+    ("to", TO, |it, v| put(&mut it.to, some(v, target).map(Some))),
+    ("through", DEVICE, |it, v| {
+        let device = one(v).filter(|it| is_device(it));
+        put(&mut it.through, device.map(|it| Some(it.to_owned())))
+    }),
+    ("down", DOWN, |it, v| {
+        it.down = Some(match one(v)? {
+            "hold" => Down::Hold,
+            "around" => Down::Around,
+            _ => return None,
+        });
+        Some(())
+    }),
+    ("way", WAY, |it, v| {
+        it.way = Some(match one(v)? {
+            "around" => Way::Around,
+            "block" => Way::Block,
+            _ => return None,
+        });
+        Some(())
+    }),
+    ("dns", DNS, |it, v| {
+        let servers = some(v, |it| it.parse().ok());
+        put(&mut it.dns, servers.filter(|it| are_servers(it)))
+    }),
+];
+
+/// The only string of a value.
+fn one<'a>(value: &'a DeValue<'_>) -> Option<&'a str> {
+    words(value, 1)?.first().copied()
+}
+
+/// The strings of a value, at least one.
+fn some<T>(value: &DeValue<'_>, read: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    let words = words(value, WORDS_MAX).filter(|it| !it.is_empty())?;
+    words.into_iter().map(read).collect()
+}
 
 /// One entry: decides about packets from some senders to some targets.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -200,44 +245,6 @@ impl Draft {
         }
     }
 
-    /// Sets a key of [`KEYS`]. `words` are the strings of its value, if it has strings. The error says which values
-    /// are allowed.
-    pub(super) fn set(&mut self, key: &str, words: Option<&[&str]>) -> Result<(), &'static str> {
-        let one = words.filter(|it| it.len() == 1).map(|it| it[0]);
-        let several = words.filter(|it| !it.is_empty());
-        match key {
-            "name" => self.name = one.filter(|it| is_name(it)).ok_or(NAME)?.to_owned(),
-            "who" => {
-                let all = several.and_then(|it| it.iter().map(|word| who(word)).collect());
-                self.who = Some(all.ok_or(WHO)?);
-            }
-            "to" => {
-                let all = several.and_then(|it| it.iter().map(|word| target(word)).collect());
-                self.to = Some(all.ok_or(TO)?);
-            }
-            "through" => {
-                let device = one.filter(|it| is_device(it)).ok_or(DEVICE)?;
-                self.through = Some(device.to_owned());
-            }
-            "down" => {
-                self.down = Some(match one {
-                    Some("hold") => Down::Hold,
-                    Some("around") => Down::Around,
-                    _ => return Err(DOWN),
-                });
-            }
-            "dns" => self.dns = several.and_then(servers).ok_or(DNS)?,
-            _ => {
-                self.way = Some(match one {
-                    Some("around") => Way::Around,
-                    Some("block") => Way::Block,
-                    _ => return Err(WAY),
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// The finished entry, or a sentence about a key that is missing or does not fit.
     pub(super) fn finish(self) -> Result<Entry, String> {
         let name = self.name;
@@ -297,24 +304,15 @@ impl Draft {
     }
 }
 
-fn is_name(word: &str) -> bool {
-    let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"_.-".contains(&c);
-    (1..=32).contains(&word.len()) && word.bytes().all(is_plain)
-}
-
-/// Parses one address, or one of each family.
-fn servers(words: &[&str]) -> Option<Vec<IpAddr>> {
-    let servers: Vec<IpAddr> = words
-        .iter()
-        .map(|it| it.parse().ok())
-        .collect::<Option<_>>()?;
+/// Whether these are one name server, or one of each family.
+fn are_servers(servers: &[IpAddr]) -> bool {
     let is_server = |it: &IpAddr| !it.is_unspecified() && !it.is_loopback() && !it.is_multicast();
-    let is_one_each = match servers[..] {
+    let is_one_each = match servers {
         [_] => true,
         [a, b] => a.is_ipv4() != b.is_ipv4(),
         _ => false,
     };
-    (is_one_each && servers.iter().all(is_server)).then_some(servers)
+    is_one_each && servers.iter().all(is_server)
 }
 
 fn who(word: &str) -> Option<Who> {

@@ -195,7 +195,7 @@ impl<'t, 'r> Keys<'t, 'r> {
             if !self.taken.contains(&name.as_str()) {
                 let reason = format!(
                     "there is no such key here; {}",
-                    crate::suggest::suggest(name, &self.taken)
+                    crate::text::suggest(name, &self.taken)
                 );
                 self.report.push(*line, name, Verdict::Refused, reason);
             }

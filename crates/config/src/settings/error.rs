@@ -90,20 +90,12 @@ pub enum SettingsError {
         /// The accepted values.
         wanted: &'static str,
     },
-    /// A policy entry lacks a key, or has one that does not fit.
+    /// A policy entry or a line lacks a key, or has one that does not fit.
     #[error("{origin}: {words}")]
     Entry {
         /// The file and line, or other source.
         origin: Origin,
         /// A sentence about the fault.
-        words: String,
-    },
-    /// The lines fit no tunnel.
-    #[error("{origin}: {words}")]
-    Lines {
-        /// The file and line, or other source.
-        origin: Origin,
-        /// The key, if there is one, and the reason.
         words: String,
     },
 }
@@ -112,19 +104,11 @@ pub enum SettingsError {
 pub(super) fn wrong_line(path: &Path, entry: &Entry) -> SettingsError {
     let parts = [entry.key.as_str(), entry.reason.as_str()];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    SettingsError::Lines {
+    SettingsError::Entry {
         origin: Origin::File {
             path: path.to_owned(),
             line: entry.line,
         },
         words: parts.join(": "),
-    }
-}
-
-pub(super) fn unknown(found: &str, known: &[&str], origin: Origin) -> SettingsError {
-    SettingsError::Unknown {
-        origin,
-        found: found.to_owned(),
-        suggestion: crate::suggest::suggest(found, known),
     }
 }

@@ -31,11 +31,11 @@ fn every_key_is_read() {
         parallel: Parallel::On,
         socket_buffer: Some(1 << 20),
         gso_max_segs: Some(40),
-        cookie_v4_prefix: 24,
+        cookie_v4_prefix: Some(24),
         crypto_backend: CryptoBackend::Portable,
     };
     assert_eq!(parse(text).unwrap().dataplane, expected);
-    for key in DATAPLANE_KEYS {
+    for (key, ..) in DATAPLANE {
         assert!(text.contains(key), "{key} is missing from this test");
     }
     assert_eq!(parse("").unwrap(), Settings::default());

@@ -6,9 +6,12 @@ use zeroize::Zeroizing;
 
 use super::Parser;
 use crate::home::HomeServer;
-use crate::keys::{OK, Put, Verdicted, compact, key, line, number, parsed, shown, up_to};
+use crate::keys::{
+    OK, Texts, Verdicted, compact, joined, key, number, parsed, shown, some, store, texts, up_to,
+    write_texts,
+};
 use crate::tunnel::{Interface, Peer, Scripts, Table, Tunnel};
-use crate::types::{AllowedIp, Endpoint, Host, InterfaceAddr, decimal};
+use crate::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, decimal};
 
 /// A key of a `wg-quick` file.
 pub(super) struct Row {
@@ -26,15 +29,15 @@ pub(super) struct Row {
 pub(super) enum Kind {
     Interface(
         fn(&mut Interface, &str) -> Verdicted,
-        fn(&Interface, &mut Put<'_>),
+        fn(&Interface) -> Texts,
     ),
     /// A shell command of `[Interface]`.
     Script(fn(&mut Scripts) -> &mut Vec<String>),
-    Peer(fn(&mut Peer, &str) -> Verdicted, fn(&Peer, &mut Put<'_>)),
+    Peer(fn(&mut Peer, &str) -> Verdicted, fn(&Peer) -> Texts),
     /// A key of `[Peer]` that depends on other peers; with the number of its line.
     OfPeers(
         fn(&mut Parser, usize, &str) -> Verdicted,
-        fn(&Peer, &mut Put<'_>),
+        fn(&Peer) -> Texts,
     ),
 }
 
@@ -47,14 +50,6 @@ impl Row {
             dispensable: false,
             clear: None,
         }
-    }
-
-    const fn interface(
-        name: &'static str,
-        set: fn(&mut Interface, &str) -> Verdicted,
-        show: fn(&Interface, &mut Put<'_>),
-    ) -> Self {
-        Self::new(name, Kind::Interface(set, show))
     }
 
     /// A key whose value is a shell command.
@@ -85,175 +80,64 @@ impl Row {
 
 /// All keys, in the order in which they are written.
 pub(super) const ROWS: &[Row] = &[
-    Row::interface(
+    Row::new(
         "Address",
-        |interface, value| {
-            for text in words(value) {
-                let address: InterfaceAddr = parsed(text)?;
-                if !interface.addresses.contains(&address) {
-                    interface.addresses.push(address);
-                }
-            }
-            OK
-        },
-        |interface, put| interface.addresses.iter().for_each(|it| put(it)),
+        Kind::Interface(address, |it| texts(&it.addresses)),
     )
     .list()
     .clear(|_| {}),
-    Row::interface(
-        "DNS",
-        |interface, value| {
-            words(value).try_for_each(|text| dns(interface, text))?;
-            OK
-        },
-        |interface, put| {
-            interface.dns.iter().for_each(|it| put(it));
-            interface.dns_search.iter().for_each(|it| put(it));
-        },
-    )
-    .list()
-    .dispensable()
-    .clear(|_| {}),
-    Row::interface(
-        "MTU",
-        |interface, value| {
-            let mtu = up_to(value, 65535).filter(|&mtu: &u32| mtu >= 68);
-            interface.mtu = Some(mtu.ok_or("must be a number of bytes from 68 to 65535")?);
-            Ok(match interface.mtu {
-                Some(..1280) => "below 1280 bytes there is no IPv6 inside the tunnel".to_owned(),
-                _ => String::new(),
-            })
-        },
-        |interface, put| interface.mtu.iter().for_each(|it| put(it)),
-    )
-    .dispensable()
-    .clear(|interface| interface.mtu = None),
-    Row::interface(
-        "Table",
-        |interface, value| {
-            interface.table = table(value)?;
-            OK
-        },
-        |interface, put| match interface.table {
-            Table::Auto => {}
-            Table::Off => put(&"off"),
-            Table::Id(table) => put(&table),
-        },
-    )
-    .clear(|interface| interface.table = Table::Auto),
-    Row::interface(
+    Row::new("DNS", Kind::Interface(dns, shown_dns))
+        .list()
+        .dispensable()
+        .clear(|_| {}),
+    Row::new("MTU", Kind::Interface(mtu, |it| texts(it.mtu)))
+        .dispensable()
+        .clear(|it| it.mtu = None),
+    Row::new("Table", Kind::Interface(table, shown_table)).clear(|it| it.table = Table::Auto),
+    Row::new(
         "SaveConfig",
-        |interface, value| {
-            interface.save_config = match value {
-                _ if value.eq_ignore_ascii_case("true") => true,
-                _ if value.eq_ignore_ascii_case("false") => false,
-                _ => return Err("must be `true` or `false`".to_owned()),
-            };
-            OK
-        },
-        |interface, put| {
-            interface
-                .save_config
-                .then_some("true")
-                .iter()
-                .for_each(|it| put(it))
-        },
+        Kind::Interface(save_config, |it| texts(it.save_config.then_some(true))),
     )
     .dispensable(),
     Row::script("PreUp", |scripts| &mut scripts.pre_up),
     Row::script("PostUp", |scripts| &mut scripts.post_up),
     Row::script("PreDown", |scripts| &mut scripts.pre_down),
     Row::script("PostDown", |scripts| &mut scripts.post_down),
-    Row::interface(
+    Row::new(
         "ListenPort",
-        |interface, value| {
-            let port = up_to(&compact(value), u16::MAX.into());
-            let wanted = "must be a number from 0 to 65535; 0 lets the kernel choose";
-            interface.listen_port = Some(port.ok_or(wanted)?);
-            OK
-        },
-        |interface, put| interface.listen_port.iter().for_each(|it| put(it)),
+        Kind::Interface(listen_port, |it| texts(it.listen_port)),
     )
     .dispensable(),
-    Row::interface(
+    Row::new(
         "FwMark",
-        |interface, value| {
-            let mark = off_or(&compact(value), number);
-            interface.fwmark = Some(mark.ok_or("must be `off` or a number up to 0xffffffff")?);
-            OK
-        },
-        |interface, put| match interface.fwmark {
-            None => {}
-            Some(0) => put(&"off"),
-            Some(mark) => put(&format!("{mark:#x}")),
-        },
+        Kind::Interface(fwmark, |it| off_or_text(it.fwmark, |it| format!("{it:#x}"))),
     ),
-    Row::interface(
+    Row::new(
         "PrivateKey",
-        |interface, value| {
-            let key = key(value)?;
-            if key.is_zero() {
-                return Err("an all-zero key is none; `wg genkey` makes one".to_owned());
-            }
-            interface.private_key = Some(key);
-            OK
-        },
-        |interface, put| {
-            let key = interface.private_key.iter();
-            key.for_each(|it| put(&it.to_base64().as_str()));
-        },
+        Kind::Interface(private_key, |it| base64(it.private_key.as_ref())),
     ),
     Row::new(
         "PublicKey",
-        Kind::OfPeers(
-            |parser, _, value| parser.public_key(value),
-            |peer, put| put(&peer.public_key.to_base64().as_str()),
-        ),
+        Kind::OfPeers(Parser::public_key, |it| base64(Some(&it.public_key))),
     ),
     Row::new(
         "PresharedKey",
         Kind::Peer(
-            |peer, value| {
-                peer.preshared_key = Some(key(value)?);
-                OK
-            },
-            |peer, put| {
-                let key = peer.preshared_key.iter();
-                key.for_each(|it| put(&it.to_base64().as_str()));
-            },
+            |it, value| some(&mut it.preshared_key, key(value)),
+            |it| base64(it.preshared_key.as_ref()),
         ),
     ),
     Row::new(
         "AllowedIPs",
-        Kind::OfPeers(Parser::allowed_ips, |peer, put| {
-            let ranges: Vec<String> = peer.allowed_ips.iter().map(ToString::to_string).collect();
-            if !ranges.is_empty() {
-                put(&ranges.join(", "));
-            }
-        }),
+        Kind::OfPeers(Parser::allowed_ips, |it| joined(&it.allowed_ips)),
     )
     .list(),
-    Row::new(
-        "Endpoint",
-        Kind::Peer(endpoint, |peer, put| {
-            peer.endpoint.iter().for_each(|it| put(it));
-        }),
-    ),
+    Row::new("Endpoint", Kind::Peer(endpoint, |it| texts(&it.endpoint))),
     Row::new(
         "PersistentKeepalive",
-        Kind::Peer(
-            |peer, value| {
-                let seconds = off_or(&compact(value), |text| up_to(text, u16::MAX.into()));
-                let wanted = "must be `off` or a number of seconds up to 65535";
-                peer.persistent_keepalive = Some(seconds.ok_or(wanted)?);
-                OK
-            },
-            |peer, put| match peer.persistent_keepalive {
-                None => {}
-                Some(0) => put(&"off"),
-                Some(seconds) => put(&seconds),
-            },
-        ),
+        Kind::Peer(keepalive, |it| {
+            off_or_text(it.persistent_keepalive, |it| it.to_string())
+        }),
     )
     .dispensable(),
 ];
@@ -282,21 +166,18 @@ impl Tunnel {
         let mut scripts = self.interface.scripts.clone();
         out.push_str("[Interface]\n");
         for Row { name, kind, .. } in ROWS {
-            match kind {
-                Kind::Interface(_, show) => show(&self.interface, &mut line(name, &mut out)),
-                Kind::Script(place) => {
-                    place(&mut scripts)
-                        .iter()
-                        .for_each(|it| line(name, &mut out)(it));
-                }
-                Kind::Peer(..) | Kind::OfPeers(..) => {}
-            }
+            let values = match kind {
+                Kind::Interface(_, show) => show(&self.interface),
+                Kind::Script(place) => texts(place(&mut scripts)),
+                Kind::Peer(..) | Kind::OfPeers(..) => Texts::new(),
+            };
+            write_texts("", name, values, &mut out);
         }
         for peer in &self.peers {
             out.push_str("\n[Peer]\n");
             for Row { name, kind, .. } in ROWS {
                 if let Kind::Peer(_, show) | Kind::OfPeers(_, show) = kind {
-                    show(peer, &mut line(name, &mut out));
+                    write_texts("", name, show(peer), &mut out);
                 }
             }
         }
@@ -375,39 +256,62 @@ pub(super) fn ranges(
     })
 }
 
-fn dns(interface: &mut Interface, text: &str) -> Result<(), String> {
-    let is_address = text.contains(':') || text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if is_address {
-        let server: IpAddr = text
-            .parse()
-            .map_err(|_| format!("`{}` is no address of a name server", shown(text)))?;
-        if !interface.dns.contains(&server) {
-            interface.dns.push(server);
+fn address(interface: &mut Interface, value: &str) -> Verdicted {
+    for text in words(value) {
+        let address: InterfaceAddr = parsed(text)?;
+        if !interface.addresses.contains(&address) {
+            interface.addresses.push(address);
         }
-        return Ok(());
     }
-    // The word goes into the resolver's configuration: only a domain may pass.
-    let domain = text.strip_prefix('~').unwrap_or(text);
-    let fits = (1..=253).contains(&domain.len())
-        // A leading dash would make it an option of the resolver's program.
-        && !domain.starts_with('-')
-        && domain
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-    if !fits {
-        return Err(format!(
-            "`{}` is neither an address nor a search domain",
-            shown(text)
-        ));
-    }
-    if !interface.dns_search.iter().any(|known| known == text) {
-        interface.dns_search.push(text.to_owned());
-    }
-    Ok(())
+    OK
 }
 
-fn table(value: &str) -> Result<Table, String> {
-    Ok(match value.to_ascii_lowercase().as_str() {
+fn dns(interface: &mut Interface, value: &str) -> Verdicted {
+    for text in words(value) {
+        if text.contains(':') || text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+            let server: IpAddr = text
+                .parse()
+                .map_err(|_| format!("`{}` is no address of a name server", shown(text)))?;
+            if !interface.dns.contains(&server) {
+                interface.dns.push(server);
+            }
+            continue;
+        }
+        // The word goes into the resolver's configuration: only a domain may pass.
+        let domain = text.strip_prefix('~').unwrap_or(text);
+        let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        // A leading dash would make it an option of the resolver's program.
+        let fits = (1..=253).contains(&domain.len()) && !domain.starts_with('-');
+        if !fits || !domain.bytes().all(good) {
+            return Err(format!(
+                "`{}` is neither an address nor a search domain",
+                shown(text)
+            ));
+        }
+        if !interface.dns_search.iter().any(|known| known == text) {
+            interface.dns_search.push(text.to_owned());
+        }
+    }
+    OK
+}
+
+fn shown_dns(interface: &Interface) -> Texts {
+    let mut values = texts(&interface.dns);
+    values.extend(texts(&interface.dns_search));
+    values
+}
+
+fn mtu(interface: &mut Interface, value: &str) -> Verdicted {
+    let mtu = up_to(value, 65535).filter(|&mtu: &u32| mtu >= 68);
+    interface.mtu = Some(mtu.ok_or("must be a number of bytes from 68 to 65535")?);
+    Ok(match interface.mtu {
+        Some(..1280) => "below 1280 bytes there is no IPv6 inside the tunnel".to_owned(),
+        _ => String::new(),
+    })
+}
+
+fn table(interface: &mut Interface, value: &str) -> Verdicted {
+    interface.table = match value.to_ascii_lowercase().as_str() {
         "auto" => Table::Auto,
         "off" => Table::Off,
         // Table names that every kernel knows; others depend on /etc/iproute2.
@@ -418,7 +322,61 @@ fn table(value: &str) -> Result<Table, String> {
             .filter(|&id| id != 0)
             .map(Table::Id)
             .ok_or("must be `auto`, `off` or the number of a routing table")?,
-    })
+    };
+    OK
+}
+
+fn shown_table(interface: &Interface) -> Texts {
+    match interface.table {
+        Table::Auto => Texts::new(),
+        Table::Off => texts(["off"]),
+        Table::Id(table) => texts([table]),
+    }
+}
+
+fn save_config(interface: &mut Interface, value: &str) -> Verdicted {
+    let found = ["false", "true"].map(|it| value.eq_ignore_ascii_case(it));
+    let found = found.iter().position(|it| *it).map(|it| it == 1);
+    store(
+        &mut interface.save_config,
+        found.ok_or("must be `true` or `false`"),
+    )
+}
+
+fn listen_port(interface: &mut Interface, value: &str) -> Verdicted {
+    let port = up_to(&compact(value), u16::MAX.into());
+    let wanted = "must be a number from 0 to 65535; 0 lets the kernel choose";
+    some(&mut interface.listen_port, port.ok_or(wanted))
+}
+
+fn fwmark(interface: &mut Interface, value: &str) -> Verdicted {
+    let mark = off_or(&compact(value), number);
+    let wanted = "must be `off` or a number up to 0xffffffff";
+    some(&mut interface.fwmark, mark.ok_or(wanted))
+}
+
+fn private_key(interface: &mut Interface, value: &str) -> Verdicted {
+    let key = Some(key(value)?).filter(|key| !key.is_zero());
+    let wanted = "an all-zero key is none; `wg genkey` makes one";
+    some(&mut interface.private_key, key.ok_or(wanted))
+}
+
+fn keepalive(peer: &mut Peer, value: &str) -> Verdicted {
+    let seconds = off_or(&compact(value), |text| up_to(text, u16::MAX.into()));
+    let wanted = "must be `off` or a number of seconds up to 65535";
+    some(&mut peer.persistent_keepalive, seconds.ok_or(wanted))
+}
+
+fn base64(key: Option<&Key32>) -> Texts {
+    key.map(Key32::to_base64).into_iter().collect()
+}
+
+/// The text of a number; `off` for 0.
+fn off_or_text<T: Default + PartialEq>(number: Option<T>, text: impl Fn(T) -> String) -> Texts {
+    texts(number.map(|it| match it == T::default() {
+        true => "off".to_owned(),
+        false => text(it),
+    }))
 }
 
 /// Entries of a list, separated by commas or white space.

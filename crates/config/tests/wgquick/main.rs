@@ -22,7 +22,7 @@ const PUBLIC: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
 const OTHER: &str = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=";
 
 fn import(text: &str) -> Import {
-    parse(text, "wg0.conf", Options::default())
+    parse(text, "wg0.conf", Permissions::NONE)
 }
 
 /// Parses a file whose `[Interface]` section has these extra lines.
@@ -151,7 +151,7 @@ fn a_private_key_in_a_peer_is_none_of_the_interface() {
     let text = format!(
         "[Interface]\nAddress = 10.0.0.1/24\n[Peer]\nPublicKey = {PUBLIC}\nPrivateKey = {PRIVATE}\n"
     );
-    let import = parse(&text, "wg0.conf", Options::default());
+    let import = parse(&text, "wg0.conf", Permissions::NONE);
     assert!(!import.is_usable(), "{:?}", import.report);
 }
 
@@ -174,9 +174,7 @@ fn a_server_at_home_that_calls_a_site_is_a_server() {
         ("", &phone, true),
         ("#! [Server]\n", "0.0.0.0/0", false),
     ] {
-        let options = Options {
-            permissions: Permissions::NONE.with_forwarding(true),
-        };
+        let options = Permissions::NONE.with_forwarding(true);
         let import = parse(&text(server, ranges), "wg0.conf", options);
         assert_eq!(tunnel(import).is_server(), is_server, "{server}{ranges}");
     }
@@ -184,7 +182,7 @@ fn a_server_at_home_that_calls_a_site_is_a_server() {
 
 #[test]
 fn a_file_that_calls_a_peer_makes_no_router_without_permission() {
-    let file = |options: Options, endpoint: &str| {
+    let file = |options: Permissions, endpoint: &str| {
         let text = format!(
             "#! [Server]\n#! Masquerade = yes\n[Interface]\nPrivateKey = {PRIVATE}\n[Peer]\nPublicKey = {PUBLIC}\n{endpoint}"
         );
@@ -203,14 +201,12 @@ fn a_file_that_calls_a_peer_makes_no_router_without_permission() {
         ]
     };
     let called = "Endpoint = 192.0.2.1:51820\n";
-    let import = file(Options::default(), called);
+    let import = file(Permissions::NONE, called);
     assert_eq!(verdicts(&import), of(Verdict::Refused, Verdict::Ignored));
     assert!(fault(import.clone()).contains("--allow-forwarding"));
     assert_eq!(tunnel(import).home, None);
-    let permitted = Options {
-        permissions: Permissions::NONE.with_forwarding(true),
-    };
-    for import in [file(permitted, called), file(Options::default(), "")] {
+    let permitted = Permissions::NONE.with_forwarding(true);
+    for import in [file(permitted, called), file(Permissions::NONE, "")] {
         assert_eq!(verdicts(&import), of(Verdict::Honoured, Verdict::Honoured));
         // The report says what the section does.
         assert!(import.report.entries[0].reason.contains("forwards"));
@@ -432,13 +428,11 @@ fn scripts_wait_for_permission_but_are_kept() {
     let scripts = tunnel(import).interface.scripts;
     assert_eq!(scripts.post_up, ["echo %i = up; true"]);
     assert_eq!(scripts.pre_down, ["false"]);
-    let allowed = Options {
-        permissions: Permissions::ALL,
-    };
+    let allowed = Permissions::ALL;
     assert!(parse(&text, "wg0.conf", allowed).report.is_clean());
     let keyless = "[Interface]\nPostUp = wg set %i private-key /key\n";
     assert!(parse(keyless, "wg0.conf", allowed).is_usable());
-    assert!(!parse(keyless, "wg0.conf", Options::default()).is_usable());
+    assert!(!parse(keyless, "wg0.conf", Permissions::NONE).is_usable());
 }
 
 #[test]
@@ -491,7 +485,7 @@ fn files_are_read_within_limits() {
     let read_back = |bytes: &[u8]| {
         let mut file = std::fs::File::create(&path).unwrap();
         file.write_all(bytes).unwrap();
-        read(&path, Options::default())
+        read(&path, Permissions::NONE)
     };
     let text = format!("[Interface]\nPrivateKey = {PRIVATE}\n");
     let good = read_back(text.as_bytes());
@@ -506,7 +500,7 @@ fn files_are_read_within_limits() {
     assert!(commented.unwrap().is_usable());
     assert!(fault(damaged.unwrap()).contains(":3: has characters that are not UTF-8"));
     assert!(matches!(
-        read(&path, Options::default()),
+        read(&path, Permissions::NONE),
         Err(ImportError::Read { .. })
     ));
     let long = interface(&format!("Address = {}", "1".repeat(LINE_MAX)));

@@ -177,9 +177,7 @@ proptest! {
     #[test]
     fn saving_loses_nothing(any in any_tunnel()) {
         let text = any.to_conf();
-        let options = Options {
-            permissions: Permissions::NONE.with_forwarding(true),
-        };
+        let options = Permissions::NONE.with_forwarding(true);
         let import = parse(&text, "wg0.conf", options);
         prop_assert!(import.is_usable(), "{:?}", import.report);
         prop_assert_eq!(tunnel(import), any);
@@ -187,7 +185,7 @@ proptest! {
 
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
-        let _ = parse_bytes(&bytes, Path::new("x"), Options::default());
+        let _ = parse_bytes(&bytes, Path::new("x"), Permissions::NONE);
     }
 
     #[test]

@@ -7,10 +7,10 @@ mod times;
 
 use super::*;
 use crypto::Cipher;
+use crypto::Digest;
 use netio::udp::{SocketOptions, UdpSocket};
 use openvpn::data::format::{Framing, Shape};
-use openvpn::data::header::Layout;
-use openvpn::digest::Digest;
+use openvpn::data::wire::Layout;
 use openvpn::keys::KeyMaterial;
 use openvpn::session::DataKeys;
 use proptest::prelude::*;

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use crypto::packet_aead::{self, AeadLayout};
 use crypto::{Cipher, Digest, PacketCbc, PacketCipher};
+use epoch::EpochAead;
 use zeroize::Zeroizing;
 
-use super::header::{Layout, V2_LEN};
+use super::wire::{Layout, V2_LEN};
 use crate::keys::KeyMaterial;
-use epoch::EpochAead;
 
 /// Why there is no such cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

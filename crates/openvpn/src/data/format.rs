@@ -4,10 +4,9 @@
 
 use super::cipher::{self, CipherError};
 use super::fragment::{self, Fragments};
-use super::header::V2_LEN;
 use super::inband::{OCC_MAGIC, PING};
 use super::lzo;
-use super::record;
+use super::wire::{RECORD_HEADER_LEN, V2_LEN};
 use crate::session::DataKeys;
 use crypto::PacketCipher;
 use plane::{Batch, Format, Joined, Packet, Payload, mss};
@@ -266,7 +265,7 @@ impl DataFormat {
 impl Format for DataFormat {
     fn head(&self) -> usize {
         let record = if self.shape.stream {
-            record::HEADER_LEN
+            RECORD_HEADER_LEN
         } else {
             0
         };
@@ -298,8 +297,8 @@ impl Format for DataFormat {
             if self.shape.stream {
                 let len = self.prefix_len + head + framed.len() + self.cipher.tail(framed.len());
                 // Fits 16 bits: the engine has dropped longer packets.
-                let len = record::header(len as u16);
-                batch.memory[prefix - record::HEADER_LEN..prefix].copy_from_slice(&len);
+                let len = (len as u16).to_be_bytes();
+                batch.memory[prefix - RECORD_HEADER_LEN..prefix].copy_from_slice(&len);
             }
         }
         self.cipher.seal(batch);

@@ -3,12 +3,10 @@
 //! Each end computes these figures and the ends compare one of them. So ours must equal those of the stock program,
 //! even where better ones exist.
 
-use crypto::Cipher;
+use crypto::{Cipher, Digest};
 
 use super::format::Framing;
-use super::header::Layout;
-use super::record;
-use crate::digest::Digest;
+use super::wire::{Layout, RECORD_HEADER_LEN};
 
 /// The MTU of the interface, unless `tun-mtu` says another.
 pub const DEFAULT_TUN_MTU: u16 = 1500;
@@ -100,7 +98,7 @@ impl Encapsulation {
     #[must_use]
     pub fn protocol_headers(&self) -> usize {
         let transport = match (self.outer.tcp, self.outer.socks) {
-            (true, _) => record::HEADER_LEN,
+            (true, _) => RECORD_HEADER_LEN,
             (false, true) => SOCKS,
             (false, false) => 0,
         };
@@ -225,7 +223,7 @@ impl Encapsulation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::Digest;
+    use crypto::Digest;
 
     const STOCK: &str = include_str!("../../tests/data/mtu.txt");
 

@@ -2,8 +2,7 @@
 
 use super::cipher::CipherError;
 use super::format::{DataFormat, Shape};
-use super::header::Layout;
-use super::wire::{KEYS_PER_PEER, OpenVpn};
+use super::wire::{KEYS_PER_PEER, Layout, OpenVpn};
 use crate::session::{self, DataKeys};
 use plane::{CipherName, Formats, KeyLimits, PeerId, Protocol, SessionKeys};
 use std::time::{Duration, Instant};
@@ -106,9 +105,9 @@ fn limits(layout: Layout, now: Instant) -> KeyLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::Digest;
     use crate::keys::KeyMaterial;
     use crypto::Cipher;
+    use crypto::Digest;
     use plane::{Class, SessionName, Wire};
 
     fn material(cipher: Cipher, layout: Layout, allow_insecure: bool) -> Material {

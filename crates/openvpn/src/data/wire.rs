@@ -1,13 +1,27 @@
-//! The first byte of OpenVPN's packets, and how a data plane tells them apart.
+//! The head of OpenVPN's packets, how a data plane tells them apart, and their records over TCP.
+//!
+//! ```text
+//! DATA_V1  6<<3 | key_id
+//! DATA_V2  9<<3 | key_id, peer id: u24
+//! ```
 
 use plane::{Class, Endpoint, Record, ReplayWindow, SessionName, Wire};
 use std::net::SocketAddr;
 
-use super::header::{NO_PEER_ID, V1_LEN, V2_LEN};
-use super::record;
-
 /// The greatest key id; after it comes 1, since 0 is only for the first key of a session.
 pub const MAX_KEY_ID: u8 = 7;
+
+/// Bytes of `DATA_V1`'s head.
+pub const V1_LEN: usize = 1;
+
+/// Bytes of `DATA_V2`'s head.
+pub const V2_LEN: usize = 4;
+
+/// The peer id of a peer that has none.
+pub const NO_PEER_ID: u32 = 0x00ff_ffff;
+
+/// Bytes in front of a packet over TCP: `length:u16, packet`, big-endian.
+pub const RECORD_HEADER_LEN: usize = 2;
 
 /// The kind of packet: the upper five bits of its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,13 +154,13 @@ fn data(session: SessionName, header: usize) -> Class {
 
 impl Wire for OpenVpn {
     /// Opcode, peer-id, HMAC-SHA512, IV, packet id, fragment header, framing, and TCP's length.
-    const HEAD_MAX: usize = 4 + 64 + 16 + 4 + 4 + 1 + record::HEADER_LEN;
+    const HEAD_MAX: usize = 4 + 64 + 16 + 4 + 4 + 1 + RECORD_HEADER_LEN;
     /// A tag or a block of padding, and the framing's byte.
     const TAIL_MAX: usize = 17;
     const STAGES: bool = false;
     const ECN: bool = false;
 
-    const RECORD_HEADER: usize = record::HEADER_LEN;
+    const RECORD_HEADER: usize = RECORD_HEADER_LEN;
 
     /// 8,128 packets and no clock. Stock's default is 64 packets and 15 seconds, which loses packets on lines that
     /// reorder or stall.
@@ -173,17 +187,104 @@ impl Wire for OpenVpn {
         }
     }
 
+    /// The record that `bytes` begin with. A length of 0, which stock does not send either, or above `longest` is
+    /// malformed.
     fn record(bytes: &[u8], longest: usize) -> Record {
-        record::next(bytes, longest)
+        let Some(len) = bytes.first_chunk() else {
+            return Record::Partial;
+        };
+        let len = usize::from(u16::from_be_bytes(*len));
+        if len == 0 || len > longest {
+            Record::Malformed
+        } else if RECORD_HEADER_LEN + len <= bytes.len() {
+            Record::Whole { len }
+        } else {
+            Record::Partial
+        }
     }
 
+    /// A packet as a record; `None` where its length does not fit into 16 bits.
     fn to_record(packet: &[u8]) -> Option<Vec<u8>> {
-        record::of(packet)
+        let len = u16::try_from(packet.len()).ok()?;
+        Some([&len.to_be_bytes(), packet].concat())
     }
 
     /// A packet that is routed into the tunnel and addressed to the peer's outer address would loop for ever.
     fn loops(&self, _datagram: &[u8], to: SocketAddr, _receiver: u32, endpoint: &Endpoint) -> bool {
         to == endpoint.addr && *self != Self::Client { recursive: true }
+    }
+}
+
+/// The bytes before the sealed part, and the numbering of packets, as the ends have agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// `DATA_V1`, with packet ids of 32 bits: peers that know no peer id.
+    V1,
+    /// `DATA_V2`, with packet ids of 32 bits.
+    V2 {
+        /// The 24-bit number in the head, of packets both sent and received.
+        peer_id: u32,
+    },
+    /// `DATA_V2`, with packet ids of 16 bits of epoch and 48 of counter: both ends of version 2.7, with AEAD ciphers.
+    Epoch {
+        /// The 24-bit number in the head, of packets both sent and received.
+        peer_id: u32,
+    },
+}
+
+impl Layout {
+    /// Bytes before the sealed part.
+    #[must_use]
+    pub const fn header_len(self) -> usize {
+        match self {
+            Self::V1 => V1_LEN,
+            Self::V2 { .. } | Self::Epoch { .. } => V2_LEN,
+        }
+    }
+
+    /// Bytes of the packet id.
+    #[must_use]
+    pub const fn packet_id_len(self) -> usize {
+        match self {
+            Self::V1 | Self::V2 { .. } => 4,
+            Self::Epoch { .. } => 8,
+        }
+    }
+
+    /// Whether packets are numbered by epochs.
+    #[must_use]
+    pub const fn has_epochs(self) -> bool {
+        matches!(self, Self::Epoch { .. })
+    }
+
+    /// The head of the packets of one key: the first [`header_len`](Self::header_len) of these bytes.
+    #[must_use]
+    pub const fn header(self, key_id: u8) -> [u8; V2_LEN] {
+        match self {
+            Self::V1 => [
+                Head {
+                    opcode: Opcode::DataV1,
+                    key_id,
+                }
+                .emit(),
+                0,
+                0,
+                0,
+            ],
+            Self::V2 { peer_id } | Self::Epoch { peer_id } => {
+                let [_, a, b, c] = peer_id.to_be_bytes();
+                [
+                    Head {
+                        opcode: Opcode::DataV2,
+                        key_id,
+                    }
+                    .emit(),
+                    a,
+                    b,
+                    c,
+                ]
+            }
+        }
     }
 }
 
@@ -228,6 +329,47 @@ mod tests {
         );
         for opcode in [3, 4, 5, 7, 8, 10, 11] {
             assert_eq!(OpenVpn::Server.classify(&[opcode << 3]), Class::Control);
+        }
+    }
+
+    #[test]
+    fn records_are_whole_or_awaited_or_refused() {
+        assert_eq!(OpenVpn::record(&[], 10), Record::Partial);
+        assert_eq!(OpenVpn::record(&[0], 10), Record::Partial);
+        assert_eq!(OpenVpn::record(&[0, 3, 1, 2], 10), Record::Partial);
+        assert_eq!(
+            OpenVpn::record(&[0, 3, 1, 2, 3, 9], 10),
+            Record::Whole { len: 3 }
+        );
+        assert_eq!(OpenVpn::record(&[0, 0, 1], 10), Record::Malformed, "empty");
+        assert_eq!(
+            OpenVpn::record(&[0, 11], 10),
+            Record::Malformed,
+            "refused before its bytes come"
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_is_no_record() {
+        assert_eq!(OpenVpn::to_record(&[7; 3]), Some(vec![0, 3, 7, 7, 7]));
+        let longest = OpenVpn::to_record(&[7; 65_535]).unwrap();
+        assert_eq!(
+            OpenVpn::record(&longest, 65_535),
+            Record::Whole { len: 65_535 }
+        );
+        assert_eq!(OpenVpn::to_record(&[7; 65_536]), None);
+    }
+
+    #[test]
+    fn heads_name_key_and_peer() {
+        assert_eq!(Layout::V1.header(5), [0x35, 0, 0, 0]);
+        assert_eq!(Layout::V1.header_len(), 1);
+        for layout in [
+            Layout::V2 { peer_id: 0x01_0203 },
+            Layout::Epoch { peer_id: 0x01_0203 },
+        ] {
+            assert_eq!(layout.header(2), [0x4a, 1, 2, 3]);
+            assert_eq!(layout.header_len(), 4);
         }
     }
 }

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::der;
 use crate::identity::IdentityError;
 use crate::identity::encrypted::{self, Scheme};
-use crate::identity::pem::{self, Block};
+use crate::pem::{self, Block};
 
 /// Reads the first private key of a file: PKCS#1, PKCS#8 or SEC1, as PEM or DER, in the clear or
 /// encrypted.

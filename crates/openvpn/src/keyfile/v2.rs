@@ -10,9 +10,12 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use super::{KeyFileError, StaticKey, pem};
+use super::{KeyFileError, StaticKey};
+use crate::pem;
 use crate::wrap::client_key::Wrapper;
 
 const CLIENT: &str = "OpenVPN tls-crypt-v2 client key";
@@ -38,7 +41,7 @@ impl ClientKey {
     /// # Errors
     /// See [`KeyFileError`]. Whether the wrapped key is authentic only the server can tell.
     pub fn parse(text: &str) -> Result<Self, KeyFileError> {
-        let bytes = pem::decode(text, CLIENT, StaticKey::LEN + MAX_WRAPPED_LEN)?;
+        let bytes = decode(text, CLIENT, StaticKey::LEN + MAX_WRAPPED_LEN)?;
         let length = KeyFileError::Length {
             expected: "546 to 1280 bytes",
             found: bytes.len(),
@@ -134,7 +137,7 @@ impl ServerKey {
     /// # Errors
     /// See [`KeyFileError`].
     pub fn parse(text: &str) -> Result<Self, KeyFileError> {
-        let bytes = pem::decode(text, SERVER, 2 * Self::LEN)?;
+        let bytes = decode(text, SERVER, 2 * Self::LEN)?;
         let key = bytes[..].try_into().map_err(|_| KeyFileError::Length {
             expected: "128 bytes",
             found: bytes.len(),
@@ -227,6 +230,42 @@ impl fmt::Debug for Metadata {
             ),
         }
     }
+}
+
+/// The bytes in the first PEM block of this name: base64 between a BEGIN and an END line (RFC 7468). `most` bounds what
+/// is decoded.
+fn decode(text: &str, name: &'static str, most: usize) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
+    let mut lines = text.lines().map(str::trim);
+    let begin = |line: &str| armoured(line, "BEGIN") == Some(name);
+    if !lines.any(begin) {
+        return Err(KeyFileError::NoBegin { expected: name });
+    }
+    // Four characters are three bytes; what is longer is not collected.
+    let longest = most.div_ceil(3) * 4;
+    let mut body = Zeroizing::new(String::with_capacity(longest));
+    for line in lines {
+        if armoured(line, "END") == Some(name) {
+            let bytes = STANDARD
+                .decode(body.as_bytes())
+                .map_err(|_| KeyFileError::Base64)?;
+            return Ok(Zeroizing::new(bytes));
+        }
+        for piece in line.split_whitespace() {
+            if body.len() + piece.len() > longest {
+                return Err(KeyFileError::Base64);
+            }
+            body.push_str(piece);
+        }
+    }
+    Err(KeyFileError::NoEnd { expected: name })
+}
+
+/// The label of an armour line of this kind.
+fn armoured<'a>(line: &'a str, kind: &str) -> Option<&'a str> {
+    line.strip_prefix("-----")?
+        .strip_prefix(kind)?
+        .strip_prefix(' ')?
+        .strip_suffix("-----")
 }
 
 #[cfg(test)]

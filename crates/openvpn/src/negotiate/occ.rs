@@ -1,8 +1,8 @@
 //! The option string ("OCC") that both sides compare, and that old peers take the cipher from.
 
 use super::Cipher;
-use crate::digest::Digest;
 use crate::role::Role;
+use crypto::Digest;
 
 /// How packets travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

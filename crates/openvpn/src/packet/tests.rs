@@ -144,3 +144,49 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn zero_is_no_session() {
+    assert_eq!(SessionId::new([0; 8]), None);
+    assert_eq!(SessionId::split_from(&[0; 9]), None);
+    assert_eq!(SessionId::split_from(&[1; 7]), None);
+}
+
+#[test]
+fn prints_as_hexadecimal() {
+    let id = SessionId::new([0xa5, 0, 0, 0, 0, 0, 0, 0x0f]).unwrap();
+    assert_eq!(id.to_string(), "a50000000000000f");
+    assert_eq!(format!("{id:?}"), "SessionId(a50000000000000f)");
+    assert_eq!(
+        SessionId::split_from(&[&id.as_bytes()[..], b"rest"].concat()),
+        Some((id, &b"rest"[..]))
+    );
+}
+
+#[test]
+fn random_ones_differ() {
+    assert_ne!(SessionId::random(), SessionId::random());
+}
+
+const RESEND: EarlyNegotiation = EarlyNegotiation {
+    resend_client_key: true,
+};
+
+#[test]
+fn comes_back() {
+    assert_eq!(RESEND.emit(), [0, 1, 0, 2, 0, 1]);
+    for said in [RESEND, EarlyNegotiation::default()] {
+        assert_eq!(EarlyNegotiation::parse(&said.emit()), Ok(said));
+    }
+}
+
+#[test]
+fn the_unknown_is_skipped_and_the_damaged_refused() {
+    let unknown = [0, 9, 0, 3, 1, 2, 3, 0, 1, 0, 2, 0xff, 0xff];
+    assert_eq!(EarlyNegotiation::parse(&unknown), Ok(RESEND));
+    for cut in [1, 2, 3, 4, 5, 6, 8, 10, 11, 12] {
+        assert!(EarlyNegotiation::parse(&unknown[..cut]).is_err(), "{cut}");
+    }
+    assert!(EarlyNegotiation::parse(&[0, 1, 0, 3, 0, 1, 0]).is_err());
+    assert!(EarlyNegotiation::parse(&[0, 9, 0xff, 0xff]).is_err());
+}

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::filter::{FilterAction, PullFilter};
-use super::lexer::words;
 use super::option::{
     Compression, Ifconfig6, PushedDns, RedirectGateway, Refusal, Route, Topology, address, bounded,
-    number, prefixed, route4, route6, seconds,
+    number, prefixed, route4, route6, seconds, words,
 };
+use crate::push::{FilterAction, PullFilter, loggable};
 
 /// Most options of one reply, all of its parts together.
 pub const MAX_OPTIONS: usize = 4096;
@@ -303,25 +302,6 @@ fn user_of(word: &str) -> Result<String, Refusal> {
         return Err(SHAPE);
     }
     Ok(user)
-}
-
-/// The option as it may stand in a log: tokens are secret, and a server can push anything of any length.
-pub(crate) fn loggable(option: &str) -> String {
-    // Quotes and backslashes cannot hide a name, since they are removed as a parser would.
-    let name: String = option
-        .trim_start()
-        .chars()
-        .filter(|it| !matches!(it, '"' | '\'' | '\\'))
-        .take_while(|it| !it.is_ascii_whitespace())
-        .collect();
-    if name.starts_with("auth-token") && name != "auth-token-user" {
-        return "auth-token [...]".to_owned();
-    }
-    let mut text: String = option.chars().take(256).collect();
-    if text.len() < option.len() {
-        text.push('…');
-    }
-    text
 }
 
 /// Collects the parts of a reply that is spread over several messages.

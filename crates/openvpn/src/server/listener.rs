@@ -1,4 +1,4 @@
-//! The listener: UDP ports, and all connections of TCP ports.
+//! The listener: UDP ports, and all connections of TCP ports; its settings and outputs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,13 +7,12 @@ use std::time::{Duration, Instant, SystemTime};
 use plane::{Endpoint, Line, Source};
 
 use super::drops::{Drops, Refused};
-use super::remote::Remote;
-use super::settings::{ListenerSettings, ServerOutput};
-use super::table::{ClientId, Table};
+use super::table::{ClientId, Remote, Table};
 use crate::cookie::{CookieError, CookieKeeper, ResetLimiter};
-use crate::packet::{AckList, ControlHead, ControlPacket, Head, Opcode};
-use crate::session::{CloseReason, Dropped, Output, Session, Start, Times};
-use crate::wrap::{EarlyNegotiation, FirstPacket};
+use crate::keyfile::v2::Metadata;
+use crate::packet::{AckList, ControlHead, ControlPacket, EarlyNegotiation, Head, Opcode};
+use crate::session::{CloseReason, Dropped, Output, ServerSettings, Session, Start, Times};
+use crate::wrap::{FirstPacket, WrapSettings};
 
 /// Number of usable peer ids: the last of the 2^24 means "no peer id".
 const MAX_SESSIONS: usize = (1 << 24) - 1;
@@ -474,4 +473,71 @@ impl core::fmt::Debug for Listener {
             .field("drops", &self.drops)
             .finish_non_exhaustive()
     }
+}
+
+/// A listener's settings.
+#[derive(Clone)]
+pub struct ListenerSettings {
+    /// Settings of its sessions.
+    pub server: Arc<ServerSettings>,
+    /// Settings of sessions over TCP where the others are over UDP; `None` if all are of one kind.
+    pub streams: Option<Arc<ServerSettings>>,
+    /// How the control channel is wrapped.
+    pub wrap: WrapSettings,
+    /// `max-clients`, at most 2^24 - 1, the number of peer ids.
+    pub max_clients: usize,
+    /// `connect-freq-initial`: how many resets are answered in which time.
+    pub resets: (u32, Duration),
+    /// `connect-freq`: how many sessions may begin in which time; `None` for no limit. Not for TCP.
+    pub starts: Option<(u32, Duration)>,
+    /// `force-cookie` of `tls-crypt-v2`: clients before 2.6 that use it are not let in, for they make the server keep
+    /// a session before they have proved their address.
+    pub force_cookie: bool,
+}
+
+impl ListenerSettings {
+    /// OpenVPN's defaults.
+    #[must_use]
+    pub fn new(server: Arc<ServerSettings>, wrap: WrapSettings) -> Self {
+        Self {
+            server,
+            streams: None,
+            wrap,
+            max_clients: 1024,
+            resets: (100, Duration::from_secs(10)),
+            starts: None,
+            force_cookie: false,
+        }
+    }
+}
+
+/// Something to do, in the order in which it comes.
+#[derive(Debug)]
+pub enum ServerOutput {
+    /// Send this datagram, for a session or to a stranger.
+    Send {
+        /// The destination.
+        to: Remote,
+        /// Our address to send from: the one that the receiver called. `None` lets the kernel choose.
+        called: Option<Source>,
+        /// One datagram; over TCP one packet behind its length.
+        datagram: Vec<u8>,
+    },
+    /// A session began. Nothing is known of the client but its address.
+    Started {
+        /// Its number.
+        client: ClientId,
+        /// The client's address and transport.
+        from: Remote,
+        /// Metadata of its tls-crypt-v2 key, for a script to judge.
+        metadata: Option<Metadata>,
+    },
+    /// A session asks for something; never [`Output::Send`]. After [`Output::Closed`] another session may get the
+    /// number.
+    Client {
+        /// The client.
+        client: ClientId,
+        /// The request.
+        output: Output,
+    },
 }

@@ -9,12 +9,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use plane::SourceNetwork;
+
 use super::drops::Refused;
-use super::listener::Listener;
-use super::settings::ServerOutput;
+use super::listener::{Listener, ServerOutput};
 use super::table::{ClientId, Entry};
 use crate::session::CloseReason;
-use plane::SourceNetwork;
 
 /// Bytes of strangers' sessions beyond which clients that begin have to wait.
 const ROOM: u64 = 5 << 19;

@@ -1,13 +1,13 @@
-//! Sessions by number and by where their clients are.
+//! Sessions by number and by where their clients are: the address, and the transport.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::Instant;
 
-use plane::Source;
+use plane::{Endpoint, Line, Source, StreamId};
 
-use super::remote::Remote;
+use crate::packet::SessionId;
 use crate::session::Session;
-use crate::session_id::SessionId;
 
 /// A client's session: a dense number below 2^24, which is its peer id too. Numbers are reused as late as possible,
 /// since packets of the previous session may still be in flight.
@@ -209,5 +209,60 @@ impl Table {
     pub(super) fn due(&self, now: Instant) -> Vec<ClientId> {
         let due = self.deadlines.iter().take_while(|it| it.0 <= now);
         due.map(|it| it.1).collect()
+    }
+}
+
+/// A client's address and transport. The same address over UDP and over TCP, or on two connections, is two clients:
+/// behind one NAT they may be different machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Remote {
+    /// The outer address and port.
+    pub address: SocketAddr,
+    /// The TCP connection; `None` over UDP.
+    pub connection: Option<StreamId>,
+}
+
+impl Remote {
+    /// A client that sends datagrams from `address`.
+    #[must_use]
+    pub const fn udp(address: SocketAddr) -> Self {
+        Self {
+            address,
+            connection: None,
+        }
+    }
+
+    /// A client at the other end of the TCP connection.
+    #[must_use]
+    pub const fn tcp(address: SocketAddr, connection: StreamId) -> Self {
+        Self {
+            address,
+            connection: Some(connection),
+        }
+    }
+
+    /// Whether the client comes over TCP.
+    #[must_use]
+    pub const fn is_stream(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// The line to the client, from `called`: our address that the client calls, if known.
+    #[must_use]
+    pub const fn line(&self, called: Option<Source>) -> Line {
+        let endpoint = Endpoint {
+            addr: self.address,
+            source: called,
+        };
+        match self.connection {
+            Some(stream) => Line::tcp(endpoint, stream),
+            None => Line::udp(endpoint),
+        }
+    }
+}
+
+impl core::fmt::Display for Remote {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.address.fmt(f)
     }
 }

@@ -11,15 +11,14 @@ use super::key_state::KeyState;
 use super::machine::{Agreed, Phase, Session, Side};
 use super::output::{CloseReason, Output};
 use super::settings::{ClientSettings, Timers};
-use crate::data::header::{Layout, NO_PEER_ID};
 use crate::data::inband::OCC_EXIT;
+use crate::data::wire::{Layout, NO_PEER_ID};
 use crate::key_method::{Credentials, KeyMethod, Login};
 use crate::message::{Message, Restart};
 use crate::negotiate::{cipher, occ};
-use crate::packet::Opcode;
+use crate::packet::{Opcode, SessionId};
 use crate::push::{Assembler, PushReply};
 use crate::role::Role;
-use crate::session_id::SessionId;
 
 /// How often a client asks for its options.
 const ASK_EVERY: Duration = Duration::from_secs(5);

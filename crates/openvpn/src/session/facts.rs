@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Output;
-use super::control_traffic::ControlTraffic;
 use super::machine::{Phase, Session, Side};
 use super::settings::Settings;
-use crate::data::header::Layout;
 use crate::data::inband;
+use crate::data::wire::Layout;
 use crate::negotiate::Cipher;
+use crate::packet::SessionId;
 use crate::role::Role;
-use crate::session_id::SessionId;
+use crate::session::output::ControlTraffic;
 use crate::verify::PeerCertificate;
 
 impl Session {

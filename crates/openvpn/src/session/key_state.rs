@@ -4,16 +4,15 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
-use super::handshake::Handshaken;
-use super::output::{AuthId, CloseReason};
-use crate::key_method::{KeyMethod, KeySource, RECORD_MAX};
-use crate::packet::{AckList, ControlPacket, Opcode};
+use super::output::{AuthId, CloseReason, Handshaken};
+use crate::key_method::{KeyMethod, RECORD_MAX};
+use crate::keys::KeySource;
+use crate::packet::{AckList, ControlPacket, EarlyNegotiation, Opcode, SessionId};
 use crate::reliable::{Acks, Message, Receipt, ReceiveWindow, SendWindow};
 use crate::role::Role;
-use crate::session_id::SessionId;
 use crate::tls::{TlsError, TlsSession, TlsSettings};
 use crate::verify::PeerCertificate;
-use crate::wrap::{EarlyNegotiation, Wrap};
+use crate::wrap::Wrap;
 
 /// Most TLS bytes that may wait to be sent. The longest handshakes, with chains of RSA certificates, have some 16 KiB.
 const MAX_TLS_OUT: usize = 64 * 1024;
@@ -465,5 +464,27 @@ impl Link<'_> {
             payload,
         };
         self.wrap.seal(&packet, self.wall)
+    }
+}
+
+/// Numbers go from 0 to 7 and then from 1: 0 is only for the first keys of a session.
+pub(super) fn next_key_id(key_id: u8) -> u8 {
+    key_id % 7 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_key_id;
+
+    #[test]
+    fn key_ids_go_round_without_zero() {
+        let mut id = 0;
+        let ids: Vec<u8> = (0..9)
+            .map(|_| {
+                id = next_key_id(id);
+                id
+            })
+            .collect();
+        assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 1, 2]);
     }
 }

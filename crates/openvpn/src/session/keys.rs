@@ -2,15 +2,16 @@
 
 use std::time::Instant;
 
-use super::dynamic_wrap::DynamicWrap;
-use super::key_state::{KeyState, Step};
+use crypto::Digest;
+
+use super::key_state::{KeyState, Step, next_key_id};
 use super::machine::{Phase, Session};
 use super::output::{CloseReason, DataKeys, Output};
-use crate::digest::Digest;
 use crate::keys::{self, KeyBlock};
 use crate::packet::Opcode;
 use crate::role::Role;
 use crate::tls::TlsError;
+use crate::wrap::DynamicWrap;
 
 impl Session {
     /// Derives the keys of the negotiation that has ended, and has them installed.
@@ -95,27 +96,5 @@ impl Session {
             }
             Err(reason) => self.fail(reason, now, out),
         }
-    }
-}
-
-/// Numbers go from 0 to 7 and then from 1: 0 is only for the first keys of a session.
-pub(super) fn next_key_id(key_id: u8) -> u8 {
-    key_id % 7 + 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::next_key_id;
-
-    #[test]
-    fn key_ids_go_round_without_zero() {
-        let mut id = 0;
-        let ids: Vec<u8> = (0..9)
-            .map(|_| {
-                id = next_key_id(id);
-                id
-            })
-            .collect();
-        assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 1, 2]);
     }
 }

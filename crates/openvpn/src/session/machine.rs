@@ -5,24 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::client::ClientSide;
-use super::control_traffic::ControlTraffic;
-use super::dropped::Dropped;
-use super::dynamic_wrap::DynamicWrap;
-use super::handshake::same_peer;
-use super::key_state::{Event, KeyState, Link, Step};
-use super::keys::next_key_id;
+use super::key_state::{Event, KeyState, Link, Step, next_key_id};
 use super::liveness::{Due, Liveness, Times};
-use super::output::{CloseReason, Output};
+use super::output::{CloseReason, ControlTraffic, Dropped, Handshake, Handshaken, Output};
 use super::server::{ServerSide, Servers};
 use super::slots::Slots;
-use crate::data::header::Layout;
+use crate::data::wire::Layout;
 use crate::message::Message;
 use crate::negotiate::{Cipher, Transport};
-use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, Head, Opcode};
+use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, Head, Opcode, SessionId};
 use crate::role::Role;
-use crate::session_id::SessionId;
 use crate::verify::PeerCertificate;
-use crate::wrap::Wrap;
+use crate::wrap::{DynamicWrap, Wrap};
 
 /// Least time between two key renewals that a client starts: each costs the server a handshake.
 const RENEWED_APART: Duration = Duration::from_secs(1);
@@ -438,6 +432,28 @@ impl Session {
         }
     }
 
+    /// Hands out the TLS of the negotiation that goes on, with what has come for it.
+    fn hand_out(&mut self, messages: Vec<Vec<u8>>, now: Instant, out: &mut Vec<Output>) {
+        self.handshakes += 1;
+        let number = self.handshakes;
+        let tls = self.primary.give_away(number, now);
+        let work = tls.map(|tls| Handshake::new(number, tls, messages));
+        out.extend(work.map(|it| Output::Handshake(Box::new(it))));
+    }
+
+    /// Takes back the TLS of a handshake. TLS of a negotiation that has failed meanwhile is dropped.
+    pub fn handshaken(&mut self, done: Handshaken, now: Instant, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        match self.primary.take_back(done, now) {
+            Some(Ok(())) => {}
+            Some(Err(reason)) => self.fail(reason, now, out),
+            None => return,
+        }
+        self.run(now, out);
+    }
+
     /// Marks the session as up and starts its timers.
     pub(super) fn up(&mut self, timers: super::Timers, now: Instant, out: &mut Vec<Output>) {
         self.phase = Phase::Up;
@@ -491,6 +507,13 @@ impl Session {
         let (seconds, then) = self.clock;
         seconds + now.saturating_duration_since(then).as_secs()
     }
+}
+
+/// Whether a renewal comes from the client that began: a thief of a token must not go on with another certificate.
+fn same_peer(before: Option<&PeerCertificate>, now: Option<&PeerCertificate>) -> bool {
+    let own = |it: Option<&PeerCertificate>| it.and_then(|it| it.chain.first()).map(|it| it.sha256);
+    let name = |it: Option<&PeerCertificate>| it.map(|it| it.common_name.clone());
+    own(before) == own(now) && name(before) == name(now)
 }
 
 impl core::fmt::Debug for Session {

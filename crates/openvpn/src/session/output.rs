@@ -1,16 +1,23 @@
-//! Requests of a session to its caller.
+//! Requests of a session to its caller, TLS handshakes on other threads, why packets were dropped, and the bytes of the
+//! control channel.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crypto::Digest;
+use plane::AtomicU64;
 use zeroize::Zeroizing;
 
-use super::handshake::Handshake;
-use super::{Digest, KeyMaterial, PeerCertificate};
-use crate::data::header::Layout;
+use crate::data::wire::Layout;
+use crate::keys::KeyMaterial;
 use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{Cipher, PeerInfo};
+use crate::packet::{Opcode, PacketError};
 use crate::push::PushReply;
+use crate::tls::{TlsError, TlsSession};
+use crate::verify::PeerCertificate;
+use crate::wrap::WrapError;
 
 /// Keys of both directions from one negotiation, with all parameters for their use.
 #[derive(Clone, Debug)]
@@ -239,4 +246,143 @@ impl CloseReason {
             _ => return None,
         })
     }
+}
+
+/// How many bytes a session's control packets had, as they are on the wire, without what UDP or TCP puts in front. It
+/// outlives the session, for the report of what went through it.
+#[derive(Debug, Default)]
+pub struct ControlTraffic {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl ControlTraffic {
+    /// Bytes of packets that the session took from the peer.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of packets that were put out for the peer.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// Why a packet changed nothing. It costs a counter and, at most, a line in a detailed log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Dropped {
+    /// The packet belongs to the data channel.
+    #[error("packet of the data channel")]
+    Data,
+    /// The datagram is not a control packet.
+    #[error(transparent)]
+    Packet(PacketError),
+    /// The wrap refuses the packet.
+    #[error(transparent)]
+    Wrap(WrapError),
+    /// The packet comes from, or is meant for, another session.
+    #[error("control packet of another session")]
+    OtherSession,
+    /// No negotiation with this key id goes on, nor may one begin.
+    #[error("control packet with key id {0}, which is not in use")]
+    KeyId(u8),
+    /// This kind of packet has no place here.
+    #[error("control packet of opcode {0:?}, which has no place here")]
+    Unexpected(Opcode),
+    /// The message is too far ahead of those that have come.
+    #[error("control packet from too far ahead")]
+    TooFarAhead,
+    /// The client begins a renewal of the keys too soon after the one before. It sends the packet again.
+    #[error("renewal of the keys too soon after the one before")]
+    TooSoon,
+    /// The session is over.
+    #[error("the session is over")]
+    Closed,
+}
+
+impl Dropped {
+    /// The names of the counters.
+    pub const REASONS: [&'static str; 4] =
+        ["malformed", "not_authentic", "other_session", "replayed"];
+
+    /// The name of the counter, one of [`REASONS`](Self::REASONS).
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Packet(_) | Self::Wrap(WrapError::TooLong(_) | WrapError::Packet(_)) => {
+                "malformed"
+            }
+            Self::Wrap(WrapError::NotAuthentic | WrapError::ClientKey(_)) => "not_authentic",
+            Self::Wrap(WrapError::Replay) => "replayed",
+            _ => "other_session",
+        }
+    }
+}
+
+/// TLS of a session in the midst of its handshake, and the messages that have come for it.
+///
+/// The cost of a handshake is signatures and key agreements, which need only the TLS of the session. So a server with
+/// several processors hands the TLS of a session, with the bytes that came for it, to another thread
+/// ([`Output::Handshake`]), and takes it back ([`Session::handshaken`](super::Session::handshaken)). Meanwhile the
+/// session goes on: packets are acknowledged and sent again, time passes, it may end. Messages for TLS wait in the
+/// receive window, so that at most one handshake of a session is away, and messages stay in order.
+pub struct Handshake {
+    /// The number that the session gave this handshake.
+    number: u64,
+    tls: Box<TlsSession>,
+    messages: Vec<Vec<u8>>,
+}
+
+impl Handshake {
+    pub(super) const fn new(number: u64, tls: Box<TlsSession>, messages: Vec<Vec<u8>>) -> Self {
+        Self {
+            number,
+            tls,
+            messages,
+        }
+    }
+
+    /// Runs the handshake, which takes one or several milliseconds of a processor.
+    #[must_use]
+    pub fn run(self) -> Handshaken {
+        let Self {
+            number,
+            mut tls,
+            messages,
+        } = self;
+        let mut messages = messages.iter();
+        let outcome = messages.try_for_each(|message| tls.read_tls(message));
+        Handshaken {
+            number,
+            tls,
+            outcome,
+        }
+    }
+}
+
+impl core::fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Handshake")
+            .field("number", &self.number)
+            .field("messages", &self.messages.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The result of a [`Handshake`]. Return it to its session.
+#[derive(Debug)]
+pub struct Handshaken {
+    pub(super) number: u64,
+    pub(super) tls: Box<TlsSession>,
+    pub(super) outcome: Result<(), TlsError>,
 }

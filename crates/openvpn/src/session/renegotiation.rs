@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::machine::{Agreed, Phase, Session};
 use super::output::Output;
-use crate::data::header::Layout;
+use crate::data::wire::Layout;
 use crate::negotiate::Cipher;
 use crate::role::Role;
 

@@ -8,7 +8,7 @@ use super::machine::{Agreed, Phase, Session, Side};
 use super::output::{CloseReason, Output};
 use super::settings::ServerSettings;
 use super::token::{TokenKeeper, TokenSession};
-use crate::data::header::Layout;
+use crate::data::wire::Layout;
 use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{IvProto, PeerInfo, cipher, occ};
 use crate::push::{PushOptions, bundles};

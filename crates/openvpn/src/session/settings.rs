@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::token::TokenKeeper;
-use crate::digest::Digest;
 use crate::negotiate::{Cipher, CipherList, IvProto, OccOptions, PeerInfo, Transport};
 use crate::push::PullFilter;
 use crate::tls::TlsSettings;
 use crate::wrap::WrapSettings;
+use crypto::Digest;
 
 /// The settings of both roles.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 use super::output::TokenState;
-use crate::digest::Hmac;
+use crypto::hmac::Hmac;
 
 const PREFIX: &str = "SESS_ID_AT_";
 const ID_LEN: usize = 12;

@@ -1,16 +1,21 @@
-//! One TLS session over memory.
+//! One TLS session over memory, with rustls as its client.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ClientConnection};
 use zeroize::Zeroizing;
 
 use crate::role::Role;
+use crate::tls::verifier::PeerVerifier;
+use crate::tls::{Connection, TlsError, TlsSettings};
+use crate::verify::{PeerCertificate, VerifyError, VerifyFault};
+
 #[cfg(feature = "server")]
 use crate::tls::server;
-use crate::tls::verifier::PeerVerifier;
-use crate::tls::{Connection, TlsError, TlsSettings, client};
-use crate::verify::{PeerCertificate, VerifyError, VerifyFault};
 
 /// Most decrypted bytes of the peer that are kept until they are read. The largest record of the protocol is well
 /// below.
@@ -56,7 +61,7 @@ impl TlsSession {
     pub fn new(settings: &TlsSettings) -> Result<Self, TlsError> {
         let verifier = Arc::new(settings.verifier());
         let mut connection = match settings.role() {
-            Role::Client => client::connect(settings, Arc::clone(&verifier))?,
+            Role::Client => connect(settings, Arc::clone(&verifier))?,
             #[cfg(feature = "server")]
             Role::Server => server::accept(settings, Arc::clone(&verifier))?,
             #[cfg(not(feature = "server"))]
@@ -268,4 +273,29 @@ impl std::fmt::Debug for TlsSession {
             .field("failed", &self.failed)
             .finish_non_exhaustive()
     }
+}
+
+#[cfg_attr(
+    not(feature = "server"),
+    allow(clippy::useless_conversion, reason = "nothing to tell apart")
+)]
+fn connect(settings: &TlsSettings, verifier: Arc<PeerVerifier>) -> Result<Connection, TlsError> {
+    let library = |error: rustls::Error| TlsError::Library(error.to_string());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&settings.provider))
+        .with_protocol_versions(&settings.versions)
+        .map_err(library)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match &settings.identity {
+        Some(identity) => builder
+            .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&identity.key)))),
+        None => builder.with_no_client_auth(),
+    };
+    config.enable_sni = false;
+    config.resumption = Resumption::disabled();
+    // This name is not sent, and the verifier does not look at it.
+    let name =
+        ServerName::try_from("openvpn").map_err(|error| TlsError::Library(error.to_string()))?;
+    let connection = ClientConnection::new(Arc::new(config), name).map_err(library)?;
+    Ok(Connection::from(connection))
 }

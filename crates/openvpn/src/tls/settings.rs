@@ -9,10 +9,11 @@ use rustls::{DistinguishedName, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::identity::{self, Identity};
 use crate::role::Role;
-use crate::tls::verifier::PeerVerifier;
+use crate::tls::verifier::{ClientCertificate, PeerVerifier};
 use crate::tls::{SettingsError, suites};
 use crate::verify::{
-    PeerCertificate, PeerRules, RevocationLists, Revocations, RevokedSerials, Trust,
+    CertificateProfile, PeerCertificate, PeerRules, RevocationLists, Revocations, RevokedSerials,
+    Trust,
 };
 
 /// A TLS version that Millrace supports.
@@ -22,31 +23,6 @@ pub enum TlsVersion {
     V1_2,
     /// TLS 1.3
     V1_3,
-}
-
-/// `verify-client-cert`: what a server asks of its clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ClientCertificate {
-    /// The server asks for no certificate.
-    None,
-    /// A client may show one; if it does, it must be good.
-    Optional,
-    /// A client must show one.
-    #[default]
-    Require,
-}
-
-/// `tls-cert-profile`: how strong certificates must be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CertificateProfile {
-    /// RSA from 2048 bits, any elliptic curve that is known, SHA-256 and longer. Stock programs
-    /// go lower (RSA 1024, SHA-1); Millrace does not.
-    #[default]
-    Legacy,
-    /// The same as `legacy`, which is already this strict.
-    Preferred,
-    /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 only.
-    SuiteB,
 }
 
 /// The configuration of TLS, unchecked.

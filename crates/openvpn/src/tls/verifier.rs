@@ -10,7 +10,6 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use crate::tls::ClientCertificate;
 #[cfg(feature = "server")]
 use crate::tls::suites;
 use crate::verify::{PeerCertificate, Revocations, Time, Trust, Usage, VerifyError, VerifyFault};
@@ -18,6 +17,18 @@ use crate::verify::{PeerCertificate, Revocations, Time, Trust, Usage, VerifyErro
 /// Most of a client's suites that are kept for the log.
 #[cfg(feature = "server")]
 const SUITES_MAX: usize = 16;
+
+/// `verify-client-cert`: what a server asks of its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientCertificate {
+    /// The server asks for no certificate.
+    None,
+    /// A client may show one; if it does, it must be good.
+    Optional,
+    /// A client must show one.
+    #[default]
+    Require,
+}
 
 /// Checks the certificate of one peer in one negotiation, and keeps the result.
 pub(super) struct PeerVerifier {
@@ -147,40 +158,6 @@ impl PeerVerifier {
             verified => verified,
         }
     }
-
-    fn verify_1_2(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            dss,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_1_3(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            dss,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
 
 /// The refusal of a certificate that is not valid yet by a clock known to be wrong.
@@ -221,7 +198,12 @@ impl ServerCertVerifier for PeerVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify_1_2(message, cert, dss)
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -230,11 +212,18 @@ impl ServerCertVerifier for PeerVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify_1_3(message, cert, dss)
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -267,7 +256,7 @@ impl ClientCertVerifier for PeerVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify_1_2(message, cert, dss)
+        ServerCertVerifier::verify_tls12_signature(self, message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -276,10 +265,10 @@ impl ClientCertVerifier for PeerVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify_1_3(message, cert, dss)
+        ServerCertVerifier::verify_tls13_signature(self, message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
+        ServerCertVerifier::supported_verify_schemes(self)
     }
 }

@@ -7,12 +7,11 @@
 use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm};
 use webpki::EndEntityCert;
 
-use crate::verify::candidates::Candidates;
+use crate::der::oid::{CLIENT_AUTH, SERVER_AUTH};
+use crate::verify::candidates::{Candidates, DEPTH_MAX};
 use crate::verify::certificate::Certificate;
-use crate::verify::chain::DEPTH_MAX;
 use crate::verify::crl::verifies;
 use crate::verify::refusal::{check_dates, refusal, unreadable, wrong_purpose};
-use crate::verify::rules::{CLIENT_AUTH, SERVER_AUTH};
 use crate::verify::strength::key_weakness;
 use crate::verify::{Usage, VerifyError, VerifyFault};
 

@@ -3,13 +3,14 @@
 use webpki::VerifiedPath;
 
 use crate::name;
-use crate::tls::CertificateProfile;
 use crate::verify::certificate::Certificate;
-use crate::verify::chain::DEPTH_MAX;
 use crate::verify::refusal::{check_dates, no_issuer, refusal, unreadable, wrong_purpose};
 use crate::verify::strength::{key_weakness, signature_weakness};
 use crate::verify::time::Time;
-use crate::verify::{VerifyError, VerifyFault};
+use crate::verify::{CertificateProfile, VerifyError, VerifyFault};
+
+/// The longest chain, as in stock programs.
+pub(super) const DEPTH_MAX: usize = 16;
 
 /// All certificates that may form a chain, parsed.
 pub(super) struct Candidates<'a> {

@@ -3,14 +3,12 @@
 //! Chains are verified by webpki; this is the view for names, usages, dates and for saying what is
 //! wrong with a certificate that webpki refuses.
 
+use crate::der::oid::{BASIC_CONSTRAINTS, EXTENDED_KEY_USAGE, KEY_USAGE};
 use crate::der::{self, BadDer, Reader};
 use crate::name::Name;
 use crate::verify::time::Time;
 
-const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
-const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
-const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 const NAME_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x1e];
 const NETSCAPE_CERT_TYPE: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x86, 0xf8, 0x42, 0x01, 0x01];
 
@@ -106,7 +104,7 @@ impl<'a> Certificate<'a> {
     pub(crate) fn describe(&self) -> String {
         match self.subject_name().map(|name| name.to_string()) {
             Some(name) if !name.is_empty() => name,
-            _ => format!("serial {}", crate::verify::serial::hex(self.serial)),
+            _ => format!("serial {}", der::hex(self.serial)),
         }
     }
 

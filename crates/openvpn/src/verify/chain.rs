@@ -6,20 +6,16 @@ use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnc
 use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 
 use crate::der::BadDer;
-use crate::tls::CertificateProfile;
-use crate::verify::authority_peer;
-use crate::verify::candidates::Candidates;
+use crate::verify::candidates::{Candidates, DEPTH_MAX};
 use crate::verify::certificate::Certificate;
+use crate::verify::crl::{RevocationLists, Revocations};
 use crate::verify::refusal::{check_dates, check_purpose, refusal};
-use crate::verify::revocation::Revocations;
-use crate::verify::strength::key_weakness;
+use crate::verify::strength::{key_weakness, signature_weakness};
 use crate::verify::time::Time;
 use crate::verify::{
-    ChainCertificate, PeerCertificate, PeerRules, Usage, VerifyError, VerifyFault,
+    CertificateProfile, ChainCertificate, Fingerprint, KeyUsageRule, NameRule, PeerCertificate,
+    PeerRules, Usage, VerifyError, VerifyFault, authority_peer,
 };
-
-/// The longest chain, as in stock programs.
-pub(super) const DEPTH_MAX: usize = 16;
 
 /// The trusted authorities, and the rules for peers.
 pub(crate) struct Trust {
@@ -332,4 +328,48 @@ fn is_suite_b(algorithm: &dyn SignatureVerificationAlgorithm) -> bool {
     use rustls::pki_types::alg_id;
     [alg_id::ECDSA_P256, alg_id::ECDSA_P384].contains(&algorithm.public_key_alg_id())
         && [alg_id::ECDSA_SHA256, alg_id::ECDSA_SHA384].contains(&algorithm.signature_alg_id())
+}
+
+/// For fuzzing only: any bytes as a peer's certificate, pinned and not, under all rules at once; as an authority;
+/// and as a revocation list.
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    let _ = RevocationLists::parse(bytes);
+    let peer = CertificateDer::from(bytes);
+    let rules = PeerRules {
+        key_usage: Some(KeyUsageRule::AnyOf(vec![0xa0])),
+        extended_key_usage: Some("TLS Web Server Authentication".to_owned()),
+        netscape_type: Some(Usage::Server),
+        name: Some(NameRule::Subject("CN=x".to_owned())),
+        ..PeerRules::default()
+    };
+    if let Ok(certificate) = Certificate::parse(bytes) {
+        for profile in [CertificateProfile::Legacy, CertificateProfile::SuiteB] {
+            let _ = (
+                key_weakness(&certificate, profile),
+                signature_weakness(&certificate, profile),
+            );
+        }
+        let _ = rules.check(&certificate, "x");
+        let _ = certificate.describe();
+    }
+    let pinned = PeerRules {
+        peer_fingerprints: vec![Fingerprint::Sha256(crate::verify::rules::sha256(bytes))],
+        username_fields: vec!["ext:subjectAltName".to_owned(), "serialNumber".to_owned()],
+        ..PeerRules::default()
+    };
+    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_800_000_000));
+    let algorithms =
+        rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
+    let profile = CertificateProfile::Legacy;
+    for (authorities, rules) in [(vec![], pinned), (vec![peer.clone().into_owned()], rules)] {
+        let Ok(trust) = Trust::new(authorities, algorithms.all, profile, rules) else {
+            continue;
+        };
+        let revocations = Revocations::default();
+        let sent = std::slice::from_ref(&peer);
+        if let Ok(known) = trust.verify(&peer, sent, Usage::Server, &revocations, now) {
+            let _ = known.environment();
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Certificate revocation lists (RFC 5280 §5).
+//! Revokes certificates: by the lists of `crl-verify FILE` (RFC 5280 §5), and by the directory of
+//! `crl-verify DIRECTORY dir`, into which the program looks.
 //!
 //! webpki reads only lists of version 2, while `openssl ca` writes version 1 unless told otherwise;
 //! hence a reader of our own. Partial lists (delta, indirect, by distribution point) are refused
@@ -6,15 +7,18 @@
 //! list that has expired lets no certificate through, and an authority without a list revokes nothing.
 
 use std::collections::HashSet;
-use std::sync::OnceLock;
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::SignatureVerificationAlgorithm;
 
 use crate::der::{self, BadDer, Reader};
-use crate::identity::pem;
-use crate::name;
+use crate::verify::certificate::Certificate;
 use crate::verify::peer::ChainCertificate;
+use crate::verify::refusal::refusal;
 use crate::verify::time::Time;
+use crate::verify::{VerifyError, VerifyFault};
+use crate::{name, pem};
 
 /// All lists of `crl-verify`.
 #[derive(Debug, Default)]
@@ -40,7 +44,7 @@ struct RevocationList {
 
 /// The status of a certificate by the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+enum Standing {
     /// No list revokes it.
     Good,
     /// A list revokes it.
@@ -89,7 +93,7 @@ impl RevocationLists {
     ///
     /// An authority may have several lists: one that replaces another, or, after a change of its key, one
     /// for each key. A certificate that any list revokes is revoked; else one reliable list is enough.
-    pub(crate) fn standing(
+    fn standing(
         &self,
         issuer: &[u8],
         issuer_key: &[u8],
@@ -256,4 +260,56 @@ fn has_critical(extensions: &[u8]) -> Result<bool, BadDer> {
         }
     }
     Ok(false)
+}
+
+/// The serial numbers of revoked certificates, which are kept outside of this crate.
+pub trait RevokedSerials: Debug + Send + Sync {
+    /// Whether the certificate with this serial number, in decimal digits, is revoked. Asked for
+    /// each certificate of a chain in each negotiation.
+    ///
+    /// # Errors
+    /// Why it cannot be told, and what to do. The certificate is refused then.
+    fn contains(&self, serial: &str) -> Result<bool, String>;
+}
+
+/// All that revokes certificates; nothing by default.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Revocations {
+    pub(crate) lists: Option<Arc<RevocationLists>>,
+    pub(crate) serials: Option<Arc<dyn RevokedSerials>>,
+}
+
+impl Revocations {
+    /// Fails if the certificate is revoked, or if that cannot be told. `issuers` may have signed it: one inside a
+    /// chain, perhaps several at its end.
+    pub(super) fn check(
+        &self,
+        certificate: &Certificate<'_>,
+        issuers: &[&Certificate<'_>],
+        now: Time,
+        algorithms: &[&dyn SignatureVerificationAlgorithm],
+    ) -> Result<(), VerifyError> {
+        let refuse = |reason| Err(refusal(certificate, VerifyFault::Revoked, reason));
+        let revoked = || refuse("it is revoked (crl-verify); have a new one made".to_owned());
+        if let Some(serials) = &self.serials {
+            match serials.contains(&der::decimal(certificate.serial_integer)) {
+                Ok(false) => {}
+                Ok(true) => return revoked(),
+                Err(reason) => return refuse(reason),
+            }
+        }
+        let Some(lists) = &self.lists else {
+            return Ok(());
+        };
+        let (mut good, mut unusable) = (false, None);
+        for issuer in issuers {
+            let (subject, key) = (issuer.subject, issuer.public_key);
+            match lists.standing(subject, key, certificate.serial, now, algorithms) {
+                Standing::Good => good = true,
+                Standing::Revoked => return revoked(),
+                Standing::Unusable(reason) => unusable = Some(reason),
+            }
+        }
+        unusable.filter(|_| !good).map_or(Ok(()), refuse)
+    }
 }

@@ -1,9 +1,8 @@
 //! Facts about a verified peer, for logs, scripts and accounts.
 
-use crate::name;
 use crate::verify::certificate::Certificate;
 use crate::verify::rules::{sha1, sha256};
-use crate::verify::serial;
+use crate::{der, name};
 
 /// A peer's certificate that was verified, and the chain up to what we trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +69,8 @@ impl ChainCertificate {
                 .as_ref()
                 .map(ToString::to_string)
                 .unwrap_or_default(),
-            serial: serial::decimal(certificate.serial_integer),
-            serial_hex: serial::hex(certificate.serial),
+            serial: der::decimal(certificate.serial_integer),
+            serial_hex: der::hex(certificate.serial),
             sha1: sha1(certificate.der),
             sha256: sha256(certificate.der),
             issuer: name::canonical(certificate.issuer).into(),
@@ -97,8 +96,8 @@ impl ChainCertificate {
         }
         for (name, value) in [
             ("tls_id", self.subject.clone()),
-            ("tls_digest", serial::hex(&self.sha1)),
-            ("tls_digest_sha256", serial::hex(&self.sha256)),
+            ("tls_digest", der::hex(&self.sha1)),
+            ("tls_digest_sha256", der::hex(&self.sha256)),
             ("tls_serial", self.serial.clone()),
             ("tls_serial_hex", self.serial_hex.clone()),
         ] {

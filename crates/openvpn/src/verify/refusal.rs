@@ -1,7 +1,7 @@
 //! Refusals that several steps of the verification share.
 
+use crate::der::oid::{CLIENT_AUTH, SERVER_AUTH};
 use crate::verify::certificate::Certificate;
-use crate::verify::rules::{CLIENT_AUTH, SERVER_AUTH};
 use crate::verify::time::Time;
 use crate::verify::{Usage, VerifyError, VerifyFault};
 

@@ -3,9 +3,9 @@
 use aws_lc_rs::digest;
 use subtle::ConstantTimeEq;
 
-use crate::der::{self, BadDer};
+use crate::der::oid::{CLIENT_AUTH, SERVER_AUTH};
+use crate::der::{self, BadDer, hex};
 use crate::verify::certificate::Certificate;
-use crate::verify::serial::hex;
 
 /// The longest common name, in bytes, as stock programs have it.
 const NAME_MAX: usize = 64;
@@ -283,11 +283,6 @@ fn check_name(
         "its name is '{name}' and must {must} '{wanted}' (verify-x509-name)"
     ))
 }
-
-/// The purpose of TLS servers.
-pub(super) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
-/// The purpose of TLS clients.
-pub(super) const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 
 /// OpenSSL's long names of extended key usages.
 fn long_name(oid: &[u8]) -> Option<&'static str> {

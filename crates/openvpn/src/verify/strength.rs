@@ -1,17 +1,27 @@
 //! Which keys and signatures are strong enough, and what to do about those that are not.
 
+use crate::der::oid::{EC, ECDSA_SHA256, P256};
 use crate::der::{self, BadDer, Reader};
-use crate::tls::CertificateProfile;
 use crate::verify::certificate::Certificate;
+
+/// `tls-cert-profile`: how strong certificates must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CertificateProfile {
+    /// RSA from 2048 bits, any elliptic curve that is known, SHA-256 and longer. Stock programs
+    /// go lower (RSA 1024, SHA-1); Millrace does not.
+    #[default]
+    Legacy,
+    /// The same as `legacy`, which is already this strict.
+    Preferred,
+    /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 only.
+    SuiteB,
+}
 
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 const RSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10];
-const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const P384: &[u8] = &[0x2b, 0x81, 4, 0, 34];
 const P521: &[u8] = &[0x2b, 0x81, 4, 0, 35];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-const ECDSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
 const ECDSA_SHA384: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3];
 
 /// Signatures that are refused, by their name.

@@ -6,9 +6,9 @@
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::ctr::{SyntheticIv, TAG_LEN};
 use crate::keyfile::StaticKey;
 use crate::keyfile::v2::{MAX_WRAPPED_LEN, MIN_WRAPPED_LEN, Metadata, ServerKey};
+use crate::wrap::tls_crypt::{SyntheticIv, TAG_LEN};
 
 /// Bytes of the length field.
 const LENGTH: usize = 2;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::client_key::{ClientKeyError, Wrapper, split};
 use super::{Keys, ReplayId, Wrap, WrapError, control_head};
-use crate::digest::Digest;
 use crate::keyfile::v2::{ClientKey, Metadata, ServerKey};
 use crate::keyfile::{KeyDirection, StaticKey};
 use crate::packet::{CONTROL_HEAD_LEN, ControlPacket};
 use crate::role::Role;
+use crypto::Digest;
 
 /// How the control channel is wrapped, with the keys prepared. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::keyfile::v2::{Metadata, ServerKey};
-use crate::packet::{AckList, Opcode};
-use crate::session_id::SessionId;
+use crate::packet::{AckList, EarlyNegotiation, Opcode, SessionId};
 
 const STATIC: &str = include_str!("../../tests/data/static.key");
 const SERVER: &str = include_str!("../../tests/data/v2-server.key");

@@ -1,6 +1,6 @@
 //! Sessions come up, in every wrap and with every derivation and cipher.
 
-use openvpn::digest::Digest;
+use crypto::Digest;
 use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 use openvpn::keyfile::{KeyDirection, StaticKey};
 use openvpn::negotiate::{Cipher, CipherList};

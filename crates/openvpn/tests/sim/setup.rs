@@ -51,7 +51,7 @@ pub(crate) fn common(role: Role) -> Settings {
         key_direction: None,
         cipher: Cipher::Aes256Gcm,
         cipher_allowed: true,
-        auth: openvpn::digest::Digest::None,
+        auth: crypto::Digest::None,
         tls_auth: false,
     };
     Settings::new(tls(role), occ)

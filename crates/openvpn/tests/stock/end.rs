@@ -47,7 +47,7 @@ pub(crate) fn common(role: Role) -> Settings {
         key_direction: None,
         cipher: Cipher::BlowfishCbc,
         cipher_allowed: false,
-        auth: openvpn::digest::Digest::None,
+        auth: crypto::Digest::None,
         tls_auth: false,
     };
     Settings::new(Arc::new(TlsSettings::new(options).unwrap()), occ)

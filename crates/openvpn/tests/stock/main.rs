@@ -12,7 +12,7 @@ mod program;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openvpn::digest::Digest;
+use crypto::Digest;
 use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 use openvpn::keyfile::{KeyDirection, StaticKey};
 use openvpn::negotiate::{Cipher, CipherList};

@@ -2,10 +2,10 @@
 
 use openvpn::identity::Identity;
 use openvpn::role::Role;
-use openvpn::tls::{CertificateProfile, TlsError, TlsOptions, TlsSession, TlsSettings};
+use openvpn::tls::{TlsError, TlsOptions, TlsSession, TlsSettings};
 use openvpn::verify::{
-    Fingerprint, KeyUsageRule, NameRule, PeerCertificate, PeerRules, Usage, VerifyError,
-    VerifyFault,
+    CertificateProfile, Fingerprint, KeyUsageRule, NameRule, PeerCertificate, PeerRules, Usage,
+    VerifyError, VerifyFault,
 };
 
 use std::time::{Duration, SystemTime};

@@ -189,3 +189,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_directory_is_the_sections() {
+    let of = |text: &str| directory(&Package::parse(text).unwrap());
+    // The name on every OpenWrt.
+    let usual = "config dnsmasq\n\toption domainneeded '1'\nconfig dhcp 'lan'\n";
+    assert_eq!(of(usual), Some("/tmp/dnsmasq.cfg01411c.d".into()));
+    let second = "config dhcp 'lan'\nconfig dnsmasq\n";
+    assert_eq!(of(second), Some("/tmp/dnsmasq.cfg02411c.d".into()));
+    let named = "config dnsmasq 'main'\n";
+    assert_eq!(of(named), Some("/tmp/dnsmasq.main.d".into()));
+    let said = "config dnsmasq\n\toption confdir '/tmp/names,*.conf'\n";
+    assert_eq!(of(said), Some("/tmp/names".into()));
+    assert_eq!(of("config dhcp 'lan'\n"), None);
+    assert_eq!(dnsmasq_directory(Path::new("/nowhere")), None);
+}

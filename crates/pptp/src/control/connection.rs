@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use crate::control::call::{Answer, Call, CallError, Calls, State as CallState};
 use crate::control::codes::{DisconnectResult, ErrorCode, OutgoingResult, StopReason};
 use crate::control::event::{CallEnd, CloseReason, Counters, Event};
+use crate::control::fields::Stream;
 use crate::control::message::{
-    BOTH, Disconnect, Host, LinkInfo, Message, OutgoingCall, OutgoingReply, VERSION,
+    BOTH, Disconnect, Host, LinkInfo, Message, OutgoingCall, OutgoingReply, Text, VERSION,
 };
-use crate::control::stream::Stream;
-use crate::control::text::Text;
 
 /// Most bytes that may wait for a peer to read: more than the messages of all calls at once.
 const MAX_TRANSMIT: usize = 16 * 1024;

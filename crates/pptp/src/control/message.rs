@@ -1,15 +1,13 @@
-//! The messages of the control connection (RFC 2637, section 2).
+//! The messages of the control connection (RFC 2637, section 2), and their text fields of a fixed size.
 //!
 //! Each kind of message has a fixed length, stated in its header. A magic cookie shows that the stream is still in
 //! step. Reserved fields are written as zero and ignored when read: deployed peers do not always zero them.
 
-use crate::bytes::Reader;
 use crate::control::codes::{
     DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,
     StopReason,
 };
-use crate::control::fields;
-use crate::control::text::Text;
+use core::fmt;
 
 /// The TCP port of a server (RFC 2637, section 3).
 pub const PORT: u16 = 1723;
@@ -344,25 +342,58 @@ impl Message {
             _ => return None,
         })
     }
+}
 
-    /// Reads exactly one message.
-    ///
-    /// # Errors
-    /// The errors of [`MessageError`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
-        let (header, _) = bytes.split_first_chunk().ok_or(MessageError::Incomplete)?;
-        let len = length(header)?;
-        if len != bytes.len() {
-            return Err(MessageError::Incomplete);
-        }
-        let mut reader = Reader::new(bytes);
-        fields::parse(&mut reader).ok_or(MessageError::Incomplete)?
+/// `N` bytes of text, padded with zeros (RFC 2637, section 2.1: "Host Name", "Vendor String" and others).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Text<const N: usize>(pub [u8; N]);
+
+impl<const N: usize> Text<N> {
+    /// The first bytes of `text` that leave room for a closing zero, which readers in C expect.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let mut bytes = [0; N];
+        let len = text.len().min(N.saturating_sub(1));
+        bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+        Self(bytes)
     }
 
-    /// Appends the message's bytes to `out`.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        fields::write(self, out);
-        debug_assert_eq!(Some(out.len() - start), Self::len_of(self.kind()));
+    /// The text before the first zero, without characters that could upset a terminal or a log.
+    #[must_use]
+    pub fn printable(&self) -> String {
+        let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(N);
+        String::from_utf8_lossy(&self.0[..end])
+            .chars()
+            .filter(|character| !character.is_control())
+            .collect()
+    }
+}
+
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> fmt::Debug for Text<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.printable())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_and_ends_with_zero() {
+        let text = Text::<4>::new("abcdef");
+        assert_eq!(text.0, *b"abc\0");
+        assert_eq!(text.printable(), "abc");
+    }
+
+    #[test]
+    fn what_is_no_text_prints_without_control_characters() {
+        assert_eq!(Text(*b"a\x1b[2J\xff").printable(), "a[2J\u{fffd}");
     }
 }

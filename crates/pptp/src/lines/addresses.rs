@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq;
 
-use crate::lines::LINES_MAX;
-use crate::lines::probe::{Kind, LEN, Probe, ProbeKey};
-use crate::session::Ends;
+use crate::gre::Ends;
+use crate::lines::probe::{Kind, LEN, LINES_MAX, Probe, ProbeKey};
 
 /// Most addresses that packets of a call may come from.
 pub const ADDRESSES_MAX: usize = 4;

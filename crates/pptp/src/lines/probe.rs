@@ -22,6 +22,8 @@ use zeroize::Zeroizing;
 use crate::bytes::Reader;
 use crate::gre::Header;
 
+/// Most lines of a client; line numbers in probes are below this.
+pub const LINES_MAX: usize = 16;
 /// Bytes of a probe, and of an answer.
 pub const LEN: usize = HEADER + PAYLOAD;
 
@@ -82,7 +84,7 @@ pub enum Kind {
 pub struct Probe {
     /// Whether this is a probe or an answer.
     pub kind: Kind,
-    /// The line that carries it, below [`LINES_MAX`](super::LINES_MAX).
+    /// The line that carries it, below [`LINES_MAX`].
     pub line: u8,
     /// The client's line for packets that take only one line.
     pub used: u8,
@@ -158,7 +160,7 @@ impl Probe {
             number: u64::from_be_bytes(reader.array()?),
             token: u64::from_be_bytes(reader.array()?),
         };
-        let fits = usize::from(len) == PAYLOAD && usize::from(line) < super::LINES_MAX;
+        let fits = usize::from(len) == PAYLOAD && usize::from(line) < LINES_MAX;
         fits.then_some(probe)
     }
 }

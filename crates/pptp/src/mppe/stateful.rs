@@ -1,7 +1,6 @@
 //! Decrypts packets of one RC4 stream (RFC 3078, section 8.2): each loss breaks the stream until the sender restarts
 //! it.
 
-use crate::mppe::encryptor::ResetStyle;
 use crate::mppe::header::{GLANCE, HEADER_LEN, Header, OpenError, looks_like_ip};
 use crate::mppe::keys::{SessionKey, StartKey};
 use crypto::Rc4;
@@ -10,6 +9,19 @@ use crypto::Rc4;
 const MAX_CHANGES: u8 = 6;
 /// Consecutive garbled packets after which the stream counts as broken.
 const MAX_GARBLED: u8 = 8;
+
+/// How a stateful sender restarts the stream at the peer's request.
+///
+/// RFC 3078 restarts the stream with the present key, as FreeBSD does. Linux changes the key first, both as sender and
+/// as receiver. A [`Decryptor`](super::Decryptor) understands both, and reports which one the peer uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResetStyle {
+    /// The sender changes the key.
+    #[default]
+    Change,
+    /// The sender keeps the key.
+    Keep,
+}
 
 /// The receiving end of a stateful direction.
 #[derive(Debug)]

@@ -5,9 +5,9 @@
 
 use core::fmt;
 
-use crate::ppp::frame::protocol;
 use crate::ppp::negotiation::{Layer, Verdict};
 use crate::ppp::packet::Option as ConfigOption;
+use crate::ppp::protocol;
 
 /// Reset-Request: the receiver has lost synchronisation (RFC 1962, section 3).
 pub const RESET_REQUEST: u8 = 14;

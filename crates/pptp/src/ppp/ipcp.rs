@@ -2,10 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use crate::ppp::frame::protocol;
 use crate::ppp::lcp::other;
 use crate::ppp::negotiation::{Layer, Verdict};
 use crate::ppp::packet::Option as ConfigOption;
+use crate::ppp::protocol;
 
 const ADDRESS: u8 = 3;
 const DNS: [u8; 2] = [129, 131];

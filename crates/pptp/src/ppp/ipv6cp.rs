@@ -3,10 +3,10 @@
 
 use std::net::Ipv6Addr;
 
-use crate::ppp::frame::protocol;
 use crate::ppp::lcp::{magic, other};
 use crate::ppp::negotiation::{Layer, Verdict};
 use crate::ppp::packet::Option as ConfigOption;
+use crate::ppp::protocol;
 
 const INTERFACE_ID: u8 = 1;
 

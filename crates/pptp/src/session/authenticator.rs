@@ -1,7 +1,9 @@
-//! A server's side of a login (RFC 1334, RFC 1994, RFC 2759).
+//! A server's side of a login (RFC 1334, RFC 1994, RFC 2759), and its accounts.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use plane::Guesses;
 use subtle::ConstantTimeEq;
 
 use crate::mppe::MasterKey;
@@ -10,8 +12,8 @@ use crate::mschap::{
     nt_response, user_without_domain,
 };
 use crate::ppp::{Auth, ChapPacket, PapPacket, challenge, verify_md5};
-use crate::session::account::{Accounts, Door, Entropy};
 use crate::session::output::LoginError;
+use crate::session::settings::Entropy;
 
 /// Time between challenges.
 const REPEAT: Duration = Duration::from_secs(3);
@@ -231,5 +233,51 @@ fn chap_verdict(id: u8, good: bool, message: &str) -> Vec<u8> {
 impl core::fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Authenticator({})", self.auth)
+    }
+}
+
+/// The users of a server.
+pub trait Accounts: Send {
+    /// The password of a user, by the name that the client sent; `None` for an unknown user. A name may have a domain
+    /// before it (`DOMAIN\user`).
+    fn password(&self, user: &str) -> Option<Password>;
+}
+
+/// A list of users for small servers and for tests.
+impl Accounts for Vec<(String, Password)> {
+    fn password(&self, user: &str) -> Option<Password> {
+        let found = self.iter().find(|(name, _)| name == user);
+        found.map(|(_, password)| password.clone())
+    }
+}
+
+/// A client's accounts: none.
+impl Accounts for () {
+    fn password(&self, _user: &str) -> Option<Password> {
+        None
+    }
+}
+
+/// Everything a server needs to judge one client's login.
+pub(super) struct Door<'a> {
+    pub(super) accounts: &'a dyn Accounts,
+    pub(super) guesses: &'a mut Guesses<Ipv4Addr>,
+    /// The client's address.
+    pub(super) source: Ipv4Addr,
+}
+
+impl Door<'_> {
+    /// The time until which logins as this user must wait, because of wrong passwords.
+    fn shut_until(&self, user: &[u8], now: Instant) -> Option<Instant> {
+        self.guesses.shut_until(self.source, user, now)
+    }
+
+    /// Notes the result of a login.
+    fn judged(&mut self, user: &[u8], good: bool, now: Instant) {
+        if good {
+            self.guesses.right(self.source, user);
+        } else {
+            self.guesses.wrong(self.source, user, now);
+        }
     }
 }

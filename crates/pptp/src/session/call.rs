@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::gre::{self, Arrival, Tunnel};
 use crate::lines::ProbeKey;
 use crate::mschap::user_without_domain;
-use crate::session::account::Door;
+use crate::session::authenticator::Door;
 use crate::session::link::{Link, LinkCounters, LinkOutput};
 use crate::session::output::{DownReason, SendError};
 

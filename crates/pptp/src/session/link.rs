@@ -9,12 +9,10 @@ use crate::ppp::{
     Auth, Ccp, Failure, Framing, Ipcp, IpcpSettings, Ipv6cp, Lcp, LcpSettings, Negotiation, Signal,
     State, lcp_code, protocol,
 };
-use crate::session::account::{Door, Entropy};
-use crate::session::authenticator::{self, Authenticator};
+use crate::session::authenticator::{self, Authenticator, Door};
 use crate::session::login::{self, Login};
 use crate::session::output::{DownReason, Ipv6Up, LoginError, Up};
-use crate::session::settings::LinkSettings;
-use crate::session::several::Several;
+use crate::session::settings::{Entropy, LinkSettings};
 
 /// Actions that a link requests from its caller, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +65,29 @@ pub(super) enum Phase {
     Authenticate,
     Network,
     Dead,
+}
+
+/// Whether both ends agreed to several lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Several {
+    Unasked,
+    Asked {
+        /// Tries left.
+        left: u8,
+        /// Time of the next try.
+        at: Instant,
+    },
+    Agreed,
+    Refused,
+}
+
+impl Several {
+    const fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Asked { at, .. } => Some(at),
+            _ => None,
+        }
+    }
 }
 
 /// One link, either the client's or the server's end.

@@ -9,14 +9,12 @@ use crate::mschap::{
     Failure, Password, Response, Success, authenticator_response, nt_password_hash, nt_response,
     user_without_domain,
 };
-use crate::ppp::{Auth, ChapPacket, PapPacket, md5_response};
-use crate::session::account::Entropy;
+use crate::ppp::{Auth, ChapPacket, PapPacket, md5_response, printable};
 use crate::session::output::LoginError;
+use crate::session::settings::Entropy;
 
 /// Time between tries: the client repeats requests and responses (RFC 1334, section 2.1; RFC 1994, section 4.2).
 const REPEAT: Duration = Duration::from_secs(3);
-/// Longest stored message of a peer, in bytes.
-const MAX_MESSAGE: usize = 128;
 
 /// The result of a received packet.
 #[derive(Debug)]
@@ -140,7 +138,7 @@ impl Login {
                 self.done();
                 Some(Step::Failed(match self.auth {
                     Auth::MsChapV2 => LoginError::Refused(Failure::parse(message).code),
-                    Auth::ChapMd5 | Auth::Pap => LoginError::Message(text(message)),
+                    Auth::ChapMd5 | Auth::Pap => LoginError::Message(printable(message)),
                 }))
             }
             ChapPacket::Response { .. } | ChapPacket::ChangePassword { .. } => None,
@@ -157,7 +155,7 @@ impl Login {
             }
             PapPacket::Nak { id: 1, message } => {
                 self.done();
-                Some(Step::Failed(LoginError::Message(text(message))))
+                Some(Step::Failed(LoginError::Message(printable(message))))
             }
             _ => None,
         }
@@ -200,14 +198,6 @@ impl Login {
         });
         Some(Step::Send(packet))
     }
-}
-
-/// A peer's message, cleaned for a log.
-fn text(message: &[u8]) -> String {
-    String::from_utf8_lossy(&message[..message.len().min(MAX_MESSAGE)])
-        .chars()
-        .filter(|character| !character.is_control())
-        .collect()
 }
 
 impl core::fmt::Debug for Login {

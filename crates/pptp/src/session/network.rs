@@ -1,20 +1,18 @@
-//! The network phase of a link: encryption first, if it is required, then addresses (RFC 1661, section 3.6; RFC 1962).
+//! The network phase of a link: encryption first, if it is required, then addresses (RFC 1661, section 3.6; RFC 1962),
+//! and the link's MTU.
 
 use std::time::{Duration, Instant};
 
-use crate::mppe::{Decryptor, Encryptor, KeyLength, MasterKey};
+use crate::gre::MAX_HEADER_LEN;
+use crate::mppe::{Decryptor, Encryptor, KeyLength, OVERHEAD};
 use crate::ppp::{
-    Ccp, Failure, Figures, MppeBits, Negotiation, Packet, RESET_ACK, RESET_REQUEST, Signal, mtu,
-    protocol,
+    Ccp, Failure, MppeBits, Negotiation, Packet, RESET_ACK, RESET_REQUEST, Signal, code, protocol,
 };
-use crate::session::link::{Link, LinkOutput, Phase, Side};
+use crate::session::link::{Link, LinkOutput, Phase, Several, Side};
 use crate::session::output::{DownReason, Ipv6Up, Protection, Up};
-use crate::session::several::Several;
 
 /// Time between Reset-Requests.
 const RESET_REPEAT: Duration = Duration::from_secs(1);
-/// The code of Configure-Ack.
-const CONFIGURE_ACK: u8 = 2;
 
 impl Link {
     /// Starts the network phase after the login.
@@ -160,7 +158,7 @@ impl Link {
             match signal {
                 Signal::Send(packet) => {
                     let delay = self.settings.ccp_ack_delay;
-                    if packet.first() == Some(&CONFIGURE_ACK) && !delay.is_zero() {
+                    if packet.first() == Some(&code::CONFIGURE_ACK) && !delay.is_zero() {
                         let due = self.ccp_ack.take().map_or(now + delay, |(due, _)| due);
                         self.ccp_ack = Some((due, packet));
                     } else {
@@ -194,7 +192,7 @@ impl Link {
         };
         self.keyed = true;
         let client = matches!(self.side, Side::Client { .. });
-        let start = |bits: MppeBits, from_client| start_key(master, bits, from_client);
+        let start = |bits, from_client| master.start_key(from_client, key_length(bits));
         let (send, receive) = (ccp.layer().send(), ccp.layer().receive());
         let stateless = |bits: MppeBits| bits.has(MppeBits::STATELESS);
         self.encryptor = Some(Encryptor::new(start(send, client), stateless(send)));
@@ -323,6 +321,75 @@ fn key_length(bits: MppeBits) -> KeyLength {
     }
 }
 
-fn start_key(master: &MasterKey, bits: MppeBits, from_client: bool) -> crate::mppe::StartKey {
-    master.start_key(from_client, key_length(bits))
+/// Bytes of an outer IPv4 header.
+const OUTER: u16 = 20;
+
+/// The values that the MTU depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// The longest IP packet that the path to the peer carries.
+    pub path_mtu: u16,
+    /// The longest information field that the peer accepts (RFC 1661, section 6.1).
+    pub peer_mru: u16,
+    /// The longest information field that we accept.
+    pub our_mru: u16,
+    /// Whether packets are encrypted.
+    pub mppe: bool,
+}
+
+/// The longest inner packet in bytes. It must fit the path after IP, GRE with both numbers and an unshortened frame,
+/// and both ends' MRUs. Encryption costs 4 bytes of the information field.
+#[must_use]
+pub fn mtu(figures: Figures) -> u16 {
+    // Both constants are a few bytes, so the casts are exact.
+    let around = OUTER + MAX_HEADER_LEN as u16 + 4;
+    let inside = if figures.mppe { OVERHEAD as u16 } else { 0 };
+    figures
+        .path_mtu
+        .saturating_sub(around)
+        .min(figures.peer_mru)
+        .min(figures.our_mru)
+        .saturating_sub(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_ethernet_the_path_decides_between_stock_peers() {
+        let figures = Figures {
+            path_mtu: 1500,
+            peer_mru: 1500,
+            our_mru: 1500,
+            mppe: true,
+        };
+        // 20 IP, 16 GRE, 4 PPP, 2 MPPE, 2 inner protocol.
+        assert_eq!(mtu(figures), 1456);
+        assert_eq!(
+            mtu(Figures {
+                mppe: false,
+                ..figures
+            }),
+            1460
+        );
+    }
+
+    #[test]
+    fn the_smaller_mru_decides_where_the_path_does_not() {
+        let figures = Figures {
+            path_mtu: 1500,
+            peer_mru: 1400,
+            our_mru: 1420,
+            mppe: true,
+        };
+        assert_eq!(mtu(figures), 1396);
+        assert_eq!(
+            mtu(Figures {
+                path_mtu: 0,
+                ..figures
+            }),
+            0
+        );
+    }
 }

@@ -7,21 +7,6 @@ use crate::mppe::KeyLength;
 use crate::mschap::FailureCode;
 use crate::ppp::{Dns, Failure};
 
-/// Both addresses of GRE packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// The peer's address.
-    pub theirs: Ipv4Addr,
-    /// Our address that the peer called; `None` for any.
-    pub ours: Option<Ipv4Addr>,
-}
-
-impl From<Ipv4Addr> for Ends {
-    fn from(theirs: Ipv4Addr) -> Self {
-        Self { theirs, ours: None }
-    }
-}
-
 /// How packets of a link are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protection {

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::mppe::{HEADER_LEN, OVERHEAD, OpenError};
 use crate::ppp::{Packet, Signal, lcp_code, parse_frame, protocol};
-use crate::session::account::Door;
-use crate::session::authenticator::Authenticator;
+use crate::session::authenticator::{Authenticator, Door};
 use crate::session::link::{Link, LinkOutput, Phase};
 use crate::session::output::{DownReason, SendError};
 

@@ -1,5 +1,8 @@
 //! A server: control connections of many clients, each with one call or more.
 
+mod lines;
+mod strangers;
+
 use core::ops::Range;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,19 +14,14 @@ use crate::control::{
     Answer, CallEnd, CloseReason, Connection, ErrorCode, Event, OutgoingCall, OutgoingResult, Role,
     StopReason,
 };
-use crate::gre::{Packet, Tunnel};
+use crate::gre::{Ends, Packet, Tunnel};
 use crate::lines::Addresses;
 use crate::ppp::IpcpSettings;
-use crate::session::account::{Accounts, Door, Entropy};
+use crate::session::authenticator::{Accounts, Door};
 use crate::session::call::Call;
 use crate::session::link::{Link, LinkOutput, Side};
-use crate::session::output::{DownReason, Ends, Ipv6Up, SendError, Up};
-use crate::session::settings::{ServerSettings, StartError};
-
-mod lines;
-mod strangers;
-
-pub use lines::ProbeCounters;
+use crate::session::output::{DownReason, Ipv6Up, SendError, Up};
+use crate::session::settings::{Entropy, ServerSettings, StartError};
 
 /// Number of a control connection at one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +80,17 @@ pub enum ServerOutput {
         /// Why the connection ended.
         reason: CloseReason,
     },
+}
+
+/// Counts of rejected probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeCounters {
+    /// Probes that did not come from the client.
+    pub forged: u64,
+    /// Probes not newer than earlier ones.
+    pub replayed: u64,
+    /// Probes from an address that has not yet repeated a token, or from one too many; they were answered.
+    pub unaccepted: u64,
 }
 
 struct Client {
@@ -205,18 +214,12 @@ impl Server {
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.connection.receive(bytes, now);
-        }
-        self.events(id, now, out);
+        self.on_connection(id, now, out, |it| it.receive(bytes, now));
     }
 
     /// Notes that a TCP connection has ended.
     pub fn control_ended(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.connection.stream_ended();
-        }
-        self.events(id, now, out);
+        self.on_connection(id, now, out, Connection::stream_ended);
     }
 
     /// Forgets a closed control connection.
@@ -289,10 +292,7 @@ impl Server {
         }
         let clients: Vec<ConnectionId> = self.clients.keys().copied().collect();
         for id in clients {
-            if let Some(client) = self.clients.get_mut(&id) {
-                client.connection.stop(StopReason::LocalShutdown, now);
-            }
-            self.events(id, now, out);
+            self.on_connection(id, now, out, |it| it.stop(StopReason::LocalShutdown, now));
         }
     }
 
@@ -318,10 +318,7 @@ impl Server {
             .filter(|(_, client)| due(client.connection.deadline()));
         let late: Vec<ConnectionId> = late.map(|(&id, _)| id).collect();
         for id in late {
-            if let Some(client) = self.clients.get_mut(&id) {
-                client.connection.expire(now);
-            }
-            self.events(id, now, out);
+            self.on_connection(id, now, out, |it| it.expire(now));
         }
         let late = self
             .calls
@@ -376,6 +373,20 @@ impl Server {
     #[must_use]
     pub const fn unknown_packets(&self) -> u64 {
         self.unknown_packets
+    }
+
+    /// Calls `act` on a control connection, if it is there, and handles its events.
+    fn on_connection(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+        act: impl FnOnce(&mut Connection),
+    ) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            act(&mut client.connection);
+        }
+        self.events(id, now, out);
     }
 
     fn events(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
@@ -495,11 +506,10 @@ impl Server {
                     let id = self.calls.get(&call).map(|found| found.connection);
                     self.drop_call(call, reason, now, out);
                     if let Some(id) = id {
-                        if let Some(client) = self.clients.get_mut(&id) {
+                        self.on_connection(id, now, out, |it| {
                             // The call may have ended there already.
-                            let _ = client.connection.clear_call(call, now);
-                        }
-                        self.events(id, now, out);
+                            let _ = it.clear_call(call, now);
+                        });
                     }
                 }
             }

@@ -1,6 +1,8 @@
-//! The settings of a session, and the checks before it may start.
+//! The settings of a session, its source of random numbers, and the checks before it may start.
 
+use core::fmt;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control;
@@ -182,6 +184,37 @@ impl ServerSettings {
             dns: [None; 2],
             max_strangers: 64,
         }
+    }
+}
+
+/// Source of unguessable random bytes, for example for challenges. A program passes the kernel's.
+#[derive(Clone)]
+pub struct Entropy(Arc<Fill>);
+
+/// Type of the function that fills a slice.
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
+impl Entropy {
+    /// Creates a source from `fill`, which fills a slice with random bytes.
+    #[must_use]
+    pub fn new(fill: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(fill))
+    }
+
+    pub(super) fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        (self.0)(&mut bytes);
+        bytes
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        u64::from_le_bytes(self.bytes())
+    }
+}
+
+impl fmt::Debug for Entropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entropy(..)")
     }
 }
 

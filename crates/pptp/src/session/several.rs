@@ -15,13 +15,11 @@ use std::time::{Duration, Instant};
 
 use crate::lines::ProbeKey;
 use crate::mppe::MasterKey;
-use crate::ppp::{Packet, protocol};
-use crate::session::link::{Link, LinkOutput, Side};
+use crate::ppp::{Packet, code, protocol};
+use crate::session::link::{Link, LinkOutput, Several, Side};
 
 /// Code of Vendor-Specific packets (RFC 2153, section 2).
 const VENDOR_SPECIFIC: u8 = 0;
-/// Code of Code-Reject (RFC 1661, section 5.6).
-const CODE_REJECT: u8 = 7;
 const OUI: [u8; 3] = [0x02, b'M', b'R'];
 const ASKS: u8 = 1;
 const AGREES: u8 = 2;
@@ -30,29 +28,6 @@ const VERSION: u8 = 1;
 /// How many times a client asks, and how long it waits for each answer.
 const TRIES: u8 = 5;
 const REPEAT: Duration = Duration::from_secs(1);
-
-/// Whether both ends agreed to several lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Several {
-    Unasked,
-    Asked {
-        /// Tries left.
-        left: u8,
-        /// Time of the next try.
-        at: Instant,
-    },
-    Agreed,
-    Refused,
-}
-
-impl Several {
-    pub(super) const fn deadline(self) -> Option<Instant> {
-        match self {
-            Self::Asked { at, .. } => Some(at),
-            _ => None,
-        }
-    }
-}
 
 impl Link {
     /// The key of probes, if both ends agree to several lines.
@@ -125,7 +100,7 @@ impl Link {
         let Some(packet) = Packet::parse(information).filter(|_| self.settings.lines) else {
             return false;
         };
-        if packet.code == CODE_REJECT && packet.data.first() == Some(&VENDOR_SPECIFIC) {
+        if packet.code == code::CODE_REJECT && packet.data.first() == Some(&VENDOR_SPECIFIC) {
             self.refused_lines(out);
         }
         if packet.code != VENDOR_SPECIFIC || !self.lcp.is_open() {

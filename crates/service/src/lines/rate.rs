@@ -1,7 +1,7 @@
 //! The rates of lines with a configured rate, for which our own queues hold packets back.
 
 use super::peer::PeerLines;
-use super::{LineEffect, Lines};
+use super::{LineEffect, Lines, PlaneCall};
 use config::lines::LineMode;
 use plane::{LINES_MAX, LineId};
 
@@ -22,8 +22,8 @@ impl Lines {
             && self.rate.replace(told) != Some(told)
         {
             out.push(match told {
-                Told::Together(rate) => LineEffect::SetRate(rate),
-                Told::Each(rates) => LineEffect::SetLineRates(rates),
+                Told::Together(rate) => LineEffect::Plane(PlaneCall::SetRate(rate)),
+                Told::Each(rates) => LineEffect::Plane(PlaneCall::SetLineRates(rates)),
             });
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{CapReport, LineReport};
 use crate::status::{CapStatus, LineStatus, OrderStatus};
-use plane::{LineCounts, LineState, PeerLines};
+use plane::{LineState, PeerLines};
 use std::time::Instant;
 
 /// Status of the lines to a called peer, with the data plane's counts.
@@ -20,7 +20,7 @@ pub(crate) fn status(reports: Vec<LineReport>, known: &PeerLines, now: Instant) 
             in_use: report.in_use,
             cap: report.cap.map(cap),
             round_trip_ms: report.round_trip.map(|it| it.as_secs_f64() * 1000.0),
-            ..counted(counts)
+            ..counts.into()
         }
     };
     reports.into_iter().map(line).collect()
@@ -44,15 +44,7 @@ pub(crate) fn their_status(known: &PeerLines, now: Instant) -> Vec<LineStatus> {
 
 /// Counts of putting a peer's packets into order.
 pub(crate) fn order_status(known: &PeerLines) -> OrderStatus {
-    let counts = &known.order;
-    OrderStatus {
-        accepted: counts.accepted,
-        late: counts.late,
-        waiting: counts.waiting,
-        lost: counts.lost(),
-        asked: counts.asked,
-        repaired: counts.repaired,
-    }
+    (&known.order).into()
 }
 
 /// Seconds since a peer was heard on a line up to which the line counts as up: persistent keepalives come every 25
@@ -74,20 +66,6 @@ fn their_line(line: &LineState, now: Instant) -> LineStatus {
         state: state.to_owned(),
         reason,
         in_use: true,
-        ..counted(line.counts)
-    }
-}
-
-fn counted(counts: LineCounts) -> LineStatus {
-    LineStatus {
-        sent: counts.sent,
-        sent_bytes: counts.sent_bytes,
-        received_bytes: counts.received_bytes,
-        accepted: counts.accepted,
-        late: counts.late,
-        buffered: counts.buffered,
-        duplicated: counts.duplicated,
-        ancient: counts.ancient,
-        ..LineStatus::default()
+        ..line.counts.into()
     }
 }

@@ -136,9 +136,9 @@ pub(super) fn tls_settings(
     options.ciphersuites = joined(&wanted.ciphersuites);
     options.groups = joined(&wanted.groups);
     options.profile = match wanted.profile {
-        CertProfile::Legacy => tls::CertificateProfile::Legacy,
-        CertProfile::Preferred => tls::CertificateProfile::Preferred,
-        CertProfile::SuiteB => tls::CertificateProfile::SuiteB,
+        CertProfile::Legacy => verify::CertificateProfile::Legacy,
+        CertProfile::Preferred => verify::CertificateProfile::Preferred,
+        CertProfile::SuiteB => verify::CertificateProfile::SuiteB,
     };
     options.client_certificate = match wanted.verify.client_certificate {
         ClientCertificate::None => tls::ClientCertificate::None,

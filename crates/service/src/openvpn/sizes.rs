@@ -2,8 +2,8 @@
 
 use config::openvpn::{Connection, Framing as Configured, MssFix as Wanted, OpenVpn};
 use openvpn::data::format::{Framing, Shape};
-use openvpn::data::header::Layout;
 use openvpn::data::mtu::{DEFAULT_TUN_MTU, Encapsulation, FragmentSize, MssFix, Outer};
+use openvpn::data::wire::Layout;
 use openvpn::negotiate::Cipher;
 use openvpn::push::Compression;
 use std::net::SocketAddr;

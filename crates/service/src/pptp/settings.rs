@@ -108,7 +108,7 @@ fn password(of: &Password) -> Result<Zeroizing<String>, PasswordError> {
             _ => Ok(line),
         }
     };
-    if let Some(warning) = ::config::secrecy::warning(path) {
+    if let Some(warning) = ::config::file::exposed(path) {
         log::warn!("{warning}");
     }
     read().map_err(|error| PasswordError {

@@ -1,8 +1,7 @@
 //! The address of a relay's target: configured, or found for a name. A name is looked up until it is found, and anew
 //! when none of its addresses answers.
 
-use crate::wireguard::names::Name;
-use crate::wireguard::{LookUp, Whose};
+use crate::names::{LookUp, Name, Whose};
 use config::types::Endpoint;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

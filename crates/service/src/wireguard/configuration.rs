@@ -2,8 +2,8 @@
 
 use super::host::Refused;
 use super::machine::{Cx, Machine};
-use super::names::Name;
 use super::peers::PeerEntry;
+use crate::names::Name;
 use config::types::{self, AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};

@@ -210,7 +210,7 @@ impl Daemon {
         let mut seed = [0; 8];
         crypto::random(&mut seed);
         let mut machine = Machine::new(Now::read(), u64::from_ne_bytes(seed));
-        machine.set_ipv4_source_prefix(settings.cookie_v4_prefix);
+        machine.set_ipv4_source_prefix(settings.cookie_v4_prefix.unwrap_or(32));
         machine.set_lines(&options.lines);
         let resolver = Resolver::new(Arc::clone(&wake), &options.lines);
         let mut interface = Interface::new(

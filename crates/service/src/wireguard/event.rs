@@ -1,7 +1,7 @@
 //! Events for an interface.
 
-use super::host::LookUp;
 use super::probing::ProbePlan;
+use crate::names::LookUp;
 use config::types::{self, Key32};
 use plane::{Endpoint, Line, Notice, PeerId};
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
 //! A host in memory, for tests: it answers from its fields, and records what it is told.
 
-use super::host::{Host, LookUp};
+use super::host::Host;
 use crate::lines::{LineFacts, LineUsage};
+use crate::names::LookUp;
 use ::wireguard::WireGuard;
 use config::types::Key32;
 use plane::{Endpoint, LineId, Transports};

@@ -1,8 +1,9 @@
 //! What an interface needs of its host, except the data plane.
 
 use crate::lines::{LineFacts, LineUsage};
-use config::types::{self, Key32};
-use plane::{Endpoint, LineId, PeerId};
+use crate::names::LookUp;
+use config::types::Key32;
+use plane::{Endpoint, LineId};
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -67,30 +68,6 @@ pub trait Host {
 
 /// Most look-ups at a time: each may wait long for a resolver that does not answer.
 pub const LOOKUPS_MAX: usize = 4;
-
-/// A name to be looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LookUp {
-    /// Who needs the address.
-    pub whose: Whose,
-    /// Endpoint as configured.
-    pub endpoint: types::Endpoint,
-    /// The name.
-    pub host: String,
-    /// The mark of the tunnel's own datagrams. If there is one, unmarked packets go into the tunnel.
-    pub mark: u32,
-}
-
-/// Who needs the address of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// A peer.
-    Peer(PeerId),
-    /// The relay of an uplink.
-    Relay(LineId),
-    /// The target that a relay forwards to.
-    Target,
-}
 
 /// Why a configuration was refused. Settings before the fault are in force, as with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A running interface: its machine, its data plane and its host.
 
 use super::event::Event;
-use super::host::{Ended, Host, LookUp};
+use super::host::{Ended, Host};
 use super::machine::{Cx, Machine, Named};
 use super::probing::ProbePlan;
 use super::recall;
@@ -10,7 +10,7 @@ use super::sockets::SocketPlan;
 use crate::floor::FloorFile;
 use crate::inbox::Inbox;
 use crate::lines::{self, LineFacts, LineUsage, UsageFile};
-use crate::names;
+use crate::names::{self, LookUp};
 use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;

@@ -25,7 +25,6 @@ impl Machine {
 
     /// Opens the lines anew, each once its device exists. Returns `false` without lines.
     pub(super) fn bind_lines(&mut self, cx: &mut Cx<'_>) -> bool {
-        self.name_relays(cx.now.monotonic);
         self.with_lines(cx, |lines, cx, out| lines.bind(cx.now.monotonic, out))
     }
 
@@ -180,15 +179,17 @@ impl Machine {
                 let opened = cx.host.open_sockets(line, port, mark);
                 self.line_opened(line, opened, cx);
             }
-            LineEffect::Close(line) => cx.plane.close_line(line),
-            LineEffect::SetLine(id, line) => cx.plane.set_line(id, line),
-            LineEffect::UseLine(id, line) => cx.plane.use_line(id, line),
-            LineEffect::SetLineMode(id, mode) => cx.plane.set_line_mode(id, mode),
-            LineEffect::SetRate(rate) => cx.plane.set_rate(Some(rate)),
-            LineEffect::SetLineRates(rates) => cx.plane.set_line_rates(rates),
-            LineEffect::Hello { line, works, lost } => {
-                self.say_hello(line, (works, lost), cx);
+            LineEffect::Plane(call) => call.on(cx.plane),
+            LineEffect::Hello(line) => {
+                let lines = self.lines.as_mut();
+                if let Some((to, hello)) = lines.and_then(|it| it.hello(line, cx.now.wall)) {
+                    self.keep_floor(cx);
+                    cx.plane.send(&to, &hello);
+                }
             }
+            LineEffect::KeepAddress(name, address) => cx.host.keep_address(&name, address),
+            // Its route is part of what the owner plans.
+            LineEffect::RelayAt(_) => cx.host.changed(),
             LineEffect::Probe { peer, line, renew } => self.probe_by(peer, line, renew, cx),
             LineEffect::Keepalive(id) => {
                 cx.plane.send_keepalive(id);

@@ -2,17 +2,17 @@
 
 use super::event::Event;
 use super::host::Host;
-use super::names::Name;
 use super::peers::PeerEntry;
 use super::probing::Probing;
 use super::recall::Keeping;
 use crate::floor::Floor;
 use crate::lines::{Lines, TheirLines};
+use crate::names::Name;
 use crate::now::Now;
 use crate::status::Refusals;
 use config::types::{AllowedIp, Key32};
 use config::uapi::{DeviceState, PeerState};
-use plane::{DataPlane, Endpoint, LineId, Notice, PeerId, RouteChange, Whole};
+use plane::{DataPlane, Endpoint, Notice, PeerId, RouteChange, Whole};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
@@ -51,8 +51,6 @@ pub struct Machine {
     pub(super) peers: BTreeMap<PeerId, PeerEntry>,
     /// Endpoint names of the peers that have one.
     pub(super) names: BTreeMap<PeerId, Name>,
-    /// The names of lines' relays.
-    pub(super) relays: BTreeMap<LineId, Name>,
     /// Number of look-ups that are running.
     pub(super) lookups: usize,
     /// The peer that owns each range. Invariant: the range is also in the owner's list.
@@ -174,7 +172,6 @@ impl Machine {
             device: Device::new(now.monotonic, now.wall, seed),
             peers: BTreeMap::new(),
             names: BTreeMap::new(),
-            relays: BTreeMap::new(),
             lookups: 0,
             owners: BTreeMap::new(),
             private_key: None,

@@ -1,203 +1,26 @@
-//! Endpoints given by name in a file: looked up until they are found, then tried address by address, and looked up
-//! anew when no address answers.
+//! The names that an interface looks up: endpoints of peers, and relays of lines.
 
-use super::host::{LOOKUPS_MAX, LookUp, Whose};
+use super::host::LOOKUPS_MAX;
+use super::lines::look;
 use super::machine::{Cx, Machine};
-use config::types::{Endpoint, Host, is_domain};
-use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
-
-/// Pause after the first look-up that failed or found nothing new. It doubles each time.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-
-/// The longest pause: an uplink may come up at any moment, and a query costs little.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-
-/// How long a working address is not reported again. Reporting repeats because the first write of the file may have
-/// failed.
-const TOLD: Duration = Duration::from_secs(600);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// No look-up is needed.
-    Rests,
-    /// A look-up begins at that moment.
-    Due(Instant),
-    /// A look-up is running.
-    Runs,
-}
-
-/// The name in an endpoint: of a peer, a relay, or a relay's target.
-#[derive(Debug)]
-pub(crate) struct Name {
-    endpoint: Endpoint,
-    host: String,
-    addresses: Vec<SocketAddr>,
-    /// Index of the address in use, or the one in use when the peer was last heard.
-    at: usize,
-    stage: Stage,
-    pause: Duration,
-    /// Earliest time of the next look-up.
-    not_before: Instant,
-    /// Whether a look-up has ended.
-    tried: bool,
-    /// Why the last look-up failed, as logged.
-    told: Option<String>,
-    /// The working address that was last reported, and when.
-    good: Option<(SocketAddr, Instant)>,
-}
-
-impl Name {
-    /// Makes the name of an endpoint, if it has one, to be looked up at once.
-    pub(crate) fn of(endpoint: &Endpoint, now: Instant) -> Option<Self> {
-        let host = match &endpoint.host {
-            Host::Name(name) => name.clone(),
-            // The zone is not a number: its interface may appear later, like an answer to a look-up.
-            Host::Scoped(addr, zone) if endpoint.socket_addr().is_none() => {
-                format!("{addr}%{zone}")
-            }
-            _ => return None,
-        };
-        Some(Self {
-            endpoint: endpoint.clone(),
-            host,
-            addresses: Vec::new(),
-            at: 0,
-            stage: Stage::Due(now),
-            pause: PAUSE_MIN,
-            not_before: now,
-            tried: false,
-            told: None,
-            good: None,
-        })
-    }
-
-    /// The endpoint with this name.
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    /// The addresses that the last look-up found.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// Whether a look-up has ended, well or not.
-    pub(crate) fn is_tried(&self) -> bool {
-        self.tried
-    }
-
-    /// When to look the name up.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Due(at) => Some(at),
-            _ => None,
-        }
-    }
-
-    /// Brings a failed look-up forward, as the network has changed: an uplink may be there now.
-    pub(crate) fn hurry(&mut self, now: Instant) {
-        if self.addresses.is_empty() && matches!(self.stage, Stage::Due(_)) {
-            self.pause = PAUSE_MIN;
-            self.stage = Stage::Due(now);
-        }
-    }
-
-    /// Handles a handshake message to a peer that did not answer the last one. Returns where to send it.
-    pub(crate) fn unanswered(&mut self, now: Instant) -> Option<SocketAddr> {
-        self.at += 1;
-        if self.at >= self.addresses.len() {
-            self.at = 0;
-            if self.stage == Stage::Rests {
-                self.stage = Stage::Due(self.not_before.max(now));
-            }
-        }
-        self.addresses.get(self.at).copied()
-    }
-
-    /// Handles an authenticated answer of the peer at an address. Returns the name and the address if they are to be
-    /// kept for a start at which no name server answers.
-    pub(crate) fn answered(
-        &mut self,
-        at: Option<SocketAddr>,
-        now: Instant,
-    ) -> Option<(String, IpAddr)> {
-        self.pause = PAUSE_MIN;
-        // Cancels a look-up that was planned because of the silence, which is over.
-        if !self.addresses.is_empty() && self.stage != Stage::Runs {
-            self.stage = Stage::Rests;
-        }
-        // Ignores a peer that has moved away from the addresses of its name.
-        let at = at.filter(|at| self.addresses.contains(at))?;
-        let was_told = self
-            .good
-            .is_some_and(|(good, since)| good == at && now < since + TOLD);
-        if was_told || !is_domain(self.host.trim_end_matches('.')) {
-            return None;
-        }
-        self.good = Some((at, now));
-        Some((self.host.clone(), at.ip()))
-    }
-
-    /// Starts the look-up of the name.
-    pub(crate) fn begin(&mut self, whose: Whose, mark: u32) -> LookUp {
-        self.stage = Stage::Runs;
-        LookUp {
-            whose,
-            endpoint: self.endpoint.clone(),
-            host: self.host.clone(),
-            mark,
-        }
-    }
-
-    /// Takes the result of a look-up. Returns the address to go on with, if it is not `current`, or the failure to
-    /// log.
-    pub(crate) fn looked_up(
-        &mut self,
-        found: Result<Vec<SocketAddr>, String>,
-        current: Option<SocketAddr>,
-        now: Instant,
-    ) -> Result<Option<SocketAddr>, Option<String>> {
-        self.tried = true;
-        self.stage = Stage::Rests;
-        self.not_before = now + self.pause;
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
-        let found = found.and_then(|found| match found.is_empty() {
-            true => Err("the name has no address".to_owned()),
-            false => Ok(found),
-        });
-        let found = found.map_err(|why| self.failed(why))?;
-        self.told = None;
-        let known = current.and_then(|current| found.iter().position(|addr| *addr == current));
-        self.addresses = found;
-        self.at = known.unwrap_or(0);
-        let first = self.addresses.first().copied();
-        Ok(first.filter(|_| known.is_none()))
-    }
-
-    /// Returns the failure to log, unless it was logged already.
-    fn failed(&mut self, why: String) -> Option<String> {
-        let words = (self.told.as_ref() != Some(&why)).then(|| {
-            let then = match self.addresses.is_empty() {
-                true => "trying again until it is found",
-                false => "its addresses of before are tried",
-            };
-            format!("endpoint {}: {why}; {then}", self.endpoint)
-        });
-        self.told = Some(why);
-        if self.addresses.is_empty() {
-            self.stage = Stage::Due(self.not_before);
-        }
-        words
-    }
-}
+use crate::names::{LookUp, Name, Whose};
+use std::net::SocketAddr;
+use std::time::Instant;
 
 impl Machine {
+    /// The known addresses of the relays.
+    #[must_use]
+    pub fn relays(&self) -> Vec<SocketAddr> {
+        let lines = self.lines.iter();
+        lines.flat_map(|lines| lines.relays()).collect()
+    }
+
     /// When to look up the next name. It may have to wait for another look-up to end.
     pub(super) fn names_due(&self) -> Option<Instant> {
-        let names = self.names.values().chain(self.relays.values());
-        let names = names.filter_map(Name::due);
-        names.min().filter(|_| self.lookups < LOOKUPS_MAX)
+        let names = self.names.values().filter_map(Name::due);
+        let relays = self.lines.iter().filter_map(|it| it.relays_due());
+        let first = names.chain(relays).min();
+        first.filter(|_| self.lookups < LOOKUPS_MAX)
     }
 
     /// Begins the look-ups that are due.
@@ -205,8 +28,7 @@ impl Machine {
         let due = |name: &Name| name.due().is_some_and(|at| at <= cx.now.monotonic);
         let names = self.names.iter_mut();
         let names = names.map(|(id, name)| (Whose::Peer(*id), name));
-        let relays = self.relays.iter_mut();
-        let relays = relays.map(|(line, name)| (Whose::Relay(*line), name));
+        let relays = self.lines.iter_mut().flat_map(|it| it.relay_names());
         let due = names.chain(relays).filter(|(_, name)| due(name));
         let may = LOOKUPS_MAX.saturating_sub(self.lookups);
         let begin = |(whose, name): (Whose, &mut Name)| name.begin(whose, self.mark);
@@ -230,13 +52,19 @@ impl Machine {
         cx.host.changed();
         let peer = match lookup.whose {
             Whose::Peer(peer) => peer,
-            Whose::Relay(line) => return self.relay_looked_up(line, found, cx),
+            Whose::Relay(line) => {
+                self.with_lines(cx, |lines, cx, out| {
+                    lines.relay_looked_up(line, found, cx.now.monotonic, out);
+                    look(lines, cx, out);
+                });
+                return;
+            }
             Whose::Target => return,
         };
         let current = cx.endpoint(peer).map(|it| it.addr);
         // The peer may be gone, or may have another name now.
         let name = self.names.get_mut(&peer);
-        let Some(name) = name.filter(|name| name.endpoint == lookup.endpoint) else {
+        let Some(name) = name.filter(|name| *name.endpoint() == lookup.endpoint) else {
             return;
         };
         match name.looked_up(found, current, cx.now.monotonic) {
@@ -248,7 +76,84 @@ impl Machine {
 
     /// Looks up names that were not found, now that the network has changed.
     pub(super) fn hurry_names(&mut self, now: Instant) {
-        let names = self.names.values_mut().chain(self.relays.values_mut());
-        names.for_each(|name| name.hurry(now));
+        self.names.values_mut().for_each(|name| name.hurry(now));
+        if let Some(lines) = &mut self.lines {
+            lines.hurry_relays(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::LineFacts;
+    use crate::now::Now;
+    use crate::wireguard::event::Event;
+    use crate::wireguard::fixture::FakeHost;
+    use ::wireguard::WireGuard;
+    use config::lines::{Line, Lines as Settings};
+    use config::types::Key32;
+    use plane::LineId;
+    use plane::fake::{Call, FakeDataPlane};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn the_name_of_a_relay_is_looked_up_and_its_next_address_tried_when_the_first_is_of_no_use() {
+        let mut now = Now::read();
+        let mut machine = Machine::new(now, 1);
+        machine.set_lines(&Settings {
+            lines: vec![Line {
+                name: "relayed".to_owned(),
+                relay: Some("relay.example:5".parse().unwrap()),
+                relay_key: Some(Key32::new([7; 32])),
+                ..Line::default()
+            }],
+            ..Settings::default()
+        });
+        let there = Some(LineFacts {
+            ifindex: 0,
+            running: true,
+            addressed: true,
+        });
+        let addresses = [1, 2].map(|last| SocketAddr::from(([192, 0, 2, last], 5)));
+        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+        let mut host = FakeHost::new(plane.clone());
+        host.facts = vec![there];
+        let mut hellos = Vec::new();
+        let mut lookups = 0;
+        let mut events = vec![Event::Start];
+        for _ in 0..1000 {
+            for event in events.drain(..) {
+                machine.handle(event, &mut Cx::new(now, &*plane, &mut host));
+            }
+            for lookup in host.lookups.drain(..) {
+                assert_eq!(
+                    (lookup.whose, lookup.host.as_str()),
+                    (Whose::Relay(LineId(0)), "relay.example")
+                );
+                lookups += 1;
+                let found = Ok(addresses.to_vec());
+                events.push(Event::LookedUp { lookup, found });
+            }
+            for call in plane.take_calls() {
+                if let Call::Send(line, bytes) = call {
+                    assert!(bytes.starts_with(b"\xffmrelay"));
+                    hellos.push(line.endpoint.addr);
+                }
+            }
+            if events.is_empty() {
+                now.monotonic += Duration::from_millis(100);
+                events.push(Event::Deadline);
+            }
+        }
+        // No peer answers in these hundred seconds: each address is tried, then the name is looked up anew.
+        hellos.dedup();
+        assert!(
+            hellos.starts_with(&[addresses[0], addresses[1], addresses[0]]),
+            "{hellos:?}"
+        );
+        assert!(lookups > 1, "{lookups}");
+        assert!(addresses.contains(&machine.relays()[0]));
     }
 }

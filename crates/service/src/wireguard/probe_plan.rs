@@ -129,6 +129,7 @@ fn is_inner(addr: IpAddr, tunnel: &Tunnel) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::permissions::Permissions;
     use config::wgquick;
 
     fn tunnel(interface: &str, ranges: &str) -> Tunnel {
@@ -137,7 +138,7 @@ mod tests {
             "[Interface]\nPrivateKey = {key}\n{interface}\n[Peer]\nPublicKey = {key}\n\
              Endpoint = 192.0.2.1:51820\nAllowedIPs = {ranges}\n"
         );
-        let options = wgquick::Options::default();
+        let options = Permissions::NONE;
         let parsed = wgquick::parse(&text, "wg0.conf", options);
         parsed.into_tunnel().unwrap().0
     }
@@ -198,7 +199,7 @@ mod tests {
                 key(byte)
             );
         }
-        let options = wgquick::Options::default();
+        let options = Permissions::NONE;
         let parsed = wgquick::parse(&text, "wg0.conf", options);
         let tunnel = parsed.into_tunnel().unwrap().0;
         let plan = ProbePlan::new(MtuProbe::Auto, (68, 1420), &tunnel).unwrap();

@@ -1,7 +1,6 @@
 //! Looks up names. Each result is fetched after the waker has fired.
 
-use super::host::LookUp;
-use crate::names::Background;
+use crate::names::{Background, LookUp};
 use config::lines::Lines;
 use netio::poll::Waker;
 use std::net::SocketAddr;

@@ -68,8 +68,9 @@ pub fn save(path: &Path, tunnel: &Tunnel) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use config::permissions::Permissions;
     use config::types::Key32;
-    use config::wgquick::{self, Options};
+    use config::wgquick;
 
     use super::*;
 
@@ -78,7 +79,7 @@ mod tests {
         PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nEndpoint = vpn.example:1\n";
 
     fn file() -> Tunnel {
-        let import = wgquick::parse(FILE, "wg0.conf", Options::default());
+        let import = wgquick::parse(FILE, "wg0.conf", Permissions::NONE);
         import.into_tunnel().unwrap().0
     }
 
@@ -124,7 +125,7 @@ mod tests {
         fs::write(&path, FILE).unwrap();
         fs::write(directory.join(".wg0.conf.new"), "left").unwrap();
         save(&path, &file()).unwrap();
-        let read = wgquick::read(&path, Options::default()).unwrap();
+        let read = wgquick::read(&path, Permissions::NONE).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         let files = fs::read_dir(&directory).unwrap().count();
         fs::remove_dir_all(&directory).unwrap();

@@ -1,4 +1,4 @@
-//! The first layer: chains of the packet filter, as scripts for `nft`.
+//! The first layer: the guard's chains in the packet filter.
 //!
 //! | chain | hook | what it does |
 //! |---|---|---|
@@ -10,20 +10,15 @@
 //!
 //! The first two always exist, the others where settings ask for them.
 //!
-//! Each chain is replaced in one transaction, so no packet ever meets half of a chain. Other parts of the program have
-//! chains in the same table; only these chains are the guard's.
-//!
-//! Each rule has a comment with a hash of its chain's text and the rule's position. The guard recognises its chains by
-//! that, however this version of `nft` prints them.
+//! Each chain is replaced in a transaction of its own: a kernel that cannot make one of them can still hold packets.
+//! Other parts of the program have chains in the same table; only these chains are the guard's.
 
-use std::fmt::Write as _;
-use std::net::IpAddr;
+use config::guard::{Guard, Part};
+use netio::netlink::{Family, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING};
 
-use config::guard::Guard;
-use netio::netlink::{Chain, Family, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING};
-
-use crate::guard::facts::FAMILIES;
-use crate::guard::networks::{Network, Surroundings};
+use crate::facts::{FAMILIES, Facts};
+use crate::filter::{Hook, REFUSE, WantedChain, WantedTable, by_index, from, quoted, within, word};
+use crate::networks::{Known, Network, widest};
 
 /// The name of the table, whose family is `inet`.
 pub const TABLE: &str = "millrace";
@@ -32,307 +27,162 @@ pub const TABLE: &str = "millrace";
 pub const CHAIN: &str = "guard";
 
 /// Before the firewall's own chains, which have 0: the firewall cannot accept a packet that this chain refuses.
-pub const PRIORITY: i32 = -5;
-
-/// The chain that redirects queries to the router.
-const DNS_CHAIN: &str = "guard-dns";
-
-/// Before the firewall's own redirecting chains (-100): the first one to set a connection's destination decides.
-const DNS_PRIORITY: i32 = -105;
+pub(crate) const PRIORITY: i32 = -5;
 
 /// The chain that drops foreign sources.
-pub(crate) const FOREIGN_CHAIN: &str = "guard-foreign";
+pub(crate) const FOREIGN: &str = "guard-foreign";
 
 /// Before connection tracking: a packet that is dropped here makes no entry.
 const FOREIGN_PRIORITY: i32 = -300;
 
+/// The chain that redirects queries to the router.
+pub(crate) const DNS: &str = "guard-dns";
+
+/// Before the firewall's own redirecting chains (-100): the first one to set a connection's destination decides.
+const DNS_PRIORITY: i32 = -105;
+
 /// The chain that masquerades.
-pub(crate) const SOURCE_CHAIN: &str = "guard-source";
+pub(crate) const SOURCE: &str = "guard-source";
 
 /// The usual priority of source NAT.
 const SOURCE_PRIORITY: i32 = 100;
 
 /// The chain for the router's own packets.
-pub(crate) const ROUTER_CHAIN: &str = "guard-router";
+pub(crate) const ROUTER: &str = "guard-router";
 
-/// All chains beside the one that holds packets.
-pub(crate) const FURTHER: [&str; 4] = [FOREIGN_CHAIN, DNS_CHAIN, SOURCE_CHAIN, ROUTER_CHAIN];
-
-/// The name of the chain that redirects queries.
-pub(crate) const fn dns_chain() -> &'static str {
-    DNS_CHAIN
-}
+/// All chains.
+pub(crate) const NAMES: [&str; 5] = [CHAIN, FOREIGN, DNS, SOURCE, ROUTER];
 
 /// The mark that full tunnels of this program and of `wg-quick` put on their own packets.
 const TUNNELS_MARK: u32 = 51820;
 
-/// How a chain refuses packets.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Refusal {
-    /// Refuses with an answer, so that programs give up at once. Drops packets whose source address the kernel's routes
-    /// do not expect at their device.
-    Reject,
-    /// Drops silently, for kernels that cannot reject. Compares sources with the known networks.
-    Drop,
-}
-
-/// The effect on packets that a rule matches.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum Verdict {
-    /// Passes packets on to the firewall's chains.
-    Accept,
-    /// Refuses packets, by the chosen [`Refusal`].
-    Refuse,
-    /// Drops packets silently: anybody may have forged their source.
-    Drop,
-    /// Silently drops packets whose source is not behind the device that they came in by; these are the networks behind
-    /// it.
-    DropForeign(Vec<Network>, Family),
-    /// Redirects packets to this host.
-    Redirect,
-    /// Gives packets the address of the device that they leave by.
-    Masquerade,
-}
-
-/// A chain that settings ask for.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct WantedChain {
-    name: &'static str,
-    /// Its kind, for `nft`.
-    kind: &'static str,
-    /// Hook and priority.
-    place: (u32, i32),
-    /// The match of each rule, and its verdict.
-    rules: Vec<(String, Verdict)>,
-    /// A hash of the chain's text, kept in each rule's comment.
-    mark: String,
-}
-
 /// Marks of the tunnels' own packets, which the router may send.
-pub(crate) fn tunnels_marks(around: &Surroundings) -> Vec<u32> {
-    let mut marks = around.marks.clone();
-    marks.push(TUNNELS_MARK);
+pub(crate) fn marks(facts: &Facts) -> Vec<u32> {
+    let is_full = |mask: Option<u32>| mask.is_none_or(|mask| mask == u32::MAX);
+    let rules = facts.rules().filter(|it| it.invert && is_full(it.mask));
+    let marks = rules.filter_map(|it| it.fwmark);
+    let mut marks: Vec<u32> = marks.chain([TUNNELS_MARK]).collect();
     marks.sort_unstable();
     marks.dedup();
     marks
 }
 
-impl WantedChain {
-    /// Builds the chain that holds packets. The names in `guard` must have been checked. The last rules refuse.
-    #[must_use]
-    pub fn new(guard: &Guard, around: &Surroundings) -> Self {
-        let all = from(&guard.guarded());
-        let within = format!("oifname {}", set(&guard.within()));
-        let mut rules = Vec::new();
-        if guard.dns_block_tls && !guard.lan.is_empty() {
-            let lan = from(&names(&guard.lan));
-            let matched = format!("{lan} meta l4proto {{ tcp, udp }} th dport 853");
-            rules.push((matched, Verdict::Refuse));
-        }
-        rules.push((format!("{all} {within}"), Verdict::Accept));
-        for (lan, tunnel) in ways(guard) {
-            rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Accept));
-        }
-        rules.push((format!("{all} counter"), Verdict::Refuse));
-        // The next rules name no device: ports that were taken out of a bridge, and a renamed bridge, still belong to
-        // the LAN. Such packets get no answer, as it might go astray.
-        let mut held = Vec::new();
-        if !around.ports.is_empty() {
-            held.push(from(&names(&around.ports)));
-        }
-        held.extend(by_index(around));
-        held.extend(FAMILIES.into_iter().filter_map(|family| {
-            let networks = around.of_family(family);
-            let (word, _) = words(family);
-            (!networks.is_empty()).then(|| format!("{word} saddr {}", networks_set(&networks)))
-        }));
-        if !held.is_empty() {
-            rules.push((within, Verdict::Accept));
-            for tunnel in tunnels(guard) {
-                rules.push((format!("oifname \"{tunnel}\""), Verdict::Accept));
-            }
-        }
-        rules.extend(
-            held.into_iter()
-                .map(|it| (format!("{it} counter"), Verdict::Drop)),
-        );
-        let place = (HOOK_FORWARD, PRIORITY);
-        Self::of(CHAIN, "filter hook forward", place, rules)
+/// All chains that settings ask for. The names in `guard` must have been checked.
+pub(crate) fn table(guard: &Guard, known: &Known, marks: &[u32]) -> WantedTable {
+    let mut chains = vec![holding(guard, known), foreign(guard, known)];
+    if guard.dns_redirect && !guard.lan.is_empty() {
+        let rule = |protocol| format!("{} {protocol} dport 53 redirect", from(&guard.lan));
+        let hook = ("nat", HOOK_PREROUTING, DNS_PRIORITY);
+        chains.push(chain(DNS, hook, ["udp", "tcp"].map(rule).into()));
     }
+    if guard.masquerade {
+        // A tunnel's other end can then answer the LAN without knowing its addresses.
+        let mut rules = vec![format!("oifname {} accept", quoted(&guard.within()))];
+        let ways = ways(guard).into_iter();
+        rules.extend(ways.map(|(lan, tunnel)| format!("{lan} oifname \"{tunnel}\" masquerade")));
+        let hook = ("nat", HOOK_POSTROUTING, SOURCE_PRIORITY);
+        chains.push(chain(SOURCE, hook, rules));
+    }
+    if guard.router {
+        chains.push(router(guard, marks));
+    }
+    WantedTable {
+        name: TABLE,
+        sets: Vec::new(),
+        chains,
+    }
+}
 
-    /// Builds one of the chains in [`FURTHER`]; `None` where settings do not ask for it.
-    pub(crate) fn further(name: &str, guard: &Guard, around: &Surroundings) -> Option<Self> {
-        match name {
-            DNS_CHAIN => Self::of_dns(guard),
-            FOREIGN_CHAIN => Some(Self::of_foreign(guard, around)),
-            SOURCE_CHAIN => guard.masquerade.then(|| Self::of_source(guard)),
-            ROUTER_CHAIN => guard.router.then(|| Self::of_router(guard, around)),
-            _ => None,
+fn chain(name: &str, hook: Hook, rules: Vec<String>) -> WantedChain {
+    WantedChain::new("guard", name, Some(hook), rules)
+}
+
+/// Builds the chain that holds packets. The last rules refuse.
+fn holding(guard: &Guard, known: &Known) -> WantedChain {
+    let all = from(&guard.guarded());
+    let inner = format!("oifname {}", quoted(&guard.within()));
+    let mut rules = Vec::new();
+    if guard.dns_block_tls && !guard.lan.is_empty() {
+        let lan = from(&guard.lan);
+        rules.push(format!(
+            "{lan} meta l4proto {{ tcp, udp }} th dport 853 {REFUSE}"
+        ));
+    }
+    rules.push(format!("{all} {inner} accept"));
+    for (lan, tunnel) in ways(guard) {
+        rules.push(format!("{lan} oifname \"{tunnel}\" accept"));
+    }
+    rules.push(format!("{all} counter {REFUSE}"));
+    // The next rules name no device: ports that were taken out of a bridge, and a renamed bridge, still belong to the
+    // LAN. Such packets get no answer, as it might go astray.
+    let ports = (!known.ports.is_empty()).then(|| from(&known.ports));
+    let sources = FAMILIES.map(|it| within("saddr", &known.networks, it));
+    let held = [ports, by_index(&known.indices)].into_iter().chain(sources);
+    let held: Vec<String> = held.flatten().collect();
+    if !held.is_empty() {
+        rules.push(format!("{inner} accept"));
+        for tunnel in tunnels(guard) {
+            rules.push(format!("oifname \"{tunnel}\" accept"));
         }
     }
+    rules.extend(held.iter().map(|it| format!("{it} counter drop")));
+    chain(CHAIN, ("filter", HOOK_FORWARD, PRIORITY), rules)
+}
 
-    /// Builds all chains that settings ask for.
-    pub(crate) fn all(guard: &Guard, around: &Surroundings) -> Vec<Self> {
-        let further = FURTHER.iter();
-        let further = further.filter_map(|it| Self::further(it, guard, around));
-        std::iter::once(Self::new(guard, around))
-            .chain(further)
-            .collect()
-    }
-
-    /// Builds the chain that redirects queries for other name servers to this host, where settings ask for it.
-    fn of_dns(guard: &Guard) -> Option<Self> {
-        let from = from(&names(&guard.lan));
-        let rule = |protocol| (format!("{from} {protocol} dport 53"), Verdict::Redirect);
-        let rules = ["udp", "tcp"].map(rule).to_vec();
-        let place = (HOOK_PREROUTING, DNS_PRIORITY);
-        (guard.dns_redirect && !guard.lan.is_empty())
-            .then(|| Self::of(DNS_CHAIN, "nat hook prerouting", place, rules))
-    }
-
-    /// Builds the chain that drops packets whose answer would not go back to the LAN.
-    fn of_foreign(guard: &Guard, around: &Surroundings) -> Self {
-        let mut devices = guard.guarded();
-        devices.extend(around.ports.iter().map(String::as_str));
-        let from = [Some(from(&devices)), by_index(around)];
-        let rule = |family: Family| {
-            let (_, protocol) = words(family);
-            let verdict = Verdict::DropForeign(around.of_family(family), family);
-            let from = from.iter().flatten();
-            from.map(move |it| (format!("{it} meta nfproto {protocol}"), verdict.clone()))
-        };
-        let rules = FAMILIES.iter().flat_map(|it| rule(*it)).collect();
-        let place = (HOOK_PREROUTING, FOREIGN_PRIORITY);
-        Self::of(FOREIGN_CHAIN, "filter hook prerouting", place, rules)
-    }
-
-    /// Builds the masquerading chain, so that a tunnel's other end can answer the LAN without knowing its addresses.
-    fn of_source(guard: &Guard) -> Self {
-        let within = format!("oifname {}", set(&guard.within()));
-        let mut rules = vec![(within, Verdict::Accept)];
-        for (lan, tunnel) in ways(guard) {
-            rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Masquerade));
-        }
-        let place = (HOOK_POSTROUTING, SOURCE_PRIORITY);
-        Self::of(SOURCE_CHAIN, "nat hook postrouting", place, rules)
-    }
-
-    /// Builds the chain for the router's own packets: they may leave by a tunnel, go to the LAN, or serve uplink and
-    /// tunnel.
-    fn of_router(guard: &Guard, around: &Surroundings) -> Self {
-        let mut accepted = vec![
-            "oifname \"lo\"".to_owned(),
-            format!("oifname {}", set(&guard.within())),
-        ];
-        accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
-        // Answers to packets that came in by the uplink, such as a login.
-        accepted.push("ct direction reply ct state { established, related }".to_owned());
-        let marks = tunnels_marks(around).into_iter();
-        accepted.extend(marks.map(|mark| format!("meta mark {mark:#x}")));
-        for family in FAMILIES {
-            let allowed = guard.router_allow.iter().map(|it| (it.addr(), it.prefix()));
-            let allowed = allowed.filter(|it| Family::of(it.0) == family);
-            let networks: Vec<Network> = crate::guard::networks::widest(allowed.collect());
-            if !networks.is_empty() {
-                let (word, _) = words(family);
-                accepted.push(format!("{word} daddr {}", networks_set(&networks)));
-            }
-        }
-        accepted.extend(LINE.map(str::to_owned));
-        let accepted = accepted.into_iter().map(|it| (it, Verdict::Accept));
-        let rules = accepted.chain([("counter".to_owned(), Verdict::Refuse)]);
-        let place = (HOOK_OUTPUT, PRIORITY);
-        Self::of(ROUTER_CHAIN, "filter hook output", place, rules.collect())
-    }
-
-    fn of(
-        name: &'static str,
-        kind: &'static str,
-        place: (u32, i32),
-        rules: Vec<(String, Verdict)>,
-    ) -> Self {
-        let texts: Vec<String> = rules
+/// Builds the chain that drops packets whose answer would not go back to the LAN. They are dropped silently, as anybody
+/// may have forged their source. Sources are compared with the kernel's routes, or else with the known networks.
+fn foreign(guard: &Guard, known: &Known) -> WantedChain {
+    let mut devices = guard.guarded();
+    devices.extend(known.ports.iter().map(String::as_str));
+    let from = [Some(from(&devices)), by_index(&known.indices)];
+    let mut rules = [Vec::new(), Vec::new()];
+    // A host uses these sources before it has an address.
+    for (family, protocol, first) in [
+        (Family::V4, "ipv4", "0.0.0.0"),
+        (Family::V6, "ipv6", "::, fe80::/10"),
+    ] {
+        let own = known
+            .networks
             .iter()
-            .map(|(matched, verdict)| format!("{matched} {verdict:?}"))
-            .collect();
-        let mark = format!("{:016x}", fnv1a(&texts.join("\n")));
-        Self {
-            name,
-            kind,
-            place,
-            rules,
-            mark,
-        }
-    }
-
-    /// The `nft` script that makes the chain and replaces an older one.
-    #[must_use]
-    pub fn script(&self, refusal: Refusal) -> String {
-        let Self { name, kind, .. } = self;
-        let priority = self.place.1;
-        let mut text = format!(
-            "add table inet {TABLE}\n\
-             add chain inet {TABLE} {name} {{ type {kind} priority {priority}; policy accept; }}\n\
-             flush chain inet {TABLE} {name}\n"
-        );
-        for (place, (rule, verdict)) in self.rules.iter().enumerate() {
-            let verdict = match (verdict, refusal) {
-                (Verdict::Accept, _) => "accept".to_owned(),
-                (Verdict::Redirect, _) => "redirect".to_owned(),
-                (Verdict::Masquerade, _) => "masquerade".to_owned(),
-                (Verdict::Refuse, Refusal::Reject) => {
-                    "reject with icmpx type admin-prohibited".to_owned()
-                }
-                (Verdict::Refuse, Refusal::Drop) | (Verdict::Drop, _) => "drop".to_owned(),
-                (Verdict::DropForeign(_, Family::V4), Refusal::Reject) => {
-                    "fib saddr . iif oif missing counter drop".to_owned()
-                }
-                (Verdict::DropForeign(_, Family::V6), Refusal::Reject) => {
-                    "ip6 saddr != { ::, fe80::/10 } fib saddr . iif oif missing counter drop"
-                        .to_owned()
-                }
-                (Verdict::DropForeign(networks, family), Refusal::Drop) => {
-                    drop_others(networks, *family)
-                }
-            };
-            let comment = self.comment(place);
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "add rule inet {TABLE} {name} {rule} {verdict} comment \"{comment}\""
-            );
-        }
-        text
-    }
-
-    /// Whether `chain` is this chain, with no other rule before, between or behind its rules.
-    #[must_use]
-    pub fn is(&self, chain: &Chain) -> bool {
-        let comments = (0..self.rules.len()).map(|place| self.comment(place));
-        chain.hook == Some(self.place)
-            && chain.rules.len() == self.rules.len()
-            && chain
-                .rules
-                .iter()
-                .zip(comments)
-                .all(|(rule, comment)| rule.comment == comment)
-    }
-
-    /// Whether `chain` is complete, though made for other networks or other settings.
-    pub(crate) fn is_of_before(&self, chain: &Chain) -> bool {
-        let count = chain.rules.len();
-        let first = chain.rules.first().map_or("", |it| it.comment.as_str());
-        let Some(mark) = first.split(' ').nth(1) else {
-            return false;
+            .filter(|it| Family::of(it.0) == family);
+        let own: String = own.map(|(ip, prefix)| format!(", {ip}/{prefix}")).collect();
+        let word = word(family);
+        let by_routes = match family {
+            Family::V4 => "",
+            Family::V6 => "ip6 saddr != { ::, fe80::/10 } ",
         };
-        let mut rules = chain.rules.iter().zip(1..);
-        chain.hook == Some(self.place)
-            && rules.all(|(rule, place)| rule.comment == comment(mark, place, count))
+        for from in from.iter().flatten() {
+            let from = format!("{from} meta nfproto {protocol}");
+            rules[0].push(format!(
+                "{from} {by_routes}fib saddr . iif oif missing counter drop"
+            ));
+            rules[1].push(format!(
+                "{from} {word} saddr != {{ {first}{own} }} counter drop"
+            ));
+        }
     }
+    let hook = ("filter", HOOK_PREROUTING, FOREIGN_PRIORITY);
+    WantedChain::with_plain("guard", FOREIGN, Some(hook), rules)
+}
 
-    fn comment(&self, place: usize) -> String {
-        comment(&self.mark, place + 1, self.rules.len())
-    }
+/// Builds the chain for the router's own packets: they may leave by a tunnel, go to the LAN, or serve uplink and tunnel.
+fn router(guard: &Guard, marks: &[u32]) -> WantedChain {
+    let mut accepted = vec![
+        "oifname \"lo\"".to_owned(),
+        format!("oifname {}", quoted(&guard.within())),
+    ];
+    accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
+    // Answers to packets that came in by the uplink, such as a login.
+    accepted.push("ct direction reply ct state { established, related }".to_owned());
+    accepted.extend(marks.iter().map(|mark| format!("meta mark {mark:#x}")));
+    let allowed = guard.router_allow.iter().map(|it| (it.addr(), it.prefix()));
+    let allowed: Vec<Network> = widest(allowed.collect());
+    let allowed = FAMILIES.map(|it| within("daddr", &allowed, it));
+    accepted.extend(allowed.into_iter().flatten());
+    accepted.extend(LINE.map(str::to_owned));
+    let mut rules: Vec<String> = accepted.iter().map(|it| format!("{it} accept")).collect();
+    rules.push(format!("counter {REFUSE}"));
+    chain(ROUTER, ("filter", HOOK_OUTPUT, PRIORITY), rules)
 }
 
 /// Packets that an uplink needs: DHCP, IPv6 neighbours and routers, multicast; and NTP, without which no certificate is
@@ -345,16 +195,12 @@ const LINE: [&str; 5] = [
     "ip6 daddr { fe80::/10, ff02::/16 }",
 ];
 
-fn comment(mark: &str, place: usize, count: usize) -> String {
-    format!("guard {mark} {place} of {count}")
-}
-
 /// Devices of the LAN, each with its tunnels, as `nft` compares them. No `nft` sets: not every kernel allows wildcard
 /// names in them.
 fn ways(guard: &Guard) -> Vec<(String, String)> {
     let parts = guard.parts();
     let parts = parts.iter().filter(|it| !it.lan.is_empty());
-    let of = |part: &config::guard::Part<'_>| {
+    let of = |part: &Part<'_>| {
         let lan = from(&part.lan);
         let tunnels = part.tunnels.iter().map(ToString::to_string);
         tunnels.map(|it| (lan.clone(), it)).collect::<Vec<_>>()
@@ -370,111 +216,41 @@ fn tunnels(guard: &Guard) -> Vec<String> {
     all
 }
 
-/// The condition that matches the LAN's devices and their ports by index, even after a rename.
-fn by_index(around: &Surroundings) -> Option<String> {
-    let indices: Vec<String> = around.indices.iter().map(ToString::to_string).collect();
-    (!indices.is_empty()).then(|| format!("iif {{ {} }}", indices.join(", ")))
-}
-
-fn from(names: &[&str]) -> String {
-    format!("iifname {}", set(names))
-}
-
-/// The `nft` words for a family: its header's name, and its own.
-const fn words(family: Family) -> (&'static str, &'static str) {
-    match family {
-        Family::V4 => ("ip", "ipv4"),
-        Family::V6 => ("ip6", "ipv6"),
-    }
-}
-
-/// Networks as an `nft` set.
-fn networks_set(networks: &[Network]) -> String {
-    let networks = networks.iter();
-    let texts: Vec<String> = networks
-        .map(|(ip, prefix): &(IpAddr, u8)| format!("{ip}/{prefix}"))
-        .collect();
-    format!("{{ {} }}", texts.join(", "))
-}
-
-/// The statement that drops all other sources, except those that a host uses before it has an address.
-fn drop_others(networks: &[Network], family: Family) -> String {
-    let first = match family {
-        Family::V4 => "0.0.0.0".to_owned(),
-        Family::V6 => "::, fe80::/10".to_owned(),
-    };
-    let networks = networks.iter().map(|(ip, prefix)| format!("{ip}/{prefix}"));
-    let all: Vec<String> = std::iter::once(first).chain(networks).collect();
-    let (word, _) = words(family);
-    format!("{word} saddr != {{ {} }} counter drop", all.join(", "))
-}
-
-fn names(list: &[String]) -> Vec<&str> {
-    list.iter().map(String::as_str).collect()
-}
-
-/// Names as an `nft` set.
-fn set(names: &[&str]) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
-    format!("{{ {} }}", quoted.join(", "))
-}
-
-/// The `nft` script that deletes a chain.
-#[must_use]
-pub fn removal(name: &str) -> String {
-    format!("flush chain inet {TABLE} {name}\ndelete chain inet {TABLE} {name}\n")
-}
-
-/// Packets that a chain of the guard's has refused since it was made, as its refusing rules count them.
-#[must_use]
-pub fn refused(chain: &Chain) -> Option<u64> {
-    let counted = chain.rules.iter().filter_map(|it| it.packets);
-    counted.reduce(|a, b| a.saturating_add(b))
-}
-
-/// A hash of a text, the same in every build: FNV-1a with 64 bits (Fowler, Noll, Vo, 1991). It does not protect against
-/// texts that were made to collide.
-fn fnv1a(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::fixture::guard;
+    use crate::fixture::guard;
+    use crate::fixture::made;
     use config::guard::Pattern;
-    use netio::netlink::ChainRule;
+    use netio::netlink::{Chain, ChainRule};
     use proptest::prelude::*;
 
-    fn around() -> Surroundings {
-        Surroundings {
+    fn known() -> Known {
+        Known {
             networks: vec![
-                (crate::guard::fixture::ip("192.168.1.0"), 24),
-                (crate::guard::fixture::ip("2001:db8:1:1::"), 64),
+                (crate::fixture::ip("192.168.1.0"), 24),
+                (crate::fixture::ip("2001:db8:1:1::"), 64),
             ],
             ports: vec!["lan1".to_owned()],
-            indices: vec![5],
-            marks: vec![7],
+            indices: vec![(5, "br-lan".to_owned())],
         }
     }
 
-    /// The chain as the kernel would list it.
-    fn made(wanted: &WantedChain) -> Chain {
-        let rule = |place| ChainRule {
-            comment: wanted.comment(place),
-            packets: None,
-        };
-        Chain {
-            hook: Some(wanted.place),
-            rules: (0..wanted.rules.len()).map(rule).collect(),
-        }
+    /// The chain of this name, or none.
+    fn of(name: &str, guard: &Guard, known: &Known) -> WantedTable {
+        let mut table = table(guard, known, &[7, 51820]);
+        table.chains.retain(|it| it.name == name);
+        table
+    }
+
+    fn text(table: &WantedTable) -> String {
+        let [text, _] = table.scripts("");
+        text
     }
 
     #[test]
     fn the_text_is_one_transaction() {
-        let text = WantedChain::new(&guard(), &around()).script(Refusal::Reject);
+        let text = text(&of(CHAIN, &guard(), &known()));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "add table inet millrace");
         assert_eq!(lines[2], "flush chain inet millrace guard");
@@ -501,8 +277,9 @@ mod tests {
 
     #[test]
     fn the_chain_is_known_again_and_what_was_changed_is_noticed() {
-        let wanted = WantedChain::new(&guard(), &around());
-        let chain = made(&wanted);
+        let of = |guard: &Guard, known: &Known| of(CHAIN, guard, known);
+        let chain = made(&of(&guard(), &known())).remove(CHAIN).unwrap();
+        let wanted = of(&guard(), &known()).chains.remove(0);
         assert!(wanted.is(&chain));
         let mut fewer = chain.clone();
         fewer.rules.pop();
@@ -517,10 +294,9 @@ mod tests {
         }
         let mut other = guard();
         other.tunnels.pop();
-        assert!(!WantedChain::new(&other, &around()).is(&chain));
+        assert!(!of(&other, &known()).chains[0].is(&chain));
         // A changed network counts as whole; a missing rule does not.
-        let elsewhere = Surroundings::default();
-        let wanted = WantedChain::new(&guard(), &elsewhere);
+        let wanted = of(&guard(), &Known::default()).chains.remove(0);
         assert!(!wanted.is(&chain) && wanted.is_of_before(&chain));
         let mut fewer = chain;
         fewer.rules.pop();
@@ -529,8 +305,7 @@ mod tests {
 
     #[test]
     fn foreign_sources_are_told_by_routes_or_else_by_networks() {
-        let wanted = WantedChain::of_foreign(&guard(), &around());
-        let text = wanted.script(Refusal::Reject);
+        let [text, plain] = of(FOREIGN, &guard(), &known()).scripts("");
         assert_eq!(
             text.matches("fib saddr . iif oif missing counter drop")
                 .count(),
@@ -542,7 +317,7 @@ mod tests {
         ] {
             assert_eq!(text.matches(from).count(), 2);
         }
-        let text = wanted.script(Refusal::Drop);
+        let text = plain;
         assert!(
             text.contains("ip saddr != { 0.0.0.0, 192.168.1.0/24 } counter drop"),
             "{text}"
@@ -557,15 +332,15 @@ mod tests {
     fn further_chains_are_there_where_they_are_asked_for() {
         let mut guard = guard();
         let names = |guard: &Guard| {
-            let all = WantedChain::all(guard, &around());
-            all.iter().map(|it| it.name).collect::<Vec<_>>()
+            let all = table(guard, &known(), &[]).chains.into_iter();
+            all.map(|it| it.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(&guard), [CHAIN, FOREIGN_CHAIN, SOURCE_CHAIN]);
+        assert_eq!(names(&guard), [CHAIN, FOREIGN, SOURCE]);
         guard.masquerade = false;
         guard.router = true;
         guard.router_allow = vec![config::guard::allowed("203.0.113.5").unwrap()];
-        assert_eq!(names(&guard), [CHAIN, FOREIGN_CHAIN, ROUTER_CHAIN]);
-        let text = WantedChain::of_router(&guard, &around()).script(Refusal::Reject);
+        assert_eq!(names(&guard), [CHAIN, FOREIGN, ROUTER]);
+        let text = text(&of(ROUTER, &guard, &known()));
         for wanted in [
             "meta mark 0x7 accept",
             "meta mark 0xca6c accept",
@@ -584,17 +359,18 @@ mod tests {
     #[test]
     fn dns_is_redirected_and_its_ciphers_refused_where_that_is_wanted() {
         let mut guard = guard();
-        assert_eq!(WantedChain::of_dns(&guard), None);
-        let plain = WantedChain::new(&guard, &around());
+        assert!(of(DNS, &guard, &known()).chains.is_empty());
+        let plain = made(&of(CHAIN, &guard, &known())).remove(CHAIN).unwrap();
         guard.dns_redirect = true;
         guard.dns_block_tls = true;
-        let text = WantedChain::new(&guard, &around()).script(Refusal::Reject);
+        let holding = of(CHAIN, &guard, &known());
+        let [text, _] = holding.scripts("");
         // The drop comes before any rule accepts.
         let first = text.lines().nth(3).unwrap();
         assert!(first.contains("th dport 853 reject with icmpx"), "{first}");
-        assert!(!WantedChain::new(&guard, &around()).is(&made(&plain)));
-        let dns = WantedChain::of_dns(&guard).unwrap();
-        let text = dns.script(Refusal::Reject);
+        assert!(!holding.chains[0].is(&plain));
+        let dns = of(DNS, &guard, &known());
+        let [text, _] = dns.scripts("");
         assert!(
             text.contains("guard-dns { type nat hook prerouting priority -105; policy accept; }")
         );
@@ -604,18 +380,18 @@ mod tests {
                 "{text}"
             );
         }
-        assert!(dns.is(&made(&dns)) && !dns.is(&made(&plain)));
+        assert!(dns.chains[0].is(&made(&dns)[DNS]) && !dns.chains[0].is(&plain));
     }
 
     proptest! {
         /// Any name stays between quotes, and no part of it becomes a statement.
         #[test]
         fn names_stay_between_quotes(lan in "[ -~]{1,15}", tunnel in "[ -~]{1,16}") {
-            let text = format!("lan = [{lan:?}]\ntunnels = [{tunnel:?}]");
+            let settings = format!("lan = [{lan:?}]\ntunnels = [{tunnel:?}]");
             let path = std::path::Path::new("guard.toml");
-            if let Ok(guard) = Guard::from_toml(&text, path) {
+            if let Ok(guard) = Guard::from_toml(&settings, path) {
                 prop_assert!(Pattern::new(&tunnel).is_some());
-                let script = WantedChain::new(&guard, &around()).script(Refusal::Reject);
+                let script = text(&of(CHAIN, &guard, &known()));
                 prop_assert_eq!(script.lines().count(), 12);
                 // Outside the quotes, only the guard's own words are left.
                 let own: String = script.split('"').step_by(2).collect();

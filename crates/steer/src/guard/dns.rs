@@ -5,10 +5,14 @@
 //! each device that appears, but not for one that disappears.
 
 use config::guard::Guard;
-use host::{NameServers, dnsmasq};
+use host::NameServers;
+use host::dnsmasq::{self, Restarts};
 
-use crate::guard::facts::{DnsmasqFact, Facts};
-use crate::guard::way::{Way, tunnels};
+use crate::SteerError;
+use crate::facts::{FAMILIES, Facts};
+use crate::guard::plan::{tunnels, way};
+use crate::plan::Plan;
+use crate::system::System;
 
 /// The guard's file, among those that `dnsmasq` reads. No tunnel's file has this name.
 pub(crate) const FILE: &str = "millrace.guard.conf";
@@ -16,22 +20,11 @@ pub(crate) const FILE: &str = "millrace.guard.conf";
 /// The beginning of the file's first line; the device's name and index follow, 0 for a missing device.
 const HEAD: &str = "# millrace guard: ";
 
-/// A change to the guard's file.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum DnsChange {
-    /// Write this text, and have `dnsmasq` read it.
-    Set(String),
-    /// Remove the file.
-    Remove,
-}
-
-/// The change that leads from the host's present state to these settings.
-pub(crate) fn change(guard: &Guard, facts: &Facts) -> Option<DnsChange> {
-    let DnsmasqFact::File(file) = &facts.dnsmasq else {
-        return None;
-    };
+/// The new text of the guard's file, empty to remove it. `None` if nothing is to be changed.
+pub(crate) fn change(guard: &Guard, facts: &Facts) -> Option<String> {
+    let file = facts.dnsmasq.as_ref()?;
     if guard.dns.is_empty() {
-        return file.as_ref().map(|_| DnsChange::Remove);
+        return file.as_ref().map(|_| String::new());
     }
     let (device, index) = device(guard, facts);
     let wanted = text(guard, device, index);
@@ -42,7 +35,21 @@ pub(crate) fn change(guard: &Guard, facts: &Facts) -> Option<DnsChange> {
         };
         *file == wanted || (index == 0 && gone() == Some(true))
     });
-    (!is_there).then_some(DnsChange::Set(wanted))
+    (!is_there).then_some(wanted)
+}
+
+/// Applies the plan's change to the guard's file.
+pub(super) fn tell(
+    plan: &Plan,
+    system: &System,
+    restarts: &mut Restarts,
+) -> Result<(), SteerError> {
+    match (&plan.dns, &system.dnsmasq) {
+        (Some(text), Some(it)) if text.is_empty() => it.remove(FILE, restarts)?,
+        (Some(text), Some(it)) => it.set(FILE, text, restarts)?,
+        _ => {}
+    }
+    Ok(())
 }
 
 fn text(guard: &Guard, device: &str, index: u32) -> String {
@@ -65,9 +72,9 @@ fn head(file: &str) -> Option<(&str, u32)> {
 fn device<'a>(guard: &'a Guard, facts: &'a Facts) -> (&'a str, u32) {
     // The file's own part is always routed, even where each of its devices is in a group.
     let part = guard.own();
-    let through = crate::guard::facts::FAMILIES
+    let through = FAMILIES
         .into_iter()
-        .find_map(|family| Way::of(&part, facts, family).index());
+        .find_map(|family| way(&part, facts, family).index());
     let link = match through {
         Some(index) => facts.link(index),
         None => tunnels(&part, facts).into_iter().next(),
@@ -81,7 +88,7 @@ fn device<'a>(guard: &'a Guard, facts: &'a Facts) -> (&'a str, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::fixture::{facts, guard, ip, link};
+    use crate::fixture::{facts, guard, ip, link};
 
     fn settings() -> Guard {
         let mut guard = guard();
@@ -91,10 +98,7 @@ mod tests {
     }
 
     fn set(guard: &Guard, facts: &Facts) -> String {
-        match change(guard, facts) {
-            Some(DnsChange::Set(text)) => text,
-            other => panic!("{other:?}"),
-        }
+        change(guard, facts).filter(|it| !it.is_empty()).unwrap()
     }
 
     #[test]
@@ -108,27 +112,27 @@ mod tests {
     fn names_are_bound_to_a_tunnel_that_is_not_there() {
         let mut facts = facts();
         assert_eq!(change(&settings(), &facts), None, "there is no dnsmasq");
-        facts.dnsmasq = DnsmasqFact::File(None);
+        facts.dnsmasq = Some(None);
         assert_eq!(change(&guard(), &facts), None, "nothing is wanted of it");
         let text = set(&settings(), &facts);
         let wanted = "server=/corp.example/10.8.0.1@mr-\n";
         assert!(text.starts_with("# millrace guard: mr- 0\n"), "{text}");
         assert!(text.contains(wanted), "{text}");
-        facts.dnsmasq = DnsmasqFact::File(Some(text));
+        facts.dnsmasq = Some(Some(text));
         assert_eq!(change(&settings(), &facts), None);
-        assert_eq!(change(&guard(), &facts), Some(DnsChange::Remove));
+        assert_eq!(change(&guard(), &facts), Some(String::new()));
     }
 
     #[test]
     fn each_device_that_comes_is_told_and_one_that_goes_is_not() {
         let mut facts = facts();
-        facts.dnsmasq = DnsmasqFact::File(None);
+        facts.dnsmasq = Some(None);
         for index in [7, 8] {
             facts.links.push(link(index, "mr-office", true));
             let text = set(&settings(), &facts);
             assert!(text.contains("/10.8.0.1@mr-office\n"), "{text}");
             assert!(text.starts_with(&format!("{HEAD}mr-office {index}\n")));
-            facts.dnsmasq = DnsmasqFact::File(Some(text));
+            facts.dnsmasq = Some(Some(text));
             assert_eq!(change(&settings(), &facts), None);
             facts.links.pop();
             assert_eq!(change(&settings(), &facts), None);
@@ -142,9 +146,9 @@ mod tests {
     #[test]
     fn what_has_not_been_read_is_told_again() {
         let mut facts = facts();
-        facts.dnsmasq = DnsmasqFact::File(None);
+        facts.dnsmasq = Some(None);
         let text = set(&settings(), &facts);
-        facts.dnsmasq = DnsmasqFact::File(Some(String::new()));
+        facts.dnsmasq = Some(Some(String::new()));
         assert_eq!(set(&settings(), &facts), text);
     }
 }

@@ -1,17 +1,19 @@
 //! Reports how the guard stands.
 
-use config::guard::{Guard, Part};
-use netio::netlink::{Family, RouteKind, Rule};
+use std::collections::BTreeSet;
 
-use crate::guard::chain::{
-    FOREIGN_CHAIN, PRIORITY, ROUTER_CHAIN, SOURCE_CHAIN, WantedChain, dns_chain, refused,
-    tunnels_marks,
-};
-use crate::guard::dns;
-use crate::guard::facts::{ChainFact, DnsmasqFact, FAMILIES, Facts};
-use crate::guard::networks::Surroundings;
-use crate::guard::rules::{INTO_TABLE, PRIORITIES, changes, is_policys, wanted};
-use crate::guard::way::Way;
+use config::guard::{Guard, Part as Devices};
+use host::Dnsmasq;
+use host::tunnel_devices::instead;
+use netio::netlink::{RouteKind, Rule};
+
+use crate::facts::{FAMILIES, Facts};
+use crate::guard::chain::{CHAIN, DNS, PRIORITY, ROUTER, SOURCE, marks, table};
+use crate::guard::rules::{INTO_TABLE, PRIORITIES, is_ours, is_policys};
+use crate::guard::{WATCH, known, plan};
+use crate::record;
+use crate::report::{Part, asked_notes, idle, strict};
+use crate::way::Way;
 
 /// The three states.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,36 +38,6 @@ impl State {
     }
 }
 
-/// The state of a layer.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Layer {
-    /// The layer is complete.
-    Whole,
-    /// The layer is missing, wholly or in part.
-    Missing,
-    /// The kernel lacks this family, so no such packet leaves.
-    NotNeeded,
-    /// The layer cannot be read, for this reason.
-    Unseen(String),
-}
-
-impl Layer {
-    /// The state in words.
-    #[must_use]
-    pub fn words(&self) -> &str {
-        match self {
-            Self::Whole => "in place",
-            Self::Missing => "missing",
-            Self::NotNeeded => "not needed",
-            Self::Unseen(why) => why,
-        }
-    }
-
-    fn holds(&self) -> bool {
-        matches!(self, Self::Whole | Self::NotNeeded)
-    }
-}
-
 /// The state of devices that share the same tunnels.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PartReport {
@@ -80,12 +52,12 @@ pub struct PartReport {
 }
 
 impl PartReport {
-    fn new(part: &Part<'_>, facts: &Facts) -> Self {
+    fn new(part: &Devices<'_>, facts: &Facts) -> Self {
         Self {
             lan: part.lan.iter().map(|it| (*it).to_owned()).collect(),
             tunnels: part.tunnels.iter().map(ToString::to_string).collect(),
             table: part.table,
-            ways: FAMILIES.map(|family| Way::of(part, facts, family)),
+            ways: FAMILIES.map(|family| plan::way(part, facts, family)),
         }
     }
 
@@ -123,19 +95,19 @@ pub struct Report {
     /// device.
     pub parts: Vec<PartReport>,
     /// The chains that hold packets.
-    pub chain: Layer,
+    pub chain: Part,
     /// The rules of IPv4 and of IPv6.
-    pub rules: [Layer; 2],
+    pub rules: [Part; 2],
     /// The chain that redirects queries to the router; `None` where settings do not ask for it.
-    pub redirect: Option<Layer>,
+    pub redirect: Option<Part>,
     /// The masquerading chain; `None` where settings do not ask for it.
-    pub masquerade: Option<Layer>,
+    pub masquerade: Option<Part>,
     /// The chain for the router's own packets; `None` where settings do not ask for it.
-    pub router: Option<Layer>,
+    pub router: Option<Part>,
     /// Marks of tunnels' own packets, which the router's chain lets through.
     pub marks: Vec<u32>,
     /// The state of `dnsmasq`'s settings; `None` where settings do not ask for them.
-    pub dnsmasq: Option<Layer>,
+    pub dnsmasq: Option<Part>,
     /// Whether a `watch` process follows tunnels and networks, and restores what other programs remove.
     pub watched: bool,
     /// Packets that the chain has refused since it was made; `None` if that cannot be read.
@@ -148,65 +120,65 @@ pub struct Report {
 
 impl Report {
     /// Builds the report from facts.
-    #[must_use]
-    pub fn new(guard: Option<&Guard>, asked: bool, facts: &Facts) -> Self {
+    pub(super) fn new(
+        guard: Option<&Guard>,
+        asked: bool,
+        facts: &Facts,
+        dnsmasq: Option<&Dnsmasq>,
+    ) -> Self {
         let settings = guard.cloned().unwrap_or_default();
-        let around = Surroundings::new(&settings, facts);
+        let plan = plan::set(&settings, facts);
+        let marks = marks(facts);
+        let chains = table(&settings, &known(&settings, facts), &marks).chains;
         let further = |name| {
-            let wanted = WantedChain::further(name, &settings, &around);
-            wanted.map(|it| layer(facts.further(name), &it))
+            let place = chains.iter().position(|it| it.name == name)?;
+            Some(facts.chains.part(&chains[place..=place]))
         };
-        let chain = match layer(&facts.chain, &WantedChain::new(&settings, &around)) {
-            Layer::Whole => further(FOREIGN_CHAIN).unwrap_or(Layer::Whole),
-            other => other,
-        };
-        let dnsmasq = (!settings.dns.is_empty()).then(|| dnsmasq(&settings, facts));
-        let rules = [0, 1].map(|place| {
-            let family = FAMILIES[place];
-            match &facts.rules[place] {
-                Some(rules) => match changes(rules, &wanted(&settings, facts, family)) {
-                    changes if changes.is_empty() => Layer::Whole,
-                    _ => Layer::Missing,
-                },
-                None if family == Family::V6 && !facts.ipv6 => Layer::NotNeeded,
-                None => Layer::Unseen("the kernel has no policy routing".to_owned()),
-            }
-        });
         let mut parts = settings.parts();
         parts.retain(|part| !part.lan.is_empty());
         if parts.is_empty() {
             parts.push(settings.own());
         }
         let parts: Vec<PartReport> = parts.iter().map(|it| PartReport::new(it, facts)).collect();
+        let is_on = facts.chains.found.contains_key(CHAIN) || facts.rules().any(is_ours);
+        let state = match is_on {
+            false => State::Off,
+            true if parts.iter().all(PartReport::is_through) => State::Through,
+            true => State::Held,
+        };
+        let is_meant = is_on || asked;
         let mut report = Self {
-            state: match facts.is_any_there() {
-                false => State::Off,
-                true if parts.iter().all(PartReport::is_through) => State::Through,
-                true => State::Held,
-            },
+            state,
             guard: guard.cloned(),
             asked,
             parts,
-            chain,
-            rules,
-            redirect: further(dns_chain()),
-            masquerade: further(SOURCE_CHAIN),
-            router: further(ROUTER_CHAIN),
-            marks: tunnels_marks(&around),
-            dnsmasq,
-            watched: true,
-            refused: match &facts.chain {
-                ChainFact::There(chain) => refused(chain),
-                _ => None,
+            // The chain that holds, and that for foreign sources.
+            chain: facts.chains.part(&chains[..2]),
+            rules: plan.rules_part(facts),
+            redirect: further(DNS),
+            masquerade: further(SOURCE),
+            router: further(ROUTER),
+            marks,
+            dnsmasq: (!settings.dns.is_empty()).then(|| match (&facts.dnsmasq, &plan.dns) {
+                (None, _) => Part::Unseen(
+                    "this host has no dnsmasq that is started by /etc/init.d/dnsmasq: names are asked as before"
+                        .to_owned(),
+                ),
+                (_, None) => Part::Whole,
+                (_, Some(_)) => Part::Missing,
+            }),
+            watched: record::is_taken(WATCH),
+            refused: facts.chains.refused(CHAIN),
+            idle: match is_meant {
+                true => idle(&settings.guarded(), facts),
+                false => Vec::new(),
             },
-            idle: Vec::new(),
             notes: Vec::new(),
         };
-        if report.state != State::Off || asked {
-            report.idle = idle(&settings, facts);
+        if is_meant {
             report.notes.extend(one_armed(&settings, facts));
         }
-        report.add_notes(facts);
+        report.add_notes(&settings, facts, dnsmasq);
         report
     }
 
@@ -221,13 +193,13 @@ impl Report {
     pub fn is_whole(&self) -> bool {
         let further = self.redirect.iter().chain(&self.dnsmasq);
         let mut further = further.chain(&self.masquerade).chain(&self.router);
-        self.chain.holds() && self.rules.iter().all(Layer::holds) && further.all(Layer::holds)
+        self.chain.is_well() && self.rules.iter().all(Part::is_well) && further.all(Part::is_well)
     }
 
     /// Whether at least one layer is in place, so that no packet leaks.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.chain.holds() || self.rules.iter().all(Layer::holds)
+        self.chain.is_well() || self.rules.iter().all(Part::is_well)
     }
 
     /// Whether both layers are in place, and every device of the LAN can receive packets.
@@ -236,24 +208,21 @@ impl Report {
         self.is_whole() && self.idle.is_empty()
     }
 
-    fn add_notes(&mut self, facts: &Facts) {
-        let notes = &mut self.notes;
-        match (self.state, self.asked) {
-            (State::Off, false) => return,
-            (State::Off, true) => {
-                notes.push(
-                    "it was asked for, and nothing of it is there: packets leave in clear; run \
-                     `millrace guard refresh`"
-                        .to_owned(),
-                );
-            }
-            (_, false) => notes.push(
-                "nothing sets it again when another program takes it away: run `millrace guard on`"
-                    .to_owned(),
-            ),
-            (_, true) => {}
-        }
-        let rules = facts.rules.iter().flatten().flatten();
+    /// The state in a line.
+    pub(super) fn words(&self) -> String {
+        let words = self.parts.iter().map(|part| match self.parts.len() {
+            1 => part.words(),
+            _ => format!("{} {}", part.lan.join(", "), part.words()),
+        });
+        words.collect::<Vec<_>>().join("; ")
+    }
+
+    fn add_notes(&mut self, guard: &Guard, facts: &Facts, dnsmasq: Option<&Dnsmasq>) {
+        let Some(notes) = asked_notes("guard", self.state != State::Off, self.asked) else {
+            return;
+        };
+        self.notes.extend(notes);
+        let rules = facts.rules();
         // A full tunnel's mark equals its table's number.
         let is_marked = |rule: &Rule| rule.invert && rule.fwmark == Some(rule.table);
         let is_tunnels = |rule: &&Rule| {
@@ -265,66 +234,42 @@ impl Report {
             .clone()
             .filter(|rule| !is_policys(rule) && !is_tunnels(rule))
             .filter_map(|rule| rule.priority.filter(is_other));
-        let mut earlier: Vec<u32> = earlier.collect();
-        earlier.sort_unstable();
-        earlier.dedup();
-        for priority in earlier {
-            notes.push(format!(
+        let earlier: BTreeSet<u32> = earlier.collect();
+        self.notes.extend(earlier.into_iter().map(|priority| {
+            format!(
                 "another program's rule {priority} comes before the guard's; what it leads elsewhere the chain \
                  (priority {PRIORITY}) refuses"
-            ));
-        }
-        for index in self
-            .parts
-            .iter()
-            .flat_map(|part| &part.ways)
-            .filter_map(Way::index)
-            .collect::<std::collections::BTreeSet<_>>()
+            )
+        }));
+        let through = self.parts.iter().flat_map(|part| &part.ways);
+        let through: BTreeSet<&str> = through.filter_map(Way::device).collect();
+        let cards = through.iter().filter(|name| {
+            let link = facts.named(name);
+            link.is_some_and(|it| it.mac.len() == 6)
+        });
+        let cards =
+            cards.map(|name| format!("{name} is called a tunnel and is a network card: is it?"));
+        self.notes.extend(cards);
+        if let Some(dnsmasq) = dnsmasq.filter(|_| !guard.dns.is_empty() && self.state != State::Off)
         {
-            if let Some(link) = facts.link(index).filter(|link| link.mac.len() == 6) {
-                notes.push(format!(
-                    "{} is called a tunnel and is a network card: is it?",
-                    link.name
-                ));
-            }
+            let others = dnsmasq.other_servers(&guard.dns_names).into_iter().take(4);
+            self.notes.extend(others.map(|server| {
+                format!(
+                    "dnsmasq asks {server} besides, also while no tunnel is up: take that out of its configuration"
+                )
+            }));
         }
+        let mut links = facts.links.iter();
+        if self.state == State::Held
+            && !guard.lan.is_empty()
+            && !links.any(|it| guard.rank(&it.name).is_some())
+        {
+            self.notes.extend(instead(facts.up(), |_| false));
+        }
+        let through = self.parts.iter().filter_map(|it| it.ways[0].device());
+        let through: BTreeSet<&str> = through.collect();
+        self.notes.extend(strict(through));
     }
-}
-
-fn layer(fact: &ChainFact, wanted: &WantedChain) -> Layer {
-    match fact {
-        ChainFact::There(chain) if wanted.is(chain) => Layer::Whole,
-        ChainFact::There(_) | ChainFact::Absent => Layer::Missing,
-        ChainFact::Unseen(why) => Layer::Unseen(why.clone()),
-    }
-}
-
-fn dnsmasq(guard: &Guard, facts: &Facts) -> Layer {
-    match (&facts.dnsmasq, dns::change(guard, facts)) {
-        (DnsmasqFact::None, _) => Layer::Unseen(
-            "this host has no dnsmasq that is started by /etc/init.d/dnsmasq: names are asked as before"
-                .to_owned(),
-        ),
-        (_, None) => Layer::Whole,
-        (_, Some(_)) => Layer::Missing,
-    }
-}
-
-/// Faults of devices of the LAN. Packets of a bridge's port come in by the bridge, not by the port.
-fn idle(guard: &Guard, facts: &Facts) -> Vec<String> {
-    let of = |name: &str| {
-        let Some(link) = facts.links.iter().find(|link| link.name == name) else {
-            return Some(format!(
-                "there is no device {name}: what comes in by another is not held"
-            ));
-        };
-        let master = facts.link(link.master?);
-        let master = master.map_or("another device", |it| it.name.as_str());
-        Some(format!(
-            "{name} is a part of {master}, by which its packets come in: they are not held; guard that instead"
-        ))
-    };
-    guard.guarded().into_iter().filter_map(of).collect()
 }
 
 /// Warns where the host's default route leaves by a device of the LAN: both layers tell ways apart only by device.
@@ -345,15 +290,15 @@ fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::fixture::{facts, guard, link, route};
-    use netio::netlink::Rule;
+    use crate::fixture::{facts, guard, link, route};
+    use netio::netlink::Family;
 
     /// The facts of a guard that is on.
     fn on() -> Facts {
         let mut facts = facts();
-        let plan = crate::guard::Plan::set(&guard(), &facts);
+        let plan = plan::set(&guard(), &facts);
         for (family, rules) in FAMILIES.into_iter().zip(&mut facts.rules) {
-            let add = plan.rules.add.iter().filter(|it| it.family == family);
+            let add = plan.add.iter().filter(|it| it.family == family);
             rules.as_mut().unwrap().extend(add);
         }
         facts
@@ -371,7 +316,7 @@ mod tests {
         let mut facts = on();
         facts.links.push(link(7, "mr-office", true));
         facts.tables.push(route("0.0.0.0", 0, 7, 77));
-        let report = Report::new(Some(&listed), true, &facts);
+        let report = Report::new(Some(&listed), true, &facts, None);
         assert_eq!(report.state, State::Held);
         let held: Vec<_> = report.held().flat_map(|it| &it.lan).collect();
         assert_eq!(held, ["br-tv"]);
@@ -379,33 +324,33 @@ mod tests {
 
     #[test]
     fn there_are_three_states() {
-        let state = |facts: &Facts| Report::new(Some(&guard()), true, facts).state;
+        let state = |facts: &Facts| Report::new(Some(&guard()), true, facts, None).state;
         assert_eq!(state(&facts()), State::Off);
         let mut facts = on();
         assert_eq!(state(&facts), State::Held);
         facts.links.push(link(7, "mr-office", true));
         facts.tables.push(route("0.0.0.0", 0, 7, 77));
-        let report = Report::new(Some(&guard()), true, &facts);
+        let report = Report::new(Some(&guard()), true, &facts, None);
         assert_eq!(report.state, State::Through);
         assert!(matches!(report.parts[0].ways[1], Way::Held(_)));
         assert_eq!(report.held().count(), 0);
-        assert_eq!(report.rules, [Layer::Whole, Layer::Whole]);
+        assert_eq!(report.rules, [Part::Whole, Part::Whole]);
         // The chain is missing.
         assert!(!report.is_whole());
     }
 
     #[test]
     fn what_was_asked_for_and_is_gone_is_said() {
-        let report = Report::new(Some(&guard()), true, &facts());
+        let report = Report::new(Some(&guard()), true, &facts(), None);
         assert!(report.notes[0].contains("packets leave in clear"));
-        let report = Report::new(Some(&guard()), false, &facts());
+        let report = Report::new(Some(&guard()), false, &facts(), None);
         assert!(report.notes.is_empty() && report.state == State::Off);
     }
 
     #[test]
     fn names_are_a_part_of_it_where_that_is_wanted() {
         let mut guard = guard();
-        let report = |guard: &Guard, facts: &Facts| Report::new(Some(guard), true, facts);
+        let report = |guard: &Guard, facts: &Facts| Report::new(Some(guard), true, facts, None);
         let mut facts = on();
         assert_eq!(
             (
@@ -414,43 +359,44 @@ mod tests {
             ),
             (None, None)
         );
-        guard.dns = vec![crate::guard::fixture::ip("10.8.0.1")];
+        guard.dns = vec![crate::fixture::ip("10.8.0.1")];
         guard.dns_redirect = true;
         assert!(matches!(
             report(&guard, &facts).dnsmasq,
-            Some(Layer::Unseen(_))
+            Some(Part::Unseen(_))
         ));
-        facts.dnsmasq = DnsmasqFact::File(None);
-        assert_eq!(report(&guard, &facts).dnsmasq, Some(Layer::Missing));
-        assert_eq!(report(&guard, &facts).redirect, Some(Layer::Missing));
-        let Some(dns::DnsChange::Set(text)) = dns::change(&guard, &facts) else {
-            panic!("nothing to be told");
-        };
-        facts.dnsmasq = DnsmasqFact::File(Some(text));
-        assert_eq!(report(&guard, &facts).dnsmasq, Some(Layer::Whole));
+        facts.dnsmasq = Some(None);
+        assert_eq!(report(&guard, &facts).dnsmasq, Some(Part::Missing));
+        assert_eq!(report(&guard, &facts).redirect, Some(Part::Missing));
+        facts.dnsmasq = Some(crate::guard::dns::change(&guard, &facts));
+        assert_eq!(report(&guard, &facts).dnsmasq, Some(Part::Whole));
     }
 
     #[test]
     fn devices_that_nothing_comes_in_by_are_named() {
         let mut facts = on();
-        let idle = |facts: &Facts| Report::new(Some(&guard()), true, facts).idle;
+        let idle = |facts: &Facts| Report::new(Some(&guard()), true, facts, None).idle;
         // A further device that the LAN may reach need not exist.
         assert!(idle(&facts).is_empty());
         facts.links[2].master = Some(2);
         assert!(idle(&facts)[0].contains("br-guest is a part of br-lan"));
         facts.links.remove(2);
         assert!(idle(&facts)[0].contains("no device br-guest"));
-        let report = Report::new(Some(&guard()), true, &facts);
+        let report = Report::new(Some(&guard()), true, &facts, None);
         assert!(!report.is_good());
         // No fault is reported while the guard is off.
-        facts.rules = crate::guard::fixture::facts().rules;
-        assert!(Report::new(Some(&guard()), false, &facts).idle.is_empty());
+        facts.rules = crate::fixture::facts().rules;
+        assert!(
+            Report::new(Some(&guard()), false, &facts, None)
+                .idle
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_way_out_by_a_device_of_the_lan_is_told() {
         let mut facts = on();
-        let notes = |facts: &Facts| Report::new(Some(&guard()), true, facts).notes;
+        let notes = |facts: &Facts| Report::new(Some(&guard()), true, facts, None).notes;
         assert!(notes(&facts).is_empty());
         facts.main.push(route("::", 0, 4, 254));
         assert!(notes(&facts)[0].contains("leads out of br-guest"));
@@ -464,8 +410,8 @@ mod tests {
             ..Rule::new(Family::V4, 78)
         };
         facts.rules[0].as_mut().unwrap().push(rule);
-        let report = Report::new(Some(&guard()), true, &facts);
+        let report = Report::new(Some(&guard()), true, &facts, None);
         assert!(report.notes[0].contains("rule 100"), "{:?}", report.notes);
-        assert_eq!(report.rules[0], Layer::Whole);
+        assert_eq!(report.rules[0], Part::Whole);
     }
 }

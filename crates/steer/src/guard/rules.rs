@@ -9,28 +9,29 @@
 //! | 980 | by a device of the LAN | the guard's table, or its group's |
 //! | 981 | the same | dropped: their source is not the LAN's, so an answer would go to a stranger |
 //!
-//! All rules with these priorities are the guard's. Rules of the crate `policy` lie before and behind them: those
+//! All rules with these priorities are the guard's. Rules of the policy lie before and behind them: those
 //! before send packets into a tunnel first, those behind lead around tunnels only what the guard does not hold. Groups
 //! need no priorities of their own, as each device is in one group and its rules name it.
 
 use config::guard::Guard;
 use netio::netlink::{DeviceName, Family, Rule, RuleAction, TABLE_MAIN};
 
-use crate::guard::facts::Facts;
-use crate::guard::networks::{Network, Surroundings, networks};
+use crate::facts::Facts;
+use crate::guard::known;
+use crate::networks::Network;
 
 /// Priority of the rules by which the LAN reaches its own networks.
-pub const TO_LAN: u32 = 900;
+pub(crate) const TO_LAN: u32 = 900;
 /// Priority of the rule that lets the router's own packets skip the next two.
-pub const OWN: u32 = 974;
+pub(crate) const OWN: u32 = 974;
 /// Priority of the rules that lead networks of the LAN into the guard's table, or their group's.
-pub const FROM_LAN: u32 = 975;
+pub(crate) const FROM_LAN: u32 = 975;
 /// Priority of the rules that refuse all other packets of these networks.
-pub const FROM_LAN_NOWHERE: u32 = 976;
+pub(crate) const FROM_LAN_NOWHERE: u32 = 976;
 /// Priority of the rules that lead devices of the LAN into the guard's table, or their group's.
-pub const INTO_TABLE: u32 = 980;
+pub(crate) const INTO_TABLE: u32 = 980;
 /// Priority of the rules that drop all other packets of these devices.
-pub const NOWHERE: u32 = 981;
+pub(crate) const NOWHERE: u32 = 981;
 
 /// The priorities of the guard's rules.
 pub const PRIORITIES: [u32; 6] = [TO_LAN, OWN, FROM_LAN, FROM_LAN_NOWHERE, INTO_TABLE, NOWHERE];
@@ -38,17 +39,16 @@ pub const PRIORITIES: [u32; 6] = [TO_LAN, OWN, FROM_LAN, FROM_LAN_NOWHERE, INTO_
 /// The most networks per family that get rules to other networks, one for each pair. A LAN has a handful.
 const PAIRED_MAX: usize = 8;
 
-/// Number of consecutive priorities that the crate `policy` uses.
-pub const POLICY_SPAN: u32 = 7;
+/// Number of consecutive priorities that the policy uses.
+pub(crate) const POLICY_SPAN: u32 = 7;
 
-/// First priorities for the rules of the crate `policy` before the guard's table, [`POLICY_SPAN`] each. All of these
+/// First priorities for the rules of the policy before the guard's table, [`POLICY_SPAN`] each. All of these
 /// rules ask for a mark, or for no mark under a mask. The first entry is used unless another program's rules come
 /// before it.
-pub const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
+pub(crate) const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
 
-/// Whether a rule belongs to the crate `policy`.
-#[must_use]
-pub fn is_policys(rule: &Rule) -> bool {
+/// Whether a rule belongs to the policy.
+pub(crate) fn is_policys(rule: &Rule) -> bool {
     let priority = rule.priority.unwrap_or(0);
     // A rule that inverts its mark belongs to another program, such as `wg-quick`.
     (rule.fwmark.is_some() || rule.mask.is_some())
@@ -56,23 +56,6 @@ pub fn is_policys(rule: &Rule) -> bool {
         && POLICY
             .iter()
             .any(|it| (*it..it + POLICY_SPAN).contains(&priority))
-}
-
-/// The changes to rules.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Changes {
-    /// Rules to add, in this order, before any is deleted.
-    pub add: Vec<Rule>,
-    /// Rules to delete.
-    pub delete: Vec<Rule>,
-}
-
-impl Changes {
-    /// Whether there is nothing to change.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.add.is_empty() && self.delete.is_empty()
-    }
 }
 
 /// Whether a rule of the guard's holds a device of the LAN. Other rules change with its networks.
@@ -83,10 +66,11 @@ pub(crate) fn holds(rule: &Rule) -> bool {
 /// The rules of a family that settings ask for. The refusing rule of each device comes first: while it is alone, no
 /// packet passes.
 pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> {
-    let is_family = |it: &&Network| Family::of(it.0) == family;
-    let within = networks(facts, &guard.within());
-    let within: Vec<Network> = within.iter().filter(is_family).copied().collect();
-    let held = Surroundings::new(guard, facts).of_family(family);
+    let is_family = |it: &Network| Family::of(it.0) == family;
+    let mut within = facts.networks(&guard.within());
+    within.retain(is_family);
+    let mut held = known(guard, facts).networks;
+    held.retain(is_family);
     let mut rules = Vec::new();
     let mut devices = Vec::new();
     for part in guard.parts() {
@@ -125,7 +109,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
     }));
     let mut of_now: Vec<Network> = Vec::new();
     for part in guard.parts() {
-        for network in networks(facts, &part.lan) {
+        for network in facts.networks(&part.lan) {
             // If two parts have a network, the first part decides.
             if held.contains(&network) && !of_now.contains(&network) {
                 rules.push(from(network, FROM_LAN, part.table));
@@ -133,7 +117,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
             }
         }
     }
-    for to in within.iter().copied() {
+    for to in within {
         rules.extend(devices.iter().map(|iif| Rule {
             iif: Some(*iif),
             to: Some(to),
@@ -150,42 +134,25 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
 }
 
 /// Whether a rule is the guard's.
-#[must_use]
-pub fn is_ours(rule: &Rule) -> bool {
+pub(crate) fn is_ours(rule: &Rule) -> bool {
     rule.priority.is_some_and(|it| PRIORITIES.contains(&it))
-}
-
-/// The changes that lead from the present rules of one family to the wanted ones.
-pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
-    changes_among(have, want, is_ours)
-}
-
-/// The changes among the rules that `is_ours` selects.
-#[must_use]
-pub fn changes_among(have: &[Rule], want: &[Rule], is_ours: fn(&Rule) -> bool) -> Changes {
-    let mut left: Vec<&Rule> = want.iter().collect();
-    let mut delete = Vec::new();
-    for rule in have.iter().filter(|rule| is_ours(rule)) {
-        // Kernels before 4.11 may have a rule twice.
-        match left.iter().position(|wanted| *wanted == rule) {
-            Some(place) => drop(left.remove(place)),
-            None => delete.push(*rule),
-        }
-    }
-    // The kernel deletes the first rule that has all given attributes, so the more specific one must go before its
-    // plain twin.
-    delete.sort_by_key(|rule| rule.further.is_empty());
-    Changes {
-        add: left.into_iter().copied().collect(),
-        delete,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::fixture::{facts, guard, ip};
+    use crate::fixture::{facts, guard, ip};
+    use crate::plan::Plan;
     use proptest::prelude::*;
+
+    /// The plan of rules of one family.
+    fn changes(have: &[Rule], want: &[Rule]) -> Plan {
+        let mut plan = Plan::default();
+        let mut facts = Facts::default();
+        facts.rules[usize::from(want[0].family == Family::V6)] = Some(have.to_vec());
+        plan.rules(&facts, is_ours, |_| want.to_vec());
+        plan
+    }
 
     #[test]
     fn tunnels_know_all_places_of_the_policy_before_the_guards() {

@@ -10,7 +10,7 @@ use config::policy::Policy;
 use host::dnsmasq::{Restarts, knows_sets};
 use host::{DnsError, Dnsmasq};
 
-use crate::policy::PolicyError;
+use crate::SteerError;
 use crate::policy::table::{TABLE, set_of};
 
 /// The file's name. No tunnel's file has it: those begin with `millrace-`.
@@ -20,8 +20,7 @@ const FILE: &str = "millrace.policy.conf";
 const FIRST: &str = "# Made by `millrace policy` of its settings; changes here are lost.\n";
 
 /// The file's lines for the entries' names; `None` if the entries have no names.
-#[must_use]
-pub fn lines(policy: &Policy) -> Option<String> {
+pub(super) fn lines(policy: &Policy) -> Option<String> {
     let domains = policy.domains();
     if domains.is_empty() {
         return None;
@@ -41,14 +40,7 @@ pub fn lines(policy: &Policy) -> Option<String> {
 
 /// Has `dnsmasq` put the addresses of the entries' names, and of no others, into sets. `again` when the sets are new:
 /// `dnsmasq` does not add cached addresses to them.
-///
-/// # Errors
-/// When no suitable `dnsmasq` is found, or it refuses the lines, or cannot be configured.
-pub(crate) fn set(
-    policy: &Policy,
-    again: bool,
-    restarts: &mut Restarts,
-) -> Result<(), PolicyError> {
+pub(super) fn set(policy: &Policy, again: bool, restarts: &mut Restarts) -> Result<(), SteerError> {
     let Some(text) = lines(policy) else {
         return unset(policy, restarts);
     };
@@ -64,21 +56,18 @@ pub(crate) fn set(
     }
     match knows_sets() {
         Ok(true) => {}
-        Ok(false) => return Err(PolicyError::NoNftset),
+        Ok(false) => return Err(SteerError::NoNftset),
         Err(DnsError::Run { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(PolicyError::NoDnsmasq);
+            return Err(SteerError::NoDnsmasq);
         }
         Err(error) => return Err(error.into()),
     }
-    let dnsmasq = dnsmasq.ok_or(PolicyError::NoDirectory)?;
+    let dnsmasq = dnsmasq.ok_or(SteerError::NoDirectory)?;
     Ok(dnsmasq.set(FILE, &text, restarts)?)
 }
 
 /// Has `dnsmasq` fill no sets.
-///
-/// # Errors
-/// When the file cannot be removed, or `dnsmasq` cannot be restarted.
-pub(crate) fn unset(policy: &Policy, restarts: &mut Restarts) -> Result<(), PolicyError> {
+pub(super) fn unset(policy: &Policy, restarts: &mut Restarts) -> Result<(), SteerError> {
     match find(policy) {
         Some(dnsmasq) => Ok(dnsmasq.remove(FILE, restarts)?),
         None => Ok(()),
@@ -86,14 +75,14 @@ pub(crate) fn unset(policy: &Policy, restarts: &mut Restarts) -> Result<(), Poli
 }
 
 /// Whether the file is up to date, and `dnsmasq` has read it.
-pub(crate) fn is_set(policy: &Policy) -> bool {
+pub(super) fn is_set(policy: &Policy) -> bool {
     find(policy).and_then(|it| it.read(FILE)) == lines(policy)
 }
 
 /// Finds the `dnsmasq` that the settings name, or else the host's.
 fn find(policy: &Policy) -> Option<Dnsmasq> {
     let named = policy.dnsmasq.clone().map(Dnsmasq::at);
-    let found = named.or_else(crate::guard::system::dnsmasq)?;
+    let found = named.or_else(crate::system::dnsmasq)?;
     Some(found.restarted_by(policy.restart.clone()))
 }
 
@@ -102,7 +91,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::policy::fixture::policy;
+    use crate::fixture::policy;
 
     fn of(text: &str) -> Policy {
         Policy::from_toml(text, Path::new("policy.toml")).unwrap()

@@ -33,32 +33,30 @@ pub(crate) type Names = BTreeMap<String, Vec<Mac>>;
 /// its device sleeps, and another device may then take its name.
 pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     let mut found = Names::new();
-    let mut wanted: Vec<String> = Vec::new();
-    for who in policy.entries.iter().flat_map(|it| &it.who) {
-        if let Who::Lease(name) = who {
-            wanted.push(name.to_ascii_lowercase());
-        }
-    }
+    let who = policy.entries.iter().flat_map(|it| &it.who);
+    let wanted = who.filter_map(|it| match it {
+        Who::Lease(name) => Some(name.to_ascii_lowercase()),
+        _ => None,
+    });
+    let wanted: Vec<String> = wanted.collect();
     if wanted.is_empty() {
         return found;
     }
     // Any device can ask for a lease under any name. So the owner's static leases come first, then the first known
     // ones, then present leases, then past ones. The last group cannot push out the first three.
-    let mut all: Vec<(String, Mac)> = fixed(&text_of(Path::new(FIXED))).into_iter().collect();
-    let known = |(name, macs): (&String, &Vec<Mac>)| {
-        macs.iter()
-            .map(|mac| (name.clone(), *mac))
-            .collect::<Vec<_>>()
+    let mut all: Vec<(String, Mac)> = fixed(&text_of(Path::new(FIXED)));
+    let known = |most: usize| {
+        let of = move |(name, macs): (&String, &Vec<Mac>)| {
+            let pair = |mac: &Mac| (name.clone(), *mac);
+            macs.iter().take(most).map(pair).collect::<Vec<_>>()
+        };
+        before.iter().flat_map(of)
     };
-    let first = |(name, macs): (&String, &Vec<Mac>)| {
-        let macs = macs.iter().take(MACS_KEPT);
-        macs.map(|mac| (name.clone(), *mac)).collect::<Vec<_>>()
-    };
-    all.extend(before.iter().flat_map(first));
+    all.extend(known(MACS_KEPT));
     for text in texts(policy) {
         all.extend(leases(&text));
     }
-    all.extend(before.iter().flat_map(known));
+    all.extend(known(usize::MAX));
     for (name, mac) in all.into_iter().filter(|(name, _)| wanted.contains(name)) {
         let macs = found.entry(name).or_default();
         if !macs.contains(&mac) && macs.len() < MACS_MAX {
@@ -103,18 +101,26 @@ pub(crate) fn addresses(policy: &Policy) -> Vec<(Mac, IpAddr)> {
 
 /// Reads the names that were kept over a boot, from a file beside the settings.
 pub(crate) fn kept(path: &Path) -> Names {
-    let mut all = Names::new();
-    for line in text_of(path).lines().take(KEPT_MAX) {
+    of_lines(text_of(path).lines().take(KEPT_MAX))
+}
+
+/// Reads names from lines as [`lines`] makes them.
+pub(crate) fn of_lines<'t>(lines: impl Iterator<Item = &'t str>) -> Names {
+    let named = |line: &str| {
         let mut words = line.split_ascii_whitespace();
-        let Some(name) = words.next().filter(|it| !it.starts_with('#')) else {
-            continue;
-        };
+        let name = words.next().filter(|it| !it.starts_with('#'))?;
         let macs: Vec<Mac> = words.filter_map(Mac::new).take(MACS_MAX).collect();
-        if !macs.is_empty() {
-            all.insert(name.to_ascii_lowercase(), macs);
-        }
-    }
-    all
+        (!macs.is_empty()).then(|| (name.to_ascii_lowercase(), macs))
+    };
+    lines.filter_map(named).collect()
+}
+
+/// A line for each name, with its hardware addresses.
+pub(crate) fn lines(names: &Names) -> impl Iterator<Item = String> {
+    names.iter().map(|(name, macs)| {
+        let macs: Vec<String> = macs.iter().map(ToString::to_string).collect();
+        format!("{name} {}", macs.join(" "))
+    })
 }
 
 /// Writes the names to the file. Unchanged names are not written, to spare the flash.
@@ -123,9 +129,8 @@ pub(crate) fn keep(names: &Names, path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mut text = "# Names of leases that entries have, with hardware addresses.\n".to_owned();
-    for (name, macs) in names.iter().take(KEPT_MAX - 1) {
-        let macs: Vec<String> = macs.iter().map(ToString::to_string).collect();
-        text += &format!("{name} {}\n", macs.join(" "));
+    for line in lines(names).take(KEPT_MAX - 1) {
+        text += &format!("{line}\n");
     }
     host::written_file::replace(path, text.as_bytes(), 0o600)
 }

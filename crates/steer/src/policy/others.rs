@@ -9,12 +9,16 @@
 //! | pbr | 0x00ff0000 | 30000 downwards | 256 and more |
 //! | Tailscale | 0x40000 and 0x80000 of 0xff0000 | 5210 to 5270, beside mwan3 1310 to 1370 | 52 |
 
-use crate::guard::rules as guarded;
+use std::collections::BTreeSet;
+
 use config::policy::{Policy, TUNNELS_MAX, Way};
 use netio::netlink::{Rule, TABLE_LOCAL, TABLE_MAIN};
 
-use crate::policy::facts::Facts;
-use crate::policy::rules::{AROUND, Place, is_ours};
+use crate::facts::Facts;
+use crate::guard::rules as guarded;
+use crate::policy::resolved::Resolved;
+use crate::policy::routes;
+use crate::policy::rules::{AROUND, Place};
 
 const MWAN3_MASK: u32 = 0x3f00;
 const PBR_MASK: u32 = 0x00ff_0000;
@@ -62,7 +66,7 @@ impl Kind {
             TABLE_DEFAULT => priority == 32767,
             _ => false,
         };
-        if is_kernels || is_ours(rule) || guarded::is_ours(rule) {
+        if is_kernels || crate::is_ours(rule) {
             return None;
         }
         let mask = rule.mask.unwrap_or(u32::MAX);
@@ -95,29 +99,24 @@ impl Kind {
 }
 
 /// Whether a rule is one of mwan3's.
-pub(crate) fn is_mwan3(rule: &Rule) -> bool {
+pub(super) fn is_mwan3(rule: &Rule) -> bool {
     rule.fwmark.is_some()
         && rule.mask == Some(MWAN3_MASK)
         && (1001..5000).contains(&rule.priority.unwrap_or(0))
 }
 
 /// The other programs, and their conflicts with these settings.
-pub(crate) fn others(policy: &Policy, facts: &Facts) -> Vec<Other> {
-    let rules: Vec<(Kind, &Rule)> = facts
-        .rules
-        .iter()
-        .flatten()
-        .flatten()
+pub(super) fn others(resolved: &Resolved, facts: &Facts) -> Vec<Other> {
+    let policy = &resolved.policy;
+    let rules = facts.rules();
+    let rules: Vec<(Kind, &Rule)> = rules
         .filter_map(|rule| Some((Kind::of(rule)?, rule)))
         .collect();
-    let place = Place::among(&facts.rules);
+    let place = Place::among(facts);
     let mut others = Vec::new();
     for kind in Kind::ALL {
-        let own: Vec<&Rule> = rules
-            .iter()
-            .filter(|(it, _)| *it == kind)
-            .map(|(_, rule)| *rule)
-            .collect();
+        let own = rules.iter().filter(|it| it.0 == kind);
+        let own: Vec<&Rule> = own.map(|it| it.1).collect();
         if own.is_empty() {
             continue;
         }
@@ -134,7 +133,12 @@ pub(crate) fn others(policy: &Policy, facts: &Facts) -> Vec<Other> {
             name: kind.name(),
             what: what(&own),
             conflicts,
-            notes: notes(kind, policy, facts, has(Kind::Tailscale) && has(Kind::Pbr)),
+            notes: notes(
+                kind,
+                resolved,
+                facts,
+                has(Kind::Tailscale) && has(Kind::Pbr),
+            ),
         });
     }
     // An unknown program is listed only if it conflicts.
@@ -144,18 +148,14 @@ pub(crate) fn others(policy: &Policy, facts: &Facts) -> Vec<Other> {
 
 /// Priorities, marks and tables of rules.
 fn what(rules: &[&Rule]) -> String {
-    fn once<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
-        values
-            .collect::<std::collections::BTreeSet<T>>()
-            .into_iter()
-            .collect()
-    }
-    let priorities = once(rules.iter().filter_map(|it| it.priority));
-    let marks = once(rules.iter().filter_map(|it| {
+    let priorities: BTreeSet<u32> = rules.iter().filter_map(|it| it.priority).collect();
+    let marks = rules.iter().filter_map(|it| {
         let mask = it.mask.unwrap_or(u32::MAX);
         it.fwmark.map(|mark| format!("{mark:#x}/{mask:#x}"))
-    }));
-    let tables = once(rules.iter().map(|it| it.table).filter(|it| *it != 0));
+    });
+    let marks: BTreeSet<String> = marks.collect();
+    let tables = rules.iter().map(|it| it.table).filter(|it| *it != 0);
+    let tables: BTreeSet<u32> = tables.collect();
     let mut parts = Vec::new();
     if let (Some(first), Some(last)) = (priorities.first(), priorities.last()) {
         parts.push(match first == last {
@@ -163,18 +163,16 @@ fn what(rules: &[&Rule]) -> String {
             false => format!("rules {first} to {last}"),
         });
     }
-    let list = |values: Vec<String>| match values.len() {
+    let list = |values: &[String]| match values.len() {
         0..=4 => values.join(", "),
         count => format!("{}, {} and {} more", values[0], values[1], count - 2),
     };
     if !marks.is_empty() {
-        parts.push(format!("marks {}", list(marks)));
+        parts.push(format!("marks {}", list(&Vec::from_iter(marks))));
     }
     if !tables.is_empty() {
-        parts.push(format!(
-            "tables {}",
-            list(tables.iter().map(u32::to_string).collect())
-        ));
+        let tables: Vec<String> = tables.iter().map(u32::to_string).collect();
+        parts.push(format!("tables {}", list(&tables)));
     }
     parts.join("; ")
 }
@@ -232,7 +230,8 @@ fn free_mask(mask: u32) -> u32 {
         .unwrap_or(0xf000_0000)
 }
 
-fn notes(kind: Kind, policy: &Policy, facts: &Facts, is_crowded: bool) -> Vec<String> {
+fn notes(kind: Kind, resolved: &Resolved, facts: &Facts, is_crowded: bool) -> Vec<String> {
+    let policy = &resolved.policy;
     let mut notes = Vec::new();
     let around = policy.entries.iter().any(|it| it.way == Way::Around);
     match kind {
@@ -255,7 +254,7 @@ fn notes(kind: Kind, policy: &Policy, facts: &Facts, is_crowded: bool) -> Vec<St
                 notes.push("its marks lie within pbr's 0x00ff0000: one of these two has to be given others".to_owned());
             }
         }
-        Kind::WgQuick if !facts.is_around(policy) && around => {
+        Kind::WgQuick if around && !routes::is_around(resolved, facts) => {
             notes.push("what entries lead around tunnels is left to mwan3".to_owned());
         }
         _ => {}
@@ -264,9 +263,9 @@ fn notes(kind: Kind, policy: &Policy, facts: &Facts, is_crowded: bool) -> Vec<St
 }
 
 /// The policy's LAN devices that the guard holds: their packets never go around a tunnel.
-pub(crate) fn guarded_devices(policy: &Policy, facts: &Facts) -> Vec<String> {
-    let rules = facts.rules.iter().flatten().flatten();
-    let held: Vec<String> = rules
+pub(super) fn guarded_devices(policy: &Policy, facts: &Facts) -> Vec<String> {
+    let held: Vec<String> = facts
+        .rules()
         .filter(|it| it.priority == Some(guarded::NOWHERE) && it.priority < Some(AROUND))
         .filter_map(|it| it.iif.map(|name| name.to_string()))
         .collect();
@@ -277,7 +276,7 @@ pub(crate) fn guarded_devices(policy: &Policy, facts: &Facts) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::fixture::{facts, policy};
+    use crate::fixture::{facts, of, resolved};
     use netio::netlink::{DeviceName, Family};
 
     fn rule(priority: u32, mark: Option<(u32, u32)>, table: u32) -> Rule {
@@ -322,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_four_are_known_and_nothing_of_them_overlaps() {
-        let found = others(&policy(), &with(&all()));
+        let found = others(&resolved(), &with(&all()));
         let names: Vec<&str> = found.iter().map(|it| it.name).collect();
         assert_eq!(
             names,
@@ -340,15 +339,14 @@ mod tests {
         );
         assert!(found[3].notes[0].contains("entry television takes"));
         assert!(found[3].notes[1].contains("within pbr's"));
-        assert!(others(&policy(), &facts()).is_empty());
+        assert!(others(&resolved(), &facts()).is_empty());
     }
 
     #[test]
     fn what_overlaps_is_told_with_what_to_do() {
         let conflicts = |text: &str, rules: &[Rule]| {
-            let text = format!("{text}\n{}", crate::policy::fixture::TEXT);
-            let policy = Policy::from_toml(&text, std::path::Path::new("policy.toml")).unwrap();
-            let found = others(&policy, &with(rules));
+            let resolved = of(&format!("{text}\n{}", crate::fixture::TEXT));
+            let found = others(&resolved, &with(rules));
             found
                 .into_iter()
                 .flat_map(|it| it.conflicts)

@@ -1,46 +1,20 @@
 //! Reports how the policy stands.
 
-use config::policy::{Down, Policy, Way, Who};
+use config::policy::{Down, Way as Meant, Who};
 use host::tunnel_devices::instead;
-use netio::netlink::{Family, Link};
+use netio::netlink::Family;
 
-use crate::policy::facts::{FAMILIES, Facts, TableFact};
+use crate::control::Ways;
+use crate::facts::{FAMILIES, Facts};
+use crate::plan::Plan;
 use crate::policy::leases::crowd;
 use crate::policy::others::{Other, guarded_devices, others};
-use crate::policy::plan::Plan;
+use crate::policy::resolved::Resolved;
 use crate::policy::second::gaps;
-use crate::policy::ways::Ways;
+use crate::policy::table::{FORWARD, Held};
 use crate::policy::{dnsmasq, routes, rules};
-
-/// The state of a part.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Part {
-    /// The part is complete.
-    Whole,
-    /// The part is missing, wholly or partly.
-    Missing,
-    /// No setting needs this part.
-    NotNeeded,
-    /// The part cannot be read, for this reason.
-    Unseen(String),
-}
-
-impl Part {
-    /// The state in words.
-    #[must_use]
-    pub fn words(&self) -> &str {
-        match self {
-            Self::Whole => "in place",
-            Self::Missing => "missing",
-            Self::NotNeeded => "not needed",
-            Self::Unseen(why) => why,
-        }
-    }
-
-    fn is_well(&self) -> bool {
-        matches!(self, Self::Whole | Self::NotNeeded)
-    }
-}
+use crate::report::{Part, asked_notes, few, idle, strict};
+use crate::way::{Way, Why};
 
 /// An entry, and the present way of its packets.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -85,50 +59,44 @@ pub struct Report {
 }
 
 impl Report {
-    /// Builds the report from facts.
-    #[must_use]
-    pub(crate) fn new(
-        policy: Option<&Policy>,
+    /// Builds the report from facts, and from the plan that they make necessary; `is_known` where there are settings.
+    pub(super) fn new(
+        resolved: &Resolved,
+        is_known: bool,
         asked: bool,
         facts: &Facts,
-        table: &TableFact,
+        plan: &Plan,
     ) -> Self {
-        let mut rules_there = facts.rules.iter().flatten().flatten();
-        let on = matches!(table, TableFact::There { .. }) || rules_there.any(rules::is_ours);
-        let default = Policy::default();
-        let settings = policy.unwrap_or(&default);
-        let plan = Plan::set(settings, facts, table);
-        let is_led = plan.rules.is_empty() && plan.set.is_empty() && plan.remove.is_empty();
+        let on = !facts.chains.found.is_empty() || facts.rules().any(rules::is_ours);
+        let mut rules = plan.rules_part(facts).into_iter();
+        let led = match plan.set.is_empty() && plan.remove.is_empty() {
+            true => Part::Whole,
+            false => Part::Missing,
+        };
+        let policy = &resolved.policy;
         let mut report = Self {
             on,
             asked,
-            entries: policy.map(|it| entries(it, facts, on)).unwrap_or_default(),
-            table: match table {
-                TableFact::There { whole: true, .. } => Part::Whole,
-                TableFact::Unseen(why) => Part::Unseen(why.clone()),
-                _ => Part::Missing,
+            entries: entries(resolved, facts, on),
+            table: match &facts.chains.unseen {
+                Some(why) => Part::Unseen(why.clone()),
+                None if plan.scripts.is_empty() => Part::Whole,
+                None => Part::Missing,
             },
-            rules: match &facts.rules {
-                [None, _] => Part::Unseen("the kernel has no policy routing".to_owned()),
-                [_, None] if facts.ipv6 => {
-                    Part::Unseen("the kernel has no policy routing for IPv6".to_owned())
-                }
-                _ if is_led => Part::Whole,
-                _ => Part::Missing,
-            },
-            dnsmasq: match settings.domains().is_empty() {
+            rules: rules.find(|it| !it.is_well()).unwrap_or(led),
+            dnsmasq: match policy.domains().is_empty() {
                 true => Part::NotNeeded,
-                false if dnsmasq::is_set(settings) => Part::Whole,
+                false if dnsmasq::is_set(policy) => Part::Whole,
                 false => Part::Missing,
             },
-            refused: match table {
-                TableFact::There { refused, .. } => Some(*refused),
-                _ => None,
+            refused: facts.chains.refused(FORWARD),
+            others: match is_known {
+                true => others(resolved, facts),
+                false => Vec::new(),
             },
-            others: policy.map(|it| others(it, facts)).unwrap_or_default(),
             notes: Vec::new(),
         };
-        report.add_notes(settings, facts);
+        report.add_notes(resolved, facts);
         report
     }
 
@@ -150,34 +118,22 @@ impl Report {
         all.flat_map(|other| other.conflicts.iter().map(|it| (other.name, it.as_str())))
     }
 
-    fn add_notes(&mut self, policy: &Policy, facts: &Facts) {
-        match (self.on, self.asked) {
-            (false, false) => return,
-            (false, true) => self.notes.push(
-                "it was asked for, and nothing of it is there: run `millrace policy refresh`".to_owned(),
-            ),
-            (true, false) => self.notes.push(
-                "nothing sets it again when another program takes it away: run `millrace policy on`"
-                    .to_owned(),
-            ),
-            (true, true) => {}
-        }
-        for name in &policy.lan {
-            match facts.links.iter().find(|it| it.name == *name) {
-                None => self
-                    .notes
-                    .push(format!("there is no device {name}: nothing comes in by it")),
-                Some(link) => {
-                    let bridge = link.master.and_then(|it| facts.link(it));
-                    if let Some(bridge) = bridge {
-                        self.notes.push(format!(
-                            "{name} is a part of {}: packets come in by that, name it in `lan`",
-                            bridge.name
-                        ));
-                    }
-                }
-            }
-        }
+    /// The ways of the entries, in one line.
+    pub(super) fn words(&self) -> String {
+        let entries = self.entries.iter().map(|entry| match &entry.ways {
+            [v4, v6] if v4 == v6 => format!("{} {v4}", entry.name),
+            [v4, v6] => format!("{} IPv4 {v4}, IPv6 {v6}", entry.name),
+        });
+        entries.collect::<Vec<_>>().join("; ")
+    }
+
+    fn add_notes(&mut self, resolved: &Resolved, facts: &Facts) {
+        let Some(notes) = asked_notes("policy", self.on, self.asked) else {
+            return;
+        };
+        let policy = &resolved.policy;
+        self.notes.extend(notes);
+        self.notes.extend(idle(&policy.lan, facts));
         for entry in &self.entries {
             for name in &entry.unknown {
                 self.notes.push(format!(
@@ -190,44 +146,32 @@ impl Report {
         let leases = policy.entries.iter().flat_map(|it| &it.who);
         let mut crowds: Vec<String> = leases
             .filter_map(|who| match who {
-                Who::Lease(name) => crowd(name, &facts.names),
+                Who::Lease(name) => crowd(name, &resolved.names),
                 _ => None,
             })
             .collect();
         crowds.dedup();
         self.notes.extend(crowds);
         let devices = policy.devices();
-        let is_there = |name: &&str| facts.links.iter().any(|it| it.name == *name);
-        if !devices.iter().all(is_there) {
-            let up = facts.links.iter().filter(|it| it.up);
-            let up = up.map(|it| it.name.as_str());
-            let other = instead(up, |name| policy.is_tunnel(name));
+        if devices.iter().any(|it| facts.named(it).is_none()) {
+            let other = instead(facts.up(), |name| policy.is_tunnel(name));
             self.notes.extend(other);
         }
         let guarded = guarded_devices(policy, facts);
-        let is_around = |it: &config::policy::Entry| it.way == Way::Around;
-        if !guarded.is_empty() && policy.entries.iter().any(is_around) {
+        let mut entries = policy.entries.iter();
+        if !guarded.is_empty() && entries.any(|it| it.way == Meant::Around) {
             self.notes.push(format!(
                 "the guard holds {}: nothing of that goes around a tunnel while it does",
                 guarded.join(", ")
             ));
         }
-        let around = facts.surroundings(policy);
-        let holds =
-            !(around.macs.is_empty() && around.held.is_empty() && around.devices.is_empty());
-        if holds && !around.servers.is_empty() {
+        if Held::new(resolved, facts).may_call() {
             self.notes.push(
                 "devices that are held cannot call servers on this router: they would leave by them"
                     .to_owned(),
             );
         }
-        for device in policy.devices() {
-            if is_filter_strict(device) {
-                self.notes.push(format!(
-                    "answers that come by {device} are dropped, as net.ipv4.conf.{device}.rp_filter (or all) is 1: set it to 2"
-                ));
-            }
-        }
+        self.notes.extend(strict(devices));
         if facts.links.iter().any(|it| policy.lan.contains(&it.name))
             && !policy.domains().is_empty()
         {
@@ -241,67 +185,47 @@ impl Report {
     }
 }
 
-/// Whether the kernel's strict `rp_filter` drops packets whose answer would leave by another interface. The larger of
-/// two values counts; 2 is the loose mode.
-fn is_filter_strict(device: &str) -> bool {
-    let value = |name: &str| {
-        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
-        text.ok().and_then(|text| text.trim().parse::<u8>().ok())
-    };
-    let own = value(device);
-    own.is_some() && value("all").max(own) == Some(1)
-}
-
-/// Lists the first words, and the number of further ones.
-pub(crate) fn few(words: &[String]) -> String {
-    match words.len() {
-        0..=4 => words.join(", "),
-        count => format!("{} and {} more", words[..3].join(", "), count - 3),
-    }
-}
-
-fn entries(policy: &Policy, facts: &Facts, on: bool) -> Vec<EntryReport> {
-    let ways = Ways::new(policy);
-    let mut gaps = gaps(policy, facts).into_iter().filter(|_| on);
+fn entries(resolved: &Resolved, facts: &Facts, on: bool) -> Vec<EntryReport> {
+    let mut gaps = gaps(resolved, facts).into_iter().filter(|_| on);
     let one = |entry: &config::policy::Entry| {
-        let words = |words: Vec<String>, all: &str| match words.is_empty() {
-            true => all.to_owned(),
-            false => few(&words),
-        };
+        fn words<T: ToString>(list: &[T], all: &str) -> String {
+            let words: Vec<String> = list.iter().map(ToString::to_string).collect();
+            match words.is_empty() {
+                true => all.to_owned(),
+                false => few(&words),
+            }
+        }
         let unknown = entry.who.iter().filter_map(|who| match who {
-            Who::Lease(name) if !facts.names.contains_key(&name.to_ascii_lowercase()) => {
+            Who::Lease(name) if !resolved.names.contains_key(&name.to_ascii_lowercase()) => {
                 Some(name.clone())
             }
             _ => None,
         });
         EntryReport {
             name: entry.name.clone(),
-            who: words(
-                entry.who.iter().map(ToString::to_string).collect(),
-                "all of the LAN",
-            ),
-            to: words(
-                entry.to.iter().map(ToString::to_string).collect(),
-                "everywhere",
-            ),
-            dns: words(entry.dns.iter().map(ToString::to_string).collect(), ""),
-            ways: FAMILIES.map(|family| way(&entry.way, &ways, facts, family)),
+            who: words(&entry.who, "all of the LAN"),
+            to: words(&entry.to, "everywhere"),
+            dns: words(&entry.dns, ""),
+            ways: FAMILIES.map(|family| way(&entry.way, resolved, facts, family)),
             gap: gaps.next().unwrap_or_default(),
             unknown: unknown.collect(),
         }
     };
-    policy.entries.iter().map(one).collect()
+    resolved.policy.entries.iter().map(one).collect()
 }
 
 /// The present way of a family's packets, in words.
-fn way(way: &Way, ways: &Ways, facts: &Facts, family: Family) -> String {
+fn way(way: &Meant, resolved: &Resolved, facts: &Facts, family: Family) -> String {
     let (device, down) = match way {
-        Way::Around => return "around tunnels".to_owned(),
-        Way::Block => return "blocked".to_owned(),
-        Way::Through { device, down } => (device, *down),
+        Meant::Around => return "around tunnels".to_owned(),
+        Meant::Block => return "blocked".to_owned(),
+        Meant::Through { device, down } => (device, *down),
     };
-    let Err(why) = through(device, ways, facts, family) else {
-        return format!("through {device}");
+    let why = match through(device, resolved, facts, family) {
+        Way::Through { device, .. } => return format!("through {device}"),
+        // Another tunnel may be up.
+        Way::Held(Why::NoDevice { tunnels }) => format!("there is no device {tunnels}"),
+        Way::Held(why) => why.to_string(),
     };
     match down {
         Down::Hold => format!("held: {why}"),
@@ -309,65 +233,50 @@ fn way(way: &Way, ways: &Ways, facts: &Facts, family: Family) -> String {
     }
 }
 
-/// The interface that a tunnel's table leads to, or the reason why it leads nowhere.
-fn through(device: &str, ways: &Ways, facts: &Facts, family: Family) -> Result<u32, String> {
-    let link = facts.links.iter().find(|it| it.name == device);
-    let link: &Link = link.ok_or_else(|| format!("there is no device {device}"))?;
-    if !link.up {
-        return Err(format!("the device {device} is not up"));
-    }
-    let lead = ways.leads.iter().find(|it| it.device == device);
+/// The way that a tunnel's table leads to.
+fn through(device: &str, resolved: &Resolved, facts: &Facts, family: Family) -> Way {
+    let tunnels: Vec<_> = facts.named(device).into_iter().collect();
+    let lead = resolved.leads.iter().find(|it| it.device == device);
     let table = lead.map_or(0, |it| it.table);
-    let mut routes = facts.tables.iter();
-    let is_there = routes
-        .any(|it| it.table == table && it.dev == Some(link.index) && Family::of(it.dst) == family);
-    if is_there {
-        return Ok(link.index);
-    }
-    match facts.has_address(link.index, family) {
-        true => Err(format!(
-            "table {table} has no default route; `millrace policy refresh` makes it, or says why the kernel refuses it"
-        )),
-        false => Err(format!("{device} has no address of this family")),
-    }
+    Way::of(device, &tunnels, table, facts, family)
 }
 
-/// For each lead in the order of [`Ways`], the interfaces of its IPv4 and IPv6 packets.
-pub(crate) fn ways_now(policy: &Policy, facts: &Facts) -> Vec<(u32, [Option<u32>; 2])> {
-    let ways = Ways::new(policy);
-    let now = |device: &str| FAMILIES.map(|family| through(device, &ways, facts, family).ok());
-    let mut all: Vec<(u32, [Option<u32>; 2])> = ways
-        .leads
-        .iter()
-        .map(|it| (it.mark, now(&it.device)))
-        .collect();
+/// For each lead, the interfaces of its IPv4 and IPv6 packets.
+pub(super) fn ways_now(resolved: &Resolved, facts: &Facts) -> Ways {
+    let now = |device: &str| FAMILIES.map(|it| through(device, resolved, facts, it).index());
+    let leads = resolved.leads.iter();
     // Packets that go around tunnels go by an uplink.
     let line = |family| {
-        let mut routes = facts.tables.iter();
-        let route = routes.find(|it| it.table == ways.table && Family::of(it.dst) == family);
-        route.filter(|it| routes::is_ours(it)).and_then(|it| it.dev)
+        let defaults = facts.defaults(resolved.policy.table, family).into_iter();
+        let mut ours = defaults.filter(|it| it.metric == Some(routes::METRIC));
+        ours.next().and_then(|it| it.dev)
     };
-    all.push((ways.around, FAMILIES.map(line)));
-    all
+    let around = (resolved.around, FAMILIES.map(line));
+    leads
+        .map(|it| (it.mark, now(&it.device)))
+        .chain([around])
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::fixture::{facts, link, policy, route, tunnel};
+    use crate::fixture::{facts, link, policy, resolved, route, tunnel};
+    use config::policy::Policy;
 
-    const ABSENT: TableFact = TableFact::Absent;
+    /// The report without known names.
+    fn report(policy: &Policy, is_known: bool, facts: &Facts) -> Report {
+        let resolved = Resolved::new(policy, &Default::default(), Vec::new());
+        let plan = crate::policy::plan(&resolved, facts, String::new);
+        Report::new(&resolved, is_known, is_known, facts, &plan)
+    }
 
     #[test]
     fn entries_say_which_way_packets_go_and_why() {
         let mut facts = facts();
         let ways = |facts: &Facts| {
-            let report = Report::new(Some(&policy()), true, facts, &ABSENT);
-            report
-                .entries
-                .into_iter()
-                .map(|it| it.ways)
-                .collect::<Vec<_>>()
+            let entries = report(&policy(), true, facts).entries.into_iter();
+            entries.map(|it| it.ways).collect::<Vec<_>>()
         };
         assert_eq!(ways(&facts)[0][0], "held: there is no device mr-us");
         assert_eq!(
@@ -386,12 +295,15 @@ mod tests {
             ways(&facts)[0],
             ["through mr-us", "held: mr-us has no address of this family"]
         );
-        assert_eq!(ways_now(&policy(), &facts)[0].1, [Some(7), None]);
+        assert_eq!(ways_now(&resolved(), &facts)[0].1, [Some(7), None]);
     }
 
     #[test]
     fn names_without_leases_are_told() {
-        let report = Report::new(Some(&policy()), true, &facts(), &ABSENT);
+        let report = |policy: &Policy, is_known| report(policy, is_known, &facts());
+        let off = report(&Policy::default(), false);
+        assert!(off.notes.is_empty() && off.entries.is_empty());
+        let report = report(&policy(), true);
         assert_eq!(report.entries[0].unknown, ["television"]);
         assert!(
             report
@@ -404,7 +316,5 @@ mod tests {
             (report.dnsmasq, report.rules),
             (Part::Missing, Part::Missing)
         );
-        let off = Report::new(None, false, &facts(), &ABSENT);
-        assert!(off.notes.is_empty() && off.entries.is_empty());
     }
 }

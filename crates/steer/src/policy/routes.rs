@@ -1,151 +1,132 @@
 //! Default routes: in each tunnel's table through the tunnel, in one more table by the uplink.
 
-use config::policy::Policy;
-use netio::netlink::{Family, Link, Route, RouteKind};
+use netio::netlink::{Family, Link, Route, TABLE_MAIN};
 
-use crate::policy::facts::{FAMILIES, Facts};
-use crate::policy::ways::Ways;
+use crate::facts::{FAMILIES, Facts};
+use crate::policy::others::is_mwan3;
+use crate::policy::resolved::Resolved;
+use crate::way::lead;
 
 /// Metric of the policy's routes: behind those that a tunnel makes itself.
-pub const METRIC: u32 = 9100;
-
-/// Longest prefix that counts as a default route: one half of IPv4, or the global IPv6 networks (2000::/3).
-const DEFAULT_BITS: [u8; 2] = [1, 3];
-
-/// Whether the policy has made a route.
-pub(crate) fn is_ours(route: &Route) -> bool {
-    route.prefix == 0 && route.metric == Some(METRIC)
-}
+pub(super) const METRIC: u32 = 9100;
 
 /// The routes that settings ask for.
-pub(crate) fn wanted(policy: &Policy, ways: &Ways, facts: &Facts, is_around: bool) -> Vec<Route> {
+pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> Vec<Route> {
     let mut routes = Vec::new();
-    for lead in ways.leads.iter().filter(|it| it.is_for_answers) {
-        let link = facts
-            .links
-            .iter()
-            .find(|it| it.name == lead.device && it.up);
-        let Some(link) = link else { continue };
-        for family in FAMILIES
-            .into_iter()
-            .filter(|it| facts.has_address(link.index, *it))
-        {
-            let mut route = Route::default_of(family).dev(link.index).table(lead.table);
+    for it in resolved.answering() {
+        let Some(link) = facts.named(&it.device) else {
+            continue;
+        };
+        for family in FAMILIES {
             // A device that is not a tunnel, such as a second uplink, has a gateway.
-            if let Some(own) = default_of(facts, link, family) {
-                (route.via, route.onlink) = (own.via, own.onlink);
-            }
-            route.metric = Some(METRIC);
-            routes.push(route);
+            let defaults = facts.defaults(TABLE_MAIN, family).into_iter();
+            let mut own = defaults.filter(|it| it.prefix == 0 && it.dev == Some(link.index));
+            let (via, onlink) = own.next().map_or((None, false), |it| (it.via, it.onlink));
+            let route = lead(link, it.table, METRIC, facts, family);
+            routes.extend(route.map(|it| Route { via, onlink, ..it }));
         }
     }
-    if is_around {
-        for family in FAMILIES {
-            if let Some(line) = line(policy, facts, family) {
-                let mut route = Route::default_of(family).table(ways.table);
-                (route.dev, route.via, route.onlink) = (line.dev, line.via, line.onlink);
-                route.metric = Some(METRIC);
-                routes.push(route);
-            }
+    if is_around(resolved, facts) {
+        for line in lines(resolved, facts) {
+            routes.push(Route {
+                dev: line.dev,
+                via: line.via,
+                onlink: line.onlink,
+                metric: Some(METRIC),
+                ..Route::default_of(Family::of(line.dst)).table(resolved.policy.table)
+            });
         }
     }
     routes
 }
 
-fn default_of<'f>(facts: &'f Facts, link: &Link, family: Family) -> Option<&'f Route> {
-    let mut defaults = facts.main.iter().filter(|it| it.prefix == 0);
-    defaults.find(|it| it.dev == Some(link.index) && Family::of(it.dst) == family)
-}
-
-/// The default routes of the main table, the preferred first.
-fn defaults(facts: &Facts, family: Family) -> Vec<(&Route, &Link)> {
-    let bits = DEFAULT_BITS[usize::from(family == Family::V6)];
-    let routes = facts.main.iter();
-    let mut found: Vec<(&Route, &Link)> = routes
-        .filter(|it| Family::of(it.dst) == family && it.prefix <= bits)
-        .filter(|it| it.kind == RouteKind::Unicast)
-        .filter_map(|it| Some((it, facts.link(it.dev?)?)))
-        .collect();
-    found.sort_by_key(|(route, _)| (u8::MAX - route.prefix, route.metric.unwrap_or(0)));
-    found
-}
-
-/// The preferred default route that leads neither into a tunnel nor into the LAN.
-fn line<'f>(policy: &Policy, facts: &'f Facts, family: Family) -> Option<&'f Route> {
+/// The preferred default route of each family that leads neither into a tunnel nor into the LAN.
+fn lines<'f>(resolved: &Resolved, facts: &'f Facts) -> Vec<&'f Route> {
+    let policy = &resolved.policy;
     let is_line = |link: &Link| !policy.is_tunnel(&link.name) && !policy.lan.contains(&link.name);
-    defaults(facts, family)
-        .into_iter()
-        .find(|(route, link)| route.prefix == 0 && is_line(link))
-        .map(|(route, _)| route)
+    let is_out = |it: &&Route| {
+        let link = it.dev.and_then(|dev| facts.link(dev));
+        it.prefix == 0 && link.is_some_and(is_line)
+    };
+    let of = |family| facts.defaults(TABLE_MAIN, family).into_iter().find(is_out);
+    FAMILIES.into_iter().filter_map(of).collect()
 }
 
-/// The devices of uplinks, sorted.
-pub(crate) fn lines(policy: &Policy, facts: &Facts) -> Vec<String> {
-    let mut lines: Vec<String> = FAMILIES
-        .into_iter()
-        .filter_map(|family| facts.link(line(policy, facts, family)?.dev?))
-        .map(|link| link.name.clone())
-        .collect();
+/// The devices of uplinks, sorted. Empty if packets need no way around tunnels.
+pub(super) fn line_devices(resolved: &Resolved, facts: &Facts) -> Vec<String> {
+    if !is_around(resolved, facts) {
+        return Vec::new();
+    }
+    let links = lines(resolved, facts).into_iter();
+    let links = links.filter_map(|it| facts.link(it.dev?));
+    let mut lines: Vec<String> = links.map(|link| link.name.clone()).collect();
     lines.sort_unstable();
     lines.dedup();
     lines
 }
 
+/// Whether packets need the way around tunnels: only if a tunnel has the host's default route. Beside mwan3, which
+/// chooses an uplink for each packet, mwan3 decides.
+pub(super) fn is_around(resolved: &Resolved, facts: &Facts) -> bool {
+    is_any_full(resolved, facts) && !facts.rules().any(is_mwan3)
+}
+
 /// Whether a tunnel has the host's default route: in the main table, or by a rule for all packets without the tunnel's
 /// own mark. `wg-quick` and this program make such a rule.
-pub(crate) fn is_any_full(policy: &Policy, facts: &Facts) -> bool {
+fn is_any_full(resolved: &Resolved, facts: &Facts) -> bool {
     let by_main = FAMILIES.into_iter().any(|family| {
-        let first = defaults(facts, family).into_iter().next();
-        first.is_some_and(|(_, link)| policy.is_tunnel(&link.name))
+        let mut defaults = facts.defaults(TABLE_MAIN, family).into_iter();
+        let first = defaults.find_map(|it| facts.link(it.dev?));
+        first.is_some_and(|link| resolved.policy.is_tunnel(&link.name))
     });
-    let mut rules = facts.rules.iter().flatten().flatten();
-    by_main || rules.any(|it| it.invert && it.fwmark.is_some() && it.table != 0)
+    by_main
+        || facts
+            .rules()
+            .any(|it| it.invert && it.fwmark.is_some() && it.table != 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::fixture::{facts, link, policy, route, tunnel};
+    use crate::fixture::{facts, link, resolved, route, tunnel};
     use netio::netlink::Rule;
 
-    fn shown(facts: &Facts, is_around: bool) -> Vec<String> {
-        let policy = policy();
-        let routes = wanted(&policy, &Ways::new(&policy), facts, is_around);
+    fn shown(facts: &Facts) -> Vec<String> {
+        let routes = wanted(&resolved(), facts);
         routes.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_tunnel_that_is_up_is_led_into_in_the_families_that_it_has() {
         let mut facts = facts();
-        assert!(shown(&facts, false).is_empty());
+        assert!(shown(&facts).is_empty());
         facts.links.push(link(7, "mr-us", false));
         tunnel(&mut facts, 7, "10.8.0.2");
-        assert!(shown(&facts, false).is_empty());
+        assert!(shown(&facts).is_empty());
         facts.links.last_mut().unwrap().up = true;
         assert_eq!(
-            shown(&facts, false),
+            shown(&facts),
             ["0.0.0.0/0 by interface number 7 in table 7701"]
         );
         tunnel(&mut facts, 7, "fd08::2");
-        assert_eq!(shown(&facts, false).len(), 2);
+        assert_eq!(shown(&facts).len(), 2);
     }
 
     #[test]
     fn what_goes_around_takes_the_line_and_no_tunnel() {
         let mut facts = facts();
-        let policy = policy();
-        assert!(!is_any_full(&policy, &facts));
+        assert!(!is_any_full(&resolved(), &facts));
         facts.links.push(link(7, "mr-us", true));
         for half in ["0.0.0.0", "128.0.0.0"] {
             facts.main.push(route(half, 1, 7, 254));
         }
         facts.main.push(route("0.0.0.0", 0, 7, 254));
-        assert!(is_any_full(&policy, &facts));
+        assert!(is_any_full(&resolved(), &facts));
         assert_eq!(
-            shown(&facts, true),
+            shown(&facts),
             ["0.0.0.0/0 via 198.51.100.1 by interface number 3 in table 7700"]
         );
-        assert_eq!(lines(&policy, &facts), ["wan"]);
+        assert_eq!(line_devices(&resolved(), &facts), ["wan"]);
     }
 
     #[test]
@@ -153,6 +134,6 @@ mod tests {
         let mut facts = facts();
         let rule = Rule::not_marked(Family::V4, 51820, 51820);
         facts.rules[0].as_mut().unwrap().push(rule);
-        assert!(is_any_full(&policy(), &facts));
+        assert!(is_any_full(&resolved(), &facts));
     }
 }

@@ -14,36 +14,34 @@
 //! all packets and precedes these rules, they move before it, to the next lower place of [`POLICY`]. The last two stay
 //! behind the guard's rules, at 986 or 982 if need be. Without a guard they may move before it, too.
 
-use crate::guard::networks::of_devices;
-use crate::guard::rules::{Changes, POLICY, POLICY_SPAN, changes_among, is_policys};
-use config::policy::{Down, Policy};
 use netio::netlink::{DeviceName, Family, Rule, RuleAction, TABLE_MAIN};
 
-use crate::policy::facts::Facts;
-use crate::policy::second;
-use crate::policy::ways::Ways;
+use crate::facts::Facts;
+use crate::guard::rules::{self as guards, POLICY, POLICY_SPAN, is_policys};
+use crate::policy::resolved::Resolved;
+use crate::policy::{routes, second};
 
 /// First priority of the rules for packets around tunnels. It is behind the guard's: packets that the guard holds do
 /// not go around.
-pub const AROUND: u32 = 990;
+pub(super) const AROUND: u32 = 990;
 
 /// Possible places of these two rules, all behind the guard's.
 const BEHIND: [u32; 3] = [AROUND, 986, 982];
 
 /// The priorities of the policy's rules on this host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Place {
+pub(super) struct Place {
     /// The first priority of the rules for tunnels.
-    pub(crate) first: u32,
+    pub(super) first: u32,
     /// The first priority of the rules for packets around tunnels.
-    pub(crate) around: u32,
+    pub(super) around: u32,
 }
 
 impl Place {
     /// Chooses places before all of other programs' rules that match all packets.
-    pub(crate) fn among(rules: &[Option<Vec<Rule>>]) -> Self {
-        let rules = rules.iter().flatten().flatten();
-        let is_guarded = rules.clone().any(crate::guard::rules::is_ours);
+    pub(super) fn among(facts: &Facts) -> Self {
+        let rules = facts.rules();
+        let is_guarded = rules.clone().any(guards::is_ours);
         let wide = rules.filter(|it| is_wide(it) && !is_ours(it));
         let earliest = wide
             .filter_map(|it| it.priority.filter(|it| *it != 0))
@@ -76,41 +74,31 @@ fn is_wide(rule: &Rule) -> bool {
 }
 
 /// The rules of a family that settings ask for; those that hold come first.
-pub(crate) fn wanted(
-    policy: &Policy,
-    ways: &Ways,
-    facts: &Facts,
-    place: Place,
-    family: Family,
-) -> Vec<Rule> {
-    let mut rules = by_addresses(policy, ways, facts, place, family);
-    rules.extend(by_marks(ways, facts.is_around(policy), place, family));
+pub(super) fn wanted(resolved: &Resolved, facts: &Facts, family: Family) -> Vec<Rule> {
+    let place = Place::among(facts);
+    let mut rules = by_addresses(resolved, facts, place, family);
+    let is_around = routes::is_around(resolved, facts);
+    rules.extend(by_marks(resolved, is_around, place, family));
     rules
 }
 
 /// The rules for packets without a mark, which hold while the packet filter is flushed.
-fn by_addresses(
-    policy: &Policy,
-    ways: &Ways,
-    facts: &Facts,
-    place: Place,
-    family: Family,
-) -> Vec<Rule> {
-    let held = second::held(policy, facts, family);
+fn by_addresses(resolved: &Resolved, facts: &Facts, place: Place, family: Family) -> Vec<Rule> {
+    let held = second::held(resolved, family);
     if held.is_empty() {
         return Vec::new();
     }
+    let policy = &resolved.policy;
     // The kernel takes a mask without a mark to mean "these bits are all 0".
     let unmarked = |priority, table| Rule {
-        mask: Some(ways.mask),
+        mask: Some(policy.mask),
         priority: Some(priority),
         ..Rule::new(family, table)
     };
     let mut rules = Vec::new();
     // The LAN reaches itself first; only the packet filter can block networks within the LAN.
-    let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
-    for network in of_devices(&facts.links, &facts.addresses, &facts.main, &lan) {
-        for iif in lan.iter().filter_map(|it| DeviceName::new(it)) {
+    for network in facts.networks(&policy.lan) {
+        for iif in policy.lan.iter().filter_map(|it| DeviceName::new(it)) {
             if Family::of(network.0) == family {
                 rules.push(Rule {
                     iif: Some(iif),
@@ -145,10 +133,10 @@ fn by_addresses(
 }
 
 /// The rules for marks; `is_around` where packets need the way around tunnels.
-fn by_marks(ways: &Ways, is_around: bool, place: Place, family: Family) -> Vec<Rule> {
+fn by_marks(resolved: &Resolved, is_around: bool, place: Place, family: Family) -> Vec<Rule> {
     let marked = |mark, table, priority| Rule {
         fwmark: Some(mark),
-        mask: Some(ways.mask),
+        mask: Some(resolved.policy.mask),
         priority: Some(priority),
         ..Rule::new(family, table)
     };
@@ -157,27 +145,29 @@ fn by_marks(ways: &Ways, is_around: bool, place: Place, family: Family) -> Vec<R
         ..marked(mark, 0, place.first + 1)
     };
     let mut rules = Vec::new();
-    if ways.blocks {
-        rules.push(nowhere(ways.block));
+    if resolved.blocks() {
+        rules.push(nowhere(resolved.block));
     }
-    let held = ways.leads.iter().filter(|it| it.down == Down::Hold);
-    rules.extend(held.map(|it| nowhere(it.mark)));
-    let leads = ways.leads.iter();
+    rules.extend(resolved.holding().map(|it| nowhere(it.mark)));
+    let leads = resolved.leads.iter();
     rules.extend(leads.map(|it| marked(it.mark, it.table, place.first)));
     if is_around {
         rules.push(Rule {
             // Nor the two halves of a default route, which OpenVPN's `def1` makes.
             suppress_prefixlength: Some(1),
-            ..marked(ways.around, TABLE_MAIN, place.around)
+            ..marked(resolved.around, TABLE_MAIN, place.around)
         });
-        rules.push(marked(ways.around, ways.table, place.around + 1));
+        rules.push(marked(
+            resolved.around,
+            resolved.policy.table,
+            place.around + 1,
+        ));
     }
     rules
 }
 
 /// Whether a rule is the policy's: all rules with a mark and one of its priorities are.
-#[must_use]
-pub fn is_ours(rule: &Rule) -> bool {
+pub(crate) fn is_ours(rule: &Rule) -> bool {
     let is_around = rule.priority.is_some_and(|it| {
         BEHIND
             .iter()
@@ -186,21 +176,25 @@ pub fn is_ours(rule: &Rule) -> bool {
     is_policys(rule) || is_around && rule.fwmark.is_some() && !rule.invert
 }
 
-/// The changes that lead from the present rules of one family to the wanted ones.
-pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
-    changes_among(have, want, is_ours)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::fixture::policy;
+    use crate::fixture::resolved;
+    use crate::plan::Plan;
+
+    /// The places beside these rules.
+    fn among(rules: &[Rule]) -> Place {
+        Place::among(&Facts {
+            rules: [None, Some(rules.to_vec())],
+            ..Facts::default()
+        })
+    }
 
     #[test]
     fn what_holds_is_behind_what_leads_and_comes_first() {
-        let ways = Ways::new(&policy());
+        let ways = resolved();
         for family in [Family::V4, Family::V6] {
-            let rules = by_marks(&ways, true, Place::among(&[]), family);
+            let rules = by_marks(&ways, true, among(&[]), family);
             assert!(
                 rules
                     .iter()
@@ -214,10 +208,7 @@ mod tests {
                 .filter(|it| it.action == RuleAction::Unreachable);
             assert_eq!(held.count(), 2);
         }
-        assert_eq!(
-            by_marks(&ways, false, Place::among(&[]), Family::V4).len(),
-            4
-        );
+        assert_eq!(by_marks(&ways, false, among(&[]), Family::V4).len(), 4);
     }
 
     #[test]
@@ -227,7 +218,7 @@ mod tests {
             ..Rule::not_marked(Family::V4, 51820, 51820)
         };
         let at = |rules: &[Rule]| {
-            let place = Place::among(&[None, Some(rules.to_vec())]);
+            let place = among(rules);
             (place.first, place.around)
         };
         assert_eq!(at(&[full(32765)]), (910, 990));
@@ -237,7 +228,7 @@ mod tests {
         assert_eq!(at(&[full(5)]), (830, 832));
         // With a guard, no rule for packets around tunnels precedes the guard's.
         let held = Rule {
-            priority: Some(crate::guard::rules::NOWHERE),
+            priority: Some(guards::NOWHERE),
             ..Rule::unreachable(Family::V4, DeviceName::new("br-lan").unwrap())
         };
         for (other, wanted) in [
@@ -263,24 +254,33 @@ mod tests {
             first: 880,
             around: 882,
         };
-        let own = by_marks(&Ways::new(&policy()), true, place, Family::V4);
+        let own = by_marks(&resolved(), true, place, Family::V4);
         assert!(own.iter().all(is_ours));
         assert_eq!(at(&own), (910, 990));
     }
 
     #[test]
     fn rules_of_others_stay_and_narrowed_ones_do_not() {
-        let ways = Ways::new(&policy());
-        let want = by_marks(&ways, true, Place::among(&[]), Family::V4);
+        let ways = resolved();
+        let want = by_marks(&ways, true, among(&[]), Family::V4);
         let other = Rule {
             priority: Some(905),
             ..Rule::new(Family::V4, 78)
         };
         let mut have = want.clone();
         have.push(other);
-        assert!(changes(&have, &want).is_empty());
+        let changes = |have: &[Rule]| {
+            let mut plan = Plan::default();
+            let facts = Facts {
+                rules: [Some(have.to_vec()), None],
+                ..Facts::default()
+            };
+            plan.rules(&facts, is_ours, |_| want.clone());
+            plan
+        };
+        assert!(changes(&have).is_empty());
         have[0].from = Some(([192, 168, 1, 7].into(), 32));
-        let changes = changes(&have, &want);
+        let changes = changes(&have);
         assert_eq!(
             (changes.add.as_slice(), changes.delete.as_slice()),
             (&want[..1], &have[..1])

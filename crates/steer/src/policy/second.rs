@@ -11,14 +11,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::guard::networks::{Network, of_devices};
-use config::policy::{Down, Mac, Policy};
+use config::policy::Mac;
 use netio::netlink::{DeviceName, Family, Neighbour};
 
-use crate::policy::facts::{FAMILIES, Facts};
-use crate::policy::report::few;
-use crate::policy::resolved::{Resolved, resolved};
-use crate::policy::ways::Ways;
+use crate::facts::{FAMILIES, Facts};
+use crate::networks::Network;
+use crate::policy::resolved::{Entry, Resolved};
+use crate::report::few;
 
 /// The most addresses per hardware address: an IPv6 host makes a new one every day.
 const ADDRESSES_MAX: usize = 8;
@@ -34,12 +33,12 @@ pub(crate) type Near = Vec<(Mac, IpAddr)>;
 
 /// A description of held packets: every given part must match.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Held {
-    pub(crate) iif: Option<DeviceName>,
-    pub(crate) from: Option<Network>,
-    pub(crate) to: Option<Network>,
+pub(super) struct Held {
+    pub(super) iif: Option<DeviceName>,
+    pub(super) from: Option<Network>,
+    pub(super) to: Option<Network>,
     /// The tunnel's table; `None` for blocked packets.
-    pub(crate) table: Option<u32>,
+    pub(super) table: Option<u32>,
 }
 
 /// The addresses of these hardware addresses: the known ones, and the present ones of leases and neighbours, in use or
@@ -47,7 +46,7 @@ pub(crate) struct Held {
 ///
 /// When there are too many, addresses in use are kept first, and among these the known ones. So a device that takes
 /// many addresses cannot push out its own.
-pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Near {
+pub(super) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Near {
     let is_fit = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast(),
@@ -82,7 +81,7 @@ pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Nea
 
 /// Splits the neighbours into those in use and those that are idle. Neighbours behind uplinks do not count; those
 /// behind any other device do, as a LAN device may have been renamed.
-pub(crate) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
+pub(super) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
     let of = |it: &Neighbour| {
         let mac: [u8; 6] = it.mac.as_slice().try_into().ok()?;
         Some((Mac(mac), it.ip))
@@ -92,28 +91,17 @@ pub(crate) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
     [used, idle].map(|list| list.into_iter().filter_map(of).collect())
 }
 
-/// The hardware addresses that entries name.
-pub(crate) fn macs(entries: &[Resolved]) -> Vec<Mac> {
-    let who = entries.iter().filter_map(|it| it.who.as_ref());
-    let mut all: Vec<Mac> = who.flat_map(|it| it.macs.iter().copied()).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
 /// The held packets of a family. If several entries match the same packets, the first decides.
-pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> {
-    decided(policy, facts, family).0
+pub(super) fn held(resolved: &Resolved, family: Family) -> Vec<Held> {
+    decided(resolved, family).0
 }
 
 /// Describes for each entry the packets that only the packet filter holds; empty if there are none.
-pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
-    let ways = Ways::new(policy);
-    let left = FAMILIES.map(|family| decided(policy, facts, family).1);
-    let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
-    let networks = of_devices(&facts.links, &facts.addresses, &facts.main, &lan);
-    let one = |(place, entry): (usize, Resolved)| {
-        if !is_held(&entry, &ways) {
+pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
+    let left = FAMILIES.map(|family| decided(resolved, family).1);
+    let networks = facts.networks(&resolved.policy.lan);
+    let one = |(place, entry): (usize, &Entry)| {
+        if !entry.holds {
             return String::new();
         }
         let mut gaps = Vec::new();
@@ -130,7 +118,7 @@ pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
             let is_used = networks.iter().any(of_family)
                 && (entry.is_everywhere() || entry.networks.iter().any(of_family));
             let is_known = |mac: &Mac| {
-                let mut near = facts.near.iter();
+                let mut near = resolved.near.iter();
                 near.any(|it| it.0 == *mac && Family::of(it.1) == family)
             };
             let unknown = macs.iter().filter(|it| is_used && !is_known(it));
@@ -156,54 +144,39 @@ pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
             ),
         }
     };
-    let entries = resolved(policy, &facts.names).into_iter().enumerate();
-    entries.map(one).collect()
-}
-
-/// Whether an entry blocks its packets, always or while its tunnel is down.
-pub(crate) fn is_held(entry: &Resolved, ways: &Ways) -> bool {
-    let mut leads = ways.leads.iter();
-    entry.blocks || leads.any(|it| it.mark == entry.mark && it.down == Down::Hold)
+    resolved.entries.iter().enumerate().map(one).collect()
 }
 
 /// The held packets of a family, and for each entry the number of descriptions beyond the limit.
-fn decided(policy: &Policy, facts: &Facts, family: Family) -> (Vec<Held>, Vec<usize>) {
-    let ways = Ways::new(policy);
+fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
     let (mut kept, mut let_go): (Vec<Held>, Vec<Held>) = Default::default();
-    let mut left = vec![0; policy.entries.len()];
-    for (place, entry) in resolved(policy, &facts.names).into_iter().enumerate() {
+    let mut left = vec![0; resolved.entries.len()];
+    for (place, entry) in resolved.entries.iter().enumerate() {
         // Only the packet filter knows names.
         if entry.networks.is_empty() && !entry.domains.is_empty() {
             continue;
         }
-        let is_held = is_held(&entry, &ways);
-        let lead = ways.leads.iter().find(|it| it.mark == entry.mark);
-        let table = lead.map(|it| it.table);
         let of_family = |it: &&Network| Family::of(it.0) == family;
-        let targets: Vec<Option<Network>> = match entry.is_everywhere() {
-            true => vec![None],
-            false => entry
-                .networks
-                .iter()
-                .filter(of_family)
-                .map(|it| Some(*it))
-                .collect(),
-        };
-        for (iif, from) in sources(&entry, policy, facts, family) {
+        let mut targets = vec![None];
+        if !entry.is_everywhere() {
+            let own = entry.networks.iter().filter(of_family);
+            targets = own.map(|it| Some(*it)).collect();
+        }
+        for (iif, from) in sources(entry, resolved, family) {
             for to in &targets {
                 let held = Held {
                     iif,
                     from,
                     to: *to,
-                    table,
+                    table: entry.table,
                 };
                 let same = |it: &Held| (it.iif, it.from, it.to) == (held.iif, held.from, held.to);
-                let list = if is_held { &kept } else { &let_go };
+                let list = if entry.holds { &kept } else { &let_go };
                 let is_full = list.len() >= HELD_MAX;
                 if kept.iter().chain(&let_go).any(same) {
                     continue;
                 }
-                match (is_held, is_full) {
+                match (entry.holds, is_full) {
                     (true, true) => left[place] += 1,
                     (true, false) => kept.push(held),
                     // An entry that lets packets go takes no room from those that hold.
@@ -217,29 +190,28 @@ fn decided(policy: &Policy, facts: &Facts, family: Family) -> (Vec<Held>, Vec<us
 }
 
 /// The devices whose packets are all held.
-pub(crate) fn devices(policy: &Policy, facts: &Facts) -> Vec<String> {
-    let held = held(policy, facts, Family::V4).into_iter();
+pub(super) fn devices(resolved: &Resolved) -> Vec<String> {
+    let held = held(resolved, Family::V4).into_iter();
     let whole = held.filter(|it| it.from.is_none() && it.to.is_none());
     whole.filter_map(|it| Some(it.iif?.to_string())).collect()
 }
 
 /// Senders of an entry's packets: by device, by network, or both.
 fn sources(
-    entry: &Resolved,
-    policy: &Policy,
-    facts: &Facts,
+    entry: &Entry,
+    resolved: &Resolved,
     family: Family,
 ) -> Vec<(Option<DeviceName>, Option<Network>)> {
     let devices = |names: &[String]| {
         let names = names.iter().filter_map(|it| DeviceName::new(it));
         names.collect::<Vec<_>>()
     };
-    let lan = devices(&policy.lan);
+    let lan = devices(&resolved.policy.lan);
     let Some(who) = &entry.who else {
         return lan.into_iter().map(|it| (Some(it), None)).collect();
     };
     let mut all = Vec::new();
-    for (mac, ip) in facts.near.iter().filter(|it| Family::of(it.1) == family) {
+    for (mac, ip) in resolved.near.iter().filter(|it| Family::of(it.1) == family) {
         if who.macs.contains(mac) {
             // The rule names no device: the packet may come by a port that was taken out of its bridge.
             all.push((None, Some((*ip, family.bits()))));
@@ -256,7 +228,7 @@ fn sources(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::fixture::{facts, ip, names, policy};
+    use crate::fixture::{facts, ip, of, resolved};
 
     fn mac(last: u8) -> Mac {
         Mac([2, 0, 0x5e, 0x10, 0, last])
@@ -307,18 +279,17 @@ mod tests {
 
     #[test]
     fn each_entry_says_what_only_the_packet_filter_holds() {
-        let mut facts = facts();
-        facts.names = names();
-        facts.near = vec![(mac(1), ip("192.168.1.7")), (mac(1), ip("2001:db8:1:1::7"))];
-        let told = gaps(&policy(), &facts);
+        let (mut resolved, facts) = (resolved(), facts());
+        resolved.near = vec![(mac(1), ip("192.168.1.7")), (mac(1), ip("2001:db8:1:1::7"))];
+        let told = gaps(&resolved, &facts);
         let television = "does not hold packets of 02:00:5e:10:00:02 (no IPv4 address is known); packets of \
                           02:00:5e:10:00:02 (no IPv6 address is known)";
         assert!(told[0].ends_with(television), "{told:?}");
         // Entries that hold no packets, and an entry by device, have no gap.
         assert!(told[1..].iter().all(String::is_empty), "{told:?}");
-        facts.near.push((mac(2), ip("192.168.1.8")));
-        facts.near.push((mac(2), ip("2001:db8:1:1::8")));
-        assert_eq!(gaps(&policy(), &facts)[0], "");
+        resolved.near.push((mac(2), ip("192.168.1.8")));
+        resolved.near.push((mac(2), ip("2001:db8:1:1::8")));
+        assert_eq!(gaps(&resolved, &facts)[0], "");
     }
 
     #[test]
@@ -334,24 +305,23 @@ mod tests {
             list("10.1"),
             list("10.2")
         );
-        let policy = Policy::from_toml(&text, std::path::Path::new("policy.toml")).unwrap();
-        let told = gaps(&policy, &facts());
+        let resolved = of(&text);
+        let told = gaps(&resolved, &facts());
         let of_two = "does not hold packets to a.example; 144 pairs of sender and target (there are rules for 256 of each \
                       family)";
         assert!(told[0].is_empty() && told[1].ends_with(of_two), "{told:?}");
-        assert_eq!(held(&policy, &facts(), Family::V4).len(), HELD_MAX);
+        assert_eq!(held(&resolved, Family::V4).len(), HELD_MAX);
     }
 
     #[test]
     fn what_holds_is_known_without_a_mark() {
-        let mut facts = facts();
-        facts.names = names();
-        facts.near = vec![
+        let mut resolved = resolved();
+        resolved.near = vec![
             (mac(1), ip("192.168.1.7")),
             (mac(2), ip("2001:db8:1:1::7")),
             (mac(3), ip("192.168.1.8")),
         ];
-        let all = held(&policy(), &facts, Family::V4);
+        let all = held(&resolved, Family::V4);
         let whole = Some((ip("192.168.1.7"), 32));
         // The phone's entry lets packets go while its tunnel is down, and names are unknown to the rules.
         let television = Held {
@@ -367,7 +337,7 @@ mod tests {
             table: None,
         };
         assert_eq!(all, [television, guests]);
-        let of_v6 = held(&policy(), &facts, Family::V6);
+        let of_v6 = held(&resolved, Family::V6);
         assert_eq!(of_v6.len(), 1);
     }
 }

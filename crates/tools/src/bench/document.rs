@@ -79,6 +79,10 @@ mod tests {
     fn every_value_has_its_place_and_unit() {
         let document = json(&run(), &noisy()).unwrap();
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        let page = include_str!("../../../../docs/json.md");
+        for name in document.as_object().unwrap().keys() {
+            assert!(page.contains(&format!("- `{name}`: ")), "{name}");
+        }
         let first = &document["records"][0];
         assert_eq!(first["implementation"], "millrace");
         assert_eq!(first["test"], "tcp1");

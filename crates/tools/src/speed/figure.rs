@@ -123,6 +123,11 @@ mod tests {
             "{}",
             written(&all)
         );
+        // Programs are written by this page.
+        let page = include_str!("../../../../docs/json.md");
+        for name in written(&all).split('"').filter(|it| it.contains('_')) {
+            assert!(page.contains(&format!("- `{name}`: ")), "{name}");
+        }
         let sign = Figure {
             algorithm: Algorithm::Rsa2048,
             operation: Operation::Sign,

@@ -37,28 +37,11 @@ The table of tunnel ciphers says what the ciphers would let through, if nothing 
 core, and with a thread on each at once, the sum of what each does in its own processor time. The last one says
 what was chosen for tunnels on this machine.
 
---json prints an object a line, as it is measured:
-  algorithm, operation     the operation is hash, encrypt, decrypt, seal, open, sign, verify or agree
-  backend                  portable, simd, engine or openssl
-  batch, bytes             packets at a time, and bytes of each; no bytes where they have no length
-  kilobytes_per_second     1000s of bytes, or for sign, verify and agree instead:
-  operations_per_second    operations
-  implementation           whose code it was; for tunnel ciphers, what works on batches
-  threads, kilobytes_per_second_all
-                           tunnel ciphers with the biggest batch: what so many threads did together
-
 --system runs no cipher. It writes, copies and reads 2 x 16 MiB of memory, computes 2400 digits of pi ten
 times and 9009 of e, and shows its seconds beside those that were published for two routers with their vendors'
 builds and with builds whose compiler options fit the processor. pi and e are divisions of whole numbers: they
 show whether a build for ARMv7 has the divide instruction. What was published of memory is not comparable: what
-was done is not known. With --quick one run, otherwise the best of three. --json prints an object a
-line:
-  test                     memory, pi or e
-  seconds, runs            of processor time of one thread, the best of so many runs
-  target                   the architecture that this program was built for
-  comparable               whether the published seconds are, as far as is known, of the same work
-  ipq8065_vendor_seconds, ipq8065_tuned_seconds, ipq4019_vendor_seconds, ipq4019_tuned_seconds
-                           what was published";
+was done is not known. With --quick one run, otherwise the best of three.";
 
 const NAMES: &str = "\
 An ALGORITHM is one of these, any other CIPHER+hmac-DIGEST of OpenVPN's, a name of `openssl speed`'s (des-ede3,

@@ -1,6 +1,6 @@
 //! Remotes, and the settings that may differ between them.
 
-use super::source::{Prompted, Source};
+use super::{Prompted, Source};
 use crate::settings::MtuDiscovery;
 
 /// Default port of OpenVPN.

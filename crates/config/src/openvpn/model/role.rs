@@ -3,8 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use super::network::{Ifconfig, IfconfigV6, PullFilter};
-use super::source::{Prompted, Secret, Source};
+use super::{Ifconfig, IfconfigV6, Prompted, PullFilter, Secret, Source};
 
 /// Client or server, with its settings.
 #[derive(Clone, Debug, Eq, PartialEq)]

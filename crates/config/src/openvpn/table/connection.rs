@@ -5,7 +5,7 @@ use super::value::{
     OK, Outcome, capped, credentials, host, ignored, note, number, on, one_of, port, prompted, put,
     seconds, set, some, word,
 };
-use super::{Entry, Support, here, no, skip, yes};
+use super::{End, Entry, INLINE, LIST, SECRET, Support, flag, here, no, one, skip, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{ConnectionDraft, HttpOptions, LocalLine, RawTransport, RemoteLine};
 use crate::openvpn::{Family, Fragment, HttpAuth, HttpProxy, MssFix, Prompted, Proxy, ResolvRetry};
@@ -18,51 +18,46 @@ const LOCALS_MAX: usize = 64;
 const HEADERS_MAX: usize = 10;
 
 pub(super) const ROWS: &[Entry] = &[
-    Entry::new("connection", 1, 1, Support::Block)
-        .inline()
-        .list(),
-    yes("remote", 1, 3, |draft, it| {
-        draft.remotes.push(remote(it)?);
+    Entry::new("connection", 1, 1, Support::Block).is(INLINE | LIST),
+    yes("remote", 1, 3, |d, it| {
+        d.remotes.push(remote(it)?);
         OK
     })
-    .list()
-    .connection(|draft, it| {
-        draft.call(remote(it)?);
+    .is(LIST)
+    .connection(|d, it| {
+        d.call(remote(it)?);
         OK
     }),
-    yes("remote-random", 0, 0, |draft, _| {
-        on(&mut draft.client.remote_random)
+    flag("remote-random", |d| &mut d.client.remote_random).end(End::IdleInServer),
+    flag("remote-random-hostname", |d| {
+        &mut d.client.remote_random_hostname
     })
-    .idle_in_server(),
-    yes("remote-random-hostname", 0, 0, |draft, _| {
-        on(&mut draft.client.remote_random_hostname)
-    })
-    .idle_in_server(),
-    yes("resolv-retry", 1, 1, |draft, it| {
-        draft.client.resolv_retry = match it.at(0) {
+    .end(End::IdleInServer),
+    one("resolv-retry", |d, v| {
+        d.client.resolv_retry = match v {
             "infinite" => ResolvRetry::Infinite,
             text => ResolvRetry::Seconds(seconds(text)?),
         };
         OK
     })
-    .idle_in_server(),
-    here("connect-retry", 1, 2, |draft, it| {
-        draft.retry = capped(it.at(0), 0..=0xffff_u32)?;
+    .end(End::IdleInServer),
+    here("connect-retry", 1, 2, |d, it| {
+        d.retry = capped(it.at(0), 0..=0xffff_u32)?;
         if let Some(text) = it.get(1) {
-            draft.retry_max = capped(text, 0..=86_400)?;
+            d.retry_max = capped(text, 0..=86_400)?;
         }
-        draft.retry_max = draft.retry_max.max(draft.retry);
+        d.retry_max = d.retry_max.max(d.retry);
         OK
     })
-    .idle_in_server(),
-    yes("connect-retry-max", 1, 1, |draft, it| {
-        draft.client.connect_retry_max = match it.at(0) {
+    .end(End::IdleInServer),
+    one("connect-retry-max", |d, v| {
+        d.client.connect_retry_max = match v {
             "unlimited" | "0" => None,
             text => Some(seconds(text)?),
         };
         OK
     })
-    .idle_in_server()
+    .end(End::IdleInServer)
     // The limit counts rounds over all servers, so that a single server cannot have one.
     .connection(|_, _| {
         ignored(
@@ -70,130 +65,125 @@ pub(super) const ROWS: &[Entry] = &[
              the block",
         )
     }),
-    here("connect-timeout", 1, 1, timeout).idle_in_server(),
-    here("server-poll-timeout", 1, 1, timeout).idle_in_server(),
-    here("proto", 1, 1, |draft, it| {
-        (draft.transport, draft.family) = protocol(it.at(0))?;
+    here("connect-timeout", 1, 1, timeout).end(End::IdleInServer),
+    here("server-poll-timeout", 1, 1, timeout).end(End::IdleInServer),
+    here("proto", 1, 1, |d, it| {
+        (d.transport, d.family) = protocol(it.at(0))?;
         OK
     }),
-    yes("proto-force", 1, 1, |draft, it| {
-        draft.proto_tcp_forced = match it.at(0) {
+    one("proto-force", |d, v| {
+        d.proto_tcp_forced = match v {
             "tcp-client" => Some(true),
             other => Some(word(other, &[("udp", false), ("tcp", true)])?),
         };
         OK
     }),
-    here("local", 1, 3, local).list(),
-    here("port", 1, 1, |draft, it| {
+    here("local", 1, 3, local).is(LIST),
+    here("port", 1, 1, |d, it| {
         let port = port(it.at(0))?;
-        (draft.local_port, draft.remote_port) = (port, port);
+        (d.local_port, d.remote_port) = (port, port);
         OK
     }),
-    here("lport", 1, 1, |draft, it| {
-        draft.local_port = number(it.at(0), 0..=u16::MAX)?;
-        on(&mut draft.local_port_defined)
+    here("lport", 1, 1, |d, it| {
+        d.local_port = number(it.at(0), 0..=u16::MAX)?;
+        on(&mut d.local_port_defined)
     }),
-    here("rport", 1, 1, |draft, it| {
-        set(&mut draft.remote_port, port(it.at(0)))
+    here("rport", 1, 1, |d, it| {
+        set(&mut d.remote_port, port(it.at(0)))
     }),
-    here("bind", 0, 1, |draft, it| {
-        draft.bind = true;
+    here("bind", 0, 1, |d, it| {
+        d.bind = true;
         match it.get(0) {
             None => OK,
-            Some(text) => set(&mut draft.ipv6_only, word(text, &[("ipv6only", true)])),
+            Some(text) => set(&mut d.ipv6_only, word(text, &[("ipv6only", true)])),
         }
     }),
-    here("nobind", 0, 0, |draft, _| on(&mut draft.nobind)),
-    here("float", 0, 0, |draft, _| on(&mut draft.float)),
-    here("http-proxy", 2, 4, |draft, it| {
-        some(&mut draft.http, http_proxy(it))
+    here("nobind", 0, 0, |d, _| on(&mut d.nobind)),
+    here("float", 0, 0, |d, _| on(&mut d.float)),
+    here("http-proxy", 2, 4, |d, it| {
+        some(&mut d.http, http_proxy(it))
     })
-    .secret()
+    .is(SECRET)
     .foreign(foreign::http_proxy),
-    here("http-proxy-option", 1, 3, |draft, it| {
-        http_option(&mut draft.http_options, it)
+    here("http-proxy-option", 1, 3, |d, it| {
+        http_option(&mut d.http_options, it)
     })
-    .list(),
-    yes("http-proxy-user-pass", 1, 1, |draft, it| {
-        put(&mut draft.http_user_pass, prompted(it))
+    .is(LIST),
+    yes("http-proxy-user-pass", 1, 1, |d, it| {
+        put(&mut d.http_user_pass, prompted(it))
     })
-    .inline()
+    .is(INLINE)
     .foreign(foreign::proxy_credentials),
-    yes("http-proxy-override", 2, 3, |draft, it| {
+    yes("http-proxy-override", 2, 3, |d, it| {
         let auth = match it.get(2) {
             Some("nct") => HttpAuth::AutoNoClearText,
             _ => HttpAuth::Auto,
         };
         let proxy = http(it, auth, Some(Prompted::Ask));
-        some(&mut draft.http_override, proxy)
+        some(&mut d.http_override, proxy)
     })
-    .idle_in_server(),
+    .end(End::IdleInServer),
     skip("http-proxy-retry", "a connection is always tried again"),
     skip("socks-proxy-retry", "a connection is always tried again"),
     skip(
         "http-proxy-timeout",
         "`connect-timeout` holds for proxies too",
     ),
-    here("socks-proxy", 1, 3, |draft, it| {
+    here("socks-proxy", 1, 3, |d, it| {
         let proxy = Proxy::Socks {
             host: host(it.at(0))?,
             port: it.get(1).map_or(Ok(1080), port)?,
             credentials: it.get(2).map(credentials),
         };
-        put(&mut draft.socks, proxy)
+        put(&mut d.socks, proxy)
     })
-    .secret()
+    .is(SECRET)
     .foreign(foreign::socks_proxy),
-    here("tun-mtu", 1, 2, |draft, it| {
+    here("tun-mtu", 1, 2, |d, it| {
         // 100 is stock's TUN_MTU_MIN; the kernel itself takes 68.
         let size = |text: &str| number(text, 100..=u16::MAX);
-        draft.mtu.tun = Some(size(it.at(0))?);
-        set(&mut draft.mtu.occ, it.get(1).map(size).transpose())
+        d.mtu.tun = Some(size(it.at(0))?);
+        set(&mut d.mtu.occ, it.get(1).map(size).transpose())
     }),
-    here("tun-mtu-max", 1, 1, |draft, it| {
-        some(&mut draft.mtu.tun_max, number(it.at(0), 68..=u16::MAX))
+    here("tun-mtu-max", 1, 1, |d, it| {
+        some(&mut d.mtu.tun_max, number(it.at(0), 68..=u16::MAX))
     })
-    .idle_in_server(),
+    .end(End::IdleInServer),
     skip("tun-mtu-extra", "no buffer of Millrace depends on it"),
     here("link-mtu", 1, 1, link_mtu),
     here("udp-mtu", 1, 1, link_mtu),
-    here("mssfix", 0, 2, |draft, it| {
-        set(&mut draft.mtu.mssfix, mssfix(it))
-    }),
-    here("fragment", 1, 2, |draft, it| {
+    here("mssfix", 0, 2, |d, it| set(&mut d.mtu.mssfix, mssfix(it))),
+    here("fragment", 1, 2, |d, it| {
         let words = it.get(1);
         let with_headers = words.map_or(Ok(false), |it| word(it, &[("mtu", true)]))?;
-        draft.mtu.fragment = match number(it.at(0), 0..=u16::MAX)? {
+        d.mtu.fragment = match number(it.at(0), 0..=u16::MAX)? {
             0 => None,
             size @ 68.. => Some(Fragment { size, with_headers }),
             _ => return Err("needs to be at least 68".to_owned()),
         };
         OK
     }),
-    here("max-packet-size", 1, 1, |draft, it| {
+    here("max-packet-size", 1, 1, |d, it| {
         let size = number(it.at(0), 0..=u16::MAX)?;
         let held = size.clamp(154, 2048);
-        draft.mtu.control = Some(held);
-        draft.mtu.mssfix = MssFix::Mtu(size);
+        d.mtu.control = Some(held);
+        d.mtu.mssfix = MssFix::Mtu(size);
         match held == size {
             true => OK,
             false => note(&format!("{held} is used: the limits are 154 and 2048")),
         }
     }),
-    here("mtu-disc", 1, 1, |draft, it| {
-        some(
-            &mut draft.mtu.discovery,
-            word(it.at(0), &MtuDiscovery::NAMES),
-        )
+    here("mtu-disc", 1, 1, |d, it| {
+        some(&mut d.mtu.discovery, word(it.at(0), &MtuDiscovery::NAMES))
     }),
     no("mtu-dynamic", "removed from OpenVPN; write `fragment`"),
     skip(
         "mtu-test",
         "nothing is measured; `mssfix` is enough for TCP",
     ),
-    here("explicit-exit-notify", 0, 1, |draft, it| {
+    here("explicit-exit-notify", 0, 1, |d, it| {
         let times = it.get(0).map_or(Ok(1), |text| number(text, 0..=u8::MAX));
-        set(&mut draft.exit_notify, times)
+        set(&mut d.exit_notify, times)
     }),
 ];
 

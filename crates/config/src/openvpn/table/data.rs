@@ -1,53 +1,41 @@
 //! Ciphers and framing of the data channel.
 
-use super::value::{OK, Outcome, ignored, note, number, on, one_of, put, some, word};
-use super::{Entry, no, same_for_all, skip, yes};
+use super::value::{OK, Outcome, ignored, note, number, one_of, some, word};
+use super::{Entry, WEAKENING, flag, no, one, same_for_all, skip, text, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 use crate::openvpn::lexer::shown;
 use crate::openvpn::{Digest, Framing};
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("data-ciphers", 1, 1, |draft, it| {
-        put(&mut draft.ciphers.list, it.at(0).to_owned())
-    })
-    .client(same_for_all),
-    yes("ncp-ciphers", 1, 1, |draft, it| {
-        draft.ciphers.list = Some(it.at(0).to_owned());
+    text("data-ciphers", |d| &mut d.ciphers.list).client(same_for_all),
+    one("ncp-ciphers", |d, v| {
+        d.ciphers.list = Some(v.to_owned());
         note("the old name of `data-ciphers`")
     })
     .client(same_for_all),
-    yes("data-ciphers-fallback", 1, 1, |draft, it| {
-        put(&mut draft.ciphers.fallback, it.at(0).to_owned())
-    })
-    .client(same_for_all),
-    yes("cipher", 1, 1, |draft, it| {
-        put(&mut draft.ciphers.cipher, it.at(0).to_owned())
-    })
-    .client(same_for_all),
-    yes("auth", 1, 1, |draft, it| {
-        draft.data.auth = Digest::from_name(it.at(0)).ok_or_else(|| {
+    text("data-ciphers-fallback", |d| &mut d.ciphers.fallback).client(same_for_all),
+    text("cipher", |d| &mut d.ciphers.cipher).client(same_for_all),
+    one("auth", |d, v| {
+        d.data.auth = Digest::from_name(v).ok_or_else(|| {
             let known: Vec<&str> = Digest::ALL.iter().map(|digest| digest.name()).collect();
-            one_of(it.at(0), &known)
+            one_of(v, &known)
         })?;
         OK
     }),
-    yes("allow-insecure-ciphers", 0, 0, |draft, _| {
-        on(&mut draft.data.allow_insecure)
-    })
-    .weakening(),
+    flag("allow-insecure-ciphers", |d| &mut d.data.allow_insecure).is(WEAKENING),
     yes("ncp-disable", 0, 0, |_, _| {
         ignored("ciphers are negotiated all the same; `cipher` is used with a server that does not")
     })
-    .weakening(),
-    yes("keysize", 1, 1, |draft, it| {
-        some(&mut draft.ciphers.keysize, number(it.at(0), 1..=4096))
+    .is(WEAKENING),
+    one("keysize", |d, v| {
+        some(&mut d.ciphers.keysize, number(v, 1..=4096))
     }),
-    yes("compat-mode", 1, 1, |draft, it| {
-        some(&mut draft.ciphers.compat, compat_mode(it.at(0)))
+    one("compat-mode", |d, v| {
+        some(&mut d.ciphers.compat, compat_mode(v))
     }),
-    yes("comp-lzo", 0, 1, |draft, it| {
-        draft.data.framing = Framing::Lzo;
+    yes("comp-lzo", 0, 1, |d, it| {
+        d.data.framing = Framing::Lzo;
         match it.get(0) {
             Some("no") => OK,
             None | Some("yes" | "adaptive") => note(UNPACKED),
@@ -56,10 +44,10 @@ pub(super) const ROWS: &[Entry] = &[
     })
     .client(same_for_all),
     yes("compress", 0, 1, compress).client(same_for_all),
-    yes("allow-compression", 1, 1, allow_compression).weakening(),
+    yes("allow-compression", 1, 1, allow_compression).is(WEAKENING),
     skip("comp-noadapt", "nothing is compressed").client(same_for_all),
     yes("replay-window", 1, 2, replay_window),
-    yes("reorder", 0, 0, |draft, _| on(&mut draft.data.reorder)),
+    flag("reorder", |d| &mut d.data.reorder),
     skip(
         "mute-replay-warnings",
         "replays are counted, not logged one by one",

@@ -1,51 +1,46 @@
 //! Directives about the interface and the outer socket.
 
 use super::value::{OK, ignored, note, number, on, one_of, put, set, some, word};
-use super::{Entry, KERNEL, MANY, TAP, WINDOWS, no, skip, yes};
+use super::{End, Entry, KERNEL, MANY, TAP, WINDOWS, flag, no, one, skip, yes};
 use crate::openvpn::Topology;
 use crate::openvpn::lexer::shown;
 use crate::types::is_ifname;
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("dev", 1, 1, |draft, it| match it.at(0) {
-        name if is_ifname(name) => put(&mut draft.dev, name.to_owned()),
+    one("dev", |d, v| match v {
+        name if is_ifname(name) => put(&mut d.dev, name.to_owned()),
         other => Err(format!(
             "`{}` is no interface name: 1 to 15 of letters, digits and _=+.-",
             shown(other)
         )),
     }),
-    yes("dev-type", 1, 1, |draft, it| match it.at(0) {
+    one("dev-type", |d, v| match v {
         "tap" => Err(TAP.to_owned()),
         other => {
-            draft.dev_is_typed = word(other, &[("tun", true), ("tap", false)])?;
+            d.dev_is_typed = word(other, &[("tun", true), ("tap", false)])?;
             OK
         }
     }),
-    yes("dev-node", 1, 1, |_, it| match it.at(0) {
+    one("dev-node", |_, v| match v {
         "/dev/net/tun" => OK,
         path if path.starts_with('/') => {
             Err("interfaces are made through /dev/net/tun; remove the line".to_owned())
         }
         _ => ignored(WINDOWS),
     }),
-    yes("txqueuelen", 1, 1, |draft, it| {
-        some(
-            &mut draft.device.queue_length,
-            number(it.at(0), 0..=1_000_000),
-        )
+    one("txqueuelen", |d, v| {
+        some(&mut d.device.queue_length, number(v, 0..=1_000_000))
     }),
     skip(
         "disable-dco",
         "the setting dataplane.kind says who moves the packets",
     ),
-    yes("topology", 1, 1, |draft, it| {
+    yes("topology", 1, 1, |d, it| {
         let topologies = [Topology::Subnet, Topology::Net30, Topology::P2p];
         let topologies = topologies.map(|it| (it.as_str(), it));
-        some(&mut draft.network.topology, word(it.at(0), &topologies))
+        some(&mut d.network.topology, word(it.at(0), &topologies))
     }),
-    yes("persist-tun", 0, 0, |draft, _| {
-        on(&mut draft.service.persist_tun)
-    }),
+    flag("persist-tun", |d| &mut d.service.persist_tun),
     skip("tun-ipv6", "IPv6 is always carried"),
     no("lladdr", TAP),
     no("vlan-tagging", TAP),
@@ -58,30 +53,24 @@ pub(super) const ROWS: &[Entry] = &[
     ),
     skip("windows-driver", WINDOWS),
     skip("tap-sleep", WINDOWS),
-    yes("sndbuf", 1, 1, |draft, it| {
-        set(&mut draft.sockets.send_buffer, buffer(it.at(0)))
+    one("sndbuf", |d, v| set(&mut d.sockets.send_buffer, buffer(v))),
+    one("rcvbuf", |d, v| {
+        set(&mut d.sockets.receive_buffer, buffer(v))
     }),
-    yes("rcvbuf", 1, 1, |draft, it| {
-        set(&mut draft.sockets.receive_buffer, buffer(it.at(0)))
-    }),
-    yes("mark", 1, 1, |draft, it| {
-        some(&mut draft.sockets.mark, mark(it.at(0)))
-    }),
-    yes("bind-dev", 1, 1, |draft, it| match it.at(0) {
-        name if is_ifname(name) => put(&mut draft.sockets.device, name.to_owned()),
+    one("mark", |d, v| some(&mut d.sockets.mark, mark(v))),
+    one("bind-dev", |d, v| match v {
+        name if is_ifname(name) => put(&mut d.sockets.device, name.to_owned()),
         other => Err(format!("`{}` is no interface name", shown(other))),
     }),
     yes("multihome", 0, 0, |_, _| note("always done")),
-    yes("socket-flags", 0, MANY, |draft, it| {
+    yes("socket-flags", 0, MANY, |d, it| {
         match it.values.iter().find(|flag| *flag != "TCP_NODELAY") {
             Some(flag) => Err(one_of(flag, &["TCP_NODELAY"])),
-            None => on(&mut draft.sockets.tcp_nodelay),
+            None => on(&mut d.sockets.tcp_nodelay),
         }
     })
     .client(|_, _| ignored("TCP_NODELAY is always set")),
-    yes("tcp-nodelay", 0, 0, |draft, _| {
-        on(&mut draft.sockets.tcp_nodelay)
-    }),
+    flag("tcp-nodelay", |d| &mut d.sockets.tcp_nodelay),
     skip(
         "passtos",
         "outer packets have the system's usual type of service",
@@ -89,13 +78,12 @@ pub(super) const ROWS: &[Entry] = &[
     skip("fast-io", KERNEL),
     skip("preresolve", "names are resolved when they are needed"),
     skip("ip-remote-hint", "a hint for other systems"),
-    yes("shaper", 1, 1, |draft, it| {
-        some(
-            &mut draft.sockets.shaper,
-            number(it.at(0), 100..=100_000_000),
-        )
+    one("shaper", |d, v| {
+        some(&mut d.sockets.shaper, number(v, 100..=100_000_000))
     })
-    .for_client("is for clients; use `tc qdisc` on the server's interface"),
+    .end(End::Client(
+        "is for clients; use `tc qdisc` on the server's interface",
+    )),
     no("gremlin", "a test mode of stock; remove the line"),
     no(
         "client-nat",

@@ -10,7 +10,6 @@ use super::Entry;
 use crate::file;
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
-use crate::secrecy;
 
 /// The treatment of a directive that names a restricted file.
 pub(crate) enum Restriction {
@@ -110,7 +109,7 @@ pub(super) fn management(directive: &Directive, draft: &Draft) -> Option<Restric
         _ if !is_loopback(directive.at(0)) => OPEN,
         "stdin" => return None,
         // The first line of another file may be public: every OpenSSH key begins alike.
-        _ if draft.own_management.as_ref() != Some(&path) || secrecy::warning(&path).is_some() => {
+        _ if draft.own_management.as_ref() != Some(&path) || file::exposed(&path).is_some() => {
             NO_PASSWORD
         }
         _ => return None,

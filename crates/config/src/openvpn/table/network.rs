@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::value::{
     OK, Outcome, host, ignored, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host,
-    netmask_bits, note, on, one_of, place, put, seconds, set, some, word,
+    netmask_bits, note, one_of, place, put, seconds, set, some, word,
 };
-use super::{Entry, MANY, WINDOWS, no, skip, yes};
+use super::{End, Entry, LIST, MANY, WINDOWS, flag, no, one, skip, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 use crate::openvpn::lexer::shown;
@@ -19,20 +19,18 @@ use crate::openvpn::{
 const ROUTES_MAX: usize = 10_000;
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("ifconfig", 2, 2, |draft, it| {
-        some(&mut draft.network.ifconfig, ifconfig(it))
+    yes("ifconfig", 2, 2, |d, it| {
+        some(&mut d.network.ifconfig, ifconfig(it))
     }),
-    yes("ifconfig-ipv6", 2, 2, |draft, it| {
-        some(&mut draft.network.ifconfig_v6, ifconfig_v6(it))
+    yes("ifconfig-ipv6", 2, 2, |d, it| {
+        some(&mut d.network.ifconfig_v6, ifconfig_v6(it))
     }),
-    yes("ifconfig-noexec", 0, 0, |draft, _| {
-        on(&mut draft.network.ifconfig_noexec)
-    }),
+    flag("ifconfig-noexec", |d| &mut d.network.ifconfig_noexec),
     skip(
         "ifconfig-nowarn",
         "addresses of the two ends are not compared",
     ),
-    yes("route", 1, 4, |draft, it| {
+    yes("route", 1, 4, |d, it| {
         // Stock refuses such a route too, but only in its log and once the tunnel is up.
         if it.at(0).contains('/') {
             return ignored(
@@ -40,65 +38,63 @@ pub(super) const ROWS: &[Entry] = &[
                  traffic `redirect-gateway def1`",
             );
         }
-        add(&mut draft.network.routes, route(it))
+        add(&mut d.network.routes, route(it))
     })
-    .list(),
-    yes("route-ipv6", 1, 3, |draft, it| {
-        add(&mut draft.network.routes_v6, route_v6(it))
+    .is(LIST),
+    yes("route-ipv6", 1, 3, |d, it| {
+        add(&mut d.network.routes_v6, route_v6(it))
     })
-    .list(),
-    yes("route-gateway", 1, 1, |draft, it| {
-        let gateway = match it.at(0) {
+    .is(LIST),
+    one("route-gateway", |d, v| {
+        let gateway = match v {
             "dhcp" => RouteGateway::Dhcp,
             other => RouteGateway::Fixed(place(other)?),
         };
-        put(&mut draft.network.route_gateway, gateway)
+        put(&mut d.network.route_gateway, gateway)
     }),
-    yes("route-ipv6-gateway", 1, 1, |draft, it| {
-        some(&mut draft.network.route_gateway_v6, ipv6(it.at(0)))
+    one("route-ipv6-gateway", |d, v| {
+        some(&mut d.network.route_gateway_v6, ipv6(v))
     }),
-    yes("route-metric", 1, 1, |draft, it| {
-        some(&mut draft.network.route_metric, seconds(it.at(0)))
+    one("route-metric", |d, v| {
+        some(&mut d.network.route_metric, seconds(v))
     }),
-    yes("route-delay", 0, 2, |draft, it| {
+    yes("route-delay", 0, 2, |d, it| {
         let delay = it.get(0).map_or(Ok(0), seconds)?;
         // The second value is a time limit for Windows.
         it.get(1).map(seconds).transpose()?;
-        put(&mut draft.network.route_delay, delay)
+        put(&mut d.network.route_delay, delay)
     })
-    .for_client("is for clients; remove the line"),
-    yes("route-noexec", 0, 0, |draft, _| {
-        on(&mut draft.network.route_noexec)
-    }),
+    .end(End::Client("is for clients; remove the line")),
+    flag("route-noexec", |d| &mut d.network.route_noexec),
     skip("max-routes", "there is no such limit"),
     skip("route-method", WINDOWS),
     no(
         "route-table",
         "routes go to the main table; use `route-noexec` and a `route-up` script",
     ),
-    yes("redirect-gateway", 0, MANY, |draft, it| {
-        redirect(draft, it)?.gateway = true;
+    yes("redirect-gateway", 0, MANY, |d, it| {
+        redirect(d, it)?.gateway = true;
         OK
     })
-    .list()
-    .for_client("is for clients; write `push \"redirect-gateway def1\"`"),
-    yes("redirect-private", 0, MANY, |draft, it| {
-        redirect(draft, it)?;
+    .is(LIST)
+    .end(End::Client(
+        "is for clients; write `push \"redirect-gateway def1\"`",
+    )),
+    yes("redirect-private", 0, MANY, |d, it| {
+        redirect(d, it)?;
         OK
     })
-    .list(),
-    yes("block-ipv6", 0, 0, |draft, _| {
-        on(&mut draft.network.block_ipv6)
-    }),
-    yes("allow-recursive-routing", 0, 0, |draft, _| {
-        on(&mut draft.network.allow_recursive_routing)
+    .is(LIST),
+    flag("block-ipv6", |d| &mut d.network.block_ipv6),
+    flag("allow-recursive-routing", |d| {
+        &mut d.network.allow_recursive_routing
     })
-    .for_client("is for clients; remove the line"),
-    yes("dhcp-option", 1, MANY, |draft, it| {
-        dhcp_option(&mut draft.network.dhcp, it)
+    .end(End::Client("is for clients; remove the line")),
+    yes("dhcp-option", 1, MANY, |d, it| {
+        dhcp_option(&mut d.network.dhcp, it)
     })
-    .list(),
-    yes("dns", 2, MANY, dns).list(),
+    .is(LIST),
+    yes("dns", 2, MANY, dns).is(LIST),
     skip("dns-updown", "name servers are set without a script"),
     skip("register-dns", WINDOWS),
     skip("block-outside-dns", WINDOWS),

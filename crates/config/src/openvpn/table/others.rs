@@ -26,29 +26,17 @@ pub(super) const ROWS: &[Entry] = &[
     skip("show-net", WINDOWS),
     skip("show-net-up", WINDOWS),
     skip("show-valid-subnets", WINDOWS),
-    yes("help", 0, 0, |draft, _| ask(draft, Action::Help)),
-    yes("version", 0, 0, |draft, _| ask(draft, Action::Version)),
-    yes("genkey", 0, 3, |draft, it| {
-        ask(draft, Action::GenKey(genkey(it)?))
-    }),
-    yes("mktun", 0, 0, |draft, _| ask(draft, Action::MakeTun)),
-    yes("rmtun", 0, 0, |draft, _| ask(draft, Action::RemoveTun)),
-    yes("show-ciphers", 0, 0, |draft, _| {
-        ask(draft, Action::ShowCiphers)
-    }),
-    yes("show-digests", 0, 0, |draft, _| {
-        ask(draft, Action::ShowDigests)
-    }),
-    yes("show-tls", 0, 0, |draft, _| ask(draft, Action::ShowTls)),
-    yes("show-curves", 0, 0, |draft, _| {
-        ask(draft, Action::ShowGroups)
-    }),
-    yes("show-groups", 0, 0, |draft, _| {
-        ask(draft, Action::ShowGroups)
-    }),
-    yes("show-gateway", 0, 1, |draft, _| {
-        ask(draft, Action::ShowGateway)
-    }),
+    yes("help", 0, 0, |d, _| ask(d, Action::Help)),
+    yes("version", 0, 0, |d, _| ask(d, Action::Version)),
+    yes("genkey", 0, 3, |d, it| ask(d, Action::GenKey(genkey(it)?))),
+    yes("mktun", 0, 0, |d, _| ask(d, Action::MakeTun)),
+    yes("rmtun", 0, 0, |d, _| ask(d, Action::RemoveTun)),
+    yes("show-ciphers", 0, 0, |d, _| ask(d, Action::ShowCiphers)),
+    yes("show-digests", 0, 0, |d, _| ask(d, Action::ShowDigests)),
+    yes("show-tls", 0, 0, |d, _| ask(d, Action::ShowTls)),
+    yes("show-curves", 0, 0, |d, _| ask(d, Action::ShowGroups)),
+    yes("show-groups", 0, 0, |d, _| ask(d, Action::ShowGroups)),
+    yes("show-gateway", 0, 1, |d, _| ask(d, Action::ShowGateway)),
     yes("test-crypto", 0, 0, |_, _| {
         Err(
             "needs a static key, which is not supported; `millrace speed` measures the ciphers"

@@ -1,83 +1,73 @@
 //! Directives that choose client or server, and a client's authentication.
 
 use super::foreign;
-use super::value::{OK, Outcome, on, prompted, put, set, word};
-use super::{Entry, MANY, skip, yes};
+use super::value::{OK, Outcome, prompted, put, set, word};
+use super::{End, Entry, INLINE, LIST, MANY, SECRET, flag, one, skip, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 use crate::openvpn::{AuthRetry, FilterAction, PullFilter, Secret, StaticChallenge};
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("client", 0, 0, |draft, _| on(&mut draft.client_helper)),
-    yes("tls-client", 0, 0, |draft, _| on(&mut draft.tls_client)),
-    yes("tls-server", 0, 0, |draft, _| on(&mut draft.tls_server)),
-    yes("pull", 0, 0, |draft, _| on(&mut draft.pull)),
-    yes("mode", 1, 1, |draft, it| {
+    flag("client", |d| &mut d.client_helper),
+    flag("tls-client", |d| &mut d.tls_client),
+    flag("tls-server", |d| &mut d.tls_server),
+    flag("pull", |d| &mut d.pull),
+    one("mode", |d, v| {
         let modes = [("p2p", false), ("server", true)];
-        set(&mut draft.mode_server, word(it.at(0), &modes))
+        set(&mut d.mode_server, word(v, &modes))
     }),
     yes("pull-filter", 2, 2, pull_filter)
-        .list()
-        .idle_in_server(),
-    yes("route-nopull", 0, 0, |draft, _| {
-        on(&mut draft.network.route_nopull)
-    })
-    .idle_in_server(),
+        .is(LIST)
+        .end(End::IdleInServer),
+    flag("route-nopull", |d| &mut d.network.route_nopull).end(End::IdleInServer),
     skip(
         "allow-pull-fqdn",
         "a pushed route with a name is passed over, and the log says so; write the `route` here",
     ),
-    yes("push-peer-info", 0, 0, |draft, _| {
-        on(&mut draft.client.push_peer_info)
+    flag("push-peer-info", |d| &mut d.client.push_peer_info).end(End::IdleInServer),
+    yes("auth-user-pass", 0, 1, |d, it| {
+        put(&mut d.client.auth_user_pass, prompted(it))
     })
-    .idle_in_server(),
-    yes("auth-user-pass", 0, 1, |draft, it| {
-        put(&mut draft.client.auth_user_pass, prompted(it))
-    })
-    .inline()
-    .secret()
+    .is(INLINE | SECRET)
     .foreign(foreign::credentials)
-    .for_client("is for clients; a server has `auth-user-pass-verify`"),
-    yes("auth-retry", 1, 1, |draft, it| {
+    .end(End::Client(
+        "is for clients; a server has `auth-user-pass-verify`",
+    )),
+    one("auth-retry", |d, v| {
         let ways = [
             ("none", AuthRetry::None),
             ("nointeract", AuthRetry::NoInteract),
             ("interact", AuthRetry::Interact),
         ];
-        set(&mut draft.client.auth_retry, word(it.at(0), &ways))
+        set(&mut d.client.auth_retry, word(v, &ways))
     })
-    .idle_in_server(),
-    yes("static-challenge", 2, 3, static_challenge).idle_in_server(),
-    yes("auth-token", 1, 1, |draft, it| {
-        let user = draft.client.auth_token.take().and_then(|(user, _)| user);
-        let token = Secret::new(it.at(0).to_owned());
-        put(&mut draft.client.auth_token, (user, token))
+    .end(End::IdleInServer),
+    yes("static-challenge", 2, 3, static_challenge).end(End::IdleInServer),
+    one("auth-token", |d, v| {
+        let user = d.client.auth_token.take().and_then(|(user, _)| user);
+        let token = Secret::new(v.to_owned());
+        put(&mut d.client.auth_token, (user, token))
     })
-    .idle_in_server(),
-    yes("auth-token-user", 1, 1, |draft, it| {
-        let token = draft.client.auth_token.take().map(|(_, token)| token);
-        let user = Some(it.at(0).to_owned());
-        put(
-            &mut draft.client.auth_token,
-            (user, token.unwrap_or_default()),
-        )
+    .end(End::IdleInServer),
+    one("auth-token-user", |d, v| {
+        let token = d.client.auth_token.take().map(|(_, token)| token);
+        let user = Some(v.to_owned());
+        put(&mut d.client.auth_token, (user, token.unwrap_or_default()))
     })
-    .idle_in_server(),
-    yes("auth-nocache", 0, 0, |draft, _| {
-        on(&mut draft.service.auth_nocache)
-    }),
+    .end(End::IdleInServer),
+    flag("auth-nocache", |d| &mut d.service.auth_nocache),
     // These two took effect while the files were read.
     yes("config", 1, 1, |_, _| OK)
-        .list()
+        .is(LIST)
         .foreign(foreign::config),
-    yes("cd", 1, 1, |_, _| OK).list(),
-    yes("ignore-unknown-option", 1, MANY, |draft, it| {
+    yes("cd", 1, 1, |_, _| OK).is(LIST),
+    yes("ignore-unknown-option", 1, MANY, |d, it| {
         let names = it.values.iter();
         let names = names.map(|name| name.strip_prefix("--").unwrap_or(name).to_owned());
-        draft.ignore_unknown.extend(names);
+        d.ignore_unknown.extend(names);
         OK
     })
-    .list(),
+    .is(LIST),
 ];
 
 fn pull_filter(draft: &mut Draft, directive: &Directive) -> Outcome {

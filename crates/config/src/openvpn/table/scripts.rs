@@ -1,40 +1,34 @@
 //! Directives about scripts.
 
-use std::path::PathBuf;
-
-use super::value::{OK, Outcome, note, on, one_of, put, seconds, set, word};
-use super::{Entry, no, script, yes};
+use super::value::{OK, Outcome, note, on, one_of, seconds, set, word};
+use super::{DECIDING, End, Entry, LIST, WEAKENING, flag, no, path, script, yes};
 use crate::openvpn::ScriptSecurity;
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("script-security", 1, 2, security).weakening(),
+    yes("script-security", 1, 2, security).is(WEAKENING),
     script("up", |scripts| &mut scripts.up),
     yes("up-delay", 0, 0, |_, _| {
         note("always done: the interface is set up when the server has answered")
     })
-    .for_client("is for clients; remove the line"),
-    yes("up-restart", 0, 0, |draft, _| {
-        on(&mut draft.scripts.up_restart)
-    }),
+    .end(End::Client("is for clients; remove the line")),
+    flag("up-restart", |d| &mut d.scripts.up_restart),
     script("down", |scripts| &mut scripts.down),
-    yes("down-pre", 0, 0, |draft, _| on(&mut draft.scripts.down_pre)),
+    flag("down-pre", |d| &mut d.scripts.down_pre),
     script("route-up", |scripts| &mut scripts.route_up),
     script("route-pre-down", |scripts| &mut scripts.route_pre_down),
     script("ipchange", |scripts| &mut scripts.ipchange)
-        .for_client("is for clients; a server has `client-connect`"),
-    script("tls-verify", |scripts| &mut scripts.tls_verify).deciding(),
+        .end(End::Client("is for clients; a server has `client-connect`")),
+    script("tls-verify", |scripts| &mut scripts.tls_verify).is(DECIDING),
     script("client-connect", |scripts| &mut scripts.client_connect)
-        .for_server()
-        .deciding(),
+        .end(End::Server).is(DECIDING),
     script("client-disconnect", |scripts| {
         &mut scripts.client_disconnect
     })
-    .for_server(),
+    .end(End::Server),
     script("learn-address", |scripts| &mut scripts.learn_address)
-        .for_server()
-        .deciding()
+        .end(End::Server).is(DECIDING)
         .noting(
             "only told: unlike in the stock program, a failing script refuses no address; `client-connect` may refuse a client",
         ),
@@ -42,29 +36,23 @@ pub(super) const ROWS: &[Entry] = &[
         &mut scripts.auth_user_pass_verify
     })
     .values(2, 2)
-    .for_server()
-    .deciding(),
+    .end(End::Server).is(DECIDING),
     script("client-crresponse", |scripts| {
         &mut scripts.client_crresponse
     })
-    .for_server()
-    .deciding(),
+    .end(End::Server).is(DECIDING),
     script("tls-crypt-v2-verify", |scripts| {
         &mut scripts.tls_crypt_v2_verify
     })
-    .for_server()
-    .deciding(),
-    yes("setenv", 1, 2, setenv).list(),
-    yes("setenv-safe", 1, 2, |draft, it| variable(draft, "OPENVPN_", it)).list(),
-    yes("tmp-dir", 1, 1, |draft, it| {
-        put(&mut draft.scripts.tmp_dir, PathBuf::from(it.at(0)))
-    }),
+    .end(End::Server).is(DECIDING),
+    yes("setenv", 1, 2, setenv).is(LIST),
+    yes("setenv-safe", 1, 2, |d, it| variable(d, "OPENVPN_", it)).is(LIST),
+    path("tmp-dir", |d| &mut d.scripts.tmp_dir),
     no(
         "plugin",
         "shared objects are not loaded; use a script (`auth-user-pass-verify`, \
          `client-connect`) or `auth-user-pass-file`",
-    )
-    .deciding(),
+    ).is(DECIDING),
 ];
 
 fn security(draft: &mut Draft, directive: &Directive) -> Outcome {

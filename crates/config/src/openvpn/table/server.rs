@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use super::foreign;
 use super::value::{
     OK, Outcome, ignored, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host,
-    netmask_bits, note, number, on, put, seconds, set, some, source, word,
+    netmask_bits, note, number, on, put, seconds, set, some, word,
 };
-use super::{Entry, KERNEL, no, skip, yes};
+use super::{End, Entry, KERNEL, LIST, SECRET, WEAKENING, file, flag, no, one, path, skip, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{Draft, ServerHelper};
 use crate::openvpn::{
@@ -23,69 +23,66 @@ const POOL_BITS_MIN: u8 = 16;
 const LINES_MAX: usize = 10_000;
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("server", 2, 3, |draft, it| {
-        some(&mut draft.server_helper, server_helper(it))
+    yes("server", 2, 3, |d, it| {
+        some(&mut d.server_helper, server_helper(it))
     }),
-    yes("server-ipv6", 1, 1, |draft, it| {
-        some(&mut draft.server_v6_helper, pool_network(it.at(0)))
+    one("server-ipv6", |d, v| {
+        some(&mut d.server_v6_helper, pool_network(v))
     }),
-    yes("ifconfig-pool", 2, 3, |draft, it| {
-        some(&mut draft.server.pool, pool(it))
+    yes("ifconfig-pool", 2, 3, |d, it| {
+        some(&mut d.server.pool, pool(it))
     })
-    .for_server(),
-    yes("ifconfig-pool-persist", 1, 2, |draft, it| {
+    .end(End::Server),
+    yes("ifconfig-pool-persist", 1, 2, |d, it| {
         let seconds = it.get(1).map_or(Ok(600), seconds)?;
         let path = PathBuf::from(it.at(0));
-        put(
-            &mut draft.server.pool_persist,
-            PoolPersist { path, seconds },
-        )
+        put(&mut d.server.pool_persist, PoolPersist { path, seconds })
     })
-    .for_server()
+    .end(End::Server)
     .foreign(foreign::written),
     skip(
         "ifconfig-pool-linear",
         "removed from OpenVPN 2.5; `topology p2p` says the same",
     ),
-    yes("ifconfig-ipv6-pool", 1, 1, |draft, it| {
-        let (base, bits) = pool_network(it.at(0))?;
-        put(&mut draft.server.pool_v6, PoolV6 { base, bits })
+    one("ifconfig-ipv6-pool", |d, v| {
+        let (base, bits) = pool_network(v)?;
+        put(&mut d.server.pool_v6, PoolV6 { base, bits })
     })
-    .for_server(),
-    yes("push", 1, 1, |draft, it| {
-        let list = &mut draft.server.push;
-        pushable(it.at(0))?;
+    .end(End::Server),
+    one("push", |d, v| {
+        let list = &mut d.server.push;
+        pushable(v)?;
         if list.len() == LINES_MAX {
             return Err(format!("more than {LINES_MAX} pushed options"));
         }
-        list.push(it.at(0).to_owned());
+        list.push(v.to_owned());
         OK
     })
-    .list()
-    .idle_in_client()
+    .is(LIST)
+    .end(End::IdleInClient)
     .client(|settings, it| change(settings, it, PushChange::Add)),
-    one("push-reset", 0, 0, |settings, _| {
+    of_client("push-reset", 0, 0, |settings, _| {
         settings.push_reset = true;
         // `push-reset` also drops earlier `push` lines of this file, as in stock.
         settings.push.clear();
         OK
     }),
-    one("push-remove", 1, 1, |settings, it| {
+    of_client("push-remove", 1, 1, |settings, it| {
         change(settings, it, PushChange::Remove)
     }),
-    one("iroute", 1, 2, |settings, it| {
+    of_client("iroute", 1, 2, |settings, it| {
         add(&mut settings.iroutes, || ipv4_network(it.at(0), it.get(1)))
     }),
-    one("iroute-ipv6", 1, 1, |settings, it| {
+    of_client("iroute-ipv6", 1, 1, |settings, it| {
         add(&mut settings.iroutes_v6, || ipv6_network_or_host(it.at(0)))
     }),
-    one("ifconfig-push", 2, 3, |settings, it| {
+    of_client("ifconfig-push", 2, 3, |settings, it| {
         let (local, second) = (ipv4(it.at(0))?, ipv4(it.at(1))?);
         settings.ifconfig_push = Some(Ifconfig { local, second });
         let alias = it.get(2).map(ipv4).transpose();
         set(&mut settings.ifconfig_push_alias, alias)
     }),
-    one("ifconfig-ipv6-push", 1, 2, |settings, it| {
+    of_client("ifconfig-ipv6-push", 1, 2, |settings, it| {
         let (local, bits) = match it.at(0).contains('/') {
             true => ipv6_network(it.at(0))?,
             false => (ipv6(it.at(0))?, 64),
@@ -98,48 +95,31 @@ pub(super) const ROWS: &[Entry] = &[
         };
         put(&mut settings.ifconfig_v6_push, push)
     }),
-    yes("ifconfig-push-constraint", 2, 2, |draft, it| {
+    yes("ifconfig-push-constraint", 2, 2, |d, it| {
         let (network, netmask) = (ipv4(it.at(0))?, ipv4(it.at(1))?);
         netmask_bits(netmask)?;
-        put(
-            &mut draft.server.ifconfig_push_constraint,
-            (network, netmask),
-        )
+        put(&mut d.server.ifconfig_push_constraint, (network, netmask))
     })
-    .for_server(),
-    one("disable", 0, 0, |settings, _| on(&mut settings.disable)),
-    yes("client-config-dir", 1, 1, |draft, it| {
-        put(&mut draft.server.client_config_dir, PathBuf::from(it.at(0)))
-    })
-    .for_server(),
-    yes("ccd-exclusive", 0, 0, |draft, _| {
-        on(&mut draft.server.ccd_exclusive)
-    })
-    .for_server(),
-    yes("client-to-client", 0, 0, |draft, _| {
-        on(&mut draft.server.client_to_client)
-    })
-    .for_server(),
-    yes("duplicate-cn", 0, 0, |draft, _| {
-        on(&mut draft.server.duplicate_cn)
-    })
-    .for_server()
-    .weakening(),
+    .end(End::Server),
+    of_client("disable", 0, 0, |settings, _| on(&mut settings.disable)),
+    path("client-config-dir", |d| &mut d.server.client_config_dir).end(End::Server),
+    flag("ccd-exclusive", |d| &mut d.server.ccd_exclusive).end(End::Server),
+    flag("client-to-client", |d| &mut d.server.client_to_client).end(End::Server),
+    flag("duplicate-cn", |d| &mut d.server.duplicate_cn)
+        .end(End::Server)
+        .is(WEAKENING),
     // Peer ids have 24 bits, and the highest one is reserved.
-    yes("max-clients", 1, 1, |draft, it| {
-        set(
-            &mut draft.server.max_clients,
-            number(it.at(0), 1..=0xff_fffe),
-        )
+    one("max-clients", |d, v| {
+        set(&mut d.server.max_clients, number(v, 1..=0xff_fffe))
     })
-    .idle_in_client(),
-    yes("max-routes-per-client", 1, 1, |draft, it| {
-        set(&mut draft.server.max_routes_per_client, routes(it))
+    .end(End::IdleInClient),
+    one("max-routes-per-client", |d, v| {
+        set(&mut d.server.max_routes_per_client, routes(v))
     })
-    .idle_in_client()
-    .client(|settings, it| some(&mut settings.max_routes, routes(it))),
-    yes("verify-client-cert", 0, 1, |draft, it| {
-        draft.tls.verify.client_certificate = match it.get(0) {
+    .end(End::IdleInClient)
+    .client(|settings, it| some(&mut settings.max_routes, routes(it.at(0)))),
+    yes("verify-client-cert", 0, 1, |d, it| {
+        d.tls.verify.client_certificate = match it.get(0) {
             None => ClientCertificate::Require,
             Some("optional") => ClientCertificate::Optional,
             Some("none") => ClientCertificate::None,
@@ -148,60 +128,55 @@ pub(super) const ROWS: &[Entry] = &[
         };
         OK
     })
-    .for_server(),
-    yes("client-cert-not-required", 0, 0, |draft, _| {
-        draft.tls.verify.client_certificate = ClientCertificate::None;
+    .end(End::Server),
+    yes("client-cert-not-required", 0, 0, |d, _| {
+        d.tls.verify.client_certificate = ClientCertificate::None;
         note("the old name of `verify-client-cert none`")
     })
-    .for_server()
-    .weakening(),
-    yes("username-as-common-name", 0, 0, |draft, _| {
-        on(&mut draft.server.username_as_common_name)
+    .end(End::Server)
+    .is(WEAKENING),
+    flag("username-as-common-name", |d| {
+        &mut d.server.username_as_common_name
     })
-    .for_server(),
+    .end(End::Server),
     no(
         "override-username",
         "the name of a client is not rewritten; let the verify script set common names",
     ),
-    yes("auth-user-pass-optional", 0, 0, |draft, _| {
-        on(&mut draft.server.auth_user_pass_optional)
+    flag("auth-user-pass-optional", |d| {
+        &mut d.server.auth_user_pass_optional
     })
-    .for_server()
-    .weakening(),
-    yes("auth-user-pass-file", 1, 1, |draft, it| {
-        put(&mut draft.server.password_file, PathBuf::from(it.at(0)))
+    .end(End::Server)
+    .is(WEAKENING),
+    path("auth-user-pass-file", |d| &mut d.server.password_file)
+        .end(End::Server)
+        .is(SECRET),
+    yes("auth-gen-token", 0, 3, auth_token).end(End::Server),
+    file("auth-gen-token-secret", |d| &mut token(d).secret)
+        .end(End::IdleInClient)
+        .is(SECRET),
+    yes("connect-freq", 2, 2, |d, it| {
+        set(&mut d.server.connect_freq, rate(it))
     })
-    .for_server()
-    .secret(),
-    yes("auth-gen-token", 0, 3, auth_token).for_server(),
-    yes("auth-gen-token-secret", 1, 1, |draft, it| {
-        put(&mut token(draft).secret, source(it))
-    })
-    .inline()
-    .idle_in_client()
-    .secret(),
-    yes("connect-freq", 2, 2, |draft, it| {
-        set(&mut draft.server.connect_freq, rate(it))
-    })
-    .for_server(),
-    yes("connect-freq-initial", 2, 2, |draft, it| {
+    .end(End::Server),
+    yes("connect-freq-initial", 2, 2, |d, it| {
         let (count, seconds) = (u32::MAX, 1);
         let most = Rate { count, seconds };
-        draft.server.connect_freq_initial = rate(it)?.unwrap_or(most);
+        d.server.connect_freq_initial = rate(it)?.unwrap_or(most);
         OK
     })
-    .idle_in_client(),
+    .end(End::IdleInClient),
     yes("stale-routes-check", 1, 2, |_, it| {
         for text in &it.values {
             number(text, 1..=i32::MAX.unsigned_abs())?;
         }
         ignored("addresses are not learnt from packets, so none gets stale")
     })
-    .for_server(),
+    .end(End::Server),
     yes("opt-verify", 0, 0, |_, _| {
         ignored("ciphers and framing are negotiated; options that still differ are only logged")
     })
-    .for_server(),
+    .end(End::Server),
     skip(
         "tcp-queue-limit",
         "what waits for a client is bounded by its socket's buffer; set `sndbuf`",
@@ -215,7 +190,7 @@ pub(super) const ROWS: &[Entry] = &[
 ];
 
 /// A directive that only the settings of one client have.
-const fn one(name: &'static str, min: usize, max: usize, client: super::OfClient) -> Entry {
+const fn of_client(name: &'static str, min: usize, max: usize, client: super::OfClient) -> Entry {
     let wrong = |_: &mut Draft, _: &Directive| {
         Err("belongs in a file of `client-config-dir` or the output of `client-connect`".to_owned())
     };
@@ -266,8 +241,8 @@ fn pool(directive: &Directive) -> Result<Pool, String> {
     })
 }
 
-fn routes(directive: &Directive) -> Result<u32, String> {
-    number(directive.at(0), 1..=1 << 20)
+fn routes(value: &str) -> Result<u32, String> {
+    number(value, 1..=1 << 20)
 }
 
 /// Checks an option for a push list, which is sent separated by commas.

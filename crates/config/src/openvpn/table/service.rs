@@ -4,18 +4,14 @@ use std::path::PathBuf;
 
 use super::foreign;
 use super::value::{OK, Outcome, capped, credentials, host, ignored, number, on, put, set, word};
-use super::{Entry, MANY, no, skip, yes};
+use super::{DECIDING, Entry, LIST, MANY, SECRET, flag, no, one, path, skip, text, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 use crate::openvpn::{LogFile, Management, ManagementAddress, RemapUsr1, StatusFile};
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("user", 1, 1, |draft, it| {
-        put(&mut draft.service.user, it.at(0).to_owned())
-    }),
-    yes("group", 1, 1, |draft, it| {
-        put(&mut draft.service.group, it.at(0).to_owned())
-    }),
+    text("user", |d| &mut d.service.user),
+    text("group", |d| &mut d.service.group),
     no(
         "chroot",
         "the root directory is not changed; use `user` and `group`, or set the root directory in \
@@ -25,90 +21,81 @@ pub(super) const ROWS: &[Entry] = &[
         "setcon",
         "no SELinux context is changed; set it in the service file",
     ),
-    yes("daemon", 0, 1, |draft, it| {
-        draft.service.syslog_name = it.get(0).map(str::to_owned);
-        on(&mut draft.service.daemon)
+    yes("daemon", 0, 1, |d, it| {
+        d.service.syslog_name = it.get(0).map(str::to_owned);
+        on(&mut d.service.daemon)
     }),
-    yes("syslog", 0, 1, |draft, it| {
-        draft.service.syslog_name = it.get(0).map(str::to_owned);
-        on(&mut draft.service.syslog)
+    yes("syslog", 0, 1, |d, it| {
+        d.service.syslog_name = it.get(0).map(str::to_owned);
+        on(&mut d.service.syslog)
     }),
-    yes("writepid", 1, 1, |draft, it| {
-        put(&mut draft.service.pid_file, PathBuf::from(it.at(0)))
-    })
-    .foreign(foreign::written),
-    yes("log", 1, 1, |draft, it| log(draft, it, false)).foreign(foreign::log),
-    yes("log-append", 1, 1, |draft, it| log(draft, it, true)).foreign(foreign::log),
-    yes("suppress-timestamps", 0, 0, |draft, _| {
-        on(&mut draft.service.suppress_timestamps)
+    path("writepid", |d| &mut d.service.pid_file).foreign(foreign::written),
+    yes("log", 1, 1, |d, it| log(d, it, false)).foreign(foreign::log),
+    yes("log-append", 1, 1, |d, it| log(d, it, true)).foreign(foreign::log),
+    flag("suppress-timestamps", |d| {
+        &mut d.service.suppress_timestamps
     }),
-    yes("machine-readable-output", 0, 0, |draft, _| {
-        on(&mut draft.service.machine_readable)
+    flag("machine-readable-output", |d| {
+        &mut d.service.machine_readable
     }),
     skip("errors-to-stderr", "messages go to one place"),
-    yes("verb", 1, 1, |draft, it| {
-        let level = capped(it.at(0), 0..=15_u8);
-        set(&mut draft.service.verb, level.map(|level| level.min(11)))
+    one("verb", |d, v| {
+        let level = capped(v, 0..=15_u8);
+        set(&mut d.service.verb, level.map(|level| level.min(11)))
     }),
-    yes("mute", 1, 1, |draft, it| {
-        set(&mut draft.service.mute, capped(it.at(0), 0..=u32::MAX))
+    one("mute", |d, v| {
+        set(&mut d.service.mute, capped(v, 0..=u32::MAX))
     }),
-    yes("status", 1, 2, |draft, it| {
+    yes("status", 1, 2, |d, it| {
         let seconds = it.get(1).map_or(Ok(60), |text| capped(text, 0..=86_400))?;
         let path = PathBuf::from(it.at(0));
-        put(&mut draft.service.status, StatusFile { path, seconds })
+        put(&mut d.service.status, StatusFile { path, seconds })
     })
     .foreign(foreign::written),
-    yes("status-version", 1, 1, |draft, it| {
-        set(&mut draft.service.status_version, number(it.at(0), 1..=3))
+    one("status-version", |d, v| {
+        set(&mut d.service.status_version, number(v, 1..=3))
     }),
     no("memstats", "use `status`, or `millrace status --json`"),
-    yes("nice", 1, 1, |draft, it| match it.at(0).parse::<i32>() {
-        Ok(nice @ -20..=19) => put(&mut draft.service.nice, nice),
+    one("nice", |d, v| match v.parse::<i32>() {
+        Ok(nice @ -20..=19) => put(&mut d.service.nice, nice),
         _ => Err("is a number from -20 to 19".to_owned()),
     }),
-    yes("mlock", 0, 0, |draft, _| on(&mut draft.service.mlock)),
+    flag("mlock", |d| &mut d.service.mlock),
     yes("echo", 0, MANY, echo)
-        .list()
+        .is(LIST)
         .client(|_, _| ignored(TEXT)),
     yes("parameter", 0, MANY, echo)
-        .list()
+        .is(LIST)
         .client(|_, _| ignored(TEXT)),
-    yes("remap-usr1", 1, 1, |draft, it| {
+    one("remap-usr1", |d, v| {
         let signals = [("SIGHUP", RemapUsr1::Hup), ("SIGTERM", RemapUsr1::Term)];
-        put(&mut draft.service.remap_usr1, word(it.at(0), &signals)?)
+        put(&mut d.service.remap_usr1, word(v, &signals)?)
     }),
-    yes("persist-key", 0, 0, |draft, _| {
-        on(&mut draft.service.persist_key)
-    }),
-    yes("persist-remote-ip", 0, 0, |draft, _| {
-        on(&mut draft.service.persist_remote_ip)
-    }),
+    flag("persist-key", |d| &mut d.service.persist_key),
+    flag("persist-remote-ip", |d| &mut d.service.persist_remote_ip),
     skip(
         "persist-local-ip",
         "a name after `local` is looked up at each connection; write the address",
     ),
     yes("management", 2, 3, management)
-        .secret()
+        .is(SECRET)
         .foreign(foreign::management),
-    yes("management-client", 0, 0, |draft, it| {
-        on(&mut beside(draft, it).connect)
+    yes("management-client", 0, 0, |d, it| {
+        on(&mut beside(d, it).connect)
     })
     .foreign(foreign::calls),
-    yes("management-hold", 0, 0, |draft, it| {
-        on(&mut beside(draft, it).hold)
+    yes("management-hold", 0, 0, |d, it| on(&mut beside(d, it).hold)),
+    yes("management-signal", 0, 0, |d, it| {
+        on(&mut beside(d, it).signal)
     }),
-    yes("management-signal", 0, 0, |draft, it| {
-        on(&mut beside(draft, it).signal)
+    yes("management-forget-disconnect", 0, 0, |d, it| {
+        on(&mut beside(d, it).forget_disconnect)
     }),
-    yes("management-forget-disconnect", 0, 0, |draft, it| {
-        on(&mut beside(draft, it).forget_disconnect)
+    yes("management-up-down", 0, 0, |d, it| {
+        on(&mut beside(d, it).up_down)
     }),
-    yes("management-up-down", 0, 0, |draft, it| {
-        on(&mut beside(draft, it).up_down)
-    }),
-    yes("management-query-passwords", 0, 0, |draft, it| {
-        on(&mut beside(draft, it).query_passwords)
+    yes("management-query-passwords", 0, 0, |d, it| {
+        on(&mut beside(d, it).query_passwords)
     }),
     no(
         "management-query-proxy",
@@ -123,21 +110,21 @@ pub(super) const ROWS: &[Entry] = &[
         "clients are not judged through the management port; use `auth-user-pass-verify` or \
          `auth-user-pass-file`",
     )
-    .deciding(),
+    .is(DECIDING),
     no(
         "management-client-pf",
         "removed from OpenVPN 2.6; use nftables on the interface",
     ),
-    yes("management-log-cache", 1, 1, |draft, it| {
+    yes("management-log-cache", 1, 1, |d, it| {
         let lines = number(it.at(0), 1..=10_000)?;
-        beside(draft, it).log_cache = lines;
+        beside(d, it).log_cache = lines;
         OK
     }),
-    yes("management-client-user", 1, 1, |draft, it| {
-        put(&mut beside(draft, it).user, it.at(0).to_owned())
+    yes("management-client-user", 1, 1, |d, it| {
+        put(&mut beside(d, it).user, it.at(0).to_owned())
     }),
-    yes("management-client-group", 1, 1, |draft, it| {
-        put(&mut beside(draft, it).group, it.at(0).to_owned())
+    yes("management-client-group", 1, 1, |d, it| {
+        put(&mut beside(d, it).group, it.at(0).to_owned())
     }),
 ];
 

@@ -1,69 +1,63 @@
 //! Directives about timers.
 
-use super::value::{OK, Outcome, number, on, seconds, set};
-use super::{Entry, same_for_all, skip, yes};
+use super::value::{OK, Outcome, number, seconds, set};
+use super::{End, Entry, flag, one, same_for_all, skip, yes};
 use crate::openvpn::PingTimeout;
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
 
 pub(super) const ROWS: &[Entry] = &[
     yes("keepalive", 2, 2, keepalive),
-    yes("ping", 1, 1, |draft, it| {
-        set(&mut draft.timers.ping, seconds(it.at(0)))
+    one("ping", |d, v| set(&mut d.timers.ping, seconds(v))).client(same_for_all),
+    yes("ping-restart", 1, 1, |d, it| {
+        timeout(d, it, PingTimeout::Restart)
     })
     .client(same_for_all),
-    yes("ping-restart", 1, 1, |draft, it| {
-        timeout(draft, it, PingTimeout::Restart)
-    })
-    .client(same_for_all),
-    yes("ping-exit", 1, 1, |draft, it| {
-        timeout(draft, it, PingTimeout::Exit)
-    })
-    .client(same_for_all),
+    yes("ping-exit", 1, 1, |d, it| timeout(d, it, PingTimeout::Exit)).client(same_for_all),
     skip(
         "ping-timer-rem",
         "timeouts run only while there is a peer, always",
     )
     .client(same_for_all),
-    yes("inactive", 1, 2, |draft, it| {
-        draft.timers.inactive = Some(inactive(it)?).filter(|limit| limit.0 > 0);
+    yes("inactive", 1, 2, |d, it| {
+        d.timers.inactive = Some(inactive(it)?).filter(|limit| limit.0 > 0);
         OK
     })
     .client(|settings, it| set(&mut settings.inactive, inactive(it).map(Some))),
-    yes("session-timeout", 1, 1, |draft, it| {
-        draft.timers.session_timeout = Some(seconds(it.at(0))?).filter(|time| *time > 0);
+    one("session-timeout", |d, v| {
+        d.timers.session_timeout = Some(seconds(v)?).filter(|time| *time > 0);
         OK
     })
     .client(|settings, it| set(&mut settings.session_timeout, seconds(it.at(0)).map(Some))),
     yes("reneg-sec", 1, 2, renegotiation),
-    yes("reneg-bytes", 1, 1, |draft, it| {
-        set(&mut draft.timers.renegotiation.bytes, amount(it))
+    one("reneg-bytes", |d, v| {
+        set(&mut d.timers.renegotiation.bytes, amount(v))
     }),
-    yes("reneg-pkts", 1, 1, |draft, it| {
-        set(&mut draft.timers.renegotiation.packets, amount(it))
+    one("reneg-pkts", |d, v| {
+        set(&mut d.timers.renegotiation.packets, amount(v))
     }),
-    yes("hand-window", 1, 1, |draft, it| {
-        set(&mut draft.timers.hand_window, positive(it))
+    one("hand-window", |d, v| {
+        set(&mut d.timers.hand_window, positive(v))
     }),
-    yes("tran-window", 1, 1, |draft, it| {
-        set(&mut draft.timers.tran_window, positive(it))
+    one("tran-window", |d, v| {
+        set(&mut d.timers.tran_window, positive(v))
     }),
-    yes("tls-timeout", 1, 1, |draft, it| {
-        set(&mut draft.timers.tls_timeout, positive(it))
+    one("tls-timeout", |d, v| {
+        set(&mut d.timers.tls_timeout, positive(v))
     }),
-    yes("tls-exit", 0, 0, |draft, _| on(&mut draft.timers.tls_exit)).idle_in_server(),
+    flag("tls-exit", |d| &mut d.timers.tls_exit).end(End::IdleInServer),
 ];
 
-fn positive(directive: &Directive) -> Result<u32, String> {
-    match seconds(directive.at(0))? {
+fn positive(value: &str) -> Result<u32, String> {
+    match seconds(value)? {
         0 => Err("must be at least 1".to_owned()),
         time => Ok(time),
     }
 }
 
 /// Parses a number of bytes or packets; `None` for no limit, which stock writes as 0.
-fn amount(directive: &Directive) -> Result<Option<u64>, String> {
-    let amount = number(directive.at(0), 0..=u64::MAX)?;
+fn amount(value: &str) -> Result<Option<u64>, String> {
+    let amount = number(value, 0..=u64::MAX)?;
     Ok((amount > 0).then_some(amount))
 }
 

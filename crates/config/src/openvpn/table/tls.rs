@@ -6,7 +6,10 @@ use super::foreign;
 use super::value::{
     OK, Outcome, ignored, note, number, one_of, prompted, put, set, some, source, word,
 };
-use super::{EXTERNAL, Entry, MANY, OPENSSL, PKCS11, here, no, skip, yes};
+use super::{
+    EXTERNAL, End, Entry, INLINE, LIST, MANY, OPENSSL, PKCS11, SECRET, file, here, no, one, skip,
+    text, yes,
+};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{ConnectionDraft, Draft};
 use crate::openvpn::lexer::shown;
@@ -18,72 +21,57 @@ use crate::openvpn::{
 const FINGERPRINTS_MAX: usize = 65_536;
 
 pub(super) const ROWS: &[Entry] = &[
-    yes("ca", 1, 1, |draft, it| put(&mut draft.tls.ca, source(it))).inline(),
+    file("ca", |d| &mut d.tls.ca),
     no(
         "capath",
         "directories of certificates are not searched; join them into one `ca` file",
     ),
-    yes("cert", 1, 1, |draft, it| {
-        put(&mut draft.tls.cert, source(it))
-    })
-    .inline(),
-    yes("key", 1, 1, |draft, it| put(&mut draft.tls.key, source(it)))
-        .inline()
-        .secret(),
-    yes("pkcs12", 1, 1, |draft, it| {
-        put(&mut draft.tls.pkcs12, source(it))
-    })
-    .inline()
-    .secret(),
-    yes("extra-certs", 1, 1, |draft, it| {
-        put(&mut draft.tls.extra_certs, source(it))
-    })
-    .inline()
-    .foreign(foreign::certificates),
-    yes("crl-verify", 1, 2, |draft, it| {
+    file("cert", |d| &mut d.tls.cert),
+    file("key", |d| &mut d.tls.key).is(SECRET),
+    file("pkcs12", |d| &mut d.tls.pkcs12).is(SECRET),
+    file("extra-certs", |d| &mut d.tls.extra_certs).foreign(foreign::certificates),
+    yes("crl-verify", 1, 2, |d, it| {
         let list = match it.get(1) {
             None => Crl::List(source(it)),
             Some("dir") => Crl::Directory(PathBuf::from(it.at(0))),
             Some(other) => return Err(one_of(other, &["dir"])),
         };
-        put(&mut draft.tls.crl, list)
+        put(&mut d.tls.crl, list)
     })
-    .inline(),
-    yes("askpass", 0, 1, |draft, it| {
-        put(&mut draft.tls.askpass, prompted(it))
+    .is(INLINE),
+    yes("askpass", 0, 1, |d, it| {
+        put(&mut d.tls.askpass, prompted(it))
     })
-    .secret(),
+    .is(SECRET),
     skip(
         "dh",
         "no old Diffie-Hellman group is used: key exchange is by elliptic curves",
     )
-    .inline(),
+    .is(INLINE),
     yes("tls-version-min", 1, 2, version_min),
-    yes("tls-version-max", 1, 1, |draft, it| {
-        some(&mut draft.tls.version_max, version(it.at(0)))
+    one("tls-version-max", |d, v| {
+        some(&mut d.tls.version_max, version(v))
     }),
-    yes("tls-cipher", 1, 1, |draft, it| {
-        draft.tls.ciphers = Some(names(it));
-        match it.at(0).split(':').any(is_suite) {
+    one("tls-cipher", |d, v| {
+        d.tls.ciphers = Some(names(v));
+        match v.split(':').any(is_suite) {
             true => OK,
             false => note(NO_SUITE),
         }
     }),
-    yes("tls-ciphersuites", 1, 1, |draft, it| {
-        draft.tls.ciphersuites = Some(names(it));
-        match it.at(0).split(':').any(is_suite_1_3) {
+    one("tls-ciphersuites", |d, v| {
+        d.tls.ciphersuites = Some(names(v));
+        match v.split(':').any(is_suite_1_3) {
             true => OK,
             false => note(NO_SUITE_1_3),
         }
     }),
-    yes("tls-groups", 1, 1, |draft, it| {
-        put(&mut draft.tls.groups, names(it))
-    }),
-    yes("ecdh-curve", 1, 1, |draft, it| {
-        draft.tls.groups.get_or_insert_with(|| names(it));
+    one("tls-groups", |d, v| put(&mut d.tls.groups, names(v))),
+    one("ecdh-curve", |d, v| {
+        d.tls.groups.get_or_insert_with(|| names(v));
         OK
     }),
-    yes("tls-cert-profile", 1, 1, |draft, it| match it.at(0) {
+    one("tls-cert-profile", |d, v| match v {
         "insecure" => Err(
             "certificates with MD5, SHA-1 or short keys can be forged; ask for new ones \
              (RSA from 2048 bits or ECDSA, with SHA-256) and remove the line"
@@ -95,54 +83,50 @@ pub(super) const ROWS: &[Entry] = &[
                 ("preferred", CertProfile::Preferred),
                 ("suiteb", CertProfile::SuiteB),
             ];
-            set(&mut draft.tls.profile, word(name, &profiles))
+            set(&mut d.tls.profile, word(name, &profiles))
         }
     }),
-    here("tls-auth", 1, 2, tls_auth).inline().secret(),
-    here("key-direction", 1, 1, |draft, it| {
-        some(&mut draft.key_direction, direction(it.at(0)))
+    here("tls-auth", 1, 2, tls_auth).is(INLINE | SECRET),
+    here("key-direction", 1, 1, |d, it| {
+        some(&mut d.key_direction, direction(it.at(0)))
     }),
-    here("tls-crypt", 1, 2, |draft, it| {
-        draft.tls_crypt = Some(source(it));
+    here("tls-crypt", 1, 2, |d, it| {
+        d.tls_crypt = Some(source(it));
         match it.get(1) {
             Some(_) => note("a tls-crypt key has no direction"),
             None => OK,
         }
     })
-    .inline()
-    .secret(),
-    here("tls-crypt-v2", 1, 2, tls_crypt_v2).inline().secret(),
-    yes("tls-crypt-v2-max-age", 1, 1, |draft, it| {
-        let days = number(it.at(0), 1..=36_500);
-        some(&mut draft.tls.tls_crypt_v2_max_age, days)
+    .is(INLINE | SECRET),
+    here("tls-crypt-v2", 1, 2, tls_crypt_v2).is(INLINE | SECRET),
+    one("tls-crypt-v2-max-age", |d, v| {
+        let days = number(v, 1..=36_500);
+        some(&mut d.tls.tls_crypt_v2_max_age, days)
     })
-    .idle_in_client(),
-    yes("remote-cert-tls", 1, 1, |draft, it| {
-        some(&mut draft.tls.verify.remote_cert_tls, role(it))
+    .end(End::IdleInClient),
+    one("remote-cert-tls", |d, v| {
+        some(&mut d.tls.verify.remote_cert_tls, role(v))
     }),
-    yes("remote-cert-ku", 0, MANY, |draft, it| {
+    yes("remote-cert-ku", 0, MANY, |d, it| {
         let masks = it.values.iter().map(|text| usage(text)).collect();
-        some(&mut draft.tls.verify.remote_cert_ku, masks)
+        some(&mut d.tls.verify.remote_cert_ku, masks)
     }),
-    yes("remote-cert-eku", 1, 1, |draft, it| {
-        put(&mut draft.tls.verify.remote_cert_eku, it.at(0).to_owned())
-    }),
-    yes("ns-cert-type", 1, 1, |draft, it| {
-        some(&mut draft.tls.verify.ns_cert_type, role(it))
+    text("remote-cert-eku", |d| &mut d.tls.verify.remote_cert_eku),
+    one("ns-cert-type", |d, v| {
+        some(&mut d.tls.verify.ns_cert_type, role(v))
     }),
     yes("verify-x509-name", 1, 2, x509_name),
-    yes("verify-hash", 1, 2, verify_hash).inline().list(),
-    yes("peer-fingerprint", 1, 1, |draft, it| {
+    yes("verify-hash", 1, 2, verify_hash).is(INLINE | LIST),
+    yes("peer-fingerprint", 1, 1, |d, it| {
         let new = fingerprints(it, true)?;
-        let all = &mut draft.tls.verify.peer_fingerprints;
+        let all = &mut d.tls.verify.peer_fingerprints;
         if all.len() + new.len() > FINGERPRINTS_MAX {
             return Err(format!("more than {FINGERPRINTS_MAX} fingerprints"));
         }
         all.extend(new);
         OK
     })
-    .inline()
-    .list(),
+    .is(INLINE | LIST),
     yes("x509-username-field", 1, MANY, username_fields),
     skip(
         "x509-track",
@@ -183,12 +167,12 @@ pub(super) const ROWS: &[Entry] = &[
         "a static key without TLS has no forward secrecy and is gone from OpenVPN 2.8; \
          give both ends certificates, or `peer-fingerprint`",
     )
-    .inline(),
+    .is(INLINE),
     skip(
         "allow-deprecated-insecure-static-crypto",
         "there is no static-key mode to allow",
     ),
-    yes("key-method", 1, 1, |_, it| match it.at(0) {
+    one("key-method", |_, v| match v {
         "2" => ignored("the only method there is"),
         _ => Err("only method 2 exists since OpenVPN 2.4; remove the line".to_owned()),
     }),
@@ -200,8 +184,8 @@ pub(super) const ROWS: &[Entry] = &[
 ];
 
 /// The names of a list that colons separate.
-fn names(directive: &Directive) -> Vec<String> {
-    let names = directive.at(0).split(':').filter(|name| !name.is_empty());
+fn names(value: &str) -> Vec<String> {
+    let names = value.split(':').filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
 }
 
@@ -307,9 +291,9 @@ fn version_min(draft: &mut Draft, directive: &Directive) -> Outcome {
     OK
 }
 
-fn role(directive: &Directive) -> Result<CertRole, String> {
+fn role(value: &str) -> Result<CertRole, String> {
     let roles = [("client", CertRole::Client), ("server", CertRole::Server)];
-    word(directive.at(0), &roles)
+    word(value, &roles)
 }
 
 /// Parses a mask of key usages in hexadecimal, such as `a0`.

@@ -239,7 +239,7 @@ pub(crate) fn one_of(found: &str, known: &[&str]) -> String {
     format!(
         "`{}` is not known here; {}",
         shown(found),
-        crate::suggest::suggest(found, known)
+        crate::text::suggest(found, known)
     )
 }
 

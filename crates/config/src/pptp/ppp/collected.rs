@@ -4,12 +4,13 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use super::options::{self, Meaning};
+use super::options::{self, Meaning, Taken};
+use super::wanted::{Common, Judged, OfClient, OfServer, refused};
 use super::words::{Word, words};
 use super::{PEERS, Read};
 use crate::pptp::exact_text;
 use crate::report::{Report, Verdict};
-use crate::suggest::nearest;
+use crate::text::nearest;
 
 /// Deepest nesting of files.
 const DEPTH_MAX: usize = 4;
@@ -22,9 +23,10 @@ const OPTIONS_MAX: usize = 1000;
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     /// The option's name, in its usual spelling.
-    pub(super) name: &'static str,
+    name: &'static str,
+    taken: Taken,
     /// The option's value, which may be a secret.
-    pub(super) value: Zeroizing<String>,
+    value: Zeroizing<String>,
     /// The line in the first file.
     line: usize,
     /// The place in another file; empty if it is in the first.
@@ -32,9 +34,34 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Records a verdict on the option.
-    pub(super) fn judge(&self, report: &mut Report, verdict: Verdict, reason: &str) {
-        push(report, (self.line, &self.place), self.name, verdict, reason);
+    /// Takes the option of a client's file.
+    pub(super) fn of_client(&self, common: &mut Common, own: &mut OfClient, report: &mut Report) {
+        let judged = match self.taken {
+            Taken::Both(set) => set(common, &self.value),
+            Taken::Client(set) | Taken::Each(set, _) => set(own, &self.value),
+            Taken::Server(_) => refused("it is a server's"),
+        };
+        self.judge(report, judged);
+    }
+
+    /// Takes the option of a server's file.
+    pub(super) fn of_server(&self, common: &mut Common, own: &mut OfServer, report: &mut Report) {
+        let judged = match self.taken {
+            Taken::Both(set) => set(common, &self.value),
+            Taken::Server(set) | Taken::Each(_, set) => set(own, &self.value),
+            Taken::Client(_) => refused("it is a client's"),
+        };
+        self.judge(report, judged);
+    }
+
+    fn judge(&self, report: &mut Report, (verdict, reason): Judged) {
+        push(
+            report,
+            (self.line, &self.place),
+            self.name,
+            verdict,
+            &reason,
+        );
     }
 }
 
@@ -153,23 +180,24 @@ impl<'c> Collector<'c> {
                 .next()
                 .map(|it| it.text)
                 .unwrap_or_default();
-            match (meaning, name) {
-                (Meaning::Nothing(reason), _) => self.push(place, name, Verdict::Ignored, reason),
-                (Meaning::Refused(reason), _) => self.push(place, name, Verdict::Refused, reason),
-                (Meaning::Taken, "file") => self.of_file(&value, place, name, source),
+            match meaning {
+                Meaning::File => self.of_file(&value, place, name, source),
                 // pppd accepts only a name here, not a path.
-                (Meaning::Taken, "call")
+                Meaning::Call
                     if value.starts_with('/') || value.split('/').any(|part| part == "..") =>
                 {
                     let reason = "write the name of a file in /etc/ppp/peers";
                     self.push(place, name, Verdict::Refused, reason);
                 }
-                (Meaning::Taken, "call") => {
+                Meaning::Call => {
                     let path = format!("{PEERS}/{}", value.as_str());
                     self.of_file(&path, place, name, source);
                 }
-                (Meaning::Taken, _) => self.given.push(Given {
+                Meaning::Nothing(reason) => self.push(place, name, Verdict::Ignored, reason),
+                Meaning::Refused(reason) => self.push(place, name, Verdict::Refused, reason),
+                Meaning::Taken(taken) => self.given.push(Given {
                     name,
+                    taken,
                     value,
                     line,
                     place: place.1.to_owned(),

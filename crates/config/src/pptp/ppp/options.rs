@@ -1,21 +1,72 @@
 //! Treatment of each pppd option.
 
+use zeroize::Zeroizing;
+
+use super::wanted::{
+    Common, HONOURED, Judged, OfClient, OfServer, honoured, ignored, put, refused,
+};
+use crate::pptp::{Auth, values};
+use crate::report::Verdict;
+use crate::types::{decimal, is_ifname};
+
 /// Treatment of an option.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// The importer uses the option.
-    Taken,
+    /// The option has its effect.
+    Taken(Taken),
+    /// It names a file with further options.
+    File,
+    /// It names such a file in the directory of client files.
+    Call,
     /// The option has no effect here, which is harmless for this reason.
     Nothing(&'static str),
     /// The option asks for something unsupported.
     Refused(&'static str),
 }
 
+/// What an option changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Taken {
+    /// Settings of both ends.
+    Both(fn(&mut Common, &str) -> Judged),
+    /// Settings of a client only.
+    Client(SetClient),
+    /// Settings of a server only.
+    Server(SetServer),
+    /// Other settings in a client than in a server.
+    Each(SetClient, SetServer),
+}
+
+type SetClient = fn(&mut OfClient, &str) -> Judged;
+type SetServer = fn(&mut OfServer, &str) -> Judged;
+
 /// An option: name, number of values, treatment.
 type Row = (&'static str, usize, Meaning);
 
-use Meaning::{Nothing, Refused, Taken};
+use Meaning::{Call, File, Nothing, Refused};
 
+const fn both(set: fn(&mut Common, &str) -> Judged) -> Meaning {
+    Meaning::Taken(Taken::Both(set))
+}
+
+const fn client(set: SetClient) -> Meaning {
+    Meaning::Taken(Taken::Client(set))
+}
+
+const fn server(set: SetServer) -> Meaning {
+    Meaning::Taken(Taken::Server(set))
+}
+
+const fn each(client: SetClient, server: SetServer) -> Meaning {
+    Meaning::Taken(Taken::Each(client, server))
+}
+
+const WINDOWS: &str = "no names of Windows before 2000 are served";
+const ONE_LINK: &str = "there is one link";
+const HEADERS: &str = "headers of LCP are shortened only where both ends agree";
+const BACKGROUND: &str = "it goes into the background with --daemon";
+const HOST: &str = "the host's settings stay as they are";
+const NEVER_LOGGED: &str = "passwords are never logged";
 const LINE: &str = "there is no serial line";
 const FRAMES: &str = "GRE carries whole frames";
 const COMPRESSION: &str = "packets are never compressed";
@@ -31,54 +82,185 @@ const ADDRESSES: &str = "the server says which addresses there are";
 const COMMAND: &str = "it runs another program: leave it out, or stay with pppd";
 const PROVES: &str = "with MS-CHAPv2 the server proves that it knows the password, always; ask for nothing else: noauth";
 
+/// A way to log in other than MS-CHAPv2.
+const LOGIN: Meaning = each(
+    |_, _| refused(PROVES),
+    |_, _| refused("clients log in by MS-CHAPv2: write require-mschap-v2"),
+);
+
+fn text(slot: &mut Option<String>, value: &str) -> Judged {
+    *slot = Some(value.to_owned());
+    HONOURED
+}
+
+const fn set(flag: &mut bool, on: bool) -> Judged {
+    *flag = on;
+    HONOURED
+}
+
+fn bits(common: &mut Common, bits: u8) -> Judged {
+    common.bits.push(bits);
+    HONOURED
+}
+
+fn refuse(common: &mut Common, auth: Auth) -> Judged {
+    common.refused.push(auth);
+    HONOURED
+}
+
 /// All known options.
 const OPTIONS: &[Row] = &[
-    ("pty", 1, Taken),
-    ("plugin", 1, Taken),
-    ("pptp_server", 1, Taken),
-    ("name", 1, Taken),
-    ("user", 1, Taken),
-    ("remotename", 1, Taken),
-    ("password", 1, Taken),
-    ("file", 1, Taken),
-    ("call", 1, Taken),
-    ("require-mppe", 0, Taken),
-    ("mppe", 1, Taken),
-    ("require-mppe-40", 0, Taken),
-    ("require-mppe-128", 0, Taken),
-    ("nomppe", 0, Taken),
-    ("nomppe-40", 0, Taken),
-    ("nomppe-128", 0, Taken),
-    ("nomppe-stateful", 0, Taken),
-    ("mppe-stateful", 0, Taken),
-    ("refuse-pap", 0, Taken),
-    ("refuse-chap", 0, Taken),
-    ("refuse-mschap", 0, Taken),
-    ("refuse-mschap-v2", 0, Taken),
-    ("refuse-eap", 0, Taken),
-    ("require-pap", 0, Taken),
-    ("require-chap", 0, Taken),
-    ("require-mschap", 0, Taken),
-    ("require-mschap-v2", 0, Taken),
-    ("require-eap", 0, Taken),
-    ("auth", 0, Taken),
-    ("noauth", 0, Taken),
-    ("mtu", 1, Taken),
-    ("mru", 1, Taken),
-    ("defaultroute", 0, Taken),
-    ("nodefaultroute", 0, Taken),
-    ("replacedefaultroute", 0, Taken),
-    ("usepeerdns", 0, Taken),
-    ("ms-dns", 1, Taken),
-    ("unit", 1, Taken),
-    ("ifname", 1, Taken),
-    ("noccp", 0, Taken),
-    ("proxyarp", 0, Taken),
+    ("pty", 1, client(OfClient::set_pty)),
     (
-        "ms-wins",
+        "plugin",
         1,
-        Nothing("no names of Windows before 2000 are served"),
+        client(|_, v| match v.rsplit('/').next() {
+            Some("pptp.so") => HONOURED,
+            _ => refused("it is another program's: leave it out, or stay with pppd"),
+        }),
     ),
+    (
+        "pptp_server",
+        1,
+        client(|it, v| put(&mut it.host, values::server(v).map(Some))),
+    ),
+    (
+        "name",
+        1,
+        each(|it, v| text(&mut it.name, v), |it, v| text(&mut it.name, v)),
+    ),
+    ("user", 1, client(|it, v| text(&mut it.user, v))),
+    ("remotename", 1, client(|it, v| text(&mut it.remote, v))),
+    (
+        "password",
+        1,
+        client(|it, v| {
+            it.password = Some(Zeroizing::new(v.to_owned()));
+            HONOURED
+        }),
+    ),
+    ("file", 1, File),
+    ("call", 1, Call),
+    (
+        "require-mppe",
+        0,
+        both(|it, _| {
+            it.required = true;
+            honoured("with keys of 128 bits")
+        }),
+    ),
+    ("mppe", 1, both(Common::set_mppe)),
+    ("require-mppe-40", 0, both(|it, _| bits(it, 40))),
+    ("require-mppe-128", 0, both(|it, _| bits(it, 128))),
+    ("nomppe", 0, both(|it, _| set(&mut it.none, true))),
+    (
+        "nomppe-40",
+        0,
+        both(|it, _| {
+            it.bits.retain(|&bits| bits != 40);
+            HONOURED
+        }),
+    ),
+    (
+        "nomppe-128",
+        0,
+        both(|_, _| {
+            refused("only keys of 40 bits, which are found at once, would be left: leave it out")
+        }),
+    ),
+    (
+        "nomppe-stateful",
+        0,
+        both(|it, _| set(&mut it.stateful, false)),
+    ),
+    (
+        "mppe-stateful",
+        0,
+        both(|it, _| set(&mut it.stateful, true)),
+    ),
+    ("refuse-pap", 0, both(|it, _| refuse(it, Auth::Pap))),
+    ("refuse-chap", 0, both(|it, _| refuse(it, Auth::Chap))),
+    ("refuse-mschap", 0, both(|_, _| HONOURED)),
+    (
+        "refuse-mschap-v2",
+        0,
+        both(|it, _| refuse(it, Auth::MsChapV2)),
+    ),
+    ("refuse-eap", 0, both(|_, _| HONOURED)),
+    ("require-pap", 0, LOGIN),
+    ("require-chap", 0, LOGIN),
+    ("require-mschap", 0, LOGIN),
+    (
+        "require-mschap-v2",
+        0,
+        each(|_, _| refused(PROVES), |_, _| HONOURED),
+    ),
+    ("require-eap", 0, LOGIN),
+    ("auth", 0, each(|_, _| refused(PROVES), |_, _| HONOURED)),
+    (
+        "noauth",
+        0,
+        each(
+            |_, _| {
+                honoured("with MS-CHAPv2 the server proves that it knows the password all the same")
+            },
+            |_, _| refused("clients have to log in: their keys come from that"),
+        ),
+    ),
+    ("mtu", 1, both(Common::set_mtu)),
+    ("mru", 1, both(Common::set_mtu)),
+    (
+        "defaultroute",
+        0,
+        client(|it, _| set(&mut it.default_route, true)),
+    ),
+    (
+        "nodefaultroute",
+        0,
+        each(|it, _| set(&mut it.default_route, false), |_, _| HONOURED),
+    ),
+    (
+        "replacedefaultroute",
+        0,
+        client(|it, _| set(&mut it.default_route, true)),
+    ),
+    ("usepeerdns", 0, client(|it, _| set(&mut it.dns, true))),
+    (
+        "ms-dns",
+        1,
+        server(|it, v| match values::ipv4(v) {
+            Ok(server) => {
+                it.dns.push(server);
+                HONOURED
+            }
+            Err(fault) => (Verdict::Refused, fault.into()),
+        }),
+    ),
+    (
+        "unit",
+        1,
+        both(|it, v| {
+            let number = decimal(v).filter(|it| *it < 10_000);
+            it.set_interface(number.map(|_| format!("ppp{v}")))
+        }),
+    ),
+    (
+        "ifname",
+        1,
+        both(|it, v| it.set_interface(is_ifname(v).then(|| v.to_owned()))),
+    ),
+    ("noccp", 0, both(|it, _| set(&mut it.no_ccp, true))),
+    (
+        "proxyarp",
+        0,
+        server(|_, _| {
+            ignored(
+                "nothing is answered for clients: if their addresses are the LAN's, switch on \
+                 net.ipv4.conf.LAN.proxy_arp, else leave it out",
+            )
+        }),
+    ),
+    ("ms-wins", 1, Nothing(WINDOWS)),
     (
         "noproxyarp",
         0,
@@ -105,20 +287,12 @@ const OPTIONS: &[Row] = &[
     ("nodtrcts", 0, Nothing(LINE)),
     ("stop-bits", 1, Nothing(LINE)),
     ("notty", 0, Nothing(LINE)),
-    ("noendpoint", 0, Nothing("there is one link")),
-    ("nompshortseq", 0, Nothing("there is one link")),
-    (
-        "usepeerwins",
-        0,
-        Nothing("no names of Windows before 2000 are served"),
-    ),
+    ("noendpoint", 0, Nothing(ONE_LINK)),
+    ("nompshortseq", 0, Nothing(ONE_LINK)),
+    ("usepeerwins", 0, Nothing(WINDOWS)),
     ("remotenumber", 1, Nothing(SCRIPTS)),
-    ("ktune", 0, Nothing("the host's settings stay as they are")),
-    (
-        "noktune",
-        0,
-        Nothing("the host's settings stay as they are"),
-    ),
+    ("ktune", 0, Nothing(HOST)),
+    ("noktune", 0, Nothing(HOST)),
     ("up_sdnotify", 0, Nothing("a supervisor is always told")),
     ("pap-timeout", 1, Nothing(TIMES)),
     ("pap-restart", 1, Nothing(TIMES)),
@@ -162,16 +336,8 @@ const OPTIONS: &[Row] = &[
     ("xonxoff", 0, Nothing(LINE)),
     ("modem", 0, Nothing(LINE)),
     ("local", 0, Nothing(LINE)),
-    (
-        "noaccomp",
-        0,
-        Nothing("headers of LCP are shortened only where both ends agree"),
-    ),
-    (
-        "nopcomp",
-        0,
-        Nothing("headers of LCP are shortened only where both ends agree"),
-    ),
+    ("noaccomp", 0, Nothing(HEADERS)),
+    ("nopcomp", 0, Nothing(HEADERS)),
     ("default-mru", 0, Nothing("both ends agree on what fits")),
     (
         "nomagic",
@@ -201,8 +367,8 @@ const OPTIONS: &[Row] = &[
     ("ipcp-accept-local", 0, Nothing(ADDRESSES)),
     ("ipcp-accept-remote", 0, Nothing(ADDRESSES)),
     ("noremoteip", 0, Nothing(ADDRESSES)),
-    ("nomultilink", 0, Nothing("there is one link")),
-    ("nomp", 0, Nothing("there is one link")),
+    ("nomultilink", 0, Nothing(ONE_LINK)),
+    ("nomp", 0, Nothing(ONE_LINK)),
     ("multilink", 0, Refused("there is one link: leave it out")),
     ("lcp-echo-interval", 1, Nothing(TIMES)),
     ("lcp-echo-failure", 1, Nothing(TIMES)),
@@ -223,18 +389,10 @@ const OPTIONS: &[Row] = &[
     ("logfd", 1, Nothing(LOGS)),
     ("nologfd", 0, Nothing(LOGS)),
     ("logfile", 1, Nothing(LOGS)),
-    ("hide-password", 0, Nothing("passwords are never logged")),
-    ("show-password", 0, Nothing("passwords are never logged")),
-    (
-        "nodetach",
-        0,
-        Nothing("it goes into the background with --daemon"),
-    ),
-    (
-        "updetach",
-        0,
-        Nothing("it goes into the background with --daemon"),
-    ),
+    ("hide-password", 0, Nothing(NEVER_LOGGED)),
+    ("show-password", 0, Nothing(NEVER_LOGGED)),
+    ("nodetach", 0, Nothing(BACKGROUND)),
+    ("updetach", 0, Nothing(BACKGROUND)),
     (
         "login",
         0,
@@ -308,6 +466,3 @@ pub(super) fn names() -> Vec<&'static str> {
     let names = OPTIONS.iter().map(|(name, ..)| *name);
     names.filter(|name| !WEAKENING.contains(name)).collect()
 }
-
-/// The error for a client that asks the server to authenticate itself.
-pub(super) const ASKS_SERVER: &str = PROVES;

@@ -6,13 +6,15 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use super::collected::{Given, collect_file};
-use super::{Common, Read, SECRETS, Secret, read_secrets};
+use super::collected::collect_file;
+use super::wanted::{Common, Judged, OfServer, honoured, ignored, put, refused};
+use super::{Read, SECRETS, Secret, read_secrets};
+use crate::keys::up_to;
 use crate::lines::Lines;
 use crate::pptp::{POOL_MAX, PORT, Pptp, Role, Server, values};
 use crate::report::{Report, Verdict};
-use crate::suggest::suggest;
-use crate::types::{AllowedIp, decimal};
+use crate::text::suggest;
+use crate::types::AllowedIp;
 
 /// Options file that pptpd uses if its file names none.
 const OPTIONS: &str = "/etc/ppp/pptpd-options";
@@ -21,24 +23,87 @@ const RANGES: &str =
     "write IPv4 addresses and ranges with commas between them: 10.9.0.10-99,10.9.0.120";
 const SPAWNED: &str = "nothing is started for a client";
 
-/// Settings of pptpd, and why some have no effect here.
-const KEYS: [(&str, &str); 13] = [
-    ("option", ""),
-    ("localip", ""),
-    ("remoteip", ""),
-    ("listen", ""),
-    ("connections", ""),
-    ("speed", "there is no serial line"),
-    ("debug", "what is logged is said by -v and --log FILE"),
+/// Treatment of a setting of pptpd.
+enum Meaning {
+    /// It names the file of pppd's options.
+    Options,
+    /// It has its effect.
+    Taken(fn(&mut Daemon, &str) -> Judged),
+    /// It has no effect here, for this reason.
+    Nothing(&'static str),
+    /// It is not supported, and no hint names it.
+    Refused(&'static str),
+}
+
+use Meaning::{Nothing, Options, Refused, Taken};
+
+/// Settings of pptpd.
+const KEYS: &[(&str, Meaning)] = &[
+    ("option", Options),
+    (
+        "localip",
+        Taken(|daemon, value| match ranges(value) {
+            Ok(found) => {
+                daemon.local = found.first().copied();
+                honoured(match found.len() {
+                    1 => "",
+                    _ => "the first: one address is enough for all clients",
+                })
+            }
+            Err(fault) => (Verdict::Refused, fault.into()),
+        }),
+    ),
+    (
+        "remoteip",
+        Taken(|daemon, value| put(&mut daemon.remote, ranges(value).map(Some))),
+    ),
+    (
+        "listen",
+        Taken(|daemon, value| {
+            let wanted = "write an IPv4 address of this host";
+            put(
+                &mut daemon.listen,
+                value.parse().map(Some).map_err(|_| wanted),
+            )
+        }),
+    ),
+    (
+        "connections",
+        Taken(|daemon, value| {
+            let number = up_to(value, POOL_MAX as u64).filter(|it: &u16| *it > 0);
+            let number = number.map(|it| Some(it.into()));
+            put(
+                &mut daemon.connections,
+                number.ok_or("write a number from 1 to 1024"),
+            )
+        }),
+    ),
+    ("speed", Nothing("there is no serial line")),
+    (
+        "debug",
+        Nothing("what is logged is said by -v and --log FILE"),
+    ),
     (
         "stimeout",
-        "clients that do not begin are ended after some seconds",
+        Nothing("clients that do not begin are ended after some seconds"),
     ),
-    ("noipparam", "no scripts of /etc/ppp run"),
-    ("logwtmp", "the log and the status have who is connected"),
-    ("ppp", SPAWNED),
-    ("pidfile", "the status has the process"),
-    ("keep", SPAWNED),
+    ("noipparam", Nothing("no scripts of /etc/ppp run")),
+    (
+        "logwtmp",
+        Nothing("the log and the status have who is connected"),
+    ),
+    ("ppp", Nothing(SPAWNED)),
+    ("pidfile", Nothing("the status has the process")),
+    ("keep", Nothing(SPAWNED)),
+    (
+        "bcrelay",
+        Refused("broadcasts are not passed on: leave it out"),
+    ),
+    (
+        "delegate",
+        Refused("write remoteip: addresses come from nowhere else"),
+    ),
+    ("vrf", Refused("write --bind-device instead")),
 ];
 
 /// The settings of `pptpd.conf`.
@@ -73,17 +138,15 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
         server: true,
         ..Common::default()
     };
-    let (mut name, mut dns) = (None, Vec::new());
+    let mut own = OfServer::default();
     let (file, line) = match &daemon.options {
         Some((file, line)) => (file.as_str(), *line),
         None => (OPTIONS, 0),
     };
     for option in collect_file(file, line, read, report) {
-        if !common.take(&option, report) {
-            take_option(&option, &mut name, &mut dns, report);
-        }
+        option.of_server(&mut common, &mut own, report);
     }
-    if dns.len() > 2 {
+    if own.dns.len() > 2 {
         let reason = "no more than two name servers can be told to a client";
         report.push(line, "ms-dns", Verdict::Refused, reason);
     }
@@ -98,7 +161,7 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
             report.push(0, key, Verdict::Refused, reason);
         }
     }
-    let users = users(name.as_deref(), read, report);
+    let users = users(own.name.as_deref(), read, report);
     let (local, mut pool) = (daemon.local?, daemon.remote?);
     pool.retain(|&address| address != local);
     pool.truncate(daemon.connections.unwrap_or(POOL_MAX));
@@ -117,7 +180,7 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
             address: (local, values::common_bits(local, &pool)),
             routes: networks(&pool),
             pool,
-            dns,
+            dns: own.dns,
             users: users?,
         }),
         mppe: mppe?,
@@ -130,110 +193,25 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
 
 /// Takes a line of `pptpd.conf`.
 fn take(daemon: &mut Daemon, (line, word, value): (usize, &str, &str), report: &mut Report) {
-    let mut judge = |verdict, reason: &str| report.push(line, word, verdict, reason);
-    let known = KEYS.iter().find(|(key, _)| *key == word);
-    match (word, known) {
-        ("bcrelay", _) => judge(
-            Verdict::Refused,
-            "broadcasts are not passed on: leave it out",
-        ),
-        ("delegate", _) => judge(
-            Verdict::Refused,
-            "write remoteip: addresses come from nowhere else",
-        ),
-        ("vrf", _) => judge(Verdict::Refused, "write --bind-device instead"),
-        (_, None) => {
-            let known: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+    let (verdict, reason) = match KEYS.iter().find(|(key, _)| *key == word) {
+        // The file gets its verdict when it is read.
+        Some((_, Options)) => {
+            daemon.options = Some((value.to_owned(), line));
+            return;
+        }
+        Some((_, Taken(take))) => take(daemon, value),
+        Some((_, Nothing(reason))) => ignored(reason),
+        Some((_, Refused(reason))) => refused(reason),
+        None => {
+            let known = KEYS.iter().filter(|(_, it)| !matches!(it, Refused(_)));
+            let known: Vec<&str> = known.map(|(key, _)| *key).collect();
             let short = word.len() <= 32 && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
             let key = if short { word } else { "" };
             let reason = format!("pptpd has no such word; {}", suggest(key, &known));
-            report.push(line, key, Verdict::Refused, reason);
+            return report.push(line, key, Verdict::Refused, reason);
         }
-        ("option", _) => {
-            daemon.options = Some((value.to_owned(), line));
-        }
-        ("localip", _) => match ranges(value) {
-            Ok(found) => {
-                daemon.local = found.first().copied();
-                let reason = match found.len() {
-                    1 => "",
-                    _ => "the first: one address is enough for all clients",
-                };
-                judge(Verdict::Honoured, reason);
-            }
-            Err(fault) => judge(Verdict::Refused, &fault),
-        },
-        ("remoteip", _) => match ranges(value) {
-            Ok(found) => {
-                daemon.remote = Some(found);
-                judge(Verdict::Honoured, "");
-            }
-            Err(fault) => judge(Verdict::Refused, &fault),
-        },
-        ("listen", _) => match value.parse() {
-            Ok(address) => {
-                daemon.listen = Some(address);
-                judge(Verdict::Honoured, "");
-            }
-            Err(_) => judge(Verdict::Refused, "write an IPv4 address of this host"),
-        },
-        ("connections", _) => {
-            match decimal(value).filter(|number| (1..=POOL_MAX as u64).contains(number)) {
-                Some(number) => {
-                    daemon.connections = usize::try_from(number).ok();
-                    judge(Verdict::Honoured, "");
-                }
-                None => judge(Verdict::Refused, "write a number from 1 to 1024"),
-            }
-        }
-        (_, Some((_, reason))) => judge(Verdict::Ignored, reason),
-    }
-}
-
-/// Takes a pppd option that only a server's file has.
-fn take_option(
-    option: &Given,
-    name: &mut Option<String>,
-    dns: &mut Vec<Ipv4Addr>,
-    report: &mut Report,
-) {
-    let mut verdict = Verdict::Honoured;
-    let mut reason = "";
-    match option.name {
-        "name" => *name = Some(option.value.to_string()),
-        "ms-dns" => match values::ipv4(&option.value) {
-            Ok(server) => dns.push(server),
-            Err(fault) => return option.judge(report, Verdict::Refused, &fault),
-        },
-        "auth" | "require-mschap-v2" => {}
-        "noauth" => {
-            verdict = Verdict::Refused;
-            reason = "clients have to log in: their keys come from that";
-        }
-        "require-pap" | "require-chap" | "require-mschap" | "require-eap" => {
-            verdict = Verdict::Refused;
-            reason = "clients log in by MS-CHAPv2: write require-mschap-v2";
-        }
-        "proxyarp" => {
-            verdict = Verdict::Ignored;
-            reason = "nothing is answered for clients: if their addresses are the LAN's, switch on \
-                      net.ipv4.conf.LAN.proxy_arp, else leave it out";
-        }
-        "defaultroute"
-        | "replacedefaultroute"
-        | "usepeerdns"
-        | "pty"
-        | "plugin"
-        | "pptp_server"
-        | "user"
-        | "password"
-        | "remotename" => {
-            verdict = Verdict::Refused;
-            reason = "it is a client's";
-        }
-        _ => {}
-    }
-    option.judge(report, verdict, reason);
+    };
+    report.push(line, word, verdict, reason);
 }
 
 /// Parses `192.168.0.234-238,192.168.0.245`; both ends of a range may be whole addresses.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::pptp::{Client, Password, Pptp, Role, Server, values};
+use crate::pptp::{Auth, Client, Mppe, MppeMode, Password, Pptp, Role, Server, values};
 use std::collections::BTreeMap;
 
 const ALLOWED: &str = "#! allow-insecure = pptp\n";

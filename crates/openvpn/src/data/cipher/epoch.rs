@@ -11,7 +11,7 @@ use crypto::packet_aead::{self, AeadLayout};
 use crypto::{Backend, Batch, Cipher, Packet, PacketCipher, TAG_LEN};
 use zeroize::Zeroizing;
 
-use crate::data::header::V2_LEN;
+use crate::data::wire::V2_LEN;
 
 /// Epochs after the current one whose packets are opened.
 const FUTURE: u16 = 4;

@@ -1,10 +1,9 @@
 mod framing;
 
 use super::*;
-use crate::data::header::Layout;
-use crate::digest;
+use crate::data::wire::Layout;
 use crate::keys::KeyMaterial;
-use crypto::Cipher;
+use crypto::{Cipher, Digest};
 
 const INNER: [u8; 5] = [0x45, 1, 2, 3, 4];
 
@@ -20,7 +19,7 @@ fn keys(cipher: Cipher, layout: Layout, back: bool) -> DataKeys {
     DataKeys {
         key_id: 3,
         cipher,
-        auth: digest::Digest::Sha256,
+        auth: Digest::Sha256,
         layout,
         send: material(send),
         receive: material(receive),
@@ -107,7 +106,7 @@ fn every_layout_and_framing_comes_back() {
                     let mut kinds = [Payload::Inner, Payload::Keepalive].into_iter();
                     for (mut datagram, payload) in seal(&out, &payloads).into_iter().zip(payloads) {
                         if stream {
-                            let rest = datagram.split_off(record::HEADER_LEN);
+                            let rest = datagram.split_off(RECORD_HEADER_LEN);
                             let len = u16::from_be_bytes([datagram[0], datagram[1]]);
                             assert_eq!(usize::from(len), rest.len());
                             datagram = rest;
@@ -166,7 +165,7 @@ fn packets_are_cut_and_joined_across_keys() {
 
 #[test]
 fn the_digest_that_was_agreed_on_is_the_one_that_authenticates() {
-    for auth in digest::Digest::ALL {
+    for auth in Digest::ALL {
         let of = |back| DataKeys {
             auth,
             ..keys(Cipher::Aes128Cbc, Layout::V1, back)

@@ -6,22 +6,12 @@ use std::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::control::CloseReason;
+use crate::gre::Ends;
 use crate::lines::{Addresses, ProbeKey, Refused, SILENT, UNASKED, call_of, ends_at, outlives};
 use crate::session::call::Call;
 use crate::session::link::LinkOutput;
-use crate::session::output::{DownReason, Ends};
-use crate::session::server::{ConnectionId, Server, ServerCall, ServerOutput};
-
-/// Counts of rejected probes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProbeCounters {
-    /// Probes that did not come from the client.
-    pub forged: u64,
-    /// Probes not newer than earlier ones.
-    pub replayed: u64,
-    /// Probes from an address that has not yet repeated a token, or from one too many; they were answered.
-    pub unaccepted: u64,
-}
+use crate::session::output::DownReason;
+use crate::session::server::{ConnectionId, ProbeCounters, Server, ServerCall, ServerOutput};
 
 impl ServerCall {
     /// Whether the call accepts packets from an address.

@@ -146,7 +146,7 @@ impl Server {
         let oldest = candidates.min_by_key(|&(id, _, since)| (self.waits_for_login(id), since, id));
         if let Some((id, ..)) = oldest {
             self.turned_away += 1;
-            self.abandon(id, CloseReason::Crowded, now, out);
+            self.on_connection(id, now, out, |it| it.abandon(CloseReason::Crowded));
         }
     }
 
@@ -156,20 +156,7 @@ impl Server {
         let late = late.filter(|(_, _, since)| *since + PATIENCE <= now);
         let late: Vec<ConnectionId> = late.map(|(id, ..)| id).collect();
         for id in late {
-            self.abandon(id, CloseReason::NoLogin, now, out);
+            self.on_connection(id, now, out, |it| it.abandon(CloseReason::NoLogin));
         }
-    }
-
-    fn abandon(
-        &mut self,
-        id: ConnectionId,
-        reason: CloseReason,
-        now: Instant,
-        out: &mut Vec<ServerOutput>,
-    ) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.connection.abandon(reason);
-        }
-        self.events(id, now, out);
     }
 }

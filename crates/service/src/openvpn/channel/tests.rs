@@ -2,11 +2,11 @@
 
 use super::*;
 use crypto::Cipher;
+use crypto::Digest;
 use engine::TunnelOptions;
 use engine::fuzzing::{Plane as Turned, connection};
-use openvpn::data::header::Layout;
+use openvpn::data::wire::Layout;
 use openvpn::data::inband::PING;
-use openvpn::digest::Digest;
 use openvpn::keys::KeyMaterial;
 use plane::{Control, Endpoint, Notice, StreamId};
 use std::io::{Read, Write};

@@ -31,7 +31,6 @@ use crate::openvpn::management::State;
 use crate::openvpn::signals::Signal;
 use crate::status::Refusals;
 use crate::strangers::Strangers;
-use crate::wireguard::names::Name;
 use calling::Calling;
 use config::openvpn::{AuthRetry, ControlWrap, OpenVpn};
 use dialling::Candidate;
@@ -41,8 +40,6 @@ use network::TunnelState;
 use openvpn::session::{CloseReason, Dropped};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
-use plane::LineId;
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -132,8 +129,6 @@ pub(super) struct Machine<'a> {
     /// The lines to the server, if there are several: `lines` for UDP, `stream_lines` for TCP.
     lines: Option<Box<ServerLines>>,
     stream_lines: Option<Box<StreamLines>>,
-    /// Names of the lines' relays.
-    relays: BTreeMap<LineId, Name>,
     /// Lower bound of the clock, for timestamps in hellos to relays.
     floor: Floor,
     /// Rate limit of log lines that the server causes.
@@ -176,7 +171,6 @@ impl<'a> Machine<'a> {
             unprivileged: false,
             lines: ServerLines::new(config),
             stream_lines: StreamLines::new(config),
-            relays: BTreeMap::new(),
             floor: Floor::default(),
             talk: Strangers::new(),
             refusals: Refusals::new(
@@ -210,7 +204,9 @@ impl<'a> Machine<'a> {
                 if self.stream_lines.is_some() {
                     cx.push(Effect::ReadLines);
                 }
-                self.name_relays(cx.now);
+                if let Some(it) = &mut self.lines {
+                    it.lines.name_relays(cx.now.monotonic);
+                }
                 self.look_up_relays(cx.now, cx);
                 self.next_attempt(cx);
             }

@@ -2,7 +2,7 @@
 
 use super::ClientMachine;
 use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
-use crate::lines::{Answers, LineEffect, LineFacts, PROBE_IDLE};
+use crate::lines::{Answers, LineEffect, LineFacts, PROBE_IDLE, PlaneCall};
 use crate::pptp::machine::{Effect, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
@@ -379,17 +379,17 @@ impl ClientMachine {
         match effect {
             LineEffect::Read => effects.push(Effect::ReadLines),
             LineEffect::Open { line, mark, .. } => effects.push(Effect::OpenLine(line, mark)),
-            LineEffect::Close(line) => {
+            LineEffect::Plane(PlaneCall::Close(line)) => {
                 it.joined = it.joined.filter(|joined| *joined != line).collect();
                 it.follow();
                 effects.push(Effect::CloseLine(line));
             }
-            LineEffect::UseLine(_, line) => {
+            LineEffect::Plane(PlaneCall::UseLine(_, line)) => {
                 it.used = Some(line);
                 it.follow();
                 it.tells = it.tells.map(|_| (now, TELL_AGAIN.0));
             }
-            LineEffect::SetLineMode(_, mode) => {
+            LineEffect::Plane(PlaneCall::SetLineMode(_, mode)) => {
                 it.wanted = mode;
                 it.follow();
                 it.tells = it.tells.map(|_| (now, TELL_AGAIN.0));
@@ -399,13 +399,15 @@ impl ClientMachine {
             LineEffect::LogPeer(_, words) => effects.push(Effect::Log(Level::Info, words)),
             // Not used by PPTP: packets have one address, and the server learns of lines in another way. Files with
             // `shape`, caps or relays are refused.
-            LineEffect::SetLine(..)
+            LineEffect::Plane(
+                PlaneCall::SetLine(..) | PlaneCall::SetRate(_) | PlaneCall::SetLineRates(_),
+            )
             | LineEffect::Keepalive(_)
-            | LineEffect::SetRate(_)
-            | LineEffect::SetLineRates(_)
             | LineEffect::Count
             | LineEffect::Keep(_)
-            | LineEffect::Hello { .. } => {}
+            | LineEffect::Hello(_)
+            | LineEffect::RelayAt(_)
+            | LineEffect::KeepAddress(..) => {}
         }
     }
 }

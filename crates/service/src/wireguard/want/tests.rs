@@ -1,5 +1,6 @@
 //! Plans of typical files on typical hosts; no kernel is asked.
 
+use config::permissions::Permissions;
 use config::wgquick;
 use host::{EndpointWay, Facts, LineMtu, Plan, PlanError, Resolver, Step};
 
@@ -8,7 +9,7 @@ use super::*;
 fn tunnel(lines: &str) -> Tunnel {
     let text =
         format!("[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n{lines}");
-    let import = wgquick::parse(&text, "wg0.conf", wgquick::Options::default());
+    let import = wgquick::parse(&text, "wg0.conf", Permissions::NONE);
     import.into_tunnel().unwrap().0
 }
 

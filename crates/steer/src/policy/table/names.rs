@@ -2,8 +2,8 @@
 
 use netio::netlink::{HOOK_INPUT, HOOK_PREROUTING};
 
-use super::{REFUSE, REFUSING, WantedChain, quoted, way, who};
-use crate::policy::resolved::Resolved;
+use super::{REFUSE, REFUSING, WantedChain, chain, from, way, who};
+use crate::policy::resolved::{Entry, Resolved};
 
 /// Before the guard's redirect to the router (-105), and before firewalls (-100).
 const LEADING: i32 = -110;
@@ -12,7 +12,7 @@ const LEADING: i32 = -110;
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
 /// The entries with name servers of their own, each with its conditions, any of which is enough.
-fn bound(entries: &[Resolved]) -> impl Iterator<Item = (&Resolved, Vec<String>)> {
+fn bound(entries: &[Entry]) -> impl Iterator<Item = (&Entry, Vec<String>)> {
     let bound = entries.iter().filter(|it| !it.dns.is_empty());
     bound.map(|it| {
         let all = || vec![String::new()];
@@ -21,7 +21,7 @@ fn bound(entries: &[Resolved]) -> impl Iterator<Item = (&Resolved, Vec<String>)>
 }
 
 /// The rules that mark queries for the tunnel, also queries to the router itself.
-pub(super) fn marking(entries: &[Resolved]) -> Vec<String> {
+pub(super) fn marking(entries: &[Entry]) -> Vec<String> {
     let mut rules = Vec::new();
     for (entry, conditions) in bound(entries) {
         let go = way(entry.mark);
@@ -36,10 +36,10 @@ pub(super) fn marking(entries: &[Resolved]) -> Vec<String> {
 
 /// The chains that redirect queries to the entries' name servers, and refuse queries without a name server of their
 /// family. Empty if no entry has name servers.
-pub(super) fn chains(entries: &[Resolved], lan: &[String]) -> Vec<WantedChain> {
-    let from = format!("iifname {}", quoted(lan));
+pub(super) fn chains(resolved: &Resolved) -> Vec<WantedChain> {
+    let from = from(&resolved.policy.lan);
     let (mut lead, mut refuse) = (Vec::new(), Vec::new());
-    for (entry, conditions) in bound(entries) {
+    for (entry, conditions) in bound(&resolved.entries) {
         for condition in conditions {
             for server in &entry.dns {
                 let (word, other, family) = match server.is_ipv4() {
@@ -59,15 +59,7 @@ pub(super) fn chains(entries: &[Resolved], lan: &[String]) -> Vec<WantedChain> {
         return Vec::new();
     }
     vec![
-        WantedChain {
-            name: "names".to_owned(),
-            hook: Some(("nat", "prerouting", HOOK_PREROUTING, LEADING)),
-            rules: lead,
-        },
-        WantedChain {
-            name: "input".to_owned(),
-            hook: Some(("filter", "input", HOOK_INPUT, REFUSING)),
-            rules: refuse,
-        },
+        chain("names", ("nat", HOOK_PREROUTING, LEADING), lead),
+        chain("input", ("filter", HOOK_INPUT, REFUSING), refuse),
     ]
 }

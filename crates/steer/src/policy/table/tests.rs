@@ -1,35 +1,27 @@
 use super::*;
-use crate::policy::fixture::{names, policy, surroundings};
-use crate::policy::resolved::resolved;
+use crate::filter::Chains;
+use crate::fixture::made;
+use crate::fixture::{self, TEXT, facts, resolved};
+use crate::report::Part;
 use netio::netlink::ChainRule;
 
 fn wanted() -> WantedTable {
-    let policy = policy();
-    WantedTable::new(
-        &Ways::new(&policy),
-        &resolved(&policy, &names()),
-        &surroundings(),
-    )
+    super::wanted(&resolved(), &facts())
 }
 
-/// The chains as the kernel would list them.
-fn made(wanted: &WantedTable) -> Vec<Option<Chain>> {
-    let chain = |it: &WantedChain| {
-        let rule = |place| ChainRule {
-            comment: wanted.comment(place),
-            packets: None,
-        };
-        Some(Chain {
-            hook: it.hook.map(|(_, _, hook, priority)| (hook, priority)),
-            rules: (0..it.rules.len()).map(rule).collect(),
-        })
-    };
-    wanted.chains.iter().map(chain).collect()
+fn text(table: &WantedTable) -> String {
+    let [text, _] = table.scripts("");
+    text
+}
+
+fn plain(table: &WantedTable) -> String {
+    let [_, text] = table.scripts("");
+    text
 }
 
 #[test]
 fn the_text_writes_marks_only_under_the_mask() {
-    let text = wanted().script(Refusal::Reject, &[], &[]);
+    let text = text(&wanted());
     for line in text.lines().filter(|line| line.contains(" mark set ")) {
         for of in line.split(" mark set ").skip(1) {
             let words: Vec<&str> = of.split(' ').collect();
@@ -52,18 +44,10 @@ fn the_text_writes_marks_only_under_the_mask() {
 #[test]
 fn names_of_a_device_are_led_to_the_servers_of_its_entry_and_refused_without() {
     let told = |servers: &str| {
-        let text = crate::policy::fixture::TEXT.replacen(
-            "through = \"mr-us\"",
-            &format!("through = \"mr-us\"\n{servers}"),
-            1,
-        );
-        let policy = config::policy::Policy::from_toml(&text, "policy.toml".as_ref()).unwrap();
-        let around = Surroundings {
-            masquerade: true,
-            ..surroundings()
-        };
-        let entries = resolved(&policy, &names());
-        WantedTable::new(&Ways::new(&policy), &entries, &around).script(Refusal::Drop, &[], &[])
+        let servers = format!("through = \"mr-us\"\n{servers}");
+        let text = TEXT.replacen("through = \"mr-us\"", &servers, 1);
+        let resolved = fixture::of(&format!("masquerade = true\n{text}"));
+        plain(&super::wanted(&resolved, &facts()))
     };
     let who = "ether saddr { 02:00:5e:10:00:01, 02:00:5e:10:00:02 }";
     let query = "meta l4proto { tcp, udp } th dport 53";
@@ -81,7 +65,7 @@ fn names_of_a_device_are_led_to_the_servers_of_its_entry_and_refused_without() {
         "source {from} oifname {{ \"mr-us\", \"mr-nl\" }} masquerade"
     )));
     assert!(told("dns = [\"10.8.0.1\", \"fd08::1\"]").contains("dnat ip6 to fd08::1"));
-    let text = wanted().script(Refusal::Drop, &[], &[]);
+    let text = plain(&wanted());
     assert!(!text.contains("dport 53") && !text.contains("masquerade"));
 }
 
@@ -91,13 +75,7 @@ fn chains_that_are_not_wanted_go_and_sets_that_are_stay() {
     let own = wanted.sets[0].0.clone();
     let all =
         "table inet millrace_policy {\n\tset d1_4 {\n\t}\n\tchain to_99 {\n\t\tjump x\n\t}\n}\n";
-    let (chains, mut sets) = listed(all);
-    assert_eq!(
-        (chains.as_slice(), sets.as_slice()),
-        (&["to_99".to_owned()][..], &["d1_4".to_owned()][..])
-    );
-    sets.push(own.clone());
-    let text = wanted.script(Refusal::Drop, &chains, &sets);
+    let [_, text] = wanted.scripts(&format!("{all}\tset {own} {{\n"));
     assert!(text.contains("flush chain inet millrace_policy to_99\n"));
     assert!(text.ends_with(
         "delete chain inet millrace_policy to_99\ndelete set inet millrace_policy d1_4\n"
@@ -109,56 +87,45 @@ fn chains_that_are_not_wanted_go_and_sets_that_are_stay() {
 #[test]
 fn the_table_is_known_again_and_what_was_changed_is_noticed() {
     let wanted = wanted();
-    let chains = made(&wanted);
-    assert!(wanted.is(&chains));
-    for place in 0..chains.len() {
-        let mut without = chains.clone();
-        without[place] = None;
-        assert!(!wanted.is(&without));
-        let mut more = chains.clone();
-        more[place]
-            .as_mut()
-            .unwrap()
-            .rules
-            .push(ChainRule::default());
-        assert!(!wanted.is(&more));
+    let mut chains = Chains::default();
+    let mut is_whole = |found| {
+        chains.found = found;
+        chains.part(&wanted.chains) == Part::Whole
+    };
+    let found = made(&wanted);
+    assert!(is_whole(found.clone()));
+    for name in found.keys() {
+        let mut without = found.clone();
+        without.remove(name);
+        assert!(!is_whole(without));
+        let mut more = found.clone();
+        more.get_mut(name).unwrap().rules.push(ChainRule::default());
+        assert!(!is_whole(more));
     }
-    let mut elsewhere = surroundings();
-    elsewhere.networks.pop();
-    let policy = policy();
-    let other = WantedTable::new(
-        &Ways::new(&policy),
-        &resolved(&policy, &names()),
-        &elsewhere,
-    );
-    assert!(!other.is(&chains));
+    let mut elsewhere = facts();
+    elsewhere.addresses.pop();
+    elsewhere.main.remove(0);
+    assert!(!is_whole(made(&super::wanted(&resolved(), &elsewhere))));
 }
 
 #[test]
 fn who_is_not_known_yet_is_not_everybody() {
-    let policy = policy();
-    let entries = resolved(&policy, &Default::default());
-    let text = WantedTable::new(&Ways::new(&policy), &entries, &surroundings()).script(
-        Refusal::Reject,
-        &[],
-        &[],
-    );
+    let resolved = Resolved::new(&fixture::policy(), &Default::default(), Vec::new());
+    let text = text(&super::wanted(&resolved, &facts()));
     assert!(!text.contains("jump to_2"), "{text}");
 }
 
 #[test]
 fn a_whole_device_is_held_under_other_names_and_calls_no_server() {
-    let around = Surroundings {
-        devices: vec!["br-guest".to_owned()],
-        ports: vec!["lan2".to_owned()],
-        indices: vec![4, 9],
-        servers: vec![1194, 51820],
-        ..surroundings()
-    };
-    let policy = policy();
-    let entries = resolved(&policy, &names());
-    let table = WantedTable::new(&Ways::new(&policy), &entries, &around);
-    let text = table.script(Refusal::Reject, &[], &[]);
+    let resolved = fixture::of(&TEXT.replace("to = \"192.168.1.0/24\"\n", ""));
+    let mut facts = facts();
+    facts.known.ports = vec!["lan2".to_owned()];
+    facts.known.indices = [(4, "br-guest"), (9, "lan2")]
+        .map(|(index, name)| (index, name.to_owned()))
+        .into();
+    facts.links[1].group = host::tunnel_devices::SERVER_GROUP;
+    facts.links[1].alias = "serves ports 51820 1194".to_owned();
+    let text = text(&super::wanted(&resolved, &facts));
     let foreign = "fib saddr . iif oif missing drop";
     for wanted in [
         format!("foreign iifname {{ \"br-guest\", \"lan2\" }} meta nfproto ipv4 {foreign}"),
@@ -171,7 +138,7 @@ fn a_whole_device_is_held_under_other_names_and_calls_no_server() {
     ] {
         assert!(text.contains(&wanted), "{wanted} is not in {text}");
     }
-    let text = wanted().script(Refusal::Reject, &[], &[]);
+    let [text, _] = wanted().scripts("");
     assert!(
         !text.contains(" iif {") && !text.contains("fib daddr type local meta"),
         "{text}"

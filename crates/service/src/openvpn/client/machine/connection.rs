@@ -247,7 +247,7 @@ impl Machine<'_> {
         cx: &mut Cx,
     ) {
         // Drops packets of an earlier stream or from another address.
-        let there = self.address_on(arrival.line).unwrap_or(it.remote);
+        let there = self.relay_on(arrival.line).unwrap_or(it.remote);
         let elsewhere = arrival.from.addr != there && !it.target.connection.float;
         let elsewhere = elsewhere || !self.is_used(arrival.line);
         if arrival.stream != it.stream || (it.stream.is_none() && elsewhere) {

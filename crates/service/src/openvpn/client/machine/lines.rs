@@ -13,14 +13,13 @@ use super::{Machine, Phase};
 use crate::lines::{Answers, LineEffect, LineFacts, LineReport, LineUsage, Lines};
 use crate::now::Now;
 use config::openvpn::OpenVpn;
-use openvpn::data::header::Layout;
 use openvpn::data::inband::{OCC_REQUEST, PING};
+use openvpn::data::wire::Layout;
 use openvpn::packet::{ControlHead, Opcode};
 use plane::{LineId, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::openvpn::channel::Plane;
 use crate::openvpn::client::effect::{Cx as Effects, Effect, SERVER};
 
 /// How long a server may leave control packets unanswered before the line counts as down. The client repeats them after
@@ -102,7 +101,7 @@ impl Machine<'_> {
 
     /// Opens the lines of a new interface.
     pub(super) fn open_lines(&mut self, now: Now, out: &mut Effects) {
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             it.lines.bind(now.monotonic, effects);
         });
     }
@@ -110,7 +109,7 @@ impl Machine<'_> {
     /// Takes the host's report on the uplinks.
     pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], now: Now, out: &mut Effects) {
         let closed = self.ifname.is_none();
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             let bound = Some((it.port, it.mark)).filter(|_| !closed);
             it.lines.read(facts, bound, now.monotonic, effects);
         });
@@ -125,7 +124,7 @@ impl Machine<'_> {
         now: Now,
         out: &mut Effects,
     ) {
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             it.lines.opened(line, result, now.monotonic, effects);
         });
         if !self.has_line() {
@@ -148,7 +147,7 @@ impl Machine<'_> {
             return;
         }
         let connected = self.connection().is_some();
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             it.lines.expire(now.monotonic, effects);
             if !connected {
                 it.lines
@@ -170,7 +169,7 @@ impl Machine<'_> {
 
     /// Removes the interface and its lines.
     pub(super) fn close_interface(&mut self, out: &mut Effects) {
-        self.with_lines(out.now, out, |it, effects| it.lines.end(effects));
+        self.with_lines(out, |it, effects| it.lines.end(effects));
         out.push(Effect::CloseInterface);
     }
 
@@ -186,7 +185,7 @@ impl Machine<'_> {
 
     /// Begins a session with the server at this address.
     pub(super) fn call_by_lines(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             it.lines.call(SERVER, to, effects);
             it.lines
                 .look(now.monotonic, |_| PeerState::default(), effects);
@@ -206,7 +205,7 @@ impl Machine<'_> {
 
     /// Notes a control packet from the server.
     pub(super) fn heard_by_line(&mut self, line: LineId, now: Now, out: &mut Effects) {
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             // Later control packets prove little: an attacker can replay them on another line.
             if !it.follows {
                 it.lines.heard(SERVER, line, now.monotonic, effects);
@@ -250,7 +249,7 @@ impl Machine<'_> {
 
     /// Handles a move of the server.
     pub(super) fn server_moved(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             it.lines.call(SERVER, to, effects);
             it.lines.hurry(now.monotonic);
         });
@@ -273,7 +272,7 @@ impl Machine<'_> {
         let Some(lines) = &mut self.lines else { return };
         let before = lines.lines.used(SERVER);
         let follows = lines.follows;
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             it.lines.look(now.monotonic, |_| state, effects);
             it.try_request(now.monotonic, effects);
         });
@@ -296,7 +295,7 @@ impl Machine<'_> {
         let Some(carried) = out.plane(|plane| plane.carried()) else {
             return;
         };
-        self.with_lines(now, out, |it, effects| {
+        self.with_lines(out, |it, effects| {
             if it.lines.counted(&carried, now, effects) {
                 it.lines.hurry(now.monotonic);
             }
@@ -306,13 +305,12 @@ impl Machine<'_> {
     /// Saves the last byte counts at the end.
     pub(super) fn lines_end(&mut self, out: &mut Effects) {
         self.count_lines(out.now, out);
-        self.with_lines(out.now, out, |it, effects| it.lines.keep(effects));
+        self.with_lines(out, |it, effects| it.lines.keep(effects));
     }
 
     /// Calls into the lines and performs their effects.
     pub(super) fn with_lines(
         &mut self,
-        now: Now,
         out: &mut Effects,
         call: impl FnOnce(&mut ServerLines, &mut Vec<LineEffect>),
     ) {
@@ -320,19 +318,31 @@ impl Machine<'_> {
         let mut effects = Vec::new();
         call(lines, &mut effects);
         for effect in effects {
-            match effect {
-                LineEffect::Hello { line, works, lost } => {
-                    self.say_hello(line, (works, lost), now, out);
-                }
-                LineEffect::Count => self.count_lines(now, out),
-                effect => by_lines(effect, out),
-            }
+            self.by_lines(effect, out);
         }
     }
 
-    /// The server's address on a line: its own or a relay's.
-    pub(super) fn address_on(&self, line: LineId) -> Option<SocketAddr> {
-        self.lines.as_ref()?.lines.relay(line)
+    fn by_lines(&mut self, effect: LineEffect, out: &mut Effects) {
+        match effect {
+            LineEffect::Hello(line) => self.say_hello(line, out),
+            LineEffect::RelayAt(address) => self.relay_at(address, out),
+            LineEffect::Count => self.count_lines(out.now, out),
+            LineEffect::Read => out.push(Effect::ReadLines),
+            LineEffect::Open { line, port, mark } => out.push(Effect::OpenLine(line, port, mark)),
+            LineEffect::Keep(usage) => out.push(Effect::KeepUsage(usage)),
+            LineEffect::KeepAddress(name, address) => out.push(Effect::KeepAddress(name, address)),
+            LineEffect::Log(level, words) => out.log(level, words),
+            LineEffect::LogPeer(_, words) => out.info(words),
+            LineEffect::Probe { peer, line, .. } => {
+                out.plane(|plane| plane.inject_by(peer, line.id, &OCC_REQUEST));
+            }
+            LineEffect::Keepalive(id) => {
+                out.plane(|plane| plane.inject(id, &PING));
+            }
+            LineEffect::Plane(call) => {
+                out.plane(|plane| call.on(plane));
+            }
+        }
     }
 }
 
@@ -347,33 +357,5 @@ impl ServerLines {
         effects.extend(self.lines.trial(SERVER, left.into()));
         // The server stays with the line of the last request.
         effects.push(LineEffect::Keepalive(SERVER));
-    }
-}
-
-fn by_lines(effect: LineEffect, out: &mut Effects) {
-    match effect {
-        LineEffect::Read => out.push(Effect::ReadLines),
-        LineEffect::Open { line, port, mark } => out.push(Effect::OpenLine(line, port, mark)),
-        LineEffect::Keep(usage) => out.push(Effect::KeepUsage(usage)),
-        LineEffect::Log(level, words) => out.log(level, words),
-        LineEffect::LogPeer(_, words) => out.info(words),
-        effect => {
-            out.plane(|plane| on_plane(&effect, plane));
-        }
-    }
-}
-
-fn on_plane(effect: &LineEffect, plane: &Plane) {
-    match *effect {
-        LineEffect::Close(line) => plane.close_line(line),
-        LineEffect::SetLine(id, line) => plane.set_line(id, line),
-        LineEffect::UseLine(id, line) => plane.use_line(id, line),
-        LineEffect::SetLineMode(id, mode) => plane.set_line_mode(id, mode),
-        LineEffect::SetLineRates(rates) => plane.set_line_rates(rates),
-        LineEffect::SetRate(rate) => plane.set_rate(Some(rate)),
-        LineEffect::Probe { peer, line, .. } => plane.inject_by(peer, line.id, &OCC_REQUEST),
-        LineEffect::Keepalive(id) => plane.inject(id, &PING),
-        // `with_lines` and `by_lines` handle these.
-        _ => {}
     }
 }

@@ -4,10 +4,10 @@
 //! OpenVPN.
 
 use super::Machine;
+use crate::names::Whose;
 use crate::now::Now;
 use crate::openvpn::client::effect::{Cx as Effects, Effect, HostStep, SERVER};
 use crate::openvpn::connect::Name as LookUpOf;
-use crate::wireguard::{Whose, names::Name};
 use config::openvpn::Family;
 use openvpn::data::protocol::session;
 use plane::{LineId, Sender};
@@ -15,16 +15,6 @@ use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
 impl Machine<'_> {
-    /// Schedules look-ups of relays that are given by name.
-    pub(super) fn name_relays(&mut self, now: Now) {
-        let Some(it) = &self.lines else { return };
-        for (line, settings) in (0..).map(LineId).zip(&it.lines.settings().lines) {
-            let relay = settings.relay.as_ref();
-            let name = relay.and_then(|it| Name::of(it, now.monotonic));
-            self.relays.extend(name.map(|name| (line, name)));
-        }
-    }
-
     /// Makes all later timestamps exceed `floor`, the latest that an earlier run may have sent.
     pub(in crate::openvpn::client) fn restore_floor(&mut self, floor: SystemTime) {
         if let Some(it) = &mut self.lines {
@@ -34,28 +24,32 @@ impl Machine<'_> {
 
     /// When the next relay look-up is due.
     pub(super) fn relays_due(&self) -> Option<Instant> {
-        self.relays.values().filter_map(Name::due).min()
+        self.lines.as_ref()?.lines.relays_due()
     }
 
     /// Looks up the relays that are due.
     pub(super) fn look_up_relays(&mut self, now: Now, out: &mut Effects) {
-        for (line, name) in &mut self.relays {
-            if name.due().is_some_and(|at| at <= now.monotonic) {
-                let lookup = name.begin(Whose::Relay(*line), 0);
+        let Some(it) = &mut self.lines else { return };
+        for (whose, name) in it.lines.relay_names() {
+            if let Whose::Relay(line) = whose
+                && name.due().is_some_and(|at| at <= now.monotonic)
+            {
+                let lookup = name.begin(whose, 0);
                 let name = LookUpOf {
                     host: lookup.host,
                     port: lookup.endpoint.port,
                     family: Family::Any,
                 };
-                out.push(Effect::LookUpRelay(*line, name));
+                out.push(Effect::LookUpRelay(line, name));
             }
         }
     }
 
     /// Repeats at once the relay look-ups that failed for lack of an uplink.
     pub(super) fn hurry_relays(&mut self, now: Now) {
-        let names = self.relays.values_mut();
-        names.for_each(|name| name.hurry(now.monotonic));
+        if let Some(it) = &mut self.lines {
+            it.lines.hurry_relays(now.monotonic);
+        }
     }
 
     /// Handles the result of a look-up.
@@ -66,22 +60,15 @@ impl Machine<'_> {
         now: Now,
         out: &mut Effects,
     ) {
-        let current = self.address_on(line);
-        let Some(name) = self.relays.get_mut(&line) else {
-            return;
-        };
-        match name.looked_up(found, current, now.monotonic) {
-            Ok(Some(address)) => self.set_relay(line, address, now, out),
-            Ok(None) | Err(None) => {}
-            Err(Some(words)) => out.warn(words),
-        }
-    }
-
-    fn set_relay(&mut self, line: LineId, address: SocketAddr, now: Now, out: &mut Effects) {
-        self.with_lines(now, out, |it, effects| {
-            it.lines.set_relay(line, address, effects);
+        self.with_lines(out, |it, effects| {
+            it.lines
+                .relay_looked_up(line, found, now.monotonic, effects);
             it.lines.hurry(now.monotonic);
         });
+    }
+
+    /// Handles another address of a relay.
+    pub(super) fn relay_at(&self, address: SocketAddr, out: &mut Effects) {
         if self.network.is_some() {
             out.host(HostStep::KeepRelayOutside(address.ip()));
         }
@@ -106,31 +93,19 @@ impl Machine<'_> {
         self.lines.iter().flat_map(|it| it.lines.relays())
     }
 
+    /// The address of a line's relay.
+    pub(super) fn relay_on(&self, line: LineId) -> Option<SocketAddr> {
+        self.lines.as_ref()?.lines.relay(line)
+    }
+
     /// Destination of control packets: the relay of the line in use, otherwise `remote`.
     pub(super) fn destination(&self, remote: SocketAddr) -> Option<SocketAddr> {
         Some(remote).filter(|_| self.relay_addresses().next().is_none())
     }
 
-    /// Sends a relay the client's address. If the server does not answer through it, the relay may have moved: the next
-    /// address of its name is tried. After the last one, the name is looked up again.
-    pub(super) fn say_hello(
-        &mut self,
-        line: LineId,
-        (works, lost): (bool, bool),
-        now: Now,
-        out: &mut Effects,
-    ) {
-        let current = self.address_on(line);
-        if let Some(name) = self.relays.get_mut(&line) {
-            if works {
-                out.keep_address(name.answered(current, now.monotonic));
-            }
-            let next = lost.then(|| name.unanswered(now.monotonic)).flatten();
-            if let Some(address) = next.filter(|next| Some(*next) != current) {
-                // `set_relay` sends the hello itself.
-                return self.set_relay(line, address, now, out);
-            }
-        }
+    /// Sends a relay the client's address.
+    pub(super) fn say_hello(&mut self, line: LineId, out: &mut Effects) {
+        let now = out.now;
         let Some(lines) = self.lines.as_mut() else {
             return;
         };

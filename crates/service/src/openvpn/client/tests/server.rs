@@ -47,7 +47,7 @@ fn settings(transport: Transport) -> Arc<ServerSettings> {
         key_direction: None,
         cipher: crypto::Cipher::Aes256Gcm,
         cipher_allowed: true,
-        auth: openvpn::digest::Digest::Sha1,
+        auth: crypto::Digest::Sha1,
         tls_auth: false,
     };
     let mut settings = ServerSettings::new(Settings::new(tls(), occ));

@@ -76,7 +76,7 @@ pub(super) fn client_settings() -> ClientSettings {
         key_direction: None,
         cipher: Cipher::Aes256Gcm,
         cipher_allowed: true,
-        auth: openvpn::digest::Digest::None,
+        auth: crypto::Digest::None,
         tls_auth: false,
     };
     let mut settings = Settings::new(tls(Role::Client, false), occ);

@@ -208,6 +208,27 @@ return baseclass.extend({
 		]);
 	},
 
+	/* All figures of a tunnel, by their names in the status document. `open` keeps what a poll would close. */
+	details: function(tunnel, open) {
+		const rows = [];
+		const walk = function(value, name) {
+			if (value && typeof value == 'object' && typeof value[0] != 'string')
+				Object.keys(value).forEach(function(key) {
+					walk(value[key], name ? name + '.' + key : key);
+				});
+			else if (value != null)
+				rows.push(E('tr', { 'class': 'tr' }, [ E('td', { 'class': 'td' }, [ name ]), E('td', { 'class': 'td' }, [ String(value) ]) ]));
+		};
+
+		if (open[tunnel.interface])
+			walk(tunnel, '');
+
+		return E('details', {
+			'class': 'millrace-details', 'open': open[tunnel.interface] ? '' : null,
+			'toggle': function(ev) { open[tunnel.interface] = ev.target.open; }
+		}, [ E('summary', {}, [ _('All figures') ]), E('table', { 'class': 'table' }, rows) ]);
+	},
+
 	/* What the guard does with a family's packets. */
 	way: function(way) {
 		if (way && way.through)

@@ -5,7 +5,7 @@
 'require ui';
 'require tools.millrace as tools';
 
-const histories = {};
+const histories = {}, opened = {};
 
 function label(kind, words) {
 	return E('span', { 'class': 'label ' + kind }, [ words ]);
@@ -106,7 +106,8 @@ function renderTunnel(tunnel, it) {
 		]),
 		tools.graph(history),
 		renderPeers(tunnel, names),
-		renderLines(tunnel, names)
+		renderLines(tunnel, names),
+		tools.details(tunnel, opened)
 	]);
 }
 
@@ -297,7 +298,7 @@ return view.extend({
 	showAdded: function(added) {
 		const link = E('a', {
 			'class': 'btn',
-			'download': added.name + (added.file.match(/^\[Interface\]/m) ? '.conf' : '.ovpn'),
+			'download': added.name + added.ending,
 			'href': URL.createObjectURL(new Blob([ added.file ], { type: 'text/plain' }))
 		}, [ _('Save the file') ]);
 

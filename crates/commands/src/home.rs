@@ -1,0 +1,160 @@
+//! Servers at home for web pages, LuCI's and that of `millrace monitor`: lists, plans and makes them, and changes their
+//! clients.
+
+use crate::peer::{self, PeerError, Wanted, qr};
+use crate::profile::{self, DIRECTORY};
+use crate::server;
+use crate::server::place::Waits;
+use config::kind::Kind;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The arguments of all methods.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Given {
+    /// A server, by the path that `peers` returns.
+    server: String,
+    /// A client, or a new server.
+    name: String,
+    /// A client's new name.
+    to: String,
+    lan_only: bool,
+    openvpn: bool,
+    endpoint: String,
+    /// Networks at home, separated by spaces or commas.
+    lan: String,
+    subnet: String,
+    subnet6: String,
+}
+
+/// Answers a page; files of new servers go into the directory `keep`.
+pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, String> {
+    match method {
+        "peers" => Ok(servers(keep)),
+        "peer_add" => add(given, &named(given, keep)?),
+        "peer_revoke" => {
+            let server = named(given, keep)?;
+            change(&server, || peer::revoke(&server, &given.name))?;
+            let said = format!("{} is kept out.", given.name);
+            Ok(json!({"said": said, "note": tell(&server, false)?}))
+        }
+        "peer_rename" => {
+            let server = named(given, keep)?;
+            change(&server, || peer::rename(&server, &given.name, &given.to))?;
+            Ok(json!({"said": format!("{} is called {} now.", given.name, given.to)}))
+        }
+        "server_plan" => make(given, keep, false),
+        "server_init" => make(given, keep, true),
+        _ => Err(format!("there is no method {}", terminal::shown(method))),
+    }
+}
+
+/// All servers at home, with the clients of each.
+fn servers(keep: &Path) -> Value {
+    let server = |path: PathBuf| {
+        let name = path.display().to_string();
+        match peer::list(&path) {
+            Ok(peers) => json!({"server": name, "peers": peers}),
+            Err(error) => json!({"server": name, "peers": [], "error": error.to_string()}),
+        }
+    };
+    json!({"servers": files(keep).into_iter().map(server).collect::<Vec<_>>()})
+}
+
+/// The servers' files: those that pages have stored, and those in the usual places of tunnels.
+fn files(keep: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = match keep == Path::new(DIRECTORY) {
+        true => profile::all(),
+        false => {
+            let entries = fs::read_dir(keep).into_iter().flatten().flatten();
+            entries.map(|it| it.path()).collect()
+        }
+    };
+    all.retain(|it| it.is_file() && peer::is_home(it));
+    all.sort();
+    all
+}
+
+/// Finds a server by its listed path; no other path is accepted.
+fn named(given: &Given, keep: &Path) -> Result<PathBuf, String> {
+    let mut all = files(keep).into_iter();
+    let found = all.find(|it| it.display().to_string() == given.server);
+    let found = found.ok_or("there is no such server at home")?;
+    // Symbolic links are followed, as in the command.
+    fs::canonicalize(&found).map_err(|error| error.to_string())
+}
+
+/// Changes a server's clients under its lock.
+fn change(server: &Path, work: impl FnOnce() -> Result<(), PeerError>) -> Result<(), String> {
+    let change = || {
+        let _lock = peer::lock(server, Waits::Short)?;
+        work()
+    };
+    change().map_err(|error| error.to_string())
+}
+
+/// Tells the server's process; returns a note if no process runs it.
+fn tell(server: &Path, added: bool) -> Result<Option<String>, String> {
+    match peer::tell(server, added) {
+        Ok(true) => Ok(None),
+        Ok(false) => Ok(Some(peer::not_up(server))),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn add(given: &Given, server: &Path) -> Result<Value, String> {
+    let file = RefCell::default();
+    let wanted = Wanted {
+        name: &given.name,
+        lan_only: given.lan_only,
+        endpoint: None,
+        file: None,
+        qr: false,
+        shown: &file,
+    };
+    change(server, || peer::add(server, &wanted))?;
+    // The answer has the only copy of the client's file, so it is shown even if telling the server fails.
+    let note = tell(server, true).unwrap_or_else(Some);
+    let file = file.borrow();
+    let code = qr::rows(&file);
+    let ending = match Kind::at(server) {
+        Kind::OpenVpn => ".ovpn",
+        _ => ".conf",
+    };
+    Ok(json!({
+        "said": format!("{} may call.", given.name),
+        "name": given.name,
+        "file": file.as_str(),
+        "ending": ending,
+        "qr": code.as_deref().map(Vec::as_slice),
+        "note": note,
+    }))
+}
+
+/// Shows the plan of a server, with the chosen client networks; or makes the server.
+fn make(given: &Given, keep: &Path, make: bool) -> Result<Value, String> {
+    let text = |it: &str| Some(it.trim().to_owned()).filter(|it| !it.is_empty());
+    let lan = given.lan.split([' ', ',']).filter(|it| !it.is_empty());
+    let wanted = server::Wanted {
+        openvpn: given.openvpn,
+        name: text(&given.name),
+        directory: Some(keep.to_owned()),
+        endpoint: text(&given.endpoint),
+        lan: lan.map(str::to_owned).collect(),
+        subnet: text(&given.subnet),
+        subnet6: text(&given.subnet6),
+        ..server::Wanted::default()
+    };
+    let words = |error: server::InitError| error.on_page();
+    let plan = server::plan(&wanted).map_err(words)?;
+    let [subnet, subnet6] = plan.subnets();
+    let said = match make {
+        true => plan.make(Waits::Short).map_err(words)?,
+        false => plan.words(),
+    };
+    Ok(json!({"said": said, "subnet": subnet, "subnet6": subnet6}))
+}

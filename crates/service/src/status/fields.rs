@@ -1,0 +1,381 @@
+//! The table of all fields of the status document. The JSON document, the text, the metrics, the details on the web
+//! page and the tables of docs/status.md are made from it: a new counter is added here, and where it counts.
+
+use std::collections::BTreeMap;
+
+use plane::{LineCounts, OrderCounts, PipelineCounts, Statistics};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One field of a level of the document.
+pub struct Field<T: 'static> {
+    /// Name in the JSON document. Its ending says the unit: `_ms`, `_us` and `_ns` for time, `_bytes` for sizes.
+    pub name: &'static str,
+    /// Description in Markdown: one line for docs/status.md.
+    pub what: &'static str,
+    /// Label of the field's line in the text for people; empty for none.
+    pub label: &'static str,
+    /// Name of the metric, which ends with its unit, and with `_total` for a counter; empty if the field is no
+    /// measure. `*` stands for the direction of a pipeline: `receive` or `transmit`.
+    pub metric: &'static str,
+    get: fn(&T) -> Value,
+}
+
+impl<T> Field<T> {
+    /// The field's value, as in the JSON document.
+    #[must_use]
+    pub fn value(&self, level: &T) -> Value {
+        (self.get)(level)
+    }
+
+    /// The factor from the field's value to the unit of its metric: metrics have seconds.
+    #[must_use]
+    pub fn scale(&self) -> f64 {
+        match self.name.rsplit_once('_') {
+            Some((_, "ms")) => 1e-3,
+            Some((_, "us")) => 1e-6,
+            Some((_, "ns")) => 1e-9,
+            _ => 1.0,
+        }
+    }
+}
+
+/// Makes each level's type and its table of fields.
+macro_rules! levels {
+    ($(
+        $(#[doc = $about:literal])+
+        pub struct $level:ident {
+            $(
+                $(#[doc = $what:literal])+
+                $(#[serde($($serde:tt)+)])?
+                $name:ident: $type:ty $(, label $label:literal)? $(, metric $metric:literal)?;
+            )+
+        }
+    )+) => {$(
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+        #[serde(default)]
+        pub struct $level {
+            $($(#[doc = $what])+ $(#[serde($($serde)+)])? pub $name: $type,)+
+        }
+
+        impl $level {
+            /// The fields of this level, in the order of the text.
+            pub const FIELDS: &'static [Field<Self>] = &[$(Field {
+                name: stringify!($name),
+                what: concat!($($what),+).trim_ascii_start(),
+                label: concat!($($label)?),
+                metric: concat!($($metric)?),
+                get: |it| serde_json::to_value(&it.$name).unwrap_or_default(),
+            }),+];
+        }
+    )+};
+}
+
+levels! {
+    /// The status document, the same for all protocols; docs/status.md describes it. A reader ignores unknown fields
+    /// and takes defaults for missing ones, so daemon and command may differ in age.
+    pub struct Status {
+        /// Name of the interface.
+        interface: String;
+        /// `wireguard`, `openvpn` or `pptp`.
+        protocol: String;
+        /// `client` or `server`; null with WireGuard, whose peers are equal.
+        role: Option<String>, label "protocol";
+        /// With an OpenVPN or PPTP client `connecting` or `connected`. With every protocol
+        /// [`silent` or `no carrier`](#silent-and-no-carrier) where that holds for all peers, and `waiting` while
+        /// `waiting_for` is set.
+        state: Option<String>;
+        /// The tunnel's own addresses; empty with WireGuard.
+        addresses: Vec<String>, label "addresses";
+        /// The tunnel's own public key, in base64, with WireGuard.
+        public_key: Option<String>, label "public key";
+        /// UDP port; 0 while there is none.
+        listen_port: u16, label "listening port";
+        /// TCP ports that a server listens on.
+        listen_tcp: Vec<u16>, label "listening tcp port";
+        /// Mark of outgoing datagrams; 0 for none.
+        fwmark: u32, label "fwmark";
+        /// Device that the sockets are bound to; left out if there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bound_device: Option<String>;
+        /// MTU of the interface, in bytes.
+        mtu: u32, label "mtu", metric "millrace_tunnel_mtu_bytes";
+        /// Reason for this MTU, with WireGuard: `ppp0 1492 less 80`, `as configured`,
+        /// [and others](troubleshooting.md#pings-work-pages-do-not-load-mtu); null where `wg-quick` or `ip` sets the
+        /// MTU.
+        mtu_reason: Option<String>;
+        /// Result of probing the paths to WireGuard's peers: `10.0.0.1 answers up to 1420 bytes`,
+        /// `10.0.0.1 answers no pings`; null without probes.
+        mtu_probe: Option<String>, label "mtu probes";
+        /// What a tunnel in the state `waiting` waits for, such as `an address of vpn.example:51820`; left out
+        /// otherwise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        waiting_for: Option<String>, label "state";
+        /// Warnings, one sentence each: what the tunnel asked of the host and does not have, such as a route that the
+        /// kernel refused or that another one hides; left out if there are none.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>, label "warning";
+        /// Threads of the data plane.
+        workers: usize, metric "millrace_tunnel_workers";
+        /// Milliseconds since the daemon's start, by a clock that never jumps.
+        uptime_ms: u64, metric "millrace_tunnel_uptime_seconds";
+        /// The peers, as below: of a server its connected clients, of a client the server.
+        peers: Vec<PeerStatus>;
+        /// Refused control packets, handshakes and sessions, by [reason](#drops-and-refusals).
+        refused: BTreeMap<String, u64>, metric "millrace_tunnel_refused_total";
+        /// The data plane, as below.
+        dataplane: DataplaneStatus;
+    }
+
+    /// One peer.
+    pub struct PeerStatus {
+        /// With WireGuard the peer's public key, in base64; left out if it has none.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        public_key: String;
+        /// With OpenVPN the common name of the peer's certificate. With PPTP a client's user name, or the server.
+        name: Option<String>;
+        /// The peer's address, `ADDRESS:PORT`; with PPTP `ADDRESS`.
+        endpoint: Option<String>, label "endpoint";
+        /// `udp`, `tcp` or, with PPTP, `gre`.
+        transport: Option<String>;
+        /// User name of the login, with OpenVPN and PPTP.
+        username: Option<String>, label "user";
+        /// Number of a server's client, which `client-kill` at the management port takes; with PPTP the call ID.
+        client_id: Option<u64>;
+        /// The peer's ranges, `ADDRESS/PREFIX`: of a server's client its addresses and its `iroute`s.
+        allowed_ips: Vec<String>, label "allowed ips";
+        /// Cipher of the data packets, with OpenVPN and PPTP, once it is agreed on.
+        cipher: Option<String>, label "cipher";
+        /// Kind of code that computes the cipher: `portable`, `simd` or `engine`.
+        crypto_backend: Option<String>;
+        /// Provider of that code.
+        backend: Option<String>;
+        /// Start of the session, in seconds since 1970; null with WireGuard.
+        connected_unix: Option<u64>, metric "millrace_peer_connected_timestamp_seconds";
+        /// [`silent` or `no carrier`](#silent-and-no-carrier); left out without a known fault.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        state: Option<String>, label "state";
+        /// Reason for that state, in words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>;
+        /// Seconds since the last authentic packet of any kind came from the peer, by a clock that never jumps; null
+        /// before the first.
+        last_heard_age: Option<u64>, label "last heard", metric "millrace_peer_last_heard_age_seconds";
+        /// Installation of the newest keys, in seconds since 1970.
+        last_handshake_unix: Option<u64>, metric "millrace_peer_handshake_timestamp_seconds";
+        /// Seconds since the newest keys were installed, by a clock that never jumps.
+        latest_handshake_age: Option<u64>, label "latest handshake", metric "millrace_peer_handshake_age_seconds";
+        /// Bytes that came from the peer, of data and control packets, without IP, UDP and TCP.
+        rx_bytes: u64, label "transfer", metric "millrace_peer_receive_bytes_total";
+        /// Bytes that went to the peer, counted in the same way.
+        tx_bytes: u64, metric "millrace_peer_transmit_bytes_total";
+        /// Bits received a second, between two samples; null without them.
+        rx_rate: Option<u64>, label "rate", metric "millrace_peer_receive_bits_per_second";
+        /// Bits sent a second, between two samples; null without them.
+        tx_rate: Option<u64>, metric "millrace_peer_transmit_bits_per_second";
+        /// Seconds between persistent keepalives, with WireGuard; null when they are off.
+        keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
+        /// The [uplinks](uplinks.md) by which the peer may be reached, as below; left out if there are none. Of a peer
+        /// that calls by several lines of its own, each address is a line, and their traffic is counted together.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        lines: Vec<LineStatus>, label "line";
+        /// Counts of putting the peer's packets into order, as below; left out where that is off.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        order: Option<OrderStatus>, label "order";
+    }
+
+    /// One line of a peer. The packets that came by it are `accepted`, `late`, `duplicated` or `ancient`.
+    pub struct LineStatus {
+        /// Name of the line.
+        name: String;
+        /// `unknown`, `up`, `degraded` or `down`.
+        state: String;
+        /// Reason for the state, in words.
+        reason: String;
+        /// Seconds since the state changed; null before the first change.
+        state_age: Option<u64>, metric "millrace_line_state_age_seconds";
+        /// Whether packets to the peer go by this line.
+        in_use: bool, metric "millrace_line_in_use";
+        /// Smoothed round trip in milliseconds; null until one was measured.
+        round_trip_ms: Option<f64>, metric "millrace_line_round_trip_seconds";
+        /// Monthly allowance, as below; left out if there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cap: Option<CapStatus>;
+        /// Packets sent by this line, copies included.
+        sent: u64, metric "millrace_line_transmit_packets_total";
+        /// Bytes of those packets, headers and tags included.
+        sent_bytes: u64, metric "millrace_line_transmit_bytes_total";
+        /// Bytes received, headers and tags included, without copies.
+        received_bytes: u64, metric "millrace_line_receive_bytes_total";
+        /// Packets whose first copy came in time by this line.
+        accepted: u64, metric "millrace_line_accepted_packets_total";
+        /// First copies that came too late, when nothing waited for them.
+        late: u64, metric "millrace_line_late_packets_total";
+        /// Accepted packets that waited for an earlier one.
+        buffered: u64, metric "millrace_line_buffered_packets_total";
+        /// Copies of packets that had already come.
+        duplicated: u64, metric "millrace_line_duplicated_packets_total";
+        /// Copies too old to tell whether the packet had come.
+        ancient: u64, metric "millrace_line_ancient_packets_total";
+    }
+
+    /// The allowance of a line for a month, and its use: bytes of both directions, with the headers of UDP and IP.
+    pub struct CapStatus {
+        /// Bytes that the line may carry in a month.
+        cap_bytes: u64, metric "millrace_line_cap_bytes";
+        /// Bytes carried in this month.
+        used_bytes: u64, metric "millrace_line_cap_used_bytes";
+        /// Bytes that are left; 0 once the allowance is exceeded.
+        left_bytes: u64, metric "millrace_line_cap_left_bytes";
+        /// First day of the next month, such as `2026-12-14`; null while the clock is not set.
+        renews: Option<String>;
+    }
+
+    /// Counts of putting a peer's packets into order, over all lines.
+    pub struct OrderStatus {
+        /// Packets that came in time to be put into order.
+        accepted: u64, metric "millrace_peer_order_accepted_packets_total";
+        /// Packets that came too late, when nothing waited for them.
+        late: u64, metric "millrace_peer_order_late_packets_total";
+        /// Packets that wait now for an earlier one.
+        waiting: u64, metric "millrace_peer_order_waiting_packets";
+        /// Packets that never came. Falls by one when such a packet comes late.
+        lost: u64, metric "millrace_peer_order_lost_packets";
+        /// Packets that the peer was asked to send again.
+        asked: u64, metric "millrace_peer_order_asked_packets_total";
+        /// Packets that came after they were asked for again.
+        repaired: u64, metric "millrace_peer_order_repaired_packets_total";
+    }
+
+    /// Counters and settings of the data plane.
+    pub struct DataplaneStatus {
+        /// Cipher of the packets, with WireGuard; empty with OpenVPN and PPTP, where each peer has its own.
+        cipher: String;
+        /// Kind of code that computes the cipher: `portable`, `simd` or `engine`; empty without encryption.
+        crypto_backend: String;
+        /// Provider of that code.
+        backend: String;
+        /// Measurements behind the choice of that code, as below; empty if a profile made the choice, or there was
+        /// only one candidate.
+        measured: Vec<MeasuredStatus>;
+        /// Whether this build has [code for accelerators](accelerators.md).
+        accelerators: Option<bool>;
+        /// Each offload: `on`, `off (setting)`, `off (kernel: WHY)`, `off (self-test: WHY)`, `off (demoted: WHY)`
+        /// ([kernel-levels.md](kernel-levels.md)); a server with TCP only has no `udp-…`.
+        rungs: BTreeMap<String, String>;
+        /// Packets from the interface to the peers, as below; `transmit` in names of metrics.
+        outbound: PipelineStatus;
+        /// Packets from the peers to the interface, as below; `receive` in names of metrics.
+        inbound: PipelineStatus;
+        /// Packets that the data plane dropped, by [reason](#drops-and-refusals).
+        drops: BTreeMap<String, u64>, label "dropped", metric "millrace_tunnel_dropped_packets_total";
+        /// What limited the speed between two samples, in words; empty with `--no-rate`, and below 1,000 packets a
+        /// second, where nothing did.
+        limits: String, label "limit";
+    }
+
+    /// The measured time of one candidate for the cipher: the shortest processor time of several runs.
+    pub struct MeasuredStatus {
+        /// Name of the candidate.
+        name: String;
+        /// Kind of the candidate: `portable`, `simd` or `engine`.
+        kind: String;
+        /// Bytes of each packet in the measured batch.
+        batch_len: usize, metric "millrace_cipher_batch_packet_bytes";
+        /// Nanoseconds of processor time for each packet of that batch; null where the candidate was already far
+        /// behind with small packets.
+        batch_ns: Option<u64>, metric "millrace_cipher_batch_seconds";
+        /// Bytes of the packet that was measured alone.
+        alone_len: usize, metric "millrace_cipher_alone_packet_bytes";
+        /// Nanoseconds of processor time for that packet.
+        alone_ns: Option<u64>, metric "millrace_cipher_alone_seconds";
+    }
+
+    /// One direction of the data plane.
+    pub struct PipelineStatus {
+        /// Batches moved.
+        batches: u64, metric "millrace_tunnel_*_batches_total";
+        /// Inner packets moved.
+        packets: u64, metric "millrace_tunnel_*_packets_total";
+        /// Mean size of a batch, in packets.
+        packets_per_batch: f64, metric "millrace_tunnel_*_packets_per_batch";
+        /// Bytes of inner packets moved.
+        bytes: u64, metric "millrace_tunnel_*_bytes_total";
+        /// Super-packets read from or written to the kernel.
+        super_packets: u64, metric "millrace_tunnel_*_super_packets_total";
+        /// System calls made to move the packets.
+        syscalls: u64, metric "millrace_tunnel_*_syscalls_total";
+        /// Batches that a helper worked on.
+        parallel_batches: u64, metric "millrace_tunnel_*_parallel_batches_total";
+        /// Microseconds that datagrams have recently waited in the sockets, averaged by bytes; 0 if unknown.
+        waited_us: u64, metric "millrace_tunnel_*_waited_seconds";
+        /// Packets that a peer had compressed: their lengths tell a listener something of their content. This end
+        /// never compresses.
+        unpacked: u64, metric "millrace_tunnel_*_unpacked_packets_total";
+        /// Packets a second, between two samples; null without them.
+        packet_rate: Option<u64>, metric "millrace_tunnel_*_packets_per_second";
+        /// Bits of inner packets a second, between two samples; null without them.
+        bit_rate: Option<u64>, metric "millrace_tunnel_*_bits_per_second";
+    }
+}
+
+impl From<LineCounts> for LineStatus {
+    fn from(counts: LineCounts) -> Self {
+        Self {
+            sent: counts.sent,
+            sent_bytes: counts.sent_bytes,
+            received_bytes: counts.received_bytes,
+            accepted: counts.accepted,
+            late: counts.late,
+            buffered: counts.buffered,
+            duplicated: counts.duplicated,
+            ancient: counts.ancient,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&OrderCounts> for OrderStatus {
+    fn from(counts: &OrderCounts) -> Self {
+        Self {
+            accepted: counts.accepted,
+            late: counts.late,
+            waiting: counts.waiting,
+            lost: counts.lost(),
+            asked: counts.asked,
+            repaired: counts.repaired,
+        }
+    }
+}
+
+impl From<&PipelineCounts> for PipelineStatus {
+    fn from(counts: &PipelineCounts) -> Self {
+        Self {
+            batches: counts.batches,
+            packets: counts.packets,
+            packets_per_batch: counts.packets as f64 / counts.batches.max(1) as f64,
+            bytes: counts.bytes,
+            super_packets: counts.super_packets,
+            syscalls: counts.syscalls,
+            parallel_batches: counts.parallel_batches,
+            waited_us: counts.waited_us,
+            unpacked: counts.unpacked,
+            ..Self::default()
+        }
+    }
+}
+
+/// Counters of the data plane, for every protocol. The protocol fills in the ciphers.
+pub fn dataplane(statistics: Statistics) -> DataplaneStatus {
+    let rungs = statistics.rungs.into_iter();
+    let drops = statistics.drops.into_iter();
+    DataplaneStatus {
+        accelerators: Some(crypto::accelerator::BUILT),
+        rungs: rungs.map(|(k, v)| (k.to_owned(), v)).collect(),
+        outbound: (&statistics.outbound).into(),
+        inbound: (&statistics.inbound).into(),
+        drops: drops.map(|(k, v)| (k.to_owned(), v)).collect(),
+        ..DataplaneStatus::default()
+    }
+}

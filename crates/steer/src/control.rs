@@ -1,0 +1,82 @@
+//! The outcome of an action of the guard or the policy.
+
+use std::io;
+use std::path::PathBuf;
+
+use netio::netlink::NetlinkError;
+use thiserror::Error;
+
+/// For each routing table or mark, the interfaces that its IPv4 and IPv6 packets go through; `None` where packets are
+/// held.
+pub(crate) type Ways = Vec<(u32, [Option<u32>; 2])>;
+
+/// The result of an action.
+#[derive(Debug)]
+pub struct Done<R> {
+    /// The state after the action.
+    pub report: R,
+    /// Errors of the steps that failed. All others were done.
+    pub errors: Vec<SteerError>,
+    /// Whether a part that holds packets was missing and is set again.
+    pub closed: bool,
+    /// Number of connections that were forgotten because their way has changed.
+    pub forgotten: usize,
+    pub(crate) ways: Ways,
+}
+
+/// Why a part of the guard or the policy could not be set, removed or read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SteerError {
+    /// The settings decide nothing, or contradict each other.
+    #[error("{0}")]
+    Settings(String),
+    /// The program `nft` is missing.
+    #[error(
+        "there is no program nft (nftables): no entry of a policy does anything, and of the guard only the routing rules \
+         hold. While another program flushes all rules, as OpenWrt's netifd does when it starts, packets leave in clear; \
+         install nftables, or a firmware that has it"
+    )]
+    NoNft,
+    /// `nft` failed, with this message.
+    #[error("nft: {0}")]
+    Nft(String),
+    /// The kernel refused a request.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// `dnsmasq` could not be configured, or refuses the lines.
+    #[error("name servers: {0}")]
+    Dns(#[from] host::DnsError),
+    /// Entries name domains, but the host has no `dnsmasq`.
+    #[error(
+        "entries name domains, and there is no program dnsmasq, which would tell their addresses"
+    )]
+    NoDnsmasq,
+    /// Entries name domains, but this `dnsmasq` cannot fill sets.
+    #[error(
+        "entries name domains, and this dnsmasq cannot fill sets of nftables: install one that is built with nftset (on \
+         OpenWrt the package dnsmasq-full in the place of dnsmasq)"
+    )]
+    NoNftset,
+    /// Entries name domains, but the directory that `dnsmasq` reads is unknown.
+    #[error(
+        "entries name domains, and the directory that dnsmasq reads is not known (yet): name it, `dnsmasq = \"/etc/dnsmasq.d\"`"
+    )]
+    NoDirectory,
+    /// The record of the settings in force cannot be written or locked.
+    #[error("{}: {error}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's error.
+        error: io::Error,
+    },
+}
+
+/// The value; an error is added to `errors`.
+pub(crate) fn or_note<T, E: Into<SteerError>>(
+    result: Result<T, E>,
+    errors: &mut Vec<SteerError>,
+) -> Option<T> {
+    result.map_err(|error| errors.push(error.into())).ok()
+}
