@@ -20,7 +20,8 @@ mod replay;
 mod routes;
 
 pub use data_plane::{
-    Control, DataPlane, KeyError, Notice, PipelineCounts, RouteChange, Sender, Statistics, Transports, Whole,
+    Control, DataPlane, KeyError, Notice, PipelineCounts, RouteChange, Sender, Statistics,
+    Transports, Whole,
 };
 pub use endpoint::{Ecn, Endpoint, Source, SourceNetwork};
 pub use format::{Batch, Format, Joined, Packet, Payload};
