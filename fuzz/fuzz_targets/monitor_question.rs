@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
 use monitor::frame::{Frame, QUESTION_MAX};
-use monitor::question::Question;
+use monitor::question::{AtHome, Question};
 use monitor::rights::Rights;
 
 /// Rights without a session.
@@ -25,12 +25,10 @@ fuzz_target!(|data: &[u8]| {
         match question {
             Question::Known(it) => assert!(!RIGHTS.is_known(it.expose())),
             Question::Session(it) => assert!(!RIGHTS.has(it.expose(), now)),
-            Question::Change { session, .. } => {
-                assert!(RIGHTS.may_change(&session, now).is_err());
-            }
-            Question::Server { session, server } => {
-                assert!(RIGHTS.may_change(&session, now).is_err());
-                let _ = server.is_bounded();
+            Question::AtHome { session, asked } => {
+                let session = session.as_ref();
+                assert!(asked.method == AtHome::PEERS || RIGHTS.may_change(session, now).is_err());
+                let _ = asked.is_bounded();
             }
             _ => {}
         }

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use monitor::gate::{Gate, shown};
 use monitor::http::{BODY_MAX, HEAD_MAX, Head};
 use monitor::peers::Wanted;
-use monitor::question::Change;
+use monitor::question::AtHome;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(Some((head, length))) = Head::parse(data) else {
@@ -21,5 +21,5 @@ fuzz_target!(|data: &[u8]| {
     let _ = shown(&head);
     let _ = head.cookie("millrace-monitor");
     let _ = Wanted::new(&head);
-    let _ = serde_json::from_slice::<Change>(&data[length..]);
+    let _ = serde_json::from_slice::<AtHome>(&data[length..]);
 });

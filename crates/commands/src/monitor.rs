@@ -6,6 +6,7 @@
 mod source;
 
 use crate::Outcome;
+use crate::profile::DIRECTORY;
 use crate::arguments::{flag, list, option, path, path_of, text, values};
 use crate::guard::write_text;
 use clap::{ArgMatches, Command};

@@ -12,6 +12,7 @@ use engine::{Sockets, Stream, TunnelOptions};
 use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 use openvpn::data::format::{Framing, Shape};
 use openvpn::data::inband::PING;
+use crypto::Digest;
 use openvpn::data::protocol::{Material, session, session_keys};
 use openvpn::data::wire::OpenVpn;
 use openvpn::identity::Identity;
@@ -20,7 +21,7 @@ use openvpn::push::PushOptions;
 use openvpn::role::Role;
 use openvpn::server::{ClientId, Listener, ListenerSettings, Remote, ServerOutput};
 use openvpn::session::{
-    ClientSettings, DataKeys, Decision, Digest, Output, ServerSettings, Session, Settings, Times,
+    ClientSettings, DataKeys, Decision, Output, ServerSettings, Session, Settings, Times,
 };
 use openvpn::tls::{TlsOptions, TlsSettings};
 use openvpn::wrap::WrapSettings;

@@ -207,7 +207,7 @@ impl<'a> Machine<'a> {
                 if let Some(it) = &mut self.lines {
                     it.lines.name_relays(cx.now.monotonic);
                 }
-                self.look_up_relays(cx.now, cx);
+                self.look_up_relays(cx);
                 self.next_attempt(cx);
             }
             Event::LookedUp(number, found) => self.looked_up(number, found, cx),
@@ -222,8 +222,8 @@ impl<'a> Machine<'a> {
             Event::DialFailed(number, error, of_line) => {
                 self.dial_failed(number, &error, of_line, cx);
             }
-            Event::RelayLookedUp(line, found) => self.relay_looked_up(line, found, cx.now, cx),
-            Event::LineTried(line, result) => self.line_tried(line, result, cx.now, cx),
+            Event::RelayLookedUp(line, found) => self.relay_looked_up(line, found, cx),
+            Event::LineTried(line, result) => self.line_tried(line, result, cx),
             Event::Released => {
                 if matches!(self.phase, Phase::Hold) {
                     self.next_attempt(cx);
@@ -234,10 +234,10 @@ impl<'a> Machine<'a> {
             Event::Signal(Signal::Status) => cx.push(Effect::LogStatus),
             Event::Signal(signal) => self.signal(signal, cx),
             Event::LinesRead(facts) => {
-                self.lines_read(&facts, cx.now, cx);
-                self.stream_lines_read(&facts, cx.now, cx);
+                self.lines_read(&facts, cx);
+                self.stream_lines_read(&facts, cx);
             }
-            Event::LineOpened(line, result) => self.line_opened(line, result, cx.now, cx),
+            Event::LineOpened(line, result) => self.line_opened(line, result, cx),
             Event::NetworkChanged => {
                 self.hurry_relays(cx.now);
                 if self.lines.is_some() || self.stream_lines.is_some() {
@@ -270,13 +270,13 @@ impl<'a> Machine<'a> {
             }
             Event::Deadline => {
                 self.calling.deadline(cx);
-                self.look_up_relays(cx.now, cx);
-                self.lines_deadline(cx.now, cx);
+                self.look_up_relays(cx);
+                self.lines_deadline(cx);
                 if self
                     .stream_lines_due()
                     .is_some_and(|at| at <= cx.now.monotonic)
                 {
-                    self.follow_stream_lines(cx.now, cx);
+                    self.follow_stream_lines(cx);
                 }
                 self.deadline(cx);
             }

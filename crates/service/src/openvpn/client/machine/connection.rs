@@ -170,7 +170,7 @@ impl Machine<'_> {
             plane.change_routes(&device::everywhere(SERVER));
         });
         if by_lines {
-            self.call_by_lines(remote, cx.now, cx);
+            self.call_by_lines(remote, cx);
         }
         // TCP keeps packets in order.
         if self.config.data.reorder && stream.is_none() {
@@ -211,10 +211,11 @@ impl Machine<'_> {
             Event::Message(bytes) if InBand::of(&bytes) == Some(InBand::Exit) => {
                 it.session.peer_exits(cx.now.monotonic, &mut outputs);
             }
-            Event::Message(bytes) if matches!(InBand::of(&bytes), Some(InBand::Options(_))) => {
-                if it.stream.is_none() {
-                    self.answered_by_line(cx.now);
-                }
+            Event::Message(bytes)
+                if it.stream.is_none()
+                    && matches!(InBand::of(&bytes), Some(InBand::Options(_))) =>
+            {
+                self.answered_by_line(cx.now);
             }
             Event::Notice(Notice::Moved { .. }) => {
                 let line = it.look(cx).line;
@@ -255,7 +256,7 @@ impl Machine<'_> {
         }
         let received = it.session.receive(&arrival.bytes, now.monotonic, outputs);
         if received.is_ok() && it.stream.is_none() {
-            self.heard_by_line(arrival.line, cx.now, cx);
+            self.heard_by_line(arrival.line, cx);
         }
         match received {
             Ok(()) if !it.heard => {
@@ -405,7 +406,7 @@ impl Machine<'_> {
             cx.info(text);
         }
         cx.plane(|plane| channel::follow(plane, SERVER, from, to));
-        self.server_moved(to, cx.now, cx);
+        self.server_moved(to, cx);
     }
 
     /// Script environment of the configuration and the authenticated server.
@@ -437,7 +438,7 @@ impl Machine<'_> {
             outer(it.remote)
         ));
         if it.stream.is_none() {
-            self.connected_by_lines(it, cx.now, cx);
+            self.connected_by_lines(it, cx);
         }
         let (ping, silence) = it.session.keep_alive();
         cx.plane(|plane| plane.keep_alive(SERVER, ping, silence));

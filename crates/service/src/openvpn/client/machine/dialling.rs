@@ -114,7 +114,7 @@ impl Machine<'_> {
 
     pub(super) fn opened(&mut self, ifname: String, cx: &mut Cx) {
         self.ifname = Some(ifname);
-        self.open_lines(cx.now, cx);
+        self.open_lines(cx);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Interface(candidate) => self.ask_proxy_login(candidate, cx),
             other => self.phase = other,
@@ -180,7 +180,7 @@ impl Machine<'_> {
         let time = cx.now.monotonic.saturating_duration_since(*since);
         let tcp = candidate.target.connection.protocol.transport.is_tcp();
         cx.error(error);
-        let outcome = match tcp && of_line && self.line_failed(time, cx.now, cx) {
+        let outcome = match tcp && of_line && self.line_failed(time, cx) {
             true => Outcome::Same,
             false => Outcome::Again,
         };
@@ -208,7 +208,7 @@ impl Machine<'_> {
         if stream.is_some() {
             cx.info(format!("TCP connection established with {remote_name}"));
             cx.state(State::Wait, "");
-            self.line_reached(cx.now, cx);
+            self.line_reached(cx);
         } else {
             let version = match device::family_of(remote) {
                 netio::udp::Family::V4 => 4,

@@ -42,11 +42,11 @@ impl Machine<'_> {
         }
         match &end {
             End::Closed(CloseReason::PingRestart(time) | CloseReason::HandshakeWindow(time)) => {
-                self.blame_line(connection, *time, cx.now, cx);
+                self.blame_line(connection, *time, cx);
             }
             End::Closed(CloseReason::Local) => {
                 if let Some(time) = connection.waited_in_vain(cx.now.monotonic) {
-                    self.blame_line(connection, time, cx.now, cx);
+                    self.blame_line(connection, time, cx);
                 }
             }
             _ => {}

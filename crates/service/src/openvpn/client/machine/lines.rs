@@ -20,7 +20,7 @@ use plane::{LineId, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::openvpn::client::effect::{Cx as Effects, Effect, SERVER};
+use crate::openvpn::client::effect::{Cx, Effect, SERVER};
 
 /// How long a server may leave control packets unanswered before the line counts as down. The client repeats them after
 /// two seconds.
@@ -100,31 +100,25 @@ impl Machine<'_> {
     }
 
     /// Opens the lines of a new interface.
-    pub(super) fn open_lines(&mut self, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| {
+    pub(super) fn open_lines(&mut self, cx: &mut Cx) {
+        self.with_lines(cx, |it, now, effects| {
             it.lines.bind(now.monotonic, effects);
         });
     }
 
     /// Takes the host's report on the uplinks.
-    pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], now: Now, out: &mut Effects) {
+    pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], cx: &mut Cx) {
         let closed = self.ifname.is_none();
-        self.with_lines(out, |it, effects| {
+        self.with_lines(cx, |it, now, effects| {
             let bound = Some((it.port, it.mark)).filter(|_| !closed);
             it.lines.read(facts, bound, now.monotonic, effects);
         });
-        self.look(now, out);
+        self.look(cx);
     }
 
     /// Handles the result of opening a line's sockets.
-    pub(super) fn line_opened(
-        &mut self,
-        line: LineId,
-        result: Result<u16, String>,
-        now: Now,
-        out: &mut Effects,
-    ) {
-        self.with_lines(out, |it, effects| {
+    pub(super) fn line_opened(&mut self, line: LineId, result: Result<u16, String>, cx: &mut Cx) {
+        self.with_lines(cx, |it, now, effects| {
             it.lines.opened(line, result, now.monotonic, effects);
         });
         if !self.has_line() {
@@ -132,60 +126,60 @@ impl Machine<'_> {
         }
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Line(candidate, remote, _) => {
-                self.begin_session(candidate, remote, None, out);
+                self.begin_session(candidate, remote, None, cx);
             }
             other => {
                 self.phase = other;
-                self.look(now, out);
+                self.look(cx);
             }
         }
     }
 
     /// Checks the lines if their deadline has passed.
-    pub(super) fn lines_deadline(&mut self, now: Now, out: &mut Effects) {
-        if self.lines_due().is_none_or(|at| at > now.monotonic) {
+    pub(super) fn lines_deadline(&mut self, cx: &mut Cx) {
+        if self.lines_due().is_none_or(|at| at > cx.now.monotonic) {
             return;
         }
         let connected = self.connection().is_some();
-        self.with_lines(out, |it, effects| {
+        self.with_lines(cx, |it, now, effects| {
             it.lines.expire(now.monotonic, effects);
             if !connected {
                 it.lines
                     .look(now.monotonic, |_| PeerState::default(), effects);
             }
         });
-        self.look(now, out);
+        self.look(cx);
     }
 
     /// Checks the lines of a connection over UDP.
-    fn look(&mut self, now: Now, out: &mut Effects) {
+    fn look(&mut self, cx: &mut Cx) {
         if self.lines.is_some() && self.connection().is_some_and(|it| it.stream.is_none()) {
-            self.with_connection(out, |machine, it, out| {
-                machine.look_at_lines(it, now, out);
-                machine.perform(it, out);
+            self.with_connection(cx, |machine, it, cx| {
+                machine.look_at_lines(it, cx);
+                machine.perform(it, cx);
             });
         }
     }
 
     /// Removes the interface and its lines.
-    pub(super) fn close_interface(&mut self, out: &mut Effects) {
-        self.with_lines(out, |it, effects| it.lines.end(effects));
-        out.push(Effect::CloseInterface);
+    pub(super) fn close_interface(&mut self, cx: &mut Cx) {
+        self.with_lines(cx, |it, _, effects| it.lines.end(effects));
+        cx.push(Effect::CloseInterface);
     }
 
     /// Closes the dialled stream. Lines stay.
-    pub(super) fn close_line(&self, stream: Option<StreamId>, out: &mut Effects) {
+    pub(super) fn close_line(&self, stream: Option<StreamId>, cx: &mut Cx) {
         if let Some(stream) = stream {
-            out.plane(|plane| plane.remove_stream(stream));
+            cx.plane(|plane| plane.remove_stream(stream));
         }
         if self.lines.is_none() {
-            out.plane(|plane| plane.close_line(LineId::FIRST));
+            cx.plane(|plane| plane.close_line(LineId::FIRST));
         }
     }
 
     /// Begins a session with the server at this address.
-    pub(super) fn call_by_lines(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| {
+    pub(super) fn call_by_lines(&mut self, to: SocketAddr, cx: &mut Cx) {
+        self.with_lines(cx, |it, now, effects| {
             it.lines.call(SERVER, to, effects);
             it.lines
                 .look(now.monotonic, |_| PeerState::default(), effects);
@@ -204,8 +198,8 @@ impl Machine<'_> {
     }
 
     /// Notes a control packet from the server.
-    pub(super) fn heard_by_line(&mut self, line: LineId, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| {
+    pub(super) fn heard_by_line(&mut self, line: LineId, cx: &mut Cx) {
+        self.with_lines(cx, |it, now, effects| {
             // Later control packets prove little: an attacker can replay them on another line.
             if !it.follows {
                 it.lines.heard(SERVER, line, now.monotonic, effects);
@@ -224,7 +218,7 @@ impl Machine<'_> {
     }
 
     /// Notes that the session is up: the server may now be reached by several lines.
-    pub(super) fn connected_by_lines(&mut self, it: &Connection, now: Now, out: &mut Effects) {
+    pub(super) fn connected_by_lines(&mut self, it: &Connection, cx: &mut Cx) {
         let layout = it.session.data_channel().map(|(_, layout)| layout);
         let named = matches!(layout, Some(Layout::V2 { .. } | Layout::Epoch { .. }));
         let pings = it.session.ping_restart().map(|limit| limit / 2);
@@ -237,10 +231,10 @@ impl Machine<'_> {
             .set_answers(Answers::Within(pings.unwrap_or(SILENT)));
         if named {
             lines.follows = true;
-            lines.trials = Some((TRIALS - 1, now.monotonic));
+            lines.trials = Some((TRIALS - 1, cx.now.monotonic));
             lines.lines.set_singly(false);
         } else {
-            out.warn(
+            cx.warn(
                 "the server gives its clients no numbers (it is older than 2.4, or `cipher none`): one uplink is used at a \
                  time, and the tunnel is connected anew by another",
             );
@@ -248,8 +242,8 @@ impl Machine<'_> {
     }
 
     /// Handles a move of the server.
-    pub(super) fn server_moved(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| {
+    pub(super) fn server_moved(&mut self, to: SocketAddr, cx: &mut Cx) {
+        self.with_lines(cx, |it, now, effects| {
             it.lines.call(SERVER, to, effects);
             it.lines.hurry(now.monotonic);
         });
@@ -267,12 +261,12 @@ impl Machine<'_> {
     }
 
     /// Checks the lines with the present packet counts.
-    fn look_at_lines(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
-        let state = it.look(out);
+    fn look_at_lines(&mut self, it: &mut Connection, cx: &mut Cx) {
+        let state = it.look(cx);
         let Some(lines) = &mut self.lines else { return };
         let before = lines.lines.used(SERVER);
         let follows = lines.follows;
-        self.with_lines(out, |it, effects| {
+        self.with_lines(cx, |it, now, effects| {
             it.lines.look(now.monotonic, |_| state, effects);
             it.try_request(now.monotonic, effects);
         });
@@ -291,11 +285,11 @@ impl Machine<'_> {
     }
 
     /// Counts the bytes carried by each uplink.
-    fn count_lines(&mut self, now: Now, out: &mut Effects) {
-        let Some(carried) = out.plane(|plane| plane.carried()) else {
+    fn count_lines(&mut self, cx: &mut Cx) {
+        let Some(carried) = cx.plane(|plane| plane.carried()) else {
             return;
         };
-        self.with_lines(out, |it, effects| {
+        self.with_lines(cx, |it, now, effects| {
             if it.lines.counted(&carried, now, effects) {
                 it.lines.hurry(now.monotonic);
             }
@@ -303,44 +297,44 @@ impl Machine<'_> {
     }
 
     /// Saves the last byte counts at the end.
-    pub(super) fn lines_end(&mut self, out: &mut Effects) {
-        self.count_lines(out.now, out);
-        self.with_lines(out, |it, effects| it.lines.keep(effects));
+    pub(super) fn lines_end(&mut self, cx: &mut Cx) {
+        self.count_lines(cx);
+        self.with_lines(cx, |it, _, effects| it.lines.keep(effects));
     }
 
     /// Calls into the lines and performs their effects.
     pub(super) fn with_lines(
         &mut self,
-        out: &mut Effects,
-        call: impl FnOnce(&mut ServerLines, &mut Vec<LineEffect>),
+        cx: &mut Cx,
+        call: impl FnOnce(&mut ServerLines, Now, &mut Vec<LineEffect>),
     ) {
         let Some(lines) = &mut self.lines else { return };
         let mut effects = Vec::new();
-        call(lines, &mut effects);
+        call(lines, cx.now, &mut effects);
         for effect in effects {
-            self.by_lines(effect, out);
+            self.by_lines(effect, cx);
         }
     }
 
-    fn by_lines(&mut self, effect: LineEffect, out: &mut Effects) {
+    fn by_lines(&mut self, effect: LineEffect, cx: &mut Cx) {
         match effect {
-            LineEffect::Hello(line) => self.say_hello(line, out),
-            LineEffect::RelayAt(address) => self.relay_at(address, out),
-            LineEffect::Count => self.count_lines(out.now, out),
-            LineEffect::Read => out.push(Effect::ReadLines),
-            LineEffect::Open { line, port, mark } => out.push(Effect::OpenLine(line, port, mark)),
-            LineEffect::Keep(usage) => out.push(Effect::KeepUsage(usage)),
-            LineEffect::KeepAddress(name, address) => out.push(Effect::KeepAddress(name, address)),
-            LineEffect::Log(level, words) => out.log(level, words),
-            LineEffect::LogPeer(_, words) => out.info(words),
+            LineEffect::Hello(line) => self.say_hello(line, cx),
+            LineEffect::RelayAt(address) => self.relay_at(address, cx),
+            LineEffect::Count => self.count_lines(cx),
+            LineEffect::Read => cx.push(Effect::ReadLines),
+            LineEffect::Open { line, port, mark } => cx.push(Effect::OpenLine(line, port, mark)),
+            LineEffect::Keep(usage) => cx.push(Effect::KeepUsage(usage)),
+            LineEffect::KeepAddress(name, address) => cx.push(Effect::KeepAddress(name, address)),
+            LineEffect::Log(level, words) => cx.log(level, words),
+            LineEffect::LogPeer(_, words) => cx.info(words),
             LineEffect::Probe { peer, line, .. } => {
-                out.plane(|plane| plane.inject_by(peer, line.id, &OCC_REQUEST));
+                cx.plane(|plane| plane.inject_by(peer, line.id, &OCC_REQUEST));
             }
             LineEffect::Keepalive(id) => {
-                out.plane(|plane| plane.inject(id, &PING));
+                cx.plane(|plane| plane.inject(id, &PING));
             }
             LineEffect::Plane(call) => {
-                out.plane(|plane| call.on(plane));
+                cx.plane(|plane| call.on(plane));
             }
         }
     }

@@ -6,7 +6,7 @@
 use super::Machine;
 use crate::names::Whose;
 use crate::now::Now;
-use crate::openvpn::client::effect::{Cx as Effects, Effect, HostStep, SERVER};
+use crate::openvpn::client::effect::{Cx, Effect, HostStep, SERVER};
 use crate::openvpn::connect::Name as LookUpOf;
 use config::openvpn::Family;
 use openvpn::data::protocol::session;
@@ -28,11 +28,11 @@ impl Machine<'_> {
     }
 
     /// Looks up the relays that are due.
-    pub(super) fn look_up_relays(&mut self, now: Now, out: &mut Effects) {
+    pub(super) fn look_up_relays(&mut self, cx: &mut Cx) {
         let Some(it) = &mut self.lines else { return };
         for (whose, name) in it.lines.relay_names() {
             if let Whose::Relay(line) = whose
-                && name.due().is_some_and(|at| at <= now.monotonic)
+                && name.due().is_some_and(|at| at <= cx.now.monotonic)
             {
                 let lookup = name.begin(whose, 0);
                 let name = LookUpOf {
@@ -40,7 +40,7 @@ impl Machine<'_> {
                     port: lookup.endpoint.port,
                     family: Family::Any,
                 };
-                out.push(Effect::LookUpRelay(line, name));
+                cx.push(Effect::LookUpRelay(line, name));
             }
         }
     }
@@ -57,10 +57,9 @@ impl Machine<'_> {
         &mut self,
         line: LineId,
         found: Result<Vec<SocketAddr>, String>,
-        now: Now,
-        out: &mut Effects,
+        cx: &mut Cx,
     ) {
-        self.with_lines(out, |it, effects| {
+        self.with_lines(cx, |it, now, effects| {
             it.lines
                 .relay_looked_up(line, found, now.monotonic, effects);
             it.lines.hurry(now.monotonic);
@@ -68,25 +67,25 @@ impl Machine<'_> {
     }
 
     /// Handles another address of a relay.
-    pub(super) fn relay_at(&self, address: SocketAddr, out: &mut Effects) {
+    pub(super) fn relay_at(&self, address: SocketAddr, cx: &mut Cx) {
         if self.network.is_some() {
-            out.host(HostStep::KeepRelayOutside(address.ip()));
+            cx.host(HostStep::KeepRelayOutside(address.ip()));
         }
         if self.connection().is_some_and(|it| it.peer.key.is_some()) {
-            known_at(address, out);
+            known_at(address, cx);
         }
     }
 
     /// Routes packets to the relays outside the tunnel.
-    pub(super) fn keep_relays_outside(&self, out: &mut Effects) {
+    pub(super) fn keep_relays_outside(&self, cx: &mut Cx) {
         for address in self.relay_addresses() {
-            out.host(HostStep::KeepRelayOutside(address.ip()));
+            cx.host(HostStep::KeepRelayOutside(address.ip()));
         }
     }
 
     /// Attributes packets from the relays to the server, once there are keys.
-    pub(super) fn know_relays(&self, out: &mut Effects) {
-        self.relay_addresses().for_each(|at| known_at(at, out));
+    pub(super) fn know_relays(&self, cx: &mut Cx) {
+        self.relay_addresses().for_each(|at| known_at(at, cx));
     }
 
     fn relay_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
@@ -104,8 +103,8 @@ impl Machine<'_> {
     }
 
     /// Sends a relay the client's address.
-    pub(super) fn say_hello(&mut self, line: LineId, out: &mut Effects) {
-        let now = out.now;
+    pub(super) fn say_hello(&mut self, line: LineId, cx: &mut Cx) {
+        let now = cx.now;
         let Some(lines) = self.lines.as_mut() else {
             return;
         };
@@ -114,15 +113,15 @@ impl Machine<'_> {
             let floor = self.floor.use_up(used, now.wall);
             if let Some(floor) = floor {
                 // Saved before a packet with this timestamp leaves.
-                out.push(Effect::KeepFloor(floor));
+                cx.push(Effect::KeepFloor(floor));
             }
-            out.push(Effect::Hello(to, hello.to_vec()));
+            cx.push(Effect::Hello(to, hello.to_vec()));
         }
     }
 }
 
 /// Attributes packets without a peer-id from this address to the server.
-fn known_at(address: SocketAddr, out: &mut Effects) {
+fn known_at(address: SocketAddr, cx: &mut Cx) {
     let from = Sender::Address(address);
-    out.plane(|plane| plane.set_sender(SERVER, from, session(SERVER, 0)));
+    cx.plane(|plane| plane.set_sender(SERVER, from, session(SERVER, 0)));
 }

@@ -18,7 +18,7 @@ use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, SwitchRe
 use plane::LineId;
 use std::time::{Duration, Instant};
 
-use crate::openvpn::client::effect::{Cx as Effects, Effect};
+use crate::openvpn::client::effect::{Cx, Effect};
 
 /// Interval of tests on a preferred line: `TRY` while it fails (the server sees no attempts), `TRY_UP` while it works,
 /// `TRY_METERED` if it costs money.
@@ -360,26 +360,21 @@ impl Machine<'_> {
     }
 
     /// Takes the host's report on the uplinks.
-    pub(super) fn stream_lines_read(
-        &mut self,
-        facts: &[Option<LineFacts>],
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn stream_lines_read(&mut self, facts: &[Option<LineFacts>], cx: &mut Cx) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
-        for words in lines.read(facts, now.monotonic) {
-            out.info(words);
+        for words in lines.read(facts, cx.now.monotonic) {
+            cx.info(words);
         }
         if matches!(self.phase, Phase::Await(..)) && !self.waits_for_line() {
             if let Phase::Await(candidate, login, _) =
                 std::mem::replace(&mut self.phase, Phase::Idle)
             {
-                self.dial(candidate, login, out);
+                self.dial(candidate, login, cx);
             }
         } else {
-            self.follow_stream_lines(now, out);
+            self.follow_stream_lines(cx);
         }
     }
 
@@ -392,7 +387,7 @@ impl Machine<'_> {
     }
 
     /// Tests preferred lines, and leaves the line in use for a better one.
-    pub(super) fn follow_stream_lines(&mut self, now: Now, out: &mut Effects) {
+    pub(super) fn follow_stream_lines(&mut self, cx: &mut Cx) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
@@ -402,84 +397,72 @@ impl Machine<'_> {
         if it.stream.is_none() || it.end.is_some() {
             return;
         }
-        if let Some(words) = lines.leaves(now.monotonic) {
-            return self.with_connection(out, |_, it, _| {
+        if let Some(words) = lines.leaves(cx.now.monotonic) {
+            return self.with_connection(cx, |_, it, _| {
                 it.end.get_or_insert(End::OtherLine(words));
             });
         }
-        if let Some(line) = lines.trial(now.monotonic)
+        if let Some(line) = lines.trial(cx.now.monotonic)
             && let Some(settings) = self.config.lines.lines.get(line.index())
         {
             let target = it.target.as_ref().clone().by_line(settings);
-            out.push(Effect::Try(line, Box::new(target)));
+            cx.push(Effect::Try(line, Box::new(target)));
         }
     }
 
     /// Handles the result of [`Effect::Try`].
-    pub(super) fn line_tried(
-        &mut self,
-        line: LineId,
-        result: Result<(), String>,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn line_tried(&mut self, line: LineId, result: Result<(), String>, cx: &mut Cx) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
         let Some((_, since)) = lines.trying.take_if(|(tried, _)| *tried == line) else {
             return;
         };
-        let took = now.monotonic.saturating_duration_since(since);
+        let took = cx.now.monotonic.saturating_duration_since(since);
         let words = match result {
-            Ok(()) => lines.reached(line, Some(took), now.monotonic),
+            Ok(()) => lines.reached(line, Some(took), cx.now.monotonic),
             Err(why) => {
-                out.debug(format!("an uplink was tried: {why}"));
-                lines.failed(line, took, now.monotonic)
+                cx.debug(format!("an uplink was tried: {why}"));
+                lines.failed(line, took, cx.now.monotonic)
             }
         };
         if let Some(words) = words {
-            out.info(words);
+            cx.info(words);
         }
-        self.follow_stream_lines(now, out);
+        self.follow_stream_lines(cx);
     }
 
     /// Notes that the line in use reached the server.
-    pub(super) fn line_reached(&mut self, now: Now, out: &mut Effects) {
+    pub(super) fn line_reached(&mut self, cx: &mut Cx) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
         let words = lines
             .used
-            .and_then(|line| lines.reached(line, None, now.monotonic));
+            .and_then(|line| lines.reached(line, None, cx.now.monotonic));
         if let Some(words) = words {
-            out.info(words);
+            cx.info(words);
         }
     }
 
     /// Notes that the line in use failed to reach the server within this time. Returns whether another may do better.
-    pub(super) fn line_failed(&mut self, time: Duration, now: Now, out: &mut Effects) -> bool {
+    pub(super) fn line_failed(&mut self, time: Duration, cx: &mut Cx) -> bool {
         let Some(lines) = &mut self.stream_lines else {
             return false;
         };
         let words = lines
             .used
-            .and_then(|line| lines.failed(line, time, now.monotonic));
+            .and_then(|line| lines.failed(line, time, cx.now.monotonic));
         if let Some(words) = words {
-            out.info(words);
+            cx.info(words);
         }
         lines.has_other()
     }
 
     /// Counts the end of a TCP session against its line, if the line may be the cause.
-    pub(super) fn blame_line(
-        &mut self,
-        it: &Connection,
-        time: Duration,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    pub(super) fn blame_line(&mut self, it: &Connection, time: Duration, cx: &mut Cx) {
         if it.stream.is_some() {
-            self.line_failed(time, now, out);
+            self.line_failed(time, cx);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Scripts and password checks are background jobs; their verdicts come back as [`Done`].
 
 use super::admission::{BUSY, for_now, knows_temporary};
-use super::client::{Client, Deferred, Step};
+use super::client::{Deferred, Step};
 use super::{ClientKey, Cx, Done, Job, JobId, Login, LoginChecks, Machine, Polled, line};
 use crate::openvpn::scripts::auth_script::{Credentials, PendingAuth, Verdict};
 use crate::openvpn::scripts::environment::Environment;
@@ -339,9 +339,9 @@ impl Machine<'_> {
 
     /// Checks the files of deferred scripts.
     pub(super) fn poll_deferred(&mut self, cx: &mut Cx<'_>) {
-        let jobs = |(id, client): (&ClientId, &Box<Client>)| Some((*id, client.deferred?.job()));
-        let waiting: Vec<(ClientId, JobId)> = self.clients.iter().filter_map(jobs).collect();
-        for (id, job) in waiting {
+        let clients = self.clients.iter();
+        let jobs = clients.filter_map(|(id, client)| Some((*id, client.deferred?.job())));
+        for (id, job) in jobs.collect::<Vec<_>>() {
             let _about = self.about(id);
             if let Some(polled) = cx.host.poll(job) {
                 self.polled(cx, id, job, polled);

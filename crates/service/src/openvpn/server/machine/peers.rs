@@ -59,7 +59,7 @@ impl Machine<'_> {
             if let Some(client) = self.clients.get_mut(&id) {
                 let usage = client.channel.usage(cx.plane, peer(id), key_id);
                 self.with(cx, id, |session, now, out| {
-                    session.traffic(&usage, now, out)
+                    session.traffic(&usage, now, out);
                 });
             }
         }
