@@ -6,9 +6,9 @@
 mod source;
 
 use crate::Outcome;
-use crate::profile::DIRECTORY;
 use crate::arguments::{flag, list, option, path, path_of, text, values};
 use crate::guard::write_text;
+use crate::profile::DIRECTORY;
 use clap::{ArgMatches, Command};
 use monitor::back;
 use monitor::front;

@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use crypto::Digest;
 use engine::fuzzing::{Plane, connection};
 use engine::{Sockets, Stream, TunnelOptions};
 use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 use openvpn::data::format::{Framing, Shape};
 use openvpn::data::inband::PING;
-use crypto::Digest;
 use openvpn::data::protocol::{Material, session, session_keys};
 use openvpn::data::wire::OpenVpn;
 use openvpn::identity::Identity;

@@ -12,9 +12,9 @@ mod host;
 mod outputs;
 mod peers;
 mod reload;
+mod status;
 #[cfg(test)]
 mod tests;
-mod status;
 mod told;
 
 pub(super) use connections::{Admission, Connections};
