@@ -183,7 +183,7 @@ fn listed<'l>(listing: &'l str, word: &str) -> Vec<&'l str> {
 /// Chains of a table, as the kernel has them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Chains {
-    /// Those that exist, by name.
+    /// The chains that exist, by name.
     pub(crate) found: BTreeMap<String, Chain>,
     /// Why the kernel's chains cannot be read.
     pub(crate) unseen: Option<String>,

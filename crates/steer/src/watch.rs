@@ -21,7 +21,7 @@ use netio::poll::Poller;
 
 use crate::{Done, Refreshed, SteerError, Ways};
 
-/// What a watch follows.
+/// The task of a watch.
 pub(crate) struct Watched<R> {
     /// The name for the log.
     pub(crate) name: &'static str,
