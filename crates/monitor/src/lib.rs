@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
-pub mod attempts;
 pub mod back;
 pub mod connection;
 pub mod day;
@@ -38,4 +37,4 @@ pub mod sample;
 pub mod secret;
 pub mod sessions;
 pub mod site;
-pub mod turns;
+pub mod tries;
