@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
-pub mod attempts;
 pub mod back;
 pub mod connection;
 pub mod day;
@@ -37,4 +36,4 @@ pub mod rights;
 pub mod sample;
 pub mod sessions;
 pub mod site;
-pub mod turns;
+pub mod tries;

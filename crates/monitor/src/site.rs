@@ -16,7 +16,6 @@ use service::strangers;
 use zeroize::Zeroizing;
 
 use crate::answer::Answer;
-use crate::attempts::Asker;
 use crate::document::Document;
 use crate::gate::{Gate, Shown, shown};
 use crate::http::{Head, Method};
@@ -25,8 +24,8 @@ use crate::metrics;
 use crate::overview::Overview;
 use crate::peers::{Page, Wanted};
 use crate::question::{self, Question, Refused};
-use crate::turns::Turns;
 use config::types::Secret;
+use crate::tries::{Asker, Turns};
 use plane::SourceNetwork;
 
 /// The name of the session cookie.

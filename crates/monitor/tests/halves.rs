@@ -60,11 +60,12 @@ impl Double {
         if let Some(held) = &self.held {
             let _ = held.lock().unwrap().recv();
         }
-        self.changed.lock().unwrap().push(asked.clone());
-        match asked.given["name"].as_str() {
+        let answer = match asked.given["name"].as_str() {
             Some("absent") => Err("there is no such client".to_owned()),
             name => Ok(json!({"said": name})),
-        }
+        };
+        self.changed.lock().unwrap().push(asked);
+        answer
     }
 }
 

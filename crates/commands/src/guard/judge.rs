@@ -8,7 +8,6 @@ use std::path::Path;
 use config::guard::Guard;
 use openwrt::only_through::Lists;
 use service::status::Status;
-use steer::guard::networks::covers;
 use steer::guard::{Report, State};
 
 use super::wanted::unheld_of;

@@ -334,8 +334,8 @@ mod tests {
     #[test]
     fn programs_get_the_same() {
         let mut full = report();
-        full.redirect = Some(Layer::Whole);
-        full.router = Some(Layer::Whole);
+        full.redirect = Some(Part::Whole);
+        full.router = Some(Part::Whole);
         full.parts[0].ways[0] = Way::Through {
             device: "mr-office".to_owned(),
             index: 7,
