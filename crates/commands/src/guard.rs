@@ -101,12 +101,6 @@ enum CommandError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     Guard(#[from] SteerError),
-    #[error("{option} cannot be {found:?}; write {wanted}")]
-    Option {
-        option: &'static str,
-        found: String,
-        wanted: &'static str,
-    },
     #[error("{}: {error}", path.display())]
     Save { path: PathBuf, error: io::Error },
     #[error("{}: {error}; what interfaces listed before is still held", path.display())]

@@ -24,8 +24,8 @@ use crate::metrics;
 use crate::overview::Overview;
 use crate::peers::{Page, Wanted};
 use crate::question::{self, Question, Refused};
-use config::types::Secret;
 use crate::tries::{Asker, Turns};
+use config::types::Secret;
 use plane::SourceNetwork;
 
 /// The name of the session cookie.
