@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use crypto::Digest;
 use engine::fuzzing::{Plane, connection};
 use engine::{Sockets, Stream, TunnelOptions};
 use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
@@ -20,7 +21,7 @@ use openvpn::push::PushOptions;
 use openvpn::role::Role;
 use openvpn::server::{ClientId, Listener, ListenerSettings, Remote, ServerOutput};
 use openvpn::session::{
-    ClientSettings, DataKeys, Decision, Digest, Output, ServerSettings, Session, Settings, Times,
+    ClientSettings, DataKeys, Decision, Output, ServerSettings, Session, Settings, Times,
 };
 use openvpn::tls::{TlsOptions, TlsSettings};
 use openvpn::wrap::WrapSettings;
