@@ -11,8 +11,8 @@ use std::{fmt, io};
 ///
 /// The calls have the shape of the Linux kernel's OpenVPN offload (`ovpn`: new peer, new key, swap, delete, float,
 /// statistics), so a kernel data plane fits behind them as well as one in user space. A data plane reports to the
-/// [`Control`](crate::Control) that it gets when it is made. Dropping a data plane ends it; it no longer calls
-/// [`Control`](crate::Control) once the drop has returned.
+/// [`Control`] that it gets when it is made. Dropping a data plane ends it; it no longer calls
+/// [`Control`] once the drop has returned.
 ///
 /// The trait may be used as an object. No packet passes through it. Only control calls it, at most a few times a second
 /// for each peer; workers never do.
@@ -27,7 +27,7 @@ use std::{fmt, io};
 /// 4. [`send_with`](Self::send_with): the data plane seals packets with keys that were added before.
 /// 5. [`change_routes`](Self::change_routes): the data plane sends packets to the peer, and accepts the addresses of
 ///    those from it. Call it before the keys if packets are to wait for a session
-///    ([`Wire::STAGES`](crate::Wire::STAGES)) and to cause [`Notice::NeedSession`](crate::Notice::NeedSession).
+///    ([`Wire::STAGES`](crate::Wire::STAGES)) and to cause [`Notice::NeedSession`].
 /// 6. [`remove_keys`](Self::remove_keys) for old sessions; [`remove_peer`](Self::remove_peer) forgets everything about
 ///    a peer; [`remove_stream`](Self::remove_stream) and [`close_line`](Self::close_line) come last.
 ///
@@ -118,16 +118,16 @@ pub trait DataPlane: Send + Sync {
     fn peer(&self, id: PeerId) -> Option<PeerState>;
 
     /// Says that control watches the peer's [`Times`](crate::Times) by itself: no
-    /// [`Notice::Active`](crate::Notice::Active) comes until [`disarm`](Self::disarm). Returns whether control has to
+    /// [`Notice::Active`] comes until [`disarm`](Self::disarm). Returns whether control has to
     /// watch; `false` if a worker was faster, whose notice is on its way.
     fn arm(&self, id: PeerId) -> bool;
 
-    /// Says that control waits for [`Notice::Active`](crate::Notice::Active). Check the times once more after this
+    /// Says that control waits for [`Notice::Active`]. Check the times once more after this
     /// call: traffic just before it caused no notice.
     fn disarm(&self, id: PeerId);
 
     /// Has the data plane send a peer an empty packet after `ping` without another one, and watch for silence:
-    /// [`Notice::Silent`](crate::Notice::Silent) reports a silence longer than `silence`. The time counts from the call
+    /// [`Notice::Silent`] reports a silence longer than `silence`. The time counts from the call
     /// on. Only a data plane whose packets control does not see does this, and it reports each peer as alive while it
     /// waits ([`PeerState::times`]). With others control goes on by [`peer`](Self::peer) and [`inject`](Self::inject).
     fn keep_alive(
@@ -358,7 +358,7 @@ impl<E: std::error::Error + 'static> std::error::Error for KeyError<E> {
 /// Called by workers: must not block, and must bound what it queues.
 pub trait Control: Send + Sync + 'static {
     /// Takes a datagram that is not a data packet. `from` is the line that it came by, with the local address that it
-    /// was sent to. [`DataPlane::send`](crate::DataPlane::send) to `from` answers the datagram.
+    /// was sent to. [`DataPlane::send`] to `from` answers the datagram.
     ///
     /// Returns whether control took the datagram; `false` counts as a drop.
     fn datagram(&self, from: Line, bytes: &[u8]) -> bool;
@@ -399,13 +399,13 @@ pub enum Notice {
         index: u32,
     },
     /// An authentic packet came from another address: the peer has moved there.
-    /// [`DataPlane::peer`](crate::DataPlane::peer) returns the address. The notice has none, because a peer may move
+    /// [`DataPlane::peer`] returns the address. The notice has none, because a peer may move
     /// with each packet and it would be outdated.
     Moved {
         /// The line by which the packet came.
         line: LineId,
     },
-    /// The peer was silent for longer than [`DataPlane::keep_alive`](crate::DataPlane::keep_alive) allows. The data
+    /// The peer was silent for longer than [`DataPlane::keep_alive`] allows. The data
     /// plane sends nothing more to it.
     Silent,
     /// The data plane cannot serve the peer any longer; the log has the reason.

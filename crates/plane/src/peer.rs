@@ -124,7 +124,7 @@ pub struct LineState {
     pub line: Line,
     /// The time of the last authentic packet on this line, copies included.
     pub heard: Option<Instant>,
-    /// The counts of the line. Addresses gathered on one line ([`Moving::Gather`](crate::Moving::Gather)) are counted
+    /// The counts of the line. Addresses gathered on one line ([`Moving::Gather`]) are counted
     /// together, and each of them has these counts.
     pub counts: LineCounts,
 }

@@ -49,7 +49,7 @@ pub struct CipherName {
 #[derive(Debug)]
 pub struct SessionKeys<K> {
     /// Our name for the session: the peer writes it into its packets, or
-    /// [`SessionName::OfSender`](crate::SessionName::OfSender) counts from it. Unique in the data plane.
+    /// [`SessionName::OfSender`] counts from it. Unique in the data plane.
     pub session: u32,
     /// The peer's name for the session, by which [`Wire::loops`] recognises the tunnel's own datagrams. The format does
     /// not read this field: if packets carry the name, the material contains it too.
@@ -82,7 +82,7 @@ pub struct KeyUsage {
 /// The messages of a tunnel protocol.
 ///
 /// A data packet is `header || payload || trailer`. The length and content of header and trailer may differ from key to
-/// key, so the key's [`Format`](crate::Format) defines them. This trait has everything that all keys share.
+/// key, so the key's [`Format`] defines them. This trait has everything that all keys share.
 pub trait Wire: Send + Sync + 'static {
     /// Most bytes that any key's format puts before a payload.
     const HEAD_MAX: usize;
@@ -211,7 +211,7 @@ pub struct KeyLimits {
     /// opened and sent.
     pub expires: Instant,
     /// Packets with this number or a higher one are not sent. They are not accepted either, if the number can be read
-    /// without opening the packet ([`Class::Data`](crate::Class::Data)).
+    /// without opening the packet ([`Class::Data`]).
     pub messages_max: u64,
     /// Any use of the key from this moment on asks for a new key; `None` if the peer is to renew it.
     pub refresh_at: Option<Instant>,

@@ -1,6 +1,6 @@
 //! The ciphers of data packets: the layout behind the head, and the keys.
 //!
-//! | cipher | on the wire behind the [head](super::header) H |
+//! | cipher | on the wire behind the [head](super::wire::Layout) H |
 //! |---|---|
 //! | AEAD | `number:u32, tag[16], text` |
 //! | AEAD with epochs | `epoch:u16, number:u48, text, tag[16]` |
