@@ -182,8 +182,10 @@ const SECTIONS: [&str; 3] = ["dataplane", table::NAMES[0], table::NAMES[1]];
 
 const RUNG: &str = "\"auto\" or \"off\"";
 
+type SetText = fn(&mut DataplaneSettings, &str) -> Option<()>;
+
 /// Keys of `[dataplane]`.
-const DATAPLANE: &[Row<fn(&mut DataplaneSettings, &str) -> Option<()>>] = &[
+const DATAPLANE: &[Row<SetText>] = &[
     ("kind", "\"auto\", \"user\" or \"kernel\"", |it, v| {
         let kinds = [
             ("auto", Kind::Auto),
@@ -389,7 +391,7 @@ impl DataplaneSettings {
             "" => "of this kind".to_owned(),
             _ => format!("`{value}`"),
         };
-        let apply = |set: fn(&mut Self, &str) -> Option<()>| set(self, value);
+        let apply = |set: SetText| set(self, value);
         set(DATAPLANE, ("dataplane.", key), apply, found, origin)
     }
 }

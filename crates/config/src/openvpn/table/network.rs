@@ -184,7 +184,7 @@ fn redirect<'d>(draft: &'d mut Draft, directive: &Directive) -> Result<&'d mut R
     let given = directive.values.iter();
     let given = given.map(|flag| Ok((flag, word(flag, &flags)?)));
     let given: Vec<(&String, Flag)> = given.collect::<Result<_, String>>()?;
-    let redirect = draft.network.redirect.get_or_insert(Redirect {
+    let redirect = draft.network.redirect.get_or_insert_with(|| Redirect {
         ipv4: true,
         ..Redirect::default()
     });

@@ -321,7 +321,10 @@ fn verify_hash(draft: &mut Draft, directive: &Directive) -> Outcome {
     // The default is SHA-1 on a line and SHA-256 in a block, as in stock.
     let kinds = [("SHA256", true), ("SHA1", false)];
     let sha256 = directive.get(1).map(|it| word(it, &kinds)).transpose()?;
-    let new = fingerprints(directive, sha256.unwrap_or(directive.inline.is_some()))?;
+    let new = fingerprints(
+        directive,
+        sha256.unwrap_or_else(|| directive.inline.is_some()),
+    )?;
     draft.tls.verify.issuer_fingerprints.extend(new);
     note("`peer-fingerprint`, or the signing certificate as `ca`, says it better")
 }
