@@ -67,7 +67,7 @@ impl Builder {
             return self.hear_comment(directive);
         }
         self.lines.end();
-        let Some((entry, directive, denied)) = self.placed(directive) else {
+        let Some((entry, directive, denied)) = self.placed(directive, false) else {
             return;
         };
         let outcome = match entry.support {
@@ -91,12 +91,11 @@ impl Builder {
         if directive.name == COMMENT {
             return;
         }
-        let Some((entry, directive, denied)) = self.placed(directive) else {
+        let Some((entry, directive, denied)) = self.placed(directive, true) else {
             return;
         };
         let Some(apply) = entry.connection else {
-            let reason = "does not belong in <connection>; move it out of the block";
-            return self.refuse(&directive.origin, &directive.name, reason);
+            return;
         };
         match apply(draft, &directive) {
             Ok(remark) => self.remark(entry, &directive, denied.unwrap_or(remark)),
@@ -161,10 +160,11 @@ impl Builder {
     }
 
     /// The table's entry of a directive that can be applied, the directive to apply, and a remark if it is not the
-    /// one that was given. Otherwise records the verdict.
+    /// one that was given. Otherwise records the verdict. `inside` tells whether it stands in a `<connection>`.
     fn placed<'d>(
         &mut self,
         directive: &'d Directive,
+        inside: bool,
     ) -> Option<(&'static Entry, Cow<'d, Directive>, Option<Remark>)> {
         let Some(entry) = table::find(&directive.name) else {
             self.unknown(directive);
@@ -191,6 +191,11 @@ impl Builder {
             }
             _ if directive.count() < entry.min || directive.count() > entry.max => {
                 let reason = format!("{UNRECOGNIZED}; {}", wanted(entry));
+                self.refuse(&directive.origin, entry.name, reason);
+                return None;
+            }
+            _ if inside && entry.connection.is_none() => {
+                let reason = "does not belong in <connection>; move it out of the block";
                 self.refuse(&directive.origin, entry.name, reason);
                 return None;
             }

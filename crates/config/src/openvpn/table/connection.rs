@@ -145,7 +145,7 @@ pub(super) const ROWS: &[Entry] = &[
         d.mtu.tun = Some(size(it.at(0))?);
         set(&mut d.mtu.occ, it.get(1).map(size).transpose())
     }),
-    here("tun-mtu-max", 1, 1, |d, it| {
+    here("tun-mtu-max", 1, 2, |d, it| {
         some(&mut d.mtu.tun_max, number(it.at(0), 68..=u16::MAX))
     })
     .end(End::IdleInServer),
