@@ -11,7 +11,7 @@
  * processor, whose kernel is in the upper gigabyte and 16 MB below, as Debian's is. With `profile=PATH`, instructions of each block
  * since SIGUSR1 came last are written there at the next SIGUSR1: "ADDRESS INSTRUCTIONS".
  *
- * A 64-bit x86 machine marks for itself, by no-operations (crates/lab/tools/load.c): `marks=PATH` names a file that gets a
+ * A 64-bit x86 machine marks for itself, by no-operations (tools/lab/tools/load.c): `marks=PATH` names a file that gets a
  * line for each pair of marks: instructions of programs below 256 MB, of others, of the kernel; system calls of the
  * first and of the second. With `profile=PATH` the blocks between the marks go to PATH.0, PATH.1 and so on: "ADDRESS
  * INSTRUCTIONS TIMES". Processors must take turns in one thread of qemu's, as they do with -icount.

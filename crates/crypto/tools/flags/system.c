@@ -1,4 +1,4 @@
-/* Memory, pi and e, as `millrace speed --system` has them (crates/tools/src/speed/system), and floating
+/* Memory, pi and e, as `millrace speed --system` has them (tools/bench/src/speed/system), and floating
  * point.
  *
  * The paper on routers (Software & Systems 4/2020) timed pi and e; widely known small programs for so many digits are a

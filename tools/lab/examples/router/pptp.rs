@@ -17,7 +17,7 @@ const OPENED: Duration = Duration::from_secs(30);
 pub(crate) enum Client {
     /// Millrace.
     Millrace,
-    /// The kernel's own, set up by pppd and `crates/lab/tools/kernel-pptp.c`.
+    /// The kernel's own, set up by pppd and `tools/lab/tools/kernel-pptp.c`.
     Kernel,
     /// pptp-linux and pppd: each packet goes through two processes.
     UserSpace,
