@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lines::relay::{Client, Key, Rates, Table};
 use plane::Endpoint;
-use wireguard::tai64n::Tai64n;
+use plane::tai64n::Tai64n;
 
 const CLIENTS: usize = 3;
 

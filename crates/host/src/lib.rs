@@ -12,7 +12,7 @@
 //!
 //! When a process is killed, the kernel removes the interface with its addresses and routes. A full tunnel's rules
 //! stay, but their table is empty, so packets continue to the main table: **traffic leaves outside the tunnel**.
-//! Protection must exist before and after the tunnel, so this crate does not provide it. The crate `guard` does, for
+//! Protection must exist before and after the tunnel, so this crate does not provide it. The crate `steer` does, for
 //! devices behind a router. Its rules (priorities 900 to 999) go before a tunnel's.
 //!
 //! wg-quick marks connections so that a strict `rp_filter` accepts the server's answers. This crate makes no such
@@ -21,8 +21,11 @@
 //!
 //! Where another program configures interfaces (OpenWrt's netifd), [`Managed`] passes a tunnel's wishes to it instead.
 //!
+//! # Names
+//! [`names`] asks name servers for the addresses of a name.
+//!
 //! # The process
-//! [`background`], [`notify`], [`privileges`], [`logging`] and [`syslog`], [`written_file`] for files that a
+//! [`background`], [`notify`], [`privileges`], [`logging`], [`written_file`] for files that a
 //! configuration names, [`run_scripts`] for commands of a configuration, and [`machine`], which says
 //! what the process runs on.
 
@@ -30,7 +33,6 @@
 
 mod apply;
 pub mod background;
-pub mod clock;
 mod dns;
 mod facts;
 mod journal;
@@ -43,9 +45,7 @@ pub mod notify;
 mod plan;
 pub mod privileges;
 mod scripts;
-pub mod startup;
 mod step;
-pub mod syslog;
 mod system;
 pub mod tunnel_devices;
 mod want;

@@ -8,7 +8,7 @@ use crate::up::wireguard::{call_peers, change, device_of, has_much, leads_much, 
 use config::settings::Settings;
 use config::tunnel::Tunnel;
 use config::types::Key32;
-use host::{Managed, Want, logging, privileges, startup};
+use host::{Managed, Want, background, logging, privileges};
 use service::tun_test::TunTest;
 use service::wireguard::{Daemon, DaemonOptions, Named, Owner};
 use std::net::SocketAddr;
@@ -179,7 +179,7 @@ impl Owner for Owned<'_> {
         daemon.with(|interface| interface.tell_waiting(None));
         if !std::mem::replace(&mut self.up, true) {
             log::info!("{} is up", self.at.interface);
-            startup::is_over();
+            background::start_is_over();
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ use netio::udp::{Family, SocketOptions, UdpSocket};
 use plane::{
     Batch, CipherName, Class, Control, DataPlane, Endpoint, Format, Formats, KeyLimits, Line,
     LineId, Moving, Notice, Packet, Payload, PeerId, Protocol, ReplayWindow, RouteChange,
-    SessionKeys, SessionName, Wire, ZeroizeOnDrop,
+    SessionKeys, SessionName, Transports, Wire, ZeroizeOnDrop,
 };
 
 /// The first byte of a data packet.

@@ -6,7 +6,7 @@ use netio::udp::{Family, SocketOptions};
 use plane::{
     Batch, CipherName, Class, Control, DataPlane, Endpoint, Format, Formats, KeyLimits, Line,
     LineId, Notice, Packet, Payload, PeerId, Protocol, ReplayWindow, RouteChange, SessionKeys,
-    SessionName, Wire, ZeroizeOnDrop,
+    SessionName, Transports, Wire, ZeroizeOnDrop,
 };
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

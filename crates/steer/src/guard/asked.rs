@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::guard::fixture::guard;
     use crate::guard::record::path_of;
-    use netio::namespace;
+    use netio::process::netns_inode;
     use std::fs;
 
     fn lock_in(directory: &Path) -> Result<Asked, GuardError> {
@@ -108,7 +108,7 @@ mod tests {
         asked.write(&guard(), &known).unwrap();
         assert_eq!((asked.read(), asked.known()), (Some(guard()), known));
         // Each network namespace has a record of its own.
-        let inode = namespace::inode().unwrap();
+        let inode = netns_inode().unwrap();
         assert!(directory.join(format!("guard@{inode}.toml")).exists());
         asked.let_go().unwrap();
         assert_eq!(asked.read(), None);

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use host::written_file::open_lock;
-use netio::namespace;
+use netio::process::netns_inode;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
 use crate::guard::GuardError;
@@ -145,7 +145,7 @@ pub fn is_taken(name: &str) -> bool {
 /// The file of a record. Each network namespace has its own, as namespaces may share one `/run`.
 #[must_use]
 pub fn path_of(directory: &Path, name: &str, suffix: &str) -> PathBuf {
-    let namespace = namespace::inode().unwrap_or(0);
+    let namespace = netns_inode().unwrap_or(0);
     directory.join(format!("{name}@{namespace}.{suffix}"))
 }
 
