@@ -9,7 +9,6 @@ use config::wgquick;
 use host::background;
 use host::logging;
 use host::privileges;
-use host::startup;
 use service::tun_test::TunTest;
 use service::wireguard::{Daemon, DaemonOptions, Owner};
 use std::error::Error;
@@ -92,7 +91,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             log::warn!("cannot let go of the terminal: {e}");
         }
     }
-    startup::is_over();
+    background::start_is_over();
     host::notify::ready("up");
     let ended = daemon.run(&mut Unowned)?;
     log::info!("ended: {ended:?}");

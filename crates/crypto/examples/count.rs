@@ -17,7 +17,7 @@ mod ciphers;
 use std::hint::black_box;
 
 use ciphers::{Marks, cipher, codes};
-use crypto::backend::Backend;
+use crypto::Backend;
 use crypto::primitives::{self, Operation};
 use crypto::x25519::PrivateKey;
 use crypto::{Batch, Packet, PacketCipher};

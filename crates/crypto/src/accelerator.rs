@@ -37,7 +37,6 @@ mod job;
 mod measure;
 #[cfg(feature = "accelerators")]
 mod offload;
-mod piece;
 #[cfg(feature = "accelerators")]
 mod pool;
 #[cfg(all(test, feature = "accelerators"))]
@@ -51,7 +50,8 @@ pub use costs::{Costs, Crossover, Sample};
 #[cfg(feature = "accelerators")]
 use job::{Job, Outcome};
 pub use measure::{Side, Timing, Tuner};
-pub use piece::Direction;
+
+use core::ops::Range;
 
 use crate::select::Algorithm;
 
@@ -101,6 +101,48 @@ pub fn set_crossovers(task: Task, crossovers: [Crossover; 2]) -> bool {
 #[cfg(feature = "accelerators")]
 pub(crate) fn does(algorithm: Algorithm) -> bool {
     Task::of(algorithm).is_some_and(|task| found::offer(task).is_some())
+}
+
+/// The direction of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Sealing.
+    #[default]
+    Encrypt,
+    /// Opening.
+    Decrypt,
+}
+
+/// The places of a packet's parts in its memory. A cipher without a tag has an empty one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) aad: Span,
+    pub(crate) text: Span,
+    pub(crate) tag: Span,
+    /// Nonce or initialisation vector: the first bytes, as many as the task needs.
+    pub(crate) nonce: [u8; 16],
+}
+
+/// A range that is `Copy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+impl Span {
+    pub(crate) const fn range(self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
+}
+
+impl From<&Range<usize>> for Span {
+    fn from(range: &Range<usize>) -> Self {
+        Self {
+            start: range.start,
+            len: range.len(),
+        }
+    }
 }
 
 /// A task of an accelerator.

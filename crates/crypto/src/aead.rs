@@ -1,11 +1,56 @@
-//! Seals and opens one message at a time: the sealed fields of handshakes, and cookies.
+//! Seals and opens one message at a time: the sealed fields of handshakes, and cookies. [`Key`] is the
+//! key: 32 secret bytes.
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroize;
 
+use crate::TAG_LEN;
 use crate::packet_aead::counter_nonce;
-use crate::{Key, TAG_LEN};
+
+/// A symmetric key, a shared secret or a chaining key: 32 bytes that are erased when dropped, compared in constant time
+/// and never printed.
+#[derive(Clone)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// Thirty-two zero bytes: WireGuard's "no preshared key".
+    pub const ZERO: Self = Self([0; 32]);
+
+    /// The bytes, for code that computes with them.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl From<[u8; 32]> for Key {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Key {}
+
+impl core::fmt::Debug for Key {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
 
 /// The tag does not match the message, its key, its number and its associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

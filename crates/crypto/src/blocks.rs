@@ -15,8 +15,7 @@ mod vaes;
 use core::ops::Range;
 
 use crate::Cipher;
-use crate::backend::Backend;
-use crate::implementations::{CbcImplementation, Pair};
+use crate::implementations::{Backend, CbcImplementation, Pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use aesni::AesNi;
 use blowfish::Blowfish;

@@ -2,15 +2,22 @@
 //!
 //! Hashing a key takes two blocks: noticeable for a packet of 1,400 bytes, and twice the price for one of 60. So the
 //! states of the inner and the outer hash after the key are kept, and copied for each message.
+//!
+//! [`stretch`] makes passwords costly to guess: PBKDF2 with HMAC-SHA-256 (RFC 8018, section 5.2).
+
+use std::num::NonZeroU32;
+
+use aws_lc_rs::pbkdf2;
+use zeroize::Zeroizing;
+
+use crate::Digest;
+use crate::random::are_equal;
 
 mod other;
 mod state;
 
-use zeroize::Zeroizing;
-
-use crate::Digest;
-use crate::implementations::are_equal;
 pub(crate) use state::State;
+pub use state::{SHA1_LEN, sha1};
 
 /// Bytes of the longest MAC.
 pub const MAX_LEN: usize = 64;
@@ -193,6 +200,23 @@ fn filled_up(digest: Digest, mut state: State, key: &[u8]) -> Zeroizing<[u8; MAX
     block
 }
 
+/// Bytes of a stretched password.
+pub const STRETCHED_LEN: usize = 32;
+
+/// Stretches the password by so many `rounds`, which cost the owner as much as someone who guesses.
+#[must_use]
+pub fn stretch(password: &[u8], salt: &[u8], rounds: NonZeroU32) -> Zeroizing<[u8; STRETCHED_LEN]> {
+    let mut out = Zeroizing::new([0; STRETCHED_LEN]);
+    pbkdf2::derive(
+        pbkdf2::PBKDF2_HMAC_SHA256,
+        rounds,
+        salt,
+        password,
+        &mut *out,
+    );
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,6 +331,17 @@ mod tests {
         assert_eq!(
             hex(sha256.sign(&message).as_bytes()),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn answers_of_rfc_7914() {
+        let rounds = NonZeroU32::new(80_000).unwrap();
+        let stretched = stretch(b"Password", b"NaCl", rounds);
+        let hex: String = stretched.iter().map(|it| format!("{it:02x}")).collect();
+        assert_eq!(
+            hex,
+            "4ddcd8f60b98be21830cee5ef22701f9641a4418d04c0414aeff08876b34ab56"
         );
     }
 }

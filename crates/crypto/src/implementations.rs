@@ -1,4 +1,4 @@
-//! The interface between packet formats and the code that computes.
+//! The interface between packet formats and the code that computes ([`Backend`]: its origin).
 //!
 //! A format ([`PacketAead`](crate::packet_aead::PacketAead), OpenVPN's CBC with an HMAC) finds where in a batch's memory the
 //! parts of each packet are, and gives up to [`CHUNK`] packets at once to an *implementation*: an object with the key already
@@ -17,22 +17,21 @@
 //! - no branch and no address depends on a key, on a text or on a tag;
 //! - keys are erased on drop.
 
+use core::mem::MaybeUninit;
+use core::ops::Range;
+
+use crate::TAG_LEN;
+use crate::random::are_equal;
+
 mod aws_lc;
-mod list;
 mod pair;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use core::ops::Range;
-
-use subtle::{Choice, ConstantTimeEq};
-
-use crate::TAG_LEN;
 pub(crate) use crate::blocks::Chain;
 pub(crate) use crate::hmac::{Mac, MacKey};
 pub(crate) use aws_lc::{AwsLcAead, AwsLcAes, AwsLcMac};
-pub(crate) use list::List;
 pub(crate) use pair::Pair;
 pub(crate) use table::{AEADS, CBCS, MACS};
 
@@ -59,27 +58,6 @@ pub(crate) fn is_right(computed: &[u8; TAG_LEN], received: &[u8]) -> bool {
     #[cfg(all(test, target_arch = "x86_64"))]
     let right = tests::secrets::declassified(right);
     right.into()
-}
-
-/// Whether two codes are equal, in a time that does not depend on what is in them.
-///
-/// Collects differences in words and looks at them once. Comparing byte by byte, each hidden from the optimiser, would
-/// take half the time of a small packet.
-pub(crate) fn are_equal(a: &[u8], b: &[u8]) -> Choice {
-    if a.len() != b.len() {
-        return Choice::from(0);
-    }
-    let (a_words, a_rest) = a.as_chunks::<4>();
-    let (b_words, b_rest) = b.as_chunks::<4>();
-    let words = a_words.iter().zip(b_words);
-    let difference = words.fold(0, |difference, (a, b)| {
-        difference | u32::from_ne_bytes(*a) ^ u32::from_ne_bytes(*b)
-    });
-    let rest = a_rest.iter().zip(b_rest);
-    let difference = rest.fold(difference, |difference, (a, b)| {
-        difference | u32::from(a ^ b)
-    });
-    difference.ct_eq(&0)
 }
 
 /// An AEAD with its key.
@@ -122,4 +100,100 @@ pub(crate) trait MacImplementation: Send + Sync {
 
     /// The code and its instructions, for status reports.
     fn describe(&self) -> &'static str;
+}
+
+/// A kind of code for a cipher.
+///
+/// [`select`](crate::select) decides which candidate of a kind runs, and which kind if the caller asks for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Backend {
+    /// Plain instructions, in constant time: the code for chips without vector registers, and the reference for the
+    /// others.
+    Portable,
+    /// The CPU's vector registers or cipher instructions.
+    Simd,
+    /// An accelerator beside the CPU, through the kernel.
+    Accelerator,
+}
+
+/// The name is not that of a back end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is no crypto back end: choose auto, portable, simd or accelerator")]
+pub struct UnknownBackend(pub String);
+
+impl Backend {
+    /// All back ends.
+    pub const ALL: [Self; 3] = [Self::Portable, Self::Simd, Self::Accelerator];
+
+    /// Its name in reports and settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Simd => "simd",
+            Self::Accelerator => "accelerator",
+        }
+    }
+
+    /// The back end of a setting: a name, or `auto` for the fastest, which is `None`.
+    ///
+    /// # Errors
+    /// [`UnknownBackend`].
+    pub fn from_setting(setting: &str) -> Result<Option<Self>, UnknownBackend> {
+        match setting {
+            "auto" => Ok(None),
+            name => name.parse().map(Some),
+        }
+    }
+}
+
+impl core::str::FromStr for Backend {
+    type Err = UnknownBackend;
+
+    fn from_str(name: &str) -> Result<Self, UnknownBackend> {
+        Self::ALL
+            .into_iter()
+            .find(|backend| backend.name() == name)
+            .ok_or_else(|| UnknownBackend(name.to_owned()))
+    }
+}
+
+impl core::fmt::Display for Backend {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Up to [`CHUNK`] items. Making one costs nothing; a batch of one packet would notice any cost.
+pub(crate) struct List<T> {
+    items: [MaybeUninit<T>; CHUNK],
+    /// Invariant: the first so many items have been written.
+    len: usize,
+}
+
+impl<T> List<T> {
+    pub(crate) fn new() -> Self {
+        // Items are forgotten, not dropped.
+        const { assert!(!core::mem::needs_drop::<T>()) };
+        Self {
+            items: [const { MaybeUninit::uninit() }; CHUNK],
+            len: 0,
+        }
+    }
+
+    /// # Panics
+    /// If it is full.
+    pub(crate) fn push(&mut self, item: T) {
+        self.items[self.len].write(item);
+        self.len += 1;
+    }
+}
+
+impl<T> core::ops::Deref for List<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the first `len` items have been written, and are as an array of `T`.
+        unsafe { core::slice::from_raw_parts(self.items.as_ptr().cast(), self.len) }
+    }
 }

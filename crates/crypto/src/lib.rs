@@ -18,7 +18,6 @@ pub mod aead;
 mod aes_arm;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-pub mod backend;
 pub mod blake2s;
 mod blocks;
 pub mod checksum;
@@ -27,39 +26,33 @@ mod cpu;
 mod digest;
 pub mod hmac;
 mod implementations;
-mod key;
 mod lanes;
 #[cfg(neon)]
 mod neon;
-#[cfg(feature = "null")]
-mod null;
 pub mod packet_aead;
 mod packet_cbc;
 mod packet_cipher;
-pub mod password;
 mod portable;
 pub mod primitives;
 mod random;
 mod rc4;
 pub mod select;
-mod sha1;
-mod unpredictable;
 #[cfg(test)]
 mod vectors;
 pub mod x25519;
 
-pub use backend::Backend;
+pub use aead::Key;
 pub use cipher::Cipher;
 pub use digest::Digest;
-pub use key::Key;
-#[cfg(feature = "null")]
-pub use null::Null;
+pub use hmac::{SHA1_LEN, sha1};
+pub use implementations::{Backend, UnknownBackend};
 pub use packet_cbc::PacketCbc;
+#[cfg(feature = "null")]
+pub use packet_cipher::Null;
 pub use packet_cipher::PacketCipher;
 pub use plane::{Batch, Packet};
 pub use random::{equal, random};
 pub use rc4::Rc4;
-pub use sha1::{SHA1_LEN, sha1};
 
 /// Bytes of a ChaCha20-Poly1305 (or XChaCha20-Poly1305) tag.
 pub const TAG_LEN: usize = 16;

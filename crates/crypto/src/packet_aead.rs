@@ -6,8 +6,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::backend::Backend;
-use crate::implementations::{AeadImplementation, CHUNK, List, Pair, Place};
+use crate::implementations::{AeadImplementation, Backend, CHUNK, List, Pair, Place};
 use crate::select::Algorithm;
 use crate::{Batch, Cipher, Packet, PacketCipher, TAG_LEN};
 

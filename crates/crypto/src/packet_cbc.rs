@@ -8,10 +8,10 @@ use core::ops::Range;
 
 use zeroize::Zeroize;
 
-use crate::backend::Backend;
 use crate::blocks::BlockCipher;
-use crate::implementations::{CHUNK, Chain, List, Mac, MacImplementation, MacKey, Pair};
-use crate::{Batch, Cipher, Digest, Packet, PacketCipher, unpredictable};
+use crate::implementations::{Backend, CHUNK, Chain, List, Mac, MacImplementation, MacKey, Pair};
+use crate::random::unpredictable;
+use crate::{Batch, Cipher, Digest, Packet, PacketCipher};
 
 /// Bytes of the packet's number, the first of the encrypted bytes.
 const NUMBER: usize = 4;
@@ -123,7 +123,7 @@ impl PacketCbc {
         if let Some(blocks) = &self.blocks {
             let iv_len = self.cipher.iv_len();
             let mut chains = List::new();
-            unpredictable::with(|fill| {
+            unpredictable(|fill| {
                 for place in &*places {
                     let text = self.text(place.start, place.end);
                     fill(&mut memory[text.start - iv_len..text.start]);

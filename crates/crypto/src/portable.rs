@@ -13,7 +13,6 @@
 mod aes;
 mod cbc;
 mod chacha20;
-mod chacha20poly1305;
 mod gcm;
 mod ghash;
 mod poly1305;
@@ -21,7 +20,7 @@ mod sbox;
 mod slices;
 
 pub(crate) use cbc::Cbc;
-pub(crate) use chacha20poly1305::ChaChaPoly;
+pub(crate) use chacha20::ChaChaPoly;
 pub(crate) use gcm::Gcm;
 
 /// The machine's word, which sets the number of AES's lanes.

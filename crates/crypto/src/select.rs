@@ -18,8 +18,7 @@ use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Digest;
-use crate::backend::Backend;
-use crate::implementations::{AEADS, CBCS, MACS, MacKey};
+use crate::implementations::{AEADS, Backend, CBCS, MACS, MacKey};
 use crate::packet_aead::AeadAlgorithm;
 use measuring::Among;
 

@@ -2,10 +2,9 @@
 
 use crate::gathered::ALIVE;
 use crate::key::SendKey;
-use crate::line::Sockets;
+use crate::line::{Rates, Sockets};
 use crate::peer::Peer;
 use crate::peers::Peers;
-use crate::rates::Rates;
 use crate::session::ReceiveKey;
 use crate::stream::Stream;
 use crate::tunnel::Tunnel;

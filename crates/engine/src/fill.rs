@@ -2,8 +2,7 @@
 
 use crate::alignment::Alignment;
 use crate::aqm::Aqm;
-use crate::cadence::Cadence;
-use crate::coalescing::Coalescing;
+use crate::coalescing::{Cadence, Coalescing};
 use crate::lookup::{InboundLookup, Origin, OutboundLookup};
 use crate::shaper::{Gone, Shaper};
 use crate::shared::{Shared, tun_is_gone};

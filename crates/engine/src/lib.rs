@@ -14,38 +14,29 @@
 
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod alignment;
 mod aqm;
-mod armed;
-mod cadence;
-mod carried;
 mod checksum;
 mod clock;
 mod coalescing;
 mod commit;
-mod cross_traffic;
 mod data_plane;
 mod drain;
 mod fill;
+mod flags;
 mod gathered;
 mod gro;
 mod gso;
-mod held_back;
 mod icmp;
 pub mod interface;
 mod ip;
 mod key;
 mod line;
-mod line_counters;
 mod lookup;
-mod missing;
 mod peer;
 mod peer_line;
 mod peer_order;
 mod peers;
-mod rates;
-mod removed;
 mod reorder;
 mod ring;
 mod sent;
@@ -53,7 +44,6 @@ mod session;
 mod shaper;
 mod shared;
 mod slot;
-mod statistics;
 mod stats;
 mod stream;
 mod transform;
@@ -66,9 +56,10 @@ pub use line::Sockets;
 pub use peer::Peer;
 pub use plane::{Moving, Routes, Times};
 pub use session::ReceiveUsage;
+pub use shared::TunnelOptions;
 pub use stats::{Counter, Drops, PipelineStats};
 pub use stream::{Stream, Written};
-pub use tunnel::{Tunnel, TunnelOptions};
+pub use tunnel::Tunnel;
 
 /// Entry points for fuzzing input from the kernel and from peers. Not a public interface.
 #[doc(hidden)]

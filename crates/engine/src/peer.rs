@@ -1,7 +1,7 @@
 //! A peer in the data plane: its lines, its sending key, and when packets were last sent and received.
 
-use crate::armed::Armed;
 use crate::clock::{Epoch, Moment};
+use crate::flags::Armed;
 use crate::key::SendKey;
 use crate::peer_line::{PeerLine, PeerLines};
 use crate::peer_order::PeerOrder;

@@ -1,8 +1,8 @@
 //! The lines of one peer: its address on each, and the line used to send.
 
 use crate::gathered::Gathered;
-use crate::line_counters::LineCounters;
 use crate::sent::Sent;
+use crate::stats::LineCounters;
 use crate::stream::Stream;
 use crate::ways::{Plan, Way};
 use arc_swap::ArcSwapOption;

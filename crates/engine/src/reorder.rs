@@ -4,8 +4,8 @@
 //! Each session has its own window, since each begins with new numbers. A window holds copies of packets, because the
 //! batch's memory is reused.
 
-use crate::missing::Missing;
 use crate::peer_order::PeerOrder;
+use crate::sent::Missing;
 use lines::inner::{Kind, Reader};
 use lines::reorder::{Arrival, Reordering, Settings, Verdict, Window};
 use plane::{LINES_MAX, LineId, OrderCounts, Reorder};

@@ -1,8 +1,8 @@
 //! Receiving sessions: a key and its replay window.
 
+use crate::flags::Removed;
 use crate::key::SendKey;
 use crate::peer::Peer;
-use crate::removed::Removed;
 use crate::reorder::Order;
 use plane::AtomicU64;
 use plane::Format;

@@ -1,21 +1,21 @@
 //! Holds packets back in front of lines that are the bottleneck, so that they wait here, where their flows are known.
 
-mod lane;
-#[cfg(test)]
-mod tests;
-
-use crate::ip::{IpPacket, set_ecn};
-use crate::rates::Rates;
-use crate::shared::{Shared, tun_is_gone};
-use lane::Lane;
-use lines::inner::Reader;
-use lines::queue::{Popped, Queue, Settings};
-use netio::tun::{VNET_HDR_LEN, VnetHdr};
-use netio::udp::{Ecn, TRAIN_ROOM};
-use plane::{LINES_MAX, LineId, Wire};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
+
+use lines::inner::Reader;
+use lines::queue::{Pacer, Popped, Queue, Settings};
+use netio::tun::{VNET_HDR_LEN, VnetHdr};
+use netio::udp::{Ecn, TRAIN_ROOM};
+use plane::{LINES_MAX, LineId, Wire};
+
+use crate::ip::{IpPacket, set_ecn};
+use crate::line::Rates;
+use crate::shared::{Shared, tun_is_gone};
+
+#[cfg(test)]
+mod tests;
 
 /// Bytes of Ethernet, IP and UDP headers that a line carries per datagram, for IPv4 and IPv6.
 const OUTER: [usize; 2] = [14 + 20 + 8, 14 + 40 + 8];
@@ -257,3 +257,35 @@ fn marked(popped: Popped<Held>) -> Held {
 /// The interface was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
+
+/// A line with its own rate, and the packets that may take only this line.
+struct Lane {
+    line: LineId,
+    pacer: Pacer,
+    queue: Queue<Held>,
+}
+
+impl Lane {
+    /// `settings` are those of a queue without a rate.
+    fn new(line: LineId, rate: u64, settings: Settings) -> Self {
+        let settings = Settings {
+            carries: Some(rate),
+            ..settings
+        };
+        Self {
+            line,
+            pacer: Pacer::new(Some(rate), settings.burst),
+            queue: Queue::new(settings),
+        }
+    }
+
+    /// When the line can take another packet.
+    fn free_at(&self, now: Instant) -> Instant {
+        self.pacer.idle_at().map_or(now, |at| at.max(now))
+    }
+
+    /// Since when the line has been idle. The next packet takes the line that was idle longest.
+    fn idle_since(&self) -> Option<Instant> {
+        self.pacer.idle_at()
+    }
+}

@@ -1,28 +1,20 @@
 //! State shared by all workers and by the calls of control.
 
-use crate::alarm::Alarm;
-use crate::carried::Carried;
+use crate::aqm::CrossTraffic;
 use crate::clock::Epoch;
-use crate::cross_traffic::CrossTraffic;
-use crate::held_back::HeldBack;
+use crate::flags::{Alarm, HeldBack};
 use crate::icmp::{self, ANSWER_MAX};
-use crate::line::Lines;
+use crate::line::{Lines, ToldRates};
 use crate::lookup::Sessions;
 use crate::peer::Peer;
-use crate::rates::ToldRates;
 use crate::slot::BATCH_PACKETS;
-use crate::stats::{Drops, PipelineStats};
+use crate::stats::{Carried, Drops, PipelineStats};
 use crate::stream::{PENDING_IN_FLIGHT_MAX, PENDING_MAX, Stream, Written};
-use crate::tunnel::TunnelOptions;
 use arc_swap::ArcSwap;
 use netio::poll::{self, Waker};
 use netio::rung::Rung;
 use netio::tun::{Tun, VnetHdr};
-use plane::AtomicU64;
-use plane::Control;
-use plane::LineId;
-use plane::Routes;
-use plane::Wire;
+use plane::{AtomicU64, Control, LineId, Routes, Wire};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -47,6 +39,24 @@ pub(crate) struct Injected {
     /// The only line that the payload takes; `None` for any line of the peer's packets.
     pub(crate) line: Option<LineId>,
     pub(crate) payload: Box<[u8]>,
+}
+
+/// Options of a tunnel's data plane.
+#[derive(Clone, Debug)]
+pub struct TunnelOptions {
+    /// Threads, at least 1.
+    pub workers: usize,
+    /// Whether several workers may share one direction.
+    pub parallel: bool,
+    /// Whether a worker may wait up to 50 µs, to collect a batch when packets arrive quickly and one by one.
+    pub coalescing: bool,
+    /// The interface's MTU in bytes.
+    pub mtu: usize,
+    /// Most packets in one super-packet handed to the kernel.
+    pub gso_max_segs: usize,
+    /// Stop reading the interface while a stream has no room: right if all packets go to one peer. Otherwise packets
+    /// that find no room are dropped.
+    pub backpressure: bool,
 }
 
 pub(crate) struct Shared<W: Wire> {

@@ -1,8 +1,12 @@
 //! Counters of the data plane. All are 64 bits wide on every machine and use relaxed ordering, because only people read
 //! them.
+//! [`LineCounters`] are those of one line of a peer; [`Carried`] counts each line's traffic as its provider does: all
+//! bytes through its sockets and connections, both directions, all peers.
 
-use plane::AtomicU64;
 use std::sync::atomic::Ordering;
+
+use netio::udp::Family;
+use plane::{AtomicU64, LINES_MAX, LineCounts, LineId};
 
 /// A monotonic counter.
 #[derive(Debug, Default)]
@@ -130,4 +134,105 @@ drops! {
     aqm,
     /// The TUN refused a packet.
     tun_write,
+}
+
+/// Bytes of the UDP header, and of IP headers without options.
+const UDP: u64 = 8;
+const IPV4: u64 = 20;
+const IPV6: u64 = 40;
+
+/// One byte in so many of a stream is added for TCP and IP headers and acknowledgements: 60 of 1,400.
+const STREAM_SHARE: u64 = 24;
+
+/// Bytes carried by each line, by line number.
+#[derive(Debug, Default)]
+pub(crate) struct Carried([Counter; LINES_MAX]);
+
+impl Carried {
+    /// Counts `count` datagrams of `bytes` bytes together, UDP and IP headers not included.
+    pub(crate) fn datagrams(&self, line: LineId, family: Family, count: u64, bytes: u64) {
+        let headers = match family {
+            Family::V4 => IPV4 + UDP,
+            Family::V6 => IPV6 + UDP,
+        };
+        self.add(line, count * headers + bytes);
+    }
+
+    /// Counts `bytes` bytes of a TCP connection.
+    pub(crate) fn stream(&self, line: LineId, bytes: u64) {
+        self.add(line, bytes + bytes / STREAM_SHARE);
+    }
+
+    fn add(&self, line: LineId, bytes: u64) {
+        if let Some(counter) = self.0.get(line.index()) {
+            counter.add(bytes);
+        }
+    }
+
+    /// The sums so far.
+    pub(crate) fn sums(&self) -> [u64; LINES_MAX] {
+        std::array::from_fn(|at| self.0[at].value())
+    }
+}
+
+/// The counters of one line.
+#[derive(Debug, Default)]
+pub(crate) struct LineCounters {
+    sent: Counter,
+    sent_bytes: Counter,
+    received_bytes: Counter,
+    accepted: Counter,
+    late: Counter,
+    buffered: Counter,
+    duplicated: Counter,
+    ancient: Counter,
+}
+
+impl LineCounters {
+    /// Counts sent packets.
+    pub(crate) fn note_sent(&self, packets: u64, bytes: u64) {
+        self.sent.add(packets);
+        self.sent_bytes.add(bytes);
+    }
+
+    /// Counts received packets: adds the receive fields of `counts`.
+    pub(crate) fn note_received(&self, counts: &LineCounts) {
+        self.received_bytes.add(counts.received_bytes);
+        self.accepted.add(counts.accepted);
+        self.late.add(counts.late);
+        self.buffered.add(counts.buffered);
+        self.duplicated.add(counts.duplicated);
+        self.ancient.add(counts.ancient);
+    }
+
+    /// The sums so far.
+    pub(crate) fn counts(&self) -> LineCounts {
+        LineCounts {
+            sent: self.sent.value(),
+            sent_bytes: self.sent_bytes.value(),
+            received_bytes: self.received_bytes.value(),
+            accepted: self.accepted.value(),
+            late: self.late.value(),
+            buffered: self.buffered.value(),
+            duplicated: self.duplicated.value(),
+            ancient: self.ancient.value(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_counted_as_each_family_has_them() {
+        let carried = Carried::default();
+        carried.datagrams(LineId(0), Family::V4, 2, 100);
+        carried.datagrams(LineId(1), Family::V6, 1, 50);
+        carried.stream(LineId(1), 2400);
+        carried.datagrams(LineId(LINES_MAX as u8), Family::V4, 1, 1);
+        let sums = carried.sums();
+        assert_eq!((sums[0], sums[1]), (156, 98 + 2500));
+        assert_eq!(sums.iter().sum::<u64>(), 156 + 98 + 2500);
+    }
 }

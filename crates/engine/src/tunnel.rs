@@ -2,25 +2,6 @@
 //!
 //! `data_plane.rs` implements `DataPlane` with these calls, for control that knows peers by number and keys as bytes.
 
-use crate::key::SendKey;
-use crate::line::Sockets;
-use crate::peer::Peer;
-use crate::peers::Peers;
-use crate::session::{ReceiveKey, ReceiveUsage};
-use crate::shared::Shared;
-use crate::stats::{Drops, PipelineStats};
-use crate::stream::{Stream, Written};
-use crate::ways::Way;
-use crate::worker::Workers;
-use netio::tun::Tun;
-use netio::udp::{Endpoint, Family, SendReport, SendScratch, Train};
-use plane::Control;
-use plane::Format;
-use plane::KeyLimits;
-use plane::LineId;
-use plane::PeerId;
-use plane::Routes;
-use plane::Wire;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -28,23 +9,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Options of a tunnel's data plane.
-#[derive(Clone, Debug)]
-pub struct TunnelOptions {
-    /// Threads, at least 1.
-    pub workers: usize,
-    /// Whether several workers may share one direction.
-    pub parallel: bool,
-    /// Whether a worker may wait up to 50 µs, to collect a batch when packets arrive quickly and one by one.
-    pub coalescing: bool,
-    /// The interface's MTU in bytes.
-    pub mtu: usize,
-    /// Most packets in one super-packet handed to the kernel.
-    pub gso_max_segs: usize,
-    /// Stop reading the interface while a stream has no room: right if all packets go to one peer. Otherwise packets
-    /// that find no room are dropped.
-    pub backpressure: bool,
-}
+use netio::rung::Rung;
+use netio::tun::Tun;
+use netio::udp::{Endpoint, Family, SendReport, SendScratch, Train};
+use plane::{Control, Format, KeyLimits, LineId, PeerId, PipelineCounts, Routes, Statistics, Wire};
+
+use crate::key::SendKey;
+use crate::line::Sockets;
+use crate::peer::Peer;
+use crate::peers::Peers;
+use crate::session::{ReceiveKey, ReceiveUsage};
+use crate::shared::{Shared, TunnelOptions};
+use crate::stats::{Drops, PipelineStats};
+use crate::stream::{Stream, Written};
+use crate::ways::Way;
+use crate::worker::Workers;
 
 /// A running data plane: one TUN, its sockets, its workers. Stops when dropped.
 pub struct Tunnel<W: Wire> {
@@ -456,5 +435,61 @@ impl<W: Wire> Drop for Tunnel<W> {
                 log::error!("a worker panicked");
             }
         }
+    }
+}
+
+impl<W: Wire> Tunnel<W> {
+    /// Statistics since the start.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            outbound: counts(self.outbound()),
+            inbound: counts(self.inbound()),
+            drops: self.drops().iter().collect(),
+            rungs: self.rungs(),
+            workers: self.workers(),
+            parallel: self.is_parallel(),
+        }
+    }
+
+    fn rungs(&self) -> Vec<(&'static str, String)> {
+        let tun = self.tun();
+        let read = [&tun.tso, &tun.uso].map(|rung| match rung.on() && tun.gives_singly() {
+            true => (
+                rung.name(),
+                "off (packets wait one by one for an uplink)".to_owned(),
+            ),
+            false => (rung.name(), rung.to_string()),
+        });
+        let mut rungs = Vec::from(read);
+        rungs.push((tun.gro.name(), tun.gro.to_string()));
+        let coalescing = &self.shared().coalescing;
+        rungs.push((coalescing.name(), coalescing.to_string()));
+        let lines = self.shared().lines.load();
+        let mut note = |rung: &Rung| match rungs.iter_mut().find(|(name, _)| *name == rung.name()) {
+            // All sockets try the same rungs; the one that got less far is reported.
+            Some((_, state)) if state == "on" => *state = rung.to_string(),
+            Some(_) => {}
+            None => rungs.push((rung.name(), rung.to_string())),
+        };
+        for socket in lines.iter() {
+            for rung in [&socket.gso, &socket.gro, &socket.mmsg, &socket.aqm] {
+                note(rung);
+            }
+        }
+        rungs
+    }
+}
+
+fn counts(stats: &PipelineStats) -> PipelineCounts {
+    PipelineCounts {
+        batches: stats.batches.value(),
+        packets: stats.packets.value(),
+        bytes: stats.bytes.value(),
+        super_packets: stats.super_packets.value(),
+        unpacked: stats.unpacked.value(),
+        syscalls: stats.syscalls.value(),
+        parallel_batches: stats.parallel_batches.value(),
+        waited_us: stats.waited.value(),
     }
 }

@@ -4,7 +4,6 @@
 //! parent. The child moves it to a descriptor that its own programs do not inherit, writes one word when it is ready,
 //! and detaches from the terminal.
 
-use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -12,6 +11,8 @@ use std::os::unix::process::{CommandExt as _, parent_id};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 
 /// Holds the parent's process number in the child. Programs that the child runs must not see it, since they may be this
 /// program.
@@ -126,4 +127,11 @@ fn let_go(word: &str) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Releases the code that only set-up needed, some megabytes of RAM. Call it once the tunnel is up.
+pub fn start_is_over() {
+    if let Err(error) = netio::process::let_go_of_code() {
+        log::debug!("the code of the start stays in memory: {error}");
+    }
 }

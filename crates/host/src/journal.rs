@@ -17,7 +17,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
-use netio::namespace;
+use netio::process::{netns_cookie, netns_inode};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::Uid;
@@ -326,8 +326,8 @@ impl Origin {
     fn here(interface: u32) -> Self {
         let boot = fs::read_to_string(BOOT).unwrap_or_default();
         Self {
-            namespace: namespace::inode().unwrap_or(0),
-            cookie: namespace::cookie().unwrap_or(0),
+            namespace: netns_inode().unwrap_or(0),
+            cookie: netns_cookie().unwrap_or(0),
             boot: boot.trim().to_owned(),
             interface,
         }
@@ -387,7 +387,7 @@ pub(super) fn journals(directory: Option<&Path>) -> Vec<PathBuf> {
 
 /// The journal's path for an interface of this network namespace: other namespaces may have interfaces of that name.
 pub(super) fn path_of(directory: &Path, ifname: &str) -> PathBuf {
-    let namespace = namespace::inode().unwrap_or(0);
+    let namespace = netns_inode().unwrap_or(0);
     directory.join(format!("{ifname}@{namespace}.undo"))
 }
 

@@ -21,8 +21,11 @@
 //!
 //! Where another program configures interfaces (OpenWrt's netifd), [`Managed`] passes a tunnel's wishes to it instead.
 //!
+//! # Names
+//! [`names`] asks name servers for the addresses of a name.
+//!
 //! # The process
-//! [`background`], [`notify`], [`privileges`], [`logging`] and [`syslog`], [`written_file`] for files that a
+//! [`background`], [`notify`], [`privileges`], [`logging`], [`written_file`] for files that a
 //! configuration names, [`run_scripts`] for commands of a configuration, and [`machine`], which says
 //! what the process runs on.
 
@@ -30,7 +33,6 @@
 
 mod apply;
 pub mod background;
-pub mod clock;
 mod dns;
 mod facts;
 mod journal;
@@ -43,9 +45,7 @@ pub mod notify;
 mod plan;
 pub mod privileges;
 mod scripts;
-pub mod startup;
 mod step;
-pub mod syslog;
 mod system;
 pub mod tunnel_devices;
 mod want;

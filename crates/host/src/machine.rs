@@ -1,7 +1,7 @@
-//! The machine that the program runs on.
+//! The machine that the program runs on; and whether its clock can be believed. Many routers have no clock that runs while they are off.
 
-use std::fs;
-use std::thread;
+use std::time::{Duration, SystemTime};
+use std::{fs, thread};
 
 use serde::Serialize;
 
@@ -67,6 +67,42 @@ fn memory(meminfo: &str) -> u64 {
         .map_or(0, |kilobytes| kilobytes * 1024 / 1_000_000)
 }
 
+/// 2026-11-01, in seconds since 1970: a time before this source was written. Raise it now and then. A package built
+/// with `SOURCE_DATE_EPOCH` (reproducible-builds.org) uses that date instead.
+const WRITTEN: u64 = 1_793_491_200;
+
+/// The build's time, if `SOURCE_DATE_EPOCH` was set.
+const BUILT: Option<u64> = match option_env!("SOURCE_DATE_EPOCH") {
+    Some(text) => number(text.as_bytes()),
+    None => None,
+};
+
+/// A time at which this program did not exist yet. A clock that shows an earlier one is not set.
+#[must_use]
+pub fn built() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(WRITTEN.max(BUILT.unwrap_or(0)))
+}
+
+/// Whether a clock that shows this time may be right.
+#[must_use]
+pub fn clock_is_set(clock: SystemTime) -> bool {
+    clock >= built()
+}
+
+/// The value of decimal digits; `None` for other text, and for times after the year 3000.
+const fn number(text: &[u8]) -> Option<u64> {
+    let (mut value, mut at) = (0, 0);
+    while at < text.len() {
+        let digit = text[at].wrapping_sub(b'0');
+        if digit > 9 || value > 3_250_368_000 {
+            return None;
+        }
+        value = value * 10 + digit as u64;
+        at += 1;
+    }
+    if at == 0 { None } else { Some(value) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +113,17 @@ mod tests {
         assert_eq!(model("processor : 0\nCPU part : 0xc0f\n"), "0xc0f");
         assert_eq!(model(""), "unknown");
         assert_eq!(memory("MemTotal:       1000000 kB\n"), 1024);
+    }
+
+    #[test]
+    fn a_clock_of_before_the_build_is_not_set() {
+        assert!(!clock_is_set(SystemTime::UNIX_EPOCH));
+        assert!(!clock_is_set(built() - Duration::from_secs(1)));
+        assert!(clock_is_set(built()));
+        assert_eq!(number(b"1793491200"), Some(1_793_491_200));
+        assert_eq!(
+            [number(b""), number(b"1x"), number(b"99999999999999999999")],
+            [None; 3]
+        );
     }
 }

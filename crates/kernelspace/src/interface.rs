@@ -2,11 +2,10 @@
 
 use super::kernel::Linux;
 use super::owner::Owner;
-use super::plane::Plane;
+use super::plane::{Plane, StartError};
 use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnMode};
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{Control, Transports};
-use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -15,37 +14,6 @@ const NAMES: usize = 256;
 
 /// A peer number that no new interface has.
 const ABSENT: u32 = 0;
-
-/// Why the kernel's data plane cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The kernel has no data plane.
-    #[error(
-        "this kernel has no data plane of OpenVPN: Linux 6.16 or later is needed, with its module `ovpn` (modprobe ovpn); \
-         without, set dataplane.kind=user ({0})"
-    )]
-    NoModule(NetlinkError),
-    /// The kernel has a data plane, but this process may not use it.
-    #[error(
-        "the kernel's data plane of OpenVPN needs CAP_NET_ADMIN of the whole machine, which a container with a user namespace of \
-         its own has not: set dataplane.kind=user ({0})"
-    )]
-    NotAllowed(NetlinkError),
-    /// An interface of this name exists.
-    #[error("the name {0} is taken by another interface")]
-    Taken(String),
-    /// The kernel refuses another request.
-    #[error(transparent)]
-    Netlink(#[from] NetlinkError),
-    /// An operation on descriptors or threads failed.
-    #[error("{what}: {source}")]
-    Io {
-        /// The operation that failed.
-        what: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-}
 
 /// A data plane, with its interface's name and number.
 pub type Started = (
@@ -146,6 +114,7 @@ fn sweep(netlink: &mut Netlink) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn what_the_kernel_says_of_a_peer_that_is_not_there_tells_whether_it_may_be_asked() {

@@ -15,6 +15,6 @@ mod peer;
 mod peers;
 mod plane;
 mod receiver;
-mod rounds;
 
-pub use interface::{StartError, Started, start};
+pub use interface::{Started, start};
+pub use plane::StartError;

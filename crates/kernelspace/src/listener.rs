@@ -1,17 +1,18 @@
 //! The thread that listens: for control packets from the sockets, and for the kernel's news of peers and the
-//! interface.
+//! interface; and [`Rounds`], by which others see that it still does its rounds.
 
-use super::kernel::Kernel;
-use super::peers::Peers;
-use super::receiver::{Dropped, Receiver};
-use super::rounds::Rounds;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use engine::Sockets;
 use netio::netlink::{Event, Monitor, Netlink, NetlinkError, OvpnEvent, OvpnMonitor, Watch};
 use netio::poll::{Poller, Waker};
 use plane::Control;
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::kernel::Kernel;
+use crate::peers::Peers;
+use crate::receiver::{Dropped, Receiver};
 
 const WAKE: u64 = 0;
 const PEERS: u64 = 1;
@@ -161,5 +162,50 @@ impl<K: Kernel> Listener<K> {
         if let Some((id, notice)) = told {
             self.control.notify(id, notice);
         }
+    }
+}
+
+/// Number of the last requested round, and of the last one done.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    asked: AtomicU32,
+    done: AtomicU32,
+}
+
+impl Rounds {
+    /// Returns whether the last requested round was done. If so, requests another one, and the caller has to wake the
+    /// thread.
+    pub(crate) fn ask(&self) -> bool {
+        let asked = self.asked.load(Ordering::Relaxed);
+        let done = self.done.load(Ordering::Relaxed) == asked;
+        if done {
+            self.asked.store(asked.wrapping_add(1), Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// Notes that the thread has done a round.
+    pub(crate) fn come_by(&self) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        self.done.store(asked, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_hangs_is_noticed_until_it_comes_by() {
+        let rounds = Rounds::default();
+        assert!(rounds.ask());
+        assert!(!rounds.ask());
+        assert!(!rounds.ask());
+        rounds.come_by();
+        assert!(rounds.ask());
+        rounds.come_by();
+        rounds.come_by();
+        assert!(rounds.ask());
+        assert!(!rounds.ask());
     }
 }

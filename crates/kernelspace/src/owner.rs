@@ -5,9 +5,8 @@ use netio::process::started;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use std::fmt;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::{fmt, fs};
 
 /// The beginning of an interface's alias. The process number, its PID namespace and its start time follow.
 const ALIAS: &str = "millrace ";

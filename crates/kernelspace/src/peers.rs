@@ -3,22 +3,26 @@
 //! Control adds a peer, sets its address, gives it keys and then networks. The kernel needs another order: it makes a
 //! peer by the number that its packets carry (known from the key material) and, on a server, by an inner address. So
 //! a peer is made in the kernel with its first keys, or with its first inner address where it needs one.
+//! [`Peers::hear`] turns the kernel's news into events for control.
 
-mod news;
-
-use super::kernel::Kernel;
-use super::keys::{self, Slots};
-use super::peer::{Inside, Peer, Timers};
-use engine::Sockets;
-use netio::netlink::{NetlinkError, OvpnPeer, OvpnSlot};
-use netio::udp::{Family, UdpSocket};
-use openvpn::data::protocol::Material;
-use plane::{Endpoint, Line, Notice, PeerId, RouteChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use engine::Sockets;
+use netio::netlink::{NetlinkError, OvpnEvent, OvpnPeer, OvpnSlot, PeerEnd};
+use netio::udp::{Family, UdpSocket};
+use openvpn::data::protocol::Material;
+use plane::{Endpoint, Line, LineId, Notice, PeerId, RouteChange};
+
+use crate::kernel::Kernel;
+use crate::keys::{self, Slots};
+use crate::peer::{Inside, Peer, Timers};
+
+#[cfg(test)]
+mod tests;
 
 /// Age up to which cached figures answer the question of key use, which control asks right after it has looked at the
 /// peer.
@@ -482,5 +486,58 @@ fn local(endpoint: Endpoint, socket: Option<&UdpSocket>) -> Option<IpAddr> {
     called.or_else(bound)
 }
 
-#[cfg(test)]
-mod tests;
+impl<K: Kernel> Peers<K> {
+    /// Handles an event. Returns the notice for control, and the peer that it is about.
+    pub(crate) fn hear(&mut self, event: OvpnEvent) -> Option<(PeerId, Notice)> {
+        match event {
+            // Control has removed the peer itself, or the interface ends.
+            OvpnEvent::PeerGone {
+                why: PeerEnd::Asked | PeerEnd::Teardown,
+                ..
+            } => None,
+            OvpnEvent::PeerGone { peer, why } => {
+                let id = self.lost(peer)?;
+                if why == PeerEnd::Expired {
+                    return Some((id, Notice::Silent));
+                }
+                log::error!("the kernel has let go of peer {peer}: {why}");
+                Some((id, Notice::Failed))
+            }
+            OvpnEvent::KeyWorn { peer, .. } => {
+                let id = self.by_number(peer)?;
+                let index = self.peers.get(&id)?.slots.primary?;
+                Some((id, Notice::Refresh { index }))
+            }
+            OvpnEvent::Floated { peer, to } => {
+                let line = LineId::FIRST;
+                Some((self.floated(peer, to)?, Notice::Moved { line }))
+            }
+            OvpnEvent::Overrun => {
+                // The next look at the peers shows the change.
+                log::debug!("news of peers were lost");
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The peer that has this number in the kernel.
+    pub(super) fn by_number(&self, number: u32) -> Option<PeerId> {
+        self.numbers.get(&number).copied()
+    }
+
+    /// Notes that the kernel now sends to another address of a peer. Returns the peer.
+    pub(super) fn floated(&mut self, number: u32, to: SocketAddr) -> Option<PeerId> {
+        let id = self.by_number(number)?;
+        let line = self.peers.get_mut(&id)?.line.as_mut()?;
+        line.endpoint = elsewhere(line.endpoint, to);
+        Some(id)
+    }
+
+    /// Notes that the kernel has removed a peer. Returns the peer, unless control knows that already.
+    pub(super) fn lost(&mut self, number: u32) -> Option<PeerId> {
+        let id = self.by_number(number)?;
+        let peer = self.peers.get_mut(&id)?;
+        (!std::mem::replace(&mut peer.silent, true)).then_some(id)
+    }
+}

@@ -4,15 +4,14 @@
 //! payloads that control would seal. For lines, rates and streams, the code that chooses a data plane refuses this
 //! one.
 
-use super::interface::StartError;
 use super::kernel::{Kernel, Linux};
 use super::listener::{Listener, Shared};
 use super::peer::Peer;
 use super::peers::{PeerError, Peers, family};
 use super::receiver::Dropped;
-use super::rounds::Rounds;
+use crate::listener::Rounds;
 use engine::Sockets;
-use netio::netlink::Netlink;
+use netio::netlink::{Netlink, NetlinkError};
 use netio::udp::{SendScratch, Train};
 use openvpn::data::cipher::CipherError;
 use openvpn::data::protocol::Material;
@@ -34,6 +33,37 @@ const BACKEND: &str = "kernel (ovpn)";
 
 /// Bytes of stack of the listening thread.
 const STACK: usize = 128 << 10;
+
+/// Why the kernel's data plane cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The kernel has no data plane.
+    #[error(
+        "this kernel has no data plane of OpenVPN: Linux 6.16 or later is needed, with its module `ovpn` (modprobe ovpn); \
+         without, set dataplane.kind=user ({0})"
+    )]
+    NoModule(NetlinkError),
+    /// The kernel has a data plane, but this process may not use it.
+    #[error(
+        "the kernel's data plane of OpenVPN needs CAP_NET_ADMIN of the whole machine, which a container with a user namespace of \
+         its own has not: set dataplane.kind=user ({0})"
+    )]
+    NotAllowed(NetlinkError),
+    /// An interface of this name exists.
+    #[error("the name {0} is taken by another interface")]
+    Taken(String),
+    /// The kernel refuses another request.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// An operation on descriptors or threads failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// The operation that failed.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
 
 /// A data plane in the kernel.
 pub(crate) struct Plane<K> {

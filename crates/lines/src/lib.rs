@@ -18,7 +18,6 @@
 pub mod emulator;
 pub mod health;
 pub mod inner;
-pub mod number;
 pub mod queue;
 pub mod relay;
 pub mod reorder;

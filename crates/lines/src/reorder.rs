@@ -22,15 +22,17 @@
 //!
 //! The window is a replay window as well: it delivers no number twice. Copies must reach it, or it learns less about
 //! the lines. So it replaces any other replay window, behind authentication.
+//!
+//! [`Extender`] extends numbers of 32 bits to 64, so that the window need not handle wrapping.
+
+use plane::LineId;
 
 mod counters;
 mod history;
 mod line;
-mod overtaking;
 #[cfg(test)]
 mod properties;
 mod repair;
-mod restart;
 mod settings;
 mod store;
 #[cfg(test)]
@@ -44,8 +46,6 @@ pub use repair::{Learnt, Repairs};
 pub use settings::{Jump, Late, Order, Settings, SettingsError};
 pub use window::Window;
 
-use plane::LineId;
-
 /// Maximum span of a window's numbers, from the one it waits for to the greatest that has come. A power of two, so that
 /// places in rings stay consecutive when numbers of 32 bits wrap.
 pub const WINDOW: u64 = 2048;
@@ -57,7 +57,7 @@ pub const REMEMBERED: u64 = history::REMEMBERED;
 /// The facts about a packet that a window needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The packet's number; see [`Extender`](crate::number::Extender) for protocols that have 32 bits.
+    /// The packet's number; see [`Extender`] for protocols that have 32 bits.
     pub number: u64,
     /// The line that the packet came by.
     pub line: LineId,
@@ -109,5 +109,48 @@ impl Verdict {
     #[must_use]
     pub const fn deliver(self) -> bool {
         matches!(self, Self::Deliver | Self::DeliverPast | Self::DeliverLate)
+    }
+}
+
+/// Extends numbers of 32 bits to 64 by the greatest accepted one.
+///
+/// A number is extended to the value nearest to the greatest so far, as in RFC 4303 appendix A2: at most 2^31 - 1 in
+/// front of it, at most 2^31 behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extender {
+    greatest: Option<u64>,
+}
+
+impl Extender {
+    /// Makes an extender that has seen nothing. The first number is used as it is.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { greatest: None }
+    }
+
+    /// Returns the number whose low 32 bits are `low`; `None` if it would be below 0.
+    ///
+    /// This changes nothing: call [`Self::taken`] once the packet has proved to be authentic, or to be in its window.
+    #[must_use]
+    pub const fn extend(&self, low: u32) -> Option<u64> {
+        let Some(greatest) = self.greatest else {
+            return Some(low as u64);
+        };
+        // The wrapped difference, read as a signed number, is the shorter way between the two.
+        let ahead = low.wrapping_sub(greatest as u32).cast_signed();
+        greatest.checked_add_signed(ahead as i64)
+    }
+
+    /// Notes that the packet with this number, which [`Self::extend`] returned, was good.
+    pub const fn taken(&mut self, number: u64) {
+        match self.greatest {
+            Some(greatest) if greatest >= number => {}
+            _ => self.greatest = Some(number),
+        }
+    }
+
+    /// Forgets the greatest number, because the peer has begun anew: the next number is used as it is.
+    pub const fn restart(&mut self) {
+        self.greatest = None;
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use crypto::password::{STRETCHED_LEN, stretch};
+use crypto::hmac::{STRETCHED_LEN, stretch};
 use thiserror::Error;
 
 /// Shortest password, in characters.

@@ -10,10 +10,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::poll::check;
-use crate::udp::Source;
-use crate::udp::headers::{Headers, MESSAGES};
 use crate::udp::send::Writer;
 use crate::udp::socket::{from_raw, set_buffers, set_device, set_int, to_raw};
+use crate::udp::{Headers, MESSAGES, Source};
 
 /// The longest packet that can be received, including its IP header, in bytes. Longer ones are dropped.
 pub const PACKET_MAX: usize = 2048;

@@ -5,17 +5,12 @@
 
 pub mod capture;
 #[cfg(feature = "lab")]
-pub mod child;
-#[cfg(feature = "lab")]
 pub mod ethtool;
 pub mod gre;
-pub mod memory;
-pub mod namespace;
 pub mod netlink;
 #[cfg(feature = "lab")]
 pub mod packet;
 pub mod poll;
-pub mod priority;
 pub mod privilege;
 pub mod process;
 pub mod rung;

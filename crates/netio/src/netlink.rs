@@ -12,7 +12,6 @@ mod generic;
 mod link;
 pub mod masquerade;
 mod monitor;
-mod neighbour;
 mod nftables;
 mod ovpn;
 mod request;
@@ -31,12 +30,11 @@ use netlink_packet_core::{
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 
-pub use address::Address;
+pub use address::{Address, Neighbour};
 pub use conntrack::Flow;
 pub use error::NetlinkError;
 pub use link::{Counters, Link, VethEnd};
 pub use monitor::{Event, Monitor, Watch};
-pub use neighbour::Neighbour;
 pub use nftables::{
     Chain, ChainRule, ChainsWatch, HOOK_FORWARD, HOOK_INPUT, HOOK_OUTPUT, HOOK_POSTROUTING,
     HOOK_PREROUTING,

@@ -88,7 +88,7 @@ impl FloorFile {
                     path.display()
                 );
                 // With a clock that runs, nothing is lost.
-                match host::clock::is_set(SystemTime::now()) {
+                match host::machine::clock_is_set(SystemTime::now()) {
                     true => log::debug!("{words}"),
                     false => log::warn!("{words}"),
                 }
@@ -180,7 +180,7 @@ impl FloorFile {
 /// file. Makes no file and logs nothing.
 #[must_use]
 pub fn earliest() -> SystemTime {
-    judged_by(on_file(), host::clock::built())
+    judged_by(on_file(), host::machine::built())
 }
 
 /// The time that this host's clock has reached, by the floor on file; 1970 where there is none.

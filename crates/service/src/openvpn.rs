@@ -342,7 +342,7 @@ fn with_config(
     #[cfg(feature = "server")]
     if config.server().is_some() {
         // Set before the first thread starts, so that handshake threads share its heap.
-        netio::memory::one_heap();
+        netio::process::one_heap();
     }
     crate::backends::choose_beside(dataplane.crypto_backend, algorithms(&config));
     let caught = match signals {

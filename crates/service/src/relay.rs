@@ -17,7 +17,7 @@ use config::lines::Lines;
 use config::relay as model;
 use config::settings::DataplaneSettings;
 use forward::Forwarder;
-use host::{logging, privileges, startup};
+use host::{background, logging, privileges};
 use lines::relay::{Client, Key, Rates, Table};
 use netio::poll::{Poller, Waker};
 use netio::udp::{Family, SelfTest, SocketError, UdpSocket};
@@ -197,7 +197,7 @@ impl<'a> Relay<'a> {
         let (count, target) = (relay.model.clients.len(), &relay.model.target);
         let port = relay.model.listen.port;
         log::info!("relaying from port {port} to {target}, for {count} client(s)");
-        startup::is_over();
+        background::start_is_over();
         host::notify::ready("relaying");
         Ok(relay)
     }

@@ -376,7 +376,7 @@ mod tests {
     use super::*;
     use crate::fixture::guard;
     use crate::record::path_of;
-    use netio::namespace;
+    use netio::process::netns_inode;
     use std::fs;
 
     fn lock_in(directory: &Path) -> Result<Record, SteerError> {
@@ -400,7 +400,7 @@ mod tests {
         record.write(&asked.text()).unwrap();
         assert_eq!(Asked::read(&record), Some(asked));
         // Each network namespace has a record of its own.
-        let inode = namespace::inode().unwrap();
+        let inode = netns_inode().unwrap();
         assert!(directory.join(format!("guard@{inode}.toml")).exists());
         record.write(LET_GO).unwrap();
         assert_eq!(Asked::read(&record), None);

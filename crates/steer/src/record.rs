@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use host::written_file::{open_lock, replace};
-use netio::namespace;
+use netio::process::netns_inode;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::SteerError;
@@ -116,7 +116,7 @@ pub(crate) fn is_taken(name: &str) -> bool {
 
 /// The file of a record. Each network namespace has its own, as namespaces may share one `/run`.
 pub(crate) fn path_of(directory: &Path, name: &str, suffix: &str) -> PathBuf {
-    let namespace = namespace::inode().unwrap_or(0);
+    let namespace = netns_inode().unwrap_or(0);
     directory.join(format!("{name}@{namespace}.{suffix}"))
 }
 

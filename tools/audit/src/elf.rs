@@ -13,7 +13,6 @@ mod classes;
 mod count;
 mod dynamic;
 mod image;
-mod mips;
 mod neon;
 mod notes;
 mod regions;
@@ -101,7 +100,7 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
             && interpreter.is_none()
             && image.dynamic.get(Tag::NEEDED).is_none(),
         arm: arm.flatten(),
-        mips: matches!(machine, Machine::Mips { .. }).then(|| mips::read(&image)),
+        mips: matches!(machine, Machine::Mips { .. }).then(|| attributes::mips_flags(&image)),
         imports: names(&image, |symbol| !symbol.defined),
         functions: names(&image, |symbol| {
             symbol.defined && symbol.kind == SymbolKind::Function

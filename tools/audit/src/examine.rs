@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::elf;
 use crate::facts::Machine;
-use crate::finding::Finding;
 use crate::judge::{self, Subject, Words};
 use crate::role::Role;
 use crate::soc::{Hints, Soc, Table};
 use crate::unpack::{self, Entry, EntryKind, Limits, UnpackError, Visitor};
+use crate::verdict::Finding;
 
 /// Most files that one audit judges. The report states how many it left out.
 const FILES_MAX: usize = 50_000;

@@ -1,23 +1,23 @@
 //! Compares a file with what the chip can do.
 
-mod aarch64;
+use std::collections::BTreeSet;
+
+use crate::facts::{Facts, Kind, Machine};
+use crate::role::Role;
+use crate::soc::{Isa, Soc};
+use crate::verdict::{Finding, Verdict};
+
 mod arm;
 mod ciphers;
 mod gain;
 mod kernel;
-mod mips;
 mod module;
 mod simd;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-use crate::facts::{Facts, Kind, Machine};
-use crate::finding::Finding;
-use crate::role::Role;
-use crate::soc::{Isa, Soc};
-use crate::verdict::Verdict;
-use std::collections::BTreeSet;
+pub use kernel::Words;
 
 /// A file, reduced to what the judges need.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +29,6 @@ pub enum Subject {
     /// An uncompressed kernel, by the words found in it.
     KernelWords(Words),
 }
-
-pub use kernel::Words;
 
 /// The case of one file, to which the judges add.
 struct Case<'a> {
@@ -233,8 +231,8 @@ fn elf(case: &mut Case<'_>, facts: &Facts) {
     }
     match facts.machine {
         Machine::Arm { .. } => arm::judge(case, facts),
-        Machine::Aarch64 { .. } => aarch64::judge(case, facts),
-        Machine::Mips { .. } => mips::judge(case, facts),
+        Machine::Aarch64 { .. } => aarch64(case, facts),
+        Machine::Mips { .. } => mips(case, facts),
         _ => case.unknown("options that matter leave no trace in files for this machine"),
     }
 }
@@ -285,4 +283,89 @@ fn chip(soc: &Soc) -> String {
         _ => ", little-endian",
     };
     format!("{} ({isa}{order})", soc.core)
+}
+
+/// Judges AArch64 programs and libraries. Every such chip has NEON and floating point, and files keep no
+/// attributes: only instructions tell.
+fn aarch64(case: &mut Case<'_>, facts: &Facts) {
+    let code = &facts.counts;
+    if code.instructions == 0 {
+        case.unknown("no code");
+        return;
+    }
+    if case.role.has_ciphers() {
+        ciphers::judge(case, facts);
+    }
+    // Helpers that choose atomics at run time contain the atomics themselves.
+    let outline = facts
+        .functions
+        .iter()
+        .chain(&facts.imports)
+        .any(|name| name.starts_with("__aarch64_"));
+    if case.soc.lse && code.lse == 0 && code.exclusive > 0 && !outline {
+        case.fault(
+            Verdict::TooGeneric,
+            format!(
+                "{} exclusive loads and stores and no atomic of ARMv8.1, which the chip has",
+                code.exclusive
+            ),
+        );
+    }
+    // Code that chooses at run time also contains exclusive instructions.
+    if !case.soc.lse
+        && code.lse > code.instructions / 5000
+        && code.exclusive == 0
+        && case.soc.is_sure("lse")
+    {
+        case.fault(
+            Verdict::WrongAbi,
+            format!(
+                "{} atomics of ARMv8.1 and none of ARMv8.0, and the chip is ARMv8.0",
+                code.lse
+            ),
+        );
+    }
+    if !case.is_faulty() && !case.role.has_ciphers() {
+        case.note("AArch64 has NEON, floating point and division in every build");
+    }
+}
+
+/// Judges MIPS programs and libraries.
+fn mips(case: &mut Case<'_>, facts: &Facts) {
+    let Some(flags) = &facts.mips else {
+        case.unknown("neither .MIPS.abiflags nor a level in e_flags");
+        return;
+    };
+    let wide = matches!(case.soc.isa, Isa::Mips64OcteonPlus | Isa::Mips64Octeon3);
+    if wide && matches!(facts.machine, Machine::Mips { wide: false, .. }) {
+        case.fault(Verdict::TooGeneric, "32-bit code on a 64-bit core");
+    }
+    let said = format!("MIPS{} release {}", flags.isa_level, flags.isa_rev.max(1));
+    if flags.isa_level < 32 || flags.isa_rev < 2 {
+        case.fault(
+            Verdict::TooGeneric,
+            format!("built for {said}, the chip is release 2: no rotations, no bit fields"),
+        );
+    } else if flags.isa_rev >= 6 {
+        case.fault(
+            Verdict::WrongAbi,
+            format!("built for {said}, which is not compatible with the chip's release 2"),
+        );
+    }
+    if wide && flags.isa_ext == 0 {
+        case.fault(
+            Verdict::TooGeneric,
+            "no Octeon instructions (-march=octeon+): the chip's own multiplication and atomics",
+        );
+    }
+    // 1 and 2 are hard float; 5 to 7 are newer kinds of hard float.
+    if matches!(flags.fp_abi, 1 | 2 | 5..=7) && case.knows("fpu") && !case.soc.fpu {
+        case.fault(
+            Verdict::WrongAbi,
+            "hard floating point on a chip without the unit: each instruction traps into the kernel's emulator",
+        );
+    }
+    if case.role.has_ciphers() {
+        ciphers::judge(case, facts);
+    }
 }

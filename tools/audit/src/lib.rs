@@ -15,7 +15,6 @@ pub mod dtb;
 pub mod elf;
 pub mod examine;
 pub mod facts;
-pub mod finding;
 pub mod judge;
 mod live;
 pub mod report;

@@ -2,9 +2,8 @@
 //! libraries that a tunnel would use.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use crate::examine::{Audit, AuditError, Chosen, Examiner};
 use crate::soc::{Live, Soc, Table};

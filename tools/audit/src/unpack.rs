@@ -3,13 +3,21 @@
 //! The walk runs nothing and writes nothing: it unpacks files in memory, one after the other, and hands
 //! them to a visitor. [`Limits`] bound what a hostile image can cost.
 
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use budget::{Budget, Fault};
+
+use crate::unpack::decompress::Format;
+
 mod budget;
 mod cpio;
 mod decompress;
 mod directory;
 mod fit;
 mod kernel;
-mod part;
 mod scan;
 mod squashfs;
 mod tar;
@@ -21,14 +29,6 @@ mod zip;
 /// Entry points for fuzzing each parser. Not a public interface.
 #[doc(hidden)]
 pub mod fuzzing;
-
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-
-use budget::{Budget, Fault};
-use part::Part;
 
 /// The limits for an image. The defaults fit firmware of any router with room to spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,9 +215,9 @@ impl<'v> Walker<'v> {
     /// Hands over a file of a file system: unpacks compressed kernel modules and looks into kernels.
     fn file_in_tree(&mut self, path: &str, origin: &str, data: &[u8]) -> Result<(), UnpackError> {
         let format = match path.rsplit_once(".ko.") {
-            Some((_, "gz")) => decompress::Format::Gzip,
-            Some((_, "xz")) => decompress::Format::Xz,
-            Some((_, "zst")) => decompress::Format::Zstd,
+            Some((_, "gz")) => Format::Gzip,
+            Some((_, "xz")) => Format::Xz,
+            Some((_, "zst")) => Format::Zstd,
             _ => {
                 self.file(path, origin, data)?;
                 if is_boot_kernel(path) {
@@ -316,4 +316,57 @@ fn clean_path(path: &[u8]) -> Option<String> {
         clean.push_str(name);
     }
     (!clean.is_empty()).then_some(clean)
+}
+
+/// A stretch of an image, with where it lies.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    /// All bytes of the part.
+    bytes: &'a [u8],
+    /// The containers that lead to it; see [`Entry::origin`].
+    outer: &'a str,
+    /// Number of images around it.
+    depth: u32,
+    /// Whether this is an uncompressed kernel: it may hold a root file system and device trees, and bytes
+    /// that look like any other format.
+    kernel: bool,
+}
+
+impl Part<'_> {
+    /// The origin of `what`, `at` bytes into this part.
+    fn origin(&self, what: &str, at: usize) -> String {
+        if self.outer.is_empty() {
+            format!("{what} at {at:#x}")
+        } else {
+            format!("{} > {what} at {at:#x}", self.outer)
+        }
+    }
+
+    /// A part inside this one, with these bytes.
+    fn inner<'a>(&self, bytes: &'a [u8], outer: &'a str) -> Part<'a> {
+        Part {
+            bytes,
+            outer,
+            depth: self.depth + 1,
+            kernel: false,
+        }
+    }
+}
+
+/// The result of a reader that recognised its format.
+struct Found {
+    /// Offset at which the scan continues.
+    end: usize,
+    /// Offsets and formats of streams that a header announced.
+    expected: Vec<(usize, Format)>,
+}
+
+impl Found {
+    /// A result that announces no streams.
+    fn until(end: usize) -> Self {
+        Self {
+            end,
+            expected: Vec::new(),
+        }
+    }
 }

@@ -1,9 +1,7 @@
 //! `millrace bench`: tunnels side by side.
 
-mod against;
 mod clients;
 pub(super) mod contender;
-mod document;
 mod handshakes;
 mod lines;
 pub(super) mod openvpn;
@@ -12,7 +10,6 @@ mod plot;
 mod records;
 mod report;
 mod rig;
-pub(super) mod statistics;
 pub(super) mod table;
 mod targets;
 mod test;
@@ -26,13 +23,13 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command};
 use lab::{LabError, Offloads, tools};
 
+use crate::bench::table::number;
 use contender::Contender;
 use host::machine::Machine;
 use options::Options;
 use records::{Failure, Record, Records};
 use report::Run;
 use rig::{Effort, Ground, Rig, RigError};
-use statistics::number;
 use terminal::Progress;
 use test::{Metric, Test};
 
@@ -63,7 +60,7 @@ fn bench(options: &Options) -> Result<bool, RigError> {
         return scale(options, clients);
     }
     if options.contenders.is_empty() {
-        return Err(against::nothing_to_compare().into());
+        return Err(contender::nothing_to_compare().into());
     }
     let mut needed = vec!["ping", "iperf3"];
     for contender in &options.contenders {
@@ -113,7 +110,7 @@ fn bench(options: &Options) -> Result<bool, RigError> {
         }
     }
     if let Some(path) = &options.json {
-        match document::json(&run, &records) {
+        match report::json(&run, &records) {
             Ok(text) => good &= write(path, &text),
             Err(error) => {
                 terminal::note(format_args!("millrace: cannot write JSON: {error}"));

@@ -1,6 +1,5 @@
 //! `millrace speed`: measures this machine's ciphers, hashes and signatures.
 
-mod clock;
 mod figure;
 mod layout;
 mod measure;

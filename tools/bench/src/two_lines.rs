@@ -1,9 +1,8 @@
 //! A branch with two emulated lines to its office, and a WireGuard tunnel between two Millraces over them.
 
-use std::io;
 use std::net::Ipv4Addr;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use lab::openvpn::Directory;
 use lab::peer::Keys;

@@ -10,8 +10,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
-use netio::child::die_with_thread;
 use netio::netlink::Netlink;
+use netio::process::die_with_thread;
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::mounts::Mounts;

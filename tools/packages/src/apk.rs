@@ -1,19 +1,23 @@
 //! apk packages, version 3: an ADB with the description and paths, and a block for each file's content.
 //!
 //! Slots are numbered as in apk-tools' schemas. Only the parts that OpenWrt's packages use are here.
+//!
+//! [`Limited`] limits how much is copied. Many words may refer to one value, so a small file could otherwise fill
+//! all memory.
 
-pub(crate) mod info;
-pub(crate) mod limited;
-mod paths;
+use std::collections::BTreeMap;
+use std::io;
+
+use thiserror::Error;
 
 use crate::adb::{Block, Container, ContainerError, NULL, PACKAGE, Reader, ValueError, Writer};
 use crate::hash;
 use crate::tree::{Tree, TreeError};
+
+pub(crate) mod info;
+mod paths;
+
 pub use info::Info;
-use limited::Limited;
-use std::collections::BTreeMap;
-use std::io;
-use thiserror::Error;
 
 /// Length of a package's identity, in bytes.
 const ID: usize = 20;
@@ -179,12 +183,75 @@ fn write_scripts(
     Ok(writer.object(&slots))
 }
 
+/// The most bytes of a text or a script.
+pub(crate) const LONGEST: usize = 64 << 10;
+/// Limit for all values of a file together, in bytes: several times OpenWrt's largest index.
+const MOST: usize = 64 << 20;
+/// Cost of a text besides its bytes, since even an empty text takes memory.
+const TEXT: usize = 32;
+
+/// Reads the values of one file, up to a total of [`MOST`].
+#[derive(Debug)]
+pub(crate) struct Limited<'a> {
+    reader: Reader<'a>,
+    left: usize,
+}
+
+impl<'a> Limited<'a> {
+    /// Makes a reader of one file.
+    pub(crate) fn new(reader: Reader<'a>) -> Self {
+        let left = MOST;
+        Self { reader, left }
+    }
+
+    /// Reads a number; see [`Reader::int`].
+    pub(crate) fn int(&self, word: u32) -> Result<u64, ValueError> {
+        self.reader.int(word)
+    }
+
+    /// Reads an array; see [`Reader::array`].
+    pub(crate) fn array(&mut self, word: u32) -> Result<Vec<u32>, ApkError> {
+        let words = self.reader.array(word)?;
+        self.take(size_of_val(words.as_slice()))?;
+        Ok(words)
+    }
+
+    /// Reads an object; see [`Reader::object`].
+    pub(crate) fn object(&mut self, word: u32) -> Result<Vec<u32>, ApkError> {
+        let words = self.reader.object(word)?;
+        self.take(size_of_val(words.as_slice()))?;
+        Ok(words)
+    }
+
+    /// Reads a blob of at most [`LONGEST`] bytes; see [`Reader::blob`].
+    pub(crate) fn blob(&mut self, word: u32) -> Result<&'a [u8], ApkError> {
+        let bytes = self.reader.blob(word)?;
+        if bytes.len() > LONGEST {
+            return Err(ApkError::Content("a text of more than 64 KiB"));
+        }
+        self.take(bytes.len() + TEXT)?;
+        Ok(bytes)
+    }
+
+    /// Reads a blob as a text.
+    pub(crate) fn text(&mut self, word: u32) -> Result<&'a str, ApkError> {
+        str::from_utf8(self.blob(word)?).map_err(|_| ApkError::Content("a text that is none"))
+    }
+
+    fn take(&mut self, size: usize) -> Result<(), ApkError> {
+        let left = self.left.checked_sub(size);
+        self.left = left.ok_or(ApkError::Content("more than 64 MiB of texts"))?;
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::compress;
     use crate::tree::tests::any_tree;
-    use proptest::prelude::*;
 
     fn package(tree: Tree) -> Apk {
         Apk {

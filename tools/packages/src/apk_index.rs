@@ -3,8 +3,7 @@
 //! OpenWrt signs indexes, not packages: the index contains the SHA-256 of each package's ADB.
 
 use crate::adb::{Block, Container, INDEX, Reader, Writer};
-use crate::apk::limited::Limited;
-use crate::apk::{self, ApkError, Info, info};
+use crate::apk::{self, ApkError, Info, Limited, info};
 use crate::hash;
 use crate::key::{KeyError, P256, p256_holds};
 use thiserror::Error;

@@ -1,19 +1,14 @@
 //! Builds all packages of a release and their indexes from the manifest, the file trees beside it and a directory of
 //! programs.
 
-use crate::apk_index;
-use crate::compress;
-use crate::debian_index;
-use crate::hash;
-use crate::ipk;
 use crate::key::Keys;
 use crate::manifest::{Description, Distribution, Manifest, ManifestError};
-use crate::package::Package;
-use crate::{apk, deb, debian, openwrt, opkg_index};
+use crate::{
+    Package, apk, apk_index, compress, deb, debian, debian_index, hash, ipk, openwrt, opkg_index,
+};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 use thiserror::Error;
 
 /// The inputs and outputs of a release.

@@ -1,8 +1,8 @@
 //! A package as Debian expects it: a control file, and maintainer scripts that tell systemd about the package's units
 //! (as debhelper's do, deb-systemd-helper(1p)).
 
+use crate::Package;
 use crate::ipk::Content;
-use crate::package::Package;
 use crate::stanza::Stanza;
 use crate::tree::{Kind, TreeError};
 

@@ -14,9 +14,8 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 use thiserror::Error;
 use zeroize::Zeroizing;
 

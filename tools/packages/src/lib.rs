@@ -1,7 +1,7 @@
 //! Packages for OpenWrt and Debian, made without their SDKs. Only `make packages` and `make release` use this crate;
 //! the router's program contains none of it.
 //!
-//! A package consists of a [`Tree`](tree::Tree) of files to install and a [`Package`](package::Package) with the
+//! A package consists of a [`Tree`](tree::Tree) of files to install and a [`Package`] with the
 //! metadata. Each format has a module that writes it and reads it back:
 //!
 //! | module | format | for |
@@ -17,6 +17,8 @@
 
 #![forbid(unsafe_code)]
 
+use crate::tree::Tree;
+
 pub mod adb;
 pub mod apk;
 pub mod apk_index;
@@ -31,7 +33,6 @@ pub mod key;
 pub mod manifest;
 pub mod openwrt;
 pub mod opkg_index;
-pub mod package;
 pub mod sbom;
 pub mod stanza;
 pub mod tar;
@@ -39,3 +40,56 @@ pub mod tree;
 
 /// The most bytes to unpack from one package: several times a router's storage.
 pub const LARGEST: usize = 256 << 20;
+
+/// A package to write.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Package {
+    /// The package's name: lower-case letters, digits, `+`, `-`, `.`.
+    pub name: String,
+    /// The program's version and the package's revision in the format's notation: `1.2.3-r1`, `1.2.3-1`.
+    pub version: String,
+    /// The architecture in the format's notation; `noarch` or `all` for any.
+    pub architecture: String,
+    /// A description of one line.
+    pub summary: String,
+    /// The lines of the description after the summary.
+    pub description: String,
+    /// The SPDX name of the licence.
+    pub license: String,
+    /// The maintainer's name and address.
+    pub maintainer: String,
+    /// The project's web page; may be empty.
+    pub url: String,
+    /// The section in lists of packages.
+    pub section: String,
+    /// Names of needed packages, with versions in the format's notation.
+    pub depends: Vec<String>,
+    /// Names of recommended packages.
+    pub recommends: Vec<String>,
+    /// Names that the package provides.
+    pub provides: Vec<String>,
+    /// Names of packages that conflict with this one.
+    pub conflicts: Vec<String>,
+    /// Absolute paths of files that the user may change and upgrades keep; a `/` at the end means a whole directory.
+    pub conffiles: Vec<String>,
+    /// Commands to run after installation, in addition to those that the files need.
+    pub postinst: String,
+    /// Commands to run before removal, in addition to those that the files need.
+    pub prerm: String,
+    /// The files to be installed.
+    pub tree: Tree,
+}
+
+impl Package {
+    /// Absolute paths of the configuration files that the package itself brings.
+    pub fn own_conffiles(&self) -> impl Iterator<Item = &str> {
+        let is_own = |it: &&String| self.tree.content(it.trim_start_matches('/')).is_some();
+        self.conffiles.iter().filter(is_own).map(String::as_str)
+    }
+
+    /// Absolute paths of everything else to keep: directories, and files that are created later.
+    pub fn kept(&self) -> impl Iterator<Item = &str> {
+        let is_other = |it: &&String| self.tree.content(it.trim_start_matches('/')).is_none();
+        self.conffiles.iter().filter(is_other).map(String::as_str)
+    }
+}

@@ -1,13 +1,12 @@
 //! `packaging/packages.toml`: names, descriptions and dependencies of the packages, and the program for each
 //! architecture.
 
-use crate::package::Package;
+use crate::Package;
 use crate::tree::{Entry, Tree, TreeError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 use thiserror::Error;
 
 /// The whole manifest.

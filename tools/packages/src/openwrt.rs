@@ -2,11 +2,10 @@
 //! firmware's functions.
 
 use crate::apk::{Apk, ApkError, Info};
-use crate::hash;
 use crate::ipk::Content;
-use crate::package::Package;
 use crate::stanza::Stanza;
 use crate::tree::{Kind, TreeError};
+use crate::{Package, hash};
 use std::collections::BTreeMap;
 
 /// Where sysupgrade finds lists of files to keep, besides configuration files.

@@ -1,9 +1,8 @@
 //! The files that a package installs: files, directories and links by path, all owned by root.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 use thiserror::Error;
 
 /// The longest path, in bytes: with `./` in front it must fit into the field of a tar header.

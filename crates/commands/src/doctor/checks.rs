@@ -111,7 +111,7 @@ fn clock(facts: &Facts, found: &mut Vec<Finding>) {
         return;
     }
     // The clock was set once, so a missing battery is not the cause: either the clock or the file is wrong.
-    if host::clock::is_set(now) {
+    if host::machine::clock_is_set(now) {
         let file = service::floor::path();
         let (now, known) = (netio::time::local(now), netio::time::local(known));
         return say(

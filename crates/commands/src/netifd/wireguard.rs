@@ -8,7 +8,7 @@ use crate::up::wireguard::{begin, change, endpoints, has_much, leads_much, mark_
 use config::settings::Settings;
 use config::tunnel::Tunnel;
 use config::types::Key32;
-use host::{Managed, Want, logging, privileges, startup};
+use host::{Managed, Want, background, logging, privileges};
 use service::tun_test::TunTest;
 use service::wireguard::{Daemon, DaemonOptions, Named, Owner};
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl Owner for Owned<'_> {
         daemon.with(|interface| interface.tell_waiting(None));
         if !std::mem::replace(&mut self.up, true) {
             log::info!("{} is up", self.at.interface);
-            startup::is_over();
+            background::start_is_over();
         }
         Ok(())
     }

@@ -14,9 +14,8 @@ use config::tunnel::{Peer, Table, Tunnel};
 use config::types::Key32;
 use config::uapi::{SetDevice, SetPeer};
 use config::wgquick;
-use host::background;
 use host::{Applied, Facts, MtuFollower, Plan, PlanError, Want};
-use host::{logging, notify, privileges, startup, tunnel_devices};
+use host::{background, logging, notify, privileges, tunnel_devices};
 use netio::netlink::Netlink;
 use service::tun_test::TunTest;
 use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner};
@@ -482,7 +481,7 @@ impl Up<'_> {
         if !self.switches.daemon {
             terminal::is_up(&self.ifname);
         }
-        startup::is_over();
+        background::start_is_over();
         notify::ready("up");
         match self.switches.daemon && !self.let_go {
             true => self.call(daemon),

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
-use crypto::backend::Backend;
+use crypto::Backend;
 use crypto::packet_aead::{self, AeadLayout};
 use crypto::primitives::packet_cipher;
 use crypto::select::{self, Algorithm};

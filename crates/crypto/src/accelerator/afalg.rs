@@ -325,7 +325,7 @@ mod tests {
 
     use super::*;
     use crate::accelerator::job::Work;
-    use crate::accelerator::piece::{Piece, Span};
+    use crate::accelerator::{Piece, Span};
 
     extern "C" fn nothing(_: libc::c_int) {}
 

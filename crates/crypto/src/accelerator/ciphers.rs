@@ -6,13 +6,12 @@
 
 use core::ops::Range;
 
-use super::Task;
 use super::costs::Crossover;
-use super::found;
 use super::job::JOBS;
 use super::offload::{Offload, Verdict};
-use super::piece::{Direction, Piece, Span};
+use super::{Task, found};
 use crate::TAG_LEN;
+use crate::accelerator::{Direction, Piece, Span};
 use crate::implementations::{
     AeadImplementation, CHUNK, CbcImplementation, Chain, List, Pair, Place,
 };

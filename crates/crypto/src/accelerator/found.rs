@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::afalg::AfAlg;
 use super::costs::Crossover;
 use super::devcrypto::DevCrypto;
-use super::measure;
 use super::offload::Offload;
 use super::pool::Pool;
-use super::{Accelerator, Task};
+use super::{Accelerator, Task, measure};
 
 /// A task that an accelerator does.
 pub(crate) struct Offer {

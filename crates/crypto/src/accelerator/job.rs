@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::piece::{Direction, Piece};
+use crate::accelerator::{Direction, Piece};
 
 /// The outcome of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl Drop for Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accelerator::piece::Span;
+    use crate::accelerator::Span;
 
     #[test]
     fn what_is_cleared_leaves_nothing() {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::Task;
 use super::costs::Crossover;
-use super::piece::{Direction, Piece, Span};
 use crate::TAG_LEN;
+use crate::accelerator::{Direction, Piece, Span};
 use crate::implementations::{
     AeadImplementation, CHUNK, CbcImplementation, Chain, List, Pair, Place,
 };

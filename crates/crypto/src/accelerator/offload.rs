@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::job::{JOBS, Outcome, Work};
-use super::piece::{Direction, Piece};
 use super::pool::{Pool, Sessions};
 use super::thread::{Returned, STACK};
 use super::{Fault, Task};
+use crate::accelerator::{Direction, Piece};
 
 /// Maximum driver threads of a submission: as many as a pool ever has.
 const MAX_THREADS: usize = 8;

@@ -8,21 +8,18 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::Task;
 use super::ciphers::{AcceleratorAead, AcceleratorCbc};
 use super::costs::{Costs, Crossover};
 use super::fault::{Faulty, Injected};
-use super::found;
 use super::offload::Offload;
 use super::pool::Pool;
-use crate::TAG_LEN;
-use crate::backend::Backend;
+use super::{Task, found};
 use crate::implementations::{
-    AeadImplementation, AwsLcAead, AwsLcAes, CHUNK, CbcImplementation, Chain, Pair, Place,
+    AeadImplementation, AwsLcAead, AwsLcAes, Backend, CHUNK, CbcImplementation, Chain, Pair, Place,
 };
 use crate::packet_aead::{self, AeadAlgorithm, AeadLayout};
 use crate::select::{self, Algorithm};
-use crate::{Batch, Cipher, Packet};
+use crate::{Batch, Cipher, Packet, TAG_LEN};
 
 /// Long enough for any machine. Tests with a stalled device wait only [`SHORT`].
 const LONG: Duration = Duration::from_secs(600);

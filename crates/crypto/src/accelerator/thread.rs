@@ -210,8 +210,8 @@ fn work(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accelerator::piece::{Piece, Span};
     use crate::accelerator::{Direction, Job};
+    use crate::accelerator::{Piece, Span};
 
     /// Reports which signals are blocked in its thread.
     struct Teller(std::sync::mpsc::Sender<Vec<i32>>);

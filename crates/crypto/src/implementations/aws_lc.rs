@@ -10,8 +10,8 @@ use zeroize::Zeroize;
 
 use super::{AeadImplementation, CbcImplementation, Chain, Mac, MacImplementation, MacKey, Place};
 use crate::TAG_LEN;
-use crate::backend::Backend;
 use crate::hmac::Hmac;
+use crate::implementations::Backend;
 use crate::packet_aead::AeadAlgorithm;
 
 /// The kind of AWS-LC's code on this machine. It is portable if AWS-LC has no assembly for it, or the assembly needs

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{AEADS, AeadImplementation, CBCS, CbcImplementation, MACS, MacImplementation, MacKey};
-use crate::backend::Backend;
+use crate::implementations::Backend;
 use crate::packet_aead::AeadAlgorithm;
 use crate::select::{self, Algorithm, Picked};
 

@@ -4,7 +4,7 @@ use super::{
     AeadImplementation, AwsLcAead, AwsLcAes, AwsLcMac, CbcImplementation, MacImplementation,
     MacKey, aws_lc,
 };
-use crate::backend::Backend;
+use crate::implementations::Backend;
 use crate::lanes::MacLanes;
 use crate::packet_aead::AeadAlgorithm;
 use crate::portable::{self, ChaChaPoly, Gcm};

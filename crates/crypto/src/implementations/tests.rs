@@ -1,4 +1,4 @@
-//! Compares every candidate with the first of its table.
+//! Compares every candidate with the first of its table; and tests names of back ends and the list.
 
 mod agreement;
 mod common;
@@ -49,4 +49,34 @@ fn many_macs_at_once_are_the_same_as_one_by_one() {
             }
         }
     }
+}
+
+#[test]
+fn names_go_both_ways() {
+    for backend in Backend::ALL {
+        assert_eq!(backend.to_string().parse(), Ok(backend));
+        assert_eq!(Backend::from_setting(backend.name()), Ok(Some(backend)));
+    }
+    assert_eq!(Backend::from_setting("auto"), Ok(None));
+    let unknown = Backend::from_setting("fast").unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "fast is no crypto back end: choose auto, portable, simd or accelerator"
+    );
+}
+
+#[test]
+fn holds_what_was_pushed() {
+    let mut list = List::new();
+    assert!(list.is_empty());
+    (0..CHUNK).for_each(|number| list.push(number..number));
+    assert_eq!(list.len(), CHUNK);
+    assert!(list.iter().enumerate().all(|(at, item)| item.start == at));
+}
+
+#[test]
+#[should_panic(expected = "index out of bounds")]
+fn more_than_fit_are_a_fault() {
+    let mut list = List::new();
+    (0..=CHUNK).for_each(|number| list.push(number));
 }

@@ -3,11 +3,10 @@
 use core::ops::Range;
 
 use super::{Operation, Task};
-use crate::Backend;
 use crate::blocks::{BlockCipher, Chain};
 use crate::implementations::{CHUNK, Mac, MacImplementation, MacKey, Pair};
 use crate::select::Algorithm;
-use crate::{Cipher, Digest, Rc4};
+use crate::{Backend, Cipher, Digest, Rc4};
 
 /// Messages in one memory, as packets lie in a slot.
 struct Messages {

@@ -5,14 +5,12 @@ use core::time::Duration;
 use std::time::Instant;
 
 use super::{Algorithm, Measured, Picked};
-use crate::Digest;
-use crate::TAG_LEN;
-use crate::backend::Backend;
 use crate::implementations::{
-    AEADS, AeadImplementation, CBCS, CbcImplementation, Chain, MACS, Mac, MacImplementation,
-    MacKey, Place,
+    AEADS, AeadImplementation, Backend, CBCS, CbcImplementation, Chain, MACS, Mac,
+    MacImplementation, MacKey, Place,
 };
 use crate::packet_aead::AeadAlgorithm;
+use crate::{Digest, TAG_LEN};
 
 /// Batches: packets, and bytes of each. The first two stand for a tunnel's usual traffic, data and acknowledgements;
 /// the others are few packets. A quarter of a full packet tells candidates apart as well as a full one, in a quarter of

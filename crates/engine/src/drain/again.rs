@@ -1,7 +1,7 @@
 //! Sends packets again that the peer asked for.
 
-use crate::missing::Missing;
 use crate::peer::Peer;
+use crate::sent::Missing;
 use crate::shared::Shared;
 use crate::slot::{InboundRun, OutboundSlot};
 use crate::ways::Way;

@@ -2,13 +2,13 @@
 
 use super::again::Again;
 use super::overhead;
-use crate::cross_traffic::LastFlow;
+use crate::aqm::LastFlow;
 use crate::gro::{Coalescer, JOIN_MAX, Joins};
 use crate::interface;
 use crate::ip::{self, IpPacket};
-use crate::missing::Missing;
 use crate::peer::Peer;
 use crate::reorder::{HELD_MAX, Order};
+use crate::sent::Missing;
 use crate::session::{ReceiveKey, Received};
 use crate::shared::Shared;
 use crate::slot::{BATCH_PACKETS, InboundRun, InboundSlot, Inner};

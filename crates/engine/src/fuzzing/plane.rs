@@ -1,8 +1,9 @@
 //! A data plane whose only worker is the caller, so that a fuzzer or a test decides what happens when.
 
 use crate::fill::{InboundFill, OutboundFill};
+use crate::shared::TunnelOptions;
 use crate::stream::Stream;
-use crate::tunnel::{Tunnel, TunnelOptions};
+use crate::tunnel::Tunnel;
 use netio::poll::Poller;
 use netio::tun::Tun;
 use netio::udp::Family;

@@ -15,22 +15,17 @@
 //! is no alternative: the system rewrites it whenever an uplink changes, and it cannot name devices.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use super::{DnsError, NameServers, run};
 use restarts::{mark_of, token};
-use servers::servers_of;
 
-pub use program::knows_sets;
-pub use restarts::Restarts;
+use crate::dns::{DnsError, NameServers, run};
 
-mod domains;
-mod program;
 mod restarts;
-mod servers;
+
+pub use restarts::{Restarts, knows_sets};
 
 /// A file that every OpenWrt has.
 const RELEASE: &str = "/etc/openwrt_release";
@@ -360,7 +355,7 @@ pub(super) fn public_domains(wanted: &NameServers) -> impl Iterator<Item = &str>
     let domains = wanted.only.iter().chain(&wanted.search);
     domains
         .map(String::as_str)
-        .filter(|it| !domains::is_of_one_network(it))
+        .filter(|it| !is_of_one_network(it))
 }
 
 /// The settings for `dnsmasq` for servers behind a device. Names in the servers' own domains may have private
@@ -387,10 +382,89 @@ pub fn text(wanted: &NameServers, device: &str) -> String {
         }
     }
     let domains = only.iter().chain(search);
-    for domain in domains.filter(|it| domains::is_of_one_network(it)) {
+    for domain in domains.filter(|it| is_of_one_network(it)) {
         let _ = writeln!(text, "rebind-domain-ok=/{domain}/");
     }
     text
+}
+
+/// Servers that a configuration has for any of these names, in lines such as `server=/corp.example/192.0.2.1`. Lines
+/// for subdomains count, too.
+fn servers_of(text: &str, names: &[String]) -> Vec<String> {
+    let is_of = |value: &&str| {
+        let mut words = value.split('/').skip(1).collect::<Vec<_>>();
+        words.pop();
+        words.iter().any(|word| {
+            let word = word.trim_matches('.').to_ascii_lowercase();
+            names.iter().any(|name| {
+                let name = name.trim_matches('.').to_ascii_lowercase();
+                word == name || word.strip_suffix(&name).is_some_and(|it| it.ends_with('.'))
+            })
+        })
+    };
+    let lines = text.lines().filter_map(|line| {
+        let line = line.trim();
+        let value = line
+            .strip_prefix("server")
+            .or_else(|| line.strip_prefix("local"))?;
+        value.trim_start().strip_prefix('=').map(str::trim)
+    });
+    lines
+        .filter(|it| it.starts_with('/'))
+        .filter(is_of)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Top-level names that the Internet never delegates, and that private networks use.
+const PRIVATE: [&str; 10] = [
+    "corp",
+    "home",
+    "internal",
+    "intra",
+    "intranet",
+    "lan",
+    "local",
+    "localdomain",
+    "localnet",
+    "private",
+];
+
+/// Labels below a country's domain under which its registry sells domains to everybody, as in `co.uk` and `com.au`.
+/// Names of cities and regions (`tokyo.jp`) are left out: a complete list has 10,000 entries.
+const REGISTRIES: [&str; 33] = [
+    "ac", "asso", "biz", "cci", "co", "com", "ed", "edu", "firm", "gen", "go", "gob", "gouv",
+    "gov", "govt", "gv", "ind", "info", "int", "ltd", "mil", "ne", "net", "nom", "nome", "or",
+    "org", "plc", "police", "prd", "publ", "sch", "tm",
+];
+
+/// Countries in which networks own names of up to three letters, as in `abc.de`. Elsewhere such a name belongs to a
+/// registry (`me.uk`, `adv.br`, `mi.it`, `ca.us`), or is too likely to.
+const DIRECT: [&str; 15] = [
+    "at", "be", "ch", "cz", "de", "dk", "es", "eu", "fi", "fr", "ie", "io", "lu", "nl", "pt",
+];
+
+/// Whether one network owns the domain. Anybody can register names under `com` or `co.uk`; such names must not lead
+/// browsers of the LAN to addresses of the LAN (DNS rebinding).
+fn is_of_one_network(domain: &str) -> bool {
+    let domain = domain.trim_end_matches('.').to_ascii_lowercase();
+    let labels: Vec<&str> = domain.split('.').collect();
+    let is_label = |label: &&str| {
+        let fits = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(fits)
+    };
+    if !labels.iter().all(is_label) {
+        return false;
+    }
+    match labels.as_slice() {
+        [] => false,
+        [.., top] if PRIVATE.contains(top) => true,
+        [_] => false,
+        [second, top] if top.len() == 2 => {
+            !REGISTRIES.contains(second) && (second.len() > 3 || DIRECT.contains(top))
+        }
+        _ => true,
+    }
 }
 
 #[cfg(test)]
@@ -484,5 +558,60 @@ mod tests {
         dnsmasq.remove("millrace.conf", now).unwrap();
         dnsmasq.remove("millrace.conf", now).unwrap();
         assert_eq!(fs::read_dir(directory).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn lines_of_the_owners_for_the_names_are_found() {
+        let text = "server=8.8.8.8\n#server=/corp.example/1.1.1.1\nserver=/a.org/Corp.Example/192.0.2.1\n\
+                    server=/db.corp.example/192.0.2.2\nserver=/mycorp.example/192.0.2.3\nserver=/a.org/192.0.2.4\n";
+        assert_eq!(
+            servers_of(text, &["corp.example".to_owned()]),
+            [
+                "/a.org/Corp.Example/192.0.2.1",
+                "/db.corp.example/192.0.2.2"
+            ]
+        );
+    }
+
+    #[test]
+    fn names_under_which_everybody_has_names_are_no_networks_own() {
+        for domain in [
+            "corp.example",
+            "Example.COM.",
+            "example.co.uk",
+            "abc.de",
+            "lan",
+            "corp",
+            "office.local",
+            "home.arpa",
+            "10.in-addr.arpa",
+            "_tcp.example.org",
+        ] {
+            assert!(is_of_one_network(domain), "{domain}");
+        }
+        for domain in [
+            "",
+            ".",
+            "..",
+            "com",
+            "org.",
+            "DE",
+            "co.uk",
+            "COM.au",
+            "or.jp",
+            "gouv.fr",
+            ".com",
+            "a..b",
+            "a/b.c",
+            "*.com",
+            "me.uk",
+            "nhs.uk",
+            "adv.br",
+            "id.au",
+            "gv.at",
+            "police.uk",
+        ] {
+            assert!(!is_of_one_network(domain), "{domain}");
+        }
     }
 }

@@ -39,7 +39,6 @@ impl Copies {
     }
 
     /// The number of packets lost on the line, of `sent` ones that each went over it, if the network makes no copies.
-    /// For a line that carries a share of them see [`LineNumbers`](crate::number::LineNumbers).
     #[must_use]
     pub const fn lost(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.received())

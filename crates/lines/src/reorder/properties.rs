@@ -136,3 +136,27 @@ proptest! {
         run(&steps, settings(bits, 7), false)?;
     }
 }
+
+proptest! {
+    #[test]
+    fn a_number_near_the_greatest_is_found_again(greatest in any::<u64>(), ahead in -(1_i64 << 31)..(1 << 31)) {
+        let mut extender = Extender::new();
+        extender.taken(greatest);
+        if let Some(number) = greatest.checked_add_signed(ahead) {
+            prop_assert_eq!(extender.extend(number as u32), Some(number));
+        }
+    }
+
+    #[test]
+    fn a_walk_of_any_steps_is_followed(start in any::<u32>(), steps in prop::collection::vec(-5000_i64..0x4000_0000, 1..200)) {
+        let mut extender = Extender::new();
+        let mut number = u64::from(start);
+        extender.taken(number);
+        for step in steps {
+            let Some(next) = number.checked_add_signed(step) else { continue };
+            prop_assert_eq!(extender.extend(next as u32), Some(next));
+            extender.taken(next);
+            number = number.max(next);
+        }
+    }
+}

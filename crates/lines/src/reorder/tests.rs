@@ -467,3 +467,29 @@ fn settings_that_make_no_sense_are_refused() {
         assert!(Window::<()>::new(settings).is_err());
     }
 }
+
+#[test]
+fn the_number_before_the_wrap_may_be_lost() {
+    let mut extender = Extender::new();
+    extender.taken(0xffff_fffe);
+    assert_eq!(extender.extend(0), Some(1 << 32));
+    extender.taken(1 << 32);
+    assert_eq!(extender.extend(0xffff_ffff), Some(0xffff_ffff));
+    assert_eq!(extender.extend(1), Some((1 << 32) + 1));
+}
+
+#[test]
+fn nothing_is_below_zero() {
+    let mut extender = Extender::new();
+    extender.taken(5);
+    assert_eq!(extender.extend(0xffff_ffff), None);
+    assert_eq!(extender.extend(0), Some(0));
+}
+
+#[test]
+fn after_a_restart_the_first_number_is_taken_as_it_is() {
+    let mut extender = Extender::new();
+    extender.taken(7 << 32);
+    extender.restart();
+    assert_eq!(extender.extend(3), Some(3));
+}

@@ -1,21 +1,21 @@
-//! The window itself.
+//! The window itself. [`Restart`] decides whether numbers far from it mean that the peer has begun anew.
+
+use std::time::{Duration, Instant};
+
+use plane::{LINES_MAX, LineId};
+
+use crate::reorder::counters::{Copies, Counters};
+use crate::reorder::history::{History, REMEMBERED};
+use crate::reorder::line::{LineTrack, Reordering};
+use crate::reorder::repair::Repair;
+use crate::reorder::settings::{Jump, Late, Order, Settings, SettingsError};
+use crate::reorder::store::Store;
+use crate::reorder::window::waiting::{LateSince, Overtaking};
+use crate::reorder::{Arrival, Verdict, WINDOW};
 
 mod limit;
 mod missing;
 mod waiting;
-
-use super::counters::{Copies, Counters};
-use super::history::{History, REMEMBERED};
-use super::line::{LineTrack, Reordering};
-use super::overtaking::Overtaking;
-use super::repair::Repair;
-use super::restart::Restart;
-use super::settings::{Jump, Late, Order, Settings, SettingsError};
-use super::store::Store;
-use super::{Arrival, Verdict, WINDOW};
-use plane::{LINES_MAX, LineId};
-use std::time::{Duration, Instant};
-use waiting::LateSince;
 
 /// How far below the first number others may still come: the first packets of two lines come in any order.
 const LOOK_BACK: u64 = 64;
@@ -23,6 +23,7 @@ const LOOK_BACK: u64 = 64;
 const NO_LINE: u8 = u8::MAX;
 /// The value of `in_order` when packets wait, or the window has seen none.
 const NONE: u64 = u64::MAX;
+
 /// Puts the packets of one peer back into order. The packets that wait are of type `T`.
 ///
 /// For each packet that comes call [`Self::arrived`], deliver the packet if the verdict says so, then deliver what
@@ -476,5 +477,63 @@ impl<T> Window<T> {
         self.end = self.limit;
         self.lines[line].copies.accepted += 1;
         self.in_turn(line, bytes, hold)
+    }
+}
+
+/// Packets of one line that must agree on a restart.
+const AGREEING: u8 = 3;
+
+/// Counts consecutive packets of one line that are out of reach.
+#[derive(Clone, Copy, Debug, Default)]
+struct Restart {
+    line: LineId,
+    last: u64,
+    count: u8,
+}
+
+impl Restart {
+    /// Notes a packet out of reach. Returns whether it and those before it agree on a restart.
+    fn agrees(&mut self, line: LineId, number: u64) -> bool {
+        let follows = self.count > 0
+            && line == self.line
+            && number > self.last
+            && number - self.last <= WINDOW;
+        self.count = if follows { self.count + 1 } else { 1 };
+        self.line = line;
+        self.last = number;
+        if self.count < AGREEING {
+            return false;
+        }
+        self.count = 0;
+        true
+    }
+
+    /// Notes a packet within reach by this line, which refutes a restart.
+    fn refuted(&mut self, line: LineId) {
+        if line == self.line {
+            self.count = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_that_follow_one_another_on_one_line_agree() {
+        let (a, b) = (LineId(0), LineId(1));
+        let mut restart = Restart::default();
+        assert!(!restart.agrees(a, 1_000_000));
+        assert!(!restart.agrees(a, 1_000_001));
+        assert!(!restart.agrees(b, 1_000_002), "another line");
+        assert!(!restart.agrees(a, 1_000_003));
+        assert!(!restart.agrees(a, 1_000_003), "does not follow");
+        assert!(!restart.agrees(a, 9_000_000), "too far");
+        assert!(!restart.agrees(a, 9_000_004));
+        restart.refuted(a);
+        assert!(!restart.agrees(a, 9_000_005));
+        assert!(!restart.agrees(a, 9_000_006));
+        assert!(restart.agrees(a, 9_000_007));
     }
 }

@@ -1,15 +1,19 @@
 //! Receives trains: whole ones with `UDP_GRO`, otherwise up to 64 datagrams at a fixed stride.
 
-use super::headers::{CONTROL_LEN, Headers, MESSAGES};
-use super::singles::SINGLE;
-use super::socket::{UdpSocket, from_raw, set_int};
-use crate::poll::{check, check_len, is_readable};
-use plane::{Ecn, Source};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use plane::{Ecn, Source};
+
+use crate::poll::{check, check_len, is_readable};
+use crate::udp::socket::{SINGLE, UdpSocket, from_raw, set_int};
+use crate::udp::{CONTROL_LEN, Headers, MESSAGES};
+
+#[cfg(test)]
+mod tests;
 
 /// Memory that a receive needs: the largest datagram or coalesced train, in bytes.
 pub const TRAIN_ROOM: usize = 65_536;
@@ -311,6 +315,3 @@ unsafe fn parse_control(msg: &libc::msghdr) -> ParsedControl {
     }
     parsed
 }
-
-#[cfg(test)]
-mod tests;

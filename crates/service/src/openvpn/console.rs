@@ -19,7 +19,7 @@ use super::console::log_lines::Line;
 use super::console::logger::{Form, Logger, Sink, said};
 use super::timestamp::Clock;
 use crate::strangers::Strangers;
-use host::syslog::Syslog;
+use host::logging::Syslog;
 
 /// Lines kept for the management port until they are taken.
 const LINES: usize = 250;

@@ -13,7 +13,7 @@ use super::{RunOptions, process};
 use crate::watchdog::Watchdog;
 use config::openvpn::{AuthRetry, OpenVpn, RemapUsr1, ScriptSecurity};
 use config::settings::DataplaneSettings;
-use host::{SharedManager, background, notify, privileges, startup};
+use host::{SharedManager, background, notify, privileges};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
 #[cfg(feature = "server")]
@@ -277,7 +277,7 @@ impl Context {
                 terminal::is_up("the tunnel");
             }
             process::into_background();
-            startup::is_over();
+            background::start_is_over();
         }
         if self.lost.take() {
             log::info!(target: UP, "the tunnel is up again");

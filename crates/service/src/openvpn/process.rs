@@ -29,7 +29,7 @@ fn leave_terminal(tell: fn() -> io::Result<()>) {
 /// Applies `nice` and `mlock`, before threads start and privileges are dropped.
 pub(super) fn settle(service: &Service) {
     if let Some(nice) = service.nice
-        && let Err(error) = netio::priority::set_nice(nice)
+        && let Err(error) = netio::process::set_nice(nice)
     {
         log::warn!("WARNING: nice {nice} failed: {error}");
     }

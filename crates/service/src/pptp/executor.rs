@@ -23,7 +23,7 @@ use ::config::pptp::{Client, Pptp, Role, Server};
 use ::pptp::session::{ClientSettings, StartError, Up};
 use control::Control;
 use engine::interface::{Reader, Writer};
-use host::{ApplyError, SharedManager, background, logging, notify, privileges, startup};
+use host::{ApplyError, SharedManager, background, logging, notify, privileges};
 use lines::Sockets;
 use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
@@ -452,7 +452,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         notify::ready("up");
         (self.wait_until, self.explain_at) = (None, None);
         if !self.told {
-            startup::is_over();
+            background::start_is_over();
         }
         if self.options.manager.is_some() {
             self.told = true;

@@ -3,7 +3,7 @@
 //! Where all packets form one RC4 stream, a reordered packet costs a round trip until the sender resets the stream.
 //! The window of the crate `lines` holds early packets while the missing one is likely to come.
 
-use ::lines::number::Extender;
+use ::lines::reorder::Extender;
 use ::lines::reorder::{Arrival, Jump, Late, Order as Strictness, Settings, Verdict, Window};
 use ::pptp::gre::Packet;
 use ::pptp::session::Protection;

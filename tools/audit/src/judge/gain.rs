@@ -1,9 +1,8 @@
 //! Gains of repairs, from published measurements.
 
-use crate::finding::Gain;
 use crate::role::Role;
 use crate::soc::{Isa, Soc};
-use crate::verdict::Verdict;
+use crate::verdict::{Gain, Verdict};
 
 /// Tunnels, once the build includes OpenSSL's NEON code.
 const NEON_CRYPTO: Gain = Gain {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::examine::Audit;
-use crate::finding::{Finding, Gain};
 use crate::role::Role;
 use crate::soc::{Soc, Vfp};
-use crate::verdict::Verdict;
+use crate::verdict::{Finding, Gain, Verdict};
 
 /// How much the text report shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use super::budget::too_large;
-use super::part::{Found, Part};
 use super::{EntryKind, UnpackError, Walker, clean_path};
+use crate::unpack::{Found, Part};
 
 /// Bytes of a header: a magic number of six, and thirteen numbers of eight hexadecimal digits.
 const HEADER: usize = 110;

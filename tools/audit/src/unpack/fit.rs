@@ -4,9 +4,8 @@
 use crate::dtb::{Dtb, Node};
 
 use super::decompress::{Format, decode};
-use super::part::{Found, Part};
-use super::scan;
-use super::{UnpackError, Walker, kernel};
+use super::{UnpackError, Walker, kernel, scan};
+use crate::unpack::{Found, Part};
 
 /// Longest property name that is accepted; the specification allows 31.
 const LONGEST_NAME: usize = 127;

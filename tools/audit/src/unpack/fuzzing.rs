@@ -1,10 +1,10 @@
 //! Runs each parser alone and discards the entries. The test is that the parser ends within its limits.
 
-use super::part::Part;
 use super::{
     Entry, Limits, UnpackError, Visitor, Walker, cpio, fit, squashfs, tar, ubi, uimage, vendor,
     walk_bytes, zip,
 };
+use crate::unpack::Part;
 
 /// Limits small enough for a fuzzer to make progress.
 const LIMITS: Limits = Limits {

@@ -3,9 +3,8 @@
 use memchr::memmem;
 
 use super::decompress::{Format, decode};
-use super::part::Part;
-use super::scan;
-use super::{Fault, UnpackError, Walker};
+use super::{Fault, UnpackError, Walker, scan};
+use crate::unpack::Part;
 
 /// Hands over the content of an unpacked stream: an archive, an image, or a kernel.
 pub(super) fn unpacked(

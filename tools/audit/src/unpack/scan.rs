@@ -5,9 +5,10 @@
 //! magic number should begin.
 
 use super::decompress::{Format, decode};
-use super::part::{Found, Part};
-use super::{Fault, UnpackError, Walker};
-use super::{cpio, fit, kernel, squashfs, tar, ubi, uimage, vendor, zip};
+use super::{
+    Fault, UnpackError, Walker, cpio, fit, kernel, squashfs, tar, ubi, uimage, vendor, zip,
+};
+use crate::unpack::{Found, Part};
 
 /// Looks into a part. `false`: it contains nothing known.
 pub(super) fn part(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, UnpackError> {

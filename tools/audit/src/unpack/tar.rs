@@ -1,9 +1,8 @@
 //! Tar archives: OpenWrt's sysupgrade images, whose members are images, and root file systems.
 
 use super::budget::too_large;
-use super::part::Part;
-use super::scan;
-use super::{EntryKind, UnpackError, Walker, clean_path};
+use super::{EntryKind, UnpackError, Walker, clean_path, scan};
+use crate::unpack::Part;
 
 const BLOCK: usize = 512;
 

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::part::{Found, Part};
-use super::scan;
-use super::{UnpackError, Walker};
+use super::{UnpackError, Walker, scan};
+use crate::unpack::{Found, Part};
 
 /// Most volumes that UBI allows.
 const VOLUMES: u32 = 128;

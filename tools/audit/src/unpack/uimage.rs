@@ -3,8 +3,8 @@
 //! Vendors write arbitrary values into its sizes and checksums, so the reader only learns what follows it.
 
 use super::decompress::Format;
-use super::part::{Found, Part};
 use super::{UnpackError, Walker, kernel};
+use crate::unpack::{Found, Part};
 
 /// Bytes of the header.
 const HEADER: usize = 64;

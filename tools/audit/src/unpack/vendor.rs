@@ -2,8 +2,8 @@
 //! names the wrapper, and announces streams without a magic number.
 
 use super::decompress::Format;
-use super::part::{Found, Part};
 use super::{UnpackError, Walker};
+use crate::unpack::{Found, Part};
 
 /// Reads a TRX, CHK or DNI header at `at`; `None` if there is none.
 pub(super) fn header(

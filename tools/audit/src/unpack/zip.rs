@@ -2,9 +2,8 @@
 
 use super::budget::Fault;
 use super::decompress::deflated;
-use super::part::Part;
-use super::scan;
-use super::{UnpackError, Walker, clean_path};
+use super::{UnpackError, Walker, clean_path, scan};
+use crate::unpack::Part;
 
 /// Walks a part that is an archive from its first byte, and returns whether it held anything. `None`: no
 /// archive.

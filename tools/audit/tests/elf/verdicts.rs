@@ -6,11 +6,10 @@ mod rust;
 mod spread;
 
 use crate::compile::{self, A64, Bench, SHARED, SOURCE, facts, zig};
-use audit::finding::Finding;
 use audit::judge::{Subject, judge};
 use audit::role::Role;
 use audit::soc::{Soc, Table};
-use audit::verdict::Verdict;
+use audit::verdict::{Finding, Verdict};
 
 /// One of the table's chips.
 fn chip(name: &str) -> &'static Soc {

@@ -4,10 +4,9 @@
 //! tunnel that carries load: first alone, then beside the idle ones. Finally the server restarts, and all clients
 //! reconnect.
 
-use std::io;
 use std::net::IpAddr;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use lab::cpu::usage;
 use lab::load::{EchoServer, Iperf, IperfServer};
@@ -17,8 +16,8 @@ use lab::{Host, LabError, Link, LinkOptions};
 use super::contender::Contender;
 use super::openvpn::{Ends, Suite, credentials};
 use super::rig::RigError;
-use super::statistics::number;
 use super::table::Table;
+use crate::bench::table::number;
 use host::machine::Machine;
 
 /// How long all clients together may take to connect.

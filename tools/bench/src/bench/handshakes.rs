@@ -4,10 +4,9 @@
 //! The server has just started and has all peers configured. The clients run the protocol without interfaces, in this
 //! process.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use host::machine::Machine;
 use lab::cpu::usage;
@@ -17,8 +16,8 @@ use lab::{Carrier, Host, LabError, Link, LinkOptions};
 
 use super::contender::Contender;
 use super::rig::RigError;
-use super::statistics::number;
 use super::table::Table;
+use crate::bench::table::number;
 
 /// How long all clients together may take to connect.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -15,8 +15,8 @@ use lab::{Emulator, Host, Impairment, LabError, LinkOptions, Process};
 
 use super::contender::own_program;
 use super::rig::RigError;
-use super::statistics::{Spread, number};
 use super::table::Table;
+use crate::bench::table::{Spread, number};
 use crate::two_lines::{INNER, TwoLines, Use};
 
 /// A part of the measurements.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::contender::Contender;
+use super::contender::{AGAINST_REPETITIONS, AGAINST_TESTS, Contender, pairs_against, program_at};
+use super::lines;
 use super::openvpn::{Ends, Suite};
 use super::test::Test;
-use super::{against, lines};
 
 const COLUMNS: &str = "\
 What the columns say:
@@ -173,7 +173,7 @@ pub(super) fn command() -> Command {
             Arg::new("against")
                 .long("against")
                 .value_name("PATH")
-                .value_parser(against::program)
+                .value_parser(program_at)
                 .conflicts_with_all(["openvpn", "cipher", "http", "clients", "null", "reference"])
                 .help("Compare this program with another build of it at PATH, which is the reference"),
         )
@@ -232,7 +232,7 @@ impl From<&ArgMatches> for Options {
             let wanted = |(ours, _): &(Contender, Contender)| {
                 !matches.contains_id("impl") || contenders.contains(ours)
             };
-            contenders = against::pairs()
+            contenders = pairs_against()
                 .filter(wanted)
                 .flat_map(<[_; 2]>::from)
                 .collect();
@@ -243,7 +243,7 @@ impl From<&ArgMatches> for Options {
         tests.retain(|test| match test {
             Test::Http => http || wanted.contains(test),
             _ if !wanted.is_empty() || http => wanted.contains(test),
-            _ => against.is_none() || against::TESTS.contains(test),
+            _ => against.is_none() || AGAINST_TESTS.contains(test),
         });
         let quick = matches.get_flag("quick");
         let number = |key, otherwise| {
@@ -254,7 +254,7 @@ impl From<&ArgMatches> for Options {
         Self {
             contenders,
             tests,
-            repetitions: number("reps", against.as_ref().map_or(3, |_| against::REPETITIONS)),
+            repetitions: number("reps", against.as_ref().map_or(3, |_| AGAINST_REPETITIONS)),
             // On a long path TCP needs seconds to reach its rate.
             seconds: number("seconds", if lines.is_empty() { 3 } else { 10 }),
             clients,

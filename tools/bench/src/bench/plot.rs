@@ -10,8 +10,8 @@ use super::contender::Contender;
 use super::openvpn::{Ends, Suite};
 use super::records::Records;
 use super::report::Run;
-use super::statistics::{Spread, number};
 use super::test::{Metric, Test};
+use crate::bench::table::{Spread, number};
 
 /// Width of a picture, in pixels.
 const WIDTH: u32 = 860;

@@ -1,8 +1,8 @@
 //! All results of a run.
 
 use super::contender::Contender;
-use super::statistics::{Series, Spread, ratios};
 use super::test::{Metric, Test};
+use crate::bench::table::{Series, Spread, ratios};
 
 /// The values of one test of one implementation.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,14 +1,17 @@
-//! The report in Markdown, also readable in a terminal.
+//! The report in Markdown, also readable in a terminal; and the results as JSON: every value of every repetition.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::contender::Contender;
-use super::openvpn::Ends;
-use super::records::Records;
-use super::table::Table;
-use super::targets;
-use super::test::{Metric, Test};
 use host::machine::Machine;
+use serde::Serialize;
+
+use crate::bench::contender::Contender;
+use crate::bench::openvpn::Ends;
+use crate::bench::records::Records;
+use crate::bench::table::Table;
+use crate::bench::targets;
+use crate::bench::test::{Metric, Test};
 
 /// The settings of the run, and facts about the machine.
 #[derive(Debug, Clone)]
@@ -235,6 +238,67 @@ fn table(
     table
 }
 
+#[derive(Serialize)]
+struct Document<'a> {
+    machine: &'a Machine,
+    repetitions: u32,
+    seconds: u32,
+    segmentation_offload_of_the_cable: bool,
+    versions: BTreeMap<&'a str, &'a str>,
+    missing: BTreeMap<&'static str, &'a str>,
+    records: Vec<Value<'a>>,
+    failures: Vec<Value<'a>>,
+}
+
+#[derive(Serialize)]
+struct Value<'a> {
+    repetition: u32,
+    test: &'static str,
+    implementation: &'static str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    values: BTreeMap<&'static str, f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+/// Writes the results as one JSON document.
+///
+/// # Errors
+/// If a value cannot be serialized, which does not happen.
+pub(super) fn json(run: &Run, records: &Records) -> serde_json::Result<String> {
+    let values = records.records.iter().map(|record| Value {
+        repetition: record.repetition,
+        test: record.test.name(),
+        implementation: record.contender.name(),
+        values: record
+            .values
+            .iter()
+            .map(|(metric, value)| (metric.key(), *value))
+            .collect(),
+        error: None,
+    });
+    let failures = records.failures.iter().map(|failure| Value {
+        repetition: failure.repetition,
+        test: failure.test.name(),
+        implementation: failure.contender.name(),
+        values: BTreeMap::new(),
+        error: Some(&failure.error),
+    });
+    let missing = run.missing.iter();
+    let versions = run.versions.iter();
+    let document = Document {
+        machine: &run.machine,
+        repetitions: run.repetitions,
+        seconds: run.seconds,
+        segmentation_offload_of_the_cable: run.segmentation,
+        versions: versions.map(|(k, v)| (k.as_str(), v.as_str())).collect(),
+        missing: missing.map(|(k, v)| (k.name(), v.as_str())).collect(),
+        records: values.collect(),
+        failures: failures.collect(),
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -294,5 +358,20 @@ pub(super) mod tests {
         for absent in ["TCP 4", "## Memory", "## Failed"] {
             assert!(!text.contains(absent), "{text}");
         }
+    }
+
+    #[test]
+    fn every_value_has_its_place_and_unit() {
+        let document = json(&run(), &noisy()).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        let page = include_str!("../../../../docs/json.md");
+        for name in document.as_object().unwrap().keys() {
+            assert!(page.contains(&format!("- `{name}`: ")), "{name}");
+        }
+        let first = &document["records"][0];
+        assert_eq!(first["implementation"], "millrace");
+        assert_eq!(first["test"], "tcp1");
+        assert_eq!(first["values"]["mbit_per_s"], 4000.0);
+        assert_eq!(document["machine"]["processors"], 2);
     }
 }

@@ -1,9 +1,8 @@
 //! Two hosts, a tunnel between them, and the tests that run on it.
 
-use std::io;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use lab::cpu::{CpuMeter, CpuReport, usage};
 use lab::load::{

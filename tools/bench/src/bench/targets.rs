@@ -1,12 +1,11 @@
 //! The project's targets, compared with the results of this run.
 
-use super::against;
-use super::contender::Contender;
+use super::contender::{Contender, pairs_against};
 use super::openvpn::{Ends, Suite};
 use super::records::Records;
-use super::statistics::{Spread, number};
 use super::table::Table;
 use super::test::{Metric, Test};
+use crate::bench::table::{Spread, number};
 
 /// A limit for a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -276,7 +275,7 @@ fn against_another() -> impl Iterator<Item = Target> {
         ("RSS after load", (Memory, Rss), small),
         ("RSS at most", (Memory, RssPeak), small),
     ];
-    against::pairs()
+    pairs_against()
         .flat_map(move |pair| figures.map(|(what, figure, limit)| ratio(what, pair, figure, limit)))
 }
 

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::bench::statistics::number;
-use crate::bench::table::Table;
+use crate::bench::table::{Table, number};
 
 /// A size of file to download.
 #[derive(Debug, Clone, Copy)]

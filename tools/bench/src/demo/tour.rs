@@ -1,8 +1,7 @@
 //! Demonstrates one contender between device and office: builds the site, uses it, measures, and removes it.
 
-use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use lab::cpu::{CpuMeter, usage};
 use lab::load::{EchoServer, HttpLoad, HttpReport, HttpServer, HttpWatch, PingOptions, ping};

@@ -1,12 +1,12 @@
-//! Measures how often a task can run per second.
+//! Measures how often a task can run per second, by a thread's processor time or by the wall clock.
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crypto::Backend;
 use crypto::primitives::{Algorithm, Operation, Task, task};
-
-use super::clock::Clock;
+use nix::time::ClockId;
 
 /// The subject of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +115,48 @@ fn turns(task: &mut dyn Task, seconds: f64, clock: Clock) -> Result<f64, Wrong> 
     let preparing = from.seconds();
     // Guards against a division by zero: count at least 1 % of the time.
     Ok(turns / (time - preparing).max(time / 100.0))
+}
+
+/// The clock to measure by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Clock {
+    /// The processor time of this thread, which other processes hardly disturb.
+    Thread,
+    /// The time that passes, whichever thread runs.
+    Wall,
+}
+
+/// A point in time.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Moment {
+    Thread(Duration),
+    Wall(Instant),
+}
+
+impl Clock {
+    /// Returns the current time. Falls back to the wall clock where the kernel has no thread times.
+    pub(super) fn now(self) -> Moment {
+        if self == Self::Thread
+            && let Ok(time) = ClockId::CLOCK_THREAD_CPUTIME_ID.now()
+        {
+            return Moment::Thread(Duration::from(time));
+        }
+        Moment::Wall(Instant::now())
+    }
+}
+
+impl Moment {
+    /// Seconds since this moment, by the same clock.
+    pub(super) fn seconds(self) -> f64 {
+        let passed = match self {
+            Self::Wall(then) => then.elapsed(),
+            Self::Thread(then) => match Clock::Thread.now() {
+                Self::Thread(now) => now.saturating_sub(then),
+                Self::Wall(_) => Duration::ZERO,
+            },
+        };
+        passed.as_secs_f64()
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Runs the installed `openssl speed` for the same figures.
 
-mod output;
 mod program;
 
 use std::collections::BTreeMap;

@@ -290,8 +290,8 @@ fn networks_overlap_where_one_holds_the_other() {
 fn a_clock_that_once_ran_ahead_is_told_apart_from_one_that_is_not_set() {
     let mut facts = sound();
     let year = Duration::from_secs(365 * 24 * 3600);
-    facts.now = host::clock::built() + year;
-    facts.earliest = host::clock::built();
+    facts.now = host::machine::built() + year;
+    facts.earliest = host::machine::built();
     facts.floor = facts.now + 30 * year;
     let found = all(&facts);
     assert_eq!(found.len(), 1, "{found:?}");

@@ -278,11 +278,7 @@ fn packets_stay_inside(numbers: &mut Numbers, cipher: &dyn PacketCipher, header:
 fn tunnels_stay_inside(numbers: &mut Numbers) {
     let mut keys = [[0; 64]; 2];
     numbers.fill(keys.as_flattened_mut());
-    let kind = [
-        None,
-        Some(crate::Backend::Portable),
-        Some(crate::Backend::Simd),
-    ];
+    let kind = [None, Some(Backend::Portable), Some(Backend::Simd)];
     let kind = kind[numbers.below(3)];
     let ciphers = [
         Cipher::Aes128Gcm,

@@ -6,7 +6,7 @@
 //! beforehand. Secrets are keys, texts, and, for a forged packet, how far its tag is right.
 
 use super::common::*;
-use crate::backend::Backend;
+use crate::implementations::Backend;
 use crate::primitives::packet_cipher;
 use crate::{Batch, Cipher, Packet};
 

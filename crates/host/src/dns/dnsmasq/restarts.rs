@@ -3,13 +3,15 @@
 //! A file that `dnsmasq` has not read has a mark beside it, until a restart after the file's last change has succeeded.
 //! The mark is on disk because another process than the file's writer may retry.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
-use super::program::start_anew;
-use super::{DnsError, read};
+use crate::background;
+use crate::dns::dnsmasq::{DnsError, read};
+use crate::dns::{LIMIT, find_program, helper};
 
 /// Pause after the first failure, and the longest: each pause is twice as long as the one before.
 const PAUSE: Duration = Duration::from_secs(4);
@@ -173,11 +175,58 @@ fn unmark(marked: &[Unread]) {
     }
 }
 
+/// Whether the host's `dnsmasq` can put addresses into nftables sets, according to its version.
+///
+/// # Errors
+/// The program is missing, cannot be run, or does not end.
+pub fn knows_sets() -> Result<bool, DnsError> {
+    let program = "dnsmasq";
+    let printed = helper::printed(Command::new(program).arg("--version"), LIMIT);
+    let printed = printed.and_then(|it| it.ok_or_else(|| io::ErrorKind::TimedOut.into()));
+    match printed {
+        Ok(version) => Ok(has_sets(&version)),
+        Err(error) => Err(DnsError::Run { program, error }),
+    }
+}
+
+fn has_sets(version: &str) -> bool {
+    version
+        .split_ascii_whitespace()
+        .any(|word| word == "nftset")
+}
+
+/// Runs the command that restarts `dnsmasq`.
+fn start_anew(words: &[String]) -> Result<(), DnsError> {
+    let failed = |reason: String| DnsError::Restart {
+        command: words.join(" "),
+        reason,
+    };
+    let Some((program, arguments)) = words.split_first() else {
+        return Ok(());
+    };
+    let path = find_program(program).unwrap_or_else(|| program.into());
+    let mut command = Command::new(path);
+    command.args(arguments).env_remove(background::CHILD);
+    match helper::run(&mut command, "", LIMIT) {
+        Ok(Some((status, _))) if status.success() => Ok(()),
+        Ok(Some((status, message))) => Err(failed(match message.lines().next() {
+            Some(line) => format!("{status}: {}", line.trim()),
+            None => status.to_string(),
+        })),
+        Ok(None) => Err(failed(format!(
+            "did not end in {} seconds",
+            LIMIT.as_secs()
+        ))),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::dns::dnsmasq::Dnsmasq;
-    use std::io::Write as _;
 
     /// A `dnsmasq` whose restart runs this shell text.
     fn dnsmasq(directory: &Path, start: &str) -> Dnsmasq {
@@ -277,5 +326,12 @@ mod tests {
         let it = dnsmasq(directory, "exit 0");
         it.again("a.conf", &mut Restarts::at_once()).unwrap();
         assert!(it.has_read("a.conf"));
+    }
+
+    #[test]
+    fn a_dnsmasq_without_sets_is_known_by_its_options() {
+        assert!(has_sets("Compile time options: IPv6 ipset nftset auth"));
+        assert!(!has_sets("Compile time options: IPv6 ipset no-nftset auth"));
+        assert!(!has_sets("Compile time options: IPv6 no-ipset auth"));
     }
 }

@@ -1,7 +1,7 @@
 //! Tests receiving on the loopback interface.
 
 use super::*;
-use crate::udp::singles::CALLS_MIN;
+use crate::udp::socket::CALLS_MIN;
 use crate::udp::{Endpoint, Family, SendScratch, SocketOptions, Train};
 use plane::AtomicU64;
 use std::thread;

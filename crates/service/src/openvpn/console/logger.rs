@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use crate::openvpn::console::log_lines::Line;
 use crate::openvpn::management::LogFlag;
 use crate::openvpn::timestamp::{Clock, since_epoch};
-use host::syslog::{self, Syslog};
+use host::logging::{self, Syslog};
 use host::written_file;
 
 /// Lowest `verb` at which times have microseconds.
@@ -135,9 +135,9 @@ impl Sink {
 /// Returns the syslog severity.
 const fn severity(flag: LogFlag) -> u32 {
     match flag {
-        LogFlag::Fatal | LogFlag::NonFatal => syslog::ERROR,
-        LogFlag::Warning => syslog::WARNING,
-        LogFlag::Info | LogFlag::Detail | LogFlag::Debug => syslog::NOTICE,
+        LogFlag::Fatal | LogFlag::NonFatal => logging::ERROR,
+        LogFlag::Warning => logging::WARNING,
+        LogFlag::Info | LogFlag::Detail | LogFlag::Debug => logging::NOTICE,
     }
 }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::call::{EACH, Packets, Sent};
-use crate::bench::statistics::number;
-use crate::bench::table::Table;
+use crate::bench::table::{Table, number};
 
 /// A longer delay makes a packet useless for a call.
 const LATE: Duration = Duration::from_millis(150);

@@ -234,7 +234,7 @@ fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
     let crew = shared.crew;
     if let Some(nice) = crew.nice {
         // On failure the work runs at normal priority.
-        let _ = netio::priority::set_nice(nice);
+        let _ = netio::process::set_nice(nice);
     }
     if crew.confined {
         host::privileges::confine_this_thread();

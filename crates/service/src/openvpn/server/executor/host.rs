@@ -178,7 +178,7 @@ impl Host for ThisHost<'_> {
     }
 
     fn give_memory_back(&mut self) {
-        netio::memory::give_back();
+        netio::process::give_back();
     }
 
     fn is_up(&mut self) {
