@@ -193,10 +193,10 @@ mod tests {
                 LineStatus::FIELDS,
             ),
             rows(
-                "`cap` of a line, in bytes of both directions, with the headers of UDP and IP:",
+                "`cap` of an uplink, in bytes of both directions, with the headers of UDP and IP:",
                 CapStatus::FIELDS,
             ),
-            rows("`order` of a peer, over all lines:", OrderStatus::FIELDS),
+            rows("`order` of a peer, over all uplinks:", OrderStatus::FIELDS),
             rows("`dataplane`:", DataplaneStatus::FIELDS),
             rows(
                 "`outbound` and `inbound` of the data plane, since the start:",

@@ -2,7 +2,7 @@
 //! offsets, counts and lengths, and limits every list.
 //!
 //! [`image`] brings headers and symbols into one form, [`dynamic`] reads the loader's table, [`attributes`]
-//! and [`mips`] read the instruction sets that the builder recorded, and [`notes`] the texts. [`count`]
+//! reads the instruction sets that the builder recorded, and [`notes`] the texts. [`count`]
 //! decodes the code: [`regions`] locates it, the decoders classify instructions, and [`spread`] locates
 //! NEON.
 

@@ -1,7 +1,7 @@
 //! Packages for OpenWrt and Debian, made without their SDKs. Only `make packages` and `make release` use this crate;
 //! the router's program contains none of it.
 //!
-//! A package consists of a [`Tree`](tree::Tree) of files to install and a [`Package`] with the
+//! A package consists of a [`Tree`] of files to install and a [`Package`] with the
 //! metadata. Each format has a module that writes it and reads it back:
 //!
 //! | module | format | for |

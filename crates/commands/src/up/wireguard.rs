@@ -137,7 +137,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
 pub(crate) fn begin(daemon: &Daemon, tunnel: &Tunnel, ifname: &str) -> Outcome<()> {
     mark_server(ifname, tunnel);
     let begin = |interface: &mut Interface| {
-        interface.set(device_of(tunnel))?;
+        interface.set(&device_of(tunnel))?;
         call_peers(interface, &tunnel.peers);
         interface.recall(ifname);
         Ok(())
@@ -348,7 +348,7 @@ pub(crate) fn change(
     let wanted = new.interface.listen_port.filter(|port| *port != 0);
     let other = wanted.filter(|port| *port != device.listen_port);
     let port = set.listen_port.take().or(other);
-    let peers = interface.set(set);
+    let peers = interface.set(&set);
     // The interface knows better than the file where a peer has moved.
     let moved = new.peers.iter().filter(|peer| {
         let same = |it: &&Peer| it.public_key == peer.public_key;
@@ -356,7 +356,7 @@ pub(crate) fn change(
     });
     call_peers(interface, moved);
     let port = port.map_or(Ok(()), |port| {
-        interface.set(SetDevice {
+        interface.set(&SetDevice {
             listen_port: Some(port),
             ..SetDevice::default()
         })
@@ -594,7 +594,7 @@ fn mark(daemon: &Daemon, fwmark: u32) -> Outcome<()> {
         fwmark: Some(fwmark),
         ..SetDevice::default()
     };
-    let outcome = daemon.with(|interface| interface.set(set));
+    let outcome = daemon.with(|interface| interface.set(&set));
     outcome
         .ok_or("the interface is gone")?
         .map_err(|(_, words)| words.into())

@@ -323,7 +323,10 @@ impl Daemon {
             match token {
                 INBOX => self.inbox.waker.clear(),
                 WAKE => self.wake.clear(),
-                NEWS => ended = ended.or(self.hear(&mut events)),
+                NEWS => {
+                    let gone = self.hear(&mut events);
+                    ended = ended.or(gone);
+                }
                 UAPI => {
                     let accepted = self.server.accept_uapi(&self.uapi);
                     turn_away(&mut self.gate, accepted, &self.uapi);
@@ -337,7 +340,8 @@ impl Daemon {
                 _ => self.signals.drain(),
             }
         }
-        ended = ended.or(self.signals.end().map(Ended::Signal));
+        let signal = self.signals.end().map(Ended::Signal);
+        ended = ended.or(signal);
         if self.inbox.device_is_gone() {
             ended = ended.or(Some(Ended::LinkDeleted));
         }

@@ -336,8 +336,8 @@ impl Interface {
     ///
     /// # Errors
     /// An `errno` for the `wg` tool, and words for a log.
-    pub fn set(&mut self, set: SetDevice) -> Result<(), (i32, String)> {
-        let set = self.with(|machine, cx| machine.configure(&set, cx));
+    pub fn set(&mut self, set: &SetDevice) -> Result<(), (i32, String)> {
+        let set = self.with(|machine, cx| machine.configure(set, cx));
         set.map_err(|refused| (refused.errno, refused.words))
     }
 

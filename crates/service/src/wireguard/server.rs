@@ -225,7 +225,7 @@ fn serve(interface: &Mutex<Option<Interface>>, wake: &Waker, stream: UnixStream)
                 write_get(&mut out, &device, peers)?;
             }
             Ok(Request::Set(set)) => {
-                let result = lock(interface).as_mut().map(|i| i.set(set));
+                let result = lock(interface).as_mut().map(|i| i.set(&set));
                 let Some(result) = result else { return Ok(()) };
                 wake.wake();
                 let errno = result.map_or_else(

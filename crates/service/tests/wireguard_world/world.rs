@@ -111,7 +111,8 @@ impl World {
         host.plane.work(self.now);
         let lookups = &host.outside.lookups;
         assert!(lookups.len() <= LOOKUPS_MAX, "too many look-ups at a time");
-        for lookup in lookups[before..].to_vec() {
+        let begun: Vec<_> = lookups.iter().skip(before).cloned().collect();
+        for lookup in begun {
             let after = Duration::from_millis(self.random.next() % 3000);
             self.plan(after, Happening::Found(at, lookup));
         }

@@ -457,7 +457,7 @@ fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<
             two.row(std::iter::once(name.clone()).chain(cells));
             match loss {
                 [0, 0] => {
-                    verdicts.at_least(format!("both uplinks, {name}: Mbit/s"), both, values[2])
+                    verdicts.at_least(format!("both uplinks, {name}: Mbit/s"), both, values[2]);
                 }
                 _ => verdicts.at_least(
                     format!("both uplinks, {name}: of the better"),

@@ -25,9 +25,9 @@ const BYTES_MAX: i64 = 65_000;
 
 const COLUMNS: &str = "\
 Figures are in 1000s of bytes of payload per second of processor time of one thread, as `openssl speed` has
-them; the accelerator's are by the clock on the wall, for the processor sleeps while it works. Each block is a back
-end with so many packets at a time; at its right stand the ratios to portable code with one packet at a time
-(or the fewest that are asked for) and, with --compare, to OpenSSL.
+them; the accelerator's are by the clock on the wall, for the processor sleeps while it works. Each block is a
+back end with so many packets at a time; at its right stand the ratios to portable code with one packet at a
+time (or the fewest that are asked for) and, with --compare, to OpenSSL.
 
 A tunnel cipher is all that is done to a packet: `aes-256-cbc+hmac-sha1` pads, encrypts and authenticates as
 OpenVPN does, `chacha20-poly1305` seals as WireGuard does. What the tables say of them is payload: the packet's

@@ -295,7 +295,7 @@ impl Management {
         }
     }
 
-    /// Starts a hold before the tunnel begins, which [`Action::Begin`] ends. `seconds` is the daemon's own delay before
+    /// Starts a hold before the tunnel begins, which the client's release ends. `seconds` is the daemon's own delay before
     /// it reconnects. Returns false if no hold is configured or it was released already.
     pub(crate) fn hold(&mut self, seconds: u32) -> bool {
         if !self.settings.hold || self.released {
@@ -311,7 +311,7 @@ impl Management {
         self.released = false;
     }
 
-    /// Asks the user. [`Action::Answer`] returns the answer from the client connected by then.
+    /// Asks the user. The answer is taken from the client connected by then.
     pub(crate) fn ask(&mut self, query: Query) {
         self.asked = Some(Asked::new(query));
         self.say_special();
