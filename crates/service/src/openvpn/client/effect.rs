@@ -11,10 +11,9 @@ use crate::openvpn::scripts::{Hook, Invocation};
 use config::openvpn::{Connection, Prompted};
 use log::Level;
 use openvpn::push::PushReply;
-use plane::{Line, LineId, PeerId};
+use plane::{LineId, PeerId};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::SystemTime;
 use zeroize::Zeroizing;
 
 /// An action. Effects run in [order](super::order::Order). If one fails, the rest of its batch is dropped and the
@@ -56,10 +55,6 @@ pub(super) enum Effect {
     OpenLine(LineId, u16, u32),
     /// Save the lines' byte counts for the next start.
     KeepUsage(Vec<LineUsage>),
-    /// Save, before any further effect, that the clock has reached this time.
-    KeepFloor(SystemTime),
-    /// Send a relay this message. An effect, because a new floor of the clock is saved before it.
-    Hello(Line, Vec<u8>),
     /// Save the address at which the server of this name proved itself, for a start without a working name server.
     KeepAddress(String, IpAddr),
     /// Perform a step on the host's network.

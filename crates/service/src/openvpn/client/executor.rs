@@ -11,7 +11,6 @@ use super::effect::{Effect, Told};
 use super::event::{Event, Realm};
 use super::machine::Machine;
 use super::order::Order;
-use crate::floor::FloorFile;
 use crate::inbox::Inbox;
 use crate::lines::{self, UsageFile};
 use crate::names;
@@ -76,8 +75,6 @@ pub(super) struct Executor<'a> {
     unprivileged: bool,
     /// File of the lines' byte counts.
     usage: Option<UsageFile>,
-    /// File of the latest time that the clock has certainly reached.
-    floor: Option<FloorFile>,
     /// Effects to perform.
     order: Order,
     /// Results of effects; the machine gets them before all other events.
@@ -119,7 +116,6 @@ impl<'a> Executor<'a> {
             lacking,
             unprivileged: false,
             usage: None,
-            floor: None,
             order: Order::default(),
             results: VecDeque::new(),
             events: VecDeque::from([Event::Begin]),
@@ -245,16 +241,6 @@ impl<'a> Executor<'a> {
             Effect::KeepUsage(usage) => {
                 if let Some(file) = &mut self.usage {
                     file.write(&usage);
-                }
-            }
-            Effect::KeepFloor(floor) => {
-                if let Some(file) = &mut self.floor {
-                    file.raise(floor);
-                }
-            }
-            Effect::Hello(to, message) => {
-                if let Some((plane, _)) = &self.device {
-                    plane.send(&to, &message);
                 }
             }
             Effect::KeepAddress(name, address) => names::keep(&name, address),

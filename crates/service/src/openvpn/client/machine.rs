@@ -22,7 +22,7 @@ use super::WRONG_ADDRESS;
 use super::effect::{Cx, Effect, HostStep};
 use super::event::{Event, Realm};
 use super::logins::Logins;
-use crate::floor::Floor;
+use crate::floor::{Floor, FloorFile};
 use crate::now::Now;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Attempts, ProxyLogin};
@@ -131,6 +131,7 @@ pub(super) struct Machine<'a> {
     stream_lines: Option<Box<StreamLines>>,
     /// Lower bound of the clock, for timestamps in hellos to relays.
     floor: Floor,
+    floor_file: Option<FloorFile>,
     /// Rate limit of log lines that the server causes.
     talk: Strangers,
 }
@@ -172,6 +173,7 @@ impl<'a> Machine<'a> {
             lines: ServerLines::new(config),
             stream_lines: StreamLines::new(config),
             floor: Floor::default(),
+            floor_file: None,
             talk: Strangers::new(),
             refusals: Refusals::new(
                 Dropped::REASONS

@@ -1,9 +1,8 @@
 //! The order of effects while a script runs.
 //!
 //! A script runs on its own thread, so the control connection and the data plane go on meanwhile: the machine calls the
-//! data plane at once. The script's end is
-//! an event, and effects that must follow it wait: the routes for `up`, the removal of the interface for `down`, the
-//! next connection for both.
+//! data plane at once. The script's end is an event, and effects that must follow it wait: the routes for `up`, the
+//! removal of the interface for `down`, the next connection for both.
 
 use super::effect::{Effect, HostStep, Told};
 use crate::openvpn::management::State;
@@ -89,8 +88,6 @@ fn waits(effect: &Effect) -> bool {
         | Effect::ReadLines
         | Effect::OpenLine(..)
         | Effect::KeepUsage(_)
-        | Effect::KeepFloor(_)
-        | Effect::Hello(..)
         | Effect::KeepAddress(..)
         | Effect::Judge(..)
         | Effect::RefreshRevocations => false,

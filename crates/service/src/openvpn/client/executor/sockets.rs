@@ -91,8 +91,7 @@ impl<'a> Executor<'a> {
         let context = self.context;
         // Opened now, because another `user` could not open it later.
         let (floor, time) = FloorFile::open();
-        machine.restore_floor(time);
-        self.floor = floor;
+        machine.restore_floor(floor, time);
         let mut lines = context.config.lines.lines.iter();
         if lines.any(|line| line.cap.is_some()) {
             let file = context.file.as_deref().map(Path::new);

@@ -450,9 +450,7 @@ impl Machine<'_> {
         }
         it.since = cx.now.wall;
         // The server's certificate is valid now, so the true time is later than its start.
-        if let Some(floor) = self.floor.use_up(cx.now.wall, cx.now.wall) {
-            cx.push(Effect::KeepFloor(floor));
-        }
+        self.keep_floor(cx.now.wall, cx.now.wall);
         it.unannounced = true;
         self.announce(it, cx);
     }

@@ -4,6 +4,7 @@
 //! OpenVPN.
 
 use super::Machine;
+use crate::floor::FloorFile;
 use crate::names::Whose;
 use crate::now::Now;
 use crate::openvpn::client::effect::{Cx, Effect, HostStep, SERVER};
@@ -15,10 +16,24 @@ use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
 impl Machine<'_> {
-    /// Makes all later timestamps exceed `floor`, the latest that an earlier run may have sent.
-    pub(in crate::openvpn::client) fn restore_floor(&mut self, floor: SystemTime) {
+    /// Makes all later timestamps exceed `floor`, the latest that an earlier run may have sent. Later floors go to the
+    /// file.
+    pub(in crate::openvpn::client) fn restore_floor(
+        &mut self,
+        file: Option<FloorFile>,
+        floor: SystemTime,
+    ) {
+        self.floor_file = file;
         if let Some(it) = &mut self.lines {
             it.lines.set_stamp_floor(floor);
+        }
+    }
+
+    /// Writes the floor to its file before a stamp is used, if it has to be raised for that.
+    pub(super) fn keep_floor(&mut self, used: SystemTime, wall: SystemTime) {
+        let floor = self.floor.use_up(used, wall);
+        if let (Some(floor), Some(file)) = (floor, &mut self.floor_file) {
+            file.raise(floor);
         }
     }
 
@@ -110,12 +125,9 @@ impl Machine<'_> {
         };
         if let Some((to, hello)) = lines.lines.hello(line, now.wall) {
             let used = lines.lines.latest_stamp();
-            let floor = self.floor.use_up(used, now.wall);
-            if let Some(floor) = floor {
-                // Saved before a packet with this timestamp leaves.
-                cx.push(Effect::KeepFloor(floor));
-            }
-            cx.push(Effect::Hello(to, hello.to_vec()));
+            // Saved before a packet with this timestamp leaves.
+            self.keep_floor(used, now.wall);
+            cx.plane(|plane| plane.send(&to, &hello));
         }
     }
 }

@@ -270,6 +270,30 @@ fn a_line_may_lead_by_a_relay() {
     assert_eq!((world.used, world.dials.len()), (LTE, 2));
 }
 
+/// A relay forwards nothing for a client that it does not know.
+#[test]
+fn a_relay_is_told_before_the_first_packet_by_it() {
+    let relayed = Line {
+        name: "relayed".to_owned(),
+        relay: Some("relay.example:51821".parse().unwrap()),
+        relay_key: Some(Key32::new([7; 32])),
+        ..Line::default()
+    };
+    let lines = Lines {
+        mode: Mode::Failover,
+        lines: vec![relayed],
+        ..Lines::default()
+    };
+    let server = SocketAddr::from(([192, 0, 2, 1], 1194));
+    let config = config_by_lines("--remote 192.0.2.1 1194", lines);
+    let mut world = World::new(config, &[server], 1);
+    world.handle(Event::Begin);
+    world.run_for(secs(30));
+    assert!(world.is_connected(), "{:?}", world.log);
+    assert!(world.relayed[0].is_some() && world.told);
+    assert_eq!(world.unannounced, 0);
+}
+
 /// At least one line works almost all the time. Sessions may restart, but the tunnel must come back.
 #[test]
 fn lines_that_come_and_go_leave_a_tunnel_that_works() {

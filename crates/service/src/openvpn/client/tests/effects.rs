@@ -116,7 +116,6 @@ impl World {
                 return Ok(Some(Event::LinesRead(facts.collect())));
             }
             Effect::KeepUsage(usage) => self.usage.push(usage),
-            Effect::KeepFloor(_) => {}
             Effect::KeepAddress(name, address) => {
                 assert!(self.was_up, "kept when the server has proved itself");
                 self.kept.push((name, address));
@@ -125,11 +124,6 @@ impl World {
                 assert!(self.interface, "an interface comes first");
                 self.open.insert(line);
                 return Ok(Some(Event::LineOpened(line, Ok(1194))));
-            }
-            Effect::Hello(line, hello) => {
-                assert!(self.is_relay(line.endpoint.addr) && hello.starts_with(b"\xffmrelay"));
-                self.told |= self.carries(line.id);
-                self.hellos += 1;
             }
             Effect::Host(step) => return self.host_step(step),
             Effect::RunScript(hook, _) => {
@@ -292,6 +286,11 @@ impl World {
                     "where it was dialled"
                 );
                 self.relayed[line.id.index()] = self.is_relay(at).then_some(at);
+            }
+            Call::Send(line, hello) => {
+                assert!(self.is_relay(line.endpoint.addr) && hello.starts_with(b"\xffmrelay"));
+                self.told |= self.carries(line.id);
+                self.hellos += 1;
             }
             Call::UseLine(SERVER, line) => self.used = line,
             Call::SetLineMode(SERVER, mode) => {

@@ -79,6 +79,8 @@ pub(super) struct World {
     /// Relay address of each line; `told`: the relay knows the client; `hellos`: number of hellos sent.
     pub(super) relayed: [Option<SocketAddr>; 2],
     pub(super) told: bool,
+    /// Packets that a relay dropped, as it did not know the client.
+    pub(super) unannounced: usize,
     pub(super) hellos: usize,
     /// The line in use, and the sending mode of several lines.
     pub(super) used: LineId,
@@ -157,6 +159,7 @@ impl World {
             relayed: [None; 2],
             heard_at: None,
             told: false,
+            unannounced: 0,
             hellos: 0,
             used: LineId::FIRST,
             mode: LineMode::Single,
@@ -301,6 +304,7 @@ impl World {
             Some(stream) => Remote::tcp(address, stream),
         };
         let forwarded = self.relayed[line.index()].is_none() || self.told;
+        self.unannounced += usize::from(!forwarded);
         if let Some(delay) = self
             .carry(stream)
             .filter(|_| self.carries(line) && forwarded)

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-/// Most connections accepted per cx of the loop.
+/// Most connections accepted per turn of the loop.
 const ACCEPTED_AT_ONCE: usize = 16;
 
 /// Listening sockets, and connections that the data plane has not taken over.
@@ -96,7 +96,7 @@ impl Listeners {
 
     /// Accepts some of the waiting connections; the poller reports the rest again.
     pub(super) fn accept(&mut self, now: Instant) -> Vec<(StreamId, SocketAddr)> {
-        // The listeners take turns to be first, so a flood at one delays the others by one cx only.
+        // The listeners take turns to be first, so a flood at one delays the others by one turn only.
         if !self.sockets.is_empty() {
             self.sockets.rotate_left(1);
         }

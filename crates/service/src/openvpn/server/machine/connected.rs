@@ -119,7 +119,10 @@ impl Machine<'_> {
         {
             cx.host.remove_stream(stream);
         }
-        let state = client.channel.look(cx.plane, peer(id));
+        let command = self.config.scripts.client_disconnect.as_ref();
+        // The kernel's data plane has to be asked for the figures.
+        let asked = client.announced && command.is_some();
+        let state = asked.then(|| client.channel.look(cx.plane, peer(id)));
         cx.plane.remove_peer(peer(id));
         if let (Some(lease), Some(pool)) = (client.lease.take(), &mut self.pool) {
             pool.release(lease.place);
@@ -129,11 +132,10 @@ impl Machine<'_> {
         }
         let networks = std::mem::take(&mut client.networks);
         self.tell_learned(cx, &client.environment, Learned::Delete, &networks);
-        let figures = Figures::new(&state, &client.control);
+        let figures = Figures::new(&state.unwrap_or_default(), &client.control);
         let lasted = cx.now.wall.duration_since(client.since);
         let environment = &mut client.environment;
         environment.set_traffic(figures.received, figures.sent, lasted.unwrap_or_default());
-        let command = self.config.scripts.client_disconnect.as_ref();
         self.tell(cx, Hook::ClientDisconnect, command, Vec::new(), environment);
     }
 }
