@@ -12,6 +12,7 @@
 //! connection keeps its mark, so all its packets go the same way. Answers to a connection that came in by a tunnel
 //! leave by that tunnel.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs;
 use std::net::IpAddr;
@@ -313,10 +314,11 @@ fn learn(resolved: &mut Resolved, facts: &mut Facts, known: &Known, system: &mut
     resolved.near = second::near(&macs, &resolved.near, &used, &idle);
 }
 
-/// Reads the packet filter's table.
+/// Reads the packet filter's table: the wanted chains, and those on hooks that earlier settings may have made.
 fn look(resolved: &Resolved, facts: &mut Facts, system: &mut System) {
     let wanted = table::wanted(resolved, facts);
     let names = wanted.chains.iter().map(|it| it.name.as_str());
+    let names: BTreeSet<&str> = names.chain(table::OPTIONAL).collect();
     facts.chains = Chains::read(system, TABLE, names);
 }
 
@@ -324,8 +326,10 @@ fn look(resolved: &Resolved, facts: &mut Facts, system: &mut System) {
 fn plan(resolved: &Resolved, facts: &Facts, listing: fn() -> String) -> Plan {
     let wanted = table::wanted(resolved, facts);
     let mut plan = Plan::default();
+    let is_wanted = |name: &String| wanted.chains.iter().any(|it| it.name == *name);
+    let is_whole = facts.chains.part(&wanted.chains) == crate::Part::Whole;
     // A table that cannot be read is written: the error then tells the reason.
-    if facts.chains.part(&wanted.chains) != crate::Part::Whole {
+    if !is_whole || !facts.chains.found.keys().all(is_wanted) {
         plan.scripts.push(Script {
             texts: wanted.scripts(&listing()),
             closes: true,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::written_file::{open_lock, replace};
+use host::written_file::{open_lock, replace_for_now};
 use netio::process::netns_inode;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -66,7 +66,9 @@ impl Record {
     pub(crate) fn write(&self, text: &str) -> Result<(), SteerError> {
         let path = path_of(&self.directory, self.name, "toml");
         let text = format!("{}\n{text}", first_line());
-        replace(&path, text.as_bytes(), 0o644).map_err(|error| SteerError::Record { path, error })
+        // Worth nothing after a boot.
+        replace_for_now(&path, text.as_bytes(), 0o644)
+            .map_err(|error| SteerError::Record { path, error })
     }
 
     /// Removes the settings from the record.

@@ -53,6 +53,9 @@ const LEADING: i32 = -110;
 /// The condition that matches a DNS query over UDP or TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
+/// The chains on hooks that not every policy asks for.
+pub(super) const OPTIONAL: [&str; 3] = ["names", "input", "source"];
+
 /// The usual priority of source NAT.
 const SOURCE: i32 = 100;
 

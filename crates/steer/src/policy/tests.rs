@@ -47,6 +47,22 @@ fn everything_is_set_once_and_taken_away_again() {
     assert_eq!((lifted.rules, lifted.tables), (before.rules, before.tables));
 }
 
+/// A chain is deleted although no other chain depends on its setting.
+#[test]
+fn masquerading_ends_with_its_setting() {
+    let facts = with_tunnel();
+    let mut facts = done(&facts, &plan_of(&facts));
+    let before = crate::fixture::of(&format!("masquerade = true\n{TEXT}"));
+    facts.chains.found = made(&table::wanted(&before, &facts));
+    let listing = || "table inet millrace-policy {\n chain source {\n }\n}".to_owned();
+    let plan = plan(&resolved(), &facts, listing);
+    assert_eq!(plan.scripts.len(), 1);
+    let [text, plain] = &plan.scripts[0].texts;
+    let gone = format!("delete chain inet {TABLE} source\n");
+    assert!(text.contains(&gone) && plain.contains(&gone), "{text}");
+    assert!(plan_of(&facts).is_empty());
+}
+
 #[test]
 fn a_tunnel_that_goes_takes_its_route_along() {
     let facts = with_tunnel();
