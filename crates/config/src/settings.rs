@@ -242,7 +242,7 @@ const DATAPLANE: &[Row<SetText>] = &[
     ),
     (
         "crypto-backend",
-        "\"auto\", \"portable\", \"simd\" or \"engine\"",
+        "\"auto\", \"portable\", \"simd\" or \"accelerator\"",
         |it, v| {
             let backends = [
                 ("auto", CryptoBackend::Auto),

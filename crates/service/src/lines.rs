@@ -361,9 +361,11 @@ impl Lines {
         for (id, peer) in &mut self.peers {
             let state = view(*id);
             next = next.min(peer.look(&state, now));
-            if let Some(line) = peer.probe(single, now) {
-                self.relays
-                    .before_probe(line, peer.works_by(line), now, out);
+            if let Some(line) = peer.probe(single, now)
+                && self
+                    .relays
+                    .before_probe(line, peer.works_by(line), now, out)
+            {
                 out.push(LineEffect::Probe {
                     peer: *id,
                     line: self.relays.lead(line, peer.address),
@@ -395,7 +397,10 @@ impl Lines {
                 out.push(PlaneCall::SetLineMode(*id, mode).into());
             }
         }
-        self.follow_relays(out);
+        if self.relays.has_moved() {
+            next = WAITING;
+            self.follow_relays(out);
+        }
         self.tell_rate(out);
         self.look = Some(now + next);
     }

@@ -87,33 +87,33 @@ impl Relays {
     }
 
     /// Sends a hello before a probe by a line, if one is due: if the peer does not answer by the line, its relay may not
-    /// know us.
+    /// know us. Returns false if the relay's next address is tried instead: the probe waits until that is told.
     pub(super) fn before_probe(
         &mut self,
         line: LineId,
         works: bool,
         now: Instant,
         out: &mut Vec<LineEffect>,
-    ) {
+    ) -> bool {
         let every = if works { HELLO_EVERY } else { AGAIN };
-        self.say(line, (every, works), now, out);
+        self.say(line, (every, works), now, out)
     }
 
     /// Sends the hello that is due now by a line, if any. `works` says whether the peer answers by the line. If it does
     /// not for long, the relay may have moved: then the next address of its name is tried, and after the last the name
-    /// is looked up anew.
+    /// is looked up anew. Returns false for another address, which gets its hello once the data plane knows it.
     fn say(
         &mut self,
         line: LineId,
         (every, works): (Duration, bool),
         now: Instant,
         out: &mut Vec<LineEffect>,
-    ) {
+    ) -> bool {
         let Some(relay) = self.get_mut(line).filter(|it| it.address.is_some()) else {
-            return;
+            return true;
         };
         if relay.told.is_some_and(|at| now < at + every) {
-            return;
+            return true;
         }
         relay.told = Some(now);
         let silent = (!works).then(|| *relay.silent.get_or_insert(now));
@@ -130,9 +130,17 @@ impl Relays {
         }
         if next.is_some() && next != relay.address {
             relay.address = next;
+            relay.told = None;
             self.moved.push(line);
+            return false;
         }
         out.push(LineEffect::Hello(line));
+        true
+    }
+
+    /// Whether a relay has another address that the data plane does not know yet.
+    pub(super) fn has_moved(&self) -> bool {
+        !self.moved.is_empty()
     }
 }
 

@@ -166,7 +166,15 @@ impl Machine {
         };
         let mut out = Vec::new();
         call(lines, cx, &mut out);
-        for effect in out {
+        // These look at the lines again, and must find everything else in force: what they put out is newer.
+        let looks_again = |it: &LineEffect| {
+            matches!(
+                it,
+                LineEffect::Read | LineEffect::Open { .. } | LineEffect::Count
+            )
+        };
+        let (later, first): (Vec<_>, Vec<_>) = out.into_iter().partition(looks_again);
+        for effect in first.into_iter().chain(later) {
             self.by_lines(effect, cx);
         }
         true

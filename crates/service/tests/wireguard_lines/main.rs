@@ -102,6 +102,32 @@ fn packets_on_several_lines_survive_each_and_need_no_decision() {
     }
 }
 
+/// The data plane's mode is the last one that the lines have decided on, although opening a line leads to another look.
+#[test]
+fn lines_of_a_link_that_comes_up_again_are_used_together() {
+    for (mode, used) in [
+        (LineMode::Duplicate, 0),
+        (LineMode::Critical, 1),
+        (LineMode::Balance, 2),
+    ] {
+        let mut world = World::with_mode([10, 20], mode);
+        world.run(SECOND * 5, true);
+        for up in [false, true] {
+            world.tell(A, Event::Link { up, mtu: 1420 });
+        }
+        world.run(SECOND * 3, true);
+        assert_eq!(world.states(), ["up", "up"], "{mode:?}: {:?}", world.log());
+        let both = LineSet::of(LineId(0)).with(LineId(1));
+        let is_both = match world.hosts[A].mode.0 {
+            plane::LineMode::Duplicate(lines) => used == 0 && lines == both,
+            plane::LineMode::Critical(lines) => used == 1 && lines == both,
+            plane::LineMode::Balance(shares) => used == 2 && shares[0] > 0 && shares[1] > 0,
+            _ => false,
+        };
+        assert!(is_both, "{mode:?}: {:?}", world.hosts[A].mode);
+    }
+}
+
 #[test]
 fn probes_of_lines_that_are_used_together_are_few() {
     for mode in LineMode::ALL.into_iter().filter(|mode| mode.spreads()) {
