@@ -49,10 +49,16 @@ impl AtHome {
     /// The method that lists the servers and their clients.
     pub const PEERS: &str = "peers";
 
-    /// Whether the arguments have an allowed length: they fit into a request.
+    /// Whether the arguments are none, or texts, numbers and switches by name that fit into a request. Nested values
+    /// could be too deep for the other half to read.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
-        self.given.to_string().len() <= BODY_MAX
+        let is_flat = match &self.given {
+            Value::Null => true,
+            Value::Object(given) => given.values().all(|it| !it.is_array() && !it.is_object()),
+            _ => false,
+        };
+        is_flat && self.method.len() + self.given.to_string().len() <= BODY_MAX
     }
 }
 
@@ -84,4 +90,28 @@ pub enum Refused {
     Open,
     /// Another reason, in words.
     Because(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The second half reads arguments in a deeper place than the first, whose parser takes 128 levels.
+    #[test]
+    fn nested_arguments_are_refused_and_flat_ones_taken() {
+        let asked = |given: Value| AtHome {
+            method: "peer_add".to_owned(),
+            given,
+        };
+        let deep: Value = serde_json::from_str(&format!("{}{}", "[".repeat(126), "]".repeat(126)))
+            .expect("the parser takes that many levels");
+        for wrong in [deep, json!([1]), json!("text"), json!({"lan": ["a"]})] {
+            assert!(!asked(wrong.clone()).is_bounded(), "{wrong}");
+        }
+        assert!(!asked(json!({"name": "x".repeat(BODY_MAX)})).is_bounded());
+        for right in [Value::Null, json!({"name": "phone", "lan_only": true})] {
+            assert!(asked(right.clone()).is_bounded(), "{right}");
+        }
+    }
 }

@@ -23,7 +23,7 @@ use crate::link::Link;
 use crate::metrics;
 use crate::overview::Overview;
 use crate::peers::{Page, Wanted};
-use crate::question::{self, Question, Refused};
+use crate::question::{self, AtHome, Question, Refused};
 use crate::tries::{Asker, Turns};
 use config::types::Secret;
 use plane::SourceNetwork;
@@ -304,7 +304,8 @@ impl Site {
 
     /// Passes a question about the servers at home on, or a change of them.
     fn at_home(&self, body: &[u8], session: Option<Secret>) -> Answer {
-        let Ok(asked) = serde_json::from_slice(body) else {
+        let asked: Option<AtHome> = serde_json::from_slice(body).ok();
+        let Some(asked) = asked.filter(AtHome::is_bounded) else {
             return Answer::error(400, "not understood");
         };
         let answer = self.ask::<Result<Value, Refused>>(&Question::AtHome { session, asked });
