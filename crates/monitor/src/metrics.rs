@@ -243,7 +243,7 @@ fn peer(text: &mut Text, tunnel: &str, peer: &PeerStatus) {
         let up = u8::from(matches!(line.state.as_str(), "up" | "degraded"));
         text.add(
             "millrace_line_up",
-            "1 where a line reaches the peer.",
+            "1 where an uplink reaches the peer.",
             &labels,
             up,
         );

@@ -1,4 +1,4 @@
-//! `millrace demo lines`: a branch with two poor lines, a call beside a download, and a cable that is pulled.
+//! `millrace demo uplinks`: a branch with two poor lines, a call beside a download, and a cable that is pulled.
 
 mod call;
 mod picture;
