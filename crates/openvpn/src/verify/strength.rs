@@ -11,7 +11,7 @@ pub enum CertificateProfile {
     /// go lower (RSA 1024, SHA-1); Millrace does not.
     #[default]
     Legacy,
-    /// The same as `legacy`, which is already this strict.
+    /// Equal to `legacy`, which is already this strict.
     Preferred,
     /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 only.
     SuiteB,

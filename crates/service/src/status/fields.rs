@@ -108,7 +108,7 @@ levels! {
         /// Result of probing the paths to WireGuard's peers: `10.0.0.1 answers up to 1420 bytes`,
         /// `10.0.0.1 answers no pings`; null without probes.
         mtu_probe: Option<String>, label "mtu probes";
-        /// What a tunnel in the state `waiting` waits for, such as `an address of vpn.example:51820`; left out
+        /// Missing thing that a tunnel in the state `waiting` waits for, such as `an address of vpn.example:51820`; left out
         /// otherwise.
         #[serde(skip_serializing_if = "Option::is_none")]
         waiting_for: Option<String>, label "state";
@@ -270,7 +270,7 @@ levels! {
         inbound: PipelineStatus;
         /// Packets that the data plane dropped, by [reason](#drops-and-refusals).
         drops: BTreeMap<String, u64>, label "dropped", metric "millrace_tunnel_dropped_packets_total";
-        /// What limited the speed between two samples, in words; empty with `--no-rate`, and below 1,000 packets a
+        /// Limit of the speed between two samples, in words; empty with `--no-rate`, and below 1,000 packets a
         /// second, where nothing did.
         limits: String, label "limit";
     }

@@ -1,4 +1,4 @@
-//! What an interface needs of its host, except the data plane.
+//! The host's side of an interface, except the data plane.
 
 use crate::lines::{LineFacts, LineUsage};
 use crate::names::LookUp;

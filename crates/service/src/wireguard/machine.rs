@@ -90,7 +90,7 @@ pub struct Machine {
 /// The data plane of an interface.
 pub type Plane = dyn DataPlane<Protocol = WireGuard>;
 
-/// What a machine calls while it handles an event: its data plane and its host, at one moment.
+/// The context of a machine while it handles an event: its data plane and its host, at one moment.
 pub struct Cx<'a> {
     /// The moment.
     pub(super) now: Now,

@@ -223,7 +223,7 @@ impl World {
         result
     }
 
-    /// What A has said in its log.
+    /// A's log.
     pub(crate) fn log(&self) -> &[String] {
         &self.hosts[A].outside.said
     }

@@ -24,7 +24,7 @@ pub(super) enum Meaning {
     Refused(&'static str),
 }
 
-/// What an option changes.
+/// Effect of an option.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Taken {
     /// Settings of both ends.

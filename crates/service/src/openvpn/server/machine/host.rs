@@ -1,4 +1,4 @@
-//! What a server's machine uses while it handles an event: the time, the data plane and its host.
+//! The context of a server's machine while it handles an event: the time, the data plane and its host.
 
 use super::event::{ClientFile, ClientKey, Polled};
 use crate::now::Now;

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// What the calls so far say of one client.
+/// State of one client, by the calls so far.
 #[derive(Default)]
 pub(super) struct Peer {
     /// Source address of packets without a peer-id.
