@@ -108,8 +108,8 @@ levels! {
         /// Result of probing the paths to WireGuard's peers: `10.0.0.1 answers up to 1420 bytes`,
         /// `10.0.0.1 answers no pings`; null without probes.
         mtu_probe: Option<String>, label "mtu probes";
-        /// Missing thing that a tunnel in the state `waiting` waits for, such as `an address of vpn.example:51820`; left out
-        /// otherwise.
+        /// Missing thing that a tunnel in the state `waiting` waits for, such as `an address of vpn.example:51820`; left
+        /// out otherwise.
         #[serde(skip_serializing_if = "Option::is_none")]
         waiting_for: Option<String>, label "state";
         /// Warnings, one sentence each: what the tunnel asked of the host and does not have, such as a route that the
