@@ -1,14 +1,14 @@
 //! Runs a client: one server at a time, reconnecting until told to stop.
 //!
-//! [`machine`] decides: it takes an [`event`] and returns ordered [`effect`]s. [`executor`] performs them and waits for
-//! the next event.
+//! [`machine`] decides: it takes an [`event`] and calls its [`host`]. [`executor`] is that host and waits for the next
+//! event; [`steps`] makes calls wait for scripts.
 
-mod effect;
 mod event;
 mod executor;
+mod host;
 mod logins;
 mod machine;
-mod order;
+mod steps;
 
 #[cfg(test)]
 mod tests;
@@ -31,10 +31,10 @@ const WRONG_ADDRESS: &str = "wrong_address";
 /// Runs a client until it is told to stop.
 pub(super) fn run(context: &Context) -> Ended {
     match start(context) {
-        Ok((mut machine, mut executor)) => {
+        Ok(mut executor) => {
             // The time for typing a passphrase does not count.
             context.begin_waiting();
-            executor.run(&mut machine)
+            executor.run()
         }
         Err(error) => {
             context.fatal(&*error);
@@ -43,7 +43,7 @@ pub(super) fn run(context: &Context) -> Ended {
     }
 }
 
-fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error>> {
+fn start(context: &Context) -> Result<Executor<'_>, Box<dyn Error>> {
     let config = &context.config;
     // Created before the list is read, so that a change in between is noticed later.
     let crl = RevocationFile::new(config);
@@ -57,18 +57,17 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
     }
     let tls = Arc::new(tls);
     setup::prepare(&tls);
-    let executor = Executor::new(context, Arc::clone(&tls), crl)?;
     let machine = Machine::new(Parts {
         config,
         hooks,
-        tls,
+        tls: Arc::clone(&tls),
         wraps,
         no_dns: context.no_dns,
         auth_retry: context.auth_retry.get(),
         kernel: context.kernel,
         given_up: u8::from(!context.is_stock),
     });
-    Ok((machine, executor))
+    Executor::new(context, machine, tls, crl)
 }
 
 /// Returns the keys and settings for the start; asks for a passphrase if the key needs one.

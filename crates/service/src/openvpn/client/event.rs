@@ -57,10 +57,8 @@ pub(super) enum Event {
     DialFailed(u64, String, bool),
     /// The addresses of a line's relay.
     RelayLookedUp(LineId, Result<Vec<SocketAddr>, String>),
-    /// Result of [`Effect::Try`](super::effect::Effect::Try).
+    /// Result of the test of a line.
     LineTried(LineId, Result<(), String>),
-    /// The client ends: the uplinks' bytes are counted for the last time.
-    LinesEnd,
     /// A control packet.
     Control(Arrival),
     /// A message from inside a data packet.
@@ -93,7 +91,7 @@ pub(super) enum Event {
     NetworkChanged,
     /// The clock was set or a route came back; earlier attempts may have failed for lack of it.
     Hurry,
-    /// The last effect failed, and the rest of its batch was dropped.
+    /// A step failed, and the later steps of its event were dropped.
     Failed(String),
     /// A deadline may have passed.
     Deadline,

@@ -1,4 +1,4 @@
-//! Performs a client's effects and reports events.
+//! The loop of a client: waits for events and reports them to the machine.
 
 mod background;
 mod host;
@@ -6,34 +6,25 @@ mod login;
 mod monitored;
 mod sockets;
 
-use self::host::{Lacking, Planning};
-use super::effect::{Effect, Told};
-use super::event::{Event, Realm};
+use super::event::Event;
+use super::host::{Cx, Failure};
 use super::machine::Machine;
-use super::order::Order;
-use crate::inbox::Inbox;
-use crate::lines::{self, UsageFile};
-use crate::names;
+use super::steps::Steps;
+use crate::clock_watch::ClockWatch;
 use crate::now::Now;
-use crate::openvpn::channel::Plane;
+use crate::openvpn::Ended;
 use crate::openvpn::connect::DialError;
 use crate::openvpn::context::Context;
-use crate::openvpn::device::{self, DeviceError, Link, Peers, SocketPlane};
-use crate::openvpn::monitoring::{Monitored as _, ProcessRequest};
-use crate::openvpn::network::Inside;
+use crate::openvpn::monitoring::ProcessRequest;
 use crate::openvpn::revocation::RevocationFile;
-use crate::openvpn::{Ended, INBOX, terms};
-use ::host::privileges;
-use ::plane::StreamId;
-use background::Background;
-use config::openvpn::{AuthRetry, Connection};
-use monitored::View;
-use netio::poll::Poller;
-use openvpn::data::wire::OpenVpn as Packets;
+use background::Outcome;
+use config::openvpn::AuthRetry;
+use host::ThisHost;
+use netio::netlink::Netlink;
 use openvpn::tls::TlsSettings;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::rc::Rc;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 const ARRIVALS: u64 = 0;
@@ -47,39 +38,15 @@ const CLOCK: u64 = 5;
 const ARRIVALS_AT_ONCE: usize = 256;
 const MESSAGES_AT_ONCE: usize = crate::inbox::MESSAGES;
 
-type Failure = Box<dyn std::error::Error>;
-
-/// A socket's remote address and stream number; `None` for UDP.
-type Dialled = (SocketAddr, Option<StreamId>);
-
-/// Executor of a client's effects.
+/// A client and its host.
 pub(super) struct Executor<'a> {
     context: &'a Context,
-    tls: Arc<TlsSettings>,
-    crl: RevocationFile,
-    poller: Poller,
-    inbox: Arc<Inbox>,
-    background: Background,
-    /// The interface, while there is one.
-    device: Option<(Rc<SocketPlane>, Link)>,
-    /// The number of the last stream.
-    streams: u64,
-    /// The interface's network settings: being planned, planned, and set.
-    planning: Option<Planning>,
-    planned: Option<Inside>,
-    inside: Option<Inside>,
-    /// The login that a management client was asked for.
-    asked: Option<Realm>,
+    machine: Machine<'a>,
+    host: ThisHost<'a>,
+    steps: Steps,
+    events: VecDeque<Event>,
     auth_retry: AuthRetry,
     lacking: Lacking,
-    unprivileged: bool,
-    /// File of the lines' byte counts.
-    usage: Option<UsageFile>,
-    /// Effects to perform.
-    order: Order,
-    /// Results of effects; the machine gets them before all other events.
-    results: VecDeque<Event>,
-    events: VecDeque<Event>,
 }
 
 impl<'a> Executor<'a> {
@@ -87,254 +54,77 @@ impl<'a> Executor<'a> {
     /// Too many open descriptors.
     pub(super) fn new(
         context: &'a Context,
+        mut machine: Machine<'a>,
         tls: Arc<TlsSettings>,
         crl: RevocationFile,
     ) -> Result<Self, Failure> {
-        let poller = Poller::new()?;
-        let inbox = Arc::new(Inbox::new(INBOX)?);
-        let background = Background::new(&context.config)?;
-        poller.add(&*inbox, ARRIVALS)?;
-        poller.add(&*context.signals, SIGNAL)?;
-        poller.add(background.waker(), BACKGROUND)?;
+        let host = ThisHost::new(context, tls, crl, &mut machine)?;
         let lacking = Lacking::new(context.config.sockets.mark.unwrap_or(0))?;
-        poller.add(&lacking.clock, CLOCK)?;
-        context.watch(&poller, NEWS, MANAGEMENT)?;
+        host.poller.add(&*context.signals, SIGNAL)?;
+        host.poller.add(&lacking.clock, CLOCK)?;
+        context.watch(&host.poller, NEWS, MANAGEMENT)?;
         Ok(Self {
             context,
-            tls,
-            crl,
-            poller,
-            inbox,
-            background,
-            device: None,
-            streams: 0,
-            planning: None,
-            planned: None,
-            inside: None,
-            asked: None,
+            machine,
+            host,
+            steps: Steps::default(),
+            events: VecDeque::from([Event::Begin]),
             auth_retry: context.auth_retry.get(),
             lacking,
-            unprivileged: false,
-            usage: None,
-            order: Order::default(),
-            results: VecDeque::new(),
-            events: VecDeque::from([Event::Begin]),
         })
     }
 
     /// Runs a client until it ends.
-    pub(super) fn run(&mut self, machine: &mut Machine<'a>) -> Ended {
-        self.restore_lines(machine);
-        let ended = self.serve(machine);
-        self.end_lines(machine);
+    pub(super) fn run(&mut self) -> Ended {
+        let ended = self.serve();
+        self.with_machine(|machine, cx| machine.lines_end(cx));
         ended
     }
 
-    fn serve(&mut self, machine: &mut Machine<'a>) -> Ended {
+    fn serve(&mut self) -> Ended {
         loop {
-            while let Some(event) = self.results.pop_front().or_else(|| self.events.pop_front()) {
+            while let Some(event) = self.next_event() {
                 if matches!(event, Event::ScriptFinished(..)) {
-                    self.order.script_ended();
-                    if let Some(ended) = self.perform_all(machine) {
-                        return ended;
-                    }
+                    self.steps.script_ended(&mut self.host);
                 }
-                let effects = machine.handle(event, Now::read(), self.plane());
-                self.order.add(effects);
-                if let Some(ended) = self.perform_all(machine) {
+                self.with_machine(|machine, cx| machine.handle(event, cx));
+                if let Some(ended) = self.host.ended {
                     return ended;
                 }
             }
-            if let Err(error) = self.wait(machine) {
+            if let Err(error) = self.wait() {
                 self.context.fatal(&*error);
                 return Ended::Exit(1);
             }
         }
     }
 
-    /// The data plane, as the machine calls it.
-    fn plane(&self) -> Option<Rc<Plane>> {
-        let (plane, _) = self.device.as_ref()?;
-        Some(plane.clone())
+    fn next_event(&mut self) -> Option<Event> {
+        let result = self.steps.results.pop_front();
+        result.or_else(|| self.events.pop_front())
     }
 
-    /// Performs the effects that need not wait. Returns how the client ended, if it did.
-    fn perform_all(&mut self, machine: &Machine<'_>) -> Option<Ended> {
-        while let Some(effect) = self.order.next() {
-            if let Effect::End(ended) = effect {
-                return Some(ended);
-            }
-            if let Err(error) = self.perform(effect, machine) {
-                if error.downcast_ref().is_some_and(DeviceError::lasts) {
-                    self.context.fatal(&*error);
-                    return Some(Ended::Exit(1));
-                }
-                self.order.failed();
-                self.results.push_back(Event::Failed(error.to_string()));
-            }
-        }
-        None
-    }
-
-    /// Large callees are `#[inline(never)]`: inlined, they would give this function 9 KB of stack, and each access far
-    /// from the stack's end takes twice the code.
-    fn perform(&mut self, effect: Effect, machine: &Machine<'_>) -> Result<(), Failure> {
-        let context = self.context;
-        match effect {
-            Effect::Log(level, text) => {
-                log::log!(level, "{text}");
-                if level == log::Level::Error && !machine.is_connected() {
-                    context.waits(&text);
-                }
-            }
-            Effect::Say(level, text) => context.say(level, &text),
-            Effect::Fatal(text) => context.fatal(&*Failure::from(text)),
-            Effect::Tell(told) => self.tell(told),
-            Effect::LogStatus => {
-                let status = View(machine, self).status();
-                context.monitoring.borrow().log_status(&status);
-            }
-            Effect::LookUp(number, name) => {
-                let event = move |found| Event::LookedUp(number, found);
-                self.background.look_up(name, self.inside.is_some(), event);
-            }
-            Effect::LookUpRelay(line, name) => {
-                let inside = self.inside.is_some();
-                self.background.look_up(name, inside, move |found| {
-                    Event::RelayLookedUp(line, found.map_err(|error| error.to_string()))
-                });
-            }
-            Effect::Dial(number, target, login) => {
-                // Discards leftovers of the last connection.
-                while self.inbox.next_arrival().is_some() || self.inbox.next_message().is_some() {}
-                self.inbox.take_notices();
-                self.inbox.take_closed();
-                if target.connection.protocol.transport.is_tcp() {
-                    self.background.dial(number, *target, login);
-                } else {
-                    let opened = target.open(login.as_ref(), &context.stop());
-                    let dialled = opened
-                        .map_err(Failure::from)
-                        .and_then(|socket| self.open_socket(&target, socket));
-                    self.dialled(number, dialled, false);
-                }
-            }
-            Effect::Try(line, target) => self.background.try_line(line, *target),
-            Effect::Cancel => self.background.cancel(),
-            Effect::AskLogin => {
-                self.ask_login();
-                // The time for typing does not count as waiting for the server.
-                context.begin_waiting();
-            }
-            Effect::AskProxyLogin(prompted) => self.ask_proxy_login(&prompted),
-            Effect::OpenInterface(connection) => self.open_interface(&connection)?,
-            Effect::CloseInterface => self.device = None,
-            Effect::ReadLines => {
-                let facts = lines::read(&context.config.lines);
-                self.results.push_back(Event::LinesRead(facts));
-            }
-            Effect::OpenLine(line, port, mark) => {
-                let opened = self.open_line(line, port, mark);
-                let opened = opened.map_err(|error| error.to_string());
-                self.results.push_back(Event::LineOpened(line, opened));
-            }
-            Effect::KeepUsage(usage) => {
-                if let Some(file) = &mut self.usage {
-                    file.write(&usage);
-                }
-            }
-            Effect::KeepAddress(name, address) => names::keep(&name, address),
-            Effect::Host(step) => self.host_step(step)?,
-            Effect::RunScript(hook, program) => {
-                log::info!("{}", program.line());
-                self.background.run_script(hook, *program);
-            }
-            Effect::Judge(number, programs) => self.background.judge(number, programs),
-            Effect::RefreshRevocations => self.crl.refresh(&context.config, &self.tls),
-            Effect::DropPrivileges => {
-                self.unprivileged = true;
-                context.drop_privileges()?;
-            }
-            Effect::Hold => {
-                if context.monitoring.borrow_mut().hold() {
-                    log::info!("Need hold release from management interface, waiting...");
-                } else {
-                    self.results.push_back(Event::Released);
-                }
-            }
-            Effect::Up => {
-                context.is_up();
-                log::info!("Initialization Sequence Completed");
-            }
-            Effect::Lost => context.is_lost(),
-            // `perform_all` handles it.
-            Effect::End(_) => {}
-        }
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn tell(&self, told: Told) {
-        let mut monitoring = self.context.monitoring.borrow_mut();
-        match told {
-            Told::State(state, detail, addresses) => monitoring.state(state, &detail, addresses),
-            Told::AuthToken(token) => monitoring.auth_token(&token),
-            Told::Echo(text) => monitoring.echoed(&text),
-            Told::VerificationFailed(reason) => {
-                if let Some(manager) = &self.context.manager {
-                    manager.refused(reason.as_deref().unwrap_or("AUTH_FAILED"));
-                }
-                monitoring.verification_failed("Auth", reason.as_deref());
-            }
-            Told::UpDown(up, environment) => monitoring.up_down(up, &environment),
-            Told::Closed => monitoring.closed(),
-        }
-    }
-
-    /// Opens the interface and its data plane.
-    #[inline(never)]
-    fn open_interface(&mut self, connection: &Connection) -> Result<(), Failure> {
-        let context = self.context;
-        if self.inbox.device_is_gone() {
-            // Drops the inbox of the previous interface.
-            self.inbox = Arc::new(Inbox::new(INBOX)?);
-            self.poller.add(&*self.inbox, ARRIVALS)?;
-        }
-        let (plane, link) = device::start(
-            Packets::Client {
-                recursive: context.config.network.allow_recursive_routing,
-            },
-            &context.config.device,
-            &context.rungs,
-            &context.dataplane,
-            context.kernel.then_some(Peers::One),
-            terms::tun_mtu(connection),
-            connection.mtu.fragment.is_some(),
-            &self.inbox,
-            connection.protocol.transport.is_tcp(),
-        )?;
-        if self.unprivileged {
-            // The first interface's threads are confined when privileges are dropped.
-            privileges::confine_other_threads();
-        }
-        if link.index != 0 {
-            log::info!("TUN/TAP device {} opened", link.name);
-        }
-        context.monitoring.borrow_mut().publish(&link);
-        self.results.push_back(Event::Opened(link.name.clone()));
-        self.device = Some((Rc::from(plane), link));
-        Ok(())
+    /// Calls the machine with a fresh time: a step may have waited for the user.
+    fn with_machine(&mut self, call: impl FnOnce(&mut Machine<'a>, &mut Cx<'_>)) {
+        let mut cx = Cx {
+            now: Now::read(),
+            plane: self.host.plane(),
+            connected: self.machine.is_connected(),
+            host: &mut self.host,
+            steps: &mut self.steps,
+        };
+        call(&mut self.machine, &mut cx);
     }
 
     /// Waits for the next events and handles them.
-    fn wait(&mut self, machine: &Machine<'_>) -> Result<(), Failure> {
+    fn wait(&mut self) -> Result<(), Failure> {
         let context = self.context;
-        let deadline = context.deadline(machine.next_deadline());
+        let deadline = context.deadline(self.machine.next_deadline());
         let now = Now::read().monotonic;
         let timeout = deadline.map(|at| at.saturating_duration_since(now));
-        for token in self.poller.wait(timeout)?.iter() {
+        for token in self.host.poller.wait(timeout)?.iter() {
             match token {
-                ARRIVALS => self.inbox.waker.clear(),
+                ARRIVALS => self.host.inbox.waker.clear(),
                 SIGNAL => {
                     let signal = context.signals.take();
                     let signal =
@@ -356,16 +146,16 @@ impl<'a> Executor<'a> {
         let leaves = context.leaves_now();
         self.events.extend(leaves.map(Event::Signal));
         let now = Now::read().monotonic;
-        if machine.next_deadline().is_some_and(|at| at <= now) {
+        if self.machine.next_deadline().is_some_and(|at| at <= now) {
             self.events.push_back(Event::Deadline);
         }
         let mut monitoring = context.monitoring.borrow_mut();
-        let requests = monitoring.serve(&mut View(machine, self));
+        let requests = monitoring.serve(self);
         drop(monitoring);
         for request in requests {
             self.requested(request);
         }
-        context.pulse(|| self.device.as_ref().is_none_or(|(plane, _)| plane.pulse()));
+        context.pulse(|| self.host.plane().is_none_or(|plane| plane.pulse()));
         if context.forget.take() {
             self.events.push_back(Event::Forget);
         }
@@ -380,30 +170,34 @@ impl<'a> Executor<'a> {
     fn requested(&mut self, request: ProcessRequest) {
         match request {
             ProcessRequest::Begin => self.events.push_back(Event::Released),
-            ProcessRequest::Answer(answer) => self.answered(answer),
+            ProcessRequest::Answer(answer) => self.events.extend(self.host.answered(answer)),
             other => self.context.note(&other),
         }
     }
 
     fn take_background(&mut self) {
-        for result in self.background.take() {
-            match result {
-                background::Outcome::Event(event) => self.events.push_back(event),
-                background::Outcome::Dialled(number, target, socket) => {
-                    let of_line = socket.as_ref().is_err_and(DialError::is_of_line);
-                    let dialled = socket
-                        .map_err(Failure::from)
-                        .and_then(|socket| self.open_socket(&target, socket));
-                    self.dialled(number, dialled, of_line);
+        for result in self.host.background.take() {
+            let event = match result {
+                Outcome::Event(event) => {
+                    self.events.push_back(event);
+                    continue;
                 }
-                background::Outcome::RouteNames(number, names) => self.plan(number, &names),
-            }
+                Outcome::Dialled(number, target, socket) => {
+                    let of_line = socket.as_ref().is_err_and(DialError::is_of_line);
+                    let opened = socket
+                        .map_err(Failure::from)
+                        .and_then(|socket| self.host.open_socket(&target, socket));
+                    Some(sockets::dialled(number, opened, of_line))
+                }
+                Outcome::RouteNames(number, names) => self.host.planned(number, &names),
+            };
+            self.steps.results.extend(event);
         }
     }
 
     /// Turns the workers' inbox into events.
     fn take_inbox(&mut self) {
-        let inbox = &self.inbox;
+        let inbox = &self.host.inbox;
         let arrivals = inbox.next_arrivals(ARRIVALS_AT_ONCE).into_iter();
         self.events.extend(arrivals.map(Event::Control));
         for _ in 0..MESSAGES_AT_ONCE {
@@ -417,8 +211,52 @@ impl<'a> Executor<'a> {
             .extend(notices.map(|(_, notice)| Event::Notice(notice)));
         let closed = inbox.take_closed().into_iter();
         self.events.extend(closed.map(Event::StreamClosed));
-        if inbox.device_is_gone() && self.device.is_some() {
+        if inbox.device_is_gone() && self.host.device.is_some() {
             self.events.push_back(Event::InterfaceGone);
         }
     }
+}
+
+/// Documentation addresses (RFC 5737, RFC 3849), which only a default route covers.
+const ANYWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// Watches for what an attempt may have lacked: the right time, and a default route.
+struct Lacking {
+    /// Reports when the clock is set.
+    clock: ClockWatch,
+    /// Whether the last check found a default route.
+    routed: bool,
+    mark: u32,
+}
+
+impl Lacking {
+    /// `mark` is the firewall mark of the tunnel's own packets.
+    ///
+    /// # Errors
+    /// Too many open descriptors.
+    fn new(mark: u32) -> io::Result<Self> {
+        Ok(Self {
+            clock: ClockWatch::new()?,
+            routed: is_routed(mark),
+            mark,
+        })
+    }
+
+    /// Checks the routes after a change. Returns whether a default route has appeared.
+    fn is_routed_again(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.routed, is_routed(self.mark));
+        self.routed && !before
+    }
+}
+
+fn is_routed(mark: u32) -> bool {
+    let Ok(mut netlink) = Netlink::open() else {
+        return true;
+    };
+    ANYWHERE
+        .into_iter()
+        .any(|to| netlink.route_get(to, mark).is_ok())
 }

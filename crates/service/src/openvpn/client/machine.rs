@@ -1,7 +1,7 @@
 //! Client state machine: connects to one server at a time and reconnects until told to stop.
 //!
-//! [`Machine::handle`] takes an event and the time, calls the data plane and returns effects. The executor does the I/O,
-//! reads the clock and waits: slow work is an effect whose end is an event, and later work is a deadline.
+//! [`Machine::handle`] takes an event, and calls the data plane and the host. The executor waits for events: the end of
+//! slow work is an event, and later work is a deadline.
 
 mod calling;
 mod connection;
@@ -19,16 +19,16 @@ mod verdict;
 pub(super) use connection::Connection;
 
 use super::WRONG_ADDRESS;
-use super::effect::{Cx, Effect, HostStep};
 use super::event::{Event, Realm};
+use super::host::{Cx, SERVER};
 use super::logins::Logins;
-use crate::floor::{Floor, FloorFile};
-use crate::now::Now;
+use crate::floor::Floor;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Attempts, ProxyLogin};
 use crate::openvpn::hooks::Hooks;
 use crate::openvpn::management::State;
 use crate::openvpn::signals::Signal;
+use crate::openvpn::status_file::ClientStatus;
 use crate::status::Refusals;
 use crate::strangers::Strangers;
 use calling::Calling;
@@ -41,7 +41,6 @@ use openvpn::session::{CloseReason, Dropped};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use stream_lines::StreamLines;
@@ -122,7 +121,7 @@ pub(super) struct Machine<'a> {
     was_up: bool,
     /// The tunnel is up with its addresses and routes.
     is_connected: bool,
-    /// Surplus privileges were dropped ([`Effect::DropPrivileges`]).
+    /// Surplus privileges were dropped (`user`, `group`).
     unprivileged: bool,
     /// Refused packets and sessions.
     refusals: Refusals,
@@ -131,7 +130,6 @@ pub(super) struct Machine<'a> {
     stream_lines: Option<Box<StreamLines>>,
     /// Lower bound of the clock, for timestamps in hellos to relays.
     floor: Floor,
-    floor_file: Option<FloorFile>,
     /// Rate limit of log lines that the server causes.
     talk: Strangers,
 }
@@ -173,7 +171,6 @@ impl<'a> Machine<'a> {
             lines: ServerLines::new(config),
             stream_lines: StreamLines::new(config),
             floor: Floor::default(),
-            floor_file: None,
             talk: Strangers::new(),
             refusals: Refusals::new(
                 Dropped::REASONS
@@ -184,27 +181,15 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Handles an event: calls the data plane, if there is an interface, and returns the effects, in order.
-    pub(super) fn handle(
-        &mut self,
-        event: Event,
-        now: Now,
-        plane: Option<Rc<Plane>>,
-    ) -> Vec<Effect> {
-        let mut cx = Cx::new(now, plane);
-        self.told(event, &mut cx);
-        cx.effects
-    }
-
-    fn told(&mut self, event: Event, cx: &mut Cx) {
+    /// Handles an event.
+    pub(super) fn handle(&mut self, event: Event, cx: &mut Cx<'_>) {
+        cx.steps.begin();
         match event {
-            // The last event: handled even after the end.
-            Event::LinesEnd => self.lines_end(cx),
             _ if matches!(self.phase, Phase::Over) => {}
             Event::Begin => {
                 cx.state(State::Connecting, "");
                 if self.stream_lines.is_some() {
-                    cx.push(Effect::ReadLines);
+                    cx.read_lines();
                 }
                 if let Some(it) = &mut self.lines {
                     it.lines.name_relays(cx.now.monotonic);
@@ -233,7 +218,10 @@ impl<'a> Machine<'a> {
             }
             Event::Forget => self.logins.forget(),
             Event::AuthRetry(how) => self.auth_retry = how,
-            Event::Signal(Signal::Status) => cx.push(Effect::LogStatus),
+            Event::Signal(Signal::Status) => {
+                let status = self.status(cx.plane.as_deref());
+                cx.host.log_status(status);
+            }
             Event::Signal(signal) => self.signal(signal, cx),
             Event::LinesRead(facts) => {
                 self.lines_read(&facts, cx);
@@ -243,10 +231,10 @@ impl<'a> Machine<'a> {
             Event::NetworkChanged => {
                 self.hurry_relays(cx.now);
                 if self.lines.is_some() || self.stream_lines.is_some() {
-                    cx.push(Effect::ReadLines);
+                    cx.read_lines();
                 }
                 if self.network.is_some() {
-                    cx.host(HostStep::Follow);
+                    cx.follow();
                 }
             }
             Event::Hurry => {
@@ -283,14 +271,14 @@ impl<'a> Machine<'a> {
                 self.deadline(cx);
             }
             // The connection that asked for it is gone.
-            Event::InterfaceSet(_) if self.connection().is_none() => cx.host(HostStep::Undo),
+            Event::InterfaceSet(_) if self.connection().is_none() => cx.later(|host| host.undo()),
             event => self.with_connection(cx, |machine, it, cx| {
                 machine.connection_event(it, event, cx);
             }),
         }
     }
 
-    fn deadline(&mut self, cx: &mut Cx) {
+    fn deadline(&mut self, cx: &mut Cx<'_>) {
         match &self.phase {
             Phase::Pause(until) if *until <= cx.now.monotonic => self.next_attempt(cx),
             Phase::LookUp(_, _, until) if *until <= cx.now.monotonic => {
@@ -338,6 +326,23 @@ impl<'a> Machine<'a> {
         self.is_connected
     }
 
+    /// The client's byte counts.
+    pub(super) fn status(&self, plane: Option<&Plane>) -> ClientStatus {
+        let Some((connection, plane)) = self.connection().zip(plane) else {
+            return ClientStatus::default();
+        };
+        let statistics = plane.statistics();
+        let state = plane.peer(SERVER).unwrap_or_default();
+        let control = connection.session().control_traffic();
+        ClientStatus {
+            tun_read: statistics.outbound.bytes,
+            tun_write: statistics.inbound.bytes,
+            link_read: state.rx_bytes + control.received(),
+            link_write: state.tx_bytes + control.sent(),
+            auth_read: state.rx_bytes,
+        }
+    }
+
     /// Refused packets and sessions.
     pub(super) fn refusals(&self) -> &Refusals {
         &self.refusals
@@ -363,8 +368,8 @@ impl<'a> Machine<'a> {
     /// Runs `call` with the connection, if there is one, and handles the connection's end.
     fn with_connection(
         &mut self,
-        cx: &mut Cx,
-        call: impl FnOnce(&mut Self, &mut Connection, &mut Cx),
+        cx: &mut Cx<'_>,
+        call: impl FnOnce(&mut Self, &mut Connection, &mut Cx<'_>),
     ) {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let Phase::Connection(mut connection) = phase else {
@@ -382,19 +387,19 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn signal(&mut self, signal: Signal, cx: &mut Cx) {
+    fn signal(&mut self, signal: Signal, cx: &mut Cx<'_>) {
         if matches!(self.phase, Phase::Connection(_)) {
             self.with_connection(cx, |machine, it, cx| {
                 machine.leave(it, signal, cx);
             });
         } else {
-            cx.push(Effect::Cancel);
+            cx.later(|host| host.cancel());
             self.after_attempt(Outcome::Signal(signal), cx);
         }
     }
 
-    /// Handles the failure of the last effect.
-    fn failed(&mut self, error: String, cx: &mut Cx) {
+    /// Handles the failure of a step.
+    fn failed(&mut self, error: String, cx: &mut Cx<'_>) {
         match self.phase {
             Phase::Connection(_) => self.with_connection(cx, |_, it, _| it.fail(error)),
             Phase::Login(_)
@@ -403,7 +408,7 @@ impl<'a> Machine<'a> {
             | Phase::Await(..)
             | Phase::Dial(..)
             | Phase::Line(..) => {
-                cx.push(Effect::Cancel);
+                cx.later(|host| host.cancel());
                 self.attempt_failed(&error, cx);
             }
             _ => cx.error(error),

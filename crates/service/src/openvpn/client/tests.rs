@@ -6,11 +6,12 @@
 mod by_lines;
 mod by_stream_lines;
 mod data_plane;
-mod effects;
+mod fake_host;
 mod scenarios;
 mod scripts;
 mod seeds;
 mod server;
+mod steps;
 mod world;
 
 use super::machine::{Machine, Parts};

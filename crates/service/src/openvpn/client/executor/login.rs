@@ -1,23 +1,17 @@
 //! Asks for names and passwords: management clients, files, the terminal.
 
-use super::Executor;
+use super::host::ThisHost;
 use crate::openvpn::client::event::{Event, Realm};
 use crate::openvpn::management::{Answer, Query, QueryKind};
 use crate::openvpn::secrets::{self, Login, SecretError};
 use config::openvpn::Prompted;
 use zeroize::Zeroizing;
 
-impl Executor<'_> {
+impl ThisHost<'_> {
     /// Asks for the name and password for the server.
-    #[inline(never)]
-    pub(super) fn ask_login(&mut self) {
-        let config = &self.context.config;
-        let Some(client) = config.client() else {
-            return;
-        };
-        let Some(prompted) = &client.auth_user_pass else {
-            return;
-        };
+    pub(super) fn login_for_server(&mut self) -> Option<Event> {
+        let client = self.context.config.client()?;
+        let prompted = client.auth_user_pass.as_ref()?;
         let challenge = client.static_challenge.as_ref();
         let question = QueryKind::UserPassword {
             challenge: challenge.map(|c| (c.text.clone(), c.echo, c.concat)),
@@ -25,11 +19,11 @@ impl Executor<'_> {
         if matches!(prompted, Prompted::Ask)
             && self.ask_management_client(Realm::Server, "Auth", question)
         {
-            return;
+            return None;
         }
         let login = self.read_login(prompted);
         let login = login.map_err(|error| error.to_string());
-        self.results.push_back(Event::Login(Realm::Server, login));
+        Some(Event::Login(Realm::Server, login))
     }
 
     fn read_login(&self, prompted: &Prompted) -> Result<Login, SecretError> {
@@ -54,18 +48,17 @@ impl Executor<'_> {
     }
 
     /// Asks for the name and password for a proxy.
-    #[inline(never)]
-    pub(super) fn ask_proxy_login(&mut self, prompted: &Prompted) {
+    pub(super) fn login_for_proxy(&mut self, prompted: &Prompted) -> Option<Event> {
         let question = QueryKind::UserPassword { challenge: None };
         if matches!(prompted, Prompted::Ask)
             && self.ask_management_client(Realm::Proxy, "HTTP Proxy", question)
         {
-            return;
+            return None;
         }
         let config = &self.context.config;
         let login = secrets::login("http-proxy", "HTTP Proxy", prompted, config);
         let login = login.map_err(|error| error.to_string());
-        self.results.push_back(Event::Login(Realm::Proxy, login));
+        Some(Event::Login(Realm::Proxy, login))
     }
 
     /// Asks a management client if `management-query-passwords` is set. Returns whether it was asked.
@@ -83,13 +76,13 @@ impl Executor<'_> {
         asked
     }
 
-    pub(super) fn answered(&mut self, answer: Answer) {
-        if let Some(realm) = self.asked.take() {
-            let login = Login {
-                name: answer.username.to_string(),
-                password: answer.text,
-            };
-            self.events.push_back(Event::Login(realm, Ok(login)));
-        }
+    /// Returns the login that a management client has answered.
+    pub(super) fn answered(&mut self, answer: Answer) -> Option<Event> {
+        let realm = self.asked.take()?;
+        let login = Login {
+            name: answer.username.to_string(),
+            password: answer.text,
+        };
+        Some(Event::Login(realm, Ok(login)))
     }
 }

@@ -2,41 +2,22 @@
 
 use super::Executor;
 use crate::lines;
-use crate::openvpn::client::effect::SERVER;
-use crate::openvpn::client::machine::Machine;
+use crate::openvpn::client::host::SERVER;
 use crate::openvpn::monitoring::{Monitored, Status};
-use crate::openvpn::status_file::ClientStatus;
 use crate::openvpn::statusdoc;
 use crate::status::{PeerStatus, Status as Document};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// A client's machine and its executor.
-pub(super) struct View<'v, 'a>(pub(super) &'v Machine<'v>, pub(super) &'v Executor<'a>);
-
-impl Monitored for View<'_, '_> {
+impl Monitored for Executor<'_> {
     fn status(&self) -> Status {
-        let Self(machine, executor) = self;
-        let Some((connection, (plane, _))) = machine.connection().zip(executor.device.as_ref())
-        else {
-            return Status::Client(ClientStatus::default());
-        };
-        let statistics = plane.statistics();
-        let state = plane.peer(SERVER).unwrap_or_default();
-        let control = connection.session().control_traffic();
-        Status::Client(ClientStatus {
-            tun_read: statistics.outbound.bytes,
-            tun_write: statistics.inbound.bytes,
-            link_read: state.rx_bytes + control.received(),
-            link_write: state.tx_bytes + control.sent(),
-            auth_read: state.rx_bytes,
-        })
+        Status::Client(self.machine.status(self.host.plane().as_deref()))
     }
 
     fn document(&self) -> Document {
-        let Self(machine, executor) = self;
-        let config = &executor.context.config;
-        let plane = executor.device.as_ref().map(|(plane, _)| plane);
+        let Self { machine, host, .. } = self;
+        let config = &self.context.config;
+        let plane = host.device.as_ref().map(|(plane, _)| plane);
         let server = machine.connection().zip(plane);
         let server = server.map(|(connection, plane)| {
             let state = plane.peer(SERVER).unwrap_or_default();
@@ -69,11 +50,7 @@ impl Monitored for View<'_, '_> {
             addresses: addresses.iter().flatten().map(IpAddr::to_string).collect(),
             peers: server.into_iter().collect(),
             refused: machine.refusals().to_map(),
-            ..statusdoc::document(
-                config,
-                executor.plane().as_deref(),
-                executor.inside.as_ref(),
-            )
+            ..statusdoc::document(config, host.plane().as_deref(), host.inside.as_ref())
         }
     }
 }

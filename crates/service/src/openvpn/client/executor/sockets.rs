@@ -1,18 +1,21 @@
 //! Sockets of a connection and of its lines, and the files that keep facts about the lines over restarts.
 
-use super::{Dialled, Executor, Failure};
-use crate::floor::FloorFile;
+use super::host::ThisHost;
 use crate::lines::UsageFile;
-use crate::now::Now;
-use crate::openvpn::client::effect::Effect;
 use crate::openvpn::client::event::Event;
+use crate::openvpn::client::host::Failure;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::connect::{Socket, Target};
+use crate::openvpn::context::Context;
 use crate::openvpn::device;
 use ::plane::{LineId, StreamId};
+use std::net::SocketAddr;
 use std::path::Path;
 
-impl Executor<'_> {
+/// A socket's remote address and stream number; `None` for UDP.
+pub(super) type Dialled = (SocketAddr, Option<StreamId>);
+
+impl ThisHost<'_> {
     /// Prepares the dialled socket. Returns its remote address and the stream number.
     #[inline(never)]
     pub(super) fn open_socket(
@@ -52,8 +55,7 @@ impl Executor<'_> {
     }
 
     /// Opens a line's sockets and returns their port.
-    #[inline(never)]
-    pub(super) fn open_line(&self, line: LineId, port: u16, mark: u32) -> Result<u16, Failure> {
+    pub(super) fn open_sockets(&self, line: LineId, port: u16, mark: u32) -> Result<u16, Failure> {
         let (config, settings) = (&self.context.config, &self.context.dataplane);
         let Some((plane, _)) = &self.device else {
             return Err("no interface".into());
@@ -65,52 +67,28 @@ impl Executor<'_> {
         plane.open_line(line, sockets)?;
         Ok(plane.port(line).unwrap_or(port))
     }
+}
 
-    /// Reports the result of a dial; `of_line` if another line may do better.
-    #[inline(never)]
-    pub(super) fn dialled(
-        &mut self,
-        number: u64,
-        dialled: Result<Dialled, Failure>,
-        of_line: bool,
-    ) {
-        self.results.push_back(match dialled {
-            Ok((remote, stream)) => Event::Connected {
-                number,
-                remote,
-                stream,
-            },
-            Err(error) => Event::DialFailed(number, error.to_string(), of_line),
-        });
+/// Returns the event of a dial's result; `of_line` if another line may do better.
+pub(super) fn dialled(number: u64, dialled: Result<Dialled, Failure>, of_line: bool) -> Event {
+    match dialled {
+        Ok((remote, stream)) => Event::Connected {
+            number,
+            remote,
+            stream,
+        },
+        Err(error) => Event::DialFailed(number, error.to_string(), of_line),
     }
 }
 
-impl<'a> Executor<'a> {
-    /// Continues each uplink's monthly count from the file of the last run.
-    pub(super) fn restore_lines(&mut self, machine: &mut Machine<'a>) {
-        let context = self.context;
-        // Opened now, because another `user` could not open it later.
-        let (floor, time) = FloorFile::open();
-        machine.restore_floor(floor, time);
-        let mut lines = context.config.lines.lines.iter();
-        if lines.any(|line| line.cap.is_some()) {
-            let file = context.file.as_deref().map(Path::new);
-            let name = file
-                .and_then(Path::file_stem)
-                .and_then(|name| name.to_str());
-            let user = context.config.service.user.as_deref();
-            let (file, usage) = UsageFile::of(name.unwrap_or("openvpn"), user);
-            machine.restore_lines(&usage);
-            self.usage = file;
-        }
-    }
-
-    /// Keeps the last byte counts at the end.
-    pub(super) fn end_lines(&mut self, machine: &mut Machine<'a>) {
-        for effect in machine.handle(Event::LinesEnd, Now::read(), self.plane()) {
-            if let (Effect::KeepUsage(usage), Some(file)) = (effect, &mut self.usage) {
-                file.write(&usage);
-            }
-        }
-    }
+/// Continues each uplink's monthly count from the file of the last run.
+pub(super) fn restore_usage(context: &Context, machine: &mut Machine<'_>) -> Option<UsageFile> {
+    let file = context.file.as_deref().map(Path::new);
+    let name = file
+        .and_then(Path::file_stem)
+        .and_then(|name| name.to_str());
+    let user = context.config.service.user.as_deref();
+    let (file, usage) = UsageFile::of(name.unwrap_or("openvpn"), user);
+    machine.restore_lines(&usage);
+    file
 }

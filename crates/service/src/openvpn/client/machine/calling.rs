@@ -1,6 +1,6 @@
 //! Reports about a server that does not answer: its address, and likely reasons for the silence.
 
-use crate::openvpn::client::effect::{Cx, Effect};
+use crate::openvpn::client::host::Cx;
 use crate::openvpn::connect::Target;
 use config::openvpn::SharedWrap;
 use log::Level;
@@ -30,7 +30,7 @@ struct Called {
 
 impl Calling {
     /// Notes that a server is called.
-    pub(super) fn begin(&mut self, target: &Target, cx: &mut Cx) {
+    pub(super) fn begin(&mut self, target: &Target, cx: &mut Cx<'_>) {
         let connection = &target.connection;
         let tcp = connection.protocol.transport.is_tcp();
         let remote = target.remote;
@@ -44,7 +44,7 @@ impl Calling {
         let name = format!("{host}, {}", if tcp { "TCP" } else { "UDP" });
         if self.named < NAMED_MAX {
             self.named += 1;
-            cx.push(Effect::Say(Level::Info, format!("calling {name}")));
+            cx.say(Level::Info, format!("calling {name}"));
         }
         let key = match (&connection.wrap.tls_crypt_v2, &connection.wrap.shared) {
             (Some(_), _) => Some("tls-crypt-v2"),
@@ -72,13 +72,13 @@ impl Calling {
     }
 
     /// Logs the likely reasons for the silence, once per outage.
-    pub(super) fn deadline(&mut self, cx: &mut Cx) {
+    pub(super) fn deadline(&mut self, cx: &mut Cx<'_>) {
         if self.due().is_none_or(|at| at > cx.now.monotonic) {
             return;
         }
         self.explained = true;
         if let Some((called, _)) = &self.called {
-            cx.push(Effect::Say(Level::Warn, called.explanation()));
+            cx.say(Level::Warn, called.explanation());
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::inbox::Arrival;
 use crate::now::Now;
 use crate::openvpn::channel::{self, Channel};
 use crate::openvpn::client::WRONG_ADDRESS;
-use crate::openvpn::client::effect::{Cx, Effect, SERVER, Told};
 use crate::openvpn::client::event::Event;
+use crate::openvpn::client::host::{Cx, SERVER, Told};
 use crate::openvpn::connect::Target;
 use crate::openvpn::console::log_lines::outer;
 use crate::openvpn::management::{Addresses, State};
@@ -129,7 +129,7 @@ impl Machine<'_> {
         candidate: Candidate,
         remote: SocketAddr,
         stream: Option<StreamId>,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         let Candidate { target, login } = candidate;
         let connection = &target.connection;
@@ -176,7 +176,7 @@ impl Machine<'_> {
         if self.config.data.reorder && stream.is_none() {
             cx.plane(|plane| plane.set_reorder(SERVER, Some(Reorder::default())));
         }
-        cx.push(Effect::RefreshRevocations);
+        cx.host.refresh_revocations();
         let patience = Duration::from_secs(connection.connect_timeout.into());
         self.phase = Phase::Connection(Box::new(Connection {
             target,
@@ -204,7 +204,7 @@ impl Machine<'_> {
     }
 
     /// Handles an event that needs a connection.
-    pub(super) fn connection_event(&mut self, it: &mut Connection, event: Event, cx: &mut Cx) {
+    pub(super) fn connection_event(&mut self, it: &mut Connection, event: Event, cx: &mut Cx<'_>) {
         let mut outputs = Vec::new();
         match event {
             Event::Control(arrival) => self.control(it, &arrival, cx.now, &mut outputs, cx),
@@ -244,7 +244,7 @@ impl Machine<'_> {
         arrival: &Arrival,
         now: Now,
         outputs: &mut Vec<Output>,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         // Drops packets of an earlier stream or from another address.
         let there = self.relay_on(arrival.line).unwrap_or(it.remote);
@@ -280,7 +280,7 @@ impl Machine<'_> {
     }
 
     /// Does the work that is due.
-    pub(super) fn tick(&mut self, it: &mut Connection, cx: &mut Cx) {
+    pub(super) fn tick(&mut self, it: &mut Connection, cx: &mut Cx<'_>) {
         if it.end.is_some() {
             return;
         }
@@ -296,7 +296,7 @@ impl Machine<'_> {
             // The kernel's data plane and the revocation list need frequent checks.
             let seldom = it.session.wears_slowly() && !self.kernel && self.config.tls.crl.is_none();
             it.traffic_at = cx.now.monotonic + if seldom { SLOW_TRAFFIC } else { TRAFFIC };
-            cx.push(Effect::RefreshRevocations);
+            cx.host.refresh_revocations();
             it.watch_keys(cx.now, &mut outputs, cx);
         }
         it.outputs.extend(outputs);
@@ -306,7 +306,7 @@ impl Machine<'_> {
     }
 
     /// Leaves the server politely, or at once on the second request.
-    pub(super) fn leave(&mut self, it: &mut Connection, signal: Signal, cx: &mut Cx) {
+    pub(super) fn leave(&mut self, it: &mut Connection, signal: Signal, cx: &mut Cx<'_>) {
         if it.leaving.replace(signal).is_some() {
             return it.close(CloseReason::Local);
         }
@@ -317,7 +317,7 @@ impl Machine<'_> {
     }
 
     /// Performs the session's outputs in order; those that must wait for the interface stay.
-    pub(super) fn perform(&mut self, it: &mut Connection, cx: &mut Cx) {
+    pub(super) fn perform(&mut self, it: &mut Connection, cx: &mut Cx<'_>) {
         let mut waiting = 0;
         while let Some(output) = it.outputs.get(waiting) {
             if it.incoming.is_some() && waits(output) {
@@ -332,7 +332,7 @@ impl Machine<'_> {
     }
 
     /// Logs the server's message; rate-limited, because a server may send them without end.
-    fn say(&mut self, message: &Message, cx: &mut Cx) {
+    fn say(&mut self, message: &Message, cx: &mut Cx<'_>) {
         let words = match message {
             Message::Info(text) | Message::InfoPre(text) => {
                 format!("Info command was pushed by server ('{text}')")
@@ -348,7 +348,7 @@ impl Machine<'_> {
         note.into_iter().chain(words).for_each(|it| cx.info(it));
     }
 
-    fn one(&mut self, it: &mut Connection, output: Output, cx: &mut Cx) {
+    fn one(&mut self, it: &mut Connection, output: Output, cx: &mut Cx<'_>) {
         match output {
             Output::Send(packet) => {
                 self.asked_by_line(&packet, cx.now);
@@ -389,7 +389,7 @@ impl Machine<'_> {
     }
 
     /// Takes the line by which the data plane now reaches the server.
-    fn follow_server(&mut self, it: &mut Connection, line: Option<Line>, cx: &mut Cx) {
+    fn follow_server(&mut self, it: &mut Connection, line: Option<Line>, cx: &mut Cx<'_>) {
         let Some(to) = line
             .map(|it| it.endpoint.addr)
             .filter(|to| *to != it.remote)
@@ -426,7 +426,7 @@ impl Machine<'_> {
         environment
     }
 
-    fn connected(&mut self, it: &mut Connection, cx: &mut Cx) {
+    fn connected(&mut self, it: &mut Connection, cx: &mut Cx<'_>) {
         let environment = self.environment_of(it);
         let script = self.config.scripts.ipchange.as_ref();
         let arguments = ipchange_arguments(it.remote);
@@ -445,23 +445,25 @@ impl Machine<'_> {
         self.restarted = true;
         self.was_up = true;
         // The server's own address is unknown behind a relay.
-        if self.destination(it.remote).is_some() {
-            cx.keep_address(self.attempts.proved());
+        if self.destination(it.remote).is_some()
+            && let Some((name, address)) = self.attempts.proved()
+        {
+            cx.host.keep_address(&name, address);
         }
         it.since = cx.now.wall;
         // The server's certificate is valid now, so the true time is later than its start.
-        self.keep_floor(cx.now.wall, cx.now.wall);
+        self.keep_floor(cx.now.wall, cx);
         it.unannounced = true;
         self.announce(it, cx);
     }
 
     /// Announces the tunnel once its routes are set: scripts and users rely on them.
-    pub(super) fn announce(&mut self, it: &mut Connection, cx: &mut Cx) {
+    pub(super) fn announce(&mut self, it: &mut Connection, cx: &mut Cx<'_>) {
         let late = self.network.as_ref().is_some_and(|it| !it.is_complete());
         if late || !std::mem::take(&mut it.unannounced) {
             return;
         }
-        self.is_connected = true;
+        (self.is_connected, cx.connected) = (true, true);
         self.calling.is_up();
         let (tunnel, tunnel_v6) = self.addresses();
         let addresses = Addresses {
@@ -475,7 +477,7 @@ impl Machine<'_> {
             "SUCCESS".to_owned(),
             addresses,
         ));
-        cx.push(Effect::Up);
+        cx.later(|host| host.is_up());
     }
 }
 
@@ -493,7 +495,13 @@ fn waits(output: &Output) -> bool {
     )
 }
 
-fn noticed(it: &mut Connection, notice: Notice, now: Now, outputs: &mut Vec<Output>, cx: &mut Cx) {
+fn noticed(
+    it: &mut Connection,
+    notice: Notice,
+    now: Now,
+    outputs: &mut Vec<Output>,
+    cx: &mut Cx<'_>,
+) {
     match notice {
         Notice::Compressed { unpacked: true } => cx.warn(
             "the server compresses packets: they are unpacked, but their lengths tell who \

@@ -3,7 +3,7 @@
 use super::ending::Outcome;
 use super::{Machine, Phase};
 use crate::openvpn::Ended;
-use crate::openvpn::client::effect::{Cx, Effect, HostStep};
+use crate::openvpn::client::host::Cx;
 use crate::openvpn::client::logins::Shown;
 use crate::openvpn::connect::{Next, ProxyLogin, ResolveError, Target};
 use crate::openvpn::console::log_lines::outer;
@@ -28,7 +28,7 @@ pub(super) struct Candidate {
 
 impl Machine<'_> {
     /// Continues with the next server, or with the step before it.
-    pub(super) fn next_attempt(&mut self, cx: &mut Cx) {
+    pub(super) fn next_attempt(&mut self, cx: &mut Cx<'_>) {
         match self.attempts.next(cx.now.monotonic) {
             Next::Target(target) => self.show_login(target, None, cx),
             Next::Wait(until, begins) => {
@@ -41,7 +41,7 @@ impl Machine<'_> {
                 let number = self.request();
                 let until = cx.now.monotonic + LOOK_UP_MAX;
                 self.phase = Phase::LookUp(number, name.host.clone(), until);
-                cx.push(Effect::LookUp(number, name));
+                cx.later(move |host| host.look_up(number, name));
             }
             Next::GiveUp(why) => {
                 cx.error(why.to_string());
@@ -54,7 +54,7 @@ impl Machine<'_> {
         &mut self,
         number: u64,
         found: Result<Vec<SocketAddr>, ResolveError>,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         // Ignores a late answer to an earlier request.
         if !matches!(self.phase, Phase::LookUp(wanted, ..) if wanted == number) {
@@ -66,27 +66,27 @@ impl Machine<'_> {
         self.next_attempt(cx);
     }
 
-    pub(super) fn look_up_is_late(&mut self, cx: &mut Cx) {
+    pub(super) fn look_up_is_late(&mut self, cx: &mut Cx<'_>) {
         if let Phase::LookUp(number, host, _) = &self.phase {
             let (number, host) = (*number, host.clone());
-            cx.push(Effect::Cancel);
+            cx.later(|host| host.cancel());
             self.looked_up(number, Err(ResolveError::Late { host }), cx);
         }
     }
 
     /// Gets the credentials for the server; `answer` is the user's latest answer.
-    fn show_login(&mut self, target: Box<Target>, answer: Option<Login>, cx: &mut Cx) {
+    fn show_login(&mut self, target: Box<Target>, answer: Option<Login>, cx: &mut Cx<'_>) {
         match self.logins.next(self.config, answer) {
             Shown::Known(login) => self.open_interface(Candidate { target, login }, cx),
             Shown::Ask => {
                 let login = None;
                 self.phase = Phase::Login(Candidate { target, login });
-                cx.push(Effect::AskLogin);
+                cx.step(|host| host.ask_login());
             }
         }
     }
 
-    pub(super) fn login(&mut self, login: Result<Login, String>, cx: &mut Cx) {
+    pub(super) fn login(&mut self, login: Result<Login, String>, cx: &mut Cx<'_>) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Login(candidate) => match login {
                 Ok(login) => self.show_login(candidate.target, Some(login), cx),
@@ -98,21 +98,21 @@ impl Machine<'_> {
     }
 
     /// Ends the client without a login: another attempt could not provide one.
-    fn no_login(&mut self, error: String, cx: &mut Cx) {
-        cx.push(Effect::Fatal(error));
+    fn no_login(&mut self, error: String, cx: &mut Cx<'_>) {
+        cx.host.fatal(error);
         self.after_attempt(Outcome::Exit(1), cx);
     }
 
-    fn open_interface(&mut self, candidate: Candidate, cx: &mut Cx) {
+    fn open_interface(&mut self, candidate: Candidate, cx: &mut Cx<'_>) {
         if self.ifname.is_some() {
             return self.ask_proxy_login(candidate, cx);
         }
-        let connection = Box::new(candidate.target.connection.clone());
+        let connection = candidate.target.connection.clone();
         self.phase = Phase::Interface(candidate);
-        cx.push(Effect::OpenInterface(connection));
+        cx.step(move |host| host.open_interface(&connection));
     }
 
-    pub(super) fn opened(&mut self, ifname: String, cx: &mut Cx) {
+    pub(super) fn opened(&mut self, ifname: String, cx: &mut Cx<'_>) {
         self.ifname = Some(ifname);
         self.open_lines(cx);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
@@ -121,17 +121,17 @@ impl Machine<'_> {
         }
     }
 
-    fn ask_proxy_login(&mut self, candidate: Candidate, cx: &mut Cx) {
+    fn ask_proxy_login(&mut self, candidate: Candidate, cx: &mut Cx<'_>) {
         match candidate.target.proxy_credentials().cloned() {
             None => self.dial(candidate, None, cx),
             Some(prompted) => {
                 self.phase = Phase::ProxyLogin(candidate);
-                cx.push(Effect::AskProxyLogin(prompted));
+                cx.step(move |host| host.ask_proxy_login(&prompted));
             }
         }
     }
 
-    pub(super) fn proxy_login(&mut self, login: Result<Login, String>, cx: &mut Cx) {
+    pub(super) fn proxy_login(&mut self, login: Result<Login, String>, cx: &mut Cx<'_>) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::ProxyLogin(candidate) => match login {
                 Ok(Login { name, password }) => {
@@ -143,7 +143,12 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn dial(&mut self, candidate: Candidate, login: Option<ProxyLogin>, cx: &mut Cx) {
+    pub(super) fn dial(
+        &mut self,
+        candidate: Candidate,
+        login: Option<ProxyLogin>,
+        cx: &mut Cx<'_>,
+    ) {
         let mut target = candidate.target.clone();
         let tcp = target.connection.protocol.transport.is_tcp();
         if tcp && self.waits_for_line() {
@@ -160,17 +165,18 @@ impl Machine<'_> {
         }
         // The next server must be reached outside a tunnel that stays up.
         if self.network.is_some() {
-            cx.host(HostStep::KeepOutside(target.remote.ip()));
+            let server = target.remote.ip();
+            cx.step(move |host| host.keep_outside(server));
         }
         self.calling.begin(&target, cx);
         cx.state(if tcp { State::TcpConnect } else { State::Wait }, "");
         let number = self.request();
         self.phase = Phase::Dial(number, cx.now.monotonic, candidate);
-        cx.push(Effect::Dial(number, target, login));
+        cx.step(move |host| host.dial(number, target, login));
     }
 
     /// Handles a failed dial; `of_line` says whether another line may do better.
-    pub(super) fn dial_failed(&mut self, number: u64, error: &str, of_line: bool, cx: &mut Cx) {
+    pub(super) fn dial_failed(&mut self, number: u64, error: &str, of_line: bool, cx: &mut Cx<'_>) {
         let Phase::Dial(wanted, since, candidate) = &self.phase else {
             return;
         };
@@ -193,7 +199,7 @@ impl Machine<'_> {
         number: u64,
         remote: SocketAddr,
         stream: Option<StreamId>,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         if !matches!(self.phase, Phase::Dial(wanted, ..) if wanted == number) {
             if let Some(stream) = stream {

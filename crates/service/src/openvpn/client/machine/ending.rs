@@ -3,7 +3,7 @@
 use super::connection::{Connection, End};
 use super::{Machine, Phase};
 use crate::openvpn::Ended;
-use crate::openvpn::client::effect::{Cx, Effect, SERVER, Told};
+use crate::openvpn::client::host::{Cx, SERVER, Told};
 use crate::openvpn::management::State;
 use crate::openvpn::signals::Signal;
 use config::openvpn::{AuthRetry, RemapUsr1};
@@ -24,8 +24,8 @@ pub(super) enum Outcome {
 
 impl Machine<'_> {
     /// Handles the end of a connection.
-    pub(super) fn connection_ended(&mut self, connection: &Connection, end: End, cx: &mut Cx) {
-        self.is_connected = false;
+    pub(super) fn connection_ended(&mut self, connection: &Connection, end: End, cx: &mut Cx<'_>) {
+        (self.is_connected, cx.connected) = (false, false);
         if connection.session.has_shown_login() {
             self.logins.sent();
         }
@@ -77,17 +77,17 @@ impl Machine<'_> {
     }
 
     /// Handles an attempt that failed with this error.
-    pub(super) fn attempt_failed(&mut self, error: &str, cx: &mut Cx) {
+    pub(super) fn attempt_failed(&mut self, error: &str, cx: &mut Cx<'_>) {
         cx.error(error);
         self.after_attempt(Outcome::Again, cx);
     }
 
     /// Takes the step after an attempt.
     #[allow(clippy::needless_pass_by_value, reason = "an outcome has one use")]
-    pub(super) fn after_attempt(&mut self, outcome: Outcome, cx: &mut Cx) {
+    pub(super) fn after_attempt(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
         let service = &self.config.service;
         if matches!(outcome, Outcome::Again | Outcome::Same) {
-            cx.push(Effect::Lost);
+            cx.later(|host| host.is_lost());
         }
         match outcome {
             Outcome::Again | Outcome::Signal(Signal::Status) => {}
@@ -124,21 +124,21 @@ impl Machine<'_> {
         }
         // After the removal: a hold would otherwise leave packets in a tunnel without a server.
         self.phase = Phase::Hold;
-        cx.push(Effect::Hold);
+        cx.step(|host| host.hold());
     }
 
     /// Ends the client.
-    pub(super) fn end(&mut self, ended: Ended, cx: &mut Cx) {
+    pub(super) fn end(&mut self, ended: Ended, cx: &mut Cx<'_>) {
         self.phase = Phase::Over;
         if matches!(ended, Ended::Exit(_)) {
             cx.state(State::Exiting, "SIGTERM");
         }
         self.take_down("init", true, cx);
-        cx.push(Effect::End(ended));
+        cx.later(move |host| host.end(ended));
     }
 
     /// Returns the outcome that the end of a session means.
-    fn after(&mut self, reason: &CloseReason, cx: &mut Cx) -> Outcome {
+    fn after(&mut self, reason: &CloseReason, cx: &mut Cx<'_>) -> Outcome {
         if let Some(refusal) = reason.refusal() {
             self.refusals.count(refusal);
         }
@@ -191,7 +191,11 @@ impl Machine<'_> {
         }
     }
 
-    fn after_auth_failed(&mut self, failed: &openvpn::message::AuthFailed, cx: &mut Cx) -> Outcome {
+    fn after_auth_failed(
+        &mut self,
+        failed: &openvpn::message::AuthFailed,
+        cx: &mut Cx<'_>,
+    ) -> Outcome {
         cx.error(format!(
             "AUTH: Received control message: AUTH_FAILED{failed}"
         ));

@@ -4,8 +4,8 @@ use super::Machine;
 use super::connection::Connection;
 use super::environment::{describe, ifconfig};
 use super::network::{Incoming, Routes, TunnelState};
-use crate::openvpn::client::effect::{Cx, Effect, HostStep, Told};
 use crate::openvpn::client::event::Planned;
+use crate::openvpn::client::host::{Cx, Told};
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
 use crate::openvpn::scripts::{Hook, device_arguments};
@@ -18,7 +18,7 @@ const LEFT_OUT_MAX: usize = 8;
 
 impl Machine<'_> {
     /// Handles the server's options: packets get their new shape and the interface gets its addresses.
-    pub(super) fn pushed(&mut self, it: &mut Connection, reply: Box<PushReply>, cx: &mut Cx) {
+    pub(super) fn pushed(&mut self, it: &mut Connection, reply: Box<PushReply>, cx: &mut Cx<'_>) {
         let mut left_out = Vec::new();
         for (option, why) in &reply.refused {
             match why {
@@ -39,7 +39,7 @@ impl Machine<'_> {
             if more > 0 {
                 words += &format!(" and {more} more");
             }
-            cx.push(Effect::Say(log::Level::Info, words));
+            cx.say(log::Level::Info, words);
         }
         for text in &reply.echo {
             cx.info(format!("ECHO:{text}"));
@@ -86,12 +86,7 @@ impl Machine<'_> {
             self.take_down("restart", false, cx);
             self.interface_ready(it, None, cx);
         } else {
-            cx.host(HostStep::Plan {
-                number,
-                reply,
-                mtu,
-                remote,
-            });
+            cx.step(move |host| host.plan(number, &reply, mtu, remote.ip()));
         }
     }
 
@@ -101,7 +96,7 @@ impl Machine<'_> {
         it: &mut Connection,
         number: u64,
         planned: Result<Planned, String>,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         // Ignores a late answer to an earlier request.
         let Some(incoming) = it.incoming.as_mut().filter(|it| it.number == number) else {
@@ -120,7 +115,7 @@ impl Machine<'_> {
         self.take_down("restart", false, cx);
         // An `up` script sets the name servers itself.
         let no_dns = self.config.scripts.up.is_some() || self.no_dns;
-        cx.host(HostStep::SetInterface { no_dns });
+        cx.step(move |host| host.set_interface(no_dns));
     }
 
     /// Handles the end of setting the interface's addresses.
@@ -128,7 +123,7 @@ impl Machine<'_> {
         &mut self,
         it: &mut Connection,
         set: (TunnelNetwork, HostFacts),
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         if it.incoming.is_some() {
             self.interface_ready(it, Some(set), cx);
@@ -139,7 +134,7 @@ impl Machine<'_> {
         &mut self,
         it: &mut Connection,
         set: Option<(TunnelNetwork, HostFacts)>,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         let Some(incoming) = &it.incoming else { return };
         let config = self.config;
@@ -183,7 +178,7 @@ impl Machine<'_> {
                 // The script's end continues from here.
                 Ok(program) => {
                     self.up_runs = true;
-                    cx.push(Effect::RunScript(Hook::Up, Box::new(program)));
+                    cx.run_script(Hook::Up, program);
                 }
                 Err(error) => it.fail(error.to_string()),
             }
@@ -193,7 +188,7 @@ impl Machine<'_> {
     }
 
     /// Handles the end of `up`: the routes are next.
-    fn up_is_done(&mut self, it: &mut Connection, cx: &mut Cx) {
+    fn up_is_done(&mut self, it: &mut Connection, cx: &mut Cx<'_>) {
         let (Some(incoming), Some(network)) = (&it.incoming, &mut self.network) else {
             return;
         };
@@ -206,14 +201,19 @@ impl Machine<'_> {
     }
 
     /// Ends the wait for the pushed network settings; the first time, drops privileges.
-    pub(super) fn interface_done(&mut self, it: &mut Connection, cx: &mut Cx) {
+    pub(super) fn interface_done(&mut self, it: &mut Connection, cx: &mut Cx<'_>) {
         it.incoming = None;
         if !std::mem::replace(&mut self.unprivileged, true) {
-            cx.push(Effect::DropPrivileges);
+            cx.step(|host| host.drop_privileges());
         }
     }
 
-    pub(super) fn script_finished(&mut self, hook: Hook, result: Result<(), String>, cx: &mut Cx) {
+    pub(super) fn script_finished(
+        &mut self,
+        hook: Hook,
+        result: Result<(), String>,
+        cx: &mut Cx<'_>,
+    ) {
         if hook == Hook::Up {
             self.up_runs = false;
         }
@@ -239,7 +239,7 @@ impl Machine<'_> {
     }
 
     /// Takes down the settings of a deleted interface, with or without `persist-tun`.
-    pub(super) fn leave_interface(&mut self, cx: &mut Cx) {
+    pub(super) fn leave_interface(&mut self, cx: &mut Cx<'_>) {
         if std::mem::take(&mut self.is_gone) && self.ifname.take().is_some() {
             self.take_down("restart", true, cx);
             self.close_interface(cx);

@@ -20,7 +20,8 @@ use plane::{LineId, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::openvpn::client::effect::{Cx, Effect, SERVER};
+use crate::openvpn::client::event::Event;
+use crate::openvpn::client::host::{Cx, SERVER};
 
 /// How long a server may leave control packets unanswered before the line counts as down. The client repeats them after
 /// two seconds.
@@ -100,14 +101,14 @@ impl Machine<'_> {
     }
 
     /// Opens the lines of a new interface.
-    pub(super) fn open_lines(&mut self, cx: &mut Cx) {
+    pub(super) fn open_lines(&mut self, cx: &mut Cx<'_>) {
         self.with_lines(cx, |it, now, effects| {
             it.lines.bind(now.monotonic, effects);
         });
     }
 
     /// Takes the host's report on the uplinks.
-    pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], cx: &mut Cx) {
+    pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], cx: &mut Cx<'_>) {
         let closed = self.ifname.is_none();
         self.with_lines(cx, |it, now, effects| {
             let bound = Some((it.port, it.mark)).filter(|_| !closed);
@@ -117,7 +118,12 @@ impl Machine<'_> {
     }
 
     /// Handles the result of opening a line's sockets.
-    pub(super) fn line_opened(&mut self, line: LineId, result: Result<u16, String>, cx: &mut Cx) {
+    pub(super) fn line_opened(
+        &mut self,
+        line: LineId,
+        result: Result<u16, String>,
+        cx: &mut Cx<'_>,
+    ) {
         self.with_lines(cx, |it, now, effects| {
             it.lines.opened(line, result, now.monotonic, effects);
         });
@@ -136,7 +142,7 @@ impl Machine<'_> {
     }
 
     /// Checks the lines if their deadline has passed.
-    pub(super) fn lines_deadline(&mut self, cx: &mut Cx) {
+    pub(super) fn lines_deadline(&mut self, cx: &mut Cx<'_>) {
         if self.lines_due().is_none_or(|at| at > cx.now.monotonic) {
             return;
         }
@@ -152,7 +158,7 @@ impl Machine<'_> {
     }
 
     /// Checks the lines of a connection over UDP.
-    fn look(&mut self, cx: &mut Cx) {
+    fn look(&mut self, cx: &mut Cx<'_>) {
         if self.lines.is_some() && self.connection().is_some_and(|it| it.stream.is_none()) {
             self.with_connection(cx, |machine, it, cx| {
                 machine.look_at_lines(it, cx);
@@ -162,13 +168,13 @@ impl Machine<'_> {
     }
 
     /// Removes the interface and its lines.
-    pub(super) fn close_interface(&mut self, cx: &mut Cx) {
+    pub(super) fn close_interface(&mut self, cx: &mut Cx<'_>) {
         self.with_lines(cx, |it, _, effects| it.lines.end(effects));
-        cx.push(Effect::CloseInterface);
+        cx.later(|host| host.close_interface());
     }
 
     /// Closes the dialled stream. Lines stay.
-    pub(super) fn close_line(&self, stream: Option<StreamId>, cx: &mut Cx) {
+    pub(super) fn close_line(&self, stream: Option<StreamId>, cx: &mut Cx<'_>) {
         if let Some(stream) = stream {
             cx.plane(|plane| plane.remove_stream(stream));
         }
@@ -178,7 +184,7 @@ impl Machine<'_> {
     }
 
     /// Begins a session with the server at this address.
-    pub(super) fn call_by_lines(&mut self, to: SocketAddr, cx: &mut Cx) {
+    pub(super) fn call_by_lines(&mut self, to: SocketAddr, cx: &mut Cx<'_>) {
         self.with_lines(cx, |it, now, effects| {
             it.lines.call(SERVER, to, effects);
             it.lines
@@ -198,7 +204,7 @@ impl Machine<'_> {
     }
 
     /// Notes a control packet from the server.
-    pub(super) fn heard_by_line(&mut self, line: LineId, cx: &mut Cx) {
+    pub(super) fn heard_by_line(&mut self, line: LineId, cx: &mut Cx<'_>) {
         self.with_lines(cx, |it, now, effects| {
             // Later control packets prove little: an attacker can replay them on another line.
             if !it.follows {
@@ -218,7 +224,7 @@ impl Machine<'_> {
     }
 
     /// Notes that the session is up: the server may now be reached by several lines.
-    pub(super) fn connected_by_lines(&mut self, it: &Connection, cx: &mut Cx) {
+    pub(super) fn connected_by_lines(&mut self, it: &Connection, cx: &mut Cx<'_>) {
         let layout = it.session.data_channel().map(|(_, layout)| layout);
         let named = matches!(layout, Some(Layout::V2 { .. } | Layout::Epoch { .. }));
         let pings = it.session.ping_restart().map(|limit| limit / 2);
@@ -242,7 +248,7 @@ impl Machine<'_> {
     }
 
     /// Handles a move of the server.
-    pub(super) fn server_moved(&mut self, to: SocketAddr, cx: &mut Cx) {
+    pub(super) fn server_moved(&mut self, to: SocketAddr, cx: &mut Cx<'_>) {
         self.with_lines(cx, |it, now, effects| {
             it.lines.call(SERVER, to, effects);
             it.lines.hurry(now.monotonic);
@@ -261,7 +267,7 @@ impl Machine<'_> {
     }
 
     /// Checks the lines with the present packet counts.
-    fn look_at_lines(&mut self, it: &mut Connection, cx: &mut Cx) {
+    fn look_at_lines(&mut self, it: &mut Connection, cx: &mut Cx<'_>) {
         let state = it.look(cx);
         let Some(lines) = &mut self.lines else { return };
         let before = lines.lines.used(SERVER);
@@ -285,7 +291,7 @@ impl Machine<'_> {
     }
 
     /// Counts the bytes carried by each uplink.
-    fn count_lines(&mut self, cx: &mut Cx) {
+    fn count_lines(&mut self, cx: &mut Cx<'_>) {
         let Some(carried) = cx.plane(|plane| plane.carried()) else {
             return;
         };
@@ -297,7 +303,7 @@ impl Machine<'_> {
     }
 
     /// Saves the last byte counts at the end.
-    pub(super) fn lines_end(&mut self, cx: &mut Cx) {
+    pub(in crate::openvpn::client) fn lines_end(&mut self, cx: &mut Cx<'_>) {
         self.count_lines(cx);
         self.with_lines(cx, |it, _, effects| it.lines.keep(effects));
     }
@@ -305,7 +311,7 @@ impl Machine<'_> {
     /// Calls into the lines and performs their effects.
     pub(super) fn with_lines(
         &mut self,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
         call: impl FnOnce(&mut ServerLines, Now, &mut Vec<LineEffect>),
     ) {
         let Some(lines) = &mut self.lines else { return };
@@ -316,15 +322,18 @@ impl Machine<'_> {
         }
     }
 
-    fn by_lines(&mut self, effect: LineEffect, cx: &mut Cx) {
+    fn by_lines(&mut self, effect: LineEffect, cx: &mut Cx<'_>) {
         match effect {
             LineEffect::Hello(line) => self.say_hello(line, cx),
             LineEffect::RelayAt(address) => self.relay_at(address, cx),
             LineEffect::Count => self.count_lines(cx),
-            LineEffect::Read => cx.push(Effect::ReadLines),
-            LineEffect::Open { line, port, mark } => cx.push(Effect::OpenLine(line, port, mark)),
-            LineEffect::Keep(usage) => cx.push(Effect::KeepUsage(usage)),
-            LineEffect::KeepAddress(name, address) => cx.push(Effect::KeepAddress(name, address)),
+            LineEffect::Read => cx.read_lines(),
+            LineEffect::Open { line, port, mark } => {
+                let opened = cx.host.open_line(line, port, mark);
+                cx.steps.results.push_back(Event::LineOpened(line, opened));
+            }
+            LineEffect::Keep(usage) => cx.host.keep_usage(&usage),
+            LineEffect::KeepAddress(name, address) => cx.host.keep_address(&name, address),
             LineEffect::Log(level, words) => cx.log(level, words),
             LineEffect::LogPeer(_, words) => cx.info(words),
             LineEffect::Probe { peer, line, .. } => {

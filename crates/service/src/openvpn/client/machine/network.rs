@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::connection::Connection;
-use crate::openvpn::client::effect::{Cx, Effect, HostStep, Told};
+use crate::openvpn::client::host::{Cx, Told};
 use crate::openvpn::network::TunnelNetwork;
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::{Hook, device_arguments};
@@ -76,20 +76,20 @@ impl TunnelState {
 
 impl Machine<'_> {
     /// Sets the routes if `route-delay` is over. Returns whether they are being set.
-    pub(super) fn set_late_routes(&mut self, cx: &mut Cx) -> bool {
+    pub(super) fn set_late_routes(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(network) = &mut self.network else {
             return false;
         };
         let due = network.routes_at().is_some_and(|at| cx.now.monotonic >= at);
         if due {
             network.routes = Routes::Asked;
-            cx.host(HostStep::SetRoutes);
+            cx.step(|host| host.set_routes());
         }
         due
     }
 
     /// Handles routes that are set: runs `route-up`.
-    pub(super) fn routes_set(&mut self, it: &mut Connection, cx: &mut Cx) {
+    pub(super) fn routes_set(&mut self, it: &mut Connection, cx: &mut Cx<'_>) {
         let asked = |network: &&mut TunnelState| network.routes == Routes::Asked;
         let Some(network) = self.network.as_mut().filter(asked) else {
             return;
@@ -114,12 +114,12 @@ impl Machine<'_> {
         script: Option<&Command>,
         arguments: impl IntoIterator<Item = String>,
         environment: &Environment,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) -> bool {
         let Some(script) = script else { return false };
         match self.hooks.invocation(hook, script, arguments, environment) {
             Ok(program) => {
-                cx.push(Effect::RunScript(hook, Box::new(program)));
+                cx.run_script(hook, program);
                 true
             }
             Err(error) => {
@@ -130,15 +130,15 @@ impl Machine<'_> {
     }
 
     /// Undoes the settings of a session that ended before `up`; no script is told.
-    pub(super) fn drop_unfinished_network(&mut self, cx: &mut Cx) {
+    pub(super) fn drop_unfinished_network(&mut self, cx: &mut Cx<'_>) {
         if self.network.as_ref().is_some_and(|it| !it.is_ready) {
             self.network = None;
-            cx.host(HostStep::Undo);
+            cx.later(|host| host.undo());
         }
     }
 
     /// At the end of a connection, removes incomplete settings even with `persist-tun`.
-    pub(super) fn drop_broken_network(&mut self, cx: &mut Cx) {
+    pub(super) fn drop_broken_network(&mut self, cx: &mut Cx<'_>) {
         self.drop_unfinished_network(cx);
         let network = self.network.as_ref();
         if network.is_some_and(|it| it.routes == Routes::Asked) {
@@ -148,7 +148,7 @@ impl Machine<'_> {
 
     /// Runs the scripts for the end of the settings. `context` is `init` at the end of the process, otherwise
     /// `restart`. With `undo` the settings are undone now; otherwise others are about to replace them.
-    pub(super) fn take_down(&mut self, context: &str, undo: bool, cx: &mut Cx) {
+    pub(super) fn take_down(&mut self, context: &str, undo: bool, cx: &mut Cx<'_>) {
         self.drop_unfinished_network(cx);
         let Some(mut state) = self.network.take() else {
             return;
@@ -180,7 +180,7 @@ impl Machine<'_> {
             self.run_script(Hook::Down, down, arguments(), environment, cx);
         }
         if undo {
-            cx.host(HostStep::Undo);
+            cx.later(|host| host.undo());
         }
         if !scripts.down_pre {
             self.run_script(Hook::Down, down, arguments(), environment, cx);

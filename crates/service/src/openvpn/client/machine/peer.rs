@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use crate::now::Now;
 use crate::openvpn::channel::{self, Channel};
-use crate::openvpn::client::effect::{Cx, SERVER};
+use crate::openvpn::client::host::{Cx, SERVER};
 use crate::openvpn::statusdoc;
 use crate::status::PeerStatus;
 use openvpn::data::protocol::session;
@@ -19,13 +19,13 @@ pub(super) struct Peer {
 
 impl Connection {
     /// Reads the data plane's state of the server.
-    pub(super) fn look(&mut self, cx: &Cx) -> PeerState {
+    pub(super) fn look(&mut self, cx: &Cx<'_>) -> PeerState {
         let state = cx.plane(|plane| self.peer.channel.look(plane, SERVER));
         state.unwrap_or_default()
     }
 
     /// Installs these keys: the data plane opens packets with them from now on.
-    pub(super) fn install(&mut self, keys: Box<DataKeys>, allow_insecure: bool, cx: &mut Cx) {
+    pub(super) fn install(&mut self, keys: Box<DataKeys>, allow_insecure: bool, cx: &mut Cx<'_>) {
         self.peer.key = Some(keys.key_id);
         let agreed = keys.cipher.name();
         let (channel, peer) = (&mut self.peer.channel, (SERVER, self.remote));
@@ -44,13 +44,13 @@ impl Connection {
     }
 
     /// Removes the keys of this key id.
-    pub(super) fn remove_keys(&mut self, key_id: u8, cx: &Cx) {
+    pub(super) fn remove_keys(&mut self, key_id: u8, cx: &Cx<'_>) {
         self.peer.key = self.peer.key.filter(|newest| *newest != key_id);
         cx.plane(|plane| plane.remove_keys(SERVER, session(SERVER, key_id)));
     }
 
     /// Checks the usage of the newest keys.
-    pub(super) fn watch_keys(&mut self, now: Now, outputs: &mut Vec<Output>, cx: &Cx) {
+    pub(super) fn watch_keys(&mut self, now: Now, outputs: &mut Vec<Output>, cx: &Cx<'_>) {
         let Some(key_id) = self.peer.key else { return };
         let channel = &mut self.peer.channel;
         if let Some(usage) = cx.plane(|plane| channel.usage(plane, SERVER, key_id)) {

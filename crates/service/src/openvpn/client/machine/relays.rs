@@ -4,10 +4,9 @@
 //! OpenVPN.
 
 use super::Machine;
-use crate::floor::FloorFile;
 use crate::names::Whose;
 use crate::now::Now;
-use crate::openvpn::client::effect::{Cx, Effect, HostStep, SERVER};
+use crate::openvpn::client::host::{Cx, SERVER};
 use crate::openvpn::connect::Name as LookUpOf;
 use config::openvpn::Family;
 use openvpn::data::protocol::session;
@@ -16,24 +15,17 @@ use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
 impl Machine<'_> {
-    /// Makes all later timestamps exceed `floor`, the latest that an earlier run may have sent. Later floors go to the
-    /// file.
-    pub(in crate::openvpn::client) fn restore_floor(
-        &mut self,
-        file: Option<FloorFile>,
-        floor: SystemTime,
-    ) {
-        self.floor_file = file;
+    /// Makes all later timestamps exceed `floor`, the latest that an earlier run may have sent.
+    pub(in crate::openvpn::client) fn restore_floor(&mut self, floor: SystemTime) {
         if let Some(it) = &mut self.lines {
             it.lines.set_stamp_floor(floor);
         }
     }
 
-    /// Writes the floor to its file before a stamp is used, if it has to be raised for that.
-    pub(super) fn keep_floor(&mut self, used: SystemTime, wall: SystemTime) {
-        let floor = self.floor.use_up(used, wall);
-        if let (Some(floor), Some(file)) = (floor, &mut self.floor_file) {
-            file.raise(floor);
+    /// Saves the floor before a stamp is used, if it has to be raised for that.
+    pub(super) fn keep_floor(&mut self, used: SystemTime, cx: &mut Cx<'_>) {
+        if let Some(floor) = self.floor.use_up(used, cx.now.wall) {
+            cx.host.keep_floor(floor);
         }
     }
 
@@ -43,7 +35,7 @@ impl Machine<'_> {
     }
 
     /// Looks up the relays that are due.
-    pub(super) fn look_up_relays(&mut self, cx: &mut Cx) {
+    pub(super) fn look_up_relays(&mut self, cx: &mut Cx<'_>) {
         let Some(it) = &mut self.lines else { return };
         for (whose, name) in it.lines.relay_names() {
             if let Whose::Relay(line) = whose
@@ -55,7 +47,7 @@ impl Machine<'_> {
                     port: lookup.endpoint.port,
                     family: Family::Any,
                 };
-                cx.push(Effect::LookUpRelay(line, name));
+                cx.later(move |host| host.look_up_relay(line, name));
             }
         }
     }
@@ -72,7 +64,7 @@ impl Machine<'_> {
         &mut self,
         line: LineId,
         found: Result<Vec<SocketAddr>, String>,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         self.with_lines(cx, |it, now, effects| {
             it.lines
@@ -82,9 +74,9 @@ impl Machine<'_> {
     }
 
     /// Handles another address of a relay.
-    pub(super) fn relay_at(&self, address: SocketAddr, cx: &mut Cx) {
+    pub(super) fn relay_at(&self, address: SocketAddr, cx: &mut Cx<'_>) {
         if self.network.is_some() {
-            cx.host(HostStep::KeepRelayOutside(address.ip()));
+            cx.later(move |host| host.keep_relay_outside(address.ip()));
         }
         if self.connection().is_some_and(|it| it.peer.key.is_some()) {
             known_at(address, cx);
@@ -92,14 +84,14 @@ impl Machine<'_> {
     }
 
     /// Routes packets to the relays outside the tunnel.
-    pub(super) fn keep_relays_outside(&self, cx: &mut Cx) {
+    pub(super) fn keep_relays_outside(&self, cx: &mut Cx<'_>) {
         for address in self.relay_addresses() {
-            cx.host(HostStep::KeepRelayOutside(address.ip()));
+            cx.later(move |host| host.keep_relay_outside(address.ip()));
         }
     }
 
     /// Attributes packets from the relays to the server, once there are keys.
-    pub(super) fn know_relays(&self, cx: &mut Cx) {
+    pub(super) fn know_relays(&self, cx: &mut Cx<'_>) {
         self.relay_addresses().for_each(|at| known_at(at, cx));
     }
 
@@ -118,7 +110,7 @@ impl Machine<'_> {
     }
 
     /// Sends a relay the client's address.
-    pub(super) fn say_hello(&mut self, line: LineId, cx: &mut Cx) {
+    pub(super) fn say_hello(&mut self, line: LineId, cx: &mut Cx<'_>) {
         let now = cx.now;
         let Some(lines) = self.lines.as_mut() else {
             return;
@@ -126,14 +118,14 @@ impl Machine<'_> {
         if let Some((to, hello)) = lines.lines.hello(line, now.wall) {
             let used = lines.lines.latest_stamp();
             // Saved before a packet with this timestamp leaves.
-            self.keep_floor(used, now.wall);
+            self.keep_floor(used, cx);
             cx.plane(|plane| plane.send(&to, &hello));
         }
     }
 }
 
 /// Attributes packets without a peer-id from this address to the server.
-fn known_at(address: SocketAddr, cx: &mut Cx) {
+fn known_at(address: SocketAddr, cx: &mut Cx<'_>) {
     let from = Sender::Address(address);
     cx.plane(|plane| plane.set_sender(SERVER, from, session(SERVER, 0)));
 }

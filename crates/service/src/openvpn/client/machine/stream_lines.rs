@@ -18,7 +18,7 @@ use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, SwitchRe
 use plane::LineId;
 use std::time::{Duration, Instant};
 
-use crate::openvpn::client::effect::{Cx, Effect};
+use crate::openvpn::client::host::Cx;
 
 /// Interval of tests on a preferred line: `TRY` while it fails (the server sees no attempts), `TRY_UP` while it works,
 /// `TRY_METERED` if it costs money.
@@ -360,7 +360,7 @@ impl Machine<'_> {
     }
 
     /// Takes the host's report on the uplinks.
-    pub(super) fn stream_lines_read(&mut self, facts: &[Option<LineFacts>], cx: &mut Cx) {
+    pub(super) fn stream_lines_read(&mut self, facts: &[Option<LineFacts>], cx: &mut Cx<'_>) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
@@ -387,7 +387,7 @@ impl Machine<'_> {
     }
 
     /// Tests preferred lines, and leaves the line in use for a better one.
-    pub(super) fn follow_stream_lines(&mut self, cx: &mut Cx) {
+    pub(super) fn follow_stream_lines(&mut self, cx: &mut Cx<'_>) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
@@ -406,12 +406,12 @@ impl Machine<'_> {
             && let Some(settings) = self.config.lines.lines.get(line.index())
         {
             let target = it.target.as_ref().clone().by_line(settings);
-            cx.push(Effect::Try(line, Box::new(target)));
+            cx.later(move |host| host.try_line(line, target));
         }
     }
 
-    /// Handles the result of [`Effect::Try`].
-    pub(super) fn line_tried(&mut self, line: LineId, result: Result<(), String>, cx: &mut Cx) {
+    /// Handles the result of a test.
+    pub(super) fn line_tried(&mut self, line: LineId, result: Result<(), String>, cx: &mut Cx<'_>) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
@@ -433,7 +433,7 @@ impl Machine<'_> {
     }
 
     /// Notes that the line in use reached the server.
-    pub(super) fn line_reached(&mut self, cx: &mut Cx) {
+    pub(super) fn line_reached(&mut self, cx: &mut Cx<'_>) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
@@ -446,7 +446,7 @@ impl Machine<'_> {
     }
 
     /// Notes that the line in use failed to reach the server within this time. Returns whether another may do better.
-    pub(super) fn line_failed(&mut self, time: Duration, cx: &mut Cx) -> bool {
+    pub(super) fn line_failed(&mut self, time: Duration, cx: &mut Cx<'_>) -> bool {
         let Some(lines) = &mut self.stream_lines else {
             return false;
         };
@@ -460,7 +460,7 @@ impl Machine<'_> {
     }
 
     /// Counts the end of a TCP session against its line, if the line may be the cause.
-    pub(super) fn blame_line(&mut self, it: &Connection, time: Duration, cx: &mut Cx) {
+    pub(super) fn blame_line(&mut self, it: &Connection, time: Duration, cx: &mut Cx<'_>) {
         if it.stream.is_some() {
             self.line_failed(time, cx);
         }

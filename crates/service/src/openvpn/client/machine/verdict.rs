@@ -4,7 +4,7 @@
 use super::Machine;
 use super::connection::Connection;
 use crate::now::Now;
-use crate::openvpn::client::effect::{Cx, Effect};
+use crate::openvpn::client::host::Cx;
 use crate::openvpn::scripts::{Hook, tls_verify_arguments};
 use openvpn::session::Output;
 use openvpn::verify::PeerCertificate;
@@ -25,7 +25,7 @@ impl Machine<'_> {
         it: &mut Connection,
         key_id: u8,
         peer: &PeerCertificate,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
     ) {
         let number = self.request();
         let Some(command) = &self.config.scripts.tls_verify else {
@@ -55,7 +55,7 @@ impl Machine<'_> {
             key_id,
             lines,
         });
-        cx.push(Effect::Judge(number, programs));
+        cx.host.judge(number, programs);
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn judged(
     verdict: Result<(), String>,
     now: Now,
     outputs: &mut Vec<Output>,
-    cx: &mut Cx,
+    cx: &mut Cx<'_>,
 ) {
     // Ignores a late answer to an earlier question.
     let Some(question) = it.question.take_if(|it| it.number == number) else {

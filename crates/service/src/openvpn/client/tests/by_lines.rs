@@ -4,7 +4,6 @@ use super::config_by_lines;
 use super::scenarios::leave;
 use super::seeds::number;
 use super::world::{World, secs};
-use crate::openvpn::client::effect::Effect;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::signals::Signal;
@@ -187,11 +186,10 @@ fn a_line_that_has_carried_what_it_may_is_left_until_a_month_begins() {
     assert_eq!(world.used, DSL, "{:?}", world.log);
     world.carried[0] += 5;
     leave(&mut world);
-    let (now, plane) = (world.now(), world.data_plane());
-    let last = world.machine.handle(Event::LinesEnd, now, plane);
-    let Some(Effect::KeepUsage(usage)) = last.last() else {
-        panic!("it is written although all else is over");
-    };
+    let written = world.usage.len();
+    world.with_machine(|machine, cx| machine.lines_end(cx));
+    assert!(world.usage.len() > written, "although all else is over");
+    let usage = world.usage.last().unwrap();
     assert_eq!((&*usage[0].name, usage[0].used), ("dsl", 5));
 }
 

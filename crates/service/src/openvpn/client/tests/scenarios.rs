@@ -373,7 +373,7 @@ fn a_failed_handshake_ends_it_where_tls_exit_says_so() {
     for given_up in [0, 1] {
         let options = "--remote 192.0.2.1 1194 --tls-exit --hand-window 10";
         let mut world = World::new(config(options), &[address(1)], 1);
-        world.machine = super::machine_that_fails_with(world.config, given_up);
+        world.exits_with(given_up);
         world.servers[0].answers = false;
         world.handle(Event::Begin);
         world.run_for(secs(60));

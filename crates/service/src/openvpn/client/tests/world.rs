@@ -1,15 +1,16 @@
 //! A client and its servers on a simulated network and clock.
 
 use super::data_plane::{DataPlane, Says, is_data};
-use super::effects::Host;
+use super::fake_host::Settings;
 use super::server::{Sent, Server};
 use crate::inbox::Arrival;
 use crate::lines::LineUsage;
 use crate::now::Now;
 use crate::openvpn::Ended;
 use crate::openvpn::client::event::Event;
+use crate::openvpn::client::host::Cx;
 use crate::openvpn::client::machine::Machine;
-use crate::openvpn::client::order::Order;
+use crate::openvpn::client::steps::Steps;
 use crate::openvpn::management::State;
 use crate::openvpn::scripts::Hook;
 use crate::openvpn::seeded::Random;
@@ -20,7 +21,7 @@ use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::server::Remote;
 use plane::fake::FakeDataPlane;
 use plane::{LineId, LineMode, LineSet, Notice, StreamId};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
@@ -55,8 +56,9 @@ pub(super) struct Faults {
 
 pub(super) struct World {
     pub(super) config: &'static OpenVpn,
-    pub(super) machine: Machine<'static>,
-    pub(super) order: Order,
+    /// The client, except while it handles an event.
+    machine: Option<Machine<'static>>,
+    steps: Steps,
     pub(super) start: Instant,
     pub(super) now: Instant,
     /// The wall clock, which may jump.
@@ -96,7 +98,7 @@ pub(super) struct World {
     pub(super) plane: DataPlane,
     /// The interface's data plane, as the client calls it.
     pub(super) fake: Option<Rc<FakeDataPlane<Packets>>>,
-    pub(super) host: Host,
+    pub(super) host: Settings,
     pub(super) interface: bool,
     /// How long a management client holds the tunnel.
     pub(super) holds: Option<Duration>,
@@ -142,8 +144,8 @@ impl World {
         };
         Self {
             config,
-            machine: super::machine(config),
-            order: Order::default(),
+            machine: Some(super::machine(config)),
+            steps: Steps::default(),
             start,
             now: start,
             wall,
@@ -168,7 +170,7 @@ impl World {
             float: false,
             plane: DataPlane::default(),
             fake: None,
-            host: Host::default(),
+            host: Settings::default(),
             interface: false,
             holds: None,
             streams: 0,
@@ -215,55 +217,64 @@ impl World {
         self.throw(delay, Flying::Event(event));
     }
 
-    /// Gives the client an event and performs its effects.
+    pub(super) fn machine(&self) -> &Machine<'static> {
+        self.machine.as_ref().unwrap()
+    }
+
+    /// Replaces the client by one that exits with this status when it gives up.
+    pub(super) fn exits_with(&mut self, given_up: u8) {
+        self.machine = Some(super::machine_that_fails_with(self.config, given_up));
+    }
+
+    /// Calls the client.
+    pub(super) fn with_machine(&mut self, call: impl FnOnce(&mut Machine<'static>, &mut Cx<'_>)) {
+        let mut machine = self.machine.take().unwrap();
+        let mut steps = std::mem::take(&mut self.steps);
+        let mut cx = Cx {
+            now: self.now(),
+            plane: self.data_plane(),
+            connected: machine.is_connected(),
+            host: self,
+            steps: &mut steps,
+        };
+        call(&mut machine, &mut cx);
+        (self.machine, self.steps) = (Some(machine), steps);
+        self.called();
+    }
+
+    /// Gives the client an event, and the events that follow at once.
     pub(super) fn handle(&mut self, event: Event) {
-        let mut events = VecDeque::from([event]);
-        let mut steps = 0;
-        while let Some(event) = events.pop_front() {
-            steps += 1;
-            assert!(steps < STEPS_AT_ONCE, "it never comes to rest");
+        self.steps.results.push_back(event);
+        let mut count = 0;
+        while let Some(event) = self.steps.results.pop_front() {
+            count += 1;
+            assert!(count < STEPS_AT_ONCE, "it never comes to rest");
             if self.ended.is_some() {
                 return;
             }
             if let Event::ScriptFinished(hook, _) = &event {
                 self.running = None;
-                self.order.script_ended();
                 self.scripts.push(*hook);
-                self.perform_all(&mut events);
+                let mut steps = std::mem::take(&mut self.steps);
+                steps.script_ended(self);
+                self.steps = steps;
             }
-            let (now, plane) = (self.now(), self.data_plane());
-            let effects = self.machine.handle(event, now, plane);
-            self.called();
-            self.order.add(effects);
-            self.perform_all(&mut events);
+            self.with_machine(|machine, cx| machine.handle(event, cx));
         }
         self.check();
     }
 
-    fn perform_all(&mut self, events: &mut VecDeque<Event>) {
-        while let Some(effect) = self.order.next() {
-            assert!(self.ended.is_none(), "nothing comes after the end");
-            match self.perform(effect) {
-                Ok(result) => events.extend(result),
-                Err(error) => {
-                    self.order.failed();
-                    events.push_back(Event::Failed(error));
-                }
-            }
-        }
-    }
-
     /// Asserts the invariants.
     fn check(&mut self) {
-        let connection = self.machine.connection().is_some();
-        if self.machine.is_connected() {
+        let connection = self.machine().connection().is_some();
+        if self.machine().is_connected() {
             assert!(connection, "connected to something");
             assert!(
                 self.host.set.is_some() && self.host.routes,
                 "routes are set while connected"
             );
         }
-        // Some effects still wait for the script.
+        // Some steps still wait for the script.
         if self.running.is_some() {
             return;
         }
@@ -421,7 +432,7 @@ impl World {
     }
 
     fn next(&self) -> Option<Instant> {
-        let client = self.machine.next_deadline();
+        let client = self.machine().next_deadline();
         let servers = self.servers.iter().filter_map(Server::next_deadline);
         let flying = self.flying.keys().next().map(|it| it.0);
         servers.chain(client).chain(flying).min()
@@ -433,7 +444,7 @@ impl World {
         let mut steps = 0;
         while self.ended.is_none() {
             let event = |it: &Flying| matches!(it, Flying::Event(_));
-            let waits = self.machine.next_deadline().is_some() || self.flying.values().any(event);
+            let waits = self.machine().next_deadline().is_some() || self.flying.values().any(event);
             assert!(waits, "it waits for nothing that will ever come");
             let Some(next) = self.next().filter(|next| *next <= end) else {
                 break;
@@ -449,7 +460,7 @@ impl World {
     fn step(&mut self) {
         let now = self.now();
         if self
-            .machine
+            .machine()
             .next_deadline()
             .is_some_and(|at| at <= self.now)
         {
@@ -472,7 +483,7 @@ impl World {
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.machine.is_connected()
+        self.machine().is_connected()
     }
 
     pub(super) fn elapsed(&self) -> Duration {

@@ -1,31 +1,37 @@
-//! Performs a client's effects on a recording host and data plane.
+//! A client's recording host and data plane.
 
 use super::data_plane::{DataPlane, Says};
 use super::server::PASSWORD;
 use super::world::{Flying, World, secs};
-use crate::lines::LineFacts;
+use crate::lines::{LineFacts, LineUsage};
+use crate::openvpn::Ended;
 use crate::openvpn::channel::Plane;
-use crate::openvpn::client::effect::{Effect, HostStep, SERVER, Told};
 use crate::openvpn::client::event::{Event, Planned, Realm};
-use crate::openvpn::connect::{ResolveError, Target};
+use crate::openvpn::client::host::{Done, Host, SERVER, Told};
+use crate::openvpn::connect::{Name, ProxyLogin, ResolveError, Target};
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
+use crate::openvpn::scripts::{Hook, Invocation};
 use crate::openvpn::secrets::Login;
+use crate::openvpn::status_file::ClientStatus;
 use config::lines::Line;
+use config::openvpn::{Connection, Prompted};
+use log::Level;
 use openvpn::data::inband::OCC_REQUEST;
 use openvpn::data::protocol::session;
 use openvpn::data::wire::OpenVpn as Packets;
+use openvpn::push::PushReply;
 use openvpn::server::Remote;
 use plane::fake::{Call, FakeDataPlane};
 use plane::{DataPlane as _, Endpoint, LineId, LineMode, Moving, Sender, StreamId, Times};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
 
-/// Host state, as the client's steps left it.
+/// Host settings, as the client's steps left them.
 #[derive(Default)]
-pub(super) struct Host {
+pub(super) struct Settings {
     pub(super) planned: Option<TunnelNetwork>,
     pub(super) set: Option<TunnelNetwork>,
     pub(super) routes: bool,
@@ -44,119 +50,6 @@ impl World {
         lines.any(|line| line.relay.is_some())
     }
 
-    pub(super) fn perform(&mut self, effect: Effect) -> Result<Option<Event>, String> {
-        match effect {
-            Effect::Say(_, text) => self.said.push(text),
-            Effect::Log(_, text) | Effect::Fatal(text) => {
-                self.was_up |= text.contains("Peer Connection Initiated");
-                self.log.push(text);
-            }
-            Effect::Tell(Told::State(state, ..)) => {
-                if state == State::Connected {
-                    assert!(self.host.routes, "told when the routes are set");
-                }
-                self.states.push(state);
-            }
-            Effect::LookUp(number, name) => self.look_up(number, &name.host),
-            Effect::LookUpRelay(line, name) => {
-                assert_eq!(name.host, "relay.example");
-                let found = Ok(vec![RELAY.into()]);
-                self.later(10, 5_000, Event::RelayLookedUp(line, found));
-            }
-            Effect::Dial(number, target, _) => {
-                let stream = target.connection.protocol.transport.is_tcp();
-                let pause = secs(target.connection.retry.into());
-                let line = self.line_of(&target);
-                self.dial(number, target.remote, stream.then_some(line), pause);
-            }
-            Effect::Try(line, target) => {
-                assert_eq!(self.line_of(&target), line);
-                self.tries.push((self.now, line));
-                let works = self.carries[line.index()] && self.devices[line.index()];
-                match works && self.answers(target.remote) {
-                    true => self.later(5, 500, Event::LineTried(line, Ok(()))),
-                    false => {
-                        let why = Err("it does not answer".to_owned());
-                        self.throw(secs(4), Flying::Event(Event::LineTried(line, why)));
-                    }
-                }
-            }
-            Effect::AskLogin => {
-                self.asked += 1;
-                let wrong = self.random.percent(self.faults.passwords);
-                let login = Login {
-                    name: "user".to_owned(),
-                    password: Zeroizing::new(if wrong { "wrong" } else { PASSWORD }.to_owned()),
-                };
-                self.later(10, 60_000, Event::Login(Realm::Server, Ok(login)));
-            }
-            Effect::OpenInterface(_) => {
-                assert!(
-                    !std::mem::replace(&mut self.interface, true),
-                    "one interface"
-                );
-                let packets = Packets::Client { recursive: false };
-                self.fake = Some(Rc::new(FakeDataPlane::new(packets, "tun0", 1500)));
-                return Ok(Some(Event::Opened("tun0".to_owned())));
-            }
-            Effect::CloseInterface => {
-                assert!(self.host.set.is_none(), "undone before the interface goes");
-                assert!(self.open.is_empty(), "lines are closed first");
-                self.interface = false;
-                self.fake = None;
-                self.carried = [0; 2];
-            }
-            Effect::ReadLines => {
-                let facts = |up: &bool| LineFacts {
-                    ifindex: 7,
-                    running: *up,
-                    addressed: true,
-                };
-                let facts = self.devices.iter().map(facts).map(Some);
-                return Ok(Some(Event::LinesRead(facts.collect())));
-            }
-            Effect::KeepUsage(usage) => self.usage.push(usage),
-            Effect::KeepAddress(name, address) => {
-                assert!(self.was_up, "kept when the server has proved itself");
-                self.kept.push((name, address));
-            }
-            Effect::OpenLine(line, ..) => {
-                assert!(self.interface, "an interface comes first");
-                self.open.insert(line);
-                return Ok(Some(Event::LineOpened(line, Ok(1194))));
-            }
-            Effect::Host(step) => return self.host_step(step),
-            Effect::RunScript(hook, _) => {
-                let before = self.running.replace(hook);
-                assert!(before.is_none(), "one script at a time");
-                let result = self.script_result();
-                self.script_ends(Event::ScriptFinished(hook, result));
-            }
-            Effect::Judge(number, programs) => {
-                let verdict = self.script_result();
-                let passed = match verdict {
-                    Ok(()) => programs.len(),
-                    Err(_) => 0,
-                };
-                self.script_ends(Event::Judged(number, passed, verdict));
-            }
-            Effect::Hold => match self.holds {
-                None => return Ok(Some(Event::Released)),
-                Some(time) => self.throw(time, Flying::Event(Event::Released)),
-            },
-            Effect::End(ended) => self.ended = Some(ended),
-            Effect::Tell(_)
-            | Effect::AskProxyLogin(_)
-            | Effect::LogStatus
-            | Effect::Cancel
-            | Effect::RefreshRevocations
-            | Effect::DropPrivileges
-            | Effect::Up
-            | Effect::Lost => {}
-        }
-        Ok(None)
-    }
-
     fn script_result(&mut self) -> Result<(), String> {
         match self.random.percent(self.faults.scripts) {
             true => Err("the script failed".to_owned()),
@@ -171,20 +64,6 @@ impl World {
         }
     }
 
-    fn look_up(&mut self, number: u64, host: &str) {
-        if self.random.percent(self.faults.names / 2) {
-            // The answer comes only after the client has stopped waiting.
-            return self.later(41_000, 90_000, Event::LookedUp(number, Ok(Vec::new())));
-        }
-        let found = match self.random.percent(self.faults.names) || !self.line {
-            true => Err(ResolveError::Late {
-                host: host.to_owned(),
-            }),
-            false => Ok(self.servers.iter().map(|it| it.address).collect()),
-        };
-        self.later(1, 5_000, Event::LookedUp(number, found));
-    }
-
     /// The line that a socket is bound to; the first line without configured lines.
     fn line_of(&self, target: &Target) -> LineId {
         let lines = &self.config.lines.lines;
@@ -197,7 +76,7 @@ impl World {
         servers.any(|it| it.address == remote && it.answers)
     }
 
-    fn dial(&mut self, number: u64, remote: SocketAddr, line: Option<LineId>, pause: Duration) {
+    fn dial_by(&mut self, number: u64, remote: SocketAddr, line: Option<LineId>, pause: Duration) {
         let stream = line.is_some();
         assert!(self.interface, "an interface comes first");
         if let Some((last, _)) = self.dials.last()
@@ -351,60 +230,233 @@ impl World {
         }
     }
 
-    fn host_step(&mut self, step: HostStep) -> Result<Option<Event>, String> {
-        let fails = self.random.percent(self.faults.host);
-        let failed = || Err("the host does not want it".to_owned());
-        match step {
-            HostStep::Plan {
-                number, reply, mtu, ..
-            } => {
-                assert!(self.interface, "an interface to set up");
-                self.plans += 1;
-                if fails {
-                    let error = "the host does not want it".to_owned();
-                    return Ok(Some(Event::Planned(number, Err(error))));
-                }
-                let network = TunnelNetwork::merge(&self.config.network, mtu, Some(&reply));
-                let network = network.map_err(|error| error.to_string())?;
-                let alike = self.host.set.as_ref() == Some(&network);
-                let route_delay = network.route_delay;
-                let names = network.names().next().is_some();
-                self.host.planned = Some(network);
-                let planned = Event::Planned(number, Ok(Planned { alike, route_delay }));
-                if names {
-                    self.later(1, 60_000, planned);
-                    return Ok(None);
-                }
-                return Ok(Some(planned));
-            }
-            HostStep::SetInterface { .. } => {
-                // The old settings are undone, even if this step fails.
-                (self.host.set, self.host.routes) = (None, false);
-                if fails {
-                    return failed();
-                }
-                let network = self.host.planned.take().expect("decided first");
-                self.host.set = Some(network.clone());
-                let set = Box::new((network, HostFacts::default()));
-                return Ok(Some(Event::InterfaceSet(set)));
-            }
-            HostStep::SetRoutes => {
-                assert!(self.host.set.is_some(), "addresses first");
-                if fails {
-                    return failed();
-                }
-                self.host.routes = true;
-                return Ok(Some(Event::RoutesSet));
-            }
-            HostStep::KeepRelayOutside(_) => {}
-            HostStep::KeepOutside(_) | HostStep::Follow => {
-                if fails {
-                    return failed();
-                }
-            }
-            HostStep::Undo => (self.host.set, self.host.routes) = (None, false),
+    /// Fails as often as the host's faults say.
+    fn may_fail(&mut self) -> Done {
+        match self.random.percent(self.faults.host) {
+            true => Err("the host does not want it".into()),
+            false => Ok(None),
         }
+    }
+}
+
+impl Host for World {
+    fn log(&mut self, _: Level, text: &str) {
+        self.was_up |= text.contains("Peer Connection Initiated");
+        self.log.push(text.to_owned());
+    }
+
+    fn waits(&mut self, _: &str) {}
+
+    fn say(&mut self, _: Level, text: &str) {
+        self.said.push(text.to_owned());
+    }
+
+    fn fatal(&mut self, why: String) {
+        self.log.push(why);
+    }
+
+    fn tell(&mut self, told: Told) {
+        if let Told::State(state, ..) = told {
+            if state == State::Connected {
+                assert!(self.host.routes, "told when the routes are set");
+            }
+            self.states.push(state);
+        }
+    }
+
+    fn log_status(&mut self, _: ClientStatus) {}
+
+    fn look_up(&mut self, number: u64, name: Name) {
+        if self.random.percent(self.faults.names / 2) {
+            // The answer comes only after the client has stopped waiting.
+            return self.later(41_000, 90_000, Event::LookedUp(number, Ok(Vec::new())));
+        }
+        let found = match self.random.percent(self.faults.names) || !self.line {
+            true => Err(ResolveError::Late { host: name.host }),
+            false => Ok(self.servers.iter().map(|it| it.address).collect()),
+        };
+        self.later(1, 5_000, Event::LookedUp(number, found));
+    }
+
+    fn look_up_relay(&mut self, line: LineId, name: Name) {
+        assert_eq!(name.host, "relay.example");
+        let found = Ok(vec![RELAY.into()]);
+        self.later(10, 5_000, Event::RelayLookedUp(line, found));
+    }
+
+    fn dial(&mut self, number: u64, target: Box<Target>, _: Option<ProxyLogin>) -> Done {
+        self.called();
+        let stream = target.connection.protocol.transport.is_tcp();
+        let pause = secs(target.connection.retry.into());
+        let line = self.line_of(&target);
+        self.dial_by(number, target.remote, stream.then_some(line), pause);
         Ok(None)
+    }
+
+    fn try_line(&mut self, line: LineId, target: Target) {
+        assert_eq!(self.line_of(&target), line);
+        self.tries.push((self.now, line));
+        let works = self.carries[line.index()] && self.devices[line.index()];
+        match works && self.answers(target.remote) {
+            true => self.later(5, 500, Event::LineTried(line, Ok(()))),
+            false => {
+                let why = Err("it does not answer".to_owned());
+                self.throw(secs(4), Flying::Event(Event::LineTried(line, why)));
+            }
+        }
+    }
+
+    fn cancel(&mut self) {}
+
+    fn ask_login(&mut self) -> Done {
+        self.asked += 1;
+        let wrong = self.random.percent(self.faults.passwords);
+        let login = Login {
+            name: "user".to_owned(),
+            password: Zeroizing::new(if wrong { "wrong" } else { PASSWORD }.to_owned()),
+        };
+        self.later(10, 60_000, Event::Login(Realm::Server, Ok(login)));
+        Ok(None)
+    }
+
+    fn ask_proxy_login(&mut self, _: &Prompted) -> Done {
+        Ok(None)
+    }
+
+    fn open_interface(&mut self, _: &Connection) -> Done {
+        let before = std::mem::replace(&mut self.interface, true);
+        assert!(!before, "one interface");
+        let packets = Packets::Client { recursive: false };
+        self.fake = Some(Rc::new(FakeDataPlane::new(packets, "tun0", 1500)));
+        Ok(Some(Event::Opened("tun0".to_owned())))
+    }
+
+    fn close_interface(&mut self) {
+        self.called();
+        assert!(self.host.set.is_none(), "undone before the interface goes");
+        assert!(self.open.is_empty(), "lines are closed first");
+        self.interface = false;
+        self.fake = None;
+        self.carried = [0; 2];
+    }
+
+    fn line_facts(&mut self) -> Vec<Option<LineFacts>> {
+        let facts = |up: &bool| LineFacts {
+            ifindex: 7,
+            running: *up,
+            addressed: true,
+        };
+        self.devices.iter().map(facts).map(Some).collect()
+    }
+
+    fn open_line(&mut self, line: LineId, _: u16, _: u32) -> Result<u16, String> {
+        self.called();
+        assert!(self.interface, "an interface comes first");
+        self.open.insert(line);
+        Ok(1194)
+    }
+
+    fn keep_usage(&mut self, usage: &[LineUsage]) {
+        self.usage.push(usage.to_vec());
+    }
+
+    fn keep_floor(&mut self, _: SystemTime) {}
+
+    fn keep_address(&mut self, name: &str, address: IpAddr) {
+        assert!(self.was_up, "kept when the server has proved itself");
+        self.kept.push((name.to_owned(), address));
+    }
+
+    fn plan(&mut self, number: u64, reply: &PushReply, mtu: u16, _: IpAddr) -> Done {
+        assert!(self.interface, "an interface to set up");
+        self.plans += 1;
+        if let Err(error) = self.may_fail() {
+            return Ok(Some(Event::Planned(number, Err(error.to_string()))));
+        }
+        let network = TunnelNetwork::merge(&self.config.network, mtu, Some(reply))?;
+        let alike = self.host.set.as_ref() == Some(&network);
+        let route_delay = network.route_delay;
+        let names = network.names().next().is_some();
+        self.host.planned = Some(network);
+        let planned = Event::Planned(number, Ok(Planned { alike, route_delay }));
+        if names {
+            self.later(1, 60_000, planned);
+            return Ok(None);
+        }
+        Ok(Some(planned))
+    }
+
+    fn set_interface(&mut self, _: bool) -> Done {
+        // The old settings are undone, even if this step fails.
+        self.undo();
+        self.may_fail()?;
+        let network = self.host.planned.take().expect("decided first");
+        self.host.set = Some(network.clone());
+        let set = Box::new((network, HostFacts::default()));
+        Ok(Some(Event::InterfaceSet(set)))
+    }
+
+    fn set_routes(&mut self) -> Done {
+        assert!(self.host.set.is_some(), "addresses first");
+        self.may_fail()?;
+        self.host.routes = true;
+        Ok(Some(Event::RoutesSet))
+    }
+
+    fn keep_outside(&mut self, _: IpAddr) -> Done {
+        self.may_fail()
+    }
+
+    fn keep_relay_outside(&mut self, _: IpAddr) {}
+
+    fn follow(&mut self) -> Done {
+        self.may_fail()
+    }
+
+    fn undo(&mut self) {
+        (self.host.set, self.host.routes) = (None, false);
+    }
+
+    fn run_script(&mut self, hook: Hook, _: Invocation) {
+        let before = self.running.replace(hook);
+        assert!(before.is_none(), "one script at a time");
+        let result = self.script_result();
+        self.script_ends(Event::ScriptFinished(hook, result));
+    }
+
+    fn judge(&mut self, number: u64, programs: Vec<Invocation>) {
+        let verdict = self.script_result();
+        let passed = match verdict {
+            Ok(()) => programs.len(),
+            Err(_) => 0,
+        };
+        self.script_ends(Event::Judged(number, passed, verdict));
+    }
+
+    fn refresh_revocations(&mut self) {}
+
+    fn drop_privileges(&mut self) -> Done {
+        Ok(None)
+    }
+
+    fn hold(&mut self) -> Done {
+        match self.holds {
+            None => Ok(Some(Event::Released)),
+            Some(time) => {
+                self.throw(time, Flying::Event(Event::Released));
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_up(&mut self) {}
+
+    fn is_lost(&mut self) {}
+
+    fn end(&mut self, ended: Ended) {
+        self.called();
+        assert!(self.ended.is_none(), "it ends once");
+        self.ended = Some(ended);
     }
 }
 
