@@ -178,7 +178,6 @@ impl ClientMachine {
                 ClientOutput::Gre(packet) => self.send_by_all(packet, effects),
                 ClientOutput::Up(up) => self.came_up(up, now, effects),
                 // Ignored: the client does not ask for IPv6.
-                ClientOutput::Ipv6Up(_) => {}
                 ClientOutput::Lines(several) => self.agreed(several, now, effects),
                 ClientOutput::Echoed => self.echoed(now),
                 ClientOutput::ControlLost(reason) => {
@@ -386,7 +385,7 @@ impl Machine for ClientMachine {
     fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way> {
         let before = out.len();
         let sent = match &mut self.session {
-            Some(session) => session.send(packet, now, out),
+            Some(session) => session.send(packet, out),
             None => Err(SendError::NotUp),
         };
         match sent {

@@ -98,7 +98,6 @@ impl ServerMachine {
                 }
                 ServerOutput::Up { call, up } => self.came_up(call, up, effects),
                 // Ignored: the server does not offer IPv6.
-                ServerOutput::Ipv6Up { .. } => {}
                 ServerOutput::Lines { call } => self.agreed(call, effects),
                 ServerOutput::ControlLost { call } => self.control_lost(call, effects),
                 ServerOutput::Down {
