@@ -9,16 +9,14 @@ mod fields;
 mod message;
 mod receive;
 
-pub use call::{Answer, CallError};
+pub use call::Answer;
 pub use codes::{
-    DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,
-    StopReason,
+    DisconnectResult, ErrorCode, OutgoingResult, PlainResult, StartResult, StopReason,
 };
 pub use connection::{Connection, Role, Settings};
-pub use event::{CallEnd, CloseReason, Counters, Event};
+pub use event::{CallEnd, CloseReason, Event};
 pub use fields::Stream;
 pub use message::{
-    BOTH, COOKIE, Disconnect, HEADER_LEN, Host, IncomingCall, IncomingConnected, IncomingReply,
-    LinkInfo, MAX_LEN, Message, MessageError, OutgoingCall, OutgoingReply, PORT, Text, VERSION,
-    WanErrors, length,
+    COOKIE, Disconnect, HEADER_LEN, Host, MAX_LEN, Message, MessageError, OutgoingReply, PORT,
+    Text, VERSION, length,
 };

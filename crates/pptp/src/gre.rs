@@ -5,15 +5,13 @@
 
 mod header;
 mod receiver;
-mod sender;
 
 use core::ops::Range;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
 pub use header::{Header, HeaderError, MAX_HEADER_LEN, PROTOCOL, Packet};
-pub use receiver::{ACK_DELAY, Arrival, MAX_JUMP, Receiver, Refusal};
-pub use sender::{BadAcknowledgement, Sender};
+pub use receiver::{ACK_DELAY, MAX_JUMP, Receiver, Refusal};
 
 /// Both addresses of GRE packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +28,9 @@ impl From<Ipv4Addr> for Ends {
     }
 }
 
-/// Counters of one call's packets.
+/// Counters of one call's refused packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets with a payload that were accepted.
-    pub received: u64,
-    /// Acknowledgements without a payload.
-    pub acknowledgements: u64,
     /// Packets that are not enhanced GRE.
     pub malformed: u64,
     /// Packets with another call's ID.
@@ -47,12 +41,6 @@ pub struct Counters {
     pub too_old: u64,
     /// Packets refused for being too far ahead.
     pub jumps: u64,
-    /// Packets accepted after one with a higher number.
-    pub late: u64,
-    /// Numbers that were skipped, including those that arrived late.
-    pub missing: u64,
-    /// Acknowledgements of packets that were never sent.
-    pub bad_acknowledgements: u64,
 }
 
 /// An accepted payload.
@@ -62,8 +50,8 @@ pub struct Received {
     pub payload: Range<usize>,
     /// The packet's number, which does not wrap.
     pub number: u64,
-    /// The packet's position relative to the others.
-    pub arrival: Arrival,
+    /// Whether a packet with a higher number arrived earlier.
+    pub late: bool,
 }
 
 /// Numbers and acknowledgements of one call, both directions.
@@ -71,19 +59,21 @@ pub struct Received {
 pub struct Tunnel {
     call_id: u16,
     peer_call_id: u16,
-    sender: Sender,
+    /// The number of the next packet that we send. The peer's window does not limit how many are under way: inner
+    /// packets have their own congestion control.
+    next: u32,
     receiver: Receiver,
     counters: Counters,
 }
 
 impl Tunnel {
-    /// Creates the tunnel of a call that is up; `window` is our receive window, `peer_window` the peer's.
+    /// Creates the tunnel of a call that is up; `window` is our receive window, in packets.
     #[must_use]
-    pub fn new(call_id: u16, peer_call_id: u16, window: u16, peer_window: u16) -> Self {
+    pub fn new(call_id: u16, peer_call_id: u16, window: u16) -> Self {
         Self {
             call_id,
             peer_call_id,
-            sender: Sender::new(peer_window),
+            next: 0,
             receiver: Receiver::new(window),
             counters: Counters::default(),
         }
@@ -99,29 +89,12 @@ impl Tunnel {
             self.counters.other_call += 1;
             return None;
         }
-        if let Some(number) = header.acknowledgement
-            && self.sender.acknowledged(number, now).is_err()
-        {
-            self.counters.bad_acknowledgements += 1;
-        }
-        let Some(sequence) = header.sequence else {
-            self.counters.acknowledgements += 1;
-            return None;
-        };
-        match self.receiver.receive(sequence, now) {
-            Ok((number, arrival)) => {
-                self.counters.received += 1;
-                match arrival {
-                    Arrival::InOrder => {}
-                    Arrival::Ahead(missing) => self.counters.missing += missing,
-                    Arrival::Late => self.counters.late += 1,
-                }
-                Some(Received {
-                    payload,
-                    number,
-                    arrival,
-                })
-            }
+        match self.receiver.receive(header.sequence?, now) {
+            Ok((number, late)) => Some(Received {
+                payload,
+                number,
+                late,
+            }),
             Err(refusal) => {
                 let counter = match refusal {
                     Refusal::Duplicate => &mut self.counters.duplicates,
@@ -134,11 +107,13 @@ impl Tunnel {
         }
     }
 
-    /// The header for a payload sent now, and its length. Includes an acknowledgement if one is pending.
-    pub fn header(&mut self, payload: u16, now: Instant) -> ([u8; MAX_HEADER_LEN], usize) {
+    /// The header for a payload, and its length. Includes an acknowledgement if one is pending.
+    pub fn header(&mut self, payload: u16) -> ([u8; MAX_HEADER_LEN], usize) {
+        let sequence = self.next;
+        self.next = sequence.wrapping_add(1);
         Header {
             call_id: self.peer_call_id,
-            sequence: Some(self.sender.number(now)),
+            sequence: Some(sequence),
             acknowledgement: self.receiver.acknowledgement(),
         }
         .write(payload)
@@ -173,11 +148,5 @@ impl Tunnel {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// The sending state.
-    #[must_use]
-    pub const fn sender(&self) -> &Sender {
-        &self.sender
     }
 }

@@ -27,7 +27,7 @@
 //! |---|---|---|
 //! | [`control`] | the TCP connection that opens and ends calls | RFC 2637, sections 2 and 3 |
 //! | [`gre`] | numbers and acknowledgements of packets | RFC 2637, section 4 |
-//! | [`ppp`] | frames, automaton, LCP, PAP, CHAP, CCP, IPCP, IPV6CP | RFC 1661, 1334, 1994, 1962, 1332, 1877, 5072 |
+//! | [`ppp`] | frames, automaton, LCP, PAP, CHAP, CCP, IPCP | RFC 1661, 1334, 1994, 1962, 1332, 1877 |
 //! | [`mschap`] | MS-CHAP version 2 | RFC 2759 |
 //! | [`mppe`] | keys, and encrypted packets | RFC 3078, RFC 3079 |
 //! | [`session`] | clients and servers of all these | |
@@ -43,14 +43,14 @@
 //!   reorder window in front serves only the inner packets.
 //! - **A retransmitted Configure-Request does not restart negotiation** if it is the acknowledged one: RFC 1661 would
 //!   take the link down for each lost Ack.
-//! - **GRE's sliding window is measured but not enforced**, as by all deployed Unix peers.
+//! - **GRE's sliding window is neither measured nor enforced**, as by all deployed Unix peers.
 //! - **The peer's way of restarting a stream is detected**: Linux changes the key, FreeBSD and RFC 3078 do not.
 //!
 //! # Not implemented
 //!
-//! The caller must check that a peer's inner packets have its assigned source address. The crate also lacks the RFC's
-//! incoming call (a telephone network that calls), callback, multilink, header compression, and changing an expired
-//! password.
+//! The caller must check that a peer's inner packets have its assigned source address. The crate also lacks IPv6
+//! (RFC 5072), the RFC's incoming call (a telephone network that calls), callback, multilink, header compression, and
+//! changing an expired password.
 //!
 //! ```
 //! use std::time::Instant;

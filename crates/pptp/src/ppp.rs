@@ -7,7 +7,6 @@ mod automaton;
 mod ccp;
 mod chap;
 mod ipcp;
-mod ipv6cp;
 mod lcp;
 mod negotiation;
 mod packet;
@@ -17,7 +16,6 @@ pub use automaton::{Actions, Event, State, step};
 pub use ccp::{Ccp, MppeBits, RESET_ACK, RESET_REQUEST};
 pub use chap::{ChapPacket, challenge, md5_response, verify_md5};
 pub use ipcp::{Dns, Ipcp, IpcpSettings};
-pub use ipv6cp::Ipv6cp;
 pub use lcp::{Auth, Lcp, LcpSettings, LinkOptions, code as lcp_code};
 pub(crate) use negotiation::printable;
 pub use negotiation::{Failure, Layer, Negotiation, Signal, Timing, Verdict};
@@ -29,14 +27,12 @@ pub use pap::PapPacket;
 pub mod protocol {
     /// IPv4 packets (RFC 1332).
     pub const IPV4: u16 = 0x0021;
-    /// IPv6 packets (RFC 5072).
+    /// IPv6 packets (RFC 5072), which links of this crate do not carry.
     pub const IPV6: u16 = 0x0057;
     /// Packets that MPPE has encrypted (RFC 3078, section 3).
     pub const MPPE: u16 = 0x00fd;
     /// The IP Control Protocol (RFC 1332).
     pub const IPCP: u16 = 0x8021;
-    /// The IPv6 Control Protocol (RFC 5072).
-    pub const IPV6CP: u16 = 0x8057;
     /// The Compression Control Protocol (RFC 1962).
     pub const CCP: u16 = 0x80fd;
     /// The Link Control Protocol (RFC 1661).

@@ -17,7 +17,7 @@ pub use call::Call;
 pub use client::{Client, ClientOutput};
 pub use link::{Link, LinkCounters, LinkOutput};
 pub use network::{Figures, mtu};
-pub use output::{DownReason, Ipv6Up, LoginError, Protection, SendError, Up};
+pub use output::{DownReason, LoginError, Protection, SendError, Up};
 pub use server::{ConnectionId, ProbeCounters, Server, ServerOutput};
 pub use settings::{
     ClientSettings, Encryption, Entropy, LinkSettings, Mode, ServerSettings, Settings, StartError,

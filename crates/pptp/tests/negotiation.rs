@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use pptp::ppp::{
-    Auth, Ccp, Failure, Ipcp, IpcpSettings, Ipv6cp, Layer, Lcp, LcpSettings, MppeBits, Negotiation,
-    Signal, State, Timing,
+    Auth, Ccp, Failure, Ipcp, IpcpSettings, Layer, Lcp, LcpSettings, MppeBits, Negotiation, Signal,
+    State, Timing,
 };
 
 fn lcp(require: &[Auth], accept: &[Auth]) -> Negotiation<Lcp> {
@@ -278,18 +278,6 @@ fn a_server_gives_the_address_that_it_has_chosen_and_no_other() {
         [packet(4, 9, &servers)],
         "there are none"
     );
-}
-
-#[test]
-fn interface_identifiers_differ() {
-    let now = Instant::now();
-    let mut layer = Negotiation::new(Ipv6cp::new(1), Timing::default());
-    let ours = open(&mut layer, now)[6..].to_vec();
-    for same in [&ours[..], &[0; 8]] {
-        let sent = hear(&mut layer, 1, 1, &[&[1, 10], same].concat(), now);
-        assert_eq!(sent[0][0], 3);
-        assert_ne!(&sent[0][6..], same);
-    }
 }
 
 #[test]

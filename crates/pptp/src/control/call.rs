@@ -76,23 +76,3 @@ pub enum Answer {
         error: ErrorCode,
     },
 }
-
-/// Why a call was not opened or answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    /// The control connection is not established.
-    #[error("the control connection is not established")]
-    NotEstablished,
-    /// The call ID is taken.
-    #[error("there is a call with ID {0}")]
-    Taken(u16),
-    /// The connection already has its maximum of calls.
-    #[error("the control connection has {0} calls, which is the most that it may have")]
-    Full(u16),
-    /// No call or request has this ID.
-    #[error("there is no call with ID {0}")]
-    Unknown(u16),
-    /// Wrong role: only clients open calls, and only servers answer them.
-    #[error("only clients open calls, and only servers answer them")]
-    Role,
-}

@@ -123,18 +123,6 @@ codes! {
 }
 
 codes! {
-    /// The result of Incoming-Call-Request (RFC 2637, section 2.10).
-    IncomingResult {
-        /// Code 1.
-        Connect = 1, "connect";
-        /// Code 2.
-        GeneralError = 2, "general error";
-        /// Code 3.
-        DoNotAccept = 3, "not accepted";
-    }
-}
-
-codes! {
     /// Why a call has ended (RFC 2637, section 2.13).
     DisconnectResult {
         /// Code 1.
@@ -160,7 +148,6 @@ mod tests {
             assert_eq!(StopReason::from(code).code(), code);
             assert_eq!(PlainResult::from(code).code(), code);
             assert_eq!(OutgoingResult::from(code).code(), code);
-            assert_eq!(IncomingResult::from(code).code(), code);
             assert_eq!(DisconnectResult::from(code).code(), code);
         }
     }

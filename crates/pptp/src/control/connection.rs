@@ -3,13 +3,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::control::call::{Answer, Call, CallError, Calls, State as CallState};
+use crate::control::call::{Answer, Call, Calls, State as CallState};
 use crate::control::codes::{DisconnectResult, ErrorCode, OutgoingResult, StopReason};
-use crate::control::event::{CallEnd, CloseReason, Counters, Event};
+use crate::control::event::{CallEnd, CloseReason, Event};
 use crate::control::fields::Stream;
-use crate::control::message::{
-    BOTH, Disconnect, Host, LinkInfo, Message, OutgoingCall, OutgoingReply, Text, VERSION,
-};
+use crate::control::message::{Disconnect, Host, Message, OutgoingReply, Text, VERSION};
 
 /// Most bytes that may wait for a peer to read: more than the messages of all calls at once.
 const MAX_TRANSMIT: usize = 16 * 1024;
@@ -88,7 +86,6 @@ pub struct Connection {
     serial: u16,
     transmit: Vec<u8>,
     pub(super) events: VecDeque<Event>,
-    pub(super) counters: Counters,
 }
 
 impl Connection {
@@ -111,7 +108,6 @@ impl Connection {
             serial: 0,
             transmit: Vec::new(),
             events: VecDeque::new(),
-            counters: Counters::default(),
         };
         if role == Role::Client {
             connection.send(&Message::StartRequest(connection.host()));
@@ -131,12 +127,6 @@ impl Connection {
         self.state == State::Closed
     }
 
-    /// The counters.
-    #[must_use]
-    pub const fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
     /// Bytes to send over TCP.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
@@ -153,78 +143,65 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Requests a call; [`Event::CallUp`] or [`Event::CallDown`] follows (RFC 2637, section 3.2.2).
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub fn open_call(&mut self, call_id: u16, now: Instant) -> Result<(), CallError> {
-        if self.role != Role::Client {
-            return Err(CallError::Role);
+    /// Requests a call; [`Event::CallUp`] or [`Event::CallDown`] follows (RFC 2637, section 3.2.2). Returns false, and
+    /// does nothing, at a server, before the connection is established, for an ID that is taken, and beyond
+    /// [`Settings::max_calls`].
+    pub fn open_call(&mut self, call_id: u16, now: Instant) -> bool {
+        let possible = self.role == Role::Client
+            && self.state == State::Established
+            && !self.calls.by_id.contains_key(&call_id)
+            && self.calls.len() < usize::from(self.settings.max_calls);
+        if possible {
+            self.serial = self.serial.wrapping_add(1);
+            let until = now + self.settings.reply_timeout;
+            let call = Call {
+                state: CallState::Requested(until),
+                peer_call_id: 0,
+            };
+            self.calls.by_id.insert(call_id, call);
+            self.send(&Message::OutgoingCallRequest {
+                call_id,
+                serial: self.serial,
+                window: self.settings.window,
+            });
         }
-        self.room_for(call_id)?;
-        self.serial = self.serial.wrapping_add(1);
-        let until = now + self.settings.reply_timeout;
-        let call = Call {
-            state: CallState::Requested(until),
-            peer_call_id: 0,
-        };
-        self.calls.by_id.insert(call_id, call);
-        self.send(&Message::OutgoingCallRequest(OutgoingCall {
-            call_id,
-            serial: self.serial,
-            min_bps: 2_400,
-            max_bps: 1_000_000_000,
-            bearer: BOTH,
-            framing: BOTH,
-            window: self.settings.window,
-            delay: 0,
-            number_len: 0,
-            number: Text::default(),
-            subaddress: Text::default(),
-        }));
-        Ok(())
+        possible
     }
 
-    /// Answers [`Event::CallRequested`]; with [`Answer::Accept`] the call is up when this returns.
-    ///
-    /// # Errors
-    /// See [`CallError`]; the request is still unanswered then.
-    pub fn answer_call(&mut self, peer_call_id: u16, answer: Answer) -> Result<(), CallError> {
-        if self.role != Role::Server {
-            return Err(CallError::Role);
-        }
+    /// Answers [`Event::CallRequested`]; with [`Answer::Accept`] the call is up when this returns true. Returns false,
+    /// and leaves the request unanswered, for an ID that is taken; false, too, if there is no such request.
+    pub fn answer_call(&mut self, peer_call_id: u16, answer: Answer) -> bool {
         let at = self.calls.offered.iter().position(|&id| id == peer_call_id);
-        let at = at.ok_or(CallError::Unknown(peer_call_id))?;
+        let Some(at) = at else {
+            return false;
+        };
         match answer {
             Answer::Accept { call_id } => {
                 if self.calls.by_id.contains_key(&call_id) {
-                    return Err(CallError::Taken(call_id));
+                    return false;
                 }
                 let call = Call {
                     state: CallState::Up,
                     peer_call_id,
                 };
-                self.calls.offered.remove(at);
                 self.calls.by_id.insert(call_id, call);
                 let result = OutgoingResult::Connected;
                 self.reply_to_call(call_id, peer_call_id, result, ErrorCode::None);
             }
             Answer::Refuse { result, error } => {
-                self.calls.offered.remove(at);
-                self.counters.refused_calls += 1;
                 self.reply_to_call(0, peer_call_id, result, error);
             }
         }
-        Ok(())
+        self.calls.offered.remove(at);
+        true
     }
 
-    /// Ends a call (RFC 2637, sections 2.12 and 2.13): a client requests the end, a server announces it.
-    ///
-    /// # Errors
-    /// [`CallError::Unknown`].
-    pub fn clear_call(&mut self, call_id: u16, now: Instant) -> Result<(), CallError> {
-        let call = self.calls.by_id.get_mut(&call_id);
-        let call = call.ok_or(CallError::Unknown(call_id))?;
+    /// Ends a call, if there is one with this ID (RFC 2637, sections 2.12 and 2.13): a client requests the end, a server
+    /// announces it.
+    pub fn clear_call(&mut self, call_id: u16, now: Instant) {
+        let Some(call) = self.calls.by_id.get_mut(&call_id) else {
+            return;
+        };
         match self.role {
             Role::Client => {
                 if !matches!(call.state, CallState::Clearing(_)) {
@@ -237,23 +214,15 @@ impl Connection {
                 self.end_call(call_id, CallEnd::Local);
             }
         }
-        Ok(())
     }
 
-    /// Tells the peer that no characters need escaping (RFC 2637, section 2.15); some servers wait for this.
-    ///
-    /// # Errors
-    /// [`CallError::Unknown`], also while the call is not up.
-    pub fn set_link_info(&mut self, call_id: u16) -> Result<(), CallError> {
+    /// Tells the peer of a call that is up that no characters need escaping (RFC 2637, section 2.15); some servers wait
+    /// for this.
+    pub fn set_link_info(&mut self, call_id: u16) {
         let call = self.calls.by_id.get(&call_id);
-        let call = call.filter(|call| call.state == CallState::Up);
-        let peer_call_id = call.ok_or(CallError::Unknown(call_id))?.peer_call_id;
-        self.send(&Message::SetLinkInfo(LinkInfo {
-            peer_call_id,
-            send_accm: u32::MAX,
-            receive_accm: u32::MAX,
-        }));
-        Ok(())
+        if let Some(&Call { peer_call_id, .. }) = call.filter(|call| call.state == CallState::Up) {
+            self.send(&Message::SetLinkInfo { peer_call_id });
+        }
     }
 
     /// Ends the connection and its calls (RFC 2637, section 2.3). [`Event::Closed`] follows when the peer has confirmed
@@ -343,19 +312,6 @@ impl Connection {
         }
     }
 
-    /// Checks that one more call with this ID can be opened.
-    fn room_for(&self, call_id: u16) -> Result<(), CallError> {
-        if self.state != State::Established {
-            Err(CallError::NotEstablished)
-        } else if self.calls.by_id.contains_key(&call_id) {
-            Err(CallError::Taken(call_id))
-        } else if self.calls.len() >= usize::from(self.settings.max_calls) {
-            Err(CallError::Full(self.settings.max_calls))
-        } else {
-            Ok(())
-        }
-    }
-
     pub(super) fn reply_to_call(
         &mut self,
         call_id: u16,
@@ -368,24 +324,17 @@ impl Connection {
             peer_call_id,
             result,
             error,
-            cause: 0,
-            speed: 1_000_000_000,
             window: self.settings.window,
-            delay: 0,
-            channel: 0,
         }));
     }
 
     pub(super) fn host(&self) -> Host {
         Host {
             version: VERSION,
-            framing: BOTH,
-            bearer: BOTH,
             max_channels: match self.role {
                 Role::Client => 0,
                 Role::Server => self.settings.max_calls,
             },
-            firmware: 1,
             name: Text::new(&self.settings.name),
             vendor: Text::new(&self.settings.vendor),
         }
@@ -432,7 +381,5 @@ pub(super) fn disconnect(call_id: u16, result: DisconnectResult) -> Message {
         call_id,
         result,
         error: ErrorCode::None,
-        cause: 0,
-        statistics: Text::default(),
     })
 }

@@ -1,7 +1,7 @@
 //! Events of a control connection.
 
 use crate::control::codes::{DisconnectResult, ErrorCode, OutgoingResult, StartResult, StopReason};
-use crate::control::message::{Host, LinkInfo, MessageError, OutgoingCall};
+use crate::control::message::{Host, MessageError};
 
 /// An event, in order of occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,20 +11,17 @@ pub enum Event {
     /// The connection is established; calls can be opened.
     Established(Host),
     /// The peer requests a call: [`answer_call`](crate::control::Connection::answer_call) must follow.
-    CallRequested(OutgoingCall),
+    CallRequested {
+        /// The peer's call ID.
+        peer_call_id: u16,
+    },
     /// A call is up: GRE packets may flow.
     CallUp {
         /// Our call ID, which the peer writes into its packets.
         call_id: u16,
         /// The peer's call ID, for our packets.
         peer_call_id: u16,
-        /// The peer's receive window, in packets.
-        window: u16,
-        /// The peer's processing delay, in tenths of a second.
-        delay: u16,
     },
-    /// The peer has set which characters to escape. GRE packets escape none.
-    LinkInfo(LinkInfo),
     /// A call has ended, or could not be opened.
     CallDown {
         /// Our call ID.
@@ -116,19 +113,4 @@ pub enum CloseReason {
     /// More bytes wait than a peer that reads would leave.
     #[error("the peer does not read what is sent to it")]
     NotReading,
-}
-
-/// Counters of messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Messages that were understood.
-    pub messages: u64,
-    /// Messages skipped because of their kind, type or length.
-    pub skipped: u64,
-    /// Messages not allowed in the connection's state.
-    pub unexpected: u64,
-    /// Messages about unknown calls.
-    pub unknown_calls: u64,
-    /// Refused requests for calls.
-    pub refused_calls: u64,
 }

@@ -3,9 +3,14 @@
 
 use crate::bytes::Reader;
 use crate::control::message::{
-    COOKIE, Disconnect, HEADER_LEN, Host, IncomingCall, IncomingConnected, IncomingReply, LinkInfo,
-    MAX_LEN, Message, MessageError, OutgoingCall, OutgoingReply, Text, WanErrors, length,
+    COOKIE, Disconnect, HEADER_LEN, Host, MAX_LEN, Message, MessageError, OutgoingReply, Text,
+    length,
 };
+
+/// Both kinds of framing, or both kinds of bearer (RFC 2637, section 2.1).
+const BOTH: u32 = 3;
+/// The speed that calls are said to have, in bits per second.
+const HIGHEST_SPEED: u32 = 1_000_000_000;
 
 /// Reassembles messages from TCP segments. Holds at most one message, in place.
 #[derive(Debug)]
@@ -54,12 +59,6 @@ impl Stream {
         Some(Message::parse(&self.bytes[..whole]))
     }
 
-    /// Bytes of the incomplete message.
-    #[must_use]
-    pub const fn pending(&self) -> usize {
-        self.len
-    }
-
     /// Moves bytes from `input` until the buffer has `wanted`, which is at most `MAX_LEN`.
     fn fill(&mut self, wanted: usize, input: &mut &[u8]) {
         let missing = wanted.saturating_sub(self.len).min(input.len());
@@ -87,9 +86,10 @@ impl Message {
 
     /// Appends the message's bytes to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let start = out.len();
+        let end = out.len() + Self::len_of(self.kind()).unwrap_or(HEADER_LEN);
         write(self, out);
-        debug_assert_eq!(Some(out.len() - start), Self::len_of(self.kind()));
+        debug_assert!(out.len() <= end);
+        out.resize(end, 0);
     }
 }
 
@@ -140,125 +140,51 @@ fn parse(reader: &mut Reader<'_>) -> Option<Result<Message, MessageError>> {
             result: reader.u8()?.into(),
             error: reader.u8()?.into(),
         },
-        7 => Message::OutgoingCallRequest(outgoing_call(reader)?),
-        8 => Message::OutgoingCallReply(OutgoingReply {
-            call_id: reader.u16()?,
-            peer_call_id: reader.u16()?,
-            result: reader.u8()?.into(),
-            error: reader.u8()?.into(),
-            cause: reader.u16()?,
-            speed: reader.u32()?,
-            window: reader.u16()?,
-            delay: reader.u16()?,
-            channel: reader.u32()?,
-        }),
-        9 => Message::IncomingCallRequest(IncomingCall {
-            call_id: reader.u16()?,
-            serial: reader.u16()?,
-            bearer: reader.u32()?,
-            channel: reader.u32()?,
-            dialed_len: reader.u16()?,
-            dialing_len: reader.u16()?,
-            dialed: Text(reader.array()?),
-            dialing: Text(reader.array()?),
-            subaddress: Text(reader.array()?),
-        }),
-        10 => Message::IncomingCallReply(IncomingReply {
-            call_id: reader.u16()?,
-            peer_call_id: reader.u16()?,
-            result: reader.u8()?.into(),
-            error: reader.u8()?.into(),
-            window: reader.u16()?,
-            delay: reader.u16()?,
-        }),
-        11 => {
-            let peer_call_id = reader.u16()?;
-            let _reserved = reader.u16()?;
-            Message::IncomingCallConnected(IncomingConnected {
-                peer_call_id,
-                speed: reader.u32()?,
+        7 => {
+            let (call_id, serial) = (reader.u16()?, reader.u16()?);
+            let _speeds_bearer_framing = reader.take(16)?;
+            Message::OutgoingCallRequest {
+                call_id,
+                serial,
                 window: reader.u16()?,
-                delay: reader.u16()?,
-                framing: reader.u32()?,
+            }
+        }
+        8 => {
+            let (call_id, peer_call_id) = (reader.u16()?, reader.u16()?);
+            let (result, error) = (reader.u8()?.into(), reader.u8()?.into());
+            let _cause_speed = reader.take(6)?;
+            Message::OutgoingCallReply(OutgoingReply {
+                call_id,
+                peer_call_id,
+                result,
+                error,
+                window: reader.u16()?,
             })
         }
+        9 => Message::IncomingCallRequest {
+            call_id: reader.u16()?,
+        },
         12 => Message::CallClearRequest {
             call_id: reader.u16()?,
         },
-        13 => {
-            let call_id = reader.u16()?;
-            let result = reader.u8()?.into();
-            let error = reader.u8()?.into();
-            let cause = reader.u16()?;
-            let _reserved = reader.u16()?;
-            Message::CallDisconnectNotify(Disconnect {
-                call_id,
-                result,
-                error,
-                cause,
-                statistics: Text(reader.array()?),
-            })
-        }
-        14 => {
-            let peer_call_id = reader.u16()?;
-            let _reserved = reader.u16()?;
-            let mut counters = [0; 6];
-            for counter in &mut counters {
-                *counter = reader.u32()?;
-            }
-            Message::WanErrorNotify(WanErrors {
-                peer_call_id,
-                counters,
-            })
-        }
-        // Kind 15: `len_of` accepts no other kind.
-        _ => {
-            let peer_call_id = reader.u16()?;
-            let _reserved = reader.u16()?;
-            Message::SetLinkInfo(LinkInfo {
-                peer_call_id,
-                send_accm: reader.u32()?,
-                receive_accm: reader.u32()?,
-            })
-        }
+        13 => Message::CallDisconnectNotify(Disconnect {
+            call_id: reader.u16()?,
+            result: reader.u8()?.into(),
+            error: reader.u8()?.into(),
+        }),
+        _ => Message::Ignored(kind),
     }))
 }
 
 fn host(version: u16, reader: &mut Reader<'_>) -> Option<Host> {
+    let _framing_bearer = reader.take(8)?;
+    let max_channels = reader.u16()?;
+    let _firmware = reader.u16()?;
     Some(Host {
         version,
-        framing: reader.u32()?,
-        bearer: reader.u32()?,
-        max_channels: reader.u16()?,
-        firmware: reader.u16()?,
+        max_channels,
         name: Text(reader.array()?),
         vendor: Text(reader.array()?),
-    })
-}
-
-fn outgoing_call(reader: &mut Reader<'_>) -> Option<OutgoingCall> {
-    let call_id = reader.u16()?;
-    let serial = reader.u16()?;
-    let min_bps = reader.u32()?;
-    let max_bps = reader.u32()?;
-    let bearer = reader.u32()?;
-    let framing = reader.u32()?;
-    let window = reader.u16()?;
-    let delay = reader.u16()?;
-    let number_len = reader.u16()?;
-    let _reserved = reader.u16()?;
-    Some(OutgoingCall {
-        call_id,
-        serial,
-        min_bps,
-        max_bps,
-        bearer,
-        framing,
-        window,
-        delay,
-        number_len,
-        number: Text(reader.array()?),
-        subaddress: Text(reader.array()?),
     })
 }
 
@@ -284,7 +210,7 @@ impl Put for Vec<u8> {
     }
 }
 
-/// Appends the bytes of a message.
+/// Appends the bytes of a message, without zeros at its end.
 fn write(message: &Message, out: &mut Vec<u8>) {
     let kind = message.kind();
     let len = Message::len_of(kind).unwrap_or(HEADER_LEN);
@@ -305,10 +231,10 @@ fn write(message: &Message, out: &mut Vec<u8>) {
             put_host(host, out);
         }
         Message::StopRequest(reason) => {
-            out.put(&[reason.code(), 0, 0, 0]);
+            out.put(&[reason.code()]);
         }
         Message::StopReply { result, error } => {
-            out.put(&[result.code(), error.code(), 0, 0]);
+            out.put(&[result.code(), error.code()]);
         }
         Message::EchoRequest { identifier } => {
             out.put32(*identifier);
@@ -319,65 +245,48 @@ fn write(message: &Message, out: &mut Vec<u8>) {
             error,
         } => {
             out.put32(*identifier);
-            out.put(&[result.code(), error.code(), 0, 0]);
+            out.put(&[result.code(), error.code()]);
         }
-        Message::OutgoingCallRequest(call) => {
-            out.put16(call.call_id).put16(call.serial);
-            out.put32(call.min_bps).put32(call.max_bps);
-            out.put32(call.bearer).put32(call.framing);
-            out.put16(call.window).put16(call.delay);
-            out.put16(call.number_len).put16(0);
-            out.put(&call.number.0).put(&call.subaddress.0);
+        Message::OutgoingCallRequest {
+            call_id,
+            serial,
+            window,
+        } => {
+            out.put16(*call_id).put16(*serial);
+            // The lowest and the highest speed, in bits per second.
+            out.put32(2_400).put32(HIGHEST_SPEED);
+            out.put32(BOTH).put32(BOTH).put16(*window);
         }
         Message::OutgoingCallReply(reply) => {
             out.put16(reply.call_id).put16(reply.peer_call_id);
             out.put(&[reply.result.code(), reply.error.code()]);
-            out.put16(reply.cause).put32(reply.speed);
-            out.put16(reply.window).put16(reply.delay);
-            out.put32(reply.channel);
+            out.put16(0).put32(HIGHEST_SPEED).put16(reply.window);
         }
-        Message::IncomingCallRequest(call) => {
-            out.put16(call.call_id).put16(call.serial);
-            out.put32(call.bearer).put32(call.channel);
-            out.put16(call.dialed_len).put16(call.dialing_len);
-            out.put(&call.dialed.0).put(&call.dialing.0);
-            out.put(&call.subaddress.0);
+        Message::IncomingCallReply { peer_call_id } => {
+            // Our call ID, the request's, and the result "not accepted".
+            out.put16(0).put16(*peer_call_id).put(&[3]);
         }
-        Message::IncomingCallReply(reply) => {
-            out.put16(reply.call_id).put16(reply.peer_call_id);
-            out.put(&[reply.result.code(), reply.error.code()]);
-            out.put16(reply.window).put16(reply.delay).put16(0);
-        }
-        Message::IncomingCallConnected(call) => {
-            out.put16(call.peer_call_id).put16(0).put32(call.speed);
-            out.put16(call.window).put16(call.delay);
-            out.put32(call.framing);
-        }
-        Message::CallClearRequest { call_id } => {
-            out.put16(*call_id).put16(0);
+        Message::IncomingCallRequest { call_id } | Message::CallClearRequest { call_id } => {
+            out.put16(*call_id);
         }
         Message::CallDisconnectNotify(notify) => {
             out.put16(notify.call_id);
             out.put(&[notify.result.code(), notify.error.code()]);
-            out.put16(notify.cause).put16(0);
-            out.put(&notify.statistics.0);
         }
-        Message::WanErrorNotify(errors) => {
-            out.put16(errors.peer_call_id).put16(0);
-            for counter in errors.counters {
-                out.put32(counter);
-            }
+        Message::SetLinkInfo { peer_call_id } => {
+            out.put16(*peer_call_id).put16(0);
+            out.put32(u32::MAX).put32(u32::MAX);
         }
-        Message::SetLinkInfo(info) => {
-            out.put16(info.peer_call_id).put16(0);
-            out.put32(info.send_accm).put32(info.receive_accm);
-        }
+        Message::Ignored(_) => {}
     }
 }
 
 fn put_host(host: &Host, out: &mut Vec<u8>) {
-    out.put32(host.framing).put32(host.bearer);
-    out.put16(host.max_channels).put16(host.firmware);
+    // The firmware's version is 1.
+    out.put32(BOTH)
+        .put32(BOTH)
+        .put16(host.max_channels)
+        .put16(1);
     out.put(&host.name.0).put(&host.vendor.0);
 }
 
@@ -404,7 +313,7 @@ mod tests {
             }
             let expected = [1, 2, 3].map(|identifier| Message::EchoRequest { identifier });
             assert_eq!(found, expected, "parts of {size} bytes");
-            assert_eq!(stream.pending(), 0);
+            assert_eq!(stream.len, 0);
         }
     }
 

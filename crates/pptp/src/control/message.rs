@@ -1,11 +1,11 @@
 //! The messages of the control connection (RFC 2637, section 2), and their text fields of a fixed size.
 //!
 //! Each kind of message has a fixed length, stated in its header. A magic cookie shows that the stream is still in
-//! step. Reserved fields are written as zero and ignored when read: deployed peers do not always zero them.
+//! step. Reserved fields are written as zero and ignored when read: deployed peers do not always zero them. Fields that
+//! matter to telephone networks only are ignored too, and written as constants.
 
 use crate::control::codes::{
-    DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,
-    StopReason,
+    DisconnectResult, ErrorCode, OutgoingResult, PlainResult, StartResult, StopReason,
 };
 use core::fmt;
 
@@ -19,53 +19,18 @@ pub const VERSION: u16 = 0x0100;
 pub const HEADER_LEN: usize = 12;
 /// Bytes of the longest message, Incoming-Call-Request.
 pub const MAX_LEN: usize = 220;
-/// Both kinds of framing, or both kinds of bearer (RFC 2637, section 2.1).
-pub const BOTH: u32 = 3;
 
 /// A host's description of itself (RFC 2637, sections 2.1 and 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The version of the protocol that the sender speaks.
     pub version: u16,
-    /// Bits: 1 asynchronous, 2 synchronous.
-    pub framing: u32,
-    /// Bits: 1 analog, 2 digital.
-    pub bearer: u32,
     /// Most calls of an access concentrator; 0 for a client.
     pub max_channels: u16,
-    /// The firmware's version.
-    pub firmware: u16,
     /// The host's name.
     pub name: Text<64>,
     /// The vendor's name.
     pub vendor: Text<64>,
-}
-
-/// Outgoing-Call-Request (RFC 2637, section 2.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutgoingCall {
-    /// The caller's call ID, which the peer writes into each GRE packet. 0 is valid.
-    pub call_id: u16,
-    /// A number for logs.
-    pub serial: u16,
-    /// The lowest speed, in bits per second.
-    pub min_bps: u32,
-    /// The highest speed, in bits per second.
-    pub max_bps: u32,
-    /// Bits: 1 analog, 2 digital.
-    pub bearer: u32,
-    /// Bits: 1 asynchronous, 2 synchronous.
-    pub framing: u32,
-    /// The caller's receive window, in packets.
-    pub window: u16,
-    /// The caller's processing delay, in tenths of a second.
-    pub delay: u16,
-    /// Digits in `number`.
-    pub number_len: u16,
-    /// The number to call; unused between computers.
-    pub number: Text<64>,
-    /// A further number.
-    pub subaddress: Text<64>,
 }
 
 /// Outgoing-Call-Reply (RFC 2637, section 2.8).
@@ -79,71 +44,8 @@ pub struct OutgoingReply {
     pub result: OutgoingResult,
     /// The general error, if `result` says so.
     pub error: ErrorCode,
-    /// Cause code of the telephone network.
-    pub cause: u16,
-    /// Speed in bits per second.
-    pub speed: u32,
     /// The answering side's receive window, in packets.
     pub window: u16,
-    /// The answering side's processing delay, in tenths of a second.
-    pub delay: u16,
-    /// A number for logs.
-    pub channel: u32,
-}
-
-/// Incoming-Call-Request (RFC 2637, section 2.9).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IncomingCall {
-    /// The access concentrator's call ID.
-    pub call_id: u16,
-    /// A number for logs.
-    pub serial: u16,
-    /// Bits: 1 analog, 2 digital.
-    pub bearer: u32,
-    /// A number for logs.
-    pub channel: u32,
-    /// Digits in `dialed`.
-    pub dialed_len: u16,
-    /// Digits in `dialing`.
-    pub dialing_len: u16,
-    /// The number that was called.
-    pub dialed: Text<64>,
-    /// The caller's number.
-    pub dialing: Text<64>,
-    /// A further number.
-    pub subaddress: Text<64>,
-}
-
-/// Incoming-Call-Reply (RFC 2637, section 2.10).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IncomingReply {
-    /// The answering side's call ID.
-    pub call_id: u16,
-    /// The call ID of the request.
-    pub peer_call_id: u16,
-    /// Whether the call is to be answered.
-    pub result: IncomingResult,
-    /// The general error, if `result` says so.
-    pub error: ErrorCode,
-    /// The answering side's receive window, in packets.
-    pub window: u16,
-    /// The answering side's processing delay, in tenths of a second.
-    pub delay: u16,
-}
-
-/// Incoming-Call-Connected (RFC 2637, section 2.11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IncomingConnected {
-    /// The call ID of the reply.
-    pub peer_call_id: u16,
-    /// Speed in bits per second.
-    pub speed: u32,
-    /// The access concentrator's receive window, in packets.
-    pub window: u16,
-    /// The access concentrator's processing delay, in tenths of a second.
-    pub delay: u16,
-    /// Bits: 1 asynchronous, 2 synchronous.
-    pub framing: u32,
 }
 
 /// Call-Disconnect-Notify (RFC 2637, section 2.13).
@@ -155,30 +57,6 @@ pub struct Disconnect {
     pub result: DisconnectResult,
     /// The general error, if `result` says so.
     pub error: ErrorCode,
-    /// Cause code of the telephone network.
-    pub cause: u16,
-    /// Vendor-specific counters, as text.
-    pub statistics: Text<128>,
-}
-
-/// WAN-Error-Notify (RFC 2637, section 2.14): totals since the call began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WanErrors {
-    /// The receiver's call ID.
-    pub peer_call_id: u16,
-    /// Checksum errors, framing errors, hardware overruns, buffer overruns, time-outs, alignment errors.
-    pub counters: [u32; 6],
-}
-
-/// Set-Link-Info (RFC 2637, section 2.15).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkInfo {
-    /// The receiver's call ID.
-    pub peer_call_id: u16,
-    /// Characters that the receiver must escape when sending. GRE packets escape none.
-    pub send_accm: u32,
-    /// Characters that arrive escaped.
-    pub receive_accm: u32,
 }
 
 /// A message of the control connection (RFC 2637, section 2).
@@ -221,15 +99,26 @@ pub enum Message {
         error: ErrorCode,
     },
     /// Outgoing-Call-Request, section 2.7.
-    OutgoingCallRequest(OutgoingCall),
+    OutgoingCallRequest {
+        /// The caller's call ID, which the peer writes into each GRE packet. 0 is valid.
+        call_id: u16,
+        /// A number for logs.
+        serial: u16,
+        /// The caller's receive window, in packets.
+        window: u16,
+    },
     /// Outgoing-Call-Reply, section 2.8.
     OutgoingCallReply(OutgoingReply),
     /// Incoming-Call-Request, section 2.9.
-    IncomingCallRequest(IncomingCall),
-    /// Incoming-Call-Reply, section 2.10.
-    IncomingCallReply(IncomingReply),
-    /// Incoming-Call-Connected, section 2.11.
-    IncomingCallConnected(IncomingConnected),
+    IncomingCallRequest {
+        /// The access concentrator's call ID.
+        call_id: u16,
+    },
+    /// Incoming-Call-Reply that refuses the call, section 2.10.
+    IncomingCallReply {
+        /// The call ID of the request.
+        peer_call_id: u16,
+    },
     /// Call-Clear-Request, section 2.12.
     CallClearRequest {
         /// The sender's call ID.
@@ -237,10 +126,14 @@ pub enum Message {
     },
     /// Call-Disconnect-Notify, section 2.13.
     CallDisconnectNotify(Disconnect),
-    /// WAN-Error-Notify, section 2.14.
-    WanErrorNotify(WanErrors),
-    /// Set-Link-Info, section 2.15.
-    SetLinkInfo(LinkInfo),
+    /// Set-Link-Info that escapes no characters, section 2.15.
+    SetLinkInfo {
+        /// The receiver's call ID.
+        peer_call_id: u16,
+    },
+    /// A received message of this kind that needs no action: Incoming-Call-Reply, Incoming-Call-Connected,
+    /// WAN-Error-Notify, or Set-Link-Info.
+    Ignored(u16),
 }
 
 /// Why bytes are not a valid control message.
@@ -313,15 +206,14 @@ impl Message {
             Self::StopReply { .. } => 4,
             Self::EchoRequest { .. } => 5,
             Self::EchoReply { .. } => 6,
-            Self::OutgoingCallRequest(_) => 7,
+            Self::OutgoingCallRequest { .. } => 7,
             Self::OutgoingCallReply(_) => 8,
-            Self::IncomingCallRequest(_) => 9,
-            Self::IncomingCallReply(_) => 10,
-            Self::IncomingCallConnected(_) => 11,
+            Self::IncomingCallRequest { .. } => 9,
+            Self::IncomingCallReply { .. } => 10,
             Self::CallClearRequest { .. } => 12,
             Self::CallDisconnectNotify(_) => 13,
-            Self::WanErrorNotify(_) => 14,
-            Self::SetLinkInfo(_) => 15,
+            Self::SetLinkInfo { .. } => 15,
+            Self::Ignored(kind) => *kind,
         }
     }
 

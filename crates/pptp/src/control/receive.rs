@@ -4,13 +4,11 @@ use std::time::Instant;
 
 use crate::control::call::State as CallState;
 use crate::control::codes::{
-    DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,
+    DisconnectResult, ErrorCode, OutgoingResult, PlainResult, StartResult,
 };
 use crate::control::connection::{Connection, Role, State, disconnect};
 use crate::control::event::{CallEnd, CloseReason, Event};
-use crate::control::message::{
-    Disconnect, Host, IncomingReply, Message, OutgoingCall, OutgoingReply, VERSION,
-};
+use crate::control::message::{Disconnect, Host, Message, OutgoingReply, VERSION};
 
 impl Connection {
     /// Takes bytes received on the TCP connection.
@@ -19,12 +17,11 @@ impl Connection {
             match self.stream.next(&mut bytes) {
                 None => return,
                 Some(Ok(message)) => {
-                    self.counters.messages += 1;
                     self.heard = now;
                     self.echo = None;
                     self.take(&message);
                 }
-                Some(Err(error)) if error.in_step() => self.counters.skipped += 1,
+                Some(Err(error)) if error.in_step() => {}
                 Some(Err(error)) => self.close(CloseReason::Framing(error)),
             }
         }
@@ -61,8 +58,8 @@ impl Connection {
             ) => {
                 self.start_replied(host, *result, *error);
             }
-            (State::Established, Role::Server, Message::OutgoingCallRequest(call)) => {
-                self.call_requested(call);
+            (State::Established, Role::Server, &Message::OutgoingCallRequest { call_id, .. }) => {
+                self.call_requested(call_id);
             }
             (State::Established, Role::Client, Message::OutgoingCallReply(reply)) => {
                 self.call_replied(reply);
@@ -73,36 +70,16 @@ impl Connection {
             (State::Established, Role::Client, Message::CallDisconnectNotify(notify)) => {
                 self.call_disconnected(notify);
             }
-            (State::Established, _, Message::SetLinkInfo(info)) => {
-                if self.calls.by_id.contains_key(&info.peer_call_id) {
-                    self.events.push_back(Event::LinkInfo(*info));
-                } else {
-                    self.counters.unknown_calls += 1;
-                }
-            }
-            (State::Established, _, Message::WanErrorNotify(errors)) => {
-                if !self.calls.by_id.contains_key(&errors.peer_call_id) {
-                    self.counters.unknown_calls += 1;
-                }
-            }
             // A client refuses calls to itself, and either end refuses incoming calls of a telephone network.
-            (State::Established, _, Message::OutgoingCallRequest(call)) => {
-                self.counters.refused_calls += 1;
+            (State::Established, _, &Message::OutgoingCallRequest { call_id, .. }) => {
                 let result = OutgoingResult::DoNotAccept;
-                self.reply_to_call(0, call.call_id, result, ErrorCode::None);
+                self.reply_to_call(0, call_id, result, ErrorCode::None);
             }
-            (State::Established, _, Message::IncomingCallRequest(call)) => {
-                self.counters.refused_calls += 1;
-                self.send(&Message::IncomingCallReply(IncomingReply {
-                    call_id: 0,
-                    peer_call_id: call.call_id,
-                    result: IncomingResult::DoNotAccept,
-                    error: ErrorCode::None,
-                    window: 0,
-                    delay: 0,
-                }));
+            (State::Established, _, &Message::IncomingCallRequest { call_id }) => {
+                let peer_call_id = call_id;
+                self.send(&Message::IncomingCallReply { peer_call_id });
             }
-            _ => self.counters.unexpected += 1,
+            _ => {}
         }
     }
 
@@ -110,10 +87,7 @@ impl Connection {
         let result = match self.state {
             State::Starting(_) if major(host.version) == major(VERSION) => StartResult::Established,
             State::Starting(_) => StartResult::VersionNotSupported,
-            _ => {
-                self.counters.unexpected += 1;
-                StartResult::AlreadyExists
-            }
+            _ => StartResult::AlreadyExists,
         };
         self.send(&Message::StartReply {
             host: self.host(),
@@ -144,27 +118,25 @@ impl Connection {
         }
     }
 
-    fn call_requested(&mut self, call: &OutgoingCall) {
-        let taken = self.calls.by_peer(call.call_id).is_some()
-            || self.calls.offered.contains(&call.call_id);
+    fn call_requested(&mut self, peer_call_id: u16) {
+        let taken = self.calls.by_peer(peer_call_id).is_some()
+            || self.calls.offered.contains(&peer_call_id);
         let error = if taken {
             ErrorCode::BadCallId
         } else if self.calls.len() >= usize::from(self.settings.max_calls) {
             ErrorCode::NoResource
         } else {
-            self.calls.offered.push(call.call_id);
-            self.events.push_back(Event::CallRequested(*call));
+            self.calls.offered.push(peer_call_id);
+            self.events.push_back(Event::CallRequested { peer_call_id });
             return;
         };
-        self.counters.refused_calls += 1;
-        self.reply_to_call(0, call.call_id, OutgoingResult::GeneralError, error);
+        self.reply_to_call(0, peer_call_id, OutgoingResult::GeneralError, error);
     }
 
     fn call_replied(&mut self, reply: &OutgoingReply) {
         let call_id = reply.peer_call_id;
         let Some(call) = self.calls.by_id.get_mut(&call_id) else {
             // We gave this request up, so the server must end the call.
-            self.counters.unknown_calls += 1;
             if reply.result == OutgoingResult::Connected {
                 self.send(&Message::CallClearRequest { call_id });
             }
@@ -178,8 +150,6 @@ impl Connection {
                 self.events.push_back(Event::CallUp {
                     call_id,
                     peer_call_id: reply.call_id,
-                    window: reply.window,
-                    delay: reply.delay,
                 });
             }
             CallState::Requested(_) => self.end_call(call_id, CallEnd::Refused { result, error }),
@@ -188,7 +158,7 @@ impl Connection {
                 call.peer_call_id = reply.call_id;
             }
             CallState::Clearing(_) => self.end_call(call_id, CallEnd::Local),
-            CallState::Up => self.counters.unexpected += 1,
+            CallState::Up => {}
         }
     }
 
@@ -201,13 +171,11 @@ impl Connection {
             self.calls
                 .offered
                 .retain(|&offered| offered != peer_call_id);
-            self.counters.unknown_calls += 1;
         }
     }
 
     fn call_disconnected(&mut self, notify: &Disconnect) {
         let Some(call_id) = self.calls.by_peer(notify.call_id) else {
-            self.counters.unknown_calls += 1;
             return;
         };
         let clearing = self

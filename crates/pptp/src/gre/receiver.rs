@@ -15,17 +15,6 @@ pub const MAX_JUMP: u32 = 4096;
 /// The 64-bit number for number 0 on the wire; leaves room for lower numbers.
 const ORIGIN: u64 = 1 << 32;
 
-/// Position of an accepted packet relative to the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// The packet has the expected number.
-    InOrder,
-    /// This many packets before it are still missing.
-    Ahead(u64),
-    /// A packet with a higher number arrived earlier.
-    Late,
-}
-
 /// Why a packet was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -72,13 +61,14 @@ impl Receiver {
         }
     }
 
-    /// Notes a number from the wire, and returns it as a 64-bit number that never wraps.
+    /// Notes a number from the wire. Returns it as a 64-bit number that never wraps, and whether a higher number
+    /// arrived earlier.
     ///
     /// The first number may be 0 (RFC 2637, section 4.3), 1 as many peers send, or any number whose successor follows.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn receive(&mut self, sequence: u32, now: Instant) -> Result<(u64, Arrival), Refusal> {
+    pub fn receive(&mut self, sequence: u32, now: Instant) -> Result<(u64, bool), Refusal> {
         let number = self.extend(sequence)?;
         match self.window.check(number) {
             ReplayCheck::New => {}
@@ -86,11 +76,9 @@ impl Receiver {
             ReplayCheck::TooOld => return Err(Refusal::TooOld),
         }
         self.begun = true;
-        let arrival = match number.checked_sub(self.next) {
-            Some(0) => Arrival::InOrder,
-            Some(missing) => Arrival::Ahead(missing),
-            None => return Ok((number, Arrival::Late)),
-        };
+        if number < self.next {
+            return Ok((number, true));
+        }
         self.next = number + 1;
         self.unacknowledged += 1;
         if self.unacknowledged >= self.acknowledge_after {
@@ -98,7 +86,7 @@ impl Receiver {
         } else if self.due.is_none() {
             self.due = Some(now + ACK_DELAY);
         }
-        Ok((number, arrival))
+        Ok((number, false))
     }
 
     fn extend(&mut self, sequence: u32) -> Result<u64, Refusal> {
@@ -145,32 +133,33 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    fn receive(receiver: &mut Receiver, sequence: u32) -> Result<Arrival, Refusal> {
+    /// Whether a packet was late, or why it was refused.
+    fn receive(receiver: &mut Receiver, sequence: u32) -> Result<bool, Refusal> {
         receiver
             .receive(sequence, Instant::now())
-            .map(|(_, arrival)| arrival)
+            .map(|(_, late)| late)
     }
 
     #[test]
-    fn late_duplicate_and_missing_packets_are_told_apart() {
+    fn late_and_duplicate_packets_are_told_apart() {
         let mut receiver = Receiver::new(64);
-        assert_eq!(receive(&mut receiver, 0), Ok(Arrival::InOrder));
-        assert_eq!(receive(&mut receiver, 3), Ok(Arrival::Ahead(2)));
-        assert_eq!(receive(&mut receiver, 1), Ok(Arrival::Late));
+        assert_eq!(receive(&mut receiver, 0), Ok(false));
+        assert_eq!(receive(&mut receiver, 3), Ok(false));
+        assert_eq!(receive(&mut receiver, 1), Ok(true));
         assert_eq!(receive(&mut receiver, 1), Err(Refusal::Duplicate));
         assert_eq!(receive(&mut receiver, 3), Err(Refusal::Duplicate));
-        assert_eq!(receive(&mut receiver, 4), Ok(Arrival::InOrder));
+        assert_eq!(receive(&mut receiver, 4), Ok(false));
     }
 
     #[test]
     fn numbers_begin_at_nought_or_one_or_anywhere() {
-        assert_eq!(receive(&mut Receiver::new(64), 1), Ok(Arrival::Ahead(1)));
+        assert_eq!(receive(&mut Receiver::new(64), 1), Ok(false));
         for first in [1_000_000, u32::MAX - 1, 1 << 31] {
             let mut receiver = Receiver::new(64);
             let found = [0, 1, 2, 3].map(|at| receive(&mut receiver, first.wrapping_add(at)));
             assert_eq!(found[0], Err(Refusal::Jump), "{first}");
-            assert!(matches!(found[1], Ok(Arrival::Ahead(_))), "{first}");
-            assert_eq!(found[2..], [Ok(Arrival::InOrder); 2], "{first}");
+            assert_eq!(found[1], Ok(false), "{first}");
+            assert_eq!(found[2..], [Ok(false); 2], "{first}");
         }
     }
 
@@ -180,9 +169,9 @@ mod tests {
         let _ = receive(&mut receiver, u32::MAX - 2);
         let (before, _) = receiver.receive(u32::MAX - 1, Instant::now()).unwrap();
         for (at, sequence) in [u32::MAX, 0, 1].into_iter().enumerate() {
-            let (number, arrival) = receiver.receive(sequence, Instant::now()).unwrap();
+            let (number, late) = receiver.receive(sequence, Instant::now()).unwrap();
             assert_eq!(number, before + 1 + at as u64);
-            assert_eq!(arrival, Arrival::InOrder);
+            assert!(!late);
         }
         assert_eq!(receive(&mut receiver, u32::MAX), Err(Refusal::Duplicate));
     }
@@ -190,10 +179,10 @@ mod tests {
     #[test]
     fn one_forged_packet_far_ahead_does_not_move_the_window() {
         let mut receiver = Receiver::new(64);
-        assert_eq!(receive(&mut receiver, 0), Ok(Arrival::InOrder));
+        assert_eq!(receive(&mut receiver, 0), Ok(false));
         assert_eq!(receive(&mut receiver, 1 << 30), Err(Refusal::Jump));
         assert_eq!(receive(&mut receiver, 1 << 29), Err(Refusal::Jump));
-        assert_eq!(receive(&mut receiver, 1), Ok(Arrival::InOrder));
+        assert_eq!(receive(&mut receiver, 1), Ok(false));
         assert_eq!(receive(&mut receiver, u32::MAX), Err(Refusal::TooOld));
     }
 

@@ -251,7 +251,7 @@ pub(super) fn other(kind: u8, data: &[u8], last: bool, nak: &mut Vec<u8>) -> Ver
 }
 
 /// The next pseudo-random number (SplitMix64); never 0. Magic numbers differ between hosts but need not be secret.
-pub(super) fn magic(state: &mut u64) -> u32 {
+fn magic(state: &mut u64) -> u32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use crate::gre::{self, Arrival, Tunnel};
+use crate::gre::{self, Tunnel};
 use crate::lines::ProbeKey;
 use crate::mschap::user_without_domain;
 use crate::session::authenticator::Door;
@@ -41,24 +41,24 @@ impl Call {
     pub(super) fn start(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
         self.started = true;
         self.link.start(now, &mut self.outputs);
-        self.wrap(now, out);
+        self.wrap(out);
     }
 
     /// Assigns an address to a client that has logged in.
     pub(super) fn admit(&mut self, client: Ipv4Addr, now: Instant, out: &mut Vec<CallOutput>) {
         self.link.admit(client, now, &mut self.outputs);
-        self.wrap(now, out);
+        self.wrap(out);
     }
 
     /// Ends the link for a reason that the peer is told.
     pub(super) fn fail(&mut self, reason: DownReason, now: Instant, out: &mut Vec<CallOutput>) {
         self.link.fail(reason, now, &mut self.outputs);
-        self.wrap(now, out);
+        self.wrap(out);
     }
 
     pub(super) fn stop(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
         self.link.stop(now, &mut self.outputs);
-        self.wrap(now, out);
+        self.wrap(out);
     }
 
     /// Takes the payload of an IP packet of protocol 47. Returns the range of the decrypted inner packet.
@@ -71,25 +71,21 @@ impl Call {
     ) -> Option<Range<usize>> {
         let received = self.tunnel.receive(packet, now)?;
         let start = received.payload.start;
-        let late = received.arrival == Arrival::Late;
         let frame = &mut packet[received.payload];
         let number = received.number;
         let outputs = &mut self.outputs;
-        let inner = self.link.receive(number, late, frame, now, door, outputs);
-        self.wrap(now, out);
+        let inner = self
+            .link
+            .receive(number, received.late, frame, now, door, outputs);
+        self.wrap(out);
         self.acknowledge(now, out);
         inner.map(|inner| start + inner.start..start + inner.end)
     }
 
     /// Appends the payload of an IP packet of protocol 47 that carries `packet`.
-    pub(super) fn send(
-        &mut self,
-        packet: &[u8],
-        now: Instant,
-        out: &mut Vec<u8>,
-    ) -> Result<(), SendError> {
+    pub(super) fn send(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
         let len = self.link.frame_len(packet)?;
-        let (header, header_len) = self.tunnel.header(len, now);
+        let (header, header_len) = self.tunnel.header(len);
         out.extend_from_slice(&header[..header_len]);
         self.link.seal(packet, out)
     }
@@ -108,7 +104,7 @@ impl Call {
         out: &mut Vec<CallOutput>,
     ) {
         self.link.expire(now, door, &mut self.outputs);
-        self.wrap(now, out);
+        self.wrap(out);
         self.acknowledge(now, out);
     }
 
@@ -140,9 +136,9 @@ impl Call {
     }
 
     /// Sends an Echo-Request to check that the peer is alive.
-    pub(super) fn ask_echo(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
+    pub(super) fn ask_echo(&mut self, out: &mut Vec<CallOutput>) {
         self.link.ask_echo(&mut self.outputs);
-        self.wrap(now, out);
+        self.wrap(out);
     }
 
     /// Whether packets can be sent.
@@ -175,13 +171,13 @@ impl Call {
         }
     }
 
-    fn wrap(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
+    fn wrap(&mut self, out: &mut Vec<CallOutput>) {
         for output in self.outputs.drain(..) {
             out.push(match output {
                 LinkOutput::Frame(frame) => {
                     // A control frame answers the contents of one packet, so it fits 16 bits.
                     let len = u16::try_from(frame.len()).unwrap_or(u16::MAX);
-                    let (header, header_len) = self.tunnel.header(len, now);
+                    let (header, header_len) = self.tunnel.header(len);
                     LinkOutput::Frame([&header[..header_len], &frame[..usize::from(len)]].concat())
                 }
                 other => other,

@@ -9,7 +9,7 @@ use crate::lines::{Answered, LEN, Prober, SILENT, UNANSWERED, ends_at, outlives}
 use crate::ppp::IpcpSettings;
 use crate::session::call::Call;
 use crate::session::link::{Link, LinkOutput, Side};
-use crate::session::output::{DownReason, Ipv6Up, SendError, Up};
+use crate::session::output::{DownReason, SendError, Up};
 use crate::session::settings::{ClientSettings, Entropy, StartError};
 
 /// Most packets kept until the call is up.
@@ -22,8 +22,6 @@ pub enum ClientOutput {
     Gre(Vec<u8>),
     /// The link carries packets; repeated if the server renegotiates.
     Up(Up),
-    /// The link carries IPv6 packets too.
-    Ipv6Up(Ipv6Up),
     /// Whether the server agrees to several lines; if so, use [`Client::probe`]. Follows `Up` if several are requested.
     Lines(bool),
     /// The server has answered [`Client::ask_echo`].
@@ -131,14 +129,9 @@ impl Client {
     ///
     /// # Errors
     /// See [`SendError`].
-    pub fn send(
-        &mut self,
-        packet: &[u8],
-        now: Instant,
-        out: &mut Vec<u8>,
-    ) -> Result<(), SendError> {
+    pub fn send(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
         let call = self.call.as_mut().ok_or(SendError::NotUp)?;
-        call.send(packet, now, out)
+        call.send(packet, out)
     }
 
     /// Ends the call and the connection, and tells the server.
@@ -201,15 +194,9 @@ impl Client {
             match event {
                 Event::Established(_) => {
                     // No other call is open, so this cannot fail.
-                    let _ = self.connection.open_call(self.call_id, now);
+                    self.connection.open_call(self.call_id, now);
                 }
-                Event::CallUp {
-                    peer_call_id,
-                    window,
-                    ..
-                } => {
-                    self.call_up(peer_call_id, window, now, out);
-                }
+                Event::CallUp { peer_call_id, .. } => self.call_up(peer_call_id, now, out),
                 Event::CallDown { end, .. } => {
                     let reason = match end {
                         CallEnd::ConnectionClosed => continue,
@@ -225,20 +212,13 @@ impl Client {
                     self.end(reason, now, out);
                 }
                 Event::Closed(reason) => self.closed(reason, now, out),
-                Event::CallRequested(_) | Event::LinkInfo(_) => {}
+                Event::CallRequested { .. } => {}
             }
         }
     }
 
-    fn call_up(
-        &mut self,
-        peer_call_id: u16,
-        peer_window: u16,
-        now: Instant,
-        out: &mut Vec<ClientOutput>,
-    ) {
-        // The call was reported as up, so this cannot fail.
-        let _ = self.connection.set_link_info(self.call_id);
+    fn call_up(&mut self, peer_call_id: u16, now: Instant, out: &mut Vec<ClientOutput>) {
+        self.connection.set_link_info(self.call_id);
         let settings = &self.settings;
         let side = Side::Client {
             user: settings.user.clone(),
@@ -252,7 +232,7 @@ impl Client {
         let link = settings.common.link.clone();
         let link = Link::new(side, link, ip, self.entropy.clone());
         let window = settings.common.control.window;
-        let tunnel = Tunnel::new(self.call_id, peer_call_id, window, peer_window);
+        let tunnel = Tunnel::new(self.call_id, peer_call_id, window);
         let mut call = Call::new(tunnel, link);
         call.start(now, &mut self.outputs);
         for mut packet in core::mem::take(&mut self.early) {
@@ -271,7 +251,6 @@ impl Client {
                 // Only a server's link reports this.
                 LinkOutput::LoggedIn => {}
                 LinkOutput::Up(up) => out.push(ClientOutput::Up(up)),
-                LinkOutput::Ipv6Up(up) => out.push(ClientOutput::Ipv6Up(up)),
                 LinkOutput::Lines(agreed) => self.agreed(agreed, out),
                 LinkOutput::Echoed => out.push(ClientOutput::Echoed),
                 LinkOutput::Down(reason) => self.end(reason, now, out),
@@ -292,7 +271,7 @@ impl Client {
         self.early = Vec::new();
         if self.connection.is_established() {
             // The server may have forgotten the call.
-            let _ = self.connection.clear_call(self.call_id, now);
+            self.connection.clear_call(self.call_id, now);
         }
         self.connection.stop(StopReason::None, now);
     }
@@ -317,7 +296,7 @@ impl Client {
     /// Sends an Echo-Request to check that the server is alive (RFC 1661, section 5.8).
     pub fn ask_echo(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
         if let Some(call) = self.call.as_mut().filter(|call| call.is_up()) {
-            call.ask_echo(now, &mut self.outputs);
+            call.ask_echo(&mut self.outputs);
             self.link_outputs(now, out);
         }
     }

@@ -1,4 +1,4 @@
-//! One PPP link: LCP, a login, CCP, IPCP and IPV6CP (RFC 1661, section 3).
+//! One PPP link: LCP, a login, CCP and IPCP (RFC 1661, section 3).
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -6,12 +6,12 @@ use std::time::Instant;
 use crate::mppe::{Decryptor, Encryptor, MasterKey};
 use crate::mschap::Password;
 use crate::ppp::{
-    Auth, Ccp, Failure, Framing, Ipcp, IpcpSettings, Ipv6cp, Lcp, LcpSettings, Negotiation, Signal,
-    State, lcp_code, protocol,
+    Auth, Ccp, Failure, Framing, Ipcp, IpcpSettings, Lcp, LcpSettings, Negotiation, Signal, State,
+    lcp_code, protocol,
 };
 use crate::session::authenticator::{self, Authenticator, Door};
 use crate::session::login::{self, Login};
-use crate::session::output::{DownReason, Ipv6Up, LoginError, Up};
+use crate::session::output::{DownReason, LoginError, Up};
 use crate::session::settings::{Entropy, LinkSettings};
 
 /// Actions that a link requests from its caller, in order.
@@ -23,8 +23,6 @@ pub enum LinkOutput {
     LoggedIn,
     /// The link carries packets; repeated if the peer renegotiates.
     Up(Up),
-    /// The link carries IPv6 packets too.
-    Ipv6Up(Ipv6Up),
     /// Whether the peer agrees to several lines. Follows `Up` if several are requested.
     Lines(bool),
     /// The peer has answered an Echo-Request.
@@ -109,9 +107,8 @@ pub struct Link {
     pub(super) ccp_ack: Option<(Instant, Vec<u8>)>,
     pub(super) ip: IpcpSettings,
     pub(super) ipcp: Negotiation<Ipcp>,
-    pub(super) ipv6cp: Option<Negotiation<Ipv6cp>>,
-    /// The last IPCP and IPV6CP packets that arrived before CCP was open.
-    pub(super) early: [Option<Vec<u8>>; 2],
+    /// The last IPCP packet that arrived before CCP was open.
+    pub(super) early: Option<Vec<u8>>,
     pub(super) encryptor: Option<Encryptor>,
     pub(super) decryptor: Option<Decryptor>,
     pub(super) framing: Framing,
@@ -152,9 +149,6 @@ impl Link {
             seed: entropy.number(),
         });
         let timing = settings.timing;
-        let ipv6cp = settings
-            .ipv6
-            .then(|| Negotiation::new(Ipv6cp::new(entropy.number()), timing));
         Self {
             side,
             phase: Phase::Establish,
@@ -168,8 +162,7 @@ impl Link {
             ccp_ack: None,
             ip,
             ipcp: Negotiation::new(Ipcp::new(ip), timing),
-            ipv6cp,
-            early: [None, None],
+            early: None,
             encryptor: None,
             decryptor: None,
             framing: Framing::default(),
@@ -241,7 +234,6 @@ impl Link {
             self.ccp.as_ref().and_then(Negotiation::deadline),
             self.ccp_ack.as_ref().map(|(due, _)| *due),
             self.ipcp.deadline(),
-            self.ipv6cp.as_ref().and_then(Negotiation::deadline),
             self.echo,
             self.reset,
             self.several.deadline(),

@@ -9,7 +9,7 @@ use crate::ppp::{
     Ccp, Failure, MppeBits, Negotiation, Packet, RESET_ACK, RESET_REQUEST, Signal, code, protocol,
 };
 use crate::session::link::{Link, LinkOutput, Phase, Several, Side};
-use crate::session::output::{DownReason, Ipv6Up, Protection, Up};
+use crate::session::output::{DownReason, Protection, Up};
 
 /// Time between Reset-Requests.
 const RESET_REPEAT: Duration = Duration::from_secs(1);
@@ -42,15 +42,12 @@ impl Link {
         self.keyed = false;
         self.ccp = None;
         self.ccp_ack = None;
-        self.early = [None, None];
+        self.early = None;
         self.close_encryption();
         self.several = Several::Unasked;
         self.echo = None;
         self.framing = crate::ppp::Framing::default();
         self.ipcp.lower_down(now, &mut Vec::new());
-        if let Some(ipv6cp) = &mut self.ipv6cp {
-            ipv6cp.lower_down(now, &mut Vec::new());
-        }
     }
 
     fn close_encryption(&mut self) {
@@ -71,17 +68,8 @@ impl Link {
         let mut signals = Vec::new();
         self.ipcp.open(now, &mut signals);
         self.ipcp_signals(signals, now, out);
-        if let Some(ipv6cp) = &mut self.ipv6cp {
-            let mut signals = Vec::new();
-            ipv6cp.open(now, &mut signals);
-            self.ipv6cp_signals(signals, out);
-        }
-        let [ipcp, ipv6cp] = core::mem::take(&mut self.early);
-        if let Some(packet) = ipcp {
+        if let Some(packet) = self.early.take() {
             self.receive_ipcp(&packet, now, out);
-        }
-        if let Some(packet) = ipv6cp {
-            self.receive_ipv6cp(&packet, now, out);
         }
     }
 
@@ -98,11 +86,7 @@ impl Link {
         }
         self.ccp_signals(core::mem::take(&mut signals), now, out);
         self.ipcp.expire(now, &mut signals);
-        self.ipcp_signals(core::mem::take(&mut signals), now, out);
-        if let Some(ipv6cp) = &mut self.ipv6cp {
-            ipv6cp.expire(now, &mut signals);
-        }
-        self.ipv6cp_signals(signals, out);
+        self.ipcp_signals(signals, now, out);
         if self.reset.is_some_and(|due| due <= now) {
             self.reset = None;
             if self.decryptor.as_ref().is_some_and(Decryptor::is_broken) {
@@ -218,7 +202,7 @@ impl Link {
         out: &mut Vec<LinkOutput>,
     ) {
         if !self.is_protected() && !self.ipcp.is_open() {
-            self.early[0] = Some(information.to_vec());
+            self.early = Some(information.to_vec());
             return;
         }
         let mut signals = Vec::new();
@@ -271,43 +255,6 @@ impl Link {
             user: self.user.clone(),
         }));
         self.offer_lines(now, out);
-    }
-
-    pub(super) fn receive_ipv6cp(
-        &mut self,
-        information: &[u8],
-        now: Instant,
-        out: &mut Vec<LinkOutput>,
-    ) {
-        let protected = self.is_protected();
-        let Some(ipv6cp) = &mut self.ipv6cp else {
-            return;
-        };
-        if !protected && !ipv6cp.is_open() {
-            self.early[1] = Some(information.to_vec());
-            return;
-        }
-        let mut signals = Vec::new();
-        ipv6cp.receive(information, now, &mut signals);
-        self.ipv6cp_signals(signals, out);
-    }
-
-    pub(super) fn ipv6cp_signals(&mut self, signals: Vec<Signal>, out: &mut Vec<LinkOutput>) {
-        for signal in signals {
-            match signal {
-                Signal::Send(packet) => self.send(protocol::IPV6CP, &packet, out),
-                Signal::Up => {
-                    if let Some(ipv6cp) = &self.ipv6cp {
-                        out.push(LinkOutput::Ipv6Up(Ipv6Up {
-                            address: ipv6cp.layer().address(),
-                            peer: ipv6cp.layer().peer(),
-                        }));
-                    }
-                }
-                // A link without IPv6 is still useful.
-                Signal::Down | Signal::Finished(_) => {}
-            }
-        }
     }
 }
 

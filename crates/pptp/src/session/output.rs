@@ -1,6 +1,6 @@
 //! Events and errors of a link, a client or a server.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
 use crate::control::{CallEnd, CloseReason};
 use crate::mppe::KeyLength;
@@ -31,15 +31,6 @@ pub struct Up {
     pub protection: Option<Protection>,
     /// The user who logged in, on a server.
     pub user: Option<String>,
-}
-
-/// Describes a link that carries IPv6 as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ipv6Up {
-    /// Our link-local address.
-    pub address: Ipv6Addr,
-    /// The peer's link-local address.
-    pub peer: Ipv6Addr,
 }
 
 /// Why a login failed.
@@ -128,7 +119,7 @@ pub enum SendError {
     /// The packet is longer than the link's MTU.
     #[error("the packet is longer than {0} bytes")]
     TooLong(u16),
-    /// The packet is neither IPv4 nor IPv6, or its protocol is not up.
+    /// The packet is not IPv4, or IPCP is not open.
     #[error("no packet of a protocol that is up")]
     Protocol,
 }

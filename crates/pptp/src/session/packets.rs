@@ -85,9 +85,6 @@ impl Link {
             (_, Phase::Authenticate) => self.counters.unexpected += 1,
             (protocol::CCP, _) if self.ccp.is_some() => self.receive_ccp(information, now, out),
             (protocol::IPCP, _) => self.receive_ipcp(information, now, out),
-            (protocol::IPV6CP, _) if self.ipv6cp.is_some() => {
-                self.receive_ipv6cp(information, now, out);
-            }
             (_, Phase::Network) => self.reject(number, information, out),
         }
     }
@@ -157,12 +154,6 @@ impl Link {
             protocol::IPCP => {
                 self.ipcp.protocol_rejected(now, &mut signals);
                 self.ipcp_signals(signals, now, out);
-            }
-            protocol::IPV6CP => {
-                if let Some(ipv6cp) = &mut self.ipv6cp {
-                    ipv6cp.protocol_rejected(now, &mut signals);
-                }
-                self.ipv6cp_signals(signals, out);
             }
             protocol::MPPE if self.encryptor.is_some() => {
                 self.fail(DownReason::MppeRejected, now, out);
@@ -236,11 +227,7 @@ impl Link {
 
     /// Whether the network protocol with this number was negotiated.
     fn carries(&self, number: u16) -> bool {
-        match number {
-            protocol::IPV4 => self.ipcp.is_open(),
-            protocol::IPV6 => self.ipv6cp.as_ref().is_some_and(|ipv6cp| ipv6cp.is_open()),
-            _ => false,
-        }
+        number == protocol::IPV4 && self.ipcp.is_open()
     }
 
     /// The length of the frame that [`seal`](Self::seal) would make of a packet.
@@ -248,11 +235,11 @@ impl Link {
     /// # Errors
     /// See [`SendError`].
     pub fn frame_len(&self, packet: &[u8]) -> Result<u16, SendError> {
-        let number = self.outbound(packet)?;
+        self.check_outbound(packet)?;
         let len = if self.encryptor.is_some() {
             self.framing.header(protocol::MPPE).1 + OVERHEAD + packet.len()
         } else {
-            self.framing.header(number).1 + packet.len()
+            self.framing.header(protocol::IPV4).1 + packet.len()
         };
         u16::try_from(len).map_err(|_| SendError::TooLong(self.mtu))
     }
@@ -262,9 +249,9 @@ impl Link {
     /// # Errors
     /// See [`SendError`].
     pub fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
-        let number = self.outbound(packet)?;
+        self.check_outbound(packet)?;
         let Some(encryptor) = &mut self.encryptor else {
-            self.framing.write(number, out);
+            self.framing.write(protocol::IPV4, out);
             out.extend_from_slice(packet);
             return Ok(());
         };
@@ -272,38 +259,30 @@ impl Link {
         let header = out.len();
         out.extend_from_slice(&[0; HEADER_LEN]);
         let inner = out.len();
-        out.extend_from_slice(&number.to_be_bytes());
+        out.extend_from_slice(&protocol::IPV4.to_be_bytes());
         out.extend_from_slice(packet);
         let bytes = encryptor.seal(&mut out[inner..]);
         out[header..inner].copy_from_slice(&bytes);
         Ok(())
     }
 
-    fn outbound(&self, packet: &[u8]) -> Result<u16, SendError> {
+    fn check_outbound(&self, packet: &[u8]) -> Result<(), SendError> {
         if !self.is_up() || !self.is_protected() {
             return Err(SendError::NotUp);
         }
-        let number = match packet.first().map(|first| first >> 4) {
-            Some(4) => protocol::IPV4,
-            Some(6) => protocol::IPV6,
-            _ => return Err(SendError::Protocol),
-        };
-        if !self.carries(number) {
+        if packet.first().is_none_or(|first| first >> 4 != 4) || !self.ipcp.is_open() {
             return Err(SendError::Protocol);
         }
         if packet.len() > usize::from(self.mtu) {
             return Err(SendError::TooLong(self.mtu));
         }
-        Ok(number)
+        Ok(())
     }
 }
 
 /// Whether a delayed packet would be misunderstood after a later one. PPP does not expect reordering: an old request
 /// restarts a negotiation. Answers have identifiers, and echoes and resets are harmless.
 fn needs_order(number: u16, information: &[u8]) -> bool {
-    let negotiates = matches!(
-        number,
-        protocol::LCP | protocol::CCP | protocol::IPCP | protocol::IPV6CP
-    );
+    let negotiates = matches!(number, protocol::LCP | protocol::CCP | protocol::IPCP);
     negotiates && matches!(information.first(), Some(1 | 5..=8))
 }

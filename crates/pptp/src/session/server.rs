@@ -11,8 +11,7 @@ use std::time::Instant;
 use plane::Guesses;
 
 use crate::control::{
-    Answer, CallEnd, CloseReason, Connection, ErrorCode, Event, OutgoingCall, OutgoingResult, Role,
-    StopReason,
+    Answer, CallEnd, CloseReason, Connection, ErrorCode, Event, OutgoingResult, Role, StopReason,
 };
 use crate::gre::{Ends, Packet, Tunnel};
 use crate::lines::Addresses;
@@ -20,7 +19,7 @@ use crate::ppp::IpcpSettings;
 use crate::session::authenticator::{Accounts, Door};
 use crate::session::call::Call;
 use crate::session::link::{Link, LinkOutput, Side};
-use crate::session::output::{DownReason, Ipv6Up, SendError, Up};
+use crate::session::output::{DownReason, SendError, Up};
 use crate::session::settings::{Entropy, ServerSettings, StartError};
 
 /// Number of a control connection at one server.
@@ -45,13 +44,6 @@ pub enum ServerOutput {
         call: u16,
         /// The call's addresses.
         up: Up,
-    },
-    /// The call carries IPv6 too.
-    Ipv6Up {
-        /// The call.
-        call: u16,
-        /// The call's IPv6 addresses.
-        up: Ipv6Up,
     },
     /// The client and this server agreed to use several lines.
     Lines {
@@ -272,7 +264,7 @@ impl Server {
         out: &mut Vec<u8>,
     ) -> Result<Ends, SendError> {
         let call = self.calls.get_mut(&call).ok_or(SendError::NotUp)?;
-        call.call.send(packet, now, out)?;
+        call.call.send(packet, out)?;
         Ok(call.used(now))
     }
 
@@ -396,7 +388,7 @@ impl Server {
             .and_then(|client| client.connection.poll_event())
         {
             match event {
-                Event::CallRequested(call) => self.call_requested(id, &call),
+                Event::CallRequested { peer_call_id } => self.call_requested(id, peer_call_id),
                 Event::CallDown {
                     call_id,
                     end: CallEnd::ConnectionClosed,
@@ -411,14 +403,14 @@ impl Server {
                         reason,
                     });
                 }
-                Event::Established(_) | Event::CallUp { .. } | Event::LinkInfo(_) => {}
+                Event::Established(_) | Event::CallUp { .. } => {}
             }
             self.start_calls(id, now, out);
         }
     }
 
     /// Answers a client's request for a call.
-    fn call_requested(&mut self, id: ConnectionId, request: &OutgoingCall) {
+    fn call_requested(&mut self, id: ConnectionId, peer_call_id: u16) {
         let free = (0..=u16::MAX).map(|at| self.next_call.wrapping_add(at));
         let call_id = free
             .into_iter()
@@ -436,15 +428,11 @@ impl Server {
                 error: ErrorCode::NoResource,
             };
             // The request has just arrived, so this cannot fail.
-            let _ = client.connection.answer_call(request.call_id, refuse);
+            client.connection.answer_call(peer_call_id, refuse);
             return;
         };
         let answer = Answer::Accept { call_id };
-        if client
-            .connection
-            .answer_call(request.call_id, answer)
-            .is_err()
-        {
+        if !client.connection.answer_call(peer_call_id, answer) {
             return;
         }
         self.next_call = call_id.wrapping_add(1);
@@ -461,7 +449,7 @@ impl Server {
         let link = settings.common.link.clone();
         let link = Link::new(side, link, ip, self.entropy.clone());
         let window = settings.common.control.window;
-        let tunnel = Tunnel::new(call_id, request.call_id, window, request.window);
+        let tunnel = Tunnel::new(call_id, peer_call_id, window);
         let call = ServerCall {
             call: Call::new(tunnel, link),
             connection: id,
@@ -499,17 +487,13 @@ impl Server {
                 }
                 LinkOutput::LoggedIn => self.logged_in(call, now, out),
                 LinkOutput::Up(up) => out.push(ServerOutput::Up { call, up }),
-                LinkOutput::Ipv6Up(up) => out.push(ServerOutput::Ipv6Up { call, up }),
                 LinkOutput::Lines(agreed) => self.agreed(call, agreed, out),
                 LinkOutput::Echoed => {}
                 LinkOutput::Down(reason) => {
                     let id = self.calls.get(&call).map(|found| found.connection);
                     self.drop_call(call, reason, now, out);
                     if let Some(id) = id {
-                        self.on_connection(id, now, out, |it| {
-                            // The call may have ended there already.
-                            let _ = it.clear_call(call, now);
-                        });
+                        self.on_connection(id, now, out, |it| it.clear_call(call, now));
                     }
                 }
             }

@@ -88,8 +88,6 @@ pub struct LinkSettings {
     pub mru: u16,
     /// The longest IP packet that the path to the peer carries.
     pub path_mtu: u16,
-    /// Whether IPv6 is negotiated as well.
-    pub ipv6: bool,
     /// The timers of option negotiation.
     pub timing: Timing,
     /// Silence after which the peer gets an Echo-Request (RFC 1661, section 5.8); pppd's `lcp-echo-interval`.
@@ -113,7 +111,6 @@ impl Default for LinkSettings {
             auth: vec![Auth::MsChapV2],
             mru: 1400,
             path_mtu: 1500,
-            ipv6: false,
             timing: Timing::default(),
             echo_interval: Duration::from_secs(30),
             echo_failures: 4,

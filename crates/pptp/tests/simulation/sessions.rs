@@ -3,11 +3,13 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use pptp::gre::Header;
+use pptp::gre::{Header, Packet};
 use pptp::mppe::KeyLength;
 use pptp::mschap::{FailureCode, Password};
 use pptp::ppp::{Auth, Failure};
-use pptp::session::{Client, DownReason, Encryption, LoginError, Mode, Server, StartError};
+use pptp::session::{
+    Client, ClientOutput, DownReason, Encryption, LoginError, Mode, Server, StartError,
+};
 
 use crate::world::{
     End, Network, Random, World, accounts, client_settings, entropy, packet, server_settings,
@@ -201,26 +203,20 @@ fn an_idle_session_stays_up() {
 }
 
 #[test]
-fn ipv6_comes_up_beside_ipv4() {
-    let (mut client, mut server) = (client_settings(), server_settings());
-    client.common.link.ipv6 = true;
-    server.common.link.ipv6 = true;
-    let mut world = World::new(1, client, server);
+fn ipv6cp_is_rejected_and_disturbs_nothing() {
+    let mut world = World::new(1, client_settings(), server_settings());
     assert!(world.run(MINUTES, World::both_up));
-    world.run(Duration::from_secs(1), |_| false);
-    let mut inner = packet(&mut Random(1), 1);
-    inner[0] = 0x60;
-    world.send(End::Client, &inner);
-    world.run(Duration::from_secs(1), |_| false);
-    assert_eq!(world.received[1], [inner]);
-}
-
-#[test]
-fn a_client_without_ipv6_is_not_disturbed_by_a_server_with_it() {
-    let mut server = server_settings();
-    server.common.link.ipv6 = true;
-    let mut world = World::new(1, client_settings(), server);
-    assert!(world.run(MINUTES, World::both_up));
+    let request = [0x80, 0x57, 1, 1, 0, 4];
+    let mut packet = forge(&world, 1000, &request);
+    let mut out = Vec::new();
+    world.client.receive_gre(&mut packet, world.now, &mut out);
+    let [ClientOutput::Gre(reject)] = &out[..] else {
+        panic!("{out:?}");
+    };
+    let payload = Packet::parse(reject).unwrap().payload;
+    let [.., 8, _, 0, 10, 0x80, 0x57, 1, 1, 0, 4] = reject[payload] else {
+        panic!("no Protocol-Reject: {reject:?}");
+    };
     world.run(Duration::from_secs(60), |_| false);
     assert_eq!((world.client_down, world.server_down), (None, None));
 }
@@ -229,21 +225,16 @@ fn a_client_without_ipv6_is_not_disturbed_by_a_server_with_it() {
 fn packets_that_do_not_fit_are_refused_and_not_sent() {
     let mut world = World::new(1, client_settings(), server_settings());
     let mut out = Vec::new();
-    let now = world.now;
-    assert!(
-        world.client.send(&[0x45; 20], now, &mut out).is_err(),
-        "not up"
-    );
+    assert!(world.client.send(&[0x45; 20], &mut out).is_err(), "not up");
     assert!(world.run(MINUTES, World::both_up));
-    let now = world.now;
-    assert!(world.client.send(&[0x45; 1396], now, &mut out).is_ok());
+    assert!(world.client.send(&[0x45; 1396], &mut out).is_ok());
     out.clear();
-    assert!(world.client.send(&[0x45; 1397], now, &mut out).is_err());
+    assert!(world.client.send(&[0x45; 1397], &mut out).is_err());
     assert!(
-        world.client.send(&[0x60; 40], now, &mut out).is_err(),
+        world.client.send(&[0x60; 40], &mut out).is_err(),
         "IPv6 is not up"
     );
-    assert!(world.client.send(&[], now, &mut out).is_err());
+    assert!(world.client.send(&[], &mut out).is_err());
     assert!(out.is_empty());
 }
 

@@ -216,7 +216,7 @@ impl World {
                 ClientOutput::Gre(packet) => self.gre(End::Server, packet),
                 ClientOutput::Up(up) => self.client_up = Some(up),
                 ClientOutput::Lines(agreed) => self.client_lines = Some(agreed),
-                ClientOutput::Ipv6Up(_) | ClientOutput::Echoed | ClientOutput::ControlLost(_) => {}
+                ClientOutput::Echoed | ClientOutput::ControlLost(_) => {}
                 ClientOutput::Down(reason) => {
                     assert_eq!(self.client_down, None, "it goes down once");
                     self.client_down = Some(reason);
@@ -231,7 +231,7 @@ impl World {
                 }
                 ServerOutput::Up { call, up } => self.server_up = Some((call, up)),
                 ServerOutput::Lines { .. } => self.server_lines = true,
-                ServerOutput::Ipv6Up { .. } | ServerOutput::ControlLost { .. } => {}
+                ServerOutput::ControlLost { .. } => {}
                 ServerOutput::Down { reason, .. } => self.server_down = Some(reason),
                 ServerOutput::Closed { .. } => self.closed = true,
             }
@@ -280,7 +280,7 @@ impl World {
         let mut out = Vec::new();
         match from {
             End::Client => {
-                let sent = self.client.send(packet, self.now, &mut out);
+                let sent = self.client.send(packet, &mut out);
                 sent.unwrap_or_else(|error| panic!("{error}: {:?}", self.client));
                 let number = sequence(&out).unwrap();
                 self.gre(End::Server, out);

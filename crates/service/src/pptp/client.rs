@@ -1,6 +1,6 @@
 //! The client's machine: calls one server until it answers, and calls again after the call ends.
 
-use super::machine::{Effect, Event, Machine, ONLY, StreamId, Way};
+use super::machine::{Cx, Event, Machine, ONLY, StreamId, Way};
 use super::order::Order;
 use crate::status::{PeerStatus, Status, expected_within};
 use ::pptp::mppe;
@@ -119,29 +119,36 @@ impl ClientMachine {
         server.unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
-    fn begin(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+    fn begin(&mut self, cx: &mut Cx<'_>) {
         self.again_at = None;
         self.at = 0;
         match self.options.host.parse() {
             Ok(address) => {
                 self.addresses = vec![address];
-                self.connect(now, effects);
+                self.connect(cx);
             }
-            Err(_) => effects.push(Effect::LookUp(self.options.host.clone())),
+            Err(_) => cx.host.look_up(self.options.host.clone()),
         }
     }
 
-    fn connect(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+    fn connect(&mut self, cx: &mut Cx<'_>) {
         let server = SocketAddrV4::new(self.server(), self.options.port);
-        self.dial(server, now, effects);
+        self.dial(server, cx);
     }
 
-    fn looked_up(
-        &mut self,
-        found: Result<Vec<Ipv4Addr>, String>,
-        now: Instant,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// Tries the server's next address, as the connection to this one failed.
+    fn not_connected(&mut self, why: &str, cx: &mut Cx<'_>) {
+        let why = format!("{}: {why}", self.server());
+        if self.at + 1 < self.addresses.len() {
+            self.at += 1;
+            cx.host.log(Level::Info, why);
+            self.connect(cx);
+        } else {
+            self.failed(&why, cx);
+        }
+    }
+
+    fn looked_up(&mut self, found: Result<Vec<Ipv4Addr>, String>, cx: &mut Cx<'_>) {
         let none = "it has no IPv4 address, and PPTP has no IPv6".to_owned();
         match found.and_then(|found| {
             if found.is_empty() {
@@ -154,45 +161,43 @@ impl ClientMachine {
             // Not fatal: the name servers may only be reachable through the tunnel, which is down.
             Err(error) if self.addresses.is_empty() => {
                 let host = &self.options.host;
-                return self.failed(&format!("{host}: {error}"), now, effects);
+                return self.failed(&format!("{host}: {error}"), cx);
             }
             Err(_) => {}
         }
-        self.connect(now, effects);
+        self.connect(cx);
     }
 
     /// Handles a failed try, and sets the time of the next one.
-    fn failed(&mut self, why: &str, now: Instant, effects: &mut Vec<Effect>) {
+    fn failed(&mut self, why: &str, cx: &mut Cx<'_>) {
         let pause = PAUSES[self.failed.min(PAUSES.len() - 1)];
         self.failed += 1;
-        self.again_at = Some(now + pause);
+        self.again_at = Some(cx.now + pause);
         self.ask_all_lines();
         let words = format!("{why}; trying again in {} s", pause.as_secs());
-        effects.push(Effect::Log(Level::Warn, words));
+        cx.host.log(Level::Warn, words);
     }
 
-    /// Turns the session's outputs into effects.
-    fn translate(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+    /// Carries out what the session asks for.
+    fn translate(&mut self, cx: &mut Cx<'_>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
-                ClientOutput::Gre(packet) => self.send_by_all(packet, effects),
-                ClientOutput::Up(up) => self.came_up(up, now, effects),
-                // Ignored: the client does not ask for IPv6.
-                ClientOutput::Ipv6Up(_) => {}
-                ClientOutput::Lines(several) => self.agreed(several, now, effects),
-                ClientOutput::Echoed => self.echoed(now),
+                ClientOutput::Gre(packet) => self.send_by_all(&packet, cx),
+                ClientOutput::Up(up) => self.came_up(up, cx),
+                ClientOutput::Lines(several) => self.agreed(several, cx),
+                ClientOutput::Echoed => self.echoed(cx.now),
                 ClientOutput::ControlLost(reason) => {
                     let words =
                         format!("the control connection is lost, the call goes on: {reason}");
-                    effects.push(Effect::Log(Level::Info, words));
-                    self.control_lost(now, effects);
+                    cx.host.log(Level::Info, words);
+                    self.control_lost(cx);
                 }
-                ClientOutput::Down(reason) => self.went_down(&reason, now, effects),
+                ClientOutput::Down(reason) => self.went_down(&reason, cx),
             }
         }
     }
 
-    pub(super) fn came_up(&mut self, up: Up, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn came_up(&mut self, up: Up, cx: &mut Cx<'_>) {
         let server = self.server();
         let session = self.session.as_ref();
         let call_id = session.map_or(0, Session::call_id);
@@ -206,18 +211,18 @@ impl ClientMachine {
             up.mtu
         );
         // Logged as a stranger's: the server may negotiate anew as often as it likes.
-        effects.push(Effect::LogStranger(Level::Info, words));
+        cx.host.log_stranger(Level::Info, words);
         self.was_up = true;
-        self.up = Some((up.clone(), now));
-        effects.push(Effect::Up { up, server });
+        cx.host.up(&up, server);
+        self.up = Some((up, cx.now));
         self.ask_all_lines();
     }
 
-    fn went_down(&mut self, reason: &DownReason, now: Instant, effects: &mut Vec<Effect>) {
+    fn went_down(&mut self, reason: &DownReason, cx: &mut Cx<'_>) {
         self.order = None;
         let since = self.up.take().map(|(_, since)| since);
-        let settled = since.map(|since| now.saturating_duration_since(since) >= SETTLED);
-        self.hung_up(reason, settled, now);
+        let settled = since.map(|since| cx.now.saturating_duration_since(since) >= SETTLED);
+        self.hung_up(reason, settled, cx.now);
         if !self.is_connected {
             // The control connection was lost before, so the session has nothing more to do.
             self.session = None;
@@ -232,11 +237,11 @@ impl ClientMachine {
         // Not final: a login that worked before may work again.
         if !self.was_up && is_final(reason) {
             if matches!(reason, DownReason::Login(_)) {
-                effects.push(Effect::Refused(why.clone()));
+                cx.host.refused(&why);
             }
             self.fatal = Some(why);
         } else {
-            self.failed(&why, now, effects);
+            self.failed(&why, cx);
         }
     }
 
@@ -274,87 +279,78 @@ pub(super) fn set_heard(peer: &mut PeerStatus, call: Option<&Call>) {
 }
 
 impl Machine for ClientMachine {
-    fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>) {
+    fn handle(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         match event {
             Event::Start => {
-                self.open_lines(now, effects);
-                self.begin(now, effects);
+                self.open_lines(cx);
+                self.begin(cx);
             }
-            Event::LookedUp(found) => self.looked_up(found, now, effects),
+            Event::LookedUp(found) => self.looked_up(found, cx),
             Event::Connected => {
                 self.is_connected = true;
-                self.dialled(now, effects);
+                self.dialled(cx);
                 let (settings, entropy) = (self.settings.clone(), self.entropy.clone());
-                match Session::new(settings, entropy, now) {
+                match Session::new(settings, entropy, cx.now) {
                     Ok(session) => self.session = Some(session),
-                    Err(error) => effects.push(Effect::End(Err(error.to_string()))),
+                    Err(error) => cx.host.end(Err(error.to_string())),
                 }
             }
-            Event::NotConnected(why) => {
-                let server = self.server();
-                if self.at + 1 < self.addresses.len() {
-                    self.at += 1;
-                    effects.push(Effect::Log(Level::Info, format!("{server}: {why}")));
-                    self.connect(now, effects);
-                } else {
-                    self.failed(&format!("{server}: {why}"), now, effects);
-                }
-            }
+            Event::NotConnected(why) => self.not_connected(&why, cx),
             Event::Control(_, bytes) => {
                 if let Some(session) = &mut self.session {
-                    session.receive_control(bytes, now, &mut self.outputs);
+                    session.receive_control(bytes, cx.now, &mut self.outputs);
                 }
             }
             Event::Ended(_) => {
                 if let Some(session) = &mut self.session {
-                    session.control_ended(now, &mut self.outputs);
+                    session.control_ended(cx.now, &mut self.outputs);
                 }
             }
             Event::Closed(_) => {
                 self.is_connected = false;
                 if self.goes_on() {
                     // The lines have called the server.
-                    return self.translate(now, effects);
+                    self.translate(cx);
+                    return self.take_answers(cx);
                 }
                 self.session = None;
                 if self.stop_by.is_some() {
-                    effects.push(Effect::End(Ok(())));
+                    cx.host.end(Ok(()));
                 } else if let Some(why) = self.fatal.take() {
-                    effects.push(Effect::End(Err(why)));
+                    cx.host.end(Err(why));
                 }
             }
-            Event::LinesRead(facts) => self.lines_read(facts, now, effects),
-            Event::LinksChanged => self.links_changed(effects),
-            Event::LineOpened(line, result) => self.line_opened(line, result, now, effects),
-            Event::Knocked(line) => self.knocked(line, now, effects),
+            Event::LinksChanged => self.read_lines(cx),
+            Event::Knocked(line) => self.knocked(line, cx),
             Event::Deadline => {
-                self.expire_lines(now, effects);
+                self.expire_lines(cx);
                 if let Some(session) = &mut self.session {
-                    session.expire(now, &mut self.outputs);
+                    session.expire(cx.now, &mut self.outputs);
                 }
-                if self.stop_by.is_some_and(|by| by <= now) {
-                    effects.push(Effect::End(Ok(())));
-                } else if self.again_at.is_some_and(|at| at <= now) && self.is_idle() {
-                    self.begin(now, effects);
+                if self.stop_by.is_some_and(|by| by <= cx.now) {
+                    cx.host.end(Ok(()));
+                } else if self.again_at.is_some_and(|at| at <= cx.now) && self.is_idle() {
+                    self.begin(cx);
                 }
             }
             Event::Stop => {
                 self.again_at = None;
-                self.stop_by = Some(now + FAREWELL);
+                self.stop_by = Some(cx.now + FAREWELL);
                 match &mut self.session {
-                    Some(session) => session.stop(now, &mut self.outputs),
-                    None => effects.push(Effect::End(Ok(()))),
+                    Some(session) => session.stop(cx.now, &mut self.outputs),
+                    None => cx.host.end(Ok(())),
                 }
                 if !self.is_connected && self.session.is_some() {
-                    self.translate(now, effects);
-                    effects.push(Effect::End(Ok(())));
+                    self.translate(cx);
+                    cx.host.end(Ok(()));
                 }
             }
         }
-        self.translate(now, effects);
+        self.translate(cx);
+        self.take_answers(cx);
     }
 
-    fn accept(&mut self, _: Ends, _: Instant, _: &mut Vec<Effect>) -> Option<StreamId> {
+    fn accept(&mut self, _: Ends, _: &mut Cx<'_>) -> Option<StreamId> {
         None
     }
 
@@ -386,7 +382,7 @@ impl Machine for ClientMachine {
     fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way> {
         let before = out.len();
         let sent = match &mut self.session {
-            Some(session) => session.send(packet, now, out),
+            Some(session) => session.send(packet, out),
             None => Err(SendError::NotUp),
         };
         match sent {
@@ -406,33 +402,27 @@ impl Machine for ClientMachine {
         self.other_ways()
     }
 
-    fn inbound(
-        &mut self,
-        from: Way,
-        packet: &mut [u8],
-        now: Instant,
-        deliver: &mut dyn FnMut(&[u8]),
-        effects: &mut Vec<Effect>,
-    ) {
+    fn inbound(&mut self, from: Way, packet: &mut [u8], cx: &mut Cx<'_>) {
         if from.to != self.server() {
             self.counts.strangers += 1;
             return;
         }
         if self.lines.is_some() && ::pptp::lines::is_probe(packet) {
-            return self.answered(from.line, packet, now, effects);
+            self.answered(from.line, packet, cx);
+            return self.take_answers(cx);
         }
         let order = self.order.as_mut();
-        let first = order.is_none_or(|order| order.arrived(packet, from.line, now));
+        let first = order.is_none_or(|order| order.arrived(packet, from.line, cx.now));
         self.count_by(from.line, packet.len(), first);
         if first {
-            self.open(packet, Some(from.line), now, deliver, effects);
+            self.open(packet, Some(from.line), cx);
         }
-        self.release(now, deliver, effects);
+        self.release(cx);
     }
 
-    fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>) {
-        while let Some(mut packet) = self.order.as_mut().and_then(|order| order.due(now)) {
-            self.open(&mut packet, None, now, deliver, effects);
+    fn release(&mut self, cx: &mut Cx<'_>) {
+        while let Some(mut packet) = self.order.as_mut().and_then(|order| order.due(cx.now)) {
+            self.open(&mut packet, None, cx);
         }
     }
 
@@ -482,28 +472,22 @@ impl Machine for ClientMachine {
 
 impl ClientMachine {
     /// Opens a packet that is next in order.
-    fn open(
-        &mut self,
-        packet: &mut [u8],
-        line: Option<LineId>,
-        now: Instant,
-        deliver: &mut dyn FnMut(&[u8]),
-        effects: &mut Vec<Effect>,
-    ) {
+    fn open(&mut self, packet: &mut [u8], line: Option<LineId>, cx: &mut Cx<'_>) {
         let whole = packet.len();
         let Some(session) = &mut self.session else {
             self.counts.not_up += 1;
             return;
         };
-        if let Some(inner) = session.receive_gre(packet, now, &mut self.outputs) {
+        if let Some(inner) = session.receive_gre(packet, cx.now, &mut self.outputs) {
             let inner = &packet[inner];
             self.counts.received[0] += 1;
             self.counts.received[1] += inner.len() as u64;
-            deliver(inner);
-            self.came_by(line, whole, now);
+            cx.host.deliver(inner);
+            self.came_by(line, whole, cx.now);
         }
         if !self.outputs.is_empty() {
-            self.translate(now, effects);
+            self.translate(cx);
+            self.take_answers(cx);
         }
     }
 }

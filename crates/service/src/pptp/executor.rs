@@ -1,27 +1,25 @@
-//! Runs the machine of a client or a server: waits for its events and carries out its effects.
+//! Runs the machine of a client or a server: waits for its events, and moves packets.
 
 mod control;
 mod lines;
+mod outside;
 mod packets;
 
 use super::awaited::{self, Awaited};
 use super::client::{ClientMachine, ClientOptions, ServerLines};
 use super::lookup::Lookup;
-use super::machine::{Effect, Event, Machine, StreamId};
+use super::machine::{Cx, Event, Machine};
 use super::network::{self, Network, NetworkError};
 use super::server::{Answering, ServerMachine};
 use super::settings::{self, PasswordError};
 use crate::gate::Gate;
-use crate::names;
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
-use crate::strangers;
 use crate::tun_test::TunTest;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Client, Pptp, Role, Server};
-use ::pptp::session::{ClientSettings, StartError, Up};
-use control::Control;
+use ::pptp::session::{ClientSettings, StartError};
 use engine::interface::{Reader, Writer};
 use host::{ApplyError, SharedManager, background, logging, notify, privileges};
 use lines::Sockets;
@@ -29,10 +27,10 @@ use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tcp::{Listener, TcpError, TcpOptions};
-use netio::tun::{Tun, TunError, TunOptions};
+use netio::tun::{TunError, TunOptions};
+use outside::Outside;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 const SIGNAL: u64 = 0;
@@ -145,13 +143,17 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
             let Some(mut executor) = Executor::new(machine, model, options)? else {
                 return Ok(());
             };
-            match executor.network.set(network::of_server(model, server)) {
+            match executor
+                .outside
+                .network
+                .set(network::of_server(model, server))
+            {
                 // The manager has received the settings; the next change of the host's network applies the rest
                 // again.
                 Err(NetworkError::Managed(error)) => log::warn!("{}: {error}", model.interface),
                 other => other?,
             }
-            executor.is_up();
+            executor.outside.is_up();
             executor.serve()
         }
     }
@@ -187,33 +189,17 @@ fn server_machine(model: &Pptp, server: &Server) -> Result<ServerMachine, RunErr
 /// A machine, with the sockets and timers that it needs.
 struct Executor<'m, M> {
     machine: M,
-    model: &'m Pptp,
-    options: RunOptions,
-    tun: Tun,
-    gre: Sockets,
+    outside: Outside<'m>,
     received: Received,
-    /// Reads packets from the interface and writes packets to it.
+    /// Reads packets from the interface.
     reader: Reader,
-    writer: Writer,
     listener: Option<Listener>,
     gate: Gate,
-    streams: BTreeMap<StreamId, Control>,
-    lookup: Lookup,
-    poller: Poller,
     signals: Signals,
     stopping: bool,
     status: Option<StatusSocket>,
     news: Monitor,
-    network: Network,
-    effects: Vec<Effect>,
-    ended: Option<Result<(), String>>,
     watchdog: Watchdog,
-    /// The user was told that the tunnel is up, or the parent process has stopped waiting.
-    told: bool,
-    /// When the parent process stops waiting.
-    wait_until: Option<Instant>,
-    /// When the log explains what the server's silence may mean.
-    explain_at: Option<Instant>,
 }
 
 impl<'m, M: Machine> Executor<'m, M> {
@@ -277,28 +263,17 @@ impl<'m, M: Machine> Executor<'m, M> {
         if !runs_programs {
             privileges::drop_privileges();
         }
-        Ok(Some(Self {
-            machine,
+        let outside = Outside {
             model,
             options: options.clone(),
             tun,
-            gre,
-            received: Received::new(),
-            reader: Reader::new(),
             writer: Writer::new(),
-            listener,
-            gate: Gate::new(),
+            gre,
             streams: BTreeMap::new(),
             lookup,
             poller,
-            signals,
-            stopping: false,
-            status,
-            news,
             network: Network::new(&model.interface, options.manager.as_ref()),
-            effects: Vec::new(),
             ended: None,
-            watchdog: Watchdog::new(Instant::now()),
             told: daemon && awaited == Some(Awaited::Late),
             wait_until: options.wait_at_most.map(|it| Instant::now() + it),
             explain_at: match &model.role {
@@ -309,23 +284,36 @@ impl<'m, M: Machine> Executor<'m, M> {
                 }
                 Role::Server(_) => None,
             },
+        };
+        Ok(Some(Self {
+            machine,
+            outside,
+            received: Received::new(),
+            reader: Reader::new(),
+            listener,
+            gate: Gate::new(),
+            signals,
+            stopping: false,
+            status,
+            news,
+            watchdog: Watchdog::new(Instant::now()),
         }))
     }
 
     /// Serves until there is nothing left to do.
     fn serve(mut self) -> Result<(), RunError> {
-        self.tell(Event::Start);
-        let mut served = self.perform(Instant::now());
+        let now = Instant::now();
+        self.tell(Event::Start, now);
+        self.flush(now);
         let result = loop {
-            if let Err(error) = served {
+            if let Some(ended) = self.outside.ended.take() {
+                break ended;
+            }
+            if let Err(error) = self.turn() {
                 break Err(error);
             }
-            if let Some(ended) = self.ended.take() {
-                break ended.map_err(RunError::Ended);
-            }
-            served = self.turn();
         };
-        self.network.undo();
+        self.outside.network.undo();
         result
     }
 
@@ -335,31 +323,33 @@ impl<'m, M: Machine> Executor<'m, M> {
         if let Some(listener) = &self.listener {
             use std::os::fd::AsFd as _;
             let sockets = [(listener.as_fd(), LISTENER)];
-            let followed = self.gate.follow(&self.poller, sockets, Instant::now());
+            let followed = self
+                .gate
+                .follow(&self.outside.poller, sockets, Instant::now());
             followed.map_err(&waiting)?;
         }
         let status = self.status.as_ref().and_then(StatusSocket::next_deadline);
         let own = [
             self.gate.next_deadline(),
             self.watchdog.due(),
-            self.wait_until,
-            self.explain_at,
+            self.outside.wait_until,
+            self.outside.explain_at,
         ];
         let own = own.into_iter().flatten().min();
         let deadlines = [self.machine.deadline(), status, own];
         let deadline = deadlines.into_iter().flatten().min();
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let ready = self.poller.wait(timeout).map_err(&waiting)?;
+        let ready = self.outside.poller.wait(timeout).map_err(&waiting)?;
         let now = Instant::now();
         for token in ready.iter() {
             match token {
                 SIGNAL => self.signal(now),
                 TUN => self.pump_tun(now)?,
                 GRE => self.pump_gre(now),
-                NEWS => self.hear()?,
+                NEWS => self.hear(now)?,
                 LOOKUP => {
-                    while let Some(found) = self.lookup.next() {
-                        self.tell(Event::LookedUp(found));
+                    while let Some(found) = self.outside.lookup.next() {
+                        self.tell(Event::LookedUp(found), now);
                     }
                 }
                 LISTENER => self.accept(now),
@@ -373,107 +363,40 @@ impl<'m, M: Machine> Executor<'m, M> {
                     self.control(stream - STREAMS, now);
                 }
             }
-            self.perform(now)?;
+            self.flush(now);
         }
         // Moving packets is this thread's work too.
         self.watchdog.turn(now, || true);
         self.await_server(now);
         if self.machine.deadline().is_some_and(|at| at <= now) {
             self.release(now);
-            self.tell(Event::Deadline);
+            self.tell(Event::Deadline, now);
         }
-        self.perform(now)
+        self.flush(now);
+        Ok(())
     }
 
-    fn tell(&mut self, event: Event<'_>) {
-        self.machine
-            .handle(event, Instant::now(), &mut self.effects);
+    fn tell(&mut self, event: Event<'_>, now: Instant) {
+        let host = &mut self.outside;
+        self.machine.handle(event, &mut Cx { now, host });
     }
 
-    /// Carries out the machine's effects, and sends the queued packets and messages.
-    fn perform(&mut self, now: Instant) -> Result<(), RunError> {
+    /// Sends the queued packets and messages.
+    fn flush(&mut self, now: Instant) {
         loop {
-            for effect in std::mem::take(&mut self.effects) {
-                self.effect(effect)?;
-            }
             // Sends packets first: a packet that ends a call carries the reason, the control connection only closes.
-            self.gre.flush();
-            self.flush_streams(now);
-            if self.effects.is_empty() {
-                return Ok(());
+            self.outside.gre.flush();
+            if !self.flush_streams(now) {
+                return;
             }
-        }
-    }
-
-    fn effect(&mut self, effect: Effect) -> Result<(), RunError> {
-        match effect {
-            Effect::LookUp(host) => self.lookup.begin(host, self.network.is_set()),
-            Effect::Connect(server, line) => self.connect(server, line),
-            Effect::Gre(way, packet) => self.gre.push(way, &packet),
-            Effect::ReadLines => self.read_lines(),
-            Effect::OpenLine(line, mark) => self.open_line(line, mark),
-            Effect::CloseLine(line) => self.close_line(line),
-            Effect::Knock(line, server) => self.knock(line, server),
-            Effect::Up { up, server } => self.came_up(&up, server)?,
-            Effect::Log(level, words) => {
-                log::log!(level, "{}: {words}", self.model.interface);
-                // Tells the service manager that the start is over, as it should not wait while the server is away.
-                if level <= log::Level::Warn {
-                    notify::ready(&words);
-                }
-            }
-            Effect::LogStranger(level, words) => {
-                strangers::log(level, format_args!("{}: {words}", self.model.interface));
-            }
-            Effect::Refused(why) => {
-                if let Some(manager) = &self.options.manager {
-                    manager.refused(&why);
-                }
-            }
-            Effect::End(result) => self.ended = Some(result),
-        }
-        Ok(())
-    }
-
-    fn came_up(&mut self, up: &Up, server: Ipv4Addr) -> Result<(), RunError> {
-        if let Role::Client(client) = &self.model.role {
-            // The server has proved its identity at this address.
-            names::keep(&client.host, server.into());
-            let no_dns = self.options.no_dns;
-            let want = network::of_client(self.model, client, up, server, no_dns);
-            self.network.set(want)?;
-            self.is_up();
-        }
-        Ok(())
-    }
-
-    /// Reports once that the tunnel is up.
-    fn is_up(&mut self) {
-        notify::ready("up");
-        (self.wait_until, self.explain_at) = (None, None);
-        if !self.told {
-            background::start_is_over();
-        }
-        if self.options.manager.is_some() {
-            self.told = true;
-        } else if self.options.daemon {
-            self.let_go(background::ready);
-        } else if !std::mem::replace(&mut self.told, true) {
-            terminal::is_up(&self.model.interface);
-        }
-    }
-
-    /// With `--daemon`, goes into the background.
-    fn let_go(&mut self, tell: fn() -> io::Result<()>) {
-        if self.options.daemon && !std::mem::replace(&mut self.told, true) {
-            awaited::leave(&self.model.interface, tell);
         }
     }
 
     /// Explains why the tunnel may not be up yet, and stops waiting at the time that the user set.
     fn await_server(&mut self, now: Instant) {
-        let name = &self.model.interface;
-        if self.explain_at.take_if(|at| *at <= now).is_some() {
+        let outside = &mut self.outside;
+        let name = &outside.model.interface;
+        if outside.explain_at.take_if(|at| *at <= now).is_some() {
             let words = format!(
                 "no connection for {} s: the server may be down, or a firewall may drop TCP port 1723 or GRE (IP \
                  protocol 47), which routers pass on only where PPTP is allowed; still trying",
@@ -482,13 +405,13 @@ impl<'m, M: Machine> Executor<'m, M> {
             log::warn!("{name}: {words}");
             notify::ready(&words);
         }
-        if self.wait_until.take_if(|at| *at <= now).is_some()
-            && let Some(waited) = self.options.wait_at_most
-            && self.options.daemon
-            && !self.told
+        if outside.wait_until.take_if(|at| *at <= now).is_some()
+            && let Some(waited) = outside.options.wait_at_most
+            && outside.options.daemon
+            && !outside.told
         {
             terminal::note(background::still_trying(name, waited));
-            self.let_go(background::not_yet);
+            outside.let_go(background::not_yet);
         }
     }
 
@@ -497,25 +420,25 @@ impl<'m, M: Machine> Executor<'m, M> {
         if self.signals.take_reload() {
             logging::reopen();
             // Ends the call, so that the next one uses the settings that the manager has changed.
-            let manager = self.options.manager.as_ref();
+            let manager = self.outside.options.manager.as_ref();
             if manager.is_some_and(|it| it.wants_reload()) && !self.stopping {
                 self.stopping = true;
-                self.machine.handle(Event::Stop, now, &mut self.effects);
+                self.tell(Event::Stop, now);
             }
         }
         if self.signals.end().is_some() {
             notify::stopping();
             // A second signal ends the program at once.
             if std::mem::replace(&mut self.stopping, true) {
-                self.ended = Some(Ok(()));
+                self.outside.ended = Some(Ok(()));
             } else {
-                self.machine.handle(Event::Stop, now, &mut self.effects);
+                self.tell(Event::Stop, now);
             }
         }
     }
 
     /// Handles news of the host's network.
-    fn hear(&mut self) -> Result<(), RunError> {
+    fn hear(&mut self, now: Instant) -> Result<(), RunError> {
         use netio::netlink::Event as News;
         let (mut changed, mut any) = (false, false);
         loop {
@@ -534,12 +457,12 @@ impl<'m, M: Machine> Executor<'m, M> {
             }
         }
         if any {
-            self.tell(Event::LinksChanged);
+            self.tell(Event::LinksChanged, now);
         }
         if changed {
-            self.network.follow();
+            self.outside.network.follow();
         }
-        if self.tun.current_name().is_err() {
+        if self.outside.tun.current_name().is_err() {
             return Err(RunError::Ended("the interface is gone".to_owned()));
         }
         Ok(())
@@ -547,29 +470,30 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     /// Writes the status to each connection of the status socket.
     fn show(&mut self) {
+        let outside = &self.outside;
         let mut status = Status {
-            mtu: self.network.mtu,
-            warnings: self.network.warnings(),
+            mtu: outside.network.mtu,
+            warnings: outside.network.warnings(),
             workers: 1,
-            bound_device: self.options.bind_device.clone(),
+            bound_device: outside.options.bind_device.clone(),
             ..Status::default()
         };
-        if let Role::Server(server) = &self.model.role {
+        if let Role::Server(server) = &outside.model.role {
             status.listen_tcp = vec![server.listen.port()];
             status.addresses = vec![server.address.0.to_string()];
         }
         self.machine.describe(&mut status);
         let drops = &mut status.dataplane.drops;
         for (name, count) in [
-            ("send_failed", self.gre.unsent),
-            ("tun_write", self.writer.refused()),
+            ("send_failed", outside.gre.unsent),
+            ("tun_write", outside.writer.refused()),
             ("tun_malformed", self.reader.malformed()),
             ("truncated", self.received.dropped),
         ] {
             *drops.entry(name.to_owned()).or_default() += count;
         }
         if let Some(socket) = &mut self.status {
-            socket.serve(&self.poller, || status.clone());
+            socket.serve(&outside.poller, || status.clone());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events and effects between the executor and the machines.
+//! The machine of a client or a server, and the host on which it acts.
 
 use crate::lines::LineFacts;
 use crate::status::Status;
@@ -72,12 +72,8 @@ pub(super) enum Event<'a> {
     Ended(StreamId),
     /// The executor has closed a finished control connection.
     Closed(StreamId),
-    /// The host's facts about the lines, in their order.
-    LinesRead(&'a [Option<LineFacts>]),
     /// The host's devices or addresses have changed.
     LinksChanged,
-    /// The result of [`Effect::OpenLine`].
-    LineOpened(LineId, Result<(), String>),
     /// The server answers at its port, by this line.
     Knocked(LineId),
     /// [`Machine::deadline`] has passed.
@@ -86,47 +82,62 @@ pub(super) enum Event<'a> {
     Stop,
 }
 
-/// A request of a machine, in order.
-#[derive(Debug)]
-pub(super) enum Effect {
-    /// Look a name up.
-    LookUp(String),
-    /// Connect to this address and receive GRE from it only, by this line if there are any.
-    Connect(SocketAddrV4, Option<LineId>),
-    /// Send the payload of an IP packet of protocol 47.
-    Gre(Way, Vec<u8>),
-    /// Read the host's facts about the lines, for [`Event::LinesRead`].
-    ReadLines,
-    /// Replace the socket of a line by a new one, with this mark, 0 for none.
-    OpenLine(LineId, u32),
-    /// Close the socket of a line.
-    CloseLine(LineId),
-    /// Test whether the server answers at its port by a line, for [`Event::Knocked`].
-    Knock(LineId, SocketAddrV4),
-    /// A client's tunnel is up: set the agreed addresses on the interface, and route packets into it.
-    Up {
-        /// The agreed settings.
-        up: Up,
-        /// The server's address.
-        server: Ipv4Addr,
-    },
-    /// The server refuses the credentials.
-    Refused(String),
-    /// Write a line to the log.
-    Log(Level, String),
-    /// Write a line that a peer can cause as often as it likes: a client that has not logged in, or a server.
-    LogStranger(Level, String),
-    /// End the tunnel, with the error if one ended it.
-    End(Result<(), String>),
+/// The sockets, the interface and the log of a machine, which the executor or a test provides.
+pub(super) trait Host {
+    /// Looks a name up; [`Event::LookedUp`] follows.
+    fn look_up(&mut self, host: String);
+
+    /// Connects to a server and receives GRE from it only, by this line if there are any. [`Event::Connected`] or
+    /// [`Event::NotConnected`] follows, unless the connection fails at once.
+    fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String>;
+
+    /// Queues the payload of an IP packet of protocol 47.
+    fn send(&mut self, way: Way, packet: &[u8]);
+
+    /// Writes an inner packet to the interface.
+    fn deliver(&mut self, packet: &[u8]);
+
+    /// Reads the facts about the lines, in their order.
+    fn line_facts(&mut self) -> Vec<Option<LineFacts>>;
+
+    /// Replaces the socket of a line by a new one, with this mark, 0 for none.
+    fn open_line(&mut self, line: LineId, mark: u32) -> Result<(), String>;
+
+    /// Closes the socket of a line.
+    fn close_line(&mut self, line: LineId);
+
+    /// Tests whether the server answers at its port by a line; [`Event::Knocked`] follows if so.
+    fn knock(&mut self, line: LineId, server: SocketAddrV4);
+
+    /// Sets the agreed addresses on the interface, and routes packets into it: a client's tunnel is up.
+    fn up(&mut self, up: &Up, server: Ipv4Addr);
+
+    /// Reports that the server refuses the credentials.
+    fn refused(&mut self, why: &str);
+
+    /// Writes a line to the log.
+    fn log(&mut self, level: Level, words: String);
+
+    /// Writes a line that a peer can cause as often as it likes: a client that has not logged in, or a server.
+    fn log_stranger(&mut self, level: Level, words: String);
+
+    /// Ends the tunnel, with the error if one ended it.
+    fn end(&mut self, result: Result<(), String>);
+}
+
+/// The time of an event, and the host.
+pub(super) struct Cx<'a> {
+    pub(super) now: Instant,
+    pub(super) host: &'a mut dyn Host,
 }
 
 /// A client's or a server's decisions.
 pub(super) trait Machine {
     /// Handles an event.
-    fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>);
+    fn handle(&mut self, event: Event<'_>, cx: &mut Cx<'_>);
 
     /// Handles a new connection. Returns `None` to close it at once.
-    fn accept(&mut self, ends: Ends, now: Instant, effects: &mut Vec<Effect>) -> Option<StreamId>;
+    fn accept(&mut self, ends: Ends, cx: &mut Cx<'_>) -> Option<StreamId>;
 
     /// Bytes to send by a control connection. Look at them after every call.
     fn transmit(&self, stream: StreamId) -> &[u8];
@@ -146,18 +157,11 @@ pub(super) trait Machine {
     /// Ways for copies of the packet that [`Machine::outbound`] sealed last.
     fn copies(&self) -> &[Way];
 
-    /// Handles the payload of an IP packet of protocol 47, and gives inner packets to `deliver`.
-    fn inbound(
-        &mut self,
-        from: Way,
-        packet: &mut [u8],
-        now: Instant,
-        deliver: &mut dyn FnMut(&[u8]),
-        effects: &mut Vec<Effect>,
-    );
+    /// Handles the payload of an IP packet of protocol 47, and delivers inner packets.
+    fn inbound(&mut self, from: Way, packet: &mut [u8], cx: &mut Cx<'_>);
 
-    /// Gives `deliver` the packets that have waited in vain for earlier ones.
-    fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>);
+    /// Delivers the packets that have waited in vain for earlier ones.
+    fn release(&mut self, cx: &mut Cx<'_>);
 
     /// Fills in the document for `millrace status`.
     fn describe(&self, status: &mut Status);

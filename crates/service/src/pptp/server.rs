@@ -1,7 +1,7 @@
 //! The server's machine: its clients, and which of them each inner address belongs to.
 
 use super::client::{describe, set_heard};
-use super::machine::{Effect, Event, Machine, StreamId, Way};
+use super::machine::{Cx, Event, Machine, StreamId, Way};
 use super::order::Order;
 use crate::status::{PeerStatus, Status};
 use ::pptp::gre::Packet;
@@ -89,18 +89,16 @@ impl ServerMachine {
         })
     }
 
-    /// Turns the session's outputs into effects.
-    fn translate(&mut self, effects: &mut Vec<Effect>) {
+    /// Carries out what the session asks for.
+    fn translate(&mut self, cx: &mut Cx<'_>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
                 ServerOutput::Gre { to, packet } => {
-                    effects.push(Effect::Gre(Way::between(LineId::FIRST, to), packet));
+                    cx.host.send(Way::between(LineId::FIRST, to), &packet);
                 }
-                ServerOutput::Up { call, up } => self.came_up(call, up, effects),
-                // Ignored: the server does not offer IPv6.
-                ServerOutput::Ipv6Up { .. } => {}
-                ServerOutput::Lines { call } => self.agreed(call, effects),
-                ServerOutput::ControlLost { call } => self.control_lost(call, effects),
+                ServerOutput::Up { call, up } => self.came_up(call, up, cx),
+                ServerOutput::Lines { call } => self.agreed(call, cx),
+                ServerOutput::ControlLost { call } => self.control_lost(call, cx),
                 ServerOutput::Down {
                     call,
                     client: outer,
@@ -109,19 +107,19 @@ impl ServerMachine {
                     if let ::pptp::session::DownReason::Login(_) = reason {
                         self.logins_refused += 1;
                     }
-                    effects.push(match self.clients.remove(&call) {
-                        Some(client) => {
-                            self.routes.remove(&client.inner);
-                            let words = format!("{}: {reason}", name(&client.up));
-                            Effect::Log(Level::Info, words)
-                        }
-                        None => Effect::LogStranger(Level::Info, format!("{outer}: {reason}")),
-                    });
+                    if let Some(client) = self.clients.remove(&call) {
+                        self.routes.remove(&client.inner);
+                        let words = format!("{}: {reason}", name(&client.up));
+                        cx.host.log(Level::Info, words);
+                    } else {
+                        let words = format!("{outer}: {reason}");
+                        cx.host.log_stranger(Level::Info, words);
+                    }
                 }
                 ServerOutput::Closed { connection, reason } => {
                     if let Some(from) = self.connections.get(&connection.0) {
                         let words = format!("{from}: {reason}");
-                        effects.push(Effect::LogStranger(Level::Debug, words));
+                        cx.host.log_stranger(Level::Debug, words);
                     }
                     self.finished.push(connection.0);
                 }
@@ -129,7 +127,7 @@ impl ServerMachine {
         }
     }
 
-    pub(super) fn came_up(&mut self, call: u16, up: Up, effects: &mut Vec<Effect>) {
+    pub(super) fn came_up(&mut self, call: u16, up: Up, cx: &mut Cx<'_>) {
         let (Some(inner), Some(outer)) = (up.peer, self.session.client_of(call)) else {
             return;
         };
@@ -144,7 +142,7 @@ impl ServerMachine {
             true => Level::Debug,
             false => Level::Info,
         };
-        effects.push(Effect::Log(level, words));
+        cx.host.log(level, words);
         self.routes.insert(inner, call);
         let order = Order::of(call, up.protection, self.reorder);
         let client = Client {
@@ -164,22 +162,15 @@ impl ServerMachine {
             self.routes.remove(&old.inner);
         }
         if self.session.addresses(call).is_some() {
-            self.agreed(call, effects);
+            self.agreed(call, cx);
         }
     }
 
     /// Opens a packet that is next in order.
-    fn open(
-        &mut self,
-        from: Ipv4Addr,
-        packet: &mut [u8],
-        now: Instant,
-        deliver: &mut dyn FnMut(&[u8]),
-        effects: &mut Vec<Effect>,
-    ) {
+    fn open(&mut self, from: Ipv4Addr, packet: &mut [u8], cx: &mut Cx<'_>) {
         let opened = self
             .session
-            .receive_gre(from, packet, now, &mut self.outputs);
+            .receive_gre(from, packet, cx.now, &mut self.outputs);
         if let Some((call, inner)) = opened
             && let Some(client) = self.clients.get_mut(&call)
         {
@@ -189,13 +180,13 @@ impl ServerMachine {
                     counts[0] += 1;
                     counts[1] += inner.len() as u64;
                 }
-                deliver(inner);
+                cx.host.deliver(inner);
             } else {
                 self.drops[3] += 1;
             }
         }
         if !self.outputs.is_empty() {
-            self.translate(effects);
+            self.translate(cx);
         }
     }
 }
@@ -217,16 +208,16 @@ fn address_at(packet: &[u8], at: usize) -> Option<Ipv4Addr> {
 }
 
 impl Machine for ServerMachine {
-    fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>) {
+    fn handle(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         match event {
             Event::Control(stream, bytes) => {
                 let id = ConnectionId(stream);
                 self.session
-                    .receive_control(id, bytes, now, &mut self.outputs);
+                    .receive_control(id, bytes, cx.now, &mut self.outputs);
             }
             Event::Ended(stream) => {
                 let id = ConnectionId(stream);
-                self.session.control_ended(id, now, &mut self.outputs);
+                self.session.control_ended(id, cx.now, &mut self.outputs);
             }
             Event::Closed(stream) => {
                 self.session.forget(ConnectionId(stream));
@@ -234,38 +225,36 @@ impl Machine for ServerMachine {
                 self.finished.retain(|finished| *finished != stream);
             }
             Event::Deadline => {
-                self.session.expire(now, &mut self.outputs);
-                if self.stop_by.is_some_and(|by| by <= now) {
-                    effects.push(Effect::End(Ok(())));
+                self.session.expire(cx.now, &mut self.outputs);
+                if self.stop_by.is_some_and(|by| by <= cx.now) {
+                    cx.host.end(Ok(()));
                 }
             }
             Event::Stop => {
-                self.stop_by = Some(now + FAREWELL);
-                self.session.stop(now, &mut self.outputs);
+                self.stop_by = Some(cx.now + FAREWELL);
+                self.session.stop(cx.now, &mut self.outputs);
             }
             // A server calls nobody.
             Event::Start
             | Event::LookedUp(_)
             | Event::Connected
             | Event::NotConnected(_)
-            | Event::LinesRead(_)
             | Event::LinksChanged
-            | Event::LineOpened(..)
             | Event::Knocked(_) => {}
         }
-        self.translate(effects);
+        self.translate(cx);
         if self.stop_by.is_some() && self.connections.is_empty() {
-            effects.push(Effect::End(Ok(())));
+            cx.host.end(Ok(()));
         }
     }
 
-    fn accept(&mut self, ends: Ends, now: Instant, effects: &mut Vec<Effect>) -> Option<StreamId> {
+    fn accept(&mut self, ends: Ends, cx: &mut Cx<'_>) -> Option<StreamId> {
         if self.stop_by.is_some() {
             return None;
         }
-        let ConnectionId(stream) = self.session.accept(ends, now, &mut self.outputs);
+        let ConnectionId(stream) = self.session.accept(ends, cx.now, &mut self.outputs);
         self.connections.insert(stream, ends.theirs);
-        self.translate(effects);
+        self.translate(cx);
         Some(stream)
     }
 
@@ -322,49 +311,44 @@ impl Machine for ServerMachine {
         &self.copies
     }
 
-    fn inbound(
-        &mut self,
-        way: Way,
-        packet: &mut [u8],
-        now: Instant,
-        deliver: &mut dyn FnMut(&[u8]),
-        effects: &mut Vec<Effect>,
-    ) {
+    fn inbound(&mut self, way: Way, packet: &mut [u8], cx: &mut Cx<'_>) {
         let from = way.to;
         if self.answering.is_some() && ::pptp::lines::is_probe(packet) {
             self.session
-                .probed(way.ends(), packet, now, &mut self.outputs);
-            return self.translate(effects);
+                .probed(way.ends(), packet, cx.now, &mut self.outputs);
+            return self.translate(cx);
         }
         let call = Packet::parse(packet).map_or(0, |packet| packet.header.call_id);
-        let several = self.answering.and_then(|_| self.line_of(call, from, now));
+        let several = self
+            .answering
+            .and_then(|_| self.line_of(call, from, cx.now));
         let client = self.clients.get_mut(&call).and_then(|client| {
             let only = || (client.lines.is_none() && client.outer == from).then_some(LineId::FIRST);
             Some((several.or_else(only)?, client))
         });
         let Some((line, client)) = client else {
-            return self.open(from, packet, now, deliver, effects);
+            return self.open(from, packet, cx);
         };
         let order = client.order.as_mut();
         let orders = order.is_some();
-        let first = order.is_none_or(|order| order.arrived(packet, line, now));
+        let first = order.is_none_or(|order| order.arrived(packet, line, cx.now));
         client.count_by(line, packet.len(), first);
         if first {
-            self.open(from, packet, now, deliver, effects);
+            self.open(from, packet, cx);
         }
         if orders {
-            self.release_of(call, now, deliver, effects);
+            self.release_of(call, cx);
         }
     }
 
-    fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>) {
+    fn release(&mut self, cx: &mut Cx<'_>) {
         let due = self.clients.iter().filter(|(_, client)| {
             let deadline = client.order.as_ref().and_then(Order::deadline);
-            deadline.is_some_and(|deadline| deadline <= now)
+            deadline.is_some_and(|deadline| deadline <= cx.now)
         });
         let due: Vec<u16> = due.map(|(call, _)| *call).collect();
         for call in due {
-            self.release_of(call, now, deliver, effects);
+            self.release_of(call, cx);
         }
     }
 
@@ -417,25 +401,19 @@ impl Machine for ServerMachine {
 
 impl ServerMachine {
     /// Opens the packets of one call that waited for an earlier one.
-    fn release_of(
-        &mut self,
-        call: u16,
-        now: Instant,
-        deliver: &mut dyn FnMut(&[u8]),
-        effects: &mut Vec<Effect>,
-    ) {
+    fn release_of(&mut self, call: u16, cx: &mut Cx<'_>) {
         loop {
             let Some(client) = self.clients.get_mut(&call) else {
                 return;
             };
             let outer = client.outer;
-            let due = client.order.as_mut().and_then(|order| order.due(now));
+            let due = client.order.as_mut().and_then(|order| order.due(cx.now));
             let Some(mut packet) = due else {
                 return;
             };
             // The source was checked when the packet came.
-            let from = self.session.used_of(call, now).unwrap_or(outer);
-            self.open(from, &mut packet, now, deliver, effects);
+            let from = self.session.used_of(call, cx.now).unwrap_or(outer);
+            self.open(from, &mut packet, cx);
         }
     }
 }

@@ -1,13 +1,15 @@
 //! A client and a server, a TCP connection that keeps order, and a network that a test can disturb.
 
 use super::client::{ClientMachine, ClientOptions};
-use super::machine::{Effect, Event, Machine, ONLY, StreamId, Way};
+use super::machine::{Cx, Event, Host, Machine, ONLY, StreamId, Way};
 use super::server::ServerMachine;
 use super::{network, settings};
+use crate::lines::LineFacts;
 use crate::status::Status;
 use ::config::permissions::Permissions;
 use ::config::pptp::{self, Pptp, Role};
 use ::pptp::session::{Ends, Entropy, Up};
+use log::Level;
 use plane::LineId;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -49,6 +51,94 @@ fn entropy(seed: u8) -> Entropy {
     Entropy::new(move |bytes| bytes.fill(seed))
 }
 
+/// A request of a machine, in order.
+#[derive(Debug)]
+enum Effect {
+    LookUp(String),
+    Connect(SocketAddrV4, Option<LineId>),
+    Gre(Way, Vec<u8>),
+    Knock(LineId),
+    Up(Up, Ipv4Addr),
+    Log(Level, String),
+    LogStranger(String),
+    End(Result<(), String>),
+}
+
+/// A host that notes what a machine does.
+#[derive(Default)]
+struct Notes {
+    effects: Vec<Effect>,
+    /// Inner packets that were delivered.
+    delivered: Vec<Vec<u8>>,
+    facts: Vec<Option<LineFacts>>,
+    /// Connections fail at once.
+    unreachable: bool,
+}
+
+impl Notes {
+    fn cx(&mut self, now: Instant) -> Cx<'_> {
+        Cx { now, host: self }
+    }
+
+    fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+}
+
+impl Host for Notes {
+    fn look_up(&mut self, host: String) {
+        self.effects.push(Effect::LookUp(host));
+    }
+
+    fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String> {
+        self.effects.push(Effect::Connect(server, line));
+        match self.unreachable {
+            true => Err("no way".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn send(&mut self, way: Way, packet: &[u8]) {
+        self.effects.push(Effect::Gre(way, packet.to_vec()));
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+
+    fn line_facts(&mut self) -> Vec<Option<LineFacts>> {
+        self.facts.clone()
+    }
+
+    fn open_line(&mut self, _: LineId, _: u32) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn close_line(&mut self, _: LineId) {}
+
+    fn knock(&mut self, line: LineId, _: SocketAddrV4) {
+        self.effects.push(Effect::Knock(line));
+    }
+
+    fn up(&mut self, up: &Up, server: Ipv4Addr) {
+        self.effects.push(Effect::Up(up.clone(), server));
+    }
+
+    fn refused(&mut self, _: &str) {}
+
+    fn log(&mut self, level: Level, words: String) {
+        self.effects.push(Effect::Log(level, words));
+    }
+
+    fn log_stranger(&mut self, _: Level, words: String) {
+        self.effects.push(Effect::LogStranger(words));
+    }
+
+    fn end(&mut self, result: Result<(), String>) {
+        self.effects.push(Effect::End(result));
+    }
+}
+
 struct World {
     now: Instant,
     client: ClientMachine,
@@ -57,17 +147,15 @@ struct World {
     /// GRE packets on their way to the server, and to the client.
     to_server: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
-    /// Inner packets that arrived.
-    at_server: Vec<Vec<u8>>,
-    at_client: Vec<Vec<u8>>,
+    /// The hosts of both machines.
+    at_server: Notes,
+    at_client: Notes,
     /// The client's effects, by name.
     asked: Vec<String>,
     calls: Vec<SocketAddrV4>,
     up: Option<Up>,
     log: Vec<String>,
     ended: Option<Result<(), String>>,
-    /// Whether the server can be reached.
-    reachable: bool,
 }
 
 impl World {
@@ -98,14 +186,13 @@ impl World {
             stream: None,
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
-            at_server: Vec::new(),
-            at_client: Vec::new(),
+            at_server: Notes::default(),
+            at_client: Notes::default(),
             asked: Vec::new(),
             calls: Vec::new(),
             up: None,
             log: Vec::new(),
             ended: None,
-            reachable: true,
         }
     }
 
@@ -118,43 +205,48 @@ impl World {
     }
 
     fn tell(&mut self, event: Event<'_>) {
-        let mut effects = Vec::new();
-        self.client.handle(event, self.now, &mut effects);
-        self.of_client(effects);
+        let mut cx = self.at_client.cx(self.now);
+        self.client.handle(event, &mut cx);
+        self.of_client();
     }
 
-    fn of_client(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
+    /// Tells the server of an event.
+    fn tell_server(&mut self, event: Event<'_>) {
+        let mut cx = self.at_server.cx(self.now);
+        self.server.handle(event, &mut cx);
+        self.of_server();
+    }
+
+    fn of_client(&mut self) {
+        for effect in self.at_client.take() {
             match effect {
                 Effect::LookUp(host) => self.asked.push(host),
                 Effect::Connect(server, line) => {
                     assert_eq!(line, None);
                     self.calls.push(server);
-                    if self.reachable {
-                        self.stream = self.server.accept(CALLED, self.now, &mut Vec::new());
+                    if !self.at_client.unreachable {
+                        let mut cx = self.at_server.cx(self.now);
+                        self.stream = self.server.accept(CALLED, &mut cx);
                         self.tell(Event::Connected);
-                    } else {
-                        self.tell(Event::NotConnected("no way".to_owned()));
                     }
                 }
                 Effect::Gre(way, packet) => {
                     assert_eq!(way, Way::first(THERE));
                     self.to_server.push_back(packet);
                 }
-                Effect::Up { up, server } => {
+                Effect::Up(up, server) => {
                     assert_eq!(server, THERE);
                     self.up = Some(up);
                 }
-                Effect::Log(_, words) | Effect::LogStranger(_, words) => self.log.push(words),
-                Effect::Refused(_) => {}
+                Effect::Log(_, words) | Effect::LogStranger(words) => self.log.push(words),
                 Effect::End(result) => self.ended = Some(result),
-                other => panic!("there are no lines: {other:?}"),
+                knock @ Effect::Knock(..) => panic!("there are no lines: {knock:?}"),
             }
         }
     }
 
-    fn of_server(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
+    fn of_server(&mut self) {
+        for effect in self.at_server.take() {
             if let Effect::Gre(way, packet) = effect {
                 assert_eq!(way, Way::between(LineId::FIRST, CALLED));
                 self.to_client.push_back(packet);
@@ -165,19 +257,16 @@ impl World {
     /// Carries the bytes of both ends of the control connection.
     fn carry(&mut self) {
         while let Some(stream) = self.stream {
-            let mut effects = Vec::new();
             let said = self.client.transmit(ONLY).to_vec();
             self.client.transmitted(ONLY, said.len());
             let answered = self.server.transmit(stream).to_vec();
             self.server.transmitted(stream, answered.len());
             if !said.is_empty() {
-                let event = Event::Control(stream, &said);
-                self.server.handle(event, self.now, &mut effects);
+                self.tell_server(Event::Control(stream, &said));
             }
             if !answered.is_empty() {
                 self.tell(Event::Control(ONLY, &answered));
             }
-            self.of_server(effects);
             if said.is_empty() && answered.is_empty() {
                 let finished = self.client.is_finished(ONLY) || self.server.is_finished(stream);
                 if finished {
@@ -193,39 +282,23 @@ impl World {
         let Some(stream) = self.stream.take() else {
             return;
         };
-        let mut effects = Vec::new();
-        for event in [Event::Ended(stream), Event::Closed(stream)] {
-            self.server.handle(event, self.now, &mut effects);
-        }
-        self.of_server(effects);
+        self.tell_server(Event::Ended(stream));
+        self.tell_server(Event::Closed(stream));
         self.tell(Event::Ended(ONLY));
         self.tell(Event::Closed(ONLY));
     }
 
     fn deliver(&mut self) {
-        let (mut client, mut server) = (Vec::new(), Vec::new());
+        let mut cx = self.at_server.cx(self.now);
         while let Some(mut packet) = self.to_server.pop_front() {
-            let mut deliver = |packet: &[u8]| self.at_server.push(packet.to_vec());
-            self.server.inbound(
-                Way::first(HERE),
-                &mut packet,
-                self.now,
-                &mut deliver,
-                &mut server,
-            );
+            self.server.inbound(Way::first(HERE), &mut packet, &mut cx);
         }
+        let mut cx = self.at_client.cx(self.now);
         while let Some(mut packet) = self.to_client.pop_front() {
-            let mut deliver = |packet: &[u8]| self.at_client.push(packet.to_vec());
-            self.client.inbound(
-                Way::first(THERE),
-                &mut packet,
-                self.now,
-                &mut deliver,
-                &mut client,
-            );
+            self.client.inbound(Way::first(THERE), &mut packet, &mut cx);
         }
-        self.of_server(server);
-        self.of_client(client);
+        self.of_server();
+        self.of_client();
     }
 
     /// Handles events and lets time pass, until the condition holds.
@@ -243,15 +316,9 @@ impl World {
             let deadlines = [self.client.deadline(), self.server.deadline()];
             let next = deadlines.into_iter().flatten().min().expect("a deadline");
             self.now = self.now.max(next);
-            let mut effects = Vec::new();
-            let mut deliver = |packet: &[u8]| self.at_server.push(packet.to_vec());
-            self.server.release(self.now, &mut deliver, &mut effects);
-            self.server.handle(Event::Deadline, self.now, &mut effects);
-            self.of_server(effects);
-            let mut effects = Vec::new();
-            let mut deliver = |packet: &[u8]| self.at_client.push(packet.to_vec());
-            self.client.release(self.now, &mut deliver, &mut effects);
-            self.of_client(effects);
+            self.server.release(&mut self.at_server.cx(self.now));
+            self.tell_server(Event::Deadline);
+            self.client.release(&mut self.at_client.cx(self.now));
             self.tell(Event::Deadline);
         }
         panic!("it never came: {:?}", self.log);
@@ -306,8 +373,16 @@ fn packets_go_both_ways_and_the_end_is_told() {
             world.deliver();
         }
         let expected = |from, to| (0..200).map(|n| packet(from, to, n)).collect::<Vec<_>>();
-        assert_eq!(world.at_server, expected(CLIENT, SERVER), "{more}");
-        assert_eq!(world.at_client, expected(SERVER, CLIENT), "{more}");
+        assert_eq!(
+            world.at_server.delivered,
+            expected(CLIENT, SERVER),
+            "{more}"
+        );
+        assert_eq!(
+            world.at_client.delivered,
+            expected(SERVER, CLIENT),
+            "{more}"
+        );
         world.tell(Event::Stop);
         world.run(|world| world.ended.is_some());
         assert_eq!(world.ended, Some(Ok(())));
@@ -330,11 +405,13 @@ fn a_client_that_negotiates_anew_fills_no_log() {
         user: Some("alice".to_owned()),
         ..world.up.clone().unwrap()
     };
-    let mut effects = Vec::new();
+    let mut notes = Notes::default();
     for _ in 0..100 {
-        world.server.came_up(call, up.clone(), &mut effects);
+        let mut cx = notes.cx(world.now);
+        world.server.came_up(call, up.clone(), &mut cx);
     }
-    let shown = |it: &&Effect| matches!(it, Effect::Log(level, _) if *level < log::Level::Debug);
+    let effects = notes.take();
+    let shown = |it: &&Effect| matches!(it, Effect::Log(level, _) if *level < Level::Debug);
     assert_eq!(effects.iter().filter(shown).count(), 0, "it was up before");
 }
 
@@ -342,10 +419,12 @@ fn a_client_that_negotiates_anew_fills_no_log() {
 #[test]
 fn a_server_that_negotiates_anew_fills_no_log() {
     let mut world = World::connected("mppe = \"none\"\n");
-    let (up, mut effects) = (world.up.clone().unwrap(), Vec::new());
+    let (up, mut notes) = (world.up.clone().unwrap(), Notes::default());
     for _ in 0..100 {
-        world.client.came_up(up.clone(), world.now, &mut effects);
+        let mut cx = notes.cx(world.now);
+        world.client.came_up(up.clone(), &mut cx);
     }
+    let effects = notes.take();
     let logged = effects.iter().filter(|it| matches!(it, Effect::Log(..)));
     assert_eq!(logged.count(), 0);
 }
@@ -364,7 +443,12 @@ fn packets_of_one_stream_that_were_overtaken_are_waited_for() {
         world.to_server.insert(3, late);
         world.deliver();
     }
-    let numbers: Vec<u8> = world.at_server.iter().map(|packet| packet[30]).collect();
+    let numbers: Vec<u8> = world
+        .at_server
+        .delivered
+        .iter()
+        .map(|packet| packet[30])
+        .collect();
     assert_eq!(numbers, (0..=240).collect::<Vec<_>>());
     assert_eq!(World::drops(&world.server, "undecryptable"), 0);
 }
@@ -382,7 +466,7 @@ fn a_packet_of_one_stream_that_is_lost_costs_a_moment_only() {
     world.run(|world| world.now >= end);
     world.client_sends(&packet(CLIENT, SERVER, 77));
     world.deliver();
-    assert_eq!(world.at_server.last().unwrap()[30], 77);
+    assert_eq!(world.at_server.delivered.last().unwrap()[30], 77);
 }
 
 #[test]
@@ -393,8 +477,8 @@ fn a_source_that_is_not_the_clients_and_a_destination_without_one_are_dropped() 
     world.server_sends(&packet(SERVER, Ipv4Addr::new(10, 9, 0, 3), 3));
     world.server_sends(&[0x60; 40]);
     world.deliver();
-    assert_eq!(world.at_server, [packet(CLIENT, SERVER, 2)]);
-    assert!(world.at_client.is_empty());
+    assert_eq!(world.at_server.delivered, [packet(CLIENT, SERVER, 2)]);
+    assert!(world.at_client.delivered.is_empty());
     for reason in ["wrong_source", "no_route", "tun_malformed"] {
         assert_eq!(World::drops(&world.server, reason), 1, "{reason}");
     }
@@ -406,23 +490,11 @@ fn packets_from_elsewhere_are_counted_only() {
     world.client_sends(&packet(CLIENT, SERVER, 1));
     let mut stolen = world.to_server.pop_front().unwrap();
     let stranger = Ipv4Addr::new(198, 51, 100, 1);
-    let (now, mut effects) = (world.now, Vec::new());
-    let mut deliver = |_: &[u8]| panic!("a stranger's packet");
-    world.server.inbound(
-        Way::first(stranger),
-        &mut stolen,
-        now,
-        &mut deliver,
-        &mut effects,
-    );
-    world.client.inbound(
-        Way::first(stranger),
-        &mut stolen,
-        now,
-        &mut deliver,
-        &mut effects,
-    );
-    assert!(effects.is_empty());
+    let mut notes = Notes::default();
+    let (from, mut cx) = (Way::first(stranger), notes.cx(world.now));
+    world.server.inbound(from, &mut stolen, &mut cx);
+    world.client.inbound(from, &mut stolen, &mut cx);
+    assert!(notes.effects.is_empty() && notes.delivered.is_empty());
     assert_eq!(World::drops(&world.server, "no_session"), 1);
     assert_eq!(World::drops(&world.client, "no_session"), 1);
 }
@@ -430,13 +502,13 @@ fn packets_from_elsewhere_are_counted_only() {
 #[test]
 fn a_server_out_of_reach_is_called_again_after_longer_and_longer() {
     let mut world = World::new(&THERE.to_string(), "word", "");
-    world.reachable = false;
+    world.at_client.unreachable = true;
     let start = world.now;
     world.tell(Event::Start);
     world.run(|world| world.calls.len() == 7);
     let passed = (world.now - start).as_secs();
     assert_eq!(passed, 1 + 2 + 4 + 10 + 30 + 30);
-    world.reachable = true;
+    world.at_client.unreachable = false;
     world.run(|world| world.up.is_some());
     assert_eq!(world.ended, None);
 }
@@ -449,7 +521,7 @@ fn a_tunnel_that_breaks_is_made_anew() {
     world.run(|world| world.up.is_some());
     world.client_sends(&packet(CLIENT, SERVER, 9));
     world.pass(Duration::from_secs(1));
-    assert_eq!(world.at_server, [packet(CLIENT, SERVER, 9)]);
+    assert_eq!(world.at_server.delivered, [packet(CLIENT, SERVER, 9)]);
 }
 
 #[test]
@@ -463,7 +535,7 @@ fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
     world.tell(Event::LookedUp(Ok(Vec::new())));
     assert!(world.log[1].contains("no IPv4"), "{:?}", world.log);
     world.run(|world| world.asked.len() == 3);
-    world.reachable = false;
+    world.at_client.unreachable = true;
     world.tell(Event::LookedUp(Ok(vec![HERE, THERE])));
     let called: Vec<Ipv4Addr> = world.calls.iter().map(|call| *call.ip()).collect();
     assert_eq!(called, [HERE, THERE]);

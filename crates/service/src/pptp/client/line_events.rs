@@ -2,8 +2,8 @@
 
 use super::ClientMachine;
 use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
-use crate::lines::{Answers, LineEffect, LineFacts, PROBE_IDLE, PlaneCall};
-use crate::pptp::machine::{Effect, Way};
+use crate::lines::{Answers, LineEffect, PROBE_IDLE, PlaneCall};
+use crate::pptp::machine::{Cx, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
 use ::pptp::lines::TELL;
@@ -15,26 +15,18 @@ use std::time::Instant;
 
 impl ClientMachine {
     /// Opens the lines, each once its device exists.
-    pub(super) fn open_lines(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        self.with_lines(now, effects, |it, out| it.lines.bind(now, out));
+    pub(super) fn open_lines(&mut self, cx: &mut Cx<'_>) {
+        self.with_lines(cx, |it, now, out| it.lines.bind(now, out));
     }
 
-    /// Reads the lines' facts again, as the host's devices or addresses have changed.
-    pub(super) fn links_changed(&self, effects: &mut Vec<Effect>) {
-        if self.lines.is_some() {
-            effects.push(Effect::ReadLines);
+    /// Reads the host's facts about the lines, where there are any.
+    pub(super) fn read_lines(&mut self, cx: &mut Cx<'_>) {
+        if self.lines.is_none() {
+            return;
         }
-    }
-
-    /// Takes the host's facts about the lines.
-    pub(super) fn lines_read(
-        &mut self,
-        facts: &[Option<LineFacts>],
-        now: Instant,
-        effects: &mut Vec<Effect>,
-    ) {
-        self.with_lines(now, effects, |it, out| {
-            it.lines.read(facts, Some((0, 0)), now, out);
+        let facts = cx.host.line_facts();
+        self.with_lines(cx, |it, now, out| {
+            it.lines.read(&facts, Some((0, 0)), now, out);
             // The facts may have changed what failed calls have shown about lines.
             it.resting = LineSet::EMPTY;
             it.rest(now);
@@ -46,20 +38,27 @@ impl ClientMachine {
             && !std::mem::replace(&mut it.said, true)
         {
             let words = "no uplink is there: waiting for one".to_owned();
-            effects.push(Effect::Log(Level::Warn, words));
+            cx.host.log(Level::Warn, words);
         }
-        self.look(now, effects);
+        self.look(cx);
     }
 
-    /// Handles the result of opening a line's socket.
-    pub(super) fn line_opened(
-        &mut self,
-        line: LineId,
-        result: Result<(), String>,
-        now: Instant,
-        effects: &mut Vec<Effect>,
-    ) {
-        self.with_lines(now, effects, |it, out| {
+    /// Handles the results of opening lines, and reads the host's facts if they were asked for.
+    pub(super) fn take_answers(&mut self, cx: &mut Cx<'_>) {
+        while let Some(it) = &mut self.lines {
+            if let Some((line, result)) = it.opened.pop_front() {
+                self.line_opened(line, result, cx);
+            } else if std::mem::take(&mut it.reads) {
+                self.read_lines(cx);
+            } else {
+                return;
+            }
+            self.translate(cx);
+        }
+    }
+
+    fn line_opened(&mut self, line: LineId, result: Result<(), String>, cx: &mut Cx<'_>) {
+        self.with_lines(cx, |it, now, out| {
             it.lines.opened(line, result.map(|()| 0), now, out);
         });
         let opening = self.lines.as_ref().is_some_and(|it| it.lines.is_opening());
@@ -68,14 +67,14 @@ impl ClientMachine {
             false => it.waits.take(),
         });
         match waits {
-            Some(server) => self.dial(server, now, effects),
-            None => self.look(now, effects),
+            Some(server) => self.dial(server, cx),
+            None => self.look(cx),
         }
     }
 
     /// Handles the server's answer to a TCP connection by a line other than the call's.
-    pub(super) fn knocked(&mut self, line: LineId, now: Instant, effects: &mut Vec<Effect>) {
-        self.with_lines(now, effects, |it, out| {
+    pub(super) fn knocked(&mut self, line: LineId, cx: &mut Cx<'_>) {
+        self.with_lines(cx, |it, now, out| {
             let several = it.knows == Knows::Several;
             if several && it.joined.is_empty() {
                 it.port_only.get_or_insert(now);
@@ -88,9 +87,9 @@ impl ClientMachine {
     }
 
     /// Calls the server by the chosen line.
-    pub(super) fn dial(&mut self, server: SocketAddrV4, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn dial(&mut self, server: SocketAddrV4, cx: &mut Cx<'_>) {
         let mut line = None;
-        let several = self.with_lines(now, effects, |it, out| {
+        let several = self.with_lines(cx, |it, now, out| {
             it.hung_up();
             it.knows = Knows::Unknown;
             if !it.lines.has_open() || it.lines.is_opening() {
@@ -111,13 +110,15 @@ impl ClientMachine {
             it.lines.asked(SERVER, now);
         });
         if line.is_some() || !several {
-            effects.push(Effect::Connect(server, line));
+            if let Err(why) = cx.host.connect(server, line) {
+                self.not_connected(&why, cx);
+            }
         }
     }
 
     /// Handles the server's answer at its port.
-    pub(super) fn dialled(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        self.with_lines(now, effects, |it, out| {
+    pub(super) fn dialled(&mut self, cx: &mut Cx<'_>) {
+        self.with_lines(cx, |it, now, out| {
             it.calls = None;
             if let Some(line) = it.dialled {
                 it.lines.heard(SERVER, line, now, out);
@@ -145,7 +146,7 @@ impl ClientMachine {
     }
 
     /// Takes whether the server knows of several lines.
-    pub(super) fn agreed(&mut self, several: bool, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn agreed(&mut self, several: bool, cx: &mut Cx<'_>) {
         let Some(it) = &mut self.lines else { return };
         let mode = it.mode;
         if several {
@@ -153,7 +154,7 @@ impl ClientMachine {
             it.joined = LineSet::EMPTY;
             it.lines.set_mode(mode);
             it.lines.set_idle(PROBE_IDLE);
-            it.tells = Some((now, TELL_AGAIN.0));
+            it.tells = Some((cx.now, TELL_AGAIN.0));
             if self.order.is_none()
                 && let (Some((up, _)), Some(session)) = (&self.up, &self.session)
             {
@@ -161,7 +162,7 @@ impl ClientMachine {
                 self.order = Order::of(session.call_id(), up.protection, reorder);
             }
             for line in self.all_open() {
-                self.probe_by(line, effects);
+                self.probe_by(line, cx);
             }
         } else {
             it.knows = Knows::One;
@@ -183,22 +184,22 @@ impl ClientMachine {
                     "one uplink is used at a time, as with failover, and not {}: {why}",
                     mode.as_str()
                 );
-                effects.push(Effect::Log(Level::Warn, words));
+                cx.host.log(Level::Warn, words);
             }
         }
         if let Some(it) = &mut self.lines {
             it.follow();
         }
-        self.look(now, effects);
+        self.look(cx);
     }
 
     /// Handles the loss of the control connection: the call goes on if the server is heard soon.
-    pub(super) fn control_lost(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn control_lost(&mut self, cx: &mut Cx<'_>) {
         if let Some(it) = &mut self.lines {
-            it.tells = Some((now, TELL_AGAIN.0));
+            it.tells = Some((cx.now, TELL_AGAIN.0));
         }
         for line in self.all_open() {
-            self.probe_by(line, effects);
+            self.probe_by(line, cx);
         }
     }
 
@@ -208,25 +209,19 @@ impl ClientMachine {
     }
 
     /// Handles a packet that looks like the answer to a probe.
-    pub(super) fn answered(
-        &mut self,
-        line: LineId,
-        packet: &[u8],
-        now: Instant,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn answered(&mut self, line: LineId, packet: &[u8], cx: &mut Cx<'_>) {
         let session = self.session.as_mut();
-        let answered = session.and_then(|session| session.answered(packet, now));
+        let answered = session.and_then(|session| session.answered(packet, cx.now));
         let Some(answered) = answered.filter(|it| it.line == line.0) else {
             self.counts.forged += 1;
             return;
         };
         if answered.again {
-            self.probe_by(line, effects);
+            self.probe_by(line, cx);
         }
         if answered.accepted {
             let mut joins = false;
-            self.with_lines(now, effects, |it, out| {
+            self.with_lines(cx, |it, now, out| {
                 it.lines.heard(SERVER, line, now, out);
                 joins = it.join(line, now);
                 if joins {
@@ -236,7 +231,7 @@ impl ClientMachine {
                 }
             });
             if joins {
-                self.look(now, effects);
+                self.look(cx);
             }
         }
     }
@@ -247,28 +242,28 @@ impl ClientMachine {
     }
 
     /// Handles what is due about the lines.
-    pub(super) fn expire_lines(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+    pub(super) fn expire_lines(&mut self, cx: &mut Cx<'_>) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= cx.now);
         if due(self.lines.as_ref().and_then(|it| it.lines.due())) {
-            self.with_lines(now, effects, |it, out| it.lines.expire(now, out));
-            self.look(now, effects);
+            self.with_lines(cx, |it, now, out| it.lines.expire(now, out));
+            self.look(cx);
         }
         if let Some(it) = &mut self.lines
-            && let Some((_, left)) = it.tells.filter(|(at, _)| *at <= now)
+            && let Some((_, left)) = it.tells.filter(|(at, _)| *at <= cx.now)
         {
             let next = match left {
                 0 => TELL,
                 _ => TELL_AGAIN.1,
             };
-            it.tells = Some((now + next, left.saturating_sub(1)));
+            it.tells = Some((cx.now + next, left.saturating_sub(1)));
             let line = it.line();
-            self.probe_by(line, effects);
+            self.probe_by(line, cx);
         }
     }
 
     /// Looks at the lines, and applies the consequences.
-    fn look(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        self.with_lines(now, effects, |it, out| {
+    fn look(&mut self, cx: &mut Cx<'_>) {
+        self.with_lines(cx, |it, now, out| {
             let state = it.state();
             it.rest(now);
             it.lines.look(now, |_| state, out);
@@ -281,16 +276,16 @@ impl ClientMachine {
         if !it.lines.may_work(SERVER, used) && self.up.is_none() {
             // No line works. All are asked to find the first that answers, except that lines which failed a call need
             // a new call.
-            let calls = !it.resting.is_empty() && it.is_late(now);
+            let calls = !it.resting.is_empty() && it.is_late(cx.now);
             self.ask_all_lines();
             if calls {
-                self.redial(now, effects);
+                self.redial(cx);
             }
             return;
         }
         // Call again: TCP repeats packets that the dead line lost at longer and longer intervals.
-        if it.is_late(now) || it.is_forgotten(now) {
-            return self.redial(now, effects);
+        if it.is_late(cx.now) || it.is_forgotten(cx.now) {
+            return self.redial(cx);
         }
         let knows = it.knows == Knows::Several;
         if it.lines.is_opening() || used == dialled || knows && it.joined.contains(used) {
@@ -300,39 +295,39 @@ impl ClientMachine {
         if knows && !(it.is_lost() && it.lines.may_work(SERVER, used)) {
             return;
         }
-        self.redial(now, effects);
+        self.redial(cx);
     }
 
     /// Ends the call, and calls the server by the line that works.
-    fn redial(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+    fn redial(&mut self, cx: &mut Cx<'_>) {
         let server = SocketAddrV4::new(self.server(), self.options.port);
         let words = "the server is called anew, by the uplink that works".to_owned();
-        effects.push(Effect::Log(Level::Info, words));
+        cx.host.log(Level::Info, words);
         self.hangs_up = true;
         if let Some(session) = &mut self.session {
-            session.stop(now, &mut self.outputs);
+            session.stop(cx.now, &mut self.outputs);
         }
-        self.translate(now, effects);
+        self.translate(cx);
         self.hangs_up = false;
         self.session = None;
         self.is_connected = false;
         self.again_at = None;
-        self.dial(server, now, effects);
+        self.dial(server, cx);
     }
 
     /// Sends a probe to the server by a line.
-    pub(super) fn probe_by(&mut self, line: LineId, effects: &mut Vec<Effect>) {
+    pub(super) fn probe_by(&mut self, line: LineId, cx: &mut Cx<'_>) {
         let address = self.server();
         let Some(it) = &self.lines else { return };
         let (used, lines) = (it.line(), it.in_use());
         let bits = lines.fold(0, |bits, line| bits | 1_u16 << line.0);
         let session = self.session.as_mut();
         if let Some(probe) = session.and_then(|session| session.probe(line.0, used.0, bits)) {
-            effects.push(Effect::Gre(Way::by(line, address), probe.to_vec()));
+            cx.host.send(Way::by(line, address), &probe);
         }
     }
 
-    fn ask_by(&mut self, line: LineId, now: Instant, effects: &mut Vec<Effect>) {
+    fn ask_by(&mut self, line: LineId, cx: &mut Cx<'_>) {
         let Some(it) = &self.lines else { return };
         let several = it.knows == Knows::Several;
         let knocks = match several {
@@ -341,62 +336,63 @@ impl ClientMachine {
             false => it.dialled != Some(line) || self.up.is_none(),
         };
         if several {
-            self.probe_by(line, effects);
+            self.probe_by(line, cx);
         }
         if knocks {
             let server = SocketAddrV4::new(self.server(), self.options.port);
-            effects.push(Effect::Knock(line, server));
+            cx.host.knock(line, server);
         }
         if several || knocks {
             return;
         }
         if let Some(session) = &mut self.session {
-            session.ask_echo(now, &mut self.outputs);
-            self.translate(now, effects);
+            session.ask_echo(cx.now, &mut self.outputs);
+            self.translate(cx);
         }
     }
 
     /// Calls `f` with the lines, and carries out their effects. Returns `false` where there are no lines.
     fn with_lines(
         &mut self,
-        now: Instant,
-        effects: &mut Vec<Effect>,
-        call: impl FnOnce(&mut ServerLines, &mut Vec<LineEffect>),
+        cx: &mut Cx<'_>,
+        call: impl FnOnce(&mut ServerLines, Instant, &mut Vec<LineEffect>),
     ) -> bool {
         let Some(it) = &mut self.lines else {
             return false;
         };
         let mut out = Vec::new();
-        call(it, &mut out);
+        call(it, cx.now, &mut out);
         for effect in out {
-            self.by_lines(effect, now, effects);
+            self.by_lines(effect, cx);
         }
         true
     }
 
-    fn by_lines(&mut self, effect: LineEffect, now: Instant, effects: &mut Vec<Effect>) {
+    fn by_lines(&mut self, effect: LineEffect, cx: &mut Cx<'_>) {
         let Some(it) = &mut self.lines else { return };
         match effect {
-            LineEffect::Read => effects.push(Effect::ReadLines),
-            LineEffect::Open { line, mark, .. } => effects.push(Effect::OpenLine(line, mark)),
+            LineEffect::Read => it.reads = true,
+            LineEffect::Open { line, mark, .. } => {
+                it.opened.push_back((line, cx.host.open_line(line, mark)));
+            }
             LineEffect::Plane(PlaneCall::Close(line)) => {
                 it.joined = it.joined.filter(|joined| *joined != line).collect();
                 it.follow();
-                effects.push(Effect::CloseLine(line));
+                cx.host.close_line(line);
             }
             LineEffect::Plane(PlaneCall::UseLine(_, line)) => {
                 it.used = Some(line);
                 it.follow();
-                it.tells = it.tells.map(|_| (now, TELL_AGAIN.0));
+                it.tells = it.tells.map(|_| (cx.now, TELL_AGAIN.0));
             }
             LineEffect::Plane(PlaneCall::SetLineMode(_, mode)) => {
                 it.wanted = mode;
                 it.follow();
-                it.tells = it.tells.map(|_| (now, TELL_AGAIN.0));
+                it.tells = it.tells.map(|_| (cx.now, TELL_AGAIN.0));
             }
-            LineEffect::Probe { line, .. } => self.ask_by(line.id, now, effects),
-            LineEffect::Log(level, words) => effects.push(Effect::Log(level, words)),
-            LineEffect::LogPeer(_, words) => effects.push(Effect::Log(Level::Info, words)),
+            LineEffect::Probe { line, .. } => self.ask_by(line.id, cx),
+            LineEffect::Log(level, words) => cx.host.log(level, words),
+            LineEffect::LogPeer(_, words) => cx.host.log(Level::Info, words),
             // Not used by PPTP: packets have one address, and the server learns of lines in another way. Files with
             // `shape`, caps or relays are refused.
             LineEffect::Plane(

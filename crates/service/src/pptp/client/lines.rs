@@ -8,7 +8,7 @@
 use super::failures::Failures;
 use super::{ClientMachine, Session};
 use crate::lines::{Answers, Lines, status};
-use crate::pptp::machine::{Effect, Way};
+use crate::pptp::machine::{Cx, Way};
 use crate::pptp::spread::{Spread, among, lines_of};
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
@@ -16,6 +16,7 @@ use plane::{
     Endpoint, LINES_MAX, Line, LineCounts, LineId, LineSet, LineState, PeerId, PeerState, Times,
     Transport,
 };
+use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,9 @@ pub(in crate::pptp) struct ServerLines {
     pub(super) calls: Option<Instant>,
     /// The server to call once a line is open.
     pub(super) waits: Option<SocketAddrV4>,
+    /// Results of opening lines, and whether to read the host's facts, once the current event is handled.
+    pub(super) opened: VecDeque<(LineId, Result<(), String>)>,
+    pub(super) reads: bool,
     /// The log already says that there is no line.
     pub(super) said: bool,
     /// Lines on which the server accepts packets of the call.
@@ -102,6 +106,8 @@ impl ServerLines {
             current: None,
             calls: None,
             waits: None,
+            opened: VecDeque::new(),
+            reads: false,
             said: false,
             joined: LineSet::EMPTY,
             answered: [None; LINES_MAX],
@@ -264,17 +270,17 @@ impl ClientMachine {
     }
 
     /// Sends a packet that is not from the interface by all lines in use.
-    pub(super) fn send_by_all(&self, packet: Vec<u8>, effects: &mut Vec<Effect>) {
+    pub(super) fn send_by_all(&self, packet: &[u8], cx: &mut Cx<'_>) {
         let to = self.server();
         let Some(it) = &self.lines else {
-            return effects.push(Effect::Gre(Way::first(to), packet));
+            return cx.host.send(Way::first(to), packet);
         };
         let lines = match it.knows {
             Knows::Several => it.in_use(),
             _ => LineSet::of(it.line()),
         };
         for line in lines {
-            effects.push(Effect::Gre(Way::by(line, to), packet.clone()));
+            cx.host.send(Way::by(line, to), packet);
         }
     }
 

@@ -3,12 +3,11 @@
 use super::lines::v4;
 use super::{Executor, STREAMS};
 use crate::gate::turned_away;
-use crate::pptp::machine::{Event, Machine, ONLY, StreamId};
+use crate::pptp::machine::{Cx, Event, Machine, StreamId};
 use ::pptp::session::Ends;
-use netio::tcp::{Connecting, TcpOptions};
-use plane::LineId;
+use netio::tcp::Connecting;
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddrV4, TcpStream};
+use std::net::{IpAddr, TcpStream};
 use std::time::Instant;
 
 /// Bytes read from one connection in one go: more than the longest message.
@@ -28,40 +27,6 @@ pub(super) enum Control {
 }
 
 impl<M: Machine> Executor<'_, M> {
-    /// Connects to a server, by a line if there are any.
-    pub(super) fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) {
-        self.close(ONLY);
-        self.network.keep_outside(*server.ip());
-        let options = match line {
-            Some(line) => self.gre.tcp_by(line),
-            None => TcpOptions {
-                device: self.options.bind_device.clone(),
-                ..TcpOptions::default()
-            },
-        };
-        // Set before the call request is sent: GRE may arrive before the reply.
-        let gre = self.gre.only();
-        let connecting = gre.map_or(Ok(()), |gre| gre.connect(*server.ip()));
-        let connecting = connecting.map_err(|error| error.to_string());
-        let connecting = connecting.and_then(|()| {
-            Connecting::new(server.into(), &options).map_err(|error| error.to_string())
-        });
-        let watched = connecting.and_then(|connecting| {
-            let token = STREAMS + ONLY;
-            let watch = self.poller.add(&connecting, token);
-            let watch = watch.and_then(|()| self.poller.modify(&connecting, token, true));
-            watch
-                .map(|()| connecting)
-                .map_err(|error| error.to_string())
-        });
-        match watched {
-            Ok(connecting) => {
-                self.streams.insert(ONLY, Control::Connecting(connecting));
-            }
-            Err(error) => self.tell(Event::NotConnected(error)),
-        }
-    }
-
     /// Accepts waiting connections.
     pub(super) fn accept(&mut self, now: Instant) {
         let Some(listener) = &self.listener else {
@@ -78,16 +43,15 @@ impl<M: Machine> Executor<'_, M> {
                     };
                     let ours = stream.local_addr().ok().and_then(|it| v4(it.ip()));
                     let ends = Ends { theirs, ours };
-                    let accepted = self.machine.accept(ends, now, &mut self.effects);
-                    let Some(id) = accepted else {
+                    let host = &mut self.outside;
+                    let Some(id) = self.machine.accept(ends, &mut Cx { now, host }) else {
                         continue;
                     };
                     let blocked = false;
-                    let watched = self.poller.add(&stream, STREAMS + id);
-                    self.streams.insert(id, Control::Open { stream, blocked });
+                    let watched = host.poller.add(&stream, STREAMS + id);
+                    host.streams.insert(id, Control::Open { stream, blocked });
                     if watched.is_err() {
-                        self.machine
-                            .handle(Event::Ended(id), now, &mut self.effects);
+                        self.machine.handle(Event::Ended(id), &mut Cx { now, host });
                     }
                 }
                 Err(error) => {
@@ -101,58 +65,57 @@ impl<M: Machine> Executor<'_, M> {
 
     /// Handles a connection that can be read or written.
     pub(super) fn control(&mut self, id: StreamId, now: Instant) {
-        if let Some(Control::Connecting(connecting)) = self.streams.get(&id) {
+        if let Some(Control::Connecting(connecting)) = self.outside.streams.get(&id) {
             match connecting.is_done() {
                 Ok(false) => {}
-                Ok(true) => self.connected(id),
+                Ok(true) => self.connected(id, now),
                 Err(error) => {
-                    self.close(id);
-                    self.tell(Event::NotConnected(error.to_string()));
+                    let why = error.to_string();
+                    self.outside.close(id);
+                    self.tell(Event::NotConnected(why), now);
                 }
             }
             return;
         }
-        let Some(Control::Open { stream, .. }) = self.streams.get_mut(&id) else {
+        let Some(Control::Open { stream, .. }) = self.outside.streams.get_mut(&id) else {
             return;
         };
         let mut bytes = [0; ROOM];
-        let event = match stream.read(&mut bytes) {
-            Ok(0) => Event::Ended(id),
-            Ok(len) => Event::Control(id, &bytes[..len]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
-            Err(_) => Event::Ended(id),
-        };
-        let ended = matches!(event, Event::Ended(_));
-        self.machine.handle(event, now, &mut self.effects);
-        if ended {
+        match stream.read(&mut bytes) {
+            Ok(len @ 1..) => self.tell(Event::Control(id, &bytes[..len]), now),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // Dropped, as it would stay readable for ever.
-            self.drop_stream(id, now);
+            Ok(0) | Err(_) => self.drop_stream(id, true, now),
         }
     }
 
-    fn connected(&mut self, id: StreamId) {
-        let Some(Control::Connecting(connecting)) = self.streams.remove(&id) else {
+    fn connected(&mut self, id: StreamId, now: Instant) {
+        let outside = &mut self.outside;
+        let Some(Control::Connecting(connecting)) = outside.streams.remove(&id) else {
             return;
         };
         let stream = connecting.into_stream();
         // The poller knows the connection by its descriptor, which stays the same.
-        let watched = self.poller.modify(&stream, STREAMS + id, false);
+        let watched = outside.poller.modify(&stream, STREAMS + id, false);
         let blocked = false;
-        self.streams.insert(id, Control::Open { stream, blocked });
+        outside
+            .streams
+            .insert(id, Control::Open { stream, blocked });
         match watched {
-            Ok(()) => self.tell(Event::Connected),
+            Ok(()) => self.tell(Event::Connected, now),
             Err(error) => {
-                self.close(id);
-                self.tell(Event::NotConnected(error.to_string()));
+                outside.close(id);
+                self.tell(Event::NotConnected(error.to_string()), now);
             }
         }
     }
 
-    /// Writes the machine's bytes to its connections, and closes connections that are finished.
-    pub(super) fn flush_streams(&mut self, now: Instant) {
+    /// Writes the machine's bytes to its connections, and closes connections that are finished. Returns whether it
+    /// closed any, as the machine may have more to send then.
+    pub(super) fn flush_streams(&mut self, now: Instant) -> bool {
         let mut gone = Vec::new();
-        for (&id, control) in &mut self.streams {
+        for (&id, control) in &mut self.outside.streams {
             let Control::Open { stream, blocked } = control else {
                 continue;
             };
@@ -169,7 +132,7 @@ impl<M: Machine> Executor<'_, M> {
             }
             if full != *blocked {
                 let token = STREAMS + id;
-                broken |= self.poller.modify(&*stream, token, full).is_err();
+                broken |= self.outside.poller.modify(&*stream, token, full).is_err();
                 *blocked = full;
             }
             // If the kernel takes no more bytes of a finished connection, they are lost: its client may never read.
@@ -177,30 +140,18 @@ impl<M: Machine> Executor<'_, M> {
                 gone.push((id, broken));
             }
         }
-        for (id, broken) in gone {
-            if broken {
-                self.machine
-                    .handle(Event::Ended(id), now, &mut self.effects);
-            }
-            self.drop_stream(id, now);
+        for &(id, broken) in &gone {
+            self.drop_stream(id, broken, now);
         }
+        !gone.is_empty()
     }
 
-    /// Closes a connection, and tells the machine.
-    fn drop_stream(&mut self, id: StreamId, now: Instant) {
-        self.close(id);
-        self.machine
-            .handle(Event::Closed(id), now, &mut self.effects);
-    }
-
-    fn close(&mut self, id: StreamId) {
-        let removed = match self.streams.remove(&id) {
-            Some(Control::Connecting(connecting)) => self.poller.remove(&connecting),
-            Some(Control::Open { stream, .. }) => self.poller.remove(&stream),
-            None => Ok(()),
-        };
-        if let Err(error) = removed {
-            log::debug!("control connection {id}: {error}");
+    /// Closes a connection, and tells the machine, which may connect again at once; `ended` if the other end closed it.
+    fn drop_stream(&mut self, id: StreamId, ended: bool, now: Instant) {
+        self.outside.close(id);
+        if ended {
+            self.tell(Event::Ended(id), now);
         }
+        self.tell(Event::Closed(id), now);
     }
 }

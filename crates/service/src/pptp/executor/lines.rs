@@ -6,6 +6,7 @@ use crate::pptp::machine::{Event, Machine, Way};
 use ::config::lines::Lines;
 use log::debug;
 use netio::gre::{GreSocket, Outgoing};
+use netio::poll::Poller;
 use netio::tcp::{Connecting, TcpOptions};
 use plane::LineId;
 use std::collections::BTreeMap;
@@ -160,77 +161,74 @@ pub(super) const fn v4(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-impl<M: Machine> Executor<'_, M> {
-    /// Gives the machine the host's facts about the lines.
-    pub(super) fn read_lines(&mut self) {
-        let facts = crate::lines::read(&self.gre.settings);
-        self.tell(Event::LinesRead(&facts));
+impl Sockets {
+    /// Replaces the socket of a line by a new one, with this mark, 0 for none.
+    pub(super) fn open_line(&mut self, line: LineId, mark: u32, poller: &Poller) -> io::Result<()> {
+        self.close_line(line, poller);
+        let socket = self.line(line, mark)?;
+        poller.add(&socket, LINES + u64::from(line.0))?;
+        let outgoing = Outgoing::new();
+        if let Some(place) = self.open.get_mut(line.index()) {
+            *place = Some(End { socket, outgoing });
+        }
+        Ok(())
     }
 
-    pub(super) fn open_line(&mut self, line: LineId, mark: u32) {
-        self.close_line(line);
-        let opened = self.gre.line(line, mark).and_then(|socket| {
-            self.poller.add(&socket, LINES + u64::from(line.0))?;
-            Ok(socket)
-        });
-        let result = opened.map(|socket| {
-            let outgoing = Outgoing::new();
-            if let Some(place) = self.gre.open.get_mut(line.index()) {
-                *place = Some(End { socket, outgoing });
-            }
-        });
-        let result = result.map_err(|error| error.to_string());
-        self.tell(Event::LineOpened(line, result));
-    }
-
-    pub(super) fn close_line(&mut self, line: LineId) {
-        let end = self.gre.open.get_mut(line.index()).and_then(Option::take);
-        if let Some(Err(error)) = end.map(|end| self.poller.remove(&end.socket)) {
+    pub(super) fn close_line(&mut self, line: LineId, poller: &Poller) {
+        let end = self.open.get_mut(line.index()).and_then(Option::take);
+        if let Some(Err(error)) = end.map(|end| poller.remove(&end.socket)) {
             debug!("uplink {}: {error}", line.0);
         }
     }
 
     /// Starts a TCP connection that tests whether the server answers by a line. It replaces one that has not ended.
-    pub(super) fn knock(&mut self, line: LineId, server: SocketAddrV4) {
-        let options = self.gre.tcp_by(line);
-        if let Some(old) = self.gre.knocks.remove(&line) {
+    pub(super) fn knock(&mut self, line: LineId, server: SocketAddrV4, poller: &Poller) {
+        let options = self.tcp_by(line);
+        if let Some(old) = self.knocks.remove(&line) {
             // An error does not matter, as the connection is closed anyway.
-            let _ = self.poller.remove(&old);
+            let _ = poller.remove(&old);
         }
         let Ok(connecting) = Connecting::new(server.into(), &options) else {
             return;
         };
         let token = KNOCKS + u64::from(line.0);
-        let watched = self.poller.add(&connecting, token);
-        let watched = watched.and_then(|()| self.poller.modify(&connecting, token, true));
+        let watched = poller.add(&connecting, token);
+        let watched = watched.and_then(|()| poller.modify(&connecting, token, true));
         if watched.is_ok() {
-            self.gre.knocks.insert(line, connecting);
+            self.knocks.insert(line, connecting);
         }
     }
+}
 
+impl<M: Machine> Executor<'_, M> {
     /// Handles the success or failure of a test connection.
     pub(super) fn knocked(&mut self, line: u64, now: Instant) {
         let line = LineId(line as u8);
-        let Some(done) = self.gre.knocks.get(&line).map(Connecting::is_done) else {
+        let outside = &mut self.outside;
+        let Some(done) = outside.gre.knocks.get(&line).map(Connecting::is_done) else {
             return;
         };
         if matches!(done, Ok(false)) {
             return;
         }
-        if let Some(connection) = self.gre.knocks.remove(&line) {
+        if let Some(connection) = outside.gre.knocks.remove(&line) {
             // An error does not matter, as the connection is closed anyway.
-            let _ = self.poller.remove(&connection);
+            let _ = outside.poller.remove(&connection);
         }
         if done.is_ok() {
-            let event = Event::Knocked(line);
-            self.machine.handle(event, now, &mut self.effects);
+            self.tell(Event::Knocked(line), now);
         }
     }
 
     /// Receives packets that wait at a line, up to a batch.
     pub(super) fn pump_line(&mut self, line: u64, now: Instant) {
         let line = LineId(line as u8);
-        let end = self.gre.open.get(line.index()).and_then(Option::as_ref);
+        let end = self
+            .outside
+            .gre
+            .open
+            .get(line.index())
+            .and_then(Option::as_ref);
         // Otherwise nothing waits, or ICMP has left an error on the socket.
         if let Some(end) = end
             && let Ok(count) = end.socket.receive(&mut self.received)
@@ -240,7 +238,7 @@ impl<M: Machine> Executor<'_, M> {
     }
 
     pub(super) fn pump_lines(&mut self, now: Instant) {
-        let count = self.gre.open.len();
+        let count = self.outside.gre.open.len();
         for line in 0..count as u64 {
             self.pump_line(line, now);
         }

@@ -1,7 +1,7 @@
 //! Clients that call by several of their lines, and are answered on each.
 
 use super::{Client, ServerMachine};
-use crate::pptp::machine::{Effect, Way};
+use crate::pptp::machine::{Cx, Way};
 use crate::pptp::order::Order;
 use crate::pptp::spread::{Spread, lines_of};
 use crate::status::PeerStatus;
@@ -104,7 +104,7 @@ impl ServerMachine {
     }
 
     /// Handles an agreement with a client to use several lines.
-    pub(super) fn agreed(&mut self, call: u16, effects: &mut Vec<Effect>) {
+    pub(super) fn agreed(&mut self, call: u16, cx: &mut Cx<'_>) {
         let reorder = self.reorder.or(Some(true));
         let (Some(answering), Some(client)) = (self.answering, self.clients.get_mut(&call)) else {
             return;
@@ -114,15 +114,15 @@ impl ServerMachine {
             client.order = Order::of(call, client.up.protection, reorder);
         }
         let words = format!("{}: calls by several paths", super::name(&client.up));
-        effects.push(Effect::Log(Level::Debug, words));
+        cx.host.log(Level::Debug, words);
     }
 
     /// Handles the loss of a call's control connection.
-    pub(super) fn control_lost(&self, call: u16, effects: &mut Vec<Effect>) {
+    pub(super) fn control_lost(&self, call: u16, cx: &mut Cx<'_>) {
         if let Some(client) = self.clients.get(&call) {
             let name = super::name(&client.up);
             let words = format!("{name}: the control connection is lost, the call goes on");
-            effects.push(Effect::Log(Level::Info, words));
+            cx.host.log(Level::Info, words);
         }
     }
 

@@ -1,6 +1,5 @@
 //! A client with several lines, a server, and lines that lose packets and are cut.
 
-use crate::lines::LineFacts;
 use crate::pptp::client::ServerLines;
 use crate::pptp::server::Answering;
 use crate::pptp::tests::*;
@@ -59,8 +58,8 @@ pub(super) struct Lines {
     pub(super) connecting: Option<(LineId, Instant)>,
     pub(super) dialled: Vec<LineId>,
     pub(super) ups: usize,
-    pub(super) at_server: Vec<Vec<u8>>,
-    pub(super) at_client: Vec<Vec<u8>>,
+    pub(super) at_server: Notes,
+    pub(super) at_client: Notes,
     pub(super) log: Vec<String>,
     /// Packets that went to the server, by line; then those that came from it.
     pub(super) sent: [Vec<Vec<u8>>; 2],
@@ -125,8 +124,8 @@ impl Lines {
             connecting: None,
             dialled: Vec::new(),
             ups: 0,
-            at_server: Vec::new(),
-            at_client: Vec::new(),
+            at_server: Notes::default(),
+            at_client: Notes::default(),
             log: Vec::new(),
             sent: [const { Vec::new() }; 2],
             answered: [const { Vec::new() }; 2],
@@ -174,9 +173,29 @@ impl Lines {
     }
 
     pub(super) fn tell(&mut self, event: Event<'_>) {
-        let mut effects = Vec::new();
-        self.client.handle(event, self.now, &mut effects);
-        self.of_client(effects);
+        self.plug();
+        let mut cx = self.at_client.cx(self.now);
+        self.client.handle(event, &mut cx);
+        self.of_client();
+    }
+
+    /// Tells the server of an event.
+    pub(super) fn tell_server(&mut self, event: Event<'_>) {
+        let mut cx = self.at_server.cx(self.now);
+        self.server.handle(event, &mut cx);
+        self.of_server();
+    }
+
+    /// Shows the client the state of the lines' devices.
+    fn plug(&mut self) {
+        let facts = self.wires.map(|wire| {
+            Some(LineFacts {
+                ifindex: 1,
+                running: !wire.unplugged,
+                addressed: true,
+            })
+        });
+        self.at_client.facts = facts.to_vec();
     }
 
     pub(super) fn fly(&mut self, to_server: bool, line: LineId, packet: Vec<u8>) {
@@ -213,8 +232,8 @@ impl Lines {
         self.fly(false, LineId(line as u8), packet);
     }
 
-    pub(super) fn of_client(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
+    pub(super) fn of_client(&mut self) {
+        for effect in self.at_client.take() {
             match effect {
                 Effect::Connect(_, line) => {
                     let line = line.expect("a line");
@@ -223,36 +242,21 @@ impl Lines {
                     self.connecting = Some((line, self.now + self.wires[line.index()].delay * 2));
                 }
                 Effect::Gre(way, packet) => self.send_to_server(way, packet),
-                Effect::Up { .. } => self.ups += 1,
-                Effect::ReadLines => {
-                    let facts = self.wires.map(|wire| {
-                        Some(LineFacts {
-                            ifindex: 1,
-                            running: !wire.unplugged,
-                            addressed: true,
-                        })
-                    });
-                    self.tell(Event::LinesRead(&facts));
-                }
-                Effect::OpenLine(line, _) => self.tell(Event::LineOpened(line, Ok(()))),
-                Effect::Knock(line, _) => {
+                Effect::Up(..) => self.ups += 1,
+                Effect::Knock(line) => {
                     let wire = self.wires[line.index()];
                     if !wire.cut && !wire.unplugged {
                         self.tell(Event::Knocked(line));
                     }
                 }
                 Effect::Log(_, words) => self.log.push(words),
-                Effect::LogStranger(..)
-                | Effect::CloseLine(_)
-                | Effect::LookUp(_)
-                | Effect::Refused(_)
-                | Effect::End(_) => {}
+                Effect::LogStranger(..) | Effect::LookUp(_) | Effect::End(_) => {}
             }
         }
     }
 
-    pub(super) fn of_server(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
+    pub(super) fn of_server(&mut self) {
+        for effect in self.at_server.take() {
             if let Effect::Gre(way, packet) = effect {
                 self.send_to_client(way, packet);
             }
@@ -262,11 +266,8 @@ impl Lines {
     /// Closes the server's end of the control connection.
     pub(super) fn hang_up(&mut self) {
         if let Some((_, stream)) = self.stream.take() {
-            let mut effects = Vec::new();
-            for event in [Event::Ended(stream), Event::Closed(stream)] {
-                self.server.handle(event, self.now, &mut effects);
-            }
-            self.of_server(effects);
+            self.tell_server(Event::Ended(stream));
+            self.tell_server(Event::Closed(stream));
         }
     }
 
@@ -284,7 +285,8 @@ impl Lines {
         self.connecting = None;
         if !self.wires[line.index()].cut {
             let here = way_of(line.index()).ends();
-            let stream = self.server.accept(here, self.now, &mut Vec::new());
+            let mut cx = self.at_server.cx(self.now);
+            let stream = self.server.accept(here, &mut cx);
             let stream = stream.unwrap();
             self.stream = Some((line, stream));
             self.tell(Event::Connected);
@@ -307,15 +309,14 @@ impl Lines {
                 }
                 return;
             }
-            let mut effects = Vec::new();
             if !said.is_empty() {
-                let event = Event::Control(stream, &said);
-                self.server.handle(event, self.now, &mut effects);
+                let mut cx = self.at_server.cx(self.now);
+                self.server.handle(Event::Control(stream, &said), &mut cx);
             }
             if !answer.is_empty() {
                 self.tell(Event::Control(ONLY, &answer));
             }
-            self.of_server(effects);
+            self.of_server();
         }
     }
 
@@ -324,20 +325,16 @@ impl Lines {
         let mut landed: Vec<Flight> = self.flights.extract_if(.., due).collect();
         landed.sort_by_key(|flight| flight.due);
         for mut flight in landed {
-            let mut effects = Vec::new();
-            let line = flight.line;
+            let (line, packet) = (flight.line, &mut flight.packet);
             if flight.to_server {
-                let from = way_of(line.index());
-                let mut deliver = |packet: &[u8]| self.at_server.push(packet.to_vec());
-                let (server, packet) = (&mut self.server, &mut flight.packet);
-                server.inbound(from, packet, self.now, &mut deliver, &mut effects);
-                self.of_server(effects);
+                let mut cx = self.at_server.cx(self.now);
+                self.server.inbound(way_of(line.index()), packet, &mut cx);
+                self.of_server();
             } else {
-                let from = Way::by(line, THERE);
-                let mut deliver = |packet: &[u8]| self.at_client.push(packet.to_vec());
-                let (client, packet) = (&mut self.client, &mut flight.packet);
-                client.inbound(from, packet, self.now, &mut deliver, &mut effects);
-                self.of_client(effects);
+                self.plug();
+                let mut cx = self.at_client.cx(self.now);
+                self.client.inbound(Way::by(line, THERE), packet, &mut cx);
+                self.of_client();
             }
         }
     }
@@ -359,16 +356,10 @@ impl Lines {
                 return;
             };
             self.now = self.now.max(next);
-            let mut effects = Vec::new();
-            let mut deliver = |packet: &[u8]| self.at_server.push(packet.to_vec());
-            self.server.release(self.now, &mut deliver, &mut effects);
-            self.server.handle(Event::Deadline, self.now, &mut effects);
-            self.of_server(effects);
+            self.server.release(&mut self.at_server.cx(self.now));
+            self.tell_server(Event::Deadline);
             if client.is_some_and(|at| at <= self.now) {
-                let mut effects = Vec::new();
-                let mut deliver = |packet: &[u8]| self.at_client.push(packet.to_vec());
-                self.client.release(self.now, &mut deliver, &mut effects);
-                self.of_client(effects);
+                self.client.release(&mut self.at_client.cx(self.now));
                 self.tell(Event::Deadline);
             }
         }
@@ -415,6 +406,6 @@ impl Lines {
     pub(super) fn arrived(&mut self) -> [Vec<u32>; 2] {
         let number = |packet: Vec<u8>| u32::from_be_bytes(packet[40..44].try_into().unwrap());
         let all = [&mut self.at_server, &mut self.at_client];
-        all.map(|at| at.drain(..).map(number).collect())
+        all.map(|at| at.delivered.drain(..).map(number).collect())
     }
 }

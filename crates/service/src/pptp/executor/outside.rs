@@ -1,0 +1,178 @@
+//! The host on which a machine acts: sockets, the interface, and the host's network.
+
+use super::control::Control;
+use super::lines::Sockets;
+use super::{RunError, RunOptions, STREAMS};
+use crate::names;
+use crate::pptp::awaited;
+use crate::pptp::lookup::Lookup;
+use crate::pptp::machine::{Host, ONLY, StreamId, Way};
+use crate::pptp::network::{self, Network};
+use crate::strangers;
+use ::config::pptp::{Pptp, Role};
+use ::pptp::session::Up;
+use engine::interface::Writer;
+use host::{background, notify};
+use log::Level;
+use netio::poll::Poller;
+use netio::tcp::{Connecting, TcpOptions};
+use netio::tun::Tun;
+use plane::LineId;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Instant;
+
+/// Everything of an executor that its machine acts on.
+pub(super) struct Outside<'m> {
+    pub(super) model: &'m Pptp,
+    pub(super) options: RunOptions,
+    pub(super) tun: Tun,
+    pub(super) writer: Writer,
+    pub(super) gre: Sockets,
+    pub(super) streams: BTreeMap<StreamId, Control>,
+    pub(super) lookup: Lookup,
+    pub(super) poller: Poller,
+    pub(super) network: Network,
+    pub(super) ended: Option<Result<(), RunError>>,
+    /// The user was told that the tunnel is up, or the parent process has stopped waiting.
+    pub(super) told: bool,
+    /// When the parent process stops waiting.
+    pub(super) wait_until: Option<Instant>,
+    /// When the log explains what the server's silence may mean.
+    pub(super) explain_at: Option<Instant>,
+}
+
+impl Outside<'_> {
+    /// Reports once that the tunnel is up.
+    pub(super) fn is_up(&mut self) {
+        notify::ready("up");
+        (self.wait_until, self.explain_at) = (None, None);
+        if !self.told {
+            background::start_is_over();
+        }
+        if self.options.manager.is_some() {
+            self.told = true;
+        } else if self.options.daemon {
+            self.let_go(background::ready);
+        } else if !std::mem::replace(&mut self.told, true) {
+            terminal::is_up(&self.model.interface);
+        }
+    }
+
+    /// With `--daemon`, goes into the background.
+    pub(super) fn let_go(&mut self, tell: fn() -> io::Result<()>) {
+        if self.options.daemon && !std::mem::replace(&mut self.told, true) {
+            awaited::leave(&self.model.interface, tell);
+        }
+    }
+
+    /// Ends the executor with the first result that it is given.
+    fn end_with(&mut self, result: Result<(), RunError>) {
+        self.ended.get_or_insert(result);
+    }
+
+    /// Closes a control connection.
+    pub(super) fn close(&mut self, id: StreamId) {
+        let removed = match self.streams.remove(&id) {
+            Some(Control::Connecting(connecting)) => self.poller.remove(&connecting),
+            Some(Control::Open { stream, .. }) => self.poller.remove(&stream),
+            None => Ok(()),
+        };
+        if let Err(error) = removed {
+            log::debug!("control connection {id}: {error}");
+        }
+    }
+}
+
+impl Host for Outside<'_> {
+    fn look_up(&mut self, host: String) {
+        self.lookup.begin(host, self.network.is_set());
+    }
+
+    fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String> {
+        self.close(ONLY);
+        self.network.keep_outside(*server.ip());
+        let options = match line {
+            Some(line) => self.gre.tcp_by(line),
+            None => TcpOptions {
+                device: self.options.bind_device.clone(),
+                ..TcpOptions::default()
+            },
+        };
+        let words = |error: io::Error| error.to_string();
+        // Set before the call request is sent: GRE may arrive before the reply.
+        let gre = self.gre.only();
+        gre.map_or(Ok(()), |gre| gre.connect(*server.ip()))
+            .map_err(words)?;
+        let connecting =
+            Connecting::new(server.into(), &options).map_err(|error| error.to_string())?;
+        let token = STREAMS + ONLY;
+        self.poller.add(&connecting, token).map_err(words)?;
+        self.poller
+            .modify(&connecting, token, true)
+            .map_err(words)?;
+        self.streams.insert(ONLY, Control::Connecting(connecting));
+        Ok(())
+    }
+
+    fn send(&mut self, way: Way, packet: &[u8]) {
+        self.gre.push(way, packet);
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.writer.push(&self.tun, packet);
+    }
+
+    fn line_facts(&mut self) -> Vec<Option<crate::lines::LineFacts>> {
+        crate::lines::read(&self.model.lines)
+    }
+
+    fn open_line(&mut self, line: LineId, mark: u32) -> Result<(), String> {
+        let opened = self.gre.open_line(line, mark, &self.poller);
+        opened.map_err(|error| error.to_string())
+    }
+
+    fn close_line(&mut self, line: LineId) {
+        self.gre.close_line(line, &self.poller);
+    }
+
+    fn knock(&mut self, line: LineId, server: SocketAddrV4) {
+        self.gre.knock(line, server, &self.poller);
+    }
+
+    fn up(&mut self, up: &Up, server: Ipv4Addr) {
+        if let Role::Client(client) = &self.model.role {
+            // The server has proved its identity at this address.
+            names::keep(&client.host, server.into());
+            let no_dns = self.options.no_dns;
+            let want = network::of_client(self.model, client, up, server, no_dns);
+            match self.network.set(want) {
+                Ok(()) => self.is_up(),
+                Err(error) => self.end_with(Err(error.into())),
+            }
+        }
+    }
+
+    fn refused(&mut self, why: &str) {
+        if let Some(manager) = &self.options.manager {
+            manager.refused(why);
+        }
+    }
+
+    fn log(&mut self, level: Level, words: String) {
+        log::log!(level, "{}: {words}", self.model.interface);
+        // Tells the service manager that the start is over, as it should not wait while the server is away.
+        if level <= Level::Warn {
+            notify::ready(&words);
+        }
+    }
+
+    fn log_stranger(&mut self, level: Level, words: String) {
+        strangers::log(level, format_args!("{}: {words}", self.model.interface));
+    }
+
+    fn end(&mut self, result: Result<(), String>) {
+        self.end_with(result.map_err(RunError::Ended));
+    }
+}
