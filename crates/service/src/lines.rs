@@ -4,7 +4,7 @@
 //! answers at once: WireGuard handshakes, OpenVPN requests of the options check, PPTP packets made for it. A probe
 //! makes a WireGuard or OpenVPN peer send to where the probe came from, so a keepalive by the line in use follows.
 //!
-//! [`Lines`] decides and does no I/O: events and the time go in, [`LineEffect`]s come out.
+//! [`Lines`] decides and does no I/O: it calls an [`Outside`], which each protocol implements.
 
 use config::lines::{LineMode, Lines as Settings};
 use lines::health::{self, Fault, Health, LineState, Reason};
@@ -18,9 +18,11 @@ mod answers;
 mod cap;
 #[cfg(feature = "pptp")]
 mod change;
-mod effect;
 mod end;
+#[cfg(test)]
+mod fake;
 mod host;
+mod outside;
 mod peer;
 mod rate;
 mod relay;
@@ -32,10 +34,10 @@ mod usage_file;
 pub(crate) use answers::Answers;
 use cap::Caps;
 pub use cap::{CapReport, Doubt, LineUsage};
-pub(crate) use effect::{LineEffect, PlaneCall};
 pub use end::LineFacts;
 use end::{End, Sockets};
 pub(crate) use host::read;
+pub(crate) use outside::{LinePlane, Outside};
 use peer::PeerLines;
 use relay::Relays;
 pub use report::LineReport;
@@ -123,12 +125,6 @@ impl Lines {
     fn is_open(&self, line: LineId) -> bool {
         let end = self.ends.get(line.index());
         end.is_some_and(|end| end.sockets == Sockets::Open)
-    }
-
-    /// Whether any sockets that were asked for are not open yet.
-    pub(crate) fn is_opening(&self) -> bool {
-        let mut ends = self.ends.iter();
-        ends.any(|end| end.sockets == Sockets::Asked)
     }
 
     /// Brings the next look at the lines forward to now, if one is planned.
@@ -222,18 +218,18 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 
 impl Lines {
     /// Opens the lines anew, each once its device exists.
-    pub(crate) fn bind(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
+    pub(crate) fn bind(&mut self, now: Instant, out: &mut dyn Outside) {
         for end in &mut self.ends {
             end.sockets = Sockets::Closed(None);
         }
         self.look = Some(now);
         self.name_relays(now);
         self.caps.begin();
-        out.push(LineEffect::Read);
+        self.read(now, out);
     }
 
     /// Closes all lines.
-    pub(crate) fn close_all(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
+    pub(crate) fn close_all(&mut self, now: Instant, out: &mut dyn Outside) {
         self.look = None;
         for at in 0..self.ends.len() {
             self.close(number(at), now, out);
@@ -241,23 +237,22 @@ impl Lines {
     }
 
     /// Forgets all peers and sockets, as the interface is gone.
-    pub(crate) fn end(&mut self, out: &mut Vec<LineEffect>) {
+    pub(crate) fn end(&mut self, now: Instant, out: &mut dyn Outside) {
         self.look = None;
-        if self.caps.end() {
-            out.push(LineEffect::Count);
-        }
+        self.count(now, out);
+        self.caps.end();
         // The next data plane has no rates yet.
         self.rate = None;
         self.peers.clear();
         for (line, end) in (0..).map(LineId).zip(&mut self.ends) {
             if std::mem::replace(&mut end.sockets, Sockets::Closed(None)) == Sockets::Open {
-                out.push(PlaneCall::Close(line).into());
+                out.on_plane(|plane| plane.close_line(line));
             }
         }
     }
 
     /// Sets the configured address of a peer.
-    pub(crate) fn call(&mut self, id: PeerId, to: SocketAddr, out: &mut Vec<LineEffect>) {
+    pub(crate) fn call(&mut self, id: PeerId, to: SocketAddr, out: &mut dyn Outside) {
         let mut peer = match self.peers.remove(&id) {
             Some(peer) => peer,
             None => PeerLines::new(self, to),
@@ -265,23 +260,18 @@ impl Lines {
         peer.address = to;
         self.callers.remove(&id);
         for line in self.open() {
-            out.push(PlaneCall::SetLine(id, self.relays.lead(line, to)).into());
+            let to = self.relays.lead(line, to);
+            out.on_plane(|plane| plane.set_line(id, to));
         }
         self.peers.insert(id, peer);
     }
 
     /// Handles an authentic message of a peer other than a data packet.
-    pub(crate) fn heard(
-        &mut self,
-        id: PeerId,
-        from: LineId,
-        now: Instant,
-        out: &mut Vec<LineEffect>,
-    ) {
+    pub(crate) fn heard(&mut self, id: PeerId, from: LineId, now: Instant, out: &mut dyn Outside) {
         match self.peers.get_mut(&id) {
             Some(peer) => peer.heard(from, now),
             None => {
-                out.push(PlaneCall::UseLine(id, from).into());
+                out.on_plane(|plane| plane.use_line(id, from));
                 self.callers.insert(id, from);
                 self.tell_rate(out);
             }
@@ -294,18 +284,16 @@ impl Lines {
         peer.is_some_and(|peer| peer.probe_answered(now))
     }
 
-    /// Returns a probe that is not counted, by the open line whose turn it is. It shows whether the peer answers
-    /// probes at all.
-    pub(crate) fn trial(&self, id: PeerId, turn: usize) -> Option<LineEffect> {
-        let peer = self.peers.get(&id)?;
+    /// Sends a probe that is not counted, by the open line whose turn it is. It shows whether the peer answers probes
+    /// at all. A keepalive follows, as the peer stays with the line of the last probe.
+    pub(crate) fn trial(&self, id: PeerId, turn: usize, out: &mut dyn Outside) {
         let open = self.open().count().max(1);
-        Some(LineEffect::Probe {
-            peer: id,
-            line: self
-                .relays
-                .lead(self.open().nth(turn % open)?, peer.address),
-            renew: true,
-        })
+        if let Some(peer) = self.peers.get(&id)
+            && let Some(line) = self.open().nth(turn % open)
+        {
+            out.probe(id, self.relays.lead(line, peer.address), true);
+        }
+        out.keepalive(id);
     }
 
     /// The line that carries all or most packets of a peer.
@@ -331,14 +319,17 @@ impl Lines {
         self.look
     }
 
-    /// Handles the deadline. Asks for the host's facts about lines whose sockets could not be opened.
-    pub(crate) fn expire(&self, now: Instant, out: &mut Vec<LineEffect>) {
+    /// Handles the deadline. Reads the host's facts if the sockets of a line could not be opened, and returns whether it
+    /// did.
+    pub(crate) fn expire(&mut self, now: Instant, out: &mut dyn Outside) -> bool {
         let again = |end: &End| {
             end.fault.is_none() && matches!(end.sockets, Sockets::Closed(Some(at)) if at <= now)
         };
-        if self.ends.iter().any(again) {
-            out.push(LineEffect::Read);
+        let reads = self.ends.iter().any(again);
+        if reads {
+            self.read(now, out);
         }
+        reads
     }
 
     /// Takes the data plane's figures, probes lines where that is due, and applies the consequences.
@@ -346,7 +337,7 @@ impl Lines {
         &mut self,
         now: Instant,
         view: impl Fn(PeerId) -> PeerState,
-        out: &mut Vec<LineEffect>,
+        out: &mut dyn Outside,
     ) {
         if self.look.is_none() {
             // The interface is down.
@@ -355,7 +346,7 @@ impl Lines {
         let single = self.singly || self.settings.mode == LineMode::Single;
         let mut next = IDLE;
         if self.caps.due(now) {
-            out.push(LineEffect::Count);
+            self.count(now, out);
         }
         self.say_hello(now, out);
         for (id, peer) in &mut self.peers {
@@ -366,35 +357,32 @@ impl Lines {
                     .relays
                     .before_probe(line, peer.works_by(line), now, out)
             {
-                out.push(LineEffect::Probe {
-                    peer: *id,
-                    line: self.relays.lead(line, peer.address),
-                    renew: Self::renews(self.settings.mode, &state, now),
-                });
+                let renew = Self::renews(self.settings.mode, &state, now);
+                out.probe(*id, self.relays.lead(line, peer.address), renew);
             }
             if (peer.calls_back(now) || peer.tells(&state, now)) && state.sealed.is_some() {
-                out.push(LineEffect::Keepalive(*id));
+                out.keepalive(*id);
             }
             let names = &self.settings.lines;
             let name = |line: LineId| names.get(line.index()).map_or("?", |it| it.name.as_str());
             for (line, change) in peer.judge(now) {
                 let (name, state, why) = (name(line), change.to, change.reason);
                 let words = format!("uplink {name} is {state}: {why}");
-                out.push(LineEffect::LogPeer(*id, words));
+                out.log(Some(*id), log::Level::Info, &words);
             }
             if let Some((line, switch)) = peer.choose(now) {
-                out.push(PlaneCall::UseLine(*id, line).into());
+                out.on_plane(|plane| plane.use_line(*id, line));
                 if state.sealed.is_some() {
                     // The peer sends to the line that it last heard from.
-                    out.push(LineEffect::Keepalive(*id));
+                    out.keepalive(*id);
                 }
                 if let Some(Switch { reason, .. }) = switch {
                     let words = format!("uplink {} is used now: {reason}", name(line));
-                    out.push(LineEffect::LogPeer(*id, words));
+                    out.log(Some(*id), log::Level::Info, &words);
                 }
             }
             if let Some(mode) = peer.spread(self.singly) {
-                out.push(PlaneCall::SetLineMode(*id, mode).into());
+                out.on_plane(|plane| plane.set_line_mode(*id, mode));
             }
         }
         if self.relays.has_moved() {
@@ -405,44 +393,32 @@ impl Lines {
         self.look = Some(now + next);
     }
 
-    fn close(&mut self, line: LineId, now: Instant, out: &mut Vec<LineEffect>) {
+    fn close(&mut self, line: LineId, now: Instant, out: &mut dyn Outside) {
         let Some(end) = self.ends.get_mut(line.index()) else {
             return;
         };
         if std::mem::replace(&mut end.sockets, Sockets::Closed(None)) == Sockets::Open {
-            out.push(PlaneCall::Close(line).into());
+            out.on_plane(|plane| plane.close_line(line));
             for peer in self.peers.values_mut() {
                 peer.closed(line, now);
             }
         }
     }
 
-    /// Handles the result of [`LineEffect::Open`].
-    pub(crate) fn opened(
-        &mut self,
-        line: LineId,
-        result: Result<u16, String>,
-        now: Instant,
-        out: &mut Vec<LineEffect>,
-    ) {
+    /// Opens a line's sockets.
+    fn open_one(&mut self, line: LineId, now: Instant, out: &mut dyn Outside) {
         let settings = self.line_settings(line);
+        let own = self.settings.lines.get(line.index());
+        let result = out.open(line, own.and_then(|it| it.mark));
         let Some(end) = self.ends.get_mut(line.index()) else {
             return;
         };
-        if end.sockets != Sockets::Asked {
-            // The lines were closed meanwhile.
-            if result.is_ok() {
-                out.push(PlaneCall::Close(line).into());
-            }
-            return;
-        }
         if let Err(words) = result {
             end.sockets = Sockets::Closed(Some(now + REOPEN));
             if end.refused.as_ref() != Some(&words) {
-                let name = self.settings.lines.get(line.index());
-                let name = name.map_or("?", |it| it.name.as_str());
+                let name = own.map_or("?", |it| it.name.as_str());
                 let text = format!("uplink {name}: {words}; trying again");
-                out.push(LineEffect::Log(log::Level::Warn, text));
+                out.log(None, log::Level::Warn, &text);
                 end.refused = Some(words);
             }
             return;
@@ -452,7 +428,7 @@ impl Lines {
         self.relays.opened(line);
         for (id, peer) in &mut self.peers {
             let to = self.relays.lead(line, peer.address);
-            out.push(PlaneCall::SetLine(*id, to).into());
+            out.on_plane(|plane| plane.set_line(*id, to));
             peer.opened(line, settings);
         }
     }

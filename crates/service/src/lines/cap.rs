@@ -7,7 +7,7 @@ mod doubt;
 
 pub use doubt::Doubt;
 
-use super::{LineEffect, Lines};
+use super::{Lines, Outside};
 use crate::now::Now;
 use config::lines::{Line, Lines as Settings};
 use doubt::Doubted;
@@ -148,15 +148,6 @@ impl Capped {
     }
 }
 
-/// State of the data plane whose bytes are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plane {
-    Runs,
-    /// Control has asked for its last count.
-    Ends,
-    Ended,
-}
-
 /// The caps of all lines.
 #[derive(Debug)]
 pub(super) struct Caps {
@@ -166,7 +157,8 @@ pub(super) struct Caps {
     due: Option<Instant>,
     /// When the file was written last.
     kept: Option<Instant>,
-    plane: Plane,
+    /// The data plane whose bytes are counted has not ended.
+    running: bool,
 }
 
 impl Caps {
@@ -178,7 +170,7 @@ impl Caps {
                 .collect(),
             due: None,
             kept: None,
-            plane: Plane::Runs,
+            running: true,
         }
     }
 
@@ -210,21 +202,14 @@ impl Caps {
     }
 
     /// A new data plane has started.
-    pub(super) fn begin(&mut self) {
-        if self.plane == Plane::Ends {
-            // The old data plane ended before it could report its last count.
-            self.capped().for_each(|it| it.seen = 0);
-        }
-        self.plane = Plane::Runs;
+    pub(super) const fn begin(&mut self) {
+        self.running = true;
     }
 
-    /// The data plane is about to end, and the next one counts from zero. Returns whether to ask for its last count.
-    pub(super) fn end(&mut self) -> bool {
-        let asked = self.lines.iter().any(Option::is_some) && self.plane == Plane::Runs;
-        if asked {
-            self.plane = Plane::Ends;
-        }
-        asked
+    /// The data plane ends, and the next one counts from zero.
+    pub(super) fn end(&mut self) {
+        self.running = false;
+        self.capped().for_each(|it| it.seen = 0);
     }
 
     fn capped(&mut self) -> impl Iterator<Item = &mut Capped> {
@@ -275,25 +260,27 @@ impl Lines {
         }
     }
 
-    /// Takes the bytes that each line has carried since the data plane was made: the answer to [`LineEffect::Count`].
-    /// Returns whether to look at the lines, as another may have to be used now.
-    pub(crate) fn counted(&mut self, carried: &[u64], now: Now, out: &mut Vec<LineEffect>) -> bool {
+    /// Charges the lines for the bytes that they have carried since the data plane was made.
+    pub(super) fn count(&mut self, now: Instant, out: &mut dyn Outside) {
         let caps = &mut self.caps;
-        if caps.plane == Plane::Ended {
-            return false;
+        if !caps.running || caps.lines.iter().all(Option::is_none) {
+            return;
         }
-        let mut changed = false;
-        let ends = caps.plane == Plane::Ends;
-        if ends {
-            caps.plane = Plane::Ended;
-        }
+        let Some(carried) = out.plane().map(|plane| plane.carried()) else {
+            return;
+        };
+        let now = Now {
+            monotonic: now,
+            wall: out.wall(),
+        };
         for (at, &carried) in carried.iter().enumerate().take(caps.lines.len()) {
             let Some(of) = &mut caps.lines[at] else {
                 continue;
             };
             let before = of.allowance.used_up();
-            let said = of.charge(carried, now);
-            out.extend(said.map(|(level, words)| LineEffect::Log(level, words)));
+            if let Some((level, words)) = of.charge(carried, now) {
+                out.log(None, level, &words);
+            }
             let used_up = of.allowance.used_up();
             if before != used_up {
                 let metered = self.settings.lines.get(at).is_some_and(|it| it.metered);
@@ -301,19 +288,19 @@ impl Lines {
                     let spared = metered || used_up;
                     peer.set_used_up(super::number(at), used_up, spared, now.monotonic);
                 }
-                changed = true;
-            }
-            if ends {
-                of.seen = 0;
             }
         }
-        out.extend(caps.keep(Some(now.monotonic)).map(LineEffect::Keep));
-        changed
+        if let Some(usage) = caps.keep(Some(now.monotonic)) {
+            out.keep_usage(&usage);
+        }
     }
 
-    /// Writes the usage for the last time, as the program ends.
-    pub(crate) fn keep(&mut self, out: &mut Vec<LineEffect>) {
-        out.extend(self.caps.keep(None).map(LineEffect::Keep));
+    /// Counts and saves the usage for the last time, as the program ends.
+    pub(crate) fn keep(&mut self, now: Instant, out: &mut dyn Outside) {
+        self.count(now, out);
+        if let Some(usage) = self.caps.keep(None) {
+            out.keep_usage(&usage);
+        }
     }
 }
 
@@ -339,6 +326,7 @@ fn gigabytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lines::fake::Fake;
     use std::time::UNIX_EPOCH;
 
     const DAY: Duration = Duration::from_secs(86_400);
@@ -360,7 +348,7 @@ mod tests {
     /// The same line after it has carried 1 MB in January.
     fn lines(now: Now) -> Lines {
         let mut lines = fresh();
-        lines.counted(&[1_000_000], now, &mut Vec::new());
+        count(&mut lines, 1_000_000, now);
         lines
     }
 
@@ -384,11 +372,11 @@ mod tests {
         let day = |day: &str| (1_000_000, Some(day.to_owned()));
         assert_eq!(used(&lines), day("2027-01-20"));
         now.wall -= DAY * 365;
-        let mut hours = |count: u32, lines: &mut Lines| {
-            for _ in 0..count {
+        let mut hours = |hours: u32, lines: &mut Lines| {
+            for _ in 0..hours {
                 now.monotonic += DAY / 24;
                 now.wall += DAY / 24;
-                lines.counted(&[1_000_000], now, &mut Vec::new());
+                count(lines, 1_000_000, now);
             }
         };
         hours(23, &mut lines);
@@ -400,19 +388,25 @@ mod tests {
         assert_eq!(used(&lines), (0, Some("2026-02-20".to_owned())));
     }
 
+    /// Counts bytes that the line has carried.
+    fn count(lines: &mut Lines, carried: u64, now: Now) {
+        let mut out = Fake::new();
+        (out.carried[0], out.wall) = (carried, now.wall);
+        lines.count(now.monotonic, &mut out);
+    }
+
     /// Lets hours go by, and writes the file.
     fn run(lines: &mut Lines, now: &mut Now, hours: u32, file: &mut Vec<LineUsage>) {
-        let mut out = Vec::new();
+        let mut out = Fake::new();
         for _ in 0..hours {
             now.monotonic += DAY / 24;
             now.wall += DAY / 24;
-            lines.counted(&[0], *now, &mut out);
+            out.wall = now.wall;
+            lines.count(now.monotonic, &mut out);
         }
-        lines.keep(&mut out);
-        for effect in out {
-            if let LineEffect::Keep(usage) = effect {
-                *file = usage;
-            }
+        lines.keep(now.monotonic, &mut out);
+        if !out.usage.is_empty() {
+            *file = out.usage;
         }
     }
 
@@ -467,24 +461,21 @@ mod tests {
     }
 
     #[test]
-    fn a_data_plane_that_was_gone_too_soon_does_not_hide_what_the_next_one_counts() {
+    fn a_new_data_plane_counts_from_zero() {
         let now = now();
         let mut lines = lines(now);
-        let mut out = Vec::new();
-        lines.end(&mut out);
-        assert!(matches!(out[..], [LineEffect::Count]));
+        let mut out = Fake::new();
+        (out.carried[0], out.wall) = (1_500_000, now.wall);
+        // The last count is charged once.
+        lines.end(now.monotonic, &mut out);
+        lines.end(now.monotonic, &mut out);
+        lines.keep(now.monotonic, &mut out);
+        assert_eq!(used(&lines).0, 1_500_000);
         lines.bind(now.monotonic, &mut out);
-        lines.counted(&[1_500_000], now, &mut out);
-        assert_eq!(used(&lines).0, 2_500_000);
-        // The last count, asked for in time, is charged once.
-        lines.end(&mut out);
-        lines.counted(&[1_600_000], now, &mut out);
-        lines.counted(&[1_600_000], now, &mut out);
-        assert_eq!(used(&lines).0, 2_600_000);
-        lines.bind(now.monotonic, &mut out);
-        lines.counted(&[400_000], now, &mut out);
-        // A new data plane counts from zero, although nobody announced it.
-        lines.counted(&[100_000], now, &mut out);
-        assert_eq!(used(&lines).0, 3_100_000);
+        count(&mut lines, 400_000, now);
+        assert_eq!(used(&lines).0, 1_900_000);
+        // Although nobody announced it.
+        count(&mut lines, 100_000, now);
+        assert_eq!(used(&lines).0, 2_000_000);
     }
 }

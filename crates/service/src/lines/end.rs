@@ -1,6 +1,6 @@
 //! The local end of a line.
 
-use super::{LineEffect, Lines, number};
+use super::{Lines, Outside, number};
 use lines::health::Fault;
 use plane::LineId;
 use std::time::Instant;
@@ -44,23 +44,16 @@ pub(super) struct End {
 pub(super) enum Sockets {
     /// No sockets; the time is the earliest next attempt.
     Closed(Option<Instant>),
-    Asked,
     Open,
 }
 
 impl Lines {
-    /// Takes the host's facts about the lines, in order; `None` for a line without a device. `bound` is the port and
-    /// the mark for sockets; without it, none are opened.
-    pub(crate) fn read(
-        &mut self,
-        facts: &[Option<LineFacts>],
-        bound: Option<(u16, u32)>,
-        now: Instant,
-        out: &mut Vec<LineEffect>,
-    ) {
+    /// Reads the host's facts about the lines. While the interface is up, opens lines that have become possible.
+    pub(crate) fn read(&mut self, now: Instant, out: &mut dyn Outside) {
+        let facts = out.facts();
         for at in 0..self.ends.len() {
             let facts = facts.get(at).copied().flatten();
-            self.read_one(number(at), facts, bound, now, out);
+            self.read_one(number(at), facts, now, out);
         }
     }
 
@@ -68,9 +61,8 @@ impl Lines {
         &mut self,
         line: LineId,
         facts: Option<LineFacts>,
-        bound: Option<(u16, u32)>,
         now: Instant,
-        out: &mut Vec<LineEffect>,
+        out: &mut dyn Outside,
     ) {
         let index = |facts: Option<LineFacts>| facts.map(|facts| facts.ifindex);
         let Some(end) = self.ends.get_mut(line.index()) else {
@@ -90,18 +82,10 @@ impl Lines {
         if replaced {
             self.close(line, now, out);
         }
-        let Some(end) = self.ends.get_mut(line.index()) else {
-            return;
-        };
-        let closed = matches!(end.sockets, Sockets::Closed(at) if at.is_none_or(|at| at <= now));
-        if let Some((port, mark)) = bound
-            && fault.is_none()
-            && closed
-        {
-            end.sockets = Sockets::Asked;
-            let own = self.settings.lines.get(line.index()).and_then(|it| it.mark);
-            let mark = own.unwrap_or(mark);
-            out.push(LineEffect::Open { line, port, mark });
+        let sockets = self.ends.get(line.index()).map(|end| end.sockets);
+        let closed = matches!(sockets, Some(Sockets::Closed(at)) if at.is_none_or(|at| at <= now));
+        if self.look.is_some() && fault.is_none() && closed {
+            self.open_one(line, now, out);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The rates of lines with a configured rate, for which our own queues hold packets back.
 
 use super::peer::PeerLines;
-use super::{LineEffect, Lines, PlaneCall};
+use super::{Lines, Outside};
 use config::lines::LineMode;
 use plane::{LINES_MAX, LineId};
 
@@ -16,14 +16,14 @@ pub(super) enum Told {
 
 impl Lines {
     /// Tells the data plane the rates, if they have changed. While no line works the last rates stay.
-    pub(super) fn tell_rate(&mut self, out: &mut Vec<LineEffect>) {
+    pub(super) fn tell_rate(&mut self, out: &mut dyn Outside) {
         if self.settings.shape
             && let Some(told) = self.rates_in_use()
             && self.rate.replace(told) != Some(told)
         {
-            out.push(match told {
-                Told::Together(rate) => LineEffect::Plane(PlaneCall::SetRate(rate)),
-                Told::Each(rates) => LineEffect::Plane(PlaneCall::SetLineRates(rates)),
+            out.on_plane(|plane| match told {
+                Told::Together(rate) => plane.set_rate(rate),
+                Told::Each(rates) => plane.set_line_rates(rates),
             });
         }
     }

@@ -2,11 +2,11 @@
 //! hellos. A client sends a hello every 20 seconds, and before each probe while the peer does not answer by the line,
 //! as a restarted relay knows nothing of it.
 
-use super::{LineEffect, Lines, PlaneCall, Sockets, number, on};
+use super::{Lines, Outside, number, on};
 use crate::names::{Name, Whose};
 use config::lines::{Line as LineSettings, Lines as Settings};
 use lines::health::Fault;
-use lines::relay::{Clock, HELLO_EVERY, HELLO_LEN, Key};
+use lines::relay::{Clock, HELLO_EVERY, Key};
 use plane::{Endpoint, Line, LineId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -93,7 +93,7 @@ impl Relays {
         line: LineId,
         works: bool,
         now: Instant,
-        out: &mut Vec<LineEffect>,
+        out: &mut dyn Outside,
     ) -> bool {
         let every = if works { HELLO_EVERY } else { AGAIN };
         self.say(line, (every, works), now, out)
@@ -107,9 +107,10 @@ impl Relays {
         line: LineId,
         (every, works): (Duration, bool),
         now: Instant,
-        out: &mut Vec<LineEffect>,
+        out: &mut dyn Outside,
     ) -> bool {
-        let Some(relay) = self.get_mut(line).filter(|it| it.address.is_some()) else {
+        let relay = self.of.get_mut(line.index()).and_then(Option::as_mut);
+        let Some((address, relay)) = relay.and_then(|it| Some((it.address?, it))) else {
             return true;
         };
         if relay.told.is_some_and(|at| now < at + every) {
@@ -124,7 +125,7 @@ impl Relays {
         let mut next = None;
         if let Some(name) = &mut relay.name {
             if works && let Some((name, address)) = name.answered(relay.address, now) {
-                out.push(LineEffect::KeepAddress(name, address));
+                out.keep_address(&name, address);
             }
             next = lost.then(|| name.unanswered(now)).flatten();
         }
@@ -134,7 +135,9 @@ impl Relays {
             self.moved.push(line);
             return false;
         }
-        out.push(LineEffect::Hello(line));
+        let hello = relay.key.hello(relay.clock.stamp(out.wall()));
+        let to = on(line, Endpoint::new(address));
+        out.hello(&to, &hello, relay.clock.last());
         true
     }
 
@@ -146,24 +149,13 @@ impl Relays {
 
 impl Lines {
     /// Sends the hellos that are due, by all open lines.
-    pub(super) fn say_hello(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
+    pub(super) fn say_hello(&mut self, now: Instant, out: &mut dyn Outside) {
         for line in (0..self.ends.len()).map(number) {
             if self.is_open(line) {
                 let works = self.peers.values().any(|peer| peer.works_by(line));
                 self.relays.say(line, (HELLO_EVERY, works), now, out);
             }
         }
-    }
-
-    /// The datagram for [`LineEffect::Hello`], and where to send it.
-    pub(crate) fn hello(
-        &mut self,
-        line: LineId,
-        wall: SystemTime,
-    ) -> Option<(Line, [u8; HELLO_LEN])> {
-        let relay = self.relays.get_mut(line)?;
-        let to = on(line, Endpoint::new(relay.address?));
-        Some((to, relay.key.hello(relay.clock.stamp(wall))))
     }
 
     /// Makes stamps of hellos later than this, as an earlier run of this end may have sent it.
@@ -212,16 +204,16 @@ impl Lines {
         line: LineId,
         found: Result<Vec<SocketAddr>, String>,
         now: Instant,
-        out: &mut Vec<LineEffect>,
+        out: &mut dyn Outside,
     ) {
         let Some(relay) = self.relays.get_mut(line) else {
             return;
         };
         let Some(name) = &mut relay.name else { return };
         match name.looked_up(found, relay.address, now) {
-            Ok(Some(address)) => self.set_relay(line, address, out),
+            Ok(Some(address)) => self.set_relay(line, address, now, out),
             Ok(None) | Err(None) => {}
-            Err(Some(words)) => out.push(LineEffect::Log(log::Level::Warn, words)),
+            Err(Some(words)) => out.log(None, log::Level::Warn, &words),
         }
     }
 
@@ -236,34 +228,38 @@ impl Lines {
     }
 
     /// Sets the address that was found for a line's relay.
-    fn set_relay(&mut self, line: LineId, address: SocketAddr, out: &mut Vec<LineEffect>) {
+    fn set_relay(
+        &mut self,
+        line: LineId,
+        address: SocketAddr,
+        now: Instant,
+        out: &mut dyn Outside,
+    ) {
         let Some(relay) = self.relays.get_mut(line) else {
             return;
         };
         relay.told = None;
-        if relay.address.replace(address).is_none() && self.look.is_some() {
-            // Now the line can be opened.
-            out.push(LineEffect::Read);
-        }
+        let is_first = relay.address.replace(address).is_none();
         self.relays.moved.push(line);
         self.follow_relays(out);
+        if is_first && self.look.is_some() {
+            // Now the line can be opened.
+            self.read(now, out);
+        }
     }
 
     /// Tells the data plane the addresses of relays that have moved.
-    pub(super) fn follow_relays(&mut self, out: &mut Vec<LineEffect>) {
+    pub(super) fn follow_relays(&mut self, out: &mut dyn Outside) {
         for line in std::mem::take(&mut self.relays.moved) {
             let Some(address) = self.relays.get(line).and_then(|it| it.address) else {
                 continue;
             };
-            out.push(LineEffect::RelayAt(address));
-            let end = self.ends.get(line.index());
-            if end.is_some_and(|end| end.sockets == Sockets::Open) {
+            out.relay_at(address);
+            if self.is_open(line) {
                 let to = on(line, Endpoint::new(address));
-                out.extend(
-                    self.peers
-                        .keys()
-                        .map(|id| PlaneCall::SetLine(*id, to).into()),
-                );
+                for id in self.peers.keys() {
+                    out.on_plane(|plane| plane.set_line(*id, to));
+                }
             }
         }
     }
@@ -272,7 +268,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::LineFacts;
+    use crate::lines::fake::Fake;
     use config::lines::LineMode;
     use config::types::Key32;
     use lines::relay::Hello;
@@ -303,62 +299,28 @@ mod tests {
         })
     }
 
-    fn facts() -> [Option<LineFacts>; 2] {
-        let there = LineFacts {
-            ifindex: 0,
-            running: true,
-            addressed: true,
-        };
-        [Some(there); 2]
-    }
-
-    /// The effects that have an address, in order.
-    fn told(out: &mut Vec<LineEffect>) -> Vec<(&'static str, u8, Option<SocketAddr>)> {
-        let effect = |it| match it {
-            LineEffect::Open { line, .. } => Some(("open", line.0, None)),
-            LineEffect::Plane(PlaneCall::SetLine(_, line)) => {
-                Some(("set", line.id.0, Some(line.endpoint.addr)))
-            }
-            LineEffect::Probe { line, .. } => Some(("probe", line.id.0, Some(line.endpoint.addr))),
-            LineEffect::Hello(line) => Some(("hello", line.0, None)),
-            LineEffect::Read => Some(("read", 0, None)),
-            _ => None,
-        };
-        out.drain(..).filter_map(effect).collect()
-    }
-
     #[test]
     fn a_relay_is_told_before_the_peer_is_asked_by_it() {
         let mut now = Instant::now();
-        let (mut lines, mut out) = (lines("198.51.100.7:51821"), Vec::new());
+        let (mut lines, mut out) = (lines("198.51.100.7:51821"), Fake::new());
         let (server, relay) = (SERVER.into(), RELAY.into());
         lines.bind(now, &mut out);
         lines.call(PEER, server, &mut out);
-        lines.read(&facts(), Some((5, 0)), now, &mut out);
-        lines.opened(LineId(1), Ok(5), now, &mut out);
         lines.look(now, |_| PeerState::default(), &mut out);
         assert_eq!(
-            told(&mut out),
+            out.told(),
             [
                 ("read", 0, None),
                 ("open", 0, None),
                 ("open", 1, None),
+                ("set", 0, Some(server)),
                 ("set", 1, Some(relay)),
                 ("hello", 1, None),
                 ("probe", 1, Some(relay)),
             ]
         );
-        let wall = SystemTime::UNIX_EPOCH;
-        let (to, first) = lines.hello(LineId(1), wall).unwrap();
+        let (to, first) = out.hellos.remove(0);
         assert_eq!((to.id, to.endpoint.addr), (LineId(1), relay));
-        let (_, second) = lines.hello(LineId(1), wall).unwrap();
-        let stamp = |bytes: &[u8]| {
-            let hello = Hello::parse(bytes).unwrap().unwrap();
-            assert!(hello.is_of(&Key::new(&[7; 32])));
-            hello.stamp
-        };
-        assert!(stamp(&second) > stamp(&first));
-        assert_eq!(lines.hello(LineId(0), wall), None);
 
         // While the peer answers, only the interval repeats the hello.
         for _ in 0..4 {
@@ -367,24 +329,29 @@ mod tests {
             lines.look(now, |_| PeerState::default(), &mut out);
             lines.heard(PEER, LineId(1), now, &mut out);
         }
-        assert!(!told(&mut out).iter().any(|it| it.0 == "hello"));
+        assert!(!out.told().iter().any(|it| it.0 == "hello"));
         now += HELLO_EVERY - SECOND * 8;
         lines.look(now, |_| PeerState::default(), &mut out);
-        assert!(told(&mut out).contains(&("hello", 1, None)));
+        assert!(out.told().contains(&("hello", 1, None)));
+        let (_, second) = out.hellos.remove(0);
+        let stamp = |bytes: &[u8]| {
+            let hello = Hello::parse(bytes).unwrap().unwrap();
+            assert!(hello.is_of(&Key::new(&[7; 32])));
+            hello.stamp
+        };
+        assert!(stamp(&second) > stamp(&first));
     }
 
     #[test]
     fn a_relay_by_which_no_peer_answers_is_told_with_each_probe() {
         let mut now = Instant::now();
-        let (mut lines, mut out) = (lines("198.51.100.7:51821"), Vec::new());
+        let (mut lines, mut out) = (lines("198.51.100.7:51821"), Fake::new());
         lines.bind(now, &mut out);
         lines.call(PEER, SERVER.into(), &mut out);
-        lines.read(&facts(), Some((5, 0)), now, &mut out);
-        lines.opened(LineId(1), Ok(5), now, &mut out);
         let mut all = Vec::new();
         for _ in 0..200 {
             lines.look(now, |_| PeerState::default(), &mut out);
-            all.extend(told(&mut out));
+            all.extend(out.told());
             now += SECOND / 10;
         }
         let count = |what| all.iter().filter(|it| it.0 == what).count();
@@ -395,31 +362,28 @@ mod tests {
     #[test]
     fn a_line_waits_until_its_relay_is_found_and_follows_it() {
         let now = Instant::now();
-        let (mut lines, mut out) = (lines("relay.example:51821"), Vec::new());
+        let (mut lines, mut out) = (lines("relay.example:51821"), Fake::new());
         lines.bind(now, &mut out);
         lines.call(PEER, SERVER.into(), &mut out);
-        lines.read(&facts(), Some((5, 0)), now, &mut out);
-        assert_eq!(told(&mut out), [("read", 0, None), ("open", 0, None)]);
+        let set = ("set", 0, Some(SERVER.into()));
+        assert_eq!(out.told(), [("read", 0, None), ("open", 0, None), set]);
         lines.look(now, |_| PeerState::default(), &mut out);
         let report = lines.reports(PEER).remove(1);
         assert_eq!(report.state, "down");
         assert!(report.reason.contains("relay"), "{}", report.reason);
-        out.clear();
+        out.told();
 
-        lines.set_relay(LineId(1), RELAY.into(), &mut out);
-        assert_eq!(told(&mut out), [("read", 0, None)]);
-        lines.read(&facts(), Some((5, 0)), now, &mut out);
-        lines.opened(LineId(1), Ok(5), now, &mut out);
+        lines.set_relay(LineId(1), RELAY.into(), now, &mut out);
         let set = ("set", 1, Some(RELAY.into()));
-        assert_eq!(told(&mut out), [("open", 1, None), set]);
+        assert_eq!(out.told(), [("read", 0, None), ("open", 1, None), set]);
         lines.look(now, |_| PeerState::default(), &mut out);
-        assert!(told(&mut out).contains(&("hello", 1, None)));
+        assert!(out.told().contains(&("hello", 1, None)));
 
         let moved = SocketAddr::from(([198, 51, 100, 8], 51821));
-        lines.set_relay(LineId(1), moved, &mut out);
-        assert_eq!(told(&mut out), [("set", 1, Some(moved))]);
+        lines.set_relay(LineId(1), moved, now, &mut out);
+        assert_eq!(out.told(), [("set", 1, Some(moved))]);
         lines.look(now, |_| PeerState::default(), &mut out);
-        assert!(told(&mut out).contains(&("hello", 1, None)));
+        assert!(out.told().contains(&("hello", 1, None)));
         assert_eq!(lines.relays().collect::<Vec<_>>(), [moved]);
     }
 }

@@ -310,8 +310,7 @@ impl Machine for ClientMachine {
                 self.is_connected = false;
                 if self.goes_on() {
                     // The lines have called the server.
-                    self.translate(cx);
-                    return self.take_answers(cx);
+                    return self.translate(cx);
                 }
                 self.session = None;
                 if self.stop_by.is_some() {
@@ -347,7 +346,6 @@ impl Machine for ClientMachine {
             }
         }
         self.translate(cx);
-        self.take_answers(cx);
     }
 
     fn accept(&mut self, _: Ends, _: &mut Cx<'_>) -> Option<StreamId> {
@@ -409,7 +407,7 @@ impl Machine for ClientMachine {
         }
         if self.lines.is_some() && ::pptp::lines::is_probe(packet) {
             self.answered(from.line, packet, cx);
-            return self.take_answers(cx);
+            return;
         }
         let order = self.order.as_mut();
         let first = order.is_none_or(|order| order.arrived(packet, from.line, cx.now));
@@ -487,7 +485,6 @@ impl ClientMachine {
         }
         if !self.outputs.is_empty() {
             self.translate(cx);
-            self.take_answers(cx);
         }
     }
 }

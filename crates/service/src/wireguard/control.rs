@@ -171,7 +171,7 @@ impl Machine {
                     entry.last_handshake = Some((at, cx.now.monotonic));
                     let words = entry.silence.answered();
                     if let Some(words) = words {
-                        self.log_peer(peer, words, cx);
+                        cx.log_peer(peer, self.public_key_of(peer), words);
                     }
                 }
                 let from = received.map(|(from, _)| from.endpoint);
@@ -192,7 +192,7 @@ impl Machine {
         };
         let (unanswered, words) = entry.silence.initiated();
         if let Some(words) = words {
-            self.log_peer(id, words, cx);
+            cx.log_peer(id, self.public_key_of(id), words);
         }
         let name = self.names.get_mut(&id).filter(|_| unanswered > 0);
         let next = name.and_then(|name| name.unanswered(now));

@@ -1,11 +1,16 @@
 //! The lines of an interface, and those of its peers.
 
 use super::machine::{Cx, Machine};
-use crate::lines::{LineEffect, LineReport, LineUsage, Lines, TheirLines};
+use super::peers::PeerEntry;
+use crate::floor::Floor;
+use crate::lines::{LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside, TheirLines};
 use config::lines::Lines as Settings;
+use log::Level;
 use plane::{Endpoint, Line, LineId, Moving, PeerId, Reorder};
-use std::time::Instant;
-use wireguard::Output;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Instant, SystemTime};
+use wireguard::{Device, Output};
 
 impl Machine {
     /// Sets the lines of the interface. Call it before [`Event::Start`](super::Event::Start). Without lines,
@@ -23,57 +28,32 @@ impl Machine {
         }
     }
 
-    /// Opens the lines anew, each once its device exists. Returns `false` without lines.
-    pub(super) fn bind_lines(&mut self, cx: &mut Cx<'_>) -> bool {
-        self.with_lines(cx, |lines, cx, out| lines.bind(cx.now.monotonic, out))
+    /// Opens the lines anew, each once its device exists.
+    pub(super) fn bind_lines(&mut self, cx: &mut Cx<'_>) {
+        self.with_lines(cx, |lines, now, out| {
+            lines.bind(now, out);
+            look(lines, now, out);
+        });
     }
 
     /// Closes all lines. Returns `false` without lines.
     pub(super) fn close_lines(&mut self, cx: &mut Cx<'_>) -> bool {
-        self.with_lines(cx, |lines, cx, out| {
-            lines.close_all(cx.now.monotonic, out);
-        })
+        self.with_lines(cx, |lines, now, out| lines.close_all(now, out))
     }
 
     /// Reads the facts of the lines again, as the host's devices or addresses have changed.
     pub(super) fn read_lines(&mut self, cx: &mut Cx<'_>) {
-        if self.lines.is_none() {
-            return;
-        }
-        let facts = cx.host.line_facts();
-        let bound = self.bound.map(|port| (port, self.mark));
-        self.with_lines(cx, |lines, cx, out| {
-            lines.read(&facts, bound, cx.now.monotonic, out);
-            look(lines, cx, out);
-        });
-    }
-
-    /// Charges lines for the bytes that they have carried.
-    pub(super) fn count_lines(&mut self, cx: &mut Cx<'_>) {
-        let carried = cx.plane.carried();
-        self.with_lines(cx, |lines, cx, out| {
-            if lines.counted(&carried, cx.now, out) {
-                look(lines, cx, out);
-            }
-        });
-    }
-
-    /// Handles the result of opening a line's sockets.
-    fn line_opened(&mut self, line: LineId, result: Result<u16, String>, cx: &mut Cx<'_>) {
-        if let (Some(0), Ok(port)) = (self.bound, &result) {
-            self.bound = Some(*port);
-        }
-        self.with_lines(cx, |lines, cx, out| {
-            lines.opened(line, result, cx.now.monotonic, out);
-            look(lines, cx, out);
+        self.with_lines(cx, |lines, now, out| {
+            lines.read(now, out);
+            look(lines, now, out);
         });
     }
 
     /// Sets the configured address of a peer.
     pub(super) fn call_by_lines(&mut self, id: PeerId, to: Endpoint, cx: &mut Cx<'_>) {
-        let several = self.with_lines(cx, |lines, cx, out| {
+        let several = self.with_lines(cx, |lines, now, out| {
             lines.call(id, to.addr, out);
-            look(lines, cx, out);
+            look(lines, now, out);
         });
         if !several {
             cx.plane.set_line(id, Line::udp(to));
@@ -83,8 +63,8 @@ impl Machine {
     /// Handles an authentic handshake message of a peer.
     pub(super) fn heard_by_line(&mut self, id: PeerId, from: Line, cx: &mut Cx<'_>) {
         cx.plane.set_line(id, from);
-        self.with_lines(cx, |lines, cx, out| {
-            lines.heard(id, from.id, cx.now.monotonic, out);
+        self.with_lines(cx, |lines, now, out| {
+            lines.heard(id, from.id, now, out);
         });
     }
 
@@ -110,9 +90,9 @@ impl Machine {
     /// Looks at the lines, if it is time.
     pub(super) fn lines_expire(&mut self, cx: &mut Cx<'_>) {
         if self.lines_due().is_some_and(|at| at <= cx.now.monotonic) {
-            self.with_lines(cx, |lines, cx, out| {
-                lines.expire(cx.now.monotonic, out);
-                look(lines, cx, out);
+            self.with_lines(cx, |lines, now, out| {
+                lines.expire(now, out);
+                look(lines, now, out);
             });
         }
     }
@@ -155,75 +135,121 @@ impl Machine {
         self.theirs.gathered.is_some()
     }
 
-    /// Calls `f` with the lines, and carries out their effects. Returns `false` without lines.
+    /// Calls the lines. Returns `false` without lines.
     pub(super) fn with_lines(
         &mut self,
         cx: &mut Cx<'_>,
-        call: impl FnOnce(&mut Lines, &Cx<'_>, &mut Vec<LineEffect>),
+        call: impl FnOnce(&mut Lines, Instant, &mut Around<'_, '_>),
     ) -> bool {
         let Some(lines) = &mut self.lines else {
             return false;
         };
-        let mut out = Vec::new();
-        call(lines, cx, &mut out);
-        // These look at the lines again, and must find everything else in force: what they put out is newer.
-        let looks_again = |it: &LineEffect| {
-            matches!(
-                it,
-                LineEffect::Read | LineEffect::Open { .. } | LineEffect::Count
-            )
+        let now = cx.now.monotonic;
+        let mut out = Around {
+            cx,
+            device: &mut self.device,
+            floor: &mut self.floor,
+            peers: &self.peers,
+            port: &mut self.bound,
+            mark: self.mark,
         };
-        let (later, first): (Vec<_>, Vec<_>) = out.into_iter().partition(looks_again);
-        for effect in first.into_iter().chain(later) {
-            self.by_lines(effect, cx);
-        }
+        call(lines, now, &mut out);
         true
     }
+}
 
-    fn by_lines(&mut self, effect: LineEffect, cx: &mut Cx<'_>) {
-        match effect {
-            LineEffect::Read => self.read_lines(cx),
-            LineEffect::Open { line, port, mark } => {
-                let opened = cx.host.open_sockets(line, port, mark);
-                self.line_opened(line, opened, cx);
-            }
-            LineEffect::Plane(call) => call.on(cx.plane),
-            LineEffect::Hello(line) => {
-                let lines = self.lines.as_mut();
-                if let Some((to, hello)) = lines.and_then(|it| it.hello(line, cx.now.wall)) {
-                    self.keep_floor(cx);
-                    cx.plane.send(&to, &hello);
-                }
-            }
-            LineEffect::KeepAddress(name, address) => cx.host.keep_address(&name, address),
-            // Its route is part of what the owner plans.
-            LineEffect::RelayAt(_) => cx.host.changed(),
-            LineEffect::Probe { peer, line, renew } => self.probe_by(peer, line, renew, cx),
-            LineEffect::Keepalive(id) => {
-                cx.plane.send_keepalive(id);
-            }
-            LineEffect::Count => self.count_lines(cx),
-            LineEffect::Keep(usage) => cx.host.keep_usage(&usage),
-            LineEffect::Log(level, words) => cx.log(level, &words),
-            LineEffect::LogPeer(id, words) => self.log_peer(id, &words, cx),
-        }
-    }
+/// The outside of an interface's lines.
+pub(super) struct Around<'x, 'a> {
+    cx: &'x mut Cx<'a>,
+    device: &'x mut Device,
+    floor: &'x mut Floor,
+    peers: &'x BTreeMap<PeerId, PeerEntry>,
+    port: &'x mut Option<u16>,
+    mark: u32,
+}
 
-    /// Probes with a handshake, the one message that every WireGuard peer answers at once.
-    fn probe_by(&mut self, id: PeerId, line: Line, renew: bool, cx: &mut Cx<'_>) {
-        let mut out = Vec::new();
-        self.device.probe(id, renew, cx.now.monotonic, &mut out);
-        self.keep_floor(cx);
-        for output in out {
-            if let Output::Send { datagram, .. } = output {
-                let bytes = datagram.as_bytes();
-                cx.plane.note_sent(id, cx.now.monotonic, bytes.len());
-                cx.plane.send(&line, bytes);
-            }
+impl Around<'_, '_> {
+    /// Writes the floor for a stamp that is about to be sent.
+    fn keep_floor(&mut self, stamp: SystemTime) {
+        if let Some(floor) = self.floor.use_up(stamp, self.cx.now.wall) {
+            self.cx.host.keep_floor(floor);
         }
     }
 }
 
-pub(super) fn look(lines: &mut Lines, cx: &Cx<'_>, out: &mut Vec<LineEffect>) {
-    lines.look(cx.now.monotonic, |id| cx.peer(id), out);
+impl Outside for Around<'_, '_> {
+    fn wall(&self) -> SystemTime {
+        self.cx.now.wall
+    }
+
+    fn plane(&mut self) -> Option<&mut dyn LinePlane> {
+        Some(&mut self.cx.plane)
+    }
+
+    fn facts(&mut self) -> Vec<Option<LineFacts>> {
+        self.cx.host.line_facts()
+    }
+
+    fn open(&mut self, line: LineId, mark: Option<u32>) -> Result<(), String> {
+        let port = self.port.unwrap_or(0);
+        let mark = mark.unwrap_or(self.mark);
+        let opened = self.cx.host.open_sockets(line, port, mark)?;
+        if port == 0 {
+            // All lines have the port of the first.
+            *self.port = Some(opened);
+        }
+        Ok(())
+    }
+
+    /// Probes with a handshake, the one message that every WireGuard peer answers at once.
+    fn probe(&mut self, peer: PeerId, line: Line, renew: bool) {
+        let (mut out, now) = (Vec::new(), self.cx.now.monotonic);
+        self.device.probe(peer, renew, now, &mut out);
+        self.keep_floor(self.device.latest_timestamp());
+        for output in out {
+            if let Output::Send { datagram, .. } = output {
+                let bytes = datagram.as_bytes();
+                self.cx.plane.note_sent(peer, now, bytes.len());
+                self.cx.plane.send(&line, bytes);
+            }
+        }
+    }
+
+    fn keepalive(&mut self, peer: PeerId) {
+        self.cx.plane.send_keepalive(peer);
+    }
+
+    fn hello(&mut self, to: &Line, hello: &[u8], stamp: SystemTime) {
+        self.keep_floor(stamp);
+        self.cx.plane.send(to, hello);
+    }
+
+    /// The relay's route is part of what the owner plans.
+    fn relay_at(&mut self, _: SocketAddr) {
+        self.cx.host.changed();
+    }
+
+    fn keep_address(&mut self, name: &str, address: IpAddr) {
+        self.cx.host.keep_address(name, address);
+    }
+
+    fn keep_usage(&mut self, usage: &[LineUsage]) {
+        self.cx.host.keep_usage(usage);
+    }
+
+    fn log(&mut self, peer: Option<PeerId>, level: Level, words: &str) {
+        match peer {
+            Some(id) => {
+                let peer = self.peers.get(&id);
+                self.cx.log_peer(id, peer.map(|it| &it.public_key), words);
+            }
+            None => self.cx.log(level, words),
+        }
+    }
+}
+
+/// Looks at the lines.
+pub(super) fn look(lines: &mut Lines, now: Instant, out: &mut Around<'_, '_>) {
+    let plane = out.cx.plane;
+    lines.look(now, |id| plane.peer(id).unwrap_or_default(), out);
 }

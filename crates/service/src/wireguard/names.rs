@@ -53,9 +53,9 @@ impl Machine {
         let peer = match lookup.whose {
             Whose::Peer(peer) => peer,
             Whose::Relay(line) => {
-                self.with_lines(cx, |lines, cx, out| {
-                    lines.relay_looked_up(line, found, cx.now.monotonic, out);
-                    look(lines, cx, out);
+                self.with_lines(cx, |lines, now, out| {
+                    lines.relay_looked_up(line, found, now, out);
+                    look(lines, now, out);
                 });
                 return;
             }

@@ -1,7 +1,6 @@
 //! Events that the client's machine handles.
 
 use crate::inbox::Arrival;
-use crate::lines::LineFacts;
 use crate::openvpn::connect::ResolveError;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
 use crate::openvpn::scripts::Hook;
@@ -49,10 +48,6 @@ pub(super) enum Event {
         /// Number of the stream; `None` for UDP.
         stream: Option<StreamId>,
     },
-    /// Host facts about the uplinks, in order; `None` where the device is missing.
-    LinesRead(Vec<Option<LineFacts>>),
-    /// The port of a line's new sockets, or why they could not be opened.
-    LineOpened(LineId, Result<u16, String>),
     /// The dial with this number failed: the reason, and whether another line may do better.
     DialFailed(u64, String, bool),
     /// The addresses of a line's relay.

@@ -2,6 +2,7 @@
 
 use super::event::Event;
 use super::steps::{Kind, Steps};
+use crate::floor::Floor;
 use crate::lines::{LineFacts, LineUsage};
 use crate::now::Now;
 use crate::openvpn::Ended;
@@ -81,11 +82,11 @@ pub(super) trait Host {
     /// Returns the state of each uplink's device, in configuration order; `None` where the device is missing.
     fn line_facts(&mut self) -> Vec<Option<LineFacts>>;
 
-    /// Replaces a line's sockets, with this port (0 for any) and this mark (0 for none). Returns the port.
+    /// Replaces a line's sockets, with this port (0 for any) and this mark (0 for none).
     ///
     /// # Errors
     /// A message for the log.
-    fn open_line(&mut self, line: LineId, port: u16, mark: u32) -> Result<u16, String>;
+    fn open_line(&mut self, line: LineId, port: u16, mark: u32) -> Result<(), String>;
 
     /// Saves the lines' byte counts for the next start.
     fn keep_usage(&mut self, usage: &[LineUsage]);
@@ -217,9 +218,11 @@ impl Cx<'_> {
         self.steps.add(Kind::Follow, Box::new(follow), self.host);
     }
 
-    pub(super) fn read_lines(&mut self) {
-        let facts = self.host.line_facts();
-        self.steps.results.push_back(Event::LinesRead(facts));
+    /// Saves the floor before a stamp is used, if it has to be raised for that.
+    pub(super) fn keep_floor(&mut self, floor: &mut Floor, used: SystemTime) {
+        if let Some(floor) = floor.use_up(used, self.now.wall) {
+            self.host.keep_floor(floor);
+        }
     }
 
     pub(super) fn log(&mut self, level: Level, text: impl Into<String>) {

@@ -188,9 +188,7 @@ impl<'a> Machine<'a> {
             _ if matches!(self.phase, Phase::Over) => {}
             Event::Begin => {
                 cx.state(State::Connecting, "");
-                if self.stream_lines.is_some() {
-                    cx.read_lines();
-                }
+                self.read_stream_lines(cx);
                 if let Some(it) = &mut self.lines {
                     it.lines.name_relays(cx.now.monotonic);
                 }
@@ -223,19 +221,12 @@ impl<'a> Machine<'a> {
                 cx.host.log_status(status);
             }
             Event::Signal(signal) => self.signal(signal, cx),
-            Event::LinesRead(facts) => {
-                self.lines_read(&facts, cx);
-                self.stream_lines_read(&facts, cx);
-            }
-            Event::LineOpened(line, result) => self.line_opened(line, result, cx),
             Event::NetworkChanged => {
                 self.hurry_relays(cx.now);
-                if self.lines.is_some() || self.stream_lines.is_some() {
-                    cx.read_lines();
-                }
                 if self.network.is_some() {
                     cx.follow();
                 }
+                self.read_lines(cx);
             }
             Event::Hurry => {
                 if let Phase::Pause(_) = self.phase {

@@ -8,7 +8,7 @@ use super::lines::{Knows, SERVER, ServerLines};
 use ::config::lines::LineMode;
 use ::pptp::session::{DownReason, LoginError};
 use lines::health::Fault;
-use plane::{LINES_MAX, LineId};
+use plane::{LINES_MAX, LineId, LineSet};
 use std::time::{Duration, Instant};
 
 /// How long a line rests after a failed call on it: at first, and at most. The time doubles with each failure.
@@ -98,6 +98,12 @@ impl ServerLines {
                 false => self.resting.filter(|it| *it != line).collect(),
             };
         }
+    }
+
+    /// Repeats what failed calls have shown about lines, as the host's new facts may have replaced it.
+    pub(super) fn rest_anew(&mut self, now: Instant) {
+        self.resting = LineSet::EMPTY;
+        self.rest(now);
     }
 
     /// If no line is known to be worth a call, ends the rest of one. Returns whether there was such a line.

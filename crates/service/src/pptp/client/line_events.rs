@@ -2,74 +2,49 @@
 
 use super::ClientMachine;
 use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
-use crate::lines::{Answers, LineEffect, PROBE_IDLE, PlaneCall};
+use crate::lines::{Answers, LineFacts, LinePlane, LineUsage, Outside, PROBE_IDLE};
 use crate::pptp::machine::{Cx, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
 use ::pptp::lines::TELL;
 use ::pptp::session::DownReason;
 use log::Level;
-use plane::{LineId, LineSet, PeerState};
-use std::net::SocketAddrV4;
-use std::time::Instant;
+use plane::{LINES_MAX, Line, LineId, LineSet, PeerId, PeerState};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::time::{Instant, SystemTime};
 
 impl ClientMachine {
     /// Opens the lines, each once its device exists.
     pub(super) fn open_lines(&mut self, cx: &mut Cx<'_>) {
-        self.with_lines(cx, |it, now, out| it.lines.bind(now, out));
+        self.with_lines(cx, |it, now, out| {
+            it.lines.bind(now, out);
+            it.rest_anew(now);
+        });
+        self.lines_settled(cx);
     }
 
     /// Reads the host's facts about the lines, where there are any.
     pub(super) fn read_lines(&mut self, cx: &mut Cx<'_>) {
-        if self.lines.is_none() {
-            return;
-        }
-        let facts = cx.host.line_facts();
         self.with_lines(cx, |it, now, out| {
-            it.lines.read(&facts, Some((0, 0)), now, out);
-            // The facts may have changed what failed calls have shown about lines.
-            it.resting = LineSet::EMPTY;
-            it.rest(now);
+            it.lines.read(now, out);
+            it.rest_anew(now);
         });
-        if let Some(it) = &mut self.lines
-            && it.waits.is_some()
-            && !it.lines.has_open()
-            && !it.lines.is_opening()
-            && !std::mem::replace(&mut it.said, true)
+        self.lines_settled(cx);
+    }
+
+    /// Continues after lines may have been opened: with the call that waits for one, or with a look.
+    fn lines_settled(&mut self, cx: &mut Cx<'_>) {
+        let Some(it) = &mut self.lines else { return };
+        if it.lines.has_open()
+            && let Some(server) = it.waits.take()
         {
+            return self.dial(server, cx);
+        }
+        if it.waits.is_some() && !std::mem::replace(&mut it.said, true) {
             let words = "no uplink is there: waiting for one".to_owned();
             cx.host.log(Level::Warn, words);
         }
         self.look(cx);
-    }
-
-    /// Handles the results of opening lines, and reads the host's facts if they were asked for.
-    pub(super) fn take_answers(&mut self, cx: &mut Cx<'_>) {
-        while let Some(it) = &mut self.lines {
-            if let Some((line, result)) = it.opened.pop_front() {
-                self.line_opened(line, result, cx);
-            } else if std::mem::take(&mut it.reads) {
-                self.read_lines(cx);
-            } else {
-                return;
-            }
-            self.translate(cx);
-        }
-    }
-
-    fn line_opened(&mut self, line: LineId, result: Result<(), String>, cx: &mut Cx<'_>) {
-        self.with_lines(cx, |it, now, out| {
-            it.lines.opened(line, result.map(|()| 0), now, out);
-        });
-        let opening = self.lines.as_ref().is_some_and(|it| it.lines.is_opening());
-        let waits = self.lines.as_mut().and_then(|it| match opening {
-            true => None,
-            false => it.waits.take(),
-        });
-        match waits {
-            Some(server) => self.dial(server, cx),
-            None => self.look(cx),
-        }
     }
 
     /// Handles the server's answer to a TCP connection by a line other than the call's.
@@ -92,7 +67,7 @@ impl ClientMachine {
         let several = self.with_lines(cx, |it, now, out| {
             it.hung_up();
             it.knows = Knows::Unknown;
-            if !it.lines.has_open() || it.lines.is_opening() {
+            if !it.lines.has_open() {
                 it.waits = Some(server);
                 return;
             }
@@ -245,8 +220,12 @@ impl ClientMachine {
     pub(super) fn expire_lines(&mut self, cx: &mut Cx<'_>) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= cx.now);
         if due(self.lines.as_ref().and_then(|it| it.lines.due())) {
-            self.with_lines(cx, |it, now, out| it.lines.expire(now, out));
-            self.look(cx);
+            self.with_lines(cx, |it, now, out| {
+                if it.lines.expire(now, out) {
+                    it.rest_anew(now);
+                }
+            });
+            self.lines_settled(cx);
         }
         if let Some(it) = &mut self.lines
             && let Some((_, left)) = it.tells.filter(|(at, _)| *at <= cx.now)
@@ -288,7 +267,7 @@ impl ClientMachine {
             return self.redial(cx);
         }
         let knows = it.knows == Knows::Several;
-        if it.lines.is_opening() || used == dialled || knows && it.joined.contains(used) {
+        if used == dialled || knows && it.joined.contains(used) {
             return;
         }
         // The line may have been unprobed a moment ago, or it was the last that worked.
@@ -351,59 +330,117 @@ impl ClientMachine {
         }
     }
 
-    /// Calls `f` with the lines, and carries out their effects. Returns `false` where there are no lines.
+    /// Calls `f` with the lines, and acts on its consequences. Returns `false` where there are no lines.
     fn with_lines(
         &mut self,
         cx: &mut Cx<'_>,
-        call: impl FnOnce(&mut ServerLines, Instant, &mut Vec<LineEffect>),
+        call: impl FnOnce(&mut ServerLines, Instant, &mut Around<'_, '_>),
     ) -> bool {
         let Some(it) = &mut self.lines else {
             return false;
         };
-        let mut out = Vec::new();
-        call(it, cx.now, &mut out);
-        for effect in out {
-            self.by_lines(effect, cx);
+        let now = cx.now;
+        let mut out = Around {
+            cx,
+            closed: LineSet::EMPTY,
+            used: None,
+            mode: None,
+            asked: Vec::new(),
+        };
+        call(it, now, &mut out);
+        let Around {
+            closed,
+            used,
+            mode,
+            asked,
+            ..
+        } = out;
+        it.joined = it.joined.filter(|line| !closed.contains(*line)).collect();
+        let changes = used.is_some() || mode.is_some();
+        if changes {
+            it.used = used.or(it.used);
+            it.wanted = mode.unwrap_or(it.wanted);
+            it.tells = it.tells.map(|_| (now, TELL_AGAIN.0));
+        }
+        if changes || !closed.is_empty() {
+            it.follow();
+        }
+        for line in asked {
+            self.ask_by(line, cx);
         }
         true
     }
+}
 
-    fn by_lines(&mut self, effect: LineEffect, cx: &mut Cx<'_>) {
-        let Some(it) = &mut self.lines else { return };
-        match effect {
-            LineEffect::Read => it.reads = true,
-            LineEffect::Open { line, mark, .. } => {
-                it.opened.push_back((line, cx.host.open_line(line, mark)));
-            }
-            LineEffect::Plane(PlaneCall::Close(line)) => {
-                it.joined = it.joined.filter(|joined| *joined != line).collect();
-                it.follow();
-                cx.host.close_line(line);
-            }
-            LineEffect::Plane(PlaneCall::UseLine(_, line)) => {
-                it.used = Some(line);
-                it.follow();
-                it.tells = it.tells.map(|_| (cx.now, TELL_AGAIN.0));
-            }
-            LineEffect::Plane(PlaneCall::SetLineMode(_, mode)) => {
-                it.wanted = mode;
-                it.follow();
-                it.tells = it.tells.map(|_| (cx.now, TELL_AGAIN.0));
-            }
-            LineEffect::Probe { line, .. } => self.ask_by(line.id, cx),
-            LineEffect::Log(level, words) => cx.host.log(level, words),
-            LineEffect::LogPeer(_, words) => cx.host.log(Level::Info, words),
-            // Not used by PPTP: packets have one address, and the server learns of lines in another way. Files with
-            // `shape`, caps or relays are refused.
-            LineEffect::Plane(
-                PlaneCall::SetLine(..) | PlaneCall::SetRate(_) | PlaneCall::SetLineRates(_),
-            )
-            | LineEffect::Keepalive(_)
-            | LineEffect::Count
-            | LineEffect::Keep(_)
-            | LineEffect::Hello(_)
-            | LineEffect::RelayAt(_)
-            | LineEffect::KeepAddress(..) => {}
-        }
+/// The outside of a client's lines. Changes to the call's own state wait until the lines have returned.
+struct Around<'x, 'a> {
+    cx: &'x mut Cx<'a>,
+    closed: LineSet,
+    used: Option<LineId>,
+    mode: Option<plane::LineMode>,
+    /// Lines to probe.
+    asked: Vec<LineId>,
+}
+
+/// Empty methods are not used by PPTP: files with `shape`, caps or relays are refused.
+impl Outside for Around<'_, '_> {
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+
+    fn plane(&mut self) -> Option<&mut dyn LinePlane> {
+        Some(self)
+    }
+
+    fn facts(&mut self) -> Vec<Option<LineFacts>> {
+        self.cx.host.line_facts()
+    }
+
+    fn open(&mut self, line: LineId, mark: Option<u32>) -> Result<(), String> {
+        self.cx.host.open_line(line, mark.unwrap_or(0))
+    }
+
+    fn probe(&mut self, _: PeerId, line: Line, _: bool) {
+        self.asked.push(line.id);
+    }
+
+    fn keepalive(&mut self, _: PeerId) {}
+
+    fn hello(&mut self, _: &Line, _: &[u8], _: SystemTime) {}
+
+    fn relay_at(&mut self, _: SocketAddr) {}
+
+    fn keep_address(&mut self, _: &str, _: IpAddr) {}
+
+    fn keep_usage(&mut self, _: &[LineUsage]) {}
+
+    fn log(&mut self, _: Option<PeerId>, level: Level, words: &str) {
+        self.cx.host.log(level, words.to_owned());
+    }
+}
+
+impl LinePlane for Around<'_, '_> {
+    fn close_line(&mut self, line: LineId) {
+        self.cx.host.close_line(line);
+        self.closed = self.closed.with(line);
+    }
+
+    /// Packets have one address, and the server learns of lines in another way.
+    fn set_line(&mut self, _: PeerId, _: Line) {}
+
+    fn use_line(&mut self, _: PeerId, line: LineId) {
+        self.used = Some(line);
+    }
+
+    fn set_line_mode(&mut self, _: PeerId, mode: plane::LineMode) {
+        self.mode = Some(mode);
+    }
+
+    fn set_rate(&mut self, _: u64) {}
+
+    fn set_line_rates(&mut self, _: [u64; LINES_MAX]) {}
+
+    fn carried(&mut self) -> [u64; LINES_MAX] {
+        [0; LINES_MAX]
     }
 }

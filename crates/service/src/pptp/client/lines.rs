@@ -16,7 +16,6 @@ use plane::{
     Endpoint, LINES_MAX, Line, LineCounts, LineId, LineSet, LineState, PeerId, PeerState, Times,
     Transport,
 };
-use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
@@ -60,9 +59,6 @@ pub(in crate::pptp) struct ServerLines {
     pub(super) calls: Option<Instant>,
     /// The server to call once a line is open.
     pub(super) waits: Option<SocketAddrV4>,
-    /// Results of opening lines, and whether to read the host's facts, once the current event is handled.
-    pub(super) opened: VecDeque<(LineId, Result<(), String>)>,
-    pub(super) reads: bool,
     /// The log already says that there is no line.
     pub(super) said: bool,
     /// Lines on which the server accepts packets of the call.
@@ -106,8 +102,6 @@ impl ServerLines {
             current: None,
             calls: None,
             waits: None,
-            opened: VecDeque::new(),
-            reads: false,
             said: false,
             joined: LineSet::EMPTY,
             answered: [None; LINES_MAX],

@@ -290,7 +290,7 @@ impl Host for ThisHost<'_> {
     }
 
     #[inline(never)]
-    fn open_line(&mut self, line: LineId, port: u16, mark: u32) -> Result<u16, String> {
+    fn open_line(&mut self, line: LineId, port: u16, mark: u32) -> Result<(), String> {
         let opened = self.open_sockets(line, port, mark);
         opened.map_err(|error| error.to_string())
     }

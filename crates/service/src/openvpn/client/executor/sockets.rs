@@ -54,8 +54,8 @@ impl ThisHost<'_> {
         }
     }
 
-    /// Opens a line's sockets and returns their port.
-    pub(super) fn open_sockets(&self, line: LineId, port: u16, mark: u32) -> Result<u16, Failure> {
+    /// Opens a line's sockets.
+    pub(super) fn open_sockets(&self, line: LineId, port: u16, mark: u32) -> Result<(), Failure> {
         let (config, settings) = (&self.context.config, &self.context.dataplane);
         let Some((plane, _)) = &self.device else {
             return Err("no interface".into());
@@ -65,7 +65,7 @@ impl ThisHost<'_> {
         };
         let sockets = device::open_line(config, settings, bound, port, mark)?;
         plane.open_line(line, sockets)?;
-        Ok(plane.port(line).unwrap_or(port))
+        Ok(())
     }
 }
 

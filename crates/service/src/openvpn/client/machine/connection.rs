@@ -452,7 +452,7 @@ impl Machine<'_> {
         }
         it.since = cx.now.wall;
         // The server's certificate is valid now, so the true time is later than its start.
-        self.keep_floor(cx.now.wall, cx);
+        cx.keep_floor(&mut self.floor, cx.now.wall);
         it.unannounced = true;
         self.announce(it, cx);
     }

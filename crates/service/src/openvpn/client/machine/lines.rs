@@ -9,19 +9,21 @@
 //! data plane do not; only their own packets show that a line works.
 
 use super::connection::Connection;
+use super::relays::known_at;
 use super::{Machine, Phase};
-use crate::lines::{Answers, LineEffect, LineFacts, LineReport, LineUsage, Lines};
+use crate::floor::Floor;
+use crate::lines::{Answers, LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside};
 use crate::now::Now;
+use crate::openvpn::channel::Plane;
+use crate::openvpn::client::host::{Cx, SERVER};
 use config::openvpn::OpenVpn;
+use log::Level;
 use openvpn::data::inband::{OCC_REQUEST, PING};
 use openvpn::data::wire::Layout;
 use openvpn::packet::{ControlHead, Opcode};
-use plane::{LineId, PeerState, StreamId};
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
-
-use crate::openvpn::client::event::Event;
-use crate::openvpn::client::host::{Cx, SERVER};
+use plane::{Line, LineId, PeerId, PeerState, StreamId};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a server may leave control packets unanswered before the line counts as down. The client repeats them after
 /// two seconds.
@@ -79,11 +81,10 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether a line is open and none is being opened. A better line would be used as soon as it opens, and the server
-    /// would hear two addresses.
+    /// Whether a line is open.
     pub(super) fn has_line(&self) -> bool {
         let lines = self.lines.as_ref();
-        lines.is_none_or(|it| it.lines.has_open() && !it.lines.is_opening())
+        lines.is_none_or(|it| it.lines.has_open())
     }
 
     /// Whether a control packet from this line may belong to the session. Before the server follows, it knows one line
@@ -102,36 +103,20 @@ impl Machine<'_> {
 
     /// Opens the lines of a new interface.
     pub(super) fn open_lines(&mut self, cx: &mut Cx<'_>) {
-        self.with_lines(cx, |it, now, effects| {
-            it.lines.bind(now.monotonic, effects);
-        });
+        self.with_lines(cx, |it, now, out| it.lines.bind(now, out));
     }
 
-    /// Takes the host's report on the uplinks.
-    pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], cx: &mut Cx<'_>) {
-        let closed = self.ifname.is_none();
-        self.with_lines(cx, |it, now, effects| {
-            let bound = Some((it.port, it.mark)).filter(|_| !closed);
-            it.lines.read(facts, bound, now.monotonic, effects);
-        });
-        self.look(cx);
+    /// Reads the host's state of the uplinks.
+    pub(super) fn read_lines(&mut self, cx: &mut Cx<'_>) {
+        self.with_lines(cx, |it, now, out| it.lines.read(now, out));
+        self.lines_settled(cx);
+        self.read_stream_lines(cx);
     }
 
-    /// Handles the result of opening a line's sockets.
-    pub(super) fn line_opened(
-        &mut self,
-        line: LineId,
-        result: Result<u16, String>,
-        cx: &mut Cx<'_>,
-    ) {
-        self.with_lines(cx, |it, now, effects| {
-            it.lines.opened(line, result, now.monotonic, effects);
-        });
-        if !self.has_line() {
-            return;
-        }
+    /// Continues after lines may have been opened: with the session that waits for one, or with a look.
+    pub(super) fn lines_settled(&mut self, cx: &mut Cx<'_>) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Line(candidate, remote, _) => {
+            Phase::Line(candidate, remote, _) if self.has_line() => {
                 self.begin_session(candidate, remote, None, cx);
             }
             other => {
@@ -147,14 +132,13 @@ impl Machine<'_> {
             return;
         }
         let connected = self.connection().is_some();
-        self.with_lines(cx, |it, now, effects| {
-            it.lines.expire(now.monotonic, effects);
+        self.with_lines(cx, |it, now, out| {
+            it.lines.expire(now, out);
             if !connected {
-                it.lines
-                    .look(now.monotonic, |_| PeerState::default(), effects);
+                it.lines.look(now, |_| PeerState::default(), out);
             }
         });
-        self.look(cx);
+        self.lines_settled(cx);
     }
 
     /// Checks the lines of a connection over UDP.
@@ -169,7 +153,7 @@ impl Machine<'_> {
 
     /// Removes the interface and its lines.
     pub(super) fn close_interface(&mut self, cx: &mut Cx<'_>) {
-        self.with_lines(cx, |it, _, effects| it.lines.end(effects));
+        self.with_lines(cx, |it, now, out| it.lines.end(now, out));
         cx.later(|host| host.close_interface());
     }
 
@@ -185,10 +169,9 @@ impl Machine<'_> {
 
     /// Begins a session with the server at this address.
     pub(super) fn call_by_lines(&mut self, to: SocketAddr, cx: &mut Cx<'_>) {
-        self.with_lines(cx, |it, now, effects| {
-            it.lines.call(SERVER, to, effects);
-            it.lines
-                .look(now.monotonic, |_| PeerState::default(), effects);
+        self.with_lines(cx, |it, now, out| {
+            it.lines.call(SERVER, to, out);
+            it.lines.look(now, |_| PeerState::default(), out);
         });
     }
 
@@ -205,10 +188,10 @@ impl Machine<'_> {
 
     /// Notes a control packet from the server.
     pub(super) fn heard_by_line(&mut self, line: LineId, cx: &mut Cx<'_>) {
-        self.with_lines(cx, |it, now, effects| {
+        self.with_lines(cx, |it, now, out| {
             // Later control packets prove little: an attacker can replay them on another line.
             if !it.follows {
-                it.lines.heard(SERVER, line, now.monotonic, effects);
+                it.lines.heard(SERVER, line, now, out);
             }
         });
     }
@@ -249,9 +232,9 @@ impl Machine<'_> {
 
     /// Handles a move of the server.
     pub(super) fn server_moved(&mut self, to: SocketAddr, cx: &mut Cx<'_>) {
-        self.with_lines(cx, |it, now, effects| {
-            it.lines.call(SERVER, to, effects);
-            it.lines.hurry(now.monotonic);
+        self.with_lines(cx, |it, now, out| {
+            it.lines.call(SERVER, to, out);
+            it.lines.hurry(now);
         });
     }
 
@@ -272,9 +255,9 @@ impl Machine<'_> {
         let Some(lines) = &mut self.lines else { return };
         let before = lines.lines.used(SERVER);
         let follows = lines.follows;
-        self.with_lines(cx, |it, now, effects| {
-            it.lines.look(now.monotonic, |_| state, effects);
-            it.try_request(now.monotonic, effects);
+        self.with_lines(cx, |it, now, out| {
+            it.lines.look(now, |_| state, out);
+            it.try_request(now, out);
         });
         let used = self.lines.as_ref().and_then(|it| it.lines.used(SERVER));
         if before.is_some() && used != before && !follows && it.has_heard() {
@@ -290,75 +273,109 @@ impl Machine<'_> {
         }
     }
 
-    /// Counts the bytes carried by each uplink.
-    fn count_lines(&mut self, cx: &mut Cx<'_>) {
-        let Some(carried) = cx.plane(|plane| plane.carried()) else {
-            return;
-        };
-        self.with_lines(cx, |it, now, effects| {
-            if it.lines.counted(&carried, now, effects) {
-                it.lines.hurry(now.monotonic);
-            }
-        });
-    }
-
-    /// Saves the last byte counts at the end.
+    /// Counts and saves the uplinks' bytes at the end.
     pub(in crate::openvpn::client) fn lines_end(&mut self, cx: &mut Cx<'_>) {
-        self.count_lines(cx);
-        self.with_lines(cx, |it, _, effects| it.lines.keep(effects));
+        self.with_lines(cx, |it, now, out| it.lines.keep(now, out));
     }
 
-    /// Calls into the lines and performs their effects.
+    /// Calls the lines.
     pub(super) fn with_lines(
         &mut self,
         cx: &mut Cx<'_>,
-        call: impl FnOnce(&mut ServerLines, Now, &mut Vec<LineEffect>),
+        call: impl FnOnce(&mut ServerLines, Instant, &mut Around<'_, '_>),
     ) {
+        let keyed = self.connection().is_some_and(|it| it.peer.key.is_some());
         let Some(lines) = &mut self.lines else { return };
-        let mut effects = Vec::new();
-        call(lines, cx.now, &mut effects);
-        for effect in effects {
-            self.by_lines(effect, cx);
+        let (now, plane) = (cx.now.monotonic, cx.plane.clone());
+        let mut out = Around {
+            cx,
+            plane: plane.as_deref(),
+            bound: (lines.port, lines.mark),
+            floor: &mut self.floor,
+            has_network: self.network.is_some(),
+            keyed,
+        };
+        call(lines, now, &mut out);
+    }
+}
+
+/// The outside of a client's lines.
+pub(super) struct Around<'x, 'a> {
+    cx: &'x mut Cx<'a>,
+    plane: Option<&'x Plane>,
+    /// Port and mark of the sockets.
+    bound: (u16, u32),
+    floor: &'x mut Floor,
+    /// Network settings are in force.
+    has_network: bool,
+    /// The server has keys.
+    keyed: bool,
+}
+
+impl Outside for Around<'_, '_> {
+    fn wall(&self) -> SystemTime {
+        self.cx.now.wall
+    }
+
+    fn plane(&mut self) -> Option<&mut dyn LinePlane> {
+        let plane: &mut dyn LinePlane = self.plane.as_mut()?;
+        Some(plane)
+    }
+
+    fn facts(&mut self) -> Vec<Option<LineFacts>> {
+        self.cx.host.line_facts()
+    }
+
+    fn open(&mut self, line: LineId, mark: Option<u32>) -> Result<(), String> {
+        let (port, usual) = self.bound;
+        self.cx.host.open_line(line, port, mark.unwrap_or(usual))
+    }
+
+    fn probe(&mut self, peer: PeerId, line: Line, _: bool) {
+        self.cx
+            .plane(|plane| plane.inject_by(peer, line.id, &OCC_REQUEST));
+    }
+
+    fn keepalive(&mut self, peer: PeerId) {
+        self.cx.plane(|plane| plane.inject(peer, &PING));
+    }
+
+    fn hello(&mut self, to: &Line, hello: &[u8], stamp: SystemTime) {
+        self.cx.keep_floor(self.floor, stamp);
+        self.cx.plane(|plane| plane.send(to, hello));
+    }
+
+    fn relay_at(&mut self, address: SocketAddr) {
+        if self.has_network {
+            self.cx
+                .later(move |host| host.keep_relay_outside(address.ip()));
+        }
+        if self.keyed {
+            known_at(address, self.cx);
         }
     }
 
-    fn by_lines(&mut self, effect: LineEffect, cx: &mut Cx<'_>) {
-        match effect {
-            LineEffect::Hello(line) => self.say_hello(line, cx),
-            LineEffect::RelayAt(address) => self.relay_at(address, cx),
-            LineEffect::Count => self.count_lines(cx),
-            LineEffect::Read => cx.read_lines(),
-            LineEffect::Open { line, port, mark } => {
-                let opened = cx.host.open_line(line, port, mark);
-                cx.steps.results.push_back(Event::LineOpened(line, opened));
-            }
-            LineEffect::Keep(usage) => cx.host.keep_usage(&usage),
-            LineEffect::KeepAddress(name, address) => cx.host.keep_address(&name, address),
-            LineEffect::Log(level, words) => cx.log(level, words),
-            LineEffect::LogPeer(_, words) => cx.info(words),
-            LineEffect::Probe { peer, line, .. } => {
-                cx.plane(|plane| plane.inject_by(peer, line.id, &OCC_REQUEST));
-            }
-            LineEffect::Keepalive(id) => {
-                cx.plane(|plane| plane.inject(id, &PING));
-            }
-            LineEffect::Plane(call) => {
-                cx.plane(|plane| call.on(plane));
-            }
-        }
+    fn keep_address(&mut self, name: &str, address: IpAddr) {
+        self.cx.host.keep_address(name, address);
+    }
+
+    fn keep_usage(&mut self, usage: &[LineUsage]) {
+        self.cx.host.keep_usage(usage);
+    }
+
+    fn log(&mut self, _: Option<PeerId>, level: Level, words: &str) {
+        self.cx.log(level, words);
     }
 }
 
 impl ServerLines {
     /// Sends a request by each line in turn until the server answers; often at first.
-    fn try_request(&mut self, now: Instant, effects: &mut Vec<LineEffect>) {
+    fn try_request(&mut self, now: Instant, out: &mut Around<'_, '_>) {
         let Some((left, _)) = self.trials.filter(|(_, at)| *at <= now) else {
             return;
         };
         let next = if left > 0 { TRIAL } else { TRIAL_LATER };
         self.trials = Some((left.saturating_sub(1), now + next));
-        effects.extend(self.lines.trial(SERVER, left.into()));
-        // The server stays with the line of the last request.
-        effects.push(LineEffect::Keepalive(SERVER));
+        self.lines.trial(SERVER, left.into(), out);
     }
 }

@@ -22,13 +22,6 @@ impl Machine<'_> {
         }
     }
 
-    /// Saves the floor before a stamp is used, if it has to be raised for that.
-    pub(super) fn keep_floor(&mut self, used: SystemTime, cx: &mut Cx<'_>) {
-        if let Some(floor) = self.floor.use_up(used, cx.now.wall) {
-            cx.host.keep_floor(floor);
-        }
-    }
-
     /// When the next relay look-up is due.
     pub(super) fn relays_due(&self) -> Option<Instant> {
         self.lines.as_ref()?.lines.relays_due()
@@ -66,21 +59,11 @@ impl Machine<'_> {
         found: Result<Vec<SocketAddr>, String>,
         cx: &mut Cx<'_>,
     ) {
-        self.with_lines(cx, |it, now, effects| {
-            it.lines
-                .relay_looked_up(line, found, now.monotonic, effects);
-            it.lines.hurry(now.monotonic);
+        self.with_lines(cx, |it, now, out| {
+            it.lines.relay_looked_up(line, found, now, out);
+            it.lines.hurry(now);
         });
-    }
-
-    /// Handles another address of a relay.
-    pub(super) fn relay_at(&self, address: SocketAddr, cx: &mut Cx<'_>) {
-        if self.network.is_some() {
-            cx.later(move |host| host.keep_relay_outside(address.ip()));
-        }
-        if self.connection().is_some_and(|it| it.peer.key.is_some()) {
-            known_at(address, cx);
-        }
+        self.lines_settled(cx);
     }
 
     /// Routes packets to the relays outside the tunnel.
@@ -108,24 +91,10 @@ impl Machine<'_> {
     pub(super) fn destination(&self, remote: SocketAddr) -> Option<SocketAddr> {
         Some(remote).filter(|_| self.relay_addresses().next().is_none())
     }
-
-    /// Sends a relay the client's address.
-    pub(super) fn say_hello(&mut self, line: LineId, cx: &mut Cx<'_>) {
-        let now = cx.now;
-        let Some(lines) = self.lines.as_mut() else {
-            return;
-        };
-        if let Some((to, hello)) = lines.lines.hello(line, now.wall) {
-            let used = lines.lines.latest_stamp();
-            // Saved before a packet with this timestamp leaves.
-            self.keep_floor(used, cx);
-            cx.plane(|plane| plane.send(&to, &hello));
-        }
-    }
 }
 
 /// Attributes packets without a peer-id from this address to the server.
-fn known_at(address: SocketAddr, cx: &mut Cx<'_>) {
+pub(super) fn known_at(address: SocketAddr, cx: &mut Cx<'_>) {
     let from = Sender::Address(address);
     cx.plane(|plane| plane.set_sender(SERVER, from, session(SERVER, 0)));
 }

@@ -359,12 +359,12 @@ impl Machine<'_> {
         self.stream_lines.as_mut()?.choose(now.monotonic)
     }
 
-    /// Takes the host's report on the uplinks.
-    pub(super) fn stream_lines_read(&mut self, facts: &[Option<LineFacts>], cx: &mut Cx<'_>) {
+    /// Reads the host's state of the uplinks.
+    pub(super) fn read_stream_lines(&mut self, cx: &mut Cx<'_>) {
         let Some(lines) = &mut self.stream_lines else {
             return;
         };
-        for words in lines.read(facts, cx.now.monotonic) {
+        for words in lines.read(&cx.host.line_facts(), cx.now.monotonic) {
             cx.info(words);
         }
         if matches!(self.phase, Phase::Await(..)) && !self.waits_for_line() {

@@ -1,0 +1,105 @@
+//! A recording outside of lines.
+
+use super::{LineFacts, LinePlane, LineUsage, Outside};
+use log::Level;
+use plane::{LINES_MAX, Line, LineId, LineMode, PeerId};
+use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
+
+/// Records calls that have an address, in order, and answers from its fields.
+pub(super) struct Fake {
+    pub(super) facts: Vec<Option<LineFacts>>,
+    pub(super) wall: SystemTime,
+    pub(super) carried: [u64; LINES_MAX],
+    /// Calls since [`told`](Self::told): the kind, the line, and an address.
+    pub(super) calls: Vec<(&'static str, u8, Option<SocketAddr>)>,
+    pub(super) hellos: Vec<(Line, Vec<u8>)>,
+    pub(super) usage: Vec<LineUsage>,
+}
+
+impl Fake {
+    /// Both of two lines have a device.
+    pub(super) fn new() -> Self {
+        let there = LineFacts {
+            ifindex: 0,
+            running: true,
+            addressed: true,
+        };
+        Self {
+            facts: vec![Some(there); 2],
+            wall: SystemTime::UNIX_EPOCH,
+            carried: [0; LINES_MAX],
+            calls: Vec::new(),
+            hellos: Vec::new(),
+            usage: Vec::new(),
+        }
+    }
+
+    /// Returns the calls since the last call.
+    pub(super) fn told(&mut self) -> Vec<(&'static str, u8, Option<SocketAddr>)> {
+        std::mem::take(&mut self.calls)
+    }
+}
+
+impl Outside for Fake {
+    fn wall(&self) -> SystemTime {
+        self.wall
+    }
+
+    fn plane(&mut self) -> Option<&mut dyn LinePlane> {
+        Some(self)
+    }
+
+    fn facts(&mut self) -> Vec<Option<LineFacts>> {
+        self.calls.push(("read", 0, None));
+        self.facts.clone()
+    }
+
+    fn open(&mut self, line: LineId, _: Option<u32>) -> Result<(), String> {
+        self.calls.push(("open", line.0, None));
+        Ok(())
+    }
+
+    fn probe(&mut self, _: PeerId, line: Line, _: bool) {
+        let at = Some(line.endpoint.addr);
+        self.calls.push(("probe", line.id.0, at));
+    }
+
+    fn keepalive(&mut self, _: PeerId) {}
+
+    fn hello(&mut self, to: &Line, hello: &[u8], _: SystemTime) {
+        self.calls.push(("hello", to.id.0, None));
+        self.hellos.push((*to, hello.to_vec()));
+    }
+
+    fn relay_at(&mut self, _: SocketAddr) {}
+
+    fn keep_address(&mut self, _: &str, _: IpAddr) {}
+
+    fn keep_usage(&mut self, usage: &[LineUsage]) {
+        self.usage = usage.to_vec();
+    }
+
+    fn log(&mut self, _: Option<PeerId>, _: Level, _: &str) {}
+}
+
+impl LinePlane for Fake {
+    fn close_line(&mut self, _: LineId) {}
+
+    fn set_line(&mut self, _: PeerId, line: Line) {
+        self.calls
+            .push(("set", line.id.0, Some(line.endpoint.addr)));
+    }
+
+    fn use_line(&mut self, _: PeerId, _: LineId) {}
+
+    fn set_line_mode(&mut self, _: PeerId, _: LineMode) {}
+
+    fn set_rate(&mut self, _: u64) {}
+
+    fn set_line_rates(&mut self, _: [u64; LINES_MAX]) {}
+
+    fn carried(&mut self) -> [u64; LINES_MAX] {
+        self.carried
+    }
+}
