@@ -14,13 +14,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-mod answers;
 mod cap;
 #[cfg(feature = "pptp")]
 mod change;
 mod end;
 #[cfg(test)]
-mod fake;
+mod fixture;
 mod host;
 mod outside;
 mod peer;
@@ -31,7 +30,6 @@ mod status;
 mod theirs;
 mod usage_file;
 
-pub(crate) use answers::Answers;
 use cap::Caps;
 pub use cap::{CapReport, Doubt, LineUsage};
 pub use end::LineFacts;
@@ -75,7 +73,8 @@ pub(crate) struct Lines {
     rate: Option<rate::Told>,
     relays: Relays,
     caps: Caps,
-    answers: Answers,
+    /// As set by [`Lines::set_answers`].
+    answers: Option<Duration>,
     /// Use one line at a time and probe no other, whatever the mode.
     singly: bool,
 }
@@ -103,7 +102,7 @@ impl Lines {
             callers: BTreeMap::new(),
             look: None,
             rate: None,
-            answers: Answers::Probes,
+            answers: None,
             singly: false,
         }
     }
@@ -113,11 +112,12 @@ impl Lines {
         self.singly = singly;
     }
 
-    /// Sets how peers answer. Until this is called, they are taken to answer probes.
-    pub(crate) fn set_answers(&mut self, answers: Answers) {
+    /// Sets how soon peers send a packet after receiving one. `None`, the default: they answer probes at once. Otherwise
+    /// they do not answer probes, but send a packet within this time, if the line works.
+    pub(crate) fn set_answers(&mut self, answers: Option<Duration>) {
         if std::mem::replace(&mut self.answers, answers) != answers {
             for of in self.peers.values_mut().flat_map(|peer| &mut peer.lines) {
-                of.health.set_answers(answers.within());
+                of.health.set_answers(answers);
             }
         }
     }
@@ -158,7 +158,7 @@ impl Lines {
             answers: 2,
             ..health::Settings::default()
         });
-        health.set_answers(self.answers.within());
+        health.set_answers(self.answers);
         let fault = self.ends.get(line.index()).and_then(|end| end.fault);
         if fault.is_some() {
             health.fault(fault);

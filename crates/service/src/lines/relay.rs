@@ -268,7 +268,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::fake::Fake;
+    use crate::lines::fixture::Fake;
     use config::lines::LineMode;
     use config::types::Key32;
     use lines::relay::Hello;

@@ -92,7 +92,7 @@ impl Machine {
         cx: &mut Cx<'_>,
     ) {
         if !out.is_empty() {
-            self.keep_floor(cx);
+            self.keep_floor(self.device.latest_timestamp(), cx);
         }
         for output in out {
             self.output(output, received, cx);
@@ -171,7 +171,7 @@ impl Machine {
                     entry.last_handshake = Some((at, cx.now.monotonic));
                     let words = entry.silence.answered();
                     if let Some(words) = words {
-                        cx.log_peer(peer, self.public_key_of(peer), words);
+                        self.log_peer(peer, words, cx);
                     }
                 }
                 let from = received.map(|(from, _)| from.endpoint);
@@ -192,7 +192,7 @@ impl Machine {
         };
         let (unanswered, words) = entry.silence.initiated();
         if let Some(words) = words {
-            cx.log_peer(id, self.public_key_of(id), words);
+            self.log_peer(id, words, cx);
         }
         let name = self.names.get_mut(&id).filter(|_| unanswered > 0);
         let next = name.and_then(|name| name.unanswered(now));

@@ -1,16 +1,13 @@
 //! The lines of an interface, and those of its peers.
 
 use super::machine::{Cx, Machine};
-use super::peers::PeerEntry;
-use crate::floor::Floor;
 use crate::lines::{LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside, TheirLines};
 use config::lines::Lines as Settings;
 use log::Level;
 use plane::{Endpoint, Line, LineId, Moving, PeerId, Reorder};
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Instant, SystemTime};
-use wireguard::{Device, Output};
+use wireguard::Output;
 
 impl Machine {
     /// Sets the lines of the interface. Call it before [`Event::Start`](super::Event::Start). Without lines,
@@ -141,40 +138,20 @@ impl Machine {
         cx: &mut Cx<'_>,
         call: impl FnOnce(&mut Lines, Instant, &mut Around<'_, '_>),
     ) -> bool {
-        let Some(lines) = &mut self.lines else {
+        let Some(mut lines) = self.lines.take() else {
             return false;
         };
-        let now = cx.now.monotonic;
-        let mut out = Around {
-            cx,
-            device: &mut self.device,
-            floor: &mut self.floor,
-            peers: &self.peers,
-            port: &mut self.bound,
-            mark: self.mark,
-        };
-        call(lines, now, &mut out);
+        let (now, machine) = (cx.now.monotonic, &mut *self);
+        call(&mut lines, now, &mut Around { machine, cx });
+        self.lines = Some(lines);
         true
     }
 }
 
 /// The outside of an interface's lines.
 pub(super) struct Around<'x, 'a> {
+    machine: &'x mut Machine,
     cx: &'x mut Cx<'a>,
-    device: &'x mut Device,
-    floor: &'x mut Floor,
-    peers: &'x BTreeMap<PeerId, PeerEntry>,
-    port: &'x mut Option<u16>,
-    mark: u32,
-}
-
-impl Around<'_, '_> {
-    /// Writes the floor for a stamp that is about to be sent.
-    fn keep_floor(&mut self, stamp: SystemTime) {
-        if let Some(floor) = self.floor.use_up(stamp, self.cx.now.wall) {
-            self.cx.host.keep_floor(floor);
-        }
-    }
 }
 
 impl Outside for Around<'_, '_> {
@@ -191,12 +168,12 @@ impl Outside for Around<'_, '_> {
     }
 
     fn open(&mut self, line: LineId, mark: Option<u32>) -> Result<(), String> {
-        let port = self.port.unwrap_or(0);
-        let mark = mark.unwrap_or(self.mark);
+        let port = self.machine.bound.unwrap_or(0);
+        let mark = mark.unwrap_or(self.machine.mark);
         let opened = self.cx.host.open_sockets(line, port, mark)?;
         if port == 0 {
             // All lines have the port of the first.
-            *self.port = Some(opened);
+            self.machine.bound = Some(opened);
         }
         Ok(())
     }
@@ -204,8 +181,10 @@ impl Outside for Around<'_, '_> {
     /// Probes with a handshake, the one message that every WireGuard peer answers at once.
     fn probe(&mut self, peer: PeerId, line: Line, renew: bool) {
         let (mut out, now) = (Vec::new(), self.cx.now.monotonic);
-        self.device.probe(peer, renew, now, &mut out);
-        self.keep_floor(self.device.latest_timestamp());
+        let device = &mut self.machine.device;
+        device.probe(peer, renew, now, &mut out);
+        let stamp = device.latest_timestamp();
+        self.machine.keep_floor(stamp, self.cx);
         for output in out {
             if let Output::Send { datagram, .. } = output {
                 let bytes = datagram.as_bytes();
@@ -220,7 +199,7 @@ impl Outside for Around<'_, '_> {
     }
 
     fn hello(&mut self, to: &Line, hello: &[u8], stamp: SystemTime) {
-        self.keep_floor(stamp);
+        self.machine.keep_floor(stamp, self.cx);
         self.cx.plane.send(to, hello);
     }
 
@@ -239,10 +218,7 @@ impl Outside for Around<'_, '_> {
 
     fn log(&mut self, peer: Option<PeerId>, level: Level, words: &str) {
         match peer {
-            Some(id) => {
-                let peer = self.peers.get(&id);
-                self.cx.log_peer(id, peer.map(|it| &it.public_key), words);
-            }
+            Some(id) => self.machine.log_peer(id, words, self.cx),
             None => self.cx.log(level, words),
         }
     }

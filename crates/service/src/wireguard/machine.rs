@@ -80,7 +80,7 @@ pub struct Machine {
     /// When to read the routes again.
     recheck: Option<Instant>,
     /// The latest time that stamps may have.
-    pub(super) floor: Floor,
+    floor: Floor,
     /// Probes of how long packets to the peers may be.
     pub(super) probing: Probing,
     /// When to write the peers' addresses to the file.
@@ -144,15 +144,6 @@ impl<'a> Cx<'a> {
     /// Returns the data plane's state of a peer, or the default for a missing peer.
     pub(super) fn peer(&self, id: PeerId) -> plane::PeerState {
         self.plane.peer(id).unwrap_or_default()
-    }
-
-    /// Writes to the log about a peer.
-    pub(super) fn log_peer(&mut self, id: PeerId, key: Option<&Key32>, words: &str) {
-        let key = key.map(Key32::to_base64);
-        let key = key.as_ref().map_or("?", |key| key.as_str());
-        let at = self.endpoint(id).map(|at| format!(" ({})", at.addr));
-        let text = format!("peer {key}{} {words}", at.unwrap_or_default());
-        self.log(log::Level::Info, &text);
     }
 
     /// The endpoint of a peer, as last heard or configured.
@@ -252,9 +243,9 @@ impl Machine {
         result
     }
 
-    /// Writes the floor for stamps that are about to be sent.
-    pub(super) fn keep_floor(&mut self, cx: &mut Cx<'_>) {
-        if let Some(floor) = self.floor.use_up(self.latest_stamp(), cx.now.wall) {
+    /// Writes the floor for a stamp that is about to be sent.
+    pub(super) fn keep_floor(&mut self, stamp: SystemTime, cx: &mut Cx<'_>) {
+        if let Some(floor) = self.floor.use_up(stamp, cx.now.wall) {
             cx.host.keep_floor(floor);
         }
     }
@@ -417,6 +408,15 @@ impl Machine {
 
     pub(super) fn count(&mut self, why: Dropped) {
         self.refusals.count(why.name());
+    }
+
+    /// Writes to the log about a peer.
+    pub(super) fn log_peer(&self, id: PeerId, words: &str, cx: &mut Cx<'_>) {
+        let key = self.public_key_of(id).map(Key32::to_base64);
+        let key = key.as_ref().map_or("?", |key| key.as_str());
+        let at = cx.endpoint(id).map(|at| format!(" ({})", at.addr));
+        let text = format!("peer {key}{} {words}", at.unwrap_or_default());
+        cx.log(log::Level::Info, &text);
     }
 
     /// The public key of the peer with this number, if there is one.

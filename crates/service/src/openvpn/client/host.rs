@@ -34,11 +34,9 @@ pub(super) type Done = Result<Option<Event>, Failure>;
 ///
 /// Methods that return [`Done`] fail with a message for the log; [`Steps`] says what follows then.
 pub(super) trait Host {
-    /// Writes a line to the log.
-    fn log(&mut self, level: Level, text: &str);
-
-    /// Tells the service manager why the tunnel is not up yet.
-    fn waits(&mut self, why: &str);
+    /// Writes a line to the log. With `waits`, it is also the reason why the tunnel is not up yet, for the service
+    /// manager.
+    fn log(&mut self, level: Level, text: &str, waits: bool);
 
     /// Writes a line for the user who started the tunnel, besides OpenVPN's log.
     fn say(&mut self, level: Level, text: &str);
@@ -227,10 +225,8 @@ impl Cx<'_> {
 
     pub(super) fn log(&mut self, level: Level, text: impl Into<String>) {
         let text = text.into();
-        self.host.log(level, &text);
-        if level == Level::Error && !self.connected {
-            self.host.waits(&text);
-        }
+        let waits = level == Level::Error && !self.connected;
+        self.host.log(level, &text, waits);
     }
 
     pub(super) fn info(&mut self, text: impl Into<String>) {

@@ -2,7 +2,7 @@
 
 use super::ClientMachine;
 use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
-use crate::lines::{Answers, LineFacts, LinePlane, LineUsage, Outside, PROBE_IDLE};
+use crate::lines::{LineFacts, LinePlane, LineUsage, Outside, PROBE_IDLE};
 use crate::pptp::machine::{Cx, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
@@ -105,7 +105,7 @@ impl ClientMachine {
     pub(super) fn ask_all_lines(&mut self) {
         if let Some(it) = &mut self.lines {
             it.lines.set_singly(false);
-            it.lines.set_answers(Answers::Probes);
+            it.lines.set_answers(None);
             if it.knows != Knows::Several {
                 it.lines.set_idle(KNOCK);
             }

@@ -7,7 +7,7 @@
 
 use super::failures::Failures;
 use super::{ClientMachine, Session};
-use crate::lines::{Answers, Lines, status};
+use crate::lines::{Lines, status};
 use crate::pptp::machine::{Cx, Way};
 use crate::pptp::spread::{Spread, among, lines_of};
 use crate::status::PeerStatus;
@@ -91,7 +91,7 @@ impl ServerLines {
             return None;
         }
         let mut lines = Lines::new(settings.clone());
-        lines.set_answers(Answers::Within(DIAL));
+        lines.set_answers(Some(DIAL));
         lines.set_singly(true);
         Some(Box::new(Self {
             lines,

@@ -38,8 +38,8 @@ pub(super) struct Background {
     waker: Arc<Waker>,
     sender: Sender<Outcome>,
     receiver: Receiver<Outcome>,
-    /// The current dial's number, and the waker that stops it.
-    dialling: Option<(u64, Arc<Waker>)>,
+    /// The current dial's number, and the waker that stops it, if it has begun.
+    dialling: Option<(u64, Option<Arc<Waker>>)>,
     /// Stops the look-up of names in routes.
     naming: Option<Arc<Waker>>,
     /// `tls-verify` is running.
@@ -95,7 +95,7 @@ impl Background {
 
     /// Stops the current dial.
     pub(super) fn cancel(&mut self) {
-        if let Some((_, stop)) = self.dialling.take() {
+        if let Some((_, Some(stop))) = self.dialling.take() {
             stop.wake();
         }
     }
@@ -122,6 +122,26 @@ impl Background {
         }
     }
 
+    /// As [`spawn`](Self::spawn), for work that waits until the returned waker wakes; `None` if it did not begin.
+    fn stoppable(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Stop<'_>) -> Outcome + Send + 'static,
+        failed: impl FnOnce(io::Error) -> Outcome,
+    ) -> Option<Arc<Waker>> {
+        match Waker::new().map(Arc::new) {
+            Ok(stop) => {
+                let stops = Arc::clone(&stop);
+                self.spawn(name, move || work(&Stop::new(&*stops)), failed);
+                Some(stop)
+            }
+            Err(error) => {
+                self.tell()(failed(error));
+                None
+            }
+        }
+    }
+
     /// Looks up a name: `event` makes the event of the addresses. `inside`: the host's name servers may be reached
     /// through the tunnel.
     pub(super) fn look_up(
@@ -143,25 +163,26 @@ impl Background {
     /// Opens a connection, through a proxy if there is one.
     pub(super) fn dial(&mut self, number: u64, target: Target, login: Option<ProxyLogin>) {
         self.cancel();
-        let remote = target.remote;
-        if let Err(error) = self.start_dialling(number, target.clone(), login) {
-            self.dialling
-                .get_or_insert_with(|| (number, Arc::clone(&self.waker)));
-            let failed = Err(DialError::Resources { remote, error });
-            self.tell()(Outcome::Dialled(number, Box::new(target), failed));
-        }
+        let dialled = move |target: Target, socket| Outcome::Dialled(number, target.into(), socket);
+        let (remote, unopened) = (target.remote, target.clone());
+        let work = move |stop: &Stop<'_>| {
+            let socket = target.open(login.as_ref(), stop);
+            dialled(target, socket)
+        };
+        let stop = self.stoppable("dial", work, move |error| {
+            dialled(unopened, Err(DialError::Resources { remote, error }))
+        });
+        self.dialling = Some((number, stop));
     }
 
     /// Tests whether a line reaches the server.
     pub(super) fn try_line(&self, line: LineId, target: Target) {
         let tried = move |result| Outcome::Event(Event::LineTried(line, result));
-        let work = move || -> Result<(), String> {
-            let waker = Waker::new().map_err(|error| error.to_string())?;
-            let touched = target.touch(&Stop::new(&waker));
-            touched.map(drop).map_err(|error| error.to_string())
+        let work = move |stop: &Stop<'_>| {
+            let touched = target.touch(stop).map(drop);
+            tried(touched.map_err(|error| error.to_string()))
         };
-        let failed = move |error: io::Error| tried(Err(error.to_string()));
-        self.spawn("try", move || tried(work()), failed);
+        self.stoppable("try", work, move |error| tried(Err(error.to_string())));
     }
 
     /// Looks up the names in routes; cancels the previous request.
@@ -169,20 +190,11 @@ impl Background {
         if let Some(stop) = self.naming.take() {
             stop.wake();
         }
-        if let Err(error) = self.start_naming(number, names) {
+        let work = move |stop: &Stop<'_>| Outcome::RouteNames(number, route_names(&names, stop));
+        self.naming = self.stoppable("names", work, move |error| {
             log::warn!("looking up names in routes: {error}");
-            self.tell()(Outcome::RouteNames(number, RouteNames::default()));
-        }
-    }
-
-    fn start_naming(&mut self, number: u64, names: Vec<String>) -> io::Result<()> {
-        let stop = Arc::new(Waker::new()?);
-        let tell = self.tell();
-        self.naming = Some(Arc::clone(&stop));
-        start("names", move || {
-            let found = route_names(&names, &Stop::new(&*stop));
-            tell(Outcome::RouteNames(number, found));
-        })
+            Outcome::RouteNames(number, RouteNames::default())
+        });
     }
 
     /// Runs a script.
@@ -214,22 +226,6 @@ impl Background {
         self.spawn("script", work, |error| {
             judged(0, Err(format!("{hook}: {error}")))
         });
-    }
-
-    fn start_dialling(
-        &mut self,
-        number: u64,
-        target: Target,
-        login: Option<ProxyLogin>,
-    ) -> io::Result<()> {
-        let stop = Arc::new(Waker::new()?);
-        self.dialling = Some((number, Arc::clone(&stop)));
-        let tell = self.tell();
-        let work = move || {
-            let socket = target.open(login.as_ref(), &Stop::new(&*stop));
-            tell(Outcome::Dialled(number, Box::new(target), socket));
-        };
-        start("dial", work)
     }
 }
 

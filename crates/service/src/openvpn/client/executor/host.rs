@@ -180,12 +180,11 @@ impl<'a> ThisHost<'a> {
 }
 
 impl Host for ThisHost<'_> {
-    fn log(&mut self, level: Level, text: &str) {
+    fn log(&mut self, level: Level, text: &str, waits: bool) {
         log::log!(level, "{text}");
-    }
-
-    fn waits(&mut self, why: &str) {
-        self.context.waits(why);
+        if waits {
+            self.context.waits(text);
+        }
     }
 
     fn say(&mut self, level: Level, text: &str) {

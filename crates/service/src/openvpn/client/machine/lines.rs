@@ -11,8 +11,7 @@
 use super::connection::Connection;
 use super::relays::known_at;
 use super::{Machine, Phase};
-use crate::floor::Floor;
-use crate::lines::{Answers, LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside};
+use crate::lines::{LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside};
 use crate::now::Now;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::client::host::{Cx, SERVER};
@@ -60,7 +59,7 @@ impl ServerLines {
         }
         let local = config.connections.first().map(|it| &it.local);
         let mut lines = Lines::new(config.lines.clone());
-        lines.set_answers(Answers::Within(HANDSHAKE));
+        lines.set_answers(Some(HANDSHAKE));
         lines.set_singly(true);
         Some(Box::new(Self {
             lines,
@@ -200,7 +199,7 @@ impl Machine<'_> {
     pub(super) fn answered_by_line(&mut self, now: Now) {
         if let Some(it) = &mut self.lines {
             it.trials = None;
-            it.lines.set_answers(Answers::Probes);
+            it.lines.set_answers(None);
             it.lines.answered(SERVER, now.monotonic);
             it.lines.hurry(now.monotonic);
         }
@@ -215,9 +214,7 @@ impl Machine<'_> {
         if lines.follows {
             return;
         }
-        lines
-            .lines
-            .set_answers(Answers::Within(pings.unwrap_or(SILENT)));
+        lines.lines.set_answers(Some(pings.unwrap_or(SILENT)));
         if named {
             lines.follows = true;
             lines.trials = Some((TRIALS - 1, cx.now.monotonic));
@@ -242,7 +239,7 @@ impl Machine<'_> {
     pub(super) fn forget_lines(&mut self) {
         if let Some(it) = &mut self.lines {
             it.lines.forget(SERVER);
-            it.lines.set_answers(Answers::Within(HANDSHAKE));
+            it.lines.set_answers(Some(HANDSHAKE));
             it.lines.set_singly(true);
             it.follows = false;
             it.trials = None;
@@ -282,37 +279,33 @@ impl Machine<'_> {
     pub(super) fn with_lines(
         &mut self,
         cx: &mut Cx<'_>,
-        call: impl FnOnce(&mut ServerLines, Instant, &mut Around<'_, '_>),
+        call: impl FnOnce(&mut ServerLines, Instant, &mut Around<'_, '_, '_>),
     ) {
-        let keyed = self.connection().is_some_and(|it| it.peer.key.is_some());
-        let Some(lines) = &mut self.lines else { return };
+        let Some(mut lines) = self.lines.take() else {
+            return;
+        };
         let (now, plane) = (cx.now.monotonic, cx.plane.clone());
         let mut out = Around {
-            cx,
-            plane: plane.as_deref(),
             bound: (lines.port, lines.mark),
-            floor: &mut self.floor,
-            has_network: self.network.is_some(),
-            keyed,
+            plane: plane.as_deref(),
+            machine: &mut *self,
+            cx,
         };
-        call(lines, now, &mut out);
+        call(&mut lines, now, &mut out);
+        self.lines = Some(lines);
     }
 }
 
 /// The outside of a client's lines.
-pub(super) struct Around<'x, 'a> {
-    cx: &'x mut Cx<'a>,
-    plane: Option<&'x Plane>,
+pub(super) struct Around<'x, 'm, 'a> {
     /// Port and mark of the sockets.
     bound: (u16, u32),
-    floor: &'x mut Floor,
-    /// Network settings are in force.
-    has_network: bool,
-    /// The server has keys.
-    keyed: bool,
+    plane: Option<&'x Plane>,
+    machine: &'x mut Machine<'m>,
+    cx: &'x mut Cx<'a>,
 }
 
-impl Outside for Around<'_, '_> {
+impl Outside for Around<'_, '_, '_> {
     fn wall(&self) -> SystemTime {
         self.cx.now.wall
     }
@@ -341,16 +334,17 @@ impl Outside for Around<'_, '_> {
     }
 
     fn hello(&mut self, to: &Line, hello: &[u8], stamp: SystemTime) {
-        self.cx.keep_floor(self.floor, stamp);
+        self.cx.keep_floor(&mut self.machine.floor, stamp);
         self.cx.plane(|plane| plane.send(to, hello));
     }
 
     fn relay_at(&mut self, address: SocketAddr) {
-        if self.has_network {
+        if self.machine.network.is_some() {
             self.cx
                 .later(move |host| host.keep_relay_outside(address.ip()));
         }
-        if self.keyed {
+        let connection = self.machine.connection();
+        if connection.is_some_and(|it| it.peer.key.is_some()) {
             known_at(address, self.cx);
         }
     }
@@ -370,7 +364,7 @@ impl Outside for Around<'_, '_> {
 
 impl ServerLines {
     /// Sends a request by each line in turn until the server answers; often at first.
-    fn try_request(&mut self, now: Instant, out: &mut Around<'_, '_>) {
+    fn try_request(&mut self, now: Instant, out: &mut Around<'_, '_, '_>) {
         let Some((left, _)) = self.trials.filter(|(_, at)| *at <= now) else {
             return;
         };

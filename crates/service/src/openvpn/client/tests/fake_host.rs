@@ -240,12 +240,10 @@ impl World {
 }
 
 impl Host for World {
-    fn log(&mut self, _: Level, text: &str) {
+    fn log(&mut self, _: Level, text: &str, _: bool) {
         self.was_up |= text.contains("Peer Connection Initiated");
         self.log.push(text.to_owned());
     }
-
-    fn waits(&mut self, _: &str) {}
 
     fn say(&mut self, _: Level, text: &str) {
         self.said.push(text.to_owned());
