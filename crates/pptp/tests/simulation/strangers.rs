@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pptp::control::{CloseReason, Connection, Event, Role, Settings};
 use pptp::mschap::Password;
 use pptp::session::{
-    Client, ClientOutput, ClientSettings, ConnectionId, DownReason, Ends, LoginError, Server,
+    Client, ClientSettings, ConnectionId, DownReason, Ends, LinkOutput, LoginError, Server,
     ServerOutput, ServerSettings,
 };
 
@@ -126,9 +126,9 @@ impl Street {
         }
     }
 
-    fn answer(&mut self, from: Ipv4Addr, answers: Vec<ClientOutput>) {
+    fn answer(&mut self, from: Ipv4Addr, answers: Vec<LinkOutput>) {
         for answer in answers {
-            if let ClientOutput::Gre(packet) = answer {
+            if let LinkOutput::Gre(packet) = answer {
                 self.wire.push_back((true, from, packet));
             }
         }

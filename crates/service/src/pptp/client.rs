@@ -5,7 +5,7 @@ use super::order::Order;
 use crate::status::{PeerStatus, Status, expected_within};
 use ::pptp::mppe;
 use ::pptp::session::{
-    Call, Client as Session, ClientOutput, ClientSettings, DownReason, Ends, Entropy, LoginError,
+    Client as Session, ClientSettings, DownReason, Ends, Entropy, Link, LinkOutput, LoginError,
     Protection, SendError, Up,
 };
 use log::Level;
@@ -76,7 +76,7 @@ pub(super) struct ClientMachine {
     fatal: Option<String>,
     /// When the client must have ended, once it was told to.
     stop_by: Option<Instant>,
-    outputs: Vec<ClientOutput>,
+    outputs: Vec<LinkOutput>,
     counts: Counts,
     lines: Option<Box<ServerLines>>,
     /// The control connection is open.
@@ -182,17 +182,19 @@ impl ClientMachine {
     fn translate(&mut self, cx: &mut Cx<'_>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
-                ClientOutput::Gre(packet) => self.send_by_all(&packet, cx),
-                ClientOutput::Up(up) => self.came_up(up, cx),
-                ClientOutput::Lines(several) => self.agreed(several, cx),
-                ClientOutput::Echoed => self.echoed(cx.now),
-                ClientOutput::ControlLost(reason) => {
+                LinkOutput::Gre(packet) => self.send_by_all(&packet, cx),
+                LinkOutput::Up(up) => self.came_up(up, cx),
+                LinkOutput::Lines(several) => self.agreed(several, cx),
+                LinkOutput::Echoed => self.echoed(cx.now),
+                // Only a server's link reports this.
+                LinkOutput::LoggedIn => {}
+                LinkOutput::ControlLost(reason) => {
                     let words =
                         format!("the control connection is lost, the call goes on: {reason}");
                     cx.host.log(Level::Info, words);
                     self.control_lost(cx);
                 }
-                ClientOutput::Down(reason) => self.went_down(&reason, cx),
+                LinkOutput::Down(reason) => self.went_down(&reason, cx),
             }
         }
     }
@@ -271,8 +273,8 @@ pub(super) fn describe(protection: Option<Protection>) -> String {
 }
 
 /// Sets in the status when the other end of a call was last heard.
-pub(super) fn set_heard(peer: &mut PeerStatus, call: Option<&Call>) {
-    if let Some((last, asked_after, ends_after)) = call.and_then(Call::heard) {
+pub(super) fn set_heard(peer: &mut PeerStatus, call: Option<&Link>) {
+    if let Some((last, asked_after, ends_after)) = call.and_then(Link::heard) {
         let within = expected_within(Some(asked_after), Some(ends_after));
         peer.set_heard(Some(last), within, Instant::now());
     }

@@ -1,13 +1,13 @@
 //! Counts the dropped packets of calls.
 
-use ::pptp::session::Call;
+use ::pptp::session::Link;
 use std::collections::BTreeMap;
 
 /// Adds the drop counts of a call, if one is up. Without one it adds zeros, so that the status always has the names.
-pub(super) fn add(call: Option<&Call>, drops: &mut BTreeMap<String, u64>) {
-    let gre = call.map(Call::tunnel_counters).copied();
+pub(super) fn add(call: Option<&Link>, drops: &mut BTreeMap<String, u64>) {
+    let gre = call.map(Link::tunnel_counters).copied();
     let gre = gre.unwrap_or_default();
-    let link = call.map(Call::link_counters).copied();
+    let link = call.map(Link::counters).copied();
     let link = link.unwrap_or_default();
     for (name, count) in [
         ("not_ours", gre.malformed),
