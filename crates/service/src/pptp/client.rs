@@ -1,5 +1,6 @@
 //! The client's machine: calls one server until it answers, and calls again after the call ends.
 
+use super::counters;
 use super::machine::{Cx, Event, Machine, ONLY, StreamId, Way};
 use super::order::Order;
 use crate::status::{PeerStatus, Status, expected_within};
@@ -381,7 +382,13 @@ impl Machine for ClientMachine {
             .min()
     }
 
-    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way> {
+    fn outbound(
+        &mut self,
+        packet: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+        copies: &mut Vec<Way>,
+    ) -> Option<Way> {
         let before = out.len();
         let sent = match &mut self.session {
             Some(session) => session.send(packet, out),
@@ -391,17 +398,17 @@ impl Machine for ClientMachine {
             Ok(()) => {
                 self.counts.sent[0] += 1;
                 self.counts.sent[1] += packet.len() as u64;
-                return Some(self.way_of(packet, out.len() - before, now));
+                let (to, sealed) = (self.server(), out.len() - before);
+                return Some(match &mut self.lines {
+                    None => Way::first(to),
+                    Some(it) => it.sent((packet, sealed), to, now, copies),
+                });
             }
             Err(SendError::NotUp) => self.counts.not_up += 1,
             Err(SendError::TooLong(_)) => self.counts.too_long += 1,
             Err(SendError::Protocol) => self.counts.no_ipv4 += 1,
         }
         None
-    }
-
-    fn copies(&self) -> &[Way] {
-        self.other_ways()
     }
 
     fn inbound(&mut self, from: Way, packet: &mut [u8], cx: &mut Cx<'_>) {
@@ -415,7 +422,9 @@ impl Machine for ClientMachine {
         }
         let order = self.order.as_mut();
         let first = order.is_none_or(|order| order.arrived(packet, from.line, cx.now));
-        self.count_by(from.line, packet.len(), first);
+        if let Some(it) = &mut self.lines {
+            it.traffic.received(from.line, packet.len(), first);
+        }
         if first {
             self.open(packet, Some(from.line), cx);
         }
@@ -450,25 +459,20 @@ impl Machine for ClientMachine {
             peer.cipher = Some(describe(up.protection));
             peer.allowed_ips = up.peer.iter().map(|peer| format!("{peer}/32")).collect();
         }
-        set_heard(&mut peer, self.session.as_ref().and_then(Session::call));
+        let call = self.session.as_ref().and_then(Session::call);
+        set_heard(&mut peer, call);
         self.describe_lines(&mut peer);
         status.peers = vec![peer];
-        let dataplane = &mut status.dataplane;
-        dataplane.outbound.packets = self.counts.sent[0];
-        dataplane.outbound.bytes = self.counts.sent[1];
-        dataplane.inbound.packets = self.counts.received[0];
-        dataplane.inbound.bytes = self.counts.received[1];
-        for (name, count) in [
-            ("no_session", self.counts.strangers),
-            ("no_route", self.counts.not_up),
-            ("too_long", self.counts.too_long),
-            ("tun_malformed", self.counts.no_ipv4),
-            ("forged_probe", self.counts.forged),
-        ] {
-            dataplane.drops.insert(name.to_owned(), count);
-        }
-        let call = self.session.as_ref().and_then(Session::call);
-        super::counters::add(call, &mut dataplane.drops);
+        let counts = &self.counts;
+        let drops = [
+            ("no_session", counts.strangers),
+            ("no_route", counts.not_up),
+            ("too_long", counts.too_long),
+            ("tun_malformed", counts.no_ipv4),
+            ("forged_probe", counts.forged),
+        ];
+        counters::dataplane(status, counts.sent, counts.received, &drops);
+        counters::add(call, &mut status.dataplane.drops);
     }
 }
 
