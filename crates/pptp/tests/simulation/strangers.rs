@@ -291,7 +291,7 @@ fn a_connection_that_asks_for_call_after_call_is_closed() {
         }
         street.settle();
         if let Some(connection) = street.connection(id) {
-            let _ = connection.clear_call(call, now);
+            connection.clear_call(call, now);
         }
         street.settle();
     }

@@ -109,10 +109,10 @@ impl ClientMachine {
             it.calls = Some(now);
             it.lines.asked(SERVER, now);
         });
-        if line.is_some() || !several {
-            if let Err(why) = cx.host.connect(server, line) {
-                self.not_connected(&why, cx);
-            }
+        if (line.is_some() || !several)
+            && let Err(why) = cx.host.connect(server, line)
+        {
+            self.not_connected(&why, cx);
         }
     }
 

@@ -207,14 +207,12 @@ impl ServerLines {
         now: Instant,
         copies: &mut Vec<Way>,
     ) -> Way {
-        let (line, by) = (self.line(), |line| Way::by(line, to));
-        let first = self
-            .traffic
-            .send(packet, line, |line| Some(by(line)), copies);
+        let (line, way) = (self.line(), |line| Some(Way::by(line, to)));
+        let first = self.traffic.send(packet, line, way, copies);
         self.bytes[0] += packet.1 as u64;
         self.times.last_data_sent = Some(now);
         self.times.last_sent = Some(now);
-        first.unwrap_or_else(|| by(line))
+        first.unwrap_or_else(|| Way::by(line, to))
     }
 
     /// Counts data that has come and was opened.
