@@ -1,7 +1,6 @@
 //! Clients and servers: a control connection, the GRE and PPP of its calls, and their events.
 
 mod authenticator;
-mod call;
 mod client;
 mod link;
 mod login;
@@ -13,10 +12,9 @@ mod settings;
 mod several;
 
 pub use authenticator::Accounts;
-pub use call::Call;
-pub use client::{Client, ClientOutput};
+pub use client::Client;
 pub use link::{Link, LinkCounters, LinkOutput};
-pub use network::{Figures, mtu};
+pub use network::mtu;
 pub use output::{DownReason, LoginError, Protection, SendError, Up};
 pub use server::{ConnectionId, ProbeCounters, Server, ServerOutput};
 pub use settings::{

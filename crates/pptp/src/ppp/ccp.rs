@@ -31,8 +31,6 @@ impl MppeBits {
     pub const KEY_128: Self = Self(0x40);
     /// L: keys of 40 bits.
     pub const KEY_40: Self = Self(0x20);
-    /// C: compression by MPPC, which is refused.
-    pub const MPPC: Self = Self(0x01);
 
     /// Keys of 128, 56 and 40 bits, best first.
     const KEYS: [Self; 3] = [Self::KEY_128, Self::KEY_56, Self::KEY_40];
@@ -156,7 +154,7 @@ impl Layer for Ccp {
         self.peer = MppeBits::NONE;
     }
 
-    fn judge(&mut self, option: ConfigOption<'_>, last: bool, nak: &mut Vec<u8>) -> Verdict {
+    fn judge(&mut self, option: ConfigOption<'_>, _last: bool, nak: &mut Vec<u8>) -> Verdict {
         let (MPPE, &[a, b, c, d]) = (option.kind, option.data) else {
             return Verdict::Reject;
         };
@@ -168,7 +166,6 @@ impl Layer for Ccp {
             return Verdict::Ack;
         }
         // The layer is useless without encryption, so a missing option always gets a Nak.
-        let _ = last;
         ConfigOption {
             kind: MPPE,
             data: &chosen.0.to_be_bytes(),

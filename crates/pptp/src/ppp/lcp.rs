@@ -14,11 +14,8 @@ pub mod code {
     pub const ECHO_REQUEST: u8 = 9;
     /// Echo-Reply.
     pub const ECHO_REPLY: u8 = 10;
-    /// Discard-Request: ignored.
-    pub const DISCARD_REQUEST: u8 = 11;
-    /// Identification: describes the peer, for logs.
-    pub const IDENTIFICATION: u8 = 12;
-    /// Time-Remaining: how long the peer allows the link to last, for logs.
+    /// Time-Remaining: how long the peer allows the link to last. Ignored, as are codes 11 (Discard-Request) and 12
+    /// (Identification).
     pub const TIME_REMAINING: u8 = 13;
 }
 

@@ -1,7 +1,7 @@
 //! A server's side of a login (RFC 1334, RFC 1994, RFC 2759), and its accounts.
 
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use plane::Guesses;
 use subtle::ConstantTimeEq;
@@ -12,22 +12,9 @@ use crate::mschap::{
     nt_response, user_without_domain,
 };
 use crate::ppp::{Auth, ChapPacket, PapPacket, challenge, verify_md5};
+use crate::session::login::{REPEAT, Step};
 use crate::session::output::LoginError;
 use crate::session::settings::Entropy;
-
-/// Time between challenges.
-const REPEAT: Duration = Duration::from_secs(3);
-
-/// The result of a received packet.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// Send this as a frame of the login's protocol.
-    Send(Vec<u8>),
-    /// The client has logged in: the answer, the user, and the MPPE key if the login gives one.
-    Done(Vec<u8>, String, Option<MasterKey>),
-    /// The login failed: the answer, if there is one, and the reason.
-    Failed(Option<Vec<u8>>, LoginError),
-}
 
 /// A login in progress or finished. A finished login repeats its answers to repeated requests.
 pub(super) struct Authenticator {
@@ -106,7 +93,7 @@ impl Authenticator {
             return None;
         }
         let step = self.judge(information, door.accounts)?;
-        door.judged(user, matches!(step, Step::Done(..)), now);
+        door.judged(user, matches!(step, Step::Done { .. }), now);
         Some(step)
     }
 
@@ -172,7 +159,11 @@ impl Authenticator {
         self.held = None;
         self.verdict = Some(answer.clone());
         Some(if good {
-            Step::Done(answer, user, key)
+            Step::Done {
+                answer: Some(answer),
+                user: Some(user),
+                key,
+            }
         } else {
             Step::Failed(Some(answer), LoginError::Denied)
         })

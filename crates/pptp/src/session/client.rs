@@ -7,31 +7,12 @@ use crate::control::{CallEnd, CloseReason, Connection, Event, Role, StopReason};
 use crate::gre::Tunnel;
 use crate::lines::{Answered, LEN, Prober, SILENT, UNANSWERED, ends_at, outlives};
 use crate::ppp::IpcpSettings;
-use crate::session::call::Call;
 use crate::session::link::{Link, LinkOutput, Side};
-use crate::session::output::{DownReason, SendError, Up};
+use crate::session::output::{DownReason, SendError};
 use crate::session::settings::{ClientSettings, Entropy, StartError};
 
 /// Most packets kept until the call is up.
 const MAX_EARLY: usize = 4;
-
-/// Actions that a client requests from its caller, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClientOutput {
-    /// Send this to the server as the payload of an IP packet of protocol 47.
-    Gre(Vec<u8>),
-    /// The link carries packets; repeated if the server renegotiates.
-    Up(Up),
-    /// Whether the server agrees to several lines; if so, use [`Client::probe`]. Follows `Up` if several are requested.
-    Lines(bool),
-    /// The server has answered [`Client::ask_echo`].
-    Echoed,
-    /// The control connection has ended, but the call continues over its lines.
-    ControlLost(CloseReason),
-    /// The session is over. The caller still sends the bytes of [`Client::transmit`], and may close TCP once
-    /// [`Client::is_finished`].
-    Down(DownReason),
-}
 
 /// A PPTP client without sockets; see the crate's documentation.
 ///
@@ -43,7 +24,7 @@ pub struct Client {
     entropy: Entropy,
     connection: Connection,
     call_id: u16,
-    call: Option<Call>,
+    call: Option<Link>,
     /// GRE packets that arrived before the TCP reply that opens the call.
     early: Vec<Vec<u8>>,
     /// Whether `Down` was reported.
@@ -93,13 +74,13 @@ impl Client {
     }
 
     /// Takes bytes received on the TCP connection.
-    pub fn receive_control(&mut self, bytes: &[u8], now: Instant, out: &mut Vec<ClientOutput>) {
+    pub fn receive_control(&mut self, bytes: &[u8], now: Instant, out: &mut Vec<LinkOutput>) {
         self.connection.receive(bytes, now);
         self.events(now, out);
     }
 
     /// Notes that the TCP connection has ended.
-    pub fn control_ended(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
+    pub fn control_ended(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         self.connection.stream_ended();
         self.events(now, out);
     }
@@ -110,7 +91,7 @@ impl Client {
         &mut self,
         packet: &mut [u8],
         now: Instant,
-        out: &mut Vec<ClientOutput>,
+        out: &mut Vec<LinkOutput>,
     ) -> Option<Range<usize>> {
         let Some(call) = &mut self.call else {
             if !self.down && self.early.len() < MAX_EARLY {
@@ -131,11 +112,11 @@ impl Client {
     /// See [`SendError`].
     pub fn send(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
         let call = self.call.as_mut().ok_or(SendError::NotUp)?;
-        call.send(packet, out)
+        call.send_inner(packet, out)
     }
 
     /// Ends the call and the connection, and tells the server.
-    pub fn stop(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
+    pub fn stop(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         if let Some(call) = &mut self.call {
             call.stop(now, &mut self.outputs);
             self.link_outputs(now, out);
@@ -147,7 +128,7 @@ impl Client {
     /// When [`expire`](Self::expire) must be called next.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        let call = self.call.as_ref().and_then(Call::deadline);
+        let call = self.call.as_ref().and_then(Link::deadline);
         [self.connection.deadline(), call, self.silent_at()]
             .into_iter()
             .flatten()
@@ -155,7 +136,7 @@ impl Client {
     }
 
     /// Handles timers that are due. An early call does nothing.
-    pub fn expire(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         self.connection.expire(now);
         self.events(now, out);
         if let Some(call) = &mut self.call {
@@ -179,17 +160,11 @@ impl Client {
 
     /// The call, once there is one.
     #[must_use]
-    pub const fn call(&self) -> Option<&Call> {
+    pub const fn call(&self) -> Option<&Link> {
         self.call.as_ref()
     }
 
-    /// The control connection.
-    #[must_use]
-    pub const fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
-    fn events(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
+    fn events(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         while let Some(event) = self.connection.poll_event() {
             match event {
                 Event::Established(_) => {
@@ -205,7 +180,7 @@ impl Client {
                         CallEnd::Disconnected { .. } => self
                             .call
                             .as_ref()
-                            .and_then(Call::likely_reason)
+                            .and_then(Link::likely_reason)
                             .unwrap_or(DownReason::Call(end)),
                         other => DownReason::Call(other),
                     };
@@ -217,7 +192,7 @@ impl Client {
         }
     }
 
-    fn call_up(&mut self, peer_call_id: u16, now: Instant, out: &mut Vec<ClientOutput>) {
+    fn call_up(&mut self, peer_call_id: u16, now: Instant, out: &mut Vec<LinkOutput>) {
         self.connection.set_link_info(self.call_id);
         let settings = &self.settings;
         let side = Side::Client {
@@ -230,10 +205,9 @@ impl Client {
             ..IpcpSettings::default()
         };
         let link = settings.common.link.clone();
-        let link = Link::new(side, link, ip, self.entropy.clone());
         let window = settings.common.control.window;
         let tunnel = Tunnel::new(self.call_id, peer_call_id, window);
-        let mut call = Call::new(tunnel, link);
+        let mut call = Link::new(side, link, ip, self.entropy.clone(), tunnel);
         call.start(now, &mut self.outputs);
         for mut packet in core::mem::take(&mut self.early) {
             // The link is not up, so these packets contain no inner packets.
@@ -243,27 +217,23 @@ impl Client {
         self.link_outputs(now, out);
     }
 
-    fn link_outputs(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
+    fn link_outputs(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         let mut outputs = core::mem::take(&mut self.outputs);
         for output in outputs.drain(..) {
             match output {
-                LinkOutput::Frame(packet) => out.push(ClientOutput::Gre(packet)),
-                // Only a server's link reports this.
-                LinkOutput::LoggedIn => {}
-                LinkOutput::Up(up) => out.push(ClientOutput::Up(up)),
                 LinkOutput::Lines(agreed) => self.agreed(agreed, out),
-                LinkOutput::Echoed => out.push(ClientOutput::Echoed),
                 LinkOutput::Down(reason) => self.end(reason, now, out),
+                other => out.push(other),
             }
         }
         // The buffer is kept for reuse.
         self.outputs = outputs;
     }
 
-    fn end(&mut self, reason: DownReason, now: Instant, out: &mut Vec<ClientOutput>) {
+    fn end(&mut self, reason: DownReason, now: Instant, out: &mut Vec<LinkOutput>) {
         if !self.down {
             self.down = true;
-            out.push(ClientOutput::Down(reason));
+            out.push(LinkOutput::Down(reason));
         }
         self.call = None;
         self.prober = None;
@@ -294,26 +264,26 @@ impl Client {
     }
 
     /// Sends an Echo-Request to check that the server is alive (RFC 1661, section 5.8).
-    pub fn ask_echo(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
+    pub fn ask_echo(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         if let Some(call) = self.call.as_mut().filter(|call| call.is_up()) {
             call.ask_echo(&mut self.outputs);
             self.link_outputs(now, out);
         }
     }
 
-    fn agreed(&mut self, agreed: bool, out: &mut Vec<ClientOutput>) {
-        let probes = self.call.as_ref().and_then(Call::probes);
+    fn agreed(&mut self, agreed: bool, out: &mut Vec<LinkOutput>) {
+        let probes = self.call.as_ref().and_then(Link::probes);
         self.prober = probes.map(|(key, ours, theirs)| Prober::new(key, ours, theirs));
-        out.push(ClientOutput::Lines(agreed));
+        out.push(LinkOutput::Lines(agreed));
     }
 
     /// Handles the end of the control connection.
-    fn closed(&mut self, reason: CloseReason, now: Instant, out: &mut Vec<ClientOutput>) {
+    fn closed(&mut self, reason: CloseReason, now: Instant, out: &mut Vec<LinkOutput>) {
         let heard = self.prober.as_ref().and_then(Prober::heard);
         let works = heard.is_some_and(|heard| now < heard + SILENT);
         if works && outlives(&reason) && !self.down {
             self.lost = Some(now);
-            out.push(ClientOutput::ControlLost(reason));
+            out.push(LinkOutput::ControlLost(reason));
         } else {
             self.end(DownReason::Control(reason), now, out);
         }
@@ -325,7 +295,7 @@ impl Client {
         self.lost.map(|lost| ends_at(lost, heard, UNANSWERED))
     }
 
-    fn expire_lines(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
+    fn expire_lines(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         if self.silent_at().is_some_and(|at| at <= now) {
             self.end(DownReason::Silent, now, out);
         }

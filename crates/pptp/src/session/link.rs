@@ -1,33 +1,42 @@
-//! One PPP link: LCP, a login, CCP and IPCP (RFC 1661, section 3).
+//! One PPP link: LCP, a login, CCP and IPCP (RFC 1661, section 3), and the GRE tunnel that carries it.
 
 use std::net::Ipv4Addr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::control::CloseReason;
+use crate::gre::{self, Tunnel};
+use crate::lines::ProbeKey;
 use crate::mppe::{Decryptor, Encryptor, MasterKey};
-use crate::mschap::Password;
+use crate::mschap::{Password, user_without_domain};
 use crate::ppp::{
     Auth, Ccp, Failure, Framing, Ipcp, IpcpSettings, Lcp, LcpSettings, Negotiation, Signal, State,
     lcp_code, protocol,
 };
-use crate::session::authenticator::{self, Authenticator, Door};
-use crate::session::login::{self, Login};
+use crate::session::authenticator::{Authenticator, Door};
+use crate::session::login::{Login, Step};
 use crate::session::output::{DownReason, LoginError, Up};
 use crate::session::settings::{Entropy, LinkSettings};
 
-/// Actions that a link requests from its caller, in order.
+/// Actions that a client or a link requests from its caller, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkOutput {
-    /// Send this frame to the peer.
-    Frame(Vec<u8>),
-    /// A client has logged in to this server. The caller must admit it with an address, or end the link.
+    /// Send this to the peer as the payload of an IP packet of protocol 47.
+    Gre(Vec<u8>),
+    /// A client has logged in to this server. The caller must admit it with an address, or end the link. No
+    /// [`Client`](crate::session::Client) reports this.
     LoggedIn,
     /// The link carries packets; repeated if the peer renegotiates.
     Up(Up),
-    /// Whether the peer agrees to several lines. Follows `Up` if several are requested.
+    /// Whether the peer agrees to several lines; if so, use [`Client::probe`](crate::session::Client::probe). Follows
+    /// `Up` if several are requested.
     Lines(bool),
     /// The peer has answered an Echo-Request.
     Echoed,
-    /// The link has ended for good.
+    /// A client's control connection has ended, but the call continues over its lines.
+    ControlLost(CloseReason),
+    /// The link has ended for good. A client's caller still sends the bytes of
+    /// [`Client::transmit`](crate::session::Client::transmit), and may close TCP once
+    /// [`Client::is_finished`](crate::session::Client::is_finished).
     Down(DownReason),
 }
 
@@ -90,6 +99,8 @@ impl Several {
 
 /// One link, either the client's or the server's end.
 pub struct Link {
+    pub(super) tunnel: Tunnel,
+    pub(super) started: bool,
     pub(super) side: Side,
     pub(super) settings: LinkSettings,
     pub(super) entropy: Entropy,
@@ -134,6 +145,7 @@ impl Link {
         settings: LinkSettings,
         ip: IpcpSettings,
         entropy: Entropy,
+        tunnel: Tunnel,
     ) -> Self {
         let client = matches!(side, Side::Client { .. });
         let auth = settings.auth.clone();
@@ -150,6 +162,8 @@ impl Link {
         });
         let timing = settings.timing;
         Self {
+            tunnel,
+            started: false,
             side,
             phase: Phase::Establish,
             lcp: Negotiation::new(lcp, timing),
@@ -183,6 +197,7 @@ impl Link {
 
     /// Starts the link, because GRE packets may flow.
     pub fn start(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
+        self.started = true;
         let mut signals = Vec::new();
         self.lcp.open(now, &mut signals);
         self.lcp_signals(signals, now, out);
@@ -205,10 +220,30 @@ impl Link {
         self.mtu > 0
     }
 
-    /// Whether the link has ended.
+    /// The counters of GRE.
     #[must_use]
-    pub fn is_dead(&self) -> bool {
-        self.phase == Phase::Dead
+    pub const fn tunnel_counters(&self) -> &gre::Counters {
+        self.tunnel.counters()
+    }
+
+    /// For probes, if both ends agree to several lines: the key, our call ID and the peer's.
+    pub(super) fn probes(&self) -> Option<(ProbeKey, u16, u16)> {
+        let (call_id, peer_call_id) = self.tunnel.call_ids();
+        Some((self.probe_key()?, call_id, peer_call_id))
+    }
+
+    /// When the peer was last heard, the silence before an Echo-Request, and the silence before the call ends.
+    #[must_use]
+    pub fn heard(&self) -> Option<(Instant, Duration, Duration)> {
+        let interval = self.settings.echo_interval;
+        let asked = u32::from(self.settings.echo_failures);
+        Some((self.heard?, interval, interval * (asked + 1)))
+    }
+
+    /// The account of the logged-in client, without a domain.
+    pub(super) fn account(&self) -> Option<&[u8]> {
+        let user = self.user.as_deref()?;
+        Some(user_without_domain(user.as_bytes()))
     }
 
     /// The likely reason why the other end has ended its call.
@@ -237,6 +272,7 @@ impl Link {
             self.echo,
             self.reset,
             self.several.deadline(),
+            self.tunnel.deadline(),
         ]
         .into_iter()
         .flatten()
@@ -256,17 +292,27 @@ impl Link {
         let mut signals = Vec::new();
         self.lcp.expire(now, &mut signals);
         self.lcp_signals(signals, now, out);
-        let step = self.login.as_mut().and_then(|login| login.expire(now));
-        self.login_step(step, now, out);
         let authenticator = self.authenticator.as_mut().zip(door);
-        let step = authenticator.and_then(|(auth, door)| auth.expire(now, door));
-        self.authenticator_step(step, now, out);
+        let step = match (&mut self.login, authenticator) {
+            (Some(login), _) => login.expire(now),
+            (None, Some((authenticator, door))) => authenticator.expire(now, door),
+            (None, None) => None,
+        };
+        self.login_step(step, now, out);
         if self.phase == Phase::Dead {
             return;
         }
         self.expire_network(now, out);
         self.expire_several(now, out);
         self.expire_echo(now, out);
+        self.acknowledge(now, out);
+    }
+
+    /// Sends an acknowledgement by itself, if one is due.
+    pub(super) fn acknowledge(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
+        if let Some((header, len)) = self.tunnel.expire(now) {
+            out.push(LinkOutput::Gre(header[..len].to_vec()));
+        }
     }
 
     fn expire_echo(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
@@ -361,52 +407,41 @@ impl Link {
                 let mut authenticator = Authenticator::new(auth, name, until, &self.entropy);
                 let step = authenticator.start(now);
                 self.authenticator = Some(authenticator);
-                self.authenticator_step(step, now, out);
+                self.login_step(step, now, out);
             }
         }
     }
 
+    /// Carries out a step of the login, at either end.
     pub(super) fn login_step(
         &mut self,
-        step: Option<login::Step>,
+        step: Option<Step>,
         now: Instant,
         out: &mut Vec<LinkOutput>,
     ) {
-        let auth = self.login.as_ref().map_or(Auth::MsChapV2, Login::auth);
-        match step {
-            None => {}
-            Some(login::Step::Send(packet)) => self.send(auth.protocol(), &packet, out),
-            Some(login::Step::Done(key)) => {
-                self.master = key;
-                self.network_up(now, out);
-            }
-            Some(login::Step::Failed(error)) => self.fail(DownReason::Login(error), now, out),
+        let server = || self.authenticator.as_ref().map(Authenticator::auth);
+        let auth = self.login.as_ref().map(Login::auth).or_else(server);
+        let Some((step, auth)) = step.zip(auth) else {
+            return;
+        };
+        let (answer, result) = match step {
+            Step::Send(packet) => return self.send(auth.protocol(), &packet, out),
+            Step::Done { answer, user, key } => (answer, Ok((user, key))),
+            Step::Failed(answer, error) => (answer, Err(error)),
+        };
+        if let Some(packet) = answer {
+            self.send(auth.protocol(), &packet, out);
         }
-    }
-
-    pub(super) fn authenticator_step(
-        &mut self,
-        step: Option<authenticator::Step>,
-        now: Instant,
-        out: &mut Vec<LinkOutput>,
-    ) {
-        let auth = self.authenticator.as_ref();
-        let auth = auth.map_or(Auth::MsChapV2, Authenticator::auth);
-        match step {
-            None => {}
-            Some(authenticator::Step::Send(packet)) => self.send(auth.protocol(), &packet, out),
-            Some(authenticator::Step::Done(packet, user, key)) => {
-                self.send(auth.protocol(), &packet, out);
-                self.user = Some(user);
+        match result {
+            Ok((user, key)) => {
                 self.master = key;
-                out.push(LinkOutput::LoggedIn);
-            }
-            Some(authenticator::Step::Failed(packet, error)) => {
-                if let Some(packet) = packet {
-                    self.send(auth.protocol(), &packet, out);
+                self.user = user;
+                match self.side {
+                    Side::Client { .. } => self.network_up(now, out),
+                    Side::Server { .. } => out.push(LinkOutput::LoggedIn),
                 }
-                self.fail(DownReason::Login(error), now, out);
             }
+            Err(error) => self.fail(DownReason::Login(error), now, out),
         }
     }
 
@@ -459,11 +494,14 @@ impl Link {
     }
 
     /// Sends a packet of a control protocol.
-    pub(super) fn send(&self, protocol: u16, packet: &[u8], out: &mut Vec<LinkOutput>) {
-        let mut frame = Vec::with_capacity(4 + packet.len());
-        self.framing.write(protocol, &mut frame);
-        frame.extend_from_slice(packet);
-        out.push(LinkOutput::Frame(frame));
+    pub(super) fn send(&mut self, protocol: u16, packet: &[u8], out: &mut Vec<LinkOutput>) {
+        let (head, head_len) = self.framing.header(protocol);
+        // A control packet answers the contents of one packet, so it fits 16 bits.
+        let len = u16::try_from(head_len + packet.len()).unwrap_or(u16::MAX);
+        let (header, header_len) = self.tunnel.header(len);
+        let packet = &packet[..usize::from(len) - head_len];
+        let parts = [&header[..header_len], &head[..head_len], packet];
+        out.push(LinkOutput::Gre(parts.concat()));
     }
 
     pub(super) fn packet(&self, code: u8, id: u8, data: &[u8]) -> Vec<u8> {

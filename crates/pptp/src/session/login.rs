@@ -13,17 +13,26 @@ use crate::ppp::{Auth, ChapPacket, PapPacket, md5_response, printable};
 use crate::session::output::LoginError;
 use crate::session::settings::Entropy;
 
-/// Time between tries: the client repeats requests and responses (RFC 1334, section 2.1; RFC 1994, section 4.2).
-const REPEAT: Duration = Duration::from_secs(3);
+/// Time between tries: the client repeats requests and responses, a server its challenge (RFC 1334, section 2.1; RFC
+/// 1994, section 4.2).
+pub(super) const REPEAT: Duration = Duration::from_secs(3);
 
-/// The result of a received packet.
+/// The result of a received packet, at either end.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Send this as a frame of the login's protocol.
     Send(Vec<u8>),
-    /// The server has accepted the login; with the MPPE key, if the login gives one.
-    Done(Option<MasterKey>),
-    Failed(LoginError),
+    /// The client has logged in.
+    Done {
+        /// A server's answer.
+        answer: Option<Vec<u8>>,
+        /// The user, at a server.
+        user: Option<String>,
+        /// The MPPE key, if the login gives one.
+        key: Option<MasterKey>,
+    },
+    /// The login failed: a server's answer, if there is one, and the reason.
+    Failed(Option<Vec<u8>>, LoginError),
 }
 
 /// An answer that was sent: its challenge, to detect repetitions, and the proof expected from the server.
@@ -83,8 +92,7 @@ impl Login {
 
     pub(super) fn expire(&mut self, now: Instant) -> Option<Step> {
         if self.until.is_some_and(|until| now >= until) {
-            self.done();
-            return Some(Step::Failed(LoginError::TimeOut));
+            return Some(self.failed(LoginError::TimeOut));
         }
         self.repeat.filter(|&repeat| now >= repeat)?;
         self.repeat = Some(now + REPEAT);
@@ -98,6 +106,20 @@ impl Login {
     fn done(&mut self) {
         self.until = None;
         self.repeat = None;
+    }
+
+    fn accepted(&mut self, key: Option<MasterKey>) -> Step {
+        self.done();
+        Step::Done {
+            answer: None,
+            user: None,
+            key,
+        }
+    }
+
+    fn failed(&mut self, error: LoginError) -> Step {
+        self.done();
+        Step::Failed(None, error)
     }
 
     pub(super) fn receive(
@@ -124,19 +146,16 @@ impl Login {
                     Some((proof, key)) => {
                         let found = Success::parse(message).map(|success| success.proof);
                         if !found.is_some_and(|found| found.ct_eq(proof).into()) {
-                            self.done();
-                            return Some(Step::Failed(LoginError::BadProof));
+                            return Some(self.failed(LoginError::BadProof));
                         }
                         Some(key.clone())
                     }
                 };
-                self.done();
-                Some(Step::Done(key))
+                Some(self.accepted(key))
             }
             ChapPacket::Failure { id, message } => {
                 self.answer.as_ref().filter(|answer| answer.id == id)?;
-                self.done();
-                Some(Step::Failed(match self.auth {
+                Some(self.failed(match self.auth {
                     Auth::MsChapV2 => LoginError::Refused(Failure::parse(message).code),
                     Auth::ChapMd5 | Auth::Pap => LoginError::Message(printable(message)),
                 }))
@@ -149,13 +168,9 @@ impl Login {
         let packet = PapPacket::parse(information)?;
         self.until?;
         match packet {
-            PapPacket::Ack { id: 1 } => {
-                self.done();
-                Some(Step::Done(None))
-            }
+            PapPacket::Ack { id: 1 } => Some(self.accepted(None)),
             PapPacket::Nak { id: 1, message } => {
-                self.done();
-                Some(Step::Failed(LoginError::Message(printable(message))))
+                Some(self.failed(LoginError::Message(printable(message))))
             }
             _ => None,
         }

@@ -231,13 +231,8 @@ impl Link {
             return;
         }
         let lcp = self.lcp.layer();
-        self.mtu = mtu(Figures {
-            path_mtu: self.settings.path_mtu,
-            peer_mru: lcp.peer().mru,
-            our_mru: lcp.ours().mru,
-            mppe: self.encryptor.is_some(),
-        })
-        .max(1);
+        let mru = lcp.peer().mru.min(lcp.ours().mru);
+        self.mtu = mtu(self.settings.path_mtu, mru, self.encryptor.is_some()).max(1);
         let protection = self.ccp.as_ref().map(|ccp| {
             let bits = ccp.layer().send();
             Protection {
@@ -271,32 +266,15 @@ fn key_length(bits: MppeBits) -> KeyLength {
 /// Bytes of an outer IPv4 header.
 const OUTER: u16 = 20;
 
-/// The values that the MTU depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
-    /// The longest IP packet that the path to the peer carries.
-    pub path_mtu: u16,
-    /// The longest information field that the peer accepts (RFC 1661, section 6.1).
-    pub peer_mru: u16,
-    /// The longest information field that we accept.
-    pub our_mru: u16,
-    /// Whether packets are encrypted.
-    pub mppe: bool,
-}
-
-/// The longest inner packet in bytes. It must fit the path after IP, GRE with both numbers and an unshortened frame,
-/// and both ends' MRUs. Encryption costs 4 bytes of the information field.
+/// The longest inner packet in bytes. It must fit an outer IP packet of `path` bytes after IP, GRE with both numbers and
+/// an unshortened frame, and the smaller `mru` of both ends (RFC 1661, section 6.1). Encryption costs 4 bytes of the
+/// information field.
 #[must_use]
-pub fn mtu(figures: Figures) -> u16 {
+pub fn mtu(path: u16, mru: u16, encrypted: bool) -> u16 {
     // Both constants are a few bytes, so the casts are exact.
     let around = OUTER + MAX_HEADER_LEN as u16 + 4;
-    let inside = if figures.mppe { OVERHEAD as u16 } else { 0 };
-    figures
-        .path_mtu
-        .saturating_sub(around)
-        .min(figures.peer_mru)
-        .min(figures.our_mru)
-        .saturating_sub(inside)
+    let inside = if encrypted { OVERHEAD as u16 } else { 0 };
+    path.saturating_sub(around).min(mru).saturating_sub(inside)
 }
 
 #[cfg(test)]
@@ -305,38 +283,14 @@ mod tests {
 
     #[test]
     fn on_ethernet_the_path_decides_between_stock_peers() {
-        let figures = Figures {
-            path_mtu: 1500,
-            peer_mru: 1500,
-            our_mru: 1500,
-            mppe: true,
-        };
         // 20 IP, 16 GRE, 4 PPP, 2 MPPE, 2 inner protocol.
-        assert_eq!(mtu(figures), 1456);
-        assert_eq!(
-            mtu(Figures {
-                mppe: false,
-                ..figures
-            }),
-            1460
-        );
+        assert_eq!(mtu(1500, 1500, true), 1456);
+        assert_eq!(mtu(1500, 1500, false), 1460);
     }
 
     #[test]
     fn the_smaller_mru_decides_where_the_path_does_not() {
-        let figures = Figures {
-            path_mtu: 1500,
-            peer_mru: 1400,
-            our_mru: 1420,
-            mppe: true,
-        };
-        assert_eq!(mtu(figures), 1396);
-        assert_eq!(
-            mtu(Figures {
-                path_mtu: 0,
-                ..figures
-            }),
-            0
-        );
+        assert_eq!(mtu(1500, 1400, true), 1396);
+        assert_eq!(mtu(0, 1400, true), 0);
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::mppe::{HEADER_LEN, OVERHEAD, OpenError};
 use crate::ppp::{Packet, Signal, lcp_code, parse_frame, protocol};
-use crate::session::authenticator::{Authenticator, Door};
+use crate::session::authenticator::Door;
 use crate::session::link::{Link, LinkOutput, Phase};
 use crate::session::output::{DownReason, SendError};
 
@@ -15,9 +15,25 @@ const MAX_FAILING: (u32, Duration) = (64, Duration::from_secs(10));
 const MAX_REJECTED: usize = 64;
 
 impl Link {
+    /// Takes the payload of an IP packet of protocol 47. Returns the range of the decrypted inner packet.
+    pub(super) fn receive(
+        &mut self,
+        packet: &mut [u8],
+        now: Instant,
+        door: Option<&mut Door<'_>>,
+        out: &mut Vec<LinkOutput>,
+    ) -> Option<Range<usize>> {
+        let received = self.tunnel.receive(packet, now)?;
+        let start = received.payload.start;
+        let frame = &mut packet[received.payload];
+        let inner = self.receive_frame(received.number, received.late, frame, now, door, out);
+        self.acknowledge(now, out);
+        inner.map(|inner| start + inner.start..start + inner.end)
+    }
+
     /// Takes a frame. `number` is its GRE number; `late` if a higher number came before. Returns the range of the
     /// decrypted inner packet in the frame.
-    pub(super) fn receive(
+    fn receive_frame(
         &mut self,
         number: u64,
         late: bool,
@@ -68,18 +84,17 @@ impl Link {
             (protocol::LCP, _) => self.receive_lcp(information, now, out),
             (_, Phase::Establish | Phase::Dead) => self.counters.unexpected += 1,
             (protocol::PAP | protocol::CHAP, _) => {
-                let login = self
-                    .login
-                    .as_mut()
-                    .filter(|login| login.auth().protocol() == number);
-                let step = login.and_then(|login| login.receive(information, now, &self.entropy));
+                let authenticator = self.authenticator.as_mut().zip(door);
+                let step = match (&mut self.login, authenticator) {
+                    (Some(login), _) if login.auth().protocol() == number => {
+                        login.receive(information, now, &self.entropy)
+                    }
+                    (None, Some((it, door))) if it.auth().protocol() == number => {
+                        it.receive(information, now, door)
+                    }
+                    _ => None,
+                };
                 self.login_step(step, now, out);
-                let ours = |auth: &&mut Authenticator| auth.auth().protocol() == number;
-                let authenticator = self.authenticator.as_mut().filter(ours);
-                let step = authenticator
-                    .zip(door)
-                    .and_then(|(auth, door)| auth.receive(information, now, door));
-                self.authenticator_step(step, now, out);
             }
             // The peer may be ahead of us, because the answer to our login was lost. The peer will ask again.
             (_, Phase::Authenticate) => self.counters.unexpected += 1,
@@ -230,32 +245,23 @@ impl Link {
         number == protocol::IPV4 && self.ipcp.is_open()
     }
 
-    /// The length of the frame that [`seal`](Self::seal) would make of a packet.
-    ///
-    /// # Errors
-    /// See [`SendError`].
-    pub fn frame_len(&self, packet: &[u8]) -> Result<u16, SendError> {
+    /// Appends the payload of an IP packet of protocol 47 that carries an inner packet.
+    pub(super) fn send_inner(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
         self.check_outbound(packet)?;
-        let len = if self.encryptor.is_some() {
-            self.framing.header(protocol::MPPE).1 + OVERHEAD + packet.len()
-        } else {
-            self.framing.header(protocol::IPV4).1 + packet.len()
+        let (number, more) = match self.encryptor {
+            Some(_) => (protocol::MPPE, OVERHEAD),
+            None => (protocol::IPV4, 0),
         };
-        u16::try_from(len).map_err(|_| SendError::TooLong(self.mtu))
-    }
-
-    /// Appends the frame that carries a packet.
-    ///
-    /// # Errors
-    /// See [`SendError`].
-    pub fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
-        self.check_outbound(packet)?;
+        let (head, head_len) = self.framing.header(number);
+        let len = u16::try_from(head_len + more + packet.len());
+        let len = len.map_err(|_| SendError::TooLong(self.mtu))?;
+        let (header, header_len) = self.tunnel.header(len);
+        out.extend_from_slice(&header[..header_len]);
+        out.extend_from_slice(&head[..head_len]);
         let Some(encryptor) = &mut self.encryptor else {
-            self.framing.write(protocol::IPV4, out);
             out.extend_from_slice(packet);
             return Ok(());
         };
-        self.framing.write(protocol::MPPE, out);
         let header = out.len();
         out.extend_from_slice(&[0; HEADER_LEN]);
         let inner = out.len();

@@ -17,7 +17,6 @@ use crate::gre::{Ends, Packet, Tunnel};
 use crate::lines::Addresses;
 use crate::ppp::IpcpSettings;
 use crate::session::authenticator::{Accounts, Door};
-use crate::session::call::Call;
 use crate::session::link::{Link, LinkOutput, Side};
 use crate::session::output::{DownReason, SendError, Up};
 use crate::session::settings::{Entropy, ServerSettings, StartError};
@@ -97,7 +96,7 @@ struct Client {
 }
 
 struct ServerCall {
-    call: Call,
+    call: Link,
     connection: ConnectionId,
     ends: Ends,
     /// The client's inner address, which returns to the pool; `None` until the client has logged in.
@@ -264,7 +263,7 @@ impl Server {
         out: &mut Vec<u8>,
     ) -> Result<Ends, SendError> {
         let call = self.calls.get_mut(&call).ok_or(SendError::NotUp)?;
-        call.call.send(packet, out)?;
+        call.call.send_inner(packet, out)?;
         Ok(call.used(now))
     }
 
@@ -333,7 +332,7 @@ impl Server {
 
     /// The call with this ID.
     #[must_use]
-    pub fn call(&self, id: u16) -> Option<&Call> {
+    pub fn call(&self, id: u16) -> Option<&Link> {
         self.calls.get(&id).map(|call| &call.call)
     }
 
@@ -341,12 +340,6 @@ impl Server {
     #[must_use]
     pub fn client_of(&self, id: u16) -> Option<Ipv4Addr> {
         self.calls.get(&id).map(|call| call.ends.theirs)
-    }
-
-    /// The control connection with this number.
-    #[must_use]
-    pub fn connection(&self, id: ConnectionId) -> Option<&Connection> {
-        self.clients.get(&id).map(|client| &client.connection)
     }
 
     /// Number of calls, and of addresses left in the pool.
@@ -447,11 +440,10 @@ impl Server {
             dns: settings.dns,
         };
         let link = settings.common.link.clone();
-        let link = Link::new(side, link, ip, self.entropy.clone());
         let window = settings.common.control.window;
         let tunnel = Tunnel::new(call_id, peer_call_id, window);
         let call = ServerCall {
-            call: Call::new(tunnel, link),
+            call: Link::new(side, link, ip, self.entropy.clone(), tunnel),
             connection: id,
             ends: client.ends,
             inner: None,
@@ -466,7 +458,7 @@ impl Server {
         let fresh = self
             .calls
             .iter()
-            .filter(|(_, call)| call.connection == id && !call.call.is_started());
+            .filter(|(_, call)| call.connection == id && !call.call.started);
         let fresh: Vec<u16> = fresh.map(|(&call, _)| call).collect();
         for call_id in fresh {
             if let Some(call) = self.calls.get_mut(&call_id) {
@@ -480,7 +472,7 @@ impl Server {
         let mut outputs = core::mem::take(&mut self.outputs);
         for output in outputs.drain(..) {
             match output {
-                LinkOutput::Frame(packet) => {
+                LinkOutput::Gre(packet) => {
                     if let Some(found) = self.calls.get(&call) {
                         found.send_by_all(packet, now, out);
                     }
@@ -488,7 +480,8 @@ impl Server {
                 LinkOutput::LoggedIn => self.logged_in(call, now, out),
                 LinkOutput::Up(up) => out.push(ServerOutput::Up { call, up }),
                 LinkOutput::Lines(agreed) => self.agreed(call, agreed, out),
-                LinkOutput::Echoed => {}
+                // Only clients report the latter.
+                LinkOutput::Echoed | LinkOutput::ControlLost(_) => {}
                 LinkOutput::Down(reason) => {
                     let id = self.calls.get(&call).map(|found| found.connection);
                     self.drop_call(call, reason, now, out);

@@ -8,7 +8,7 @@ use pptp::mppe::KeyLength;
 use pptp::mschap::{FailureCode, Password};
 use pptp::ppp::{Auth, Failure};
 use pptp::session::{
-    Client, ClientOutput, DownReason, Encryption, LoginError, Mode, Server, StartError,
+    Client, DownReason, Encryption, LinkOutput, LoginError, Mode, Server, StartError,
 };
 
 use crate::world::{
@@ -210,7 +210,7 @@ fn ipv6cp_is_rejected_and_disturbs_nothing() {
     let mut packet = forge(&world, 1000, &request);
     let mut out = Vec::new();
     world.client.receive_gre(&mut packet, world.now, &mut out);
-    let [ClientOutput::Gre(reject)] = &out[..] else {
+    let [LinkOutput::Gre(reject)] = &out[..] else {
         panic!("{out:?}");
     };
     let payload = Packet::parse(reject).unwrap().payload;
@@ -306,7 +306,7 @@ fn floods_of_forged_packets_cost_counters_only() {
     assert_eq!((&world.client_down, &world.server_down), (&None, &None));
     let call = world.client.call().unwrap();
     assert!(call.tunnel_counters().jumps > 0 && call.tunnel_counters().too_old > 0);
-    assert_eq!(call.link_counters().packets, 0, "nothing got in");
+    assert_eq!(call.counters().packets, 0, "nothing got in");
     let inner = packet(&mut random, 1);
     world.send(End::Server, &inner);
     world.run(Duration::from_secs(1), |_| false);
@@ -333,7 +333,7 @@ fn forged_packets_within_the_window_get_nothing_in_and_keep_nothing_out() {
         world.gre(End::Client, packet);
         world.run(Duration::from_millis(50), |_| false);
     }
-    let counters = *world.client.call().unwrap().link_counters();
+    let counters = *world.client.call().unwrap().counters();
     assert_eq!(counters.packets, 1, "nothing got in");
     assert_eq!(counters.unencrypted, 300);
     assert!(counters.undecryptable + counters.late > 290, "{counters:?}");

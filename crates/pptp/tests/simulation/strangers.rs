@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pptp::control::{CloseReason, Connection, Event, Role, Settings};
 use pptp::mschap::Password;
 use pptp::session::{
-    Client, ClientOutput, ClientSettings, ConnectionId, DownReason, Ends, LoginError, Server,
+    Client, ClientSettings, ConnectionId, DownReason, Ends, LinkOutput, LoginError, Server,
     ServerOutput, ServerSettings,
 };
 
@@ -126,9 +126,9 @@ impl Street {
         }
     }
 
-    fn answer(&mut self, from: Ipv4Addr, answers: Vec<ClientOutput>) {
+    fn answer(&mut self, from: Ipv4Addr, answers: Vec<LinkOutput>) {
         for answer in answers {
-            if let ClientOutput::Gre(packet) = answer {
+            if let LinkOutput::Gre(packet) = answer {
                 self.wire.push_back((true, from, packet));
             }
         }
@@ -291,7 +291,7 @@ fn a_connection_that_asks_for_call_after_call_is_closed() {
         }
         street.settle();
         if let Some(connection) = street.connection(id) {
-            let _ = connection.clear_call(call, now);
+            connection.clear_call(call, now);
         }
         street.settle();
     }

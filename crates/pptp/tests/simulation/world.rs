@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use pptp::mschap::Password;
 use pptp::session::{
-    Accounts, Client, ClientOutput, ClientSettings, ConnectionId, DownReason, Ends, Entropy,
-    Server, ServerOutput, ServerSettings, Up,
+    Accounts, Client, ClientSettings, ConnectionId, DownReason, Ends, Entropy, LinkOutput, Server,
+    ServerOutput, ServerSettings, Up,
 };
 
 /// A SplitMix64 generator.
@@ -210,14 +210,14 @@ impl World {
     }
 
     /// Processes the outputs of both ends.
-    pub(crate) fn flush(&mut self, client: Vec<ClientOutput>, server: Vec<ServerOutput>) {
+    pub(crate) fn flush(&mut self, client: Vec<LinkOutput>, server: Vec<ServerOutput>) {
         for output in client {
             match output {
-                ClientOutput::Gre(packet) => self.gre(End::Server, packet),
-                ClientOutput::Up(up) => self.client_up = Some(up),
-                ClientOutput::Lines(agreed) => self.client_lines = Some(agreed),
-                ClientOutput::Echoed | ClientOutput::ControlLost(_) => {}
-                ClientOutput::Down(reason) => {
+                LinkOutput::Gre(packet) => self.gre(End::Server, packet),
+                LinkOutput::Up(up) => self.client_up = Some(up),
+                LinkOutput::Lines(agreed) => self.client_lines = Some(agreed),
+                LinkOutput::LoggedIn | LinkOutput::Echoed | LinkOutput::ControlLost(_) => {}
+                LinkOutput::Down(reason) => {
                     assert_eq!(self.client_down, None, "it goes down once");
                     self.client_down = Some(reason);
                 }

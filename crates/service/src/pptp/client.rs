@@ -1,11 +1,12 @@
 //! The client's machine: calls one server until it answers, and calls again after the call ends.
 
+use super::counters;
 use super::machine::{Cx, Event, Machine, ONLY, StreamId, Way};
 use super::order::Order;
 use crate::status::{PeerStatus, Status, expected_within};
 use ::pptp::mppe;
 use ::pptp::session::{
-    Call, Client as Session, ClientOutput, ClientSettings, DownReason, Ends, Entropy, LoginError,
+    Client as Session, ClientSettings, DownReason, Ends, Entropy, Link, LinkOutput, LoginError,
     Protection, SendError, Up,
 };
 use log::Level;
@@ -76,7 +77,7 @@ pub(super) struct ClientMachine {
     fatal: Option<String>,
     /// When the client must have ended, once it was told to.
     stop_by: Option<Instant>,
-    outputs: Vec<ClientOutput>,
+    outputs: Vec<LinkOutput>,
     counts: Counts,
     lines: Option<Box<ServerLines>>,
     /// The control connection is open.
@@ -182,17 +183,19 @@ impl ClientMachine {
     fn translate(&mut self, cx: &mut Cx<'_>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
-                ClientOutput::Gre(packet) => self.send_by_all(&packet, cx),
-                ClientOutput::Up(up) => self.came_up(up, cx),
-                ClientOutput::Lines(several) => self.agreed(several, cx),
-                ClientOutput::Echoed => self.echoed(cx.now),
-                ClientOutput::ControlLost(reason) => {
+                LinkOutput::Gre(packet) => self.send_by_all(&packet, cx),
+                LinkOutput::Up(up) => self.came_up(up, cx),
+                LinkOutput::Lines(several) => self.agreed(several, cx),
+                LinkOutput::Echoed => self.echoed(cx.now),
+                // Only a server's link reports this.
+                LinkOutput::LoggedIn => {}
+                LinkOutput::ControlLost(reason) => {
                     let words =
                         format!("the control connection is lost, the call goes on: {reason}");
                     cx.host.log(Level::Info, words);
                     self.control_lost(cx);
                 }
-                ClientOutput::Down(reason) => self.went_down(&reason, cx),
+                LinkOutput::Down(reason) => self.went_down(&reason, cx),
             }
         }
     }
@@ -271,8 +274,8 @@ pub(super) fn describe(protection: Option<Protection>) -> String {
 }
 
 /// Sets in the status when the other end of a call was last heard.
-pub(super) fn set_heard(peer: &mut PeerStatus, call: Option<&Call>) {
-    if let Some((last, asked_after, ends_after)) = call.and_then(Call::heard) {
+pub(super) fn set_heard(peer: &mut PeerStatus, call: Option<&Link>) {
+    if let Some((last, asked_after, ends_after)) = call.and_then(Link::heard) {
         let within = expected_within(Some(asked_after), Some(ends_after));
         peer.set_heard(Some(last), within, Instant::now());
     }
@@ -377,7 +380,13 @@ impl Machine for ClientMachine {
             .min()
     }
 
-    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way> {
+    fn outbound(
+        &mut self,
+        packet: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+        copies: &mut Vec<Way>,
+    ) -> Option<Way> {
         let before = out.len();
         let sent = match &mut self.session {
             Some(session) => session.send(packet, out),
@@ -387,17 +396,17 @@ impl Machine for ClientMachine {
             Ok(()) => {
                 self.counts.sent[0] += 1;
                 self.counts.sent[1] += packet.len() as u64;
-                return Some(self.way_of(packet, out.len() - before, now));
+                let (to, sealed) = (self.server(), out.len() - before);
+                return Some(match &mut self.lines {
+                    None => Way::first(to),
+                    Some(it) => it.sent((packet, sealed), to, now, copies),
+                });
             }
             Err(SendError::NotUp) => self.counts.not_up += 1,
             Err(SendError::TooLong(_)) => self.counts.too_long += 1,
             Err(SendError::Protocol) => self.counts.no_ipv4 += 1,
         }
         None
-    }
-
-    fn copies(&self) -> &[Way] {
-        self.other_ways()
     }
 
     fn inbound(&mut self, from: Way, packet: &mut [u8], cx: &mut Cx<'_>) {
@@ -411,7 +420,9 @@ impl Machine for ClientMachine {
         }
         let order = self.order.as_mut();
         let first = order.is_none_or(|order| order.arrived(packet, from.line, cx.now));
-        self.count_by(from.line, packet.len(), first);
+        if let Some(it) = &mut self.lines {
+            it.traffic.received(from.line, packet.len(), first);
+        }
         if first {
             self.open(packet, Some(from.line), cx);
         }
@@ -446,25 +457,20 @@ impl Machine for ClientMachine {
             peer.cipher = Some(describe(up.protection));
             peer.allowed_ips = up.peer.iter().map(|peer| format!("{peer}/32")).collect();
         }
-        set_heard(&mut peer, self.session.as_ref().and_then(Session::call));
+        let call = self.session.as_ref().and_then(Session::call);
+        set_heard(&mut peer, call);
         self.describe_lines(&mut peer);
         status.peers = vec![peer];
-        let dataplane = &mut status.dataplane;
-        dataplane.outbound.packets = self.counts.sent[0];
-        dataplane.outbound.bytes = self.counts.sent[1];
-        dataplane.inbound.packets = self.counts.received[0];
-        dataplane.inbound.bytes = self.counts.received[1];
-        for (name, count) in [
-            ("no_session", self.counts.strangers),
-            ("no_route", self.counts.not_up),
-            ("too_long", self.counts.too_long),
-            ("tun_malformed", self.counts.no_ipv4),
-            ("forged_probe", self.counts.forged),
-        ] {
-            dataplane.drops.insert(name.to_owned(), count);
-        }
-        let call = self.session.as_ref().and_then(Session::call);
-        super::counters::add(call, &mut dataplane.drops);
+        let counts = &self.counts;
+        let drops = [
+            ("no_session", counts.strangers),
+            ("no_route", counts.not_up),
+            ("too_long", counts.too_long),
+            ("tun_malformed", counts.no_ipv4),
+            ("forged_probe", counts.forged),
+        ];
+        counters::dataplane(status, counts.sent, counts.received, &drops);
+        counters::add(call, &mut status.dataplane.drops);
     }
 }
 

@@ -151,11 +151,15 @@ pub(super) trait Machine {
     /// When the machine has something to do if no event comes.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Appends to `out` the GRE that carries a packet of the interface. Returns its way; `None` drops it.
-    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way>;
-
-    /// Ways for copies of the packet that [`Machine::outbound`] sealed last.
-    fn copies(&self) -> &[Way];
+    /// Appends to `out` the GRE that carries a packet of the interface. Returns its way; `None` drops it. Appends the
+    /// ways of further copies to `copies`, which is empty before.
+    fn outbound(
+        &mut self,
+        packet: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+        copies: &mut Vec<Way>,
+    ) -> Option<Way>;
 
     /// Handles the payload of an IP packet of protocol 47, and delivers inner packets.
     fn inbound(&mut self, from: Way, packet: &mut [u8], cx: &mut Cx<'_>);

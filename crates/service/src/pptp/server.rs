@@ -1,6 +1,7 @@
 //! The server's machine: its clients, and which of them each inner address belongs to.
 
 use super::client::{describe, set_heard};
+use super::counters;
 use super::machine::{Cx, Event, Machine, StreamId, Way};
 use super::order::Order;
 use crate::status::{PeerStatus, Status};
@@ -43,8 +44,6 @@ pub(super) struct ServerMachine {
     session: Session,
     reorder: Option<bool>,
     answering: Option<Answering>,
-    /// Ways for the copies of the packet that was sealed last.
-    copies: Vec<Way>,
     /// Calls that are up, by our call ID.
     clients: BTreeMap<u16, Client>,
     /// Calls by the client's inner address.
@@ -75,7 +74,6 @@ impl ServerMachine {
             session: Session::new(settings, accounts, entropy)?,
             reorder,
             answering: None,
-            copies: Vec::new(),
             clients: BTreeMap::new(),
             routes: HashMap::new(),
             connections: BTreeMap::new(),
@@ -277,7 +275,13 @@ impl Machine for ServerMachine {
         orders.chain(others.into_iter().flatten()).min()
     }
 
-    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way> {
+    fn outbound(
+        &mut self,
+        packet: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+        copies: &mut Vec<Way>,
+    ) -> Option<Way> {
         let before = out.len();
         let Some(to) = address_at(packet, 16) else {
             self.drops[2] += 1;
@@ -295,20 +299,16 @@ impl Machine for ServerMachine {
                     counts[0] += 1;
                     counts[1] += packet.len() as u64;
                 }
-                return Some(match client.lines {
-                    None => Way::between(LineId::FIRST, to),
-                    Some(_) => self.ways_of(call, (packet, out.len() - before), to, now),
-                });
+                let packet = (packet, out.len() - before);
+                let lines = client.lines.as_mut().zip(self.session.addresses(call));
+                let way = lines.and_then(|(lines, all)| lines.send(packet, all, now, copies));
+                return Some(way.unwrap_or_else(|| Way::between(LineId::FIRST, to)));
             }
             Err(SendError::NotUp) => self.drops[0] += 1,
             Err(SendError::TooLong(_)) => self.drops[1] += 1,
             Err(SendError::Protocol) => self.drops[2] += 1,
         }
         None
-    }
-
-    fn copies(&self) -> &[Way] {
-        &self.copies
     }
 
     fn inbound(&mut self, way: Way, packet: &mut [u8], cx: &mut Cx<'_>) {
@@ -332,7 +332,9 @@ impl Machine for ServerMachine {
         let order = client.order.as_mut();
         let orders = order.is_some();
         let first = order.is_none_or(|order| order.arrived(packet, line, cx.now));
-        client.count_by(line, packet.len(), first);
+        if let Some(lines) = &mut client.lines {
+            lines.traffic.received(line, packet.len(), first);
+        }
         if first {
             self.open(from, packet, cx);
         }
@@ -354,13 +356,8 @@ impl Machine for ServerMachine {
 
     fn describe(&self, status: &mut Status) {
         status.role = Some("server".to_owned());
-        let dataplane = &mut status.dataplane;
-        dataplane.outbound.packets = self.sent[0];
-        dataplane.outbound.bytes = self.sent[1];
-        dataplane.inbound.packets = self.received[0];
-        dataplane.inbound.bytes = self.received[1];
         let [unrouted, too_long, no_ipv4, foreign] = self.drops;
-        for (name, count) in [
+        let drops = [
             ("no_session", self.session.unknown_packets()),
             ("no_route", unrouted),
             ("too_long", too_long),
@@ -369,12 +366,10 @@ impl Machine for ServerMachine {
             ("forged_probe", self.session.probe_counters().forged),
             ("replayed_probe", self.session.probe_counters().replayed),
             ("unaccepted_probe", self.session.probe_counters().unaccepted),
-        ] {
-            dataplane.drops.insert(name.to_owned(), count);
-        }
-        super::counters::add(None, &mut dataplane.drops);
+        ];
+        counters::dataplane(status, self.sent, self.received, &drops);
         for (call, client) in &self.clients {
-            super::counters::add(self.session.call(*call), &mut dataplane.drops);
+            counters::add(self.session.call(*call), &mut status.dataplane.drops);
             let since = client.since.duration_since(UNIX_EPOCH);
             let mut peer = PeerStatus {
                 name: client.up.user.clone(),

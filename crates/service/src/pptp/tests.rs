@@ -331,15 +331,21 @@ impl World {
     }
 
     fn client_sends(&mut self, packet: &[u8]) {
-        let mut out = Vec::new();
-        if self.client.outbound(packet, self.now, &mut out).is_some() {
+        let (mut out, mut copies) = (Vec::new(), Vec::new());
+        let way = self
+            .client
+            .outbound(packet, self.now, &mut out, &mut copies);
+        if way.is_some() {
             self.to_server.push_back(out);
         }
     }
 
     fn server_sends(&mut self, packet: &[u8]) {
-        let mut out = Vec::new();
-        if self.server.outbound(packet, self.now, &mut out).is_some() {
+        let (mut out, mut copies) = (Vec::new(), Vec::new());
+        let way = self
+            .server
+            .outbound(packet, self.now, &mut out, &mut copies);
+        if way.is_some() {
             self.to_client.push_back(out);
         }
     }

@@ -8,8 +8,7 @@ use zeroize::Zeroizing;
 use crate::control::CloseReason;
 use crate::gre::Ends;
 use crate::lines::{Addresses, ProbeKey, Refused, SILENT, UNASKED, call_of, ends_at, outlives};
-use crate::session::call::Call;
-use crate::session::link::LinkOutput;
+use crate::session::link::{Link, LinkOutput};
 use crate::session::output::DownReason;
 use crate::session::server::{ConnectionId, ProbeCounters, Server, ServerCall, ServerOutput};
 
@@ -110,7 +109,7 @@ impl Server {
     pub(super) fn agreed(&mut self, call: u16, agreed: bool, out: &mut Vec<ServerOutput>) {
         let secret = ProbeKey::new(Zeroizing::new(self.entropy.bytes()));
         if let Some(found) = self.calls.get_mut(&call).filter(|_| agreed) {
-            let probes = Call::probes(&found.call);
+            let probes = Link::probes(&found.call);
             found.addresses =
                 probes.map(|(key, ours, theirs)| Addresses::new(key, secret, ours, theirs));
             out.push(ServerOutput::Lines { call });
@@ -159,7 +158,7 @@ impl Server {
                 // The client may still hear us although we do not hear the client, so tell it.
                 found.call.stop(now, &mut self.outputs);
                 for output in self.outputs.drain(..) {
-                    if let LinkOutput::Frame(packet) = output {
+                    if let LinkOutput::Gre(packet) = output {
                         found.send_by_all(packet, now, out);
                     }
                 }

@@ -9,13 +9,10 @@ use super::failures::Failures;
 use super::{ClientMachine, Session};
 use crate::lines::{Lines, status};
 use crate::pptp::machine::{Cx, Way};
-use crate::pptp::spread::{Spread, among, lines_of};
+use crate::pptp::spread::{Traffic, among, lines_of};
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
-use plane::{
-    Endpoint, LINES_MAX, Line, LineCounts, LineId, LineSet, LineState, PeerId, PeerState, Times,
-    Transport,
-};
+use plane::{LINES_MAX, LineId, LineSet, PeerId, PeerState, Times};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
@@ -72,16 +69,13 @@ pub(in crate::pptp) struct ServerLines {
     pub(super) resting: LineSet,
     /// How to spread packets, before lines that have not joined are left out.
     pub(super) wanted: plane::LineMode,
-    spread: Spread,
-    /// Ways for the copies of the packet that was sealed last.
-    copies: Vec<Way>,
+    pub(super) traffic: Traffic,
     /// When to tell the server next which lines are used, and how many quick repetitions are left.
     pub(super) tells: Option<(Instant, u8)>,
     times: Times,
     /// When data last came by the line in use.
     pub(super) heard: Option<Instant>,
     bytes: [u64; 2],
-    counts: [LineCounts; LINES_MAX],
 }
 
 impl ServerLines {
@@ -109,13 +103,11 @@ impl ServerLines {
             failures: Failures::default(),
             resting: LineSet::EMPTY,
             wanted: plane::LineMode::Single,
-            spread: Spread::new(),
-            copies: Vec::new(),
+            traffic: Traffic::new(),
             tells: None,
             times: Times::default(),
             heard: None,
             bytes: [0; 2],
-            counts: [LineCounts::default(); LINES_MAX],
         }))
     }
 
@@ -178,7 +170,7 @@ impl ServerLines {
             self.current = used;
             self.heard = None;
         }
-        self.spread.set_mode(match self.knows {
+        self.traffic.spread.set_mode(match self.knows {
             Knows::Several => among(self.wanted, self.joined),
             _ => plane::LineMode::Single,
         });
@@ -201,29 +193,20 @@ impl ServerLines {
         }
     }
 
-    /// Counts a packet that goes out. Returns its way; the ways of its copies are in [`Self::copies`].
-    fn sent(&mut self, packet: &[u8], sealed: usize, to: std::net::Ipv4Addr, now: Instant) -> Way {
-        self.copies.clear();
-        let line = self.line();
-        let first = match self.spread.is_single() {
-            true => line,
-            false => {
-                let mut lines = self.spread.pick(packet, line);
-                let first = lines.next().unwrap_or(line);
-                self.copies.extend(lines.map(|line| Way::by(line, to)));
-                first
-            }
-        };
-        for line in self.copies.iter().map(|it| it.line).chain([first]) {
-            if let Some(counts) = self.counts.get_mut(line.index()) {
-                counts.sent += 1;
-                counts.sent_bytes += sealed as u64;
-            }
-        }
-        self.bytes[0] += sealed as u64;
+    /// Counts a packet that goes out. Returns its way, and puts the ways of its copies into `copies`.
+    pub(super) fn sent(
+        &mut self,
+        packet: (&[u8], usize),
+        to: std::net::Ipv4Addr,
+        now: Instant,
+        copies: &mut Vec<Way>,
+    ) -> Way {
+        let (line, way) = (self.line(), |line| Some(Way::by(line, to)));
+        let first = self.traffic.send(packet, line, way, copies);
+        self.bytes[0] += packet.1 as u64;
         self.times.last_data_sent = Some(now);
         self.times.last_sent = Some(now);
-        Way::by(first, to)
+        first.unwrap_or_else(|| Way::by(line, to))
     }
 
     /// Counts data that has come and was opened.
@@ -249,20 +232,6 @@ impl ServerLines {
 }
 
 impl ClientMachine {
-    /// Returns the way of a packet that was sealed.
-    pub(super) fn way_of(&mut self, packet: &[u8], sealed: usize, now: Instant) -> Way {
-        let to = self.server();
-        match &mut self.lines {
-            None => Way::first(to),
-            Some(it) => it.sent(packet, sealed, to, now),
-        }
-    }
-
-    /// The ways of that packet's copies.
-    pub(super) fn other_ways(&self) -> &[Way] {
-        self.lines.as_ref().map_or(&[], |it| &it.copies)
-    }
-
     /// Sends a packet that is not from the interface by all lines in use.
     pub(super) fn send_by_all(&self, packet: &[u8], cx: &mut Cx<'_>) {
         let to = self.server();
@@ -286,43 +255,13 @@ impl ClientMachine {
         }
     }
 
-    /// Counts a packet of the call that has come by a line.
-    pub(super) fn count_by(&mut self, line: LineId, bytes: usize, first: bool) {
-        let counts = self.lines.as_mut().map(|it| &mut it.counts);
-        if let Some(counts) = counts.and_then(|counts| counts.get_mut(line.index())) {
-            counts.received_bytes += bytes as u64;
-            counts.accepted += u64::from(first);
-        }
-    }
-
     /// Fills in the lines for `millrace status`.
     pub(super) fn describe_lines(&self, peer: &mut PeerStatus) {
         let Some(it) = &self.lines else { return };
         let now = Instant::now();
-        let counts = |line: LineId| {
-            let counts = it.counts[line.index()];
-            self.order
-                .as_ref()
-                .map_or(counts, |order| order.counts_of(line, counts))
-        };
-        let state = |line: LineId| LineState {
-            line: Line {
-                id: line,
-                endpoint: Endpoint::new((self.server(), 0).into()),
-                transport: Transport::Gre,
-            },
-            heard: None,
-            counts: counts(line),
-        };
         let all = (0..LINES_MAX as u8).map(LineId);
-        let mut known = plane::PeerLines {
-            lines: all.map(state).collect(),
-            ..plane::PeerLines::default()
-        };
-        if let Some(order) = &self.order {
-            known.order = order.counts();
-            peer.order = Some(crate::lines::order_status(&known));
-        }
+        let all = all.map(|line| (line, self.server().into(), None));
+        let known = it.traffic.describe(self.order.as_ref(), all, peer);
         let mut lines = status(it.lines.reports(SERVER), &known, now);
         let in_use = it.in_use();
         for (line, of) in (0..).map(LineId).zip(&mut lines) {

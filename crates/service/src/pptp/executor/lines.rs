@@ -32,6 +32,8 @@ pub(super) struct Sockets {
     knocks: BTreeMap<LineId, Connecting>,
     /// Packets may have to be sent as copies too.
     copies: bool,
+    /// Ways for the copies of the packet that was sealed last.
+    ways: Vec<Way>,
     /// The packet that was sealed last, if copies are possible.
     sealed: Vec<u8>,
     /// Packets that were sealed and not sent yet, copies excluded.
@@ -57,6 +59,7 @@ impl Sockets {
             open: lines.lines.iter().map(|_| None).collect(),
             knocks: BTreeMap::new(),
             copies: !lines.is_default(),
+            ways: Vec::new(),
             sealed: Vec::new(),
             gathered: 0,
             unsent: 0,
@@ -103,19 +106,21 @@ impl Sockets {
 
     fn seal(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
         if !self.copies {
+            let ways = &mut self.ways;
             self.outgoing
-                .push(|memory| machine.outbound(packet, now, memory).map(ends));
+                .push(|memory| machine.outbound(packet, now, memory, ways).map(ends));
             return;
         }
         let mut sealed = std::mem::take(&mut self.sealed);
+        let mut ways = std::mem::take(&mut self.ways);
         sealed.clear();
-        if let Some(first) = machine.outbound(packet, now, &mut sealed) {
-            self.push(first, &sealed);
-            for way in machine.copies() {
+        ways.clear();
+        if let Some(first) = machine.outbound(packet, now, &mut sealed, &mut ways) {
+            for way in std::iter::once(&first).chain(&ways) {
                 self.push(*way, &sealed);
             }
         }
-        self.sealed = sealed;
+        (self.sealed, self.ways) = (sealed, ways);
     }
 
     /// Queues a packet by one way.

@@ -3,15 +3,12 @@
 use super::{Client, ServerMachine};
 use crate::pptp::machine::{Cx, Way};
 use crate::pptp::order::Order;
-use crate::pptp::spread::{Spread, lines_of};
+use crate::pptp::spread::{Traffic, lines_of};
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
 use ::pptp::lines::{ADDRESSES_MAX, Addresses};
-use ::pptp::session::Ends;
 use log::Level;
-use plane::{
-    Endpoint, LINES_MAX, Line, LineCounts, LineId, LineMode as Mode, LineSet, LineState, Transport,
-};
+use plane::{LINES_MAX, LineId, LineMode as Mode, LineSet};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
@@ -46,8 +43,7 @@ impl Answering {
 pub(super) struct ClientLines {
     answering: Answering,
     places: LineSet,
-    spread: Spread,
-    counts: [LineCounts; ADDRESSES_MAX],
+    pub(super) traffic: Traffic,
 }
 
 impl ClientLines {
@@ -55,15 +51,14 @@ impl ClientLines {
         Self {
             answering,
             places: LineSet::EMPTY,
-            spread: Spread::new(),
-            counts: [LineCounts::default(); ADDRESSES_MAX],
+            traffic: Traffic::new(),
         }
     }
 
     /// Returns one way of a packet, and puts the others into `copies`.
-    fn send(
+    pub(super) fn send(
         &mut self,
-        (packet, sealed): (&[u8], usize),
+        packet: (&[u8], usize),
         addresses: &Addresses,
         now: Instant,
         copies: &mut Vec<Way>,
@@ -76,18 +71,14 @@ impl ClientLines {
         let places = places_in_use(addresses, now);
         if places != self.places {
             self.places = places;
-            self.spread.set_mode(self.answering.among(places));
+            self.traffic.spread.set_mode(self.answering.among(places));
         }
-        for line in self.spread.pick(packet, LineId(used as u8)) {
-            let to = ways.get(line.index()).copied().flatten();
-            let Some(to) = to else { continue };
-            if let Some(counts) = self.counts.get_mut(line.index()) {
-                counts.sent += 1;
-                counts.sent_bytes += sealed as u64;
-            }
-            copies.push(Way::between(line, to));
-        }
-        copies.pop()
+        let way = |line: LineId| {
+            let to = ways.get(line.index()).copied().flatten()?;
+            Some(Way::between(line, to))
+        };
+        let used = LineId(used as u8);
+        self.traffic.send(packet, used, way, copies)
     }
 }
 
@@ -132,60 +123,18 @@ impl ServerMachine {
         let own = || self.session.hears(call, from, now).then_some(LineId::FIRST);
         place.map(|place| LineId(place as u8)).or_else(own)
     }
-
-    /// Returns the first way of a packet that was sealed for a client with several lines.
-    pub(super) fn ways_of(
-        &mut self,
-        call: u16,
-        packet: (&[u8], usize),
-        to: Ends,
-        now: Instant,
-    ) -> Way {
-        self.copies.clear();
-        let lines = self.clients.get_mut(&call).and_then(|it| it.lines.as_mut());
-        let addresses = self.session.addresses(call);
-        let way = lines
-            .zip(addresses)
-            .and_then(|(lines, addresses)| lines.send(packet, addresses, now, &mut self.copies));
-        way.unwrap_or_else(|| Way::between(LineId::FIRST, to))
-    }
 }
 
 impl Client {
-    /// Counts a packet of the call that came by a line.
-    pub(super) fn count_by(&mut self, line: LineId, bytes: usize, first: bool) {
-        let counts = self.lines.as_mut().map(|it| &mut it.counts);
-        if let Some(counts) = counts.and_then(|counts| counts.get_mut(line.index())) {
-            counts.received_bytes += bytes as u64;
-            counts.accepted += u64::from(first);
-        }
-    }
-
     /// Fills in the client's lines for `millrace status`.
     pub(super) fn describe_lines(&self, addresses: Option<&Addresses>, peer: &mut PeerStatus) {
         let (Some(lines), Some(addresses)) = (&self.lines, addresses) else {
             return;
         };
         let now = Instant::now();
-        let mut known = plane::PeerLines::default();
-        for (at, ip, age) in addresses.all(now) {
-            let line = LineId(at as u8);
-            let counts = lines.counts[at];
-            let order = self.order.as_ref();
-            known.lines.push(LineState {
-                line: Line {
-                    id: line,
-                    endpoint: Endpoint::new((ip, 0).into()),
-                    transport: Transport::Gre,
-                },
-                heard: now.checked_sub(age),
-                counts: order.map_or(counts, |order| order.counts_of(line, counts)),
-            });
-        }
-        if let Some(order) = &self.order {
-            known.order = order.counts();
-            peer.order = Some(crate::lines::order_status(&known));
-        }
+        let all = addresses.all(now);
+        let all = all.map(|(at, ip, age)| (LineId(at as u8), ip.into(), now.checked_sub(age)));
+        let known = lines.traffic.describe(self.order.as_ref(), all, peer);
         let used = addresses.used(now).map(|(at, _)| LineId(at as u8));
         let mode = lines.answering.among(places_in_use(addresses, now));
         peer.lines = crate::lines::their_status(&known, now);

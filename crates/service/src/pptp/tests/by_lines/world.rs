@@ -377,16 +377,22 @@ impl Lines {
             packet
         };
         let packet = numbered(CLIENT, SERVER);
-        if let Some(way) = self.client.outbound(&packet, self.now, &mut out) {
-            let copies = self.client.copies().to_vec();
+        let mut copies = Vec::new();
+        let way = self
+            .client
+            .outbound(&packet, self.now, &mut out, &mut copies);
+        if let Some(way) = way {
             for way in copies.into_iter().chain([way]) {
                 self.send_to_server(way, out.clone());
             }
         }
         out.clear();
         let packet = numbered(SERVER, CLIENT);
-        if let Some(way) = self.server.outbound(&packet, self.now, &mut out) {
-            let copies = self.server.copies().to_vec();
+        let mut copies = Vec::new();
+        let way = self
+            .server
+            .outbound(&packet, self.now, &mut out, &mut copies);
+        if let Some(way) = way {
             for way in copies.into_iter().chain([way]) {
                 self.send_to_client(way, out.clone());
             }
