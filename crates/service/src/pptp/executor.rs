@@ -12,7 +12,6 @@ use super::machine::{Cx, Event, Machine};
 use super::network::{self, Network, NetworkError};
 use super::server::{Answering, ServerMachine};
 use super::settings::{self, PasswordError};
-use crate::gate::Gate;
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
 use crate::tun_test::TunTest;
@@ -21,6 +20,7 @@ use crate::wireguard::Signals;
 use ::config::pptp::{Client, Pptp, Role, Server};
 use ::pptp::session::{ClientSettings, StartError};
 use engine::interface::{Reader, Writer};
+use host::gate::Gate;
 use host::{ApplyError, SharedManager, background, logging, notify, privileges};
 use lines::Sockets;
 use netio::gre::Received;
@@ -410,7 +410,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             && outside.options.daemon
             && !outside.told
         {
-            terminal::note(background::still_trying(name, waited));
+            host::terminal::note(background::still_trying(name, waited));
             outside.let_go(background::not_yet);
         }
     }

@@ -1,8 +1,8 @@
 //! The machine of a client or a server, and the host on which it acts.
 
-use crate::lines::LineFacts;
 use crate::status::Status;
 use ::pptp::session::{Ends, Up};
+use lines::control::LineFacts;
 use log::Level;
 use plane::LineId;
 use std::net::{Ipv4Addr, SocketAddrV4};

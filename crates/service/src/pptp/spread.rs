@@ -129,7 +129,7 @@ impl Traffic {
         };
         if let Some(order) = order {
             known.order = order.counts();
-            peer.order = Some(crate::lines::order_status(&known));
+            peer.order = Some(crate::status::lines::order_status(&known));
         }
         known
     }

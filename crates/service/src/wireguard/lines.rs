@@ -1,8 +1,8 @@
 //! The lines of an interface, and those of its peers.
 
 use super::machine::{Cx, Machine};
-use crate::lines::{LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside, TheirLines};
 use config::lines::Lines as Settings;
+use lines::control::{LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside, TheirLines};
 use log::Level;
 use plane::{Endpoint, Line, LineId, Moving, PeerId, Reorder};
 use std::net::{IpAddr, SocketAddr};

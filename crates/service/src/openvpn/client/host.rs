@@ -2,9 +2,6 @@
 
 use super::event::Event;
 use super::steps::{Kind, Steps};
-use crate::floor::Floor;
-use crate::lines::{LineFacts, LineUsage};
-use crate::now::Now;
 use crate::openvpn::Ended;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Name, ProxyLogin, Target};
@@ -13,8 +10,11 @@ use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::{Hook, Invocation};
 use crate::openvpn::status_file::ClientStatus;
 use config::openvpn::{Connection, Prompted};
+use lines::control::{LineFacts, LineUsage};
+use lines::floor::Floor;
 use log::Level;
 use openvpn::push::PushReply;
+use plane::Now;
 use plane::{LineId, PeerId};
 use std::net::IpAddr;
 use std::rc::Rc;

@@ -2,12 +2,12 @@
 
 use super::ClientMachine;
 use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
-use crate::lines::{LineFacts, LinePlane, LineUsage, Outside, PROBE_IDLE};
 use crate::pptp::machine::{Cx, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
 use ::pptp::lines::TELL;
 use ::pptp::session::DownReason;
+use lines::control::{LineFacts, LinePlane, LineUsage, Outside, PROBE_IDLE};
 use log::Level;
 use plane::{LINES_MAX, Line, LineId, LineSet, PeerId, PeerState};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};

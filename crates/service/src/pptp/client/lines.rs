@@ -7,11 +7,11 @@
 
 use super::failures::Failures;
 use super::{ClientMachine, Session};
-use crate::lines::{Lines, status};
 use crate::pptp::machine::{Cx, Way};
 use crate::pptp::spread::{Traffic, among, lines_of};
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
+use lines::control::{Lines, status};
 use plane::{LINES_MAX, LineId, LineSet, PeerId, PeerState, Times};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};

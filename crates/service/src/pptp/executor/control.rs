@@ -2,9 +2,9 @@
 
 use super::lines::v4;
 use super::{Executor, STREAMS};
-use crate::gate::turned_away;
 use crate::pptp::machine::{Cx, Event, Machine, StreamId};
 use ::pptp::session::Ends;
+use host::gate::turned_away;
 use netio::tcp::Connecting;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};

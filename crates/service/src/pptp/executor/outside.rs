@@ -3,16 +3,16 @@
 use super::control::Control;
 use super::lines::Sockets;
 use super::{RunError, RunOptions, STREAMS};
-use crate::names;
 use crate::pptp::awaited;
 use crate::pptp::lookup::Lookup;
 use crate::pptp::machine::{Host, ONLY, StreamId, Way};
 use crate::pptp::network::{self, Network};
-use crate::strangers;
 use ::config::pptp::{Pptp, Role};
 use ::pptp::session::Up;
 use engine::interface::Writer;
+use host::strangers;
 use host::{background, notify};
+use lines::names;
 use log::Level;
 use netio::poll::Poller;
 use netio::tcp::{Connecting, TcpOptions};
@@ -56,7 +56,7 @@ impl Outside<'_> {
         } else if self.options.daemon {
             self.let_go(background::ready);
         } else if !std::mem::replace(&mut self.told, true) {
-            terminal::is_up(&self.model.interface);
+            host::terminal::is_up(&self.model.interface);
         }
     }
 
@@ -124,8 +124,8 @@ impl Host for Outside<'_> {
         self.writer.push(&self.tun, packet);
     }
 
-    fn line_facts(&mut self) -> Vec<Option<crate::lines::LineFacts>> {
-        crate::lines::read(&self.model.lines)
+    fn line_facts(&mut self) -> Vec<Option<lines::control::LineFacts>> {
+        lines::control::read(&self.model.lines)
     }
 
     fn open_line(&mut self, line: LineId, mark: u32) -> Result<(), String> {

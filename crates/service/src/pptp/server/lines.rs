@@ -137,7 +137,7 @@ impl Client {
         let known = lines.traffic.describe(self.order.as_ref(), all, peer);
         let used = addresses.used(now).map(|(at, _)| LineId(at as u8));
         let mode = lines.answering.among(places_in_use(addresses, now));
-        peer.lines = crate::lines::their_status(&known, now);
+        peer.lines = crate::status::lines::their_status(&known, now);
         for (of, line) in peer.lines.iter_mut().zip(&known.lines) {
             let line = line.line;
             // Address only, as GRE has no ports.

@@ -2,10 +2,7 @@
 
 use super::background::Background;
 use super::{ARRIVALS, BACKGROUND, sockets};
-use crate::floor::FloorFile;
 use crate::inbox::Inbox;
-use crate::lines::{self, LineFacts, LineUsage, UsageFile};
-use crate::names;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::client::event::{Event, Planned, Realm};
 use crate::openvpn::client::host::{Done, Failure, Host, Told};
@@ -21,6 +18,9 @@ use crate::openvpn::status_file::ClientStatus;
 use crate::openvpn::{Ended, INBOX, terms};
 use ::host::privileges;
 use config::openvpn::{Connection, Prompted};
+use lines::control::{self, LineFacts, LineUsage, UsageFile};
+use lines::floor::FloorFile;
+use lines::names;
 use log::Level;
 use netio::poll::Poller;
 use openvpn::data::wire::OpenVpn as Packets;
@@ -285,7 +285,7 @@ impl Host for ThisHost<'_> {
     }
 
     fn line_facts(&mut self) -> Vec<Option<LineFacts>> {
-        lines::read(&self.context.config.lines)
+        control::read(&self.context.config.lines)
     }
 
     #[inline(never)]

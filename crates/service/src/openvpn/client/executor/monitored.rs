@@ -1,10 +1,10 @@
 //! Status of a client.
 
 use super::Executor;
-use crate::lines;
 use crate::openvpn::client::host::SERVER;
 use crate::openvpn::monitoring::{Monitored, Status};
 use crate::openvpn::statusdoc;
+use crate::status::lines;
 use crate::status::{PeerStatus, Status as Document};
 use std::net::IpAddr;
 use std::time::Instant;

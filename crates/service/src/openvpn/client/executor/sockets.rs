@@ -1,7 +1,6 @@
 //! Sockets of a connection and of its lines, and the files that keep facts about the lines over restarts.
 
 use super::host::ThisHost;
-use crate::lines::UsageFile;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::client::host::Failure;
 use crate::openvpn::client::machine::Machine;
@@ -9,6 +8,7 @@ use crate::openvpn::connect::{Socket, Target};
 use crate::openvpn::context::Context;
 use crate::openvpn::device;
 use ::plane::{LineId, StreamId};
+use lines::control::UsageFile;
 use std::net::SocketAddr;
 use std::path::Path;
 

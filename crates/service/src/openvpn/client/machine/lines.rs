@@ -11,15 +11,15 @@
 use super::connection::Connection;
 use super::relays::known_at;
 use super::{Machine, Phase};
-use crate::lines::{LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside};
-use crate::now::Now;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::client::host::{Cx, SERVER};
 use config::openvpn::OpenVpn;
+use lines::control::{LineFacts, LinePlane, LineReport, LineUsage, Lines, Outside};
 use log::Level;
 use openvpn::data::inband::{OCC_REQUEST, PING};
 use openvpn::data::wire::Layout;
 use openvpn::packet::{ControlHead, Opcode};
+use plane::Now;
 use plane::{Line, LineId, PeerId, PeerState, StreamId};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};

@@ -4,12 +4,12 @@
 //! OpenVPN.
 
 use super::Machine;
-use crate::names::Whose;
-use crate::now::Now;
 use crate::openvpn::client::host::{Cx, SERVER};
 use crate::openvpn::connect::Name as LookUpOf;
 use config::openvpn::Family;
+use lines::names::Whose;
 use openvpn::data::protocol::session;
+use plane::Now;
 use plane::{LineId, Sender};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};

@@ -3,7 +3,6 @@
 use super::data_plane::{DataPlane, Says};
 use super::server::PASSWORD;
 use super::world::{Flying, World, secs};
-use crate::lines::{LineFacts, LineUsage};
 use crate::openvpn::Ended;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::client::event::{Event, Planned, Realm};
@@ -16,6 +15,7 @@ use crate::openvpn::secrets::Login;
 use crate::openvpn::status_file::ClientStatus;
 use config::lines::Line;
 use config::openvpn::{Connection, Prompted};
+use lines::control::{LineFacts, LineUsage};
 use log::Level;
 use openvpn::data::inband::OCC_REQUEST;
 use openvpn::data::protocol::session;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 /// Everything around [`Lines`]. No method calls back into the lines.
-pub(crate) trait Outside {
+pub trait Outside {
     /// The wall clock's time.
     fn wall(&self) -> SystemTime;
 
@@ -58,7 +58,7 @@ impl dyn Outside + '_ {
 }
 
 /// The calls of [`DataPlane`] that lines make.
-pub(crate) trait LinePlane {
+pub trait LinePlane {
     /// [`DataPlane::close_line`].
     fn close_line(&mut self, line: LineId);
     /// [`DataPlane::set_line`].

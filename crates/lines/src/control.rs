@@ -6,16 +6,15 @@
 //!
 //! [`Lines`] decides and does no I/O: it calls an [`Outside`], which each protocol implements.
 
+use crate::health::{self, Fault, Health, LineState, Reason};
+use crate::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, Switch};
 use config::lines::{LineMode, Lines as Settings};
-use lines::health::{self, Fault, Health, LineState, Reason};
-use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, Switch};
 use plane::{Endpoint, Line, LineId, PeerId, PeerState, Transport};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 mod cap;
-#[cfg(feature = "pptp")]
 mod change;
 mod end;
 #[cfg(test)]
@@ -26,7 +25,6 @@ mod peer;
 mod rate;
 mod relay;
 mod report;
-mod status;
 mod theirs;
 mod usage_file;
 
@@ -34,14 +32,13 @@ use cap::Caps;
 pub use cap::{CapReport, Doubt, LineUsage};
 pub use end::LineFacts;
 use end::{End, Sockets};
-pub(crate) use host::read;
-pub(crate) use outside::{LinePlane, Outside};
+pub use host::read;
+pub use outside::{LinePlane, Outside};
 use peer::PeerLines;
 use relay::Relays;
 pub use report::LineReport;
-pub(crate) use status::{order_status, status, their_status};
-pub(crate) use theirs::TheirLines;
-pub(crate) use usage_file::UsageFile;
+pub use theirs::TheirLines;
+pub use usage_file::UsageFile;
 
 /// How often lines are looked at while idle, while packets flow, and while an answer is awaited.
 const IDLE: Duration = Duration::from_secs(1);
@@ -49,7 +46,7 @@ const BUSY: Duration = Duration::from_millis(250);
 const WAITING: Duration = Duration::from_millis(100);
 
 /// How often a silent line is probed; a line while packets go by several at a time; a metered line.
-pub(crate) const PROBE_IDLE: Duration = Duration::from_secs(5);
+pub const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
 
@@ -61,7 +58,7 @@ const REOPEN: Duration = Duration::from_secs(5);
 
 /// All lines of an interface.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub struct Lines {
     settings: Settings,
     ends: Vec<End>,
     /// The peers that are called. All others are answered by the line from which they call.
@@ -86,7 +83,7 @@ const fn number(at: usize) -> LineId {
 
 impl Lines {
     /// Makes lines that are not open yet.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         let end = End {
             facts: None,
             fault: Some(Fault::NoDevice),
@@ -108,13 +105,13 @@ impl Lines {
     }
 
     /// Sets whether only one line may be used at a time: peers cannot be reached by several, or not yet.
-    pub(crate) const fn set_singly(&mut self, singly: bool) {
+    pub const fn set_singly(&mut self, singly: bool) {
         self.singly = singly;
     }
 
     /// Sets how soon peers send a packet after receiving one. `None`, the default: they answer probes at once. Otherwise
     /// they do not answer probes, but send a packet within this time, if the line works.
-    pub(crate) fn set_answers(&mut self, answers: Option<Duration>) {
+    pub fn set_answers(&mut self, answers: Option<Duration>) {
         if std::mem::replace(&mut self.answers, answers) != answers {
             for of in self.peers.values_mut().flat_map(|peer| &mut peer.lines) {
                 of.health.set_answers(answers);
@@ -128,12 +125,12 @@ impl Lines {
     }
 
     /// Brings the next look at the lines forward to now, if one is planned.
-    pub(crate) fn hurry(&mut self, now: Instant) {
+    pub fn hurry(&mut self, now: Instant) {
         self.look = self.look.map(|_| now);
     }
 
     /// Whether any line has sockets.
-    pub(crate) fn has_open(&self) -> bool {
+    pub fn has_open(&self) -> bool {
         self.open().next().is_some()
     }
 
@@ -218,7 +215,7 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 
 impl Lines {
     /// Opens the lines anew, each once its device exists.
-    pub(crate) fn bind(&mut self, now: Instant, out: &mut dyn Outside) {
+    pub fn bind(&mut self, now: Instant, out: &mut dyn Outside) {
         for end in &mut self.ends {
             end.sockets = Sockets::Closed(None);
         }
@@ -229,7 +226,7 @@ impl Lines {
     }
 
     /// Closes all lines.
-    pub(crate) fn close_all(&mut self, now: Instant, out: &mut dyn Outside) {
+    pub fn close_all(&mut self, now: Instant, out: &mut dyn Outside) {
         self.look = None;
         for at in 0..self.ends.len() {
             self.close(number(at), now, out);
@@ -237,7 +234,7 @@ impl Lines {
     }
 
     /// Forgets all peers and sockets, as the interface is gone.
-    pub(crate) fn end(&mut self, now: Instant, out: &mut dyn Outside) {
+    pub fn end(&mut self, now: Instant, out: &mut dyn Outside) {
         self.look = None;
         self.count(now, out);
         self.caps.end();
@@ -252,7 +249,7 @@ impl Lines {
     }
 
     /// Sets the configured address of a peer.
-    pub(crate) fn call(&mut self, id: PeerId, to: SocketAddr, out: &mut dyn Outside) {
+    pub fn call(&mut self, id: PeerId, to: SocketAddr, out: &mut dyn Outside) {
         let mut peer = match self.peers.remove(&id) {
             Some(peer) => peer,
             None => PeerLines::new(self, to),
@@ -267,7 +264,7 @@ impl Lines {
     }
 
     /// Handles an authentic message of a peer other than a data packet.
-    pub(crate) fn heard(&mut self, id: PeerId, from: LineId, now: Instant, out: &mut dyn Outside) {
+    pub fn heard(&mut self, id: PeerId, from: LineId, now: Instant, out: &mut dyn Outside) {
         match self.peers.get_mut(&id) {
             Some(peer) => peer.heard(from, now),
             None => {
@@ -279,14 +276,14 @@ impl Lines {
     }
 
     /// Handles the answer to the last probe, from any line. Returns whether there was a probe.
-    pub(crate) fn answered(&mut self, id: PeerId, now: Instant) -> bool {
+    pub fn answered(&mut self, id: PeerId, now: Instant) -> bool {
         let peer = self.peers.get_mut(&id);
         peer.is_some_and(|peer| peer.probe_answered(now))
     }
 
     /// Sends a probe that is not counted, by the open line whose turn it is. It shows whether the peer answers probes
     /// at all. A keepalive follows, as the peer stays with the line of the last probe.
-    pub(crate) fn trial(&self, id: PeerId, turn: usize, out: &mut dyn Outside) {
+    pub fn trial(&self, id: PeerId, turn: usize, out: &mut dyn Outside) {
         let open = self.open().count().max(1);
         if let Some(peer) = self.peers.get(&id)
             && let Some(line) = self.open().nth(turn % open)
@@ -297,31 +294,31 @@ impl Lines {
     }
 
     /// The line that carries all or most packets of a peer.
-    pub(crate) fn used(&self, id: PeerId) -> Option<LineId> {
+    pub fn used(&self, id: PeerId) -> Option<LineId> {
         self.peers.get(&id)?.used
     }
 
     /// Notes a message on the line in use that, like a probe, the peer answers.
-    pub(crate) fn asked(&mut self, id: PeerId, now: Instant) {
+    pub fn asked(&mut self, id: PeerId, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.asked(now);
         }
     }
 
     /// Removes a peer.
-    pub(crate) fn forget(&mut self, id: PeerId) {
+    pub fn forget(&mut self, id: PeerId) {
         self.peers.remove(&id);
         self.callers.remove(&id);
     }
 
     /// When the lines are looked at next.
-    pub(crate) const fn due(&self) -> Option<Instant> {
+    pub const fn due(&self) -> Option<Instant> {
         self.look
     }
 
     /// Handles the deadline. Reads the host's facts if the sockets of a line could not be opened, and returns whether it
     /// did.
-    pub(crate) fn expire(&mut self, now: Instant, out: &mut dyn Outside) -> bool {
+    pub fn expire(&mut self, now: Instant, out: &mut dyn Outside) -> bool {
         let again = |end: &End| {
             end.fault.is_none() && matches!(end.sockets, Sockets::Closed(Some(at)) if at <= now)
         };
@@ -333,7 +330,7 @@ impl Lines {
     }
 
     /// Takes the data plane's figures, probes lines where that is due, and applies the consequences.
-    pub(crate) fn look(
+    pub fn look(
         &mut self,
         now: Instant,
         view: impl Fn(PeerId) -> PeerState,

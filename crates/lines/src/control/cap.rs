@@ -8,12 +8,12 @@ mod doubt;
 pub use doubt::Doubt;
 
 use super::{Lines, Outside};
-use crate::now::Now;
+use crate::scheduler::{Allowance, Month};
 use config::lines::{Line, Lines as Settings};
 use doubt::Doubted;
-use lines::scheduler::{Allowance, Month};
 use log::Level;
 use plane::LineId;
+use plane::Now;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often the bytes are counted. A line may exceed its allowance for this long.
@@ -246,7 +246,7 @@ impl Caps {
 
 impl Lines {
     /// Sets the bytes that lines had carried before the program started.
-    pub(crate) fn restore(&mut self, usage: &[LineUsage]) {
+    pub fn restore(&mut self, usage: &[LineUsage]) {
         for of in self.caps.capped() {
             if let Some(found) = usage.iter().find(|it| it.name == of.kept.name) {
                 of.allowance = of.allowance.with_used(found.used, found.month);
@@ -292,7 +292,7 @@ impl Lines {
     }
 
     /// Counts and saves the usage for the last time, as the program ends.
-    pub(crate) fn keep(&mut self, now: Instant, out: &mut dyn Outside) {
+    pub fn keep(&mut self, now: Instant, out: &mut dyn Outside) {
         self.count(now, out);
         if let Some(usage) = self.caps.keep(None) {
             out.keep_usage(&usage);
@@ -322,7 +322,7 @@ fn gigabytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::fixture::Fake;
+    use crate::control::fixture::Fake;
     use std::time::UNIX_EPOCH;
 
     const DAY: Duration = Duration::from_secs(86_400);

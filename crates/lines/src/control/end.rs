@@ -1,7 +1,7 @@
 //! The local end of a line.
 
 use super::{Lines, Outside, number};
-use lines::health::Fault;
+use crate::health::Fault;
 use plane::LineId;
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ pub struct LineFacts {
 
 impl LineFacts {
     /// The line's fault, if it has one.
-    pub(crate) const fn fault(self) -> Option<Fault> {
+    pub const fn fault(self) -> Option<Fault> {
         match self {
             Self { running: false, .. } => Some(Fault::NoCarrier),
             Self {
@@ -49,7 +49,7 @@ pub(super) enum Sockets {
 
 impl Lines {
     /// Reads the host's facts about the lines. While the interface is up, opens lines that have become possible.
-    pub(crate) fn read(&mut self, now: Instant, out: &mut dyn Outside) {
+    pub fn read(&mut self, now: Instant, out: &mut dyn Outside) {
         let facts = out.facts();
         for at in 0..self.ends.len() {
             let facts = facts.get(at).copied().flatten();
