@@ -3,9 +3,7 @@
 use super::console::Console;
 use super::device::Link;
 use super::management::server::{self, Port};
-use super::management::{
-    Addresses, Answer, Management, Query, Settings, State, StateEntry, Victim,
-};
+use super::management::{Addresses, Answer, Query, Settings, State, Victim};
 use super::scripts::environment::Environment;
 use super::signals::Signal;
 #[cfg(feature = "server")]
@@ -88,20 +86,6 @@ impl Status {
         }
     }
 
-    /// Reports the byte counts on the management port; a server reports each client.
-    pub(super) fn tell_bytes(&self, port: &mut Management) {
-        match self {
-            Self::Client(status) => port.bytes(status.link_read, status.link_write),
-            #[cfg(feature = "server")]
-            Self::Server(status) => {
-                for client in &status.clients {
-                    let (received, sent) = (client.bytes_received, client.bytes_sent);
-                    port.client_bytes(client.client_id, received, sent);
-                }
-            }
-        }
-    }
-
     /// Number of clients; 0 in a client.
     pub(super) fn clients(&self) -> usize {
         match self {
@@ -139,6 +123,10 @@ pub(super) enum ProcessRequest {
     Forget,
     /// Set the reaction to a refused password.
     AuthRetry(AuthRetry),
+    /// Set `verb`.
+    Verb(u8),
+    /// Set `mute`.
+    Mute(u32),
 }
 
 /// The status file and the management port.
@@ -148,7 +136,7 @@ pub(super) struct Monitoring {
     title: String,
     clock: Clock,
     port: Option<Port>,
-    console: &'static Console,
+    pub(super) console: &'static Console,
     /// Socket that `millrace status` reads, once there is an interface.
     socket: Option<StatusSocket>,
     /// Wakes for management clients, their lines, and status readers.
@@ -268,9 +256,7 @@ impl Monitoring {
         for (at, line) in self.console.take() {
             port.machine.logged(unix(at), line.flag, &line.text);
         }
-        let mut requests = Vec::new();
-        port.serve(monitored, self.console, title, clock, &mut requests);
-        requests
+        port.serve(monitored)
     }
 
     /// Writes the status into the log.
@@ -293,19 +279,15 @@ impl Monitoring {
     /// Reports a new state of the tunnel.
     pub(super) fn state(&mut self, state: State, detail: &str, addresses: Addresses) {
         if let Some(port) = &mut self.port {
-            port.machine.state_changed(StateEntry {
-                at: unix(SystemTime::now()),
-                state,
-                detail: detail.to_owned(),
-                addresses,
-            });
+            let now = unix(SystemTime::now());
+            port.machine.state_changed(now, state, detail, addresses);
             port.transmit();
         }
     }
 
     /// Starts a hold before the tunnel begins. Returns whether one is required.
     pub(super) fn hold(&mut self) -> bool {
-        self.port.as_mut().is_some_and(|port| port.machine.hold(0))
+        self.port.as_mut().is_some_and(|port| port.machine.hold())
     }
 
     /// Reports that the tunnel has ended.
@@ -352,9 +334,9 @@ impl Monitoring {
     }
 
     /// Reports that the server refused the credentials.
-    pub(super) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
+    pub(super) fn verification_failed(&mut self, reason: Option<&str>) {
         if let Some(port) = &mut self.port {
-            port.machine.verification_failed(kind, reason);
+            port.machine.verification_failed(reason);
             port.transmit();
         }
     }

@@ -284,7 +284,7 @@ impl<'a> Executor<'a> {
                 if let Some(manager) = &self.context.manager {
                     manager.refused(reason.as_deref().unwrap_or("AUTH_FAILED"));
                 }
-                monitoring.verification_failed("Auth", reason.as_deref());
+                monitoring.verification_failed(reason.as_deref());
             }
             Told::UpDown(up, environment) => monitoring.up_down(up, &environment),
             Told::Closed => monitoring.closed(),

@@ -155,6 +155,7 @@ mod tests {
     use super::*;
     use crate::openvpn::management::Management;
     use crate::openvpn::management::tests::settings;
+    use crate::openvpn::monitoring::Idle;
     use proptest::prelude::*;
     use std::time::Instant;
 
@@ -164,7 +165,7 @@ mod tests {
         port.connected();
         port.sent(usize::MAX);
         port.receive(format!("{line}\n").as_bytes());
-        port.next_action(Instant::now());
+        port.handle_lines(Instant::now(), &mut Idle);
         String::from_utf8_lossy(port.transmit()).into_owned()
     }
 

@@ -1,7 +1,7 @@
 //! A management client that sends partial commands, reads seldom, and disconnects at random.
 
 use crate::now::Now;
-use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, StateEntry};
+use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State};
 use crate::openvpn::seeded::Random;
 use crate::openvpn::status_file::Format;
 use crate::openvpn::timestamp::unix;
@@ -82,11 +82,7 @@ impl ManagementClient {
     }
 
     pub(super) fn state_changed(&mut self, state: State, now: Now) {
-        self.port.state_changed(StateEntry {
-            at: unix(now.wall),
-            state,
-            detail: String::new(),
-            addresses: Addresses::default(),
-        });
+        let at = unix(now.wall);
+        self.port.state_changed(at, state, "", Addresses::default());
     }
 }
