@@ -24,6 +24,7 @@ pub mod profile;
 pub mod relay;
 pub mod running;
 mod shares;
+mod socket;
 pub mod status;
 pub mod strangers;
 pub mod tun_test;

@@ -31,6 +31,7 @@ mod want;
 
 pub use crate::lines::{CapReport, Doubt, LineFacts, LineReport, LineUsage};
 pub use crate::names::{LookUp, Whose};
+pub use crate::socket::SocketError;
 pub use daemon::{Daemon, DaemonOptions, Owner};
 pub use event::Event;
 pub use host::{Ended, Host, LOOKUPS_MAX, Refused};
@@ -38,7 +39,6 @@ pub use interface::Interface;
 pub use machine::{Cx, Machine, Named, Plane};
 pub use probing::ProbePlan;
 pub use save::{merge, save};
-pub use server::{Listener as SocketListener, SocketError};
 #[cfg(any(feature = "pptp", feature = "relay"))]
 pub(crate) use signals::Signals;
 pub(crate) use sockets::SocketPlan;

@@ -1,6 +1,6 @@
 //! Sockets of the management port: the listening socket, or the connection to the called client.
 
-use crate::gate::turned_away;
+use crate::gate::{accepted, turned_away};
 use config::openvpn::{Management, ManagementAddress, OpenVpn};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::unistd::{Gid, Group, Uid, User};
@@ -108,23 +108,17 @@ impl ManagementSocket {
     /// Descriptors ran out.
     pub(crate) fn accept(&self) -> io::Result<Option<File>> {
         let allowed = self.allowed;
-        let accepted = match &self.listener {
-            Listener::Tcp(listener) => listener.accept().map(|(stream, _)| allowed.tcp(stream)),
-            Listener::Unix(listener, _) => {
-                listener.accept().map(|(stream, _)| allowed.unix(stream))
+        let client = match &self.listener {
+            Listener::Tcp(listener) => {
+                accepted(listener.accept())?.map(|(stream, _)| allowed.tcp(stream))
             }
-            Listener::Called => return Ok(None),
+            Listener::Unix(listener, _) => {
+                accepted(listener.accept())?.map(|(stream, _)| allowed.unix(stream))
+            }
+            Listener::Called => None,
         };
-        match accepted {
-            // One that has left cannot be set up.
-            Ok(client) => Ok(client.ok().flatten()),
-            Err(e) => match e.kind() {
-                ErrorKind::ConnectionAborted | ErrorKind::Interrupted | ErrorKind::WouldBlock => {
-                    Ok(None)
-                }
-                _ => Err(e),
-            },
-        }
+        // The setup fails only for a client that has left.
+        Ok(client.and_then(Result::ok).flatten())
     }
 
     /// Accepts a client and closes its connection. Returns whether one was waiting.
