@@ -20,7 +20,7 @@ mod words;
 pub(super) use answer::{Query, QueryKind};
 pub(super) use command::Victim;
 pub(super) use history::{Addresses, LogFlag, State};
-pub(super) use port::{Answer, Management, Settings};
+pub(super) use port::{Answer, Management, Settings, Told};
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,7 @@
 use super::console::Console;
 use super::device::Link;
 use super::management::server::{self, Port};
-use super::management::{Addresses, Answer, Query, Settings, State, Victim};
-use super::scripts::environment::Environment;
+use super::management::{Answer, Query, Settings, Told, Victim};
 use super::signals::Signal;
 #[cfg(feature = "server")]
 use super::status_file::server::ServerStatus;
@@ -276,11 +275,12 @@ impl Monitoring {
         }
     }
 
-    /// Reports a new state of the tunnel.
-    pub(super) fn state(&mut self, state: State, detail: &str, addresses: Addresses) {
-        if let Some(port) = &mut self.port {
-            let now = unix(SystemTime::now());
-            port.machine.state_changed(now, state, detail, addresses);
+    /// Reports to the management client; the interface's state only with `management-up-down`.
+    pub(super) fn tell(&mut self, told: &Told) {
+        if let Some(port) = &mut self.port
+            && (port.up_down || !matches!(told, Told::UpDown(..)))
+        {
+            port.machine.tell(unix(SystemTime::now()), told);
             port.transmit();
         }
     }
@@ -288,13 +288,6 @@ impl Monitoring {
     /// Starts a hold before the tunnel begins. Returns whether one is required.
     pub(super) fn hold(&mut self) -> bool {
         self.port.as_mut().is_some_and(|port| port.machine.hold())
-    }
-
-    /// Reports that the tunnel has ended.
-    pub(super) fn closed(&mut self) {
-        if let Some(port) = &mut self.port {
-            port.machine.tunnel_closed();
-        }
     }
 
     /// Asks the user through the port. Returns whether there is a port to ask.
@@ -306,38 +299,6 @@ impl Monitoring {
                 true
             }
             None => false,
-        }
-    }
-
-    /// Tells the management client that the interface went up or down (`management-up-down`).
-    pub(super) fn up_down(&mut self, up: bool, environment: &Environment) {
-        if let Some(port) = self.port.as_mut().filter(|port| port.up_down) {
-            port.machine.up_down(up, environment);
-            port.transmit();
-        }
-    }
-
-    /// Reports the server's `echo` text.
-    pub(super) fn echoed(&mut self, text: &str) {
-        if let Some(port) = &mut self.port {
-            port.machine.echoed(unix(SystemTime::now()), text);
-            port.transmit();
-        }
-    }
-
-    /// Reports the token that the server sent in place of the password.
-    pub(super) fn auth_token(&mut self, token: &str) {
-        if let Some(port) = &mut self.port {
-            port.machine.auth_token(token);
-            port.transmit();
-        }
-    }
-
-    /// Reports that the server refused the credentials.
-    pub(super) fn verification_failed(&mut self, reason: Option<&str>) {
-        if let Some(port) = &mut self.port {
-            port.machine.verification_failed(reason);
-            port.transmit();
         }
     }
 }

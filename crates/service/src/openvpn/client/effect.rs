@@ -5,8 +5,8 @@ use crate::now::Now;
 use crate::openvpn::Ended;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Name, ProxyLogin, Target};
+pub(super) use crate::openvpn::management::Told;
 use crate::openvpn::management::{Addresses, State};
-use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::{Hook, Invocation};
 use config::openvpn::{Connection, Prompted};
 use log::Level;
@@ -14,7 +14,6 @@ use openvpn::push::PushReply;
 use plane::{LineId, PeerId};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use zeroize::Zeroizing;
 
 /// An action. Effects run in [order](super::order::Order). If one fails, the rest of its batch is dropped and the
 /// machine gets [`Event::Failed`](super::event::Event::Failed).
@@ -78,22 +77,6 @@ pub(super) enum Effect {
     Lost,
     /// End the client. No effect follows.
     End(Ended),
-}
-
-/// Notifications to management clients.
-pub(super) enum Told {
-    /// The tunnel's state changed.
-    State(State, String, Addresses),
-    /// The server sent a token in place of the password.
-    AuthToken(Zeroizing<String>),
-    /// The server sent an `echo` text.
-    Echo(String),
-    /// The server refused the password; with its reason.
-    VerificationFailed(Option<String>),
-    /// The interface went up or down.
-    UpDown(bool, Environment),
-    /// The tunnel has ended.
-    Closed,
 }
 
 /// The data plane's name for the server, its only peer.

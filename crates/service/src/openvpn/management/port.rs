@@ -67,6 +67,23 @@ impl fmt::Debug for Answer {
     }
 }
 
+/// Event that the port reports.
+pub(crate) enum Told {
+    /// The tunnel's state changed. The text is `SUCCESS` or `ERROR` when connected, the reason with
+    /// [`State::Reconnecting`] and [`State::Exiting`], else empty.
+    State(State, String, Addresses),
+    /// The server sent a token in place of the password.
+    AuthToken(Zeroizing<String>),
+    /// The configuration or the server has an `echo` text.
+    Echo(String),
+    /// The server refused the password; with its reason.
+    VerificationFailed(Option<String>),
+    /// The interface went up or down, with the script's environment.
+    UpDown(bool, Environment),
+    /// The tunnel has ended; the next one begins with a new hold.
+    Closed,
+}
+
 /// Connection of a management client.
 #[derive(Default)]
 pub(super) struct Peer {
@@ -284,43 +301,45 @@ impl Management {
         true
     }
 
-    /// Notes that the tunnel has ended; the next one begins with a new hold.
-    pub(crate) fn tunnel_closed(&mut self) {
-        self.released = false;
-    }
-
     /// Asks the user. The answer is taken from the client connected by then.
     pub(crate) fn ask(&mut self, query: Query) {
         self.asked = Some(Asked::new(query));
         self.say_special();
     }
 
-    /// Reports that the server refused the login, with its `reason` if any.
-    pub(crate) fn verification_failed(&mut self, reason: Option<&str>) {
-        let reason = reason.map(|reason| format!(" ['{}']", one_line(reason)));
-        let reason = reason.unwrap_or_default();
-        self.say(&format!(">PASSWORD:Verification Failed: 'Auth'{reason}"));
-    }
-
-    /// Reports the token that the server sent in place of the password.
-    pub(crate) fn auth_token(&mut self, token: &str) {
-        self.say(&format!(">PASSWORD:Auth-Token:{}", one_line(token)));
-    }
-
-    /// Reports a new state of the tunnel. `detail` is `SUCCESS` or `ERROR` when connected, the reason with
-    /// [`State::Reconnecting`] and [`State::Exiting`], else empty.
-    pub(crate) fn state_changed(
-        &mut self,
-        at: u64,
-        state: State,
-        detail: &str,
-        addresses: Addresses,
-    ) {
-        if self.settings.server && !state.is_of_servers() {
-            return;
+    /// Reports an event `at` these seconds since 1970.
+    pub(crate) fn tell(&mut self, at: u64, told: &Told) {
+        match told {
+            Told::State(state, detail, addresses) => {
+                if self.settings.server && !state.is_of_servers() {
+                    return;
+                }
+                let told = self.state.add(state_entry(at, *state, detail, *addresses));
+                self.say_all(told);
+            }
+            Told::AuthToken(token) => {
+                self.say(&format!(">PASSWORD:Auth-Token:{}", one_line(token)));
+            }
+            Told::Echo(text) => {
+                let told = self.echo.add(format!("{at},{}", one_line(text)));
+                self.say_all(told);
+            }
+            Told::VerificationFailed(reason) => {
+                let reason = reason.as_deref().map(one_line);
+                let reason = reason.map(|reason| format!(" ['{reason}']"));
+                let reason = reason.unwrap_or_default();
+                self.say(&format!(">PASSWORD:Verification Failed: 'Auth'{reason}"));
+            }
+            Told::UpDown(up, environment) => {
+                let word = if *up { "UP" } else { "DOWN" };
+                self.say(&format!(">UPDOWN:{word}"));
+                for (name, value) in environment.visible(ScriptSecurity::Scripts) {
+                    self.say(&format!(">UPDOWN:ENV,{name}={value}"));
+                }
+                self.say(">UPDOWN:ENV,END");
+            }
+            Told::Closed => self.released = false,
         }
-        let told = self.state.add(state_entry(at, state, detail, addresses));
-        self.say_all(told);
     }
 
     /// Adds a log line.
@@ -331,22 +350,6 @@ impl Management {
         }
         let told = self.log.add(format!("{at},{},{text}", flag.letter()));
         self.say_all(told);
-    }
-
-    /// Reports an `echo` text from the configuration or the server.
-    pub(crate) fn echoed(&mut self, at: u64, text: &str) {
-        let told = self.echo.add(format!("{at},{}", one_line(text)));
-        self.say_all(told);
-    }
-
-    /// Reports that the interface went up or down (`management-up-down`), with the script's environment.
-    pub(crate) fn up_down(&mut self, up: bool, environment: &Environment) {
-        let word = if up { "UP" } else { "DOWN" };
-        self.say(&format!(">UPDOWN:{word}"));
-        for (name, value) in environment.visible(ScriptSecurity::Scripts) {
-            self.say(&format!(">UPDOWN:ENV,{name}={value}"));
-        }
-        self.say(">UPDOWN:ENV,END");
     }
 
     /// When the next byte counts are due.

@@ -1,7 +1,7 @@
 //! The management port with its sockets: accepts clients and forwards their commands.
 
 use super::socket::ManagementSocket;
-use super::{Management, Settings};
+use super::{Management, Settings, Told};
 use crate::gate::Gate;
 use crate::openvpn::monitoring::{Monitored, ProcessRequest};
 use crate::openvpn::secrets;
@@ -95,7 +95,7 @@ impl Port {
             log::info!("MANAGEMENT: socket listening");
         }
         for text in &config.service.echo {
-            machine.echoed(unix(SystemTime::now()), text);
+            machine.tell(unix(SystemTime::now()), &Told::Echo(text.clone()));
         }
         let events = Poller::new()?;
         if let Some(client) = &client {

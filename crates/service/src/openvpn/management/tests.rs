@@ -109,8 +109,8 @@ impl Conversation {
     }
 
     fn state_changed(&mut self, at: u64, state: State, detail: &str) {
-        let addresses = Addresses::default();
-        self.port.state_changed(at, state, detail, addresses);
+        let told = Told::State(state, detail.to_owned(), Addresses::default());
+        self.port.tell(at, &told);
     }
 }
 
@@ -172,7 +172,7 @@ fn a_password_comes_first_and_may_be_wrong_twice() {
     assert_eq!(talk.heard(), "ENTER PASSWORD:");
     assert_eq!(talk.ask("pid"), "ENTER PASSWORD:");
     // The port sends nothing before the password.
-    talk.port.echoed(1, "x");
+    talk.port.tell(1, &Told::Echo("x".to_owned()));
     talk.port.logged(1, LogFlag::Fatal, "x");
     assert_eq!(talk.heard(), "");
     assert!(
@@ -398,10 +398,10 @@ fn logs_and_echoes_are_kept_and_made_one_line() {
         "SUCCESS: real-time log notification set to ON\n4,I,line\nEND\n"
     );
     talk.port.logged(9, LogFlag::Detail, "a\r\n>INFO:b");
-    talk.port.echoed(9, "not told");
+    talk.port.tell(9, &Told::Echo("not told".to_owned()));
     assert_eq!(talk.heard(), ">LOG:9,,a  >INFO:b\n");
     assert_eq!(talk.ask("echo on all").lines().nth(1), Some("9,not told"));
-    talk.port.echoed(10, "x");
+    talk.port.tell(10, &Told::Echo("x".to_owned()));
     assert_eq!(talk.heard(), ">ECHO:10,x\n");
 }
 
@@ -425,7 +425,7 @@ fn a_hold_lasts_until_it_is_released() {
     let restart = ProcessRequest::Signal(Signal::Restart);
     assert_eq!(talk.act("signal SIGUSR1"), restart);
     assert!(!talk.port.hold(), "released for this tunnel");
-    talk.port.tunnel_closed();
+    talk.port.tell(1, &Told::Closed);
     assert!(talk.port.hold());
 }
 
@@ -463,9 +463,11 @@ fn names_and_passwords_are_entered() {
         talk.ask("password Auth x")
             .starts_with("ERROR: no password")
     );
-    talk.port.verification_failed(None);
-    talk.port.verification_failed(Some("CRV1:R:x::y"));
-    talk.port.auth_token("SESS_ID");
+    for reason in [None, Some("CRV1:R:x::y".to_owned())] {
+        talk.port.tell(1, &Told::VerificationFailed(reason));
+    }
+    let token = Zeroizing::new("SESS_ID".to_owned());
+    talk.port.tell(1, &Told::AuthToken(token));
     assert_eq!(
         talk.heard(),
         ">PASSWORD:Verification Failed: 'Auth'\n\

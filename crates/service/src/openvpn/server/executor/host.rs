@@ -10,7 +10,7 @@ use crate::openvpn::accounts;
 use crate::openvpn::accounts::htpasswd::PasswordFile;
 use crate::openvpn::device::{Link, SocketPlane};
 use crate::openvpn::hooks::Hooks;
-use crate::openvpn::management::{Addresses, State};
+use crate::openvpn::management::{Addresses, State, Told};
 use crate::openvpn::monitoring::Status;
 use crate::openvpn::revocation::RevocationFile;
 use crate::openvpn::server::machine::{
@@ -185,8 +185,8 @@ impl Host for ThisHost<'_> {
             tunnel_v6: network.ifconfig_v6.map(|i| i.local),
             ..Addresses::default()
         };
-        let mut monitoring = self.context.monitoring.borrow_mut();
-        monitoring.state(state, detail, addresses);
+        let told = Told::State(state, detail.to_owned(), addresses);
+        self.context.monitoring.borrow_mut().tell(&told);
     }
 
     fn log_status(&mut self, status: ServerStatus) {

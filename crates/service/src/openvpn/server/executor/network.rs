@@ -1,6 +1,7 @@
 //! Host side of a server's tunnel: its own address, and routes to its clients.
 
 use super::host::ThisHost;
+use crate::openvpn::management::Told;
 use crate::openvpn::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::variables::describe_routes;
@@ -39,10 +40,8 @@ impl ThisHost<'_> {
             Err(InsideError::Managed(error)) => log::warn!("{}: {error}", self.link.name),
             other => other?,
         }
-        self.context
-            .monitoring
-            .borrow_mut()
-            .up_down(true, &environment);
+        let told = Told::UpDown(true, environment.clone());
+        self.context.monitoring.borrow_mut().tell(&told);
         let script = config.scripts.route_up.as_ref();
         self.hooks.tell(Hook::RouteUp, script, [], &environment);
         self.set = Some(Set {
@@ -91,10 +90,8 @@ impl ThisHost<'_> {
         };
         let scripts = &self.context.config.scripts;
         set.environment.set("signal", "sigterm");
-        self.context
-            .monitoring
-            .borrow_mut()
-            .up_down(false, &set.environment);
+        let told = Told::UpDown(false, set.environment.clone());
+        self.context.monitoring.borrow_mut().tell(&told);
         let arguments = || self.arguments("init");
         let pre = scripts.route_pre_down.as_ref();
         self.hooks

@@ -1,7 +1,7 @@
 //! A management client that sends partial commands, reads seldom, and disconnects at random.
 
 use crate::now::Now;
-use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State};
+use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, Told};
 use crate::openvpn::seeded::Random;
 use crate::openvpn::status_file::Format;
 use crate::openvpn::timestamp::unix;
@@ -83,6 +83,7 @@ impl ManagementClient {
 
     pub(super) fn state_changed(&mut self, state: State, now: Now) {
         let at = unix(now.wall);
-        self.port.state_changed(at, state, "", Addresses::default());
+        let told = Told::State(state, String::new(), Addresses::default());
+        self.port.tell(at, &told);
     }
 }
