@@ -189,7 +189,7 @@ impl<'a> Executor<'a> {
             }
             Effect::Say(level, text) => context.say(level, &text),
             Effect::Fatal(text) => context.fatal(&*Failure::from(text)),
-            Effect::Tell(told) => self.tell(told),
+            Effect::Tell(told) => self.tell(&told),
             Effect::LogStatus => {
                 let status = View(machine, self).status();
                 context.monitoring.borrow().log_status(&status);
@@ -274,13 +274,13 @@ impl<'a> Executor<'a> {
     }
 
     #[inline(never)]
-    fn tell(&self, told: Told) {
-        if let Told::VerificationFailed(reason) = &told
+    fn tell(&self, told: &Told) {
+        if let Told::VerificationFailed(reason) = told
             && let Some(manager) = &self.context.manager
         {
             manager.refused(reason.as_deref().unwrap_or("AUTH_FAILED"));
         }
-        self.context.monitoring.borrow_mut().tell(&told);
+        self.context.monitoring.borrow_mut().tell(told);
     }
 
     /// Opens the interface and its data plane.

@@ -263,9 +263,12 @@ impl Management {
             Ok(number) => Format::from_number(number),
             Err(_) => None,
         };
-        // A client's status has only one format.
-        let format = format.or((!self.settings.server).then_some(Format::One));
-        format.ok_or_else(|| "bad status format version number".to_owned())
+        match format {
+            Some(format) => Ok(format),
+            // A client's status has only one format.
+            None if !self.settings.server => Ok(Format::One),
+            None => Err("bad status format version number".to_owned()),
+        }
     }
 
     fn verb(&mut self, level: Option<i64>) -> Result<(), String> {
