@@ -290,7 +290,7 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::monitoring::Idle;
+    use crate::openvpn::management::tests::Daemon;
     use crate::openvpn::status_file::Format;
     use std::os::unix::net::UnixStream;
     use std::path::Path;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn turn(port: &mut Port, now: Instant) {
-        port.serve_at(now, &mut Idle);
+        port.serve_at(now, &mut Daemon::default());
     }
 
     fn call(path: &Path) -> UnixStream {

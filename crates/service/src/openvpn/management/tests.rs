@@ -34,7 +34,7 @@ fn server() -> Settings {
 
 /// A daemon with one client.
 #[derive(Default)]
-struct Daemon {
+pub(super) struct Daemon {
     killed: Vec<Victim>,
 }
 

@@ -6,7 +6,7 @@ use crate::openvpn::network::{Inside, InsideError, Surroundings, TunnelNetwork, 
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::variables::describe_routes;
 use crate::openvpn::scripts::{Hook, device_arguments};
-use config::openvpn::Network;
+use config::openvpn::{Command, Network};
 
 /// Settings in force, and the script variables for them.
 pub(super) struct Set {
@@ -92,19 +92,18 @@ impl ThisHost<'_> {
         set.environment.set("signal", "sigterm");
         let told = Told::UpDown(false, set.environment.clone());
         self.context.monitoring.borrow_mut().tell(&told);
-        let arguments = || self.arguments("init");
-        let pre = scripts.route_pre_down.as_ref();
-        self.hooks
-            .tell(Hook::RoutePreDown, pre, arguments(), &set.environment);
-        let down = scripts.down.as_ref();
-        if scripts.down_pre {
+        let run = |hook, script: &Option<Command>| {
+            let arguments = self.arguments("init");
             self.hooks
-                .tell(Hook::Down, down, arguments(), &set.environment);
+                .tell(hook, script.as_ref(), arguments, &set.environment);
+        };
+        run(Hook::RoutePreDown, &scripts.route_pre_down);
+        if scripts.down_pre {
+            run(Hook::Down, &scripts.down);
         }
         set.inside.undo();
         if !scripts.down_pre {
-            self.hooks
-                .tell(Hook::Down, down, arguments(), &set.environment);
+            run(Hook::Down, &scripts.down);
         }
     }
 
