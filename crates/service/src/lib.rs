@@ -7,15 +7,9 @@
 
 mod backends;
 mod clock_watch;
-pub mod floor;
-mod gate;
 mod home;
 pub mod inbox;
-mod lines;
-mod names;
-pub mod now;
 pub mod openvpn;
-mod places;
 mod plane_options;
 #[cfg(feature = "pptp")]
 pub mod pptp;
@@ -26,7 +20,6 @@ pub mod running;
 mod shares;
 mod socket;
 pub mod status;
-pub mod strangers;
 pub mod tun_test;
 mod watchdog;
 pub mod wireguard;

@@ -1,6 +1,6 @@
 //! UNIX sockets named after an interface: the listener with its file, and clients on threads of their own.
 
-use crate::gate::accepted;
+use host::gate::accepted;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

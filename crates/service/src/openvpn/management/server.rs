@@ -2,13 +2,13 @@
 
 use super::socket::ManagementSocket;
 use super::{Management, Settings, Told};
-use crate::gate::Gate;
 use crate::openvpn::monitoring::{Monitored, ProcessRequest};
 use crate::openvpn::secrets;
 use crate::openvpn::signals::Signal;
 use crate::openvpn::timestamp::unix;
-use crate::strangers;
 use config::openvpn::{Management as Wanted, OpenVpn, Prompted};
+use host::gate::Gate;
+use host::strangers;
 use log::Level;
 use netio::poll::Poller;
 use std::fs::File;
