@@ -41,6 +41,8 @@ use relay::Relays;
 pub use report::LineReport;
 pub(crate) use status::{order_status, status, their_status};
 pub(crate) use theirs::TheirLines;
+#[cfg(feature = "pptp")]
+pub(crate) use theirs::evenly;
 pub(crate) use usage_file::UsageFile;
 
 /// How often lines are looked at while idle, while packets flow, and while an answer is awaited.

@@ -416,7 +416,7 @@ fn inner(protocol: u8) -> Vec<u8> {
 
 #[test]
 fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
-    let mut order = Order::new(&Arc::new(Reorder::default()), Reordering::default()).unwrap();
+    let mut order = Order::new(&Arc::new(Reorder::default()), Reordering::default());
     let reader = Reader::new(1);
     let address = |last: u8| ([192, 0, 2, last], 1).into();
     let line = |order: &mut Order, last| order.line_at(LineId(0), address(last));
@@ -447,7 +447,7 @@ fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
 #[test]
 fn bulk_transfers_wait_for_each_gap_and_calls_go_past_two() {
     for (protocol, past) in [(6, [Verdict::Held; 2]), (17, [Verdict::DeliverPast; 2])] {
-        let mut order = Order::new(&Arc::new(Reorder::default()), Reordering::default()).unwrap();
+        let mut order = Order::new(&Arc::new(Reorder::default()), Reordering::default());
         let (reader, now, packet) = (Reader::new(1), Instant::now(), inner(protocol));
         let mut come = |number| order.arrived((number, LineId(0)), &packet, &reader, true, now);
         come(0);

@@ -2,7 +2,6 @@
 //! with a queue. Deterministic by seed, the same on every machine.
 //!
 //! A [`Link`] is one direction, and a queue of events only: its caller says what time it is and carries the packets.
-//! Tests call it in virtual time; a relay between two interfaces can call it in real time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How the delay of packets varies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Jitter {
+pub(super) enum Jitter {
     /// The delay does not vary.
     #[default]
     None,
@@ -22,7 +21,7 @@ pub enum Jitter {
 
 /// Which packets are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Loss {
+pub(super) enum Loss {
     /// No packet is lost.
     #[default]
     None,
@@ -40,26 +39,26 @@ pub enum Loss {
 
 /// The settings of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LinkSettings {
+pub(super) struct LinkSettings {
     /// The delay of a packet, without waiting in the queue.
-    pub delay: Duration,
+    pub(super) delay: Duration,
     /// The variation of the delay.
-    pub jitter: Jitter,
+    pub(super) jitter: Jitter,
     /// Whether packets keep their order: one that would overtake another arrives with it.
-    pub keeps_order: bool,
+    pub(super) keeps_order: bool,
     /// Which packets are lost, behind the queue.
-    pub loss: Loss,
+    pub(super) loss: Loss,
     /// The probability that a packet arrives twice, with delays of their own.
-    pub duplication: f64,
+    pub(super) duplication: f64,
     /// The rate in bits a second; `None` means no limit.
-    pub rate: Option<u64>,
+    pub(super) rate: Option<u64>,
     /// Maximum bytes that wait for the link. A packet that does not fit is lost.
-    pub queue: usize,
+    pub(super) queue: usize,
 }
 
 /// The fate of a packet that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(super) enum Fate {
     /// It will arrive.
     Arrives,
     /// It will arrive twice.
@@ -100,7 +99,7 @@ impl<T> Ord for Event<T> {
 
 /// One direction of a link, with packets of type `T` on their way.
 #[derive(Clone, Debug)]
-pub struct Link<T> {
+pub(super) struct Link<T> {
     settings: LinkSettings,
     random: Random,
     events: BinaryHeap<Reverse<Event<T>>>,
@@ -114,8 +113,7 @@ pub struct Link<T> {
 
 impl<T: Clone> Link<T> {
     /// Makes an idle link. Two links with the same seed and settings treat the same packets the same way.
-    #[must_use]
-    pub const fn new(settings: LinkSettings, seed: u64) -> Self {
+    pub(super) const fn new(settings: LinkSettings, seed: u64) -> Self {
         Self {
             settings,
             random: Random::new(seed),
@@ -129,17 +127,12 @@ impl<T: Clone> Link<T> {
     }
 
     /// Cuts or restores the link: packets sent from now on are lost, or not. Packets on their way still arrive.
-    pub const fn cut(&mut self, cut: bool) {
+    pub(super) const fn cut(&mut self, cut: bool) {
         self.cut = cut;
     }
 
-    /// Changes the settings for packets that are sent from now on.
-    pub const fn change(&mut self, settings: LinkSettings) {
-        self.settings = settings;
-    }
-
     /// Sends a packet of this size.
-    pub fn send(&mut self, packet: T, bytes: usize, now: Instant) -> Fate {
+    pub(super) fn send(&mut self, packet: T, bytes: usize, now: Instant) -> Fate {
         let Some(sent) = self.transmit(bytes, now) else {
             return Fate::QueueFull;
         };
@@ -159,13 +152,12 @@ impl<T: Clone> Link<T> {
     }
 
     /// When the next packet arrives.
-    #[must_use]
-    pub fn next_arrival(&self) -> Option<Instant> {
+    pub(super) fn next_arrival(&self) -> Option<Instant> {
         self.events.peek().map(|Reverse(event)| event.at)
     }
 
     /// Takes the next packet that has arrived by `now`.
-    pub fn receive(&mut self, now: Instant) -> Option<T> {
+    pub(super) fn receive(&mut self, now: Instant) -> Option<T> {
         if self.next_arrival()? > now {
             return None;
         }
@@ -173,8 +165,7 @@ impl<T: Clone> Link<T> {
     }
 
     /// How long a packet that is sent now would wait for the link.
-    #[must_use]
-    pub fn backlog(&self, now: Instant) -> Duration {
+    pub(super) fn backlog(&self, now: Instant) -> Duration {
         self.idle_at
             .map_or(Duration::ZERO, |idle| idle.saturating_duration_since(now))
     }
@@ -232,19 +223,18 @@ impl<T: Clone> Link<T> {
 
 /// Steele, Lea and Flood's SplitMix64 (OOPSLA 2014): one state of 64 bits, which any seed fits.
 #[derive(Clone, Debug)]
-pub struct Random {
+pub(super) struct Random {
     state: u64,
 }
 
 impl Random {
     /// The sequence of this seed.
-    #[must_use]
-    pub const fn new(seed: u64) -> Self {
+    pub(super) const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
     /// 64 random bits.
-    pub const fn next(&mut self) -> u64 {
+    pub(super) const fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -253,24 +243,24 @@ impl Random {
     }
 
     /// A number below `bound`, which is not 0. The bias is below `bound / 2^64`.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from 0 up to 1.
-    pub const fn unit(&mut self) -> f64 {
+    pub(super) const fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// True with this probability.
-    pub const fn chance(&mut self, probability: f64) -> bool {
+    pub(super) const fn chance(&mut self, probability: f64) -> bool {
         // Draws nothing for a probability of 0, so that such a setting leaves the rest of the sequence as it was.
         probability > 0.0 && self.unit() < probability
     }
 
     /// A number from nearly the normal distribution, of mean 0 and deviation 1, within 6: the sum of twelve uniform
     /// ones. Logarithms and cosines are avoided because they differ between machines in their last bits.
-    pub fn normal(&mut self) -> f64 {
+    pub(super) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
