@@ -27,7 +27,7 @@ mod kept;
 mod name;
 mod servers;
 
-pub(crate) use background::Background;
+pub(crate) use background::{Background, Resolver};
 pub(crate) use kept::keep;
 pub(crate) use name::Name;
 pub use name::{LookUp, Whose};

@@ -5,12 +5,12 @@ use super::event::Event;
 use super::host::Ended;
 use super::interface::{Interface, News};
 use super::machine::Machine;
-use super::resolver::Resolver;
 use super::server::{Listener, Server, SocketError, lock};
 use super::signals::Signals;
 use super::sockets::SocketPlan;
 use crate::gate::{Gate, turned_away};
 use crate::inbox::Inbox;
+use crate::names::Resolver;
 use crate::now::Now;
 use crate::plane_options::plane_options;
 use crate::watchdog::Watchdog;
@@ -212,7 +212,7 @@ impl Daemon {
         let mut machine = Machine::new(Now::read(), u64::from_ne_bytes(seed));
         machine.set_ipv4_source_prefix(settings.cookie_v4_prefix.unwrap_or(32));
         machine.set_lines(&options.lines);
-        let resolver = Resolver::new(Arc::clone(&wake), &options.lines);
+        let resolver = Resolver::new(Arc::clone(&wake), &options.lines, None);
         let mut interface = Interface::new(
             machine,
             (plane, protocol),

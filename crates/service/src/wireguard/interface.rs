@@ -5,12 +5,11 @@ use super::host::{Ended, Host};
 use super::machine::{Cx, Machine, Named};
 use super::probing::ProbePlan;
 use super::recall;
-use super::resolver::Resolver;
 use super::sockets::SocketPlan;
 use crate::floor::FloorFile;
 use crate::inbox::Inbox;
 use crate::lines::{self, LineFacts, LineUsage, UsageFile};
-use crate::names::{self, LookUp};
+use crate::names::{self, LookUp, Resolver};
 use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
@@ -137,8 +136,8 @@ impl Host for Here<'_> {
         }
     }
 
-    fn look_up(&mut self, lookup: &LookUp) -> Result<(), String> {
-        self.outside.resolver.begin(lookup.clone())
+    fn look_up(&mut self, lookup: LookUp) {
+        self.outside.resolver.look_up(lookup);
     }
 
     fn interfaces_to(&mut self, mark: u32, to: &[IpAddr]) -> Vec<Option<u32>> {

@@ -3,10 +3,10 @@
 use super::control;
 use super::interface::Interface;
 use super::machine::Machine;
-use super::resolver::Resolver;
 use super::server::{Listener, Server, SocketError, lock};
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
+use crate::names::Resolver;
 use crate::now::Now;
 use crate::status::Status;
 use ::wireguard::WireGuard;
@@ -63,7 +63,7 @@ impl End {
         plan.address = Some(Ipv4Addr::LOCALHOST.into());
         let mut machine = Machine::new(Now::read(), 1);
         machine.set_lines(lines);
-        let resolver = Resolver::new(Arc::clone(&wake), lines);
+        let resolver = Resolver::new(Arc::clone(&wake), lines, None);
         let of_lines = (plan, lines.clone());
         let mut interface = Interface::new(machine, (plane, protocol), of_lines, resolver);
         interface.start().unwrap();
