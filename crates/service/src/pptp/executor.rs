@@ -10,18 +10,18 @@ use super::machine::{Effect, Event, Machine, StreamId};
 use super::network::{self, Network, NetworkError};
 use super::server::{Answering, ServerMachine};
 use super::settings::{self, PasswordError};
-use crate::gate::Gate;
-use crate::names::{self, Resolver};
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
-use crate::strangers;
 use crate::tun_test::TunTest;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Client, Pptp, Role, Server};
+use ::lines::names::{self, Resolver};
 use ::pptp::session::{ClientSettings, StartError, Up};
 use control::Control;
 use engine::interface::{Reader, Writer};
+use host::gate::Gate;
+use host::strangers;
 use host::{ApplyError, SharedManager, background, logging, notify, privileges};
 use lines::Sockets;
 use netio::gre::Received;
@@ -463,7 +463,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         } else if self.options.daemon {
             self.let_go(background::ready);
         } else if !std::mem::replace(&mut self.told, true) {
-            terminal::is_up(&self.model.interface);
+            host::terminal::is_up(&self.model.interface);
         }
     }
 
@@ -491,7 +491,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             && self.options.daemon
             && !self.told
         {
-            terminal::note(background::still_trying(name, waited));
+            host::terminal::note(background::still_trying(name, waited));
             self.let_go(background::not_yet);
         }
     }

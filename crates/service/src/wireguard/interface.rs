@@ -6,11 +6,7 @@ use super::machine::{Cx, Machine, Named};
 use super::probing::ProbePlan;
 use super::recall;
 use super::sockets::SocketPlan;
-use crate::floor::FloorFile;
 use crate::inbox::Inbox;
-use crate::lines::{self, LineFacts, LineUsage, UsageFile};
-use crate::names::{self, LookUp, Resolver};
-use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
 use config::settings::MtuProbe;
@@ -18,8 +14,12 @@ use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::uapi::{DeviceState, PeerState, SetDevice};
 use host::{ProbedPath, TunnelMtu};
+use lines::control::{self, LineFacts, LineUsage, UsageFile};
+use lines::floor::FloorFile;
+use lines::names::{self, LookUp, Resolver};
 use netio::netlink::Netlink;
 use netio::udp::SocketError;
+use plane::Now;
 use plane::{Endpoint, Line, LineId};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -111,7 +111,7 @@ impl Host for Here<'_> {
     }
 
     fn line_facts(&mut self) -> Vec<Option<LineFacts>> {
-        lines::read(&self.outside.lines)
+        control::read(&self.outside.lines)
     }
 
     fn keep_usage(&mut self, usage: &[LineUsage]) {

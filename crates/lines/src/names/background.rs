@@ -19,7 +19,7 @@ const STACK: usize = 256 << 10;
 
 /// Looks up the names of a tunnel's endpoints in the background.
 #[derive(Debug)]
-pub(crate) struct Background {
+pub struct Background {
     /// The host's name servers from before the tunnel was up.
     servers: Vec<IpAddr>,
     /// The lines by which the tunnel's packets leave.
@@ -29,7 +29,7 @@ pub(crate) struct Background {
 impl Background {
     /// Call it before the tunnel is up: it takes the host's current name servers. A tunnel without lines may be bound
     /// to a `device`, which then counts as its only line.
-    pub(crate) fn new(lines: &Lines, device: Option<&str>) -> Self {
+    pub fn new(lines: &Lines, device: Option<&str>) -> Self {
         let mut lines = lines.clone();
         if let Some(device) = device.filter(|_| lines.lines.is_empty()) {
             lines.lines.push(Line {
@@ -48,7 +48,7 @@ impl Background {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(crate) fn begin(
+    pub fn begin(
         &mut self,
         (host, port): (String, u16),
         mark: u32,
@@ -76,20 +76,20 @@ impl Background {
 }
 
 /// The result of a look-up, with the tag that it was begun with.
-pub(crate) type Answer<T> = (T, Result<Vec<SocketAddr>, String>);
+pub type Answer<T> = (T, Result<Vec<SocketAddr>, String>);
 
 /// Looks names up for an event loop. Each result is fetched after the waker has fired.
-pub(crate) struct Resolver<T = LookUp> {
+pub struct Resolver<T = LookUp> {
     sender: Sender<Answer<T>>,
     answers: Receiver<Answer<T>>,
     /// Fires when there is a result.
-    pub(crate) wake: Arc<Waker>,
+    pub wake: Arc<Waker>,
     names: Background,
 }
 
 impl<T: Clone + Send + 'static> Resolver<T> {
     /// Makes a resolver for a tunnel; see [`Background::new`].
-    pub(crate) fn new(wake: Arc<Waker>, lines: &Lines, device: Option<&str>) -> Self {
+    pub fn new(wake: Arc<Waker>, lines: &Lines, device: Option<&str>) -> Self {
         let (sender, answers) = mpsc::channel();
         Self {
             sender,
@@ -100,7 +100,7 @@ impl<T: Clone + Send + 'static> Resolver<T> {
     }
 
     /// Begins the look-up of a host and port; see [`Background::begin`]. If it cannot begin, the reason is its result.
-    pub(crate) fn begin(&mut self, tag: T, name: (String, u16), mark: u32, inside: bool) {
+    pub fn begin(&mut self, tag: T, name: (String, u16), mark: u32, inside: bool) {
         let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
         let again = tag.clone();
         let done = move |found: io::Result<_>| {
@@ -115,14 +115,14 @@ impl<T: Clone + Send + 'static> Resolver<T> {
     }
 
     /// The result of a look-up, if one has ended.
-    pub(crate) fn next(&self) -> Option<Answer<T>> {
+    pub fn next(&self) -> Option<Answer<T>> {
         self.answers.try_recv().ok()
     }
 }
 
 impl Resolver {
     /// Begins a look-up.
-    pub(crate) fn look_up(&mut self, lookup: LookUp) {
+    pub fn look_up(&mut self, lookup: LookUp) {
         let (mark, name) = (lookup.mark, (lookup.host.clone(), lookup.endpoint.port));
         // With a mark, unmarked packets go into the tunnel, and so do queries of the host's resolver.
         self.begin(lookup, name, mark, mark != 0);

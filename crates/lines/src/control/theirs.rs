@@ -6,18 +6,18 @@ use plane::{LineId, LineSet};
 
 /// How peers with several lines are answered, and whether their packets are put into order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TheirLines {
+pub struct TheirLines {
     /// Treats each address from which a peer calls as a line of its own. `None`: the peer has moved to the new
     /// address.
-    pub(crate) gathered: Option<plane::LineMode>,
+    pub gathered: Option<plane::LineMode>,
     /// Puts packets of peers into order.
-    pub(crate) reorder: bool,
+    pub reorder: bool,
 }
 
 impl TheirLines {
     /// Only an interface without lines of its own answers on several lines of a peer: a peer's address does not show
     /// which of our lines leads there.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings) -> Self {
         let several = settings.lines.is_empty() && settings.mode.spreads();
         Self {
             gathered: several.then(|| evenly(settings.mode, LineSet::of(LineId::FIRST))),
@@ -27,7 +27,7 @@ impl TheirLines {
 }
 
 /// The configured mode for a data plane, over these lines with equal shares.
-pub(crate) fn evenly(mode: LineMode, lines: LineSet) -> plane::LineMode {
+pub fn evenly(mode: LineMode, lines: LineSet) -> plane::LineMode {
     let shares = std::array::from_fn(|at| u64::from(lines.contains(number(at))));
     match mode {
         LineMode::Single | LineMode::Failover => plane::LineMode::Single,
