@@ -7,6 +7,9 @@
 //! - [`queue`]: a fair queue in front of a line that is the bottleneck
 //! - [`inner`]: the facts about an inner packet that the others need
 //! - [`relay`]: what a relay that forwards a tunnel's datagrams knows of its clients
+//! - `control`: the uplinks of a running tunnel, probed, chosen and counted (feature `control`, as the rest)
+//! - `names`: addresses of servers by name, asked by each uplink
+//! - `floor`, `places`: files that outlive a program
 //! - `emulator`: links with delay, jitter, loss and a rate, in virtual time (feature `emulator`)
 //!
 //! Nothing here knows a protocol. A packet's number is the one that its protocol gave it (WireGuard's counter,
@@ -14,10 +17,18 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "control")]
+pub mod control;
 #[cfg(any(test, feature = "emulator"))]
 pub mod emulator;
+#[cfg(feature = "control")]
+pub mod floor;
 pub mod health;
 pub mod inner;
+#[cfg(feature = "control")]
+pub mod names;
+#[cfg(feature = "control")]
+pub mod places;
 pub mod queue;
 pub mod relay;
 pub mod reorder;

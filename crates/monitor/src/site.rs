@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crypto::blake2s;
+use host::strangers;
 use log::Level;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use service::strangers;
 use zeroize::Zeroizing;
 
 use crate::answer::Answer;

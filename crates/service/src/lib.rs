@@ -7,15 +7,9 @@
 
 mod backends;
 mod clock_watch;
-pub mod floor;
-mod gate;
 mod home;
 pub mod inbox;
-mod lines;
-mod names;
-pub mod now;
 pub mod openvpn;
-mod places;
 mod plane_options;
 #[cfg(feature = "pptp")]
 pub mod pptp;
@@ -25,7 +19,6 @@ pub mod relay;
 pub mod running;
 mod shares;
 pub mod status;
-pub mod strangers;
 pub mod tun_test;
 mod watchdog;
 pub mod wireguard;

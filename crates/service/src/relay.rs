@@ -8,7 +8,6 @@ mod forward;
 mod stamps;
 mod target;
 
-use crate::names;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use crate::wireguard::resolver::Resolver;
@@ -18,6 +17,7 @@ use config::relay as model;
 use config::settings::DataplaneSettings;
 use forward::Forwarder;
 use host::{background, logging, privileges};
+use lines::names;
 use lines::relay::{Client, Key, Rates, Table};
 use netio::poll::{Poller, Waker};
 use netio::udp::{Family, SelfTest, SocketError, UdpSocket};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 mod fields;
 mod limits;
+pub(crate) mod lines;
 mod reach;
 
 pub use fields::{

@@ -29,8 +29,8 @@ mod statusdoc;
 mod tests;
 mod want;
 
-pub use crate::lines::{CapReport, Doubt, LineFacts, LineReport, LineUsage};
-pub use crate::names::{LookUp, Whose};
+pub use ::lines::control::{CapReport, Doubt, LineFacts, LineReport, LineUsage};
+pub use ::lines::names::{LookUp, Whose};
 pub use daemon::{Daemon, DaemonOptions, Owner};
 pub use event::Event;
 pub use host::{Ended, Host, LOOKUPS_MAX, Refused};

@@ -112,7 +112,7 @@ fn clock(facts: &Facts, found: &mut Vec<Finding>) {
     }
     // The clock was set once, so a missing battery is not the cause: either the clock or the file is wrong.
     if host::machine::clock_is_set(now) {
-        let file = service::floor::path();
+        let file = lines::floor::path();
         let (now, known) = (netio::time::local(now), netio::time::local(known));
         return say(
             found,

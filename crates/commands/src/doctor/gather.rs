@@ -37,8 +37,8 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
     let mut facts = Facts {
         tun: tun(),
         now: SystemTime::now(),
-        earliest: service::floor::earliest(),
-        floor: service::floor::on_file(),
+        earliest: lines::floor::earliest(),
+        floor: lines::floor::on_file(),
         links: Vec::new(),
         addresses: Vec::new(),
         rules: Vec::new(),

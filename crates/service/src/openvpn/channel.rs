@@ -1,10 +1,10 @@
 //! A peer's data channel: its keys in the data plane, their usage, and its address.
 
-use crate::now::Now;
 use openvpn::data::format::Shape;
 use openvpn::data::protocol::{self, Material, session, session_keys};
 use openvpn::data::wire::{KEYS_PER_PEER, OpenVpn as Packets};
 use openvpn::session::{DataKeys, KeyUsage, Times};
+use plane::Now;
 use plane::{CipherName, DataPlane, Line, Moving, PeerId, PeerState, Sender, Transport};
 use std::net::SocketAddr;
 

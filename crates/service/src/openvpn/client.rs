@@ -85,6 +85,6 @@ pub(super) fn ready(context: &Context) -> Result<Ready, Box<dyn Error>> {
             None => secrets::passphrase(config.tls.askpass.as_ref(), config)?,
         })
     })?;
-    ready.tls.set_earliest(crate::floor::earliest());
+    ready.tls.set_earliest(lines::floor::earliest());
     Ok(ready)
 }

@@ -18,8 +18,8 @@ use std::time::{Instant, SystemTime};
 use super::console::log_lines::Line;
 use super::console::logger::{Form, Logger, Sink, said};
 use super::timestamp::Clock;
-use crate::strangers::Strangers;
 use host::logging::Syslog;
+use host::strangers::Strangers;
 
 /// Lines kept for the management port until they are taken.
 const LINES: usize = 250;

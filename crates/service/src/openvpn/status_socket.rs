@@ -1,9 +1,9 @@
 //! The socket that `millrace status` reads. The control loop makes the document and a thread writes it, so that a slow
 //! reader blocks nothing.
 
-use crate::gate::{Gate, turned_away};
 use crate::status::Status;
 use crate::wireguard::{SocketError, SocketListener};
+use host::gate::{Gate, turned_away};
 use netio::poll::Poller;
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::AsFd as _;

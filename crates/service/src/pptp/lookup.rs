@@ -1,7 +1,7 @@
 //! Looks up the server's name. The result is fetched after the waker has fired.
 
-use crate::names::Background;
 use config::lines::Lines;
+use lines::names::Background;
 use netio::poll::Waker;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

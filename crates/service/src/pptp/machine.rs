@@ -1,8 +1,8 @@
 //! Events and effects between the executor and the machines.
 
-use crate::lines::LineFacts;
 use crate::status::Status;
 use ::pptp::session::{Ends, Up};
+use lines::control::LineFacts;
 use log::Level;
 use plane::LineId;
 use std::net::{Ipv4Addr, SocketAddrV4};

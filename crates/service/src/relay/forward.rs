@@ -1,7 +1,7 @@
 //! Forwards datagrams through a relay, without allocating memory.
 
 use super::Link;
-use crate::strangers;
+use host::strangers;
 use lines::relay::{Change, Piece, Refused, Table, pieces};
 use netio::udp::{Family, ReceivedTrain, RecvScratch, SendScratch, TRAIN_ROOM, Train, UdpSocket};
 use plane::Endpoint;

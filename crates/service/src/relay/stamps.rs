@@ -2,7 +2,7 @@
 //!
 //! The file lies in memory, as it changes with each hello: after a reboot the stamps are forgotten.
 
-use crate::places;
+use lines::places;
 use lines::relay::{KeyId, Table, Tai64n};
 use std::fmt::Write as _;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! The address of a relay's target: configured, or found for a name. A name is looked up until it is found, and anew
 //! when none of its addresses answers.
 
-use crate::names::{LookUp, Name, Whose};
 use config::types::Endpoint;
+use lines::names::{LookUp, Name, Whose};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 

@@ -3,10 +3,10 @@
 use super::host::Refused;
 use super::machine::{Cx, Machine};
 use super::peers::PeerEntry;
-use crate::names::Name;
 use config::types::{self, AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
+use lines::names::Name;
 use plane::{Endpoint, PeerId, RouteChange};
 use wireguard::{AddPeerError, Output};
 

@@ -2,7 +2,7 @@
 
 use super::machine::{Cx, Machine};
 use crate::inbox::InboxLimits;
-use crate::strangers;
+use host::strangers;
 use plane::{Endpoint, Line, Notice, PeerId};
 use wireguard::message::INITIATION_LEN;
 use wireguard::{Activity, Output};

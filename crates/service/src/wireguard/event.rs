@@ -1,8 +1,8 @@
 //! Events for an interface.
 
 use super::probing::ProbePlan;
-use crate::names::LookUp;
 use config::types::{self, Key32};
+use lines::names::LookUp;
 use plane::{Endpoint, Line, Notice, PeerId};
 use std::net::SocketAddr;
 

@@ -1,10 +1,10 @@
 //! A host in memory, for tests: it answers from its fields, and records what it is told.
 
 use super::host::Host;
-use crate::lines::{LineFacts, LineUsage};
-use crate::names::LookUp;
 use ::wireguard::WireGuard;
 use config::types::Key32;
+use lines::control::{LineFacts, LineUsage};
+use lines::names::LookUp;
 use plane::{Endpoint, LineId, Transports};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

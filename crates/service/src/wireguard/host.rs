@@ -1,8 +1,8 @@
 //! The host's side of an interface, except the data plane.
 
-use crate::lines::{LineFacts, LineUsage};
-use crate::names::LookUp;
 use config::types::Key32;
+use lines::control::{LineFacts, LineUsage};
+use lines::names::LookUp;
 use plane::{Endpoint, LineId};
 use std::net::IpAddr;
 use std::time::SystemTime;

@@ -7,11 +7,7 @@ use super::probing::ProbePlan;
 use super::recall;
 use super::resolver::Resolver;
 use super::sockets::SocketPlan;
-use crate::floor::FloorFile;
 use crate::inbox::Inbox;
-use crate::lines::{self, LineFacts, LineUsage, UsageFile};
-use crate::names::{self, LookUp};
-use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
 use config::settings::MtuProbe;
@@ -19,8 +15,12 @@ use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::uapi::{DeviceState, PeerState, SetDevice};
 use host::{ProbedPath, TunnelMtu};
+use lines::control::{self, LineFacts, LineUsage, UsageFile};
+use lines::floor::FloorFile;
+use lines::names::{self, LookUp};
 use netio::netlink::Netlink;
 use netio::udp::SocketError;
+use plane::Now;
 use plane::{Endpoint, Line, LineId};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ impl Host for Here<'_> {
     }
 
     fn line_facts(&mut self) -> Vec<Option<LineFacts>> {
-        lines::read(&self.outside.lines)
+        control::read(&self.outside.lines)
     }
 
     fn keep_usage(&mut self, usage: &[LineUsage]) {

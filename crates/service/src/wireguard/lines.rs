@@ -1,8 +1,8 @@
 //! The lines of an interface, and those of its peers.
 
 use super::machine::{Cx, Machine};
-use crate::lines::{LineEffect, LineReport, LineUsage, Lines, TheirLines};
 use config::lines::Lines as Settings;
+use lines::control::{LineEffect, LineReport, LineUsage, Lines, TheirLines};
 use plane::{Endpoint, Line, LineId, Moving, PeerId, Reorder};
 use std::time::Instant;
 use wireguard::Output;

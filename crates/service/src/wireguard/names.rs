@@ -3,7 +3,7 @@
 use super::host::LOOKUPS_MAX;
 use super::lines::look;
 use super::machine::{Cx, Machine};
-use crate::names::{LookUp, Name, Whose};
+use lines::names::{LookUp, Name, Whose};
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -86,14 +86,14 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::LineFacts;
-    use crate::now::Now;
     use crate::wireguard::event::Event;
     use crate::wireguard::fixture::FakeHost;
     use ::wireguard::WireGuard;
     use config::lines::{Line, Lines as Settings};
     use config::types::Key32;
+    use lines::control::LineFacts;
     use plane::LineId;
+    use plane::Now;
     use plane::fake::{Call, FakeDataPlane};
     use std::sync::Arc;
     use std::time::Duration;

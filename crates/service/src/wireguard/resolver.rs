@@ -1,7 +1,7 @@
 //! Looks up names. Each result is fetched after the waker has fired.
 
-use crate::names::{Background, LookUp};
 use config::lines::Lines;
+use lines::names::{Background, LookUp};
 use netio::poll::Waker;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The status document of a running interface.
 
 use super::interface::Interface;
-use crate::lines;
+use crate::status::lines;
 use crate::status::{DataplaneStatus, MeasuredStatus, PeerStatus, Status, WAITING, dataplane};
 use crypto::select::{self, Algorithm};
 use plane::{PeerLines, Statistics};

@@ -7,9 +7,9 @@ mod caps;
 mod world;
 
 use config::lines::{LineMode, Lines};
+use plane::Now;
 use plane::fake::{Call, FakeDataPlane};
 use plane::{LineId, LineSet, Moving, PeerId, Reorder};
-use service::now::Now;
 use service::wireguard::fixture::FakeHost;
 use service::wireguard::{Cx, Event, LineFacts, Machine};
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use config::lines::{Line as LineOf, LineMode, Lines};
 use config::uapi::{Request, Requests, SetDevice};
 use crypto::x25519::PrivateKey;
+use plane::Now;
 use plane::fake::{Call, FakeDataPlane};
 use plane::{DataPlane as _, Endpoint, Line, LineId, Notice, PeerId, Source};
-use service::now::Now;
 use service::wireguard::fixture::FakeHost;
 use service::wireguard::{Cx, Event, LineFacts, LineUsage, Machine};
 use std::collections::{BTreeMap, BTreeSet};

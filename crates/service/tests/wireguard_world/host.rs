@@ -3,8 +3,8 @@
 use crate::plane::Plane;
 use config::uapi::{Request, Requests, SetDevice, write_get};
 use crypto::x25519::PrivateKey;
+use plane::Now;
 use plane::{DataPlane as _, LineId};
-use service::now::Now;
 use service::wireguard::Machine;
 use service::wireguard::fixture::FakeHost;
 use std::collections::BTreeMap;

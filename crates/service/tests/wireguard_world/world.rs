@@ -3,8 +3,8 @@
 use crate::host::{Host, Saying, configuration, peer_text};
 use crate::plane::DATA;
 use crate::random::Random;
+use plane::Now;
 use plane::{Endpoint, Source};
-use service::now::Now;
 use service::wireguard::{Cx, Event, LOOKUPS_MAX, Machine, Refused};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,5 @@
 //! Effects: actions that the client machine asks its executor for.
 
-use crate::lines::LineUsage;
-use crate::now::Now;
 use crate::openvpn::Ended;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Name, ProxyLogin, Target};
@@ -9,8 +7,10 @@ use crate::openvpn::management::{Addresses, State};
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::{Hook, Invocation};
 use config::openvpn::{Connection, Prompted};
+use lines::control::LineUsage;
 use log::Level;
 use openvpn::push::PushReply;
+use plane::Now;
 use plane::{LineId, PeerId};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;

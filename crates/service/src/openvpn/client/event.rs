@@ -1,13 +1,13 @@
 //! Events that the client's machine handles.
 
 use crate::inbox::Arrival;
-use crate::lines::LineFacts;
 use crate::openvpn::connect::ResolveError;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
 use crate::openvpn::scripts::Hook;
 use crate::openvpn::secrets::Login;
 use crate::openvpn::signals::Signal;
 use config::openvpn::AuthRetry;
+use lines::control::LineFacts;
 use plane::{LineId, Notice, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -12,9 +12,6 @@ use super::event::{Event, Realm};
 use super::machine::Machine;
 use super::order::Order;
 use crate::inbox::Inbox;
-use crate::lines::{self, UsageFile};
-use crate::names;
-use crate::now::Now;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::DialError;
 use crate::openvpn::context::Context;
@@ -24,6 +21,8 @@ use crate::openvpn::network::Inside;
 use crate::openvpn::revocation::RevocationFile;
 use crate::openvpn::{Ended, INBOX, terms};
 use ::host::privileges;
+use ::lines::control::{self, UsageFile};
+use ::lines::names;
 use ::plane::StreamId;
 use background::Background;
 use config::openvpn::{AuthRetry, Connection};
@@ -31,6 +30,7 @@ use monitored::View;
 use netio::poll::Poller;
 use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::tls::TlsSettings;
+use plane::Now;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -230,7 +230,7 @@ impl<'a> Executor<'a> {
             Effect::OpenInterface(connection) => self.open_interface(&connection)?,
             Effect::CloseInterface => self.device = None,
             Effect::ReadLines => {
-                let facts = lines::read(&context.config.lines);
+                let facts = control::read(&context.config.lines);
                 self.results.push_back(Event::LinesRead(facts));
             }
             Effect::OpenLine(line, port, mark) => {

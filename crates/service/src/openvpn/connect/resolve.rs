@@ -11,7 +11,7 @@ use netio::poll::Waker;
 use thiserror::Error;
 
 use super::stop::{Stop, Woken};
-use crate::names::Background;
+use lines::names::Background;
 
 /// Time limit for a look-up. The resolver's own is usually shorter, and ends an abandoned thread.
 const PATIENCE: Duration = Duration::from_secs(40);

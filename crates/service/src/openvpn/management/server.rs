@@ -2,14 +2,14 @@
 
 use super::socket::{ManagementClient, ManagementSocket};
 use super::{Action, Management, Settings};
-use crate::gate::Gate;
 use crate::openvpn::console::Console;
 use crate::openvpn::monitoring::{Monitored, ProcessRequest};
 use crate::openvpn::secrets;
 use crate::openvpn::signals::Signal;
 use crate::openvpn::timestamp::{Clock, unix};
-use crate::strangers;
 use config::openvpn::{Management as Wanted, OpenVpn, Prompted};
+use host::gate::Gate;
+use host::strangers;
 use log::Level;
 use netio::poll::Poller;
 use std::io::{self, ErrorKind};

@@ -1,7 +1,7 @@
 //! Sockets of the management port: the listening socket, or the connection to the called client.
 
-use crate::gate::turned_away;
 use config::openvpn::{Management, ManagementAddress, OpenVpn};
+use host::gate::turned_away;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::unistd::{Gid, Group, Uid, User};
 use std::fs::{self, Permissions};

@@ -10,7 +10,6 @@ mod start;
 
 use super::machine::{Cx, Event, Machine};
 use crate::inbox::{Inbox, MESSAGES};
-use crate::now::Now;
 use crate::openvpn::management::Victim;
 use crate::openvpn::monitoring::{Monitored, Status};
 use crate::openvpn::signals::Signal;
@@ -20,6 +19,7 @@ use host::ThisHost;
 use netio::poll::{Poller, Waker};
 use openvpn::server::ClientId;
 use plane::LineId;
+use plane::Now;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,12 +2,12 @@
 
 use super::ClientMachine;
 use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
-use crate::lines::{Answers, LineEffect, LineFacts, PROBE_IDLE, PlaneCall};
 use crate::pptp::machine::{Effect, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
 use ::pptp::lines::TELL;
 use ::pptp::session::DownReason;
+use lines::control::{Answers, LineEffect, LineFacts, PROBE_IDLE, PlaneCall};
 use log::Level;
 use plane::{LineId, LineSet, PeerState};
 use std::net::SocketAddrV4;

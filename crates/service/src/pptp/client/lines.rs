@@ -7,11 +7,12 @@
 
 use super::failures::Failures;
 use super::{ClientMachine, Session};
-use crate::lines::{Answers, Lines, status};
 use crate::pptp::machine::{Effect, Way};
 use crate::pptp::spread::{Spread, among, lines_of};
 use crate::status::PeerStatus;
+use crate::status::lines::status;
 use ::config::lines::{LineMode, Lines as Settings};
+use lines::control::{Answers, Lines};
 use plane::{
     Endpoint, LINES_MAX, Line, LineCounts, LineId, LineSet, LineState, PeerId, PeerState, Times,
     Transport,
@@ -321,7 +322,7 @@ impl ClientMachine {
         };
         if let Some(order) = &self.order {
             known.order = order.counts();
-            peer.order = Some(crate::lines::order_status(&known));
+            peer.order = Some(crate::status::lines::order_status(&known));
         }
         let mut lines = status(it.lines.reports(SERVER), &known, now);
         let in_use = it.in_use();

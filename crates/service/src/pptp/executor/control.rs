@@ -2,9 +2,9 @@
 
 use super::lines::v4;
 use super::{Executor, STREAMS};
-use crate::gate::turned_away;
 use crate::pptp::machine::{Event, Machine, ONLY, StreamId};
 use ::pptp::session::Ends;
+use host::gate::turned_away;
 use netio::tcp::{Connecting, TcpOptions};
 use plane::LineId;
 use std::io::{self, Read as _, Write as _};

@@ -163,7 +163,7 @@ pub(super) const fn v4(address: IpAddr) -> Option<Ipv4Addr> {
 impl<M: Machine> Executor<'_, M> {
     /// Gives the machine the host's facts about the lines.
     pub(super) fn read_lines(&mut self) {
-        let facts = crate::lines::read(&self.gre.settings);
+        let facts = lines::control::read(&self.gre.settings);
         self.tell(Event::LinesRead(&facts));
     }
 

@@ -184,11 +184,11 @@ impl Client {
         }
         if let Some(order) = &self.order {
             known.order = order.counts();
-            peer.order = Some(crate::lines::order_status(&known));
+            peer.order = Some(crate::status::lines::order_status(&known));
         }
         let used = addresses.used(now).map(|(at, _)| LineId(at as u8));
         let mode = lines.answering.among(places_in_use(addresses, now));
-        peer.lines = crate::lines::their_status(&known, now);
+        peer.lines = crate::status::lines::their_status(&known, now);
         for (of, line) in peer.lines.iter_mut().zip(&known.lines) {
             let line = line.line;
             // Address only, as GRE has no ports.

@@ -1,10 +1,10 @@
 //! An interface and one peer, a path that loses packets that are too long, and a clock.
 
 use super::*;
-use crate::now::Now;
 use crate::wireguard::event::Event;
 use crate::wireguard::fixture::FakeHost;
 use config::uapi::{SetDevice, SetPeer};
+use plane::Now;
 use plane::fake::{Call, FakeDataPlane};
 use plane::{Endpoint, Line};
 use wireguard::WireGuard;

@@ -1,6 +1,5 @@
 //! Threads for slow work: name look-ups, connections and scripts.
 
-use crate::names;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::connect::{
     self, DialError, Name, ProxyLogin, ResolveError, Socket, Stop, Target,
@@ -8,6 +7,7 @@ use crate::openvpn::connect::{
 use crate::openvpn::network::{RouteNames, route_names};
 use crate::openvpn::scripts::{Hook, Invocation};
 use config::openvpn::OpenVpn;
+use lines::names;
 use netio::poll::Waker;
 use plane::LineId;
 use std::io;

@@ -1,12 +1,12 @@
 //! Status of a client.
 
 use super::Executor;
-use crate::lines;
 use crate::openvpn::client::effect::SERVER;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::monitoring::{Monitored, Status};
 use crate::openvpn::status_file::ClientStatus;
 use crate::openvpn::statusdoc;
+use crate::status::lines;
 use crate::status::{PeerStatus, Status as Document};
 use std::net::IpAddr;
 use std::time::Instant;

@@ -1,15 +1,15 @@
 //! Sockets of a connection and of its lines, and the files that keep facts about the lines over restarts.
 
 use super::{Dialled, Executor, Failure};
-use crate::floor::FloorFile;
-use crate::lines::UsageFile;
-use crate::now::Now;
 use crate::openvpn::client::effect::Effect;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::connect::{Socket, Target};
 use crate::openvpn::device;
 use ::plane::{LineId, StreamId};
+use lines::control::UsageFile;
+use lines::floor::FloorFile;
+use plane::Now;
 use std::path::Path;
 
 impl Executor<'_> {

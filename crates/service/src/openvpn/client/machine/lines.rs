@@ -10,12 +10,12 @@
 
 use super::connection::Connection;
 use super::{Machine, Phase};
-use crate::lines::{Answers, LineEffect, LineFacts, LineReport, LineUsage, Lines};
-use crate::now::Now;
 use config::openvpn::OpenVpn;
+use lines::control::{Answers, LineEffect, LineFacts, LineReport, LineUsage, Lines};
 use openvpn::data::inband::{OCC_REQUEST, PING};
 use openvpn::data::wire::Layout;
 use openvpn::packet::{ControlHead, Opcode};
+use plane::Now;
 use plane::{LineId, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,13 +1,13 @@
 //! The server as the data plane's peer: its keys and their usage.
 
 use super::connection::Connection;
-use crate::now::Now;
 use crate::openvpn::channel::{self, Channel};
 use crate::openvpn::client::effect::{Cx, SERVER};
 use crate::openvpn::statusdoc;
 use crate::status::PeerStatus;
 use openvpn::data::protocol::session;
 use openvpn::session::{DataKeys, Output};
+use plane::Now;
 use plane::PeerState;
 
 /// State of the server's data channel.

@@ -4,13 +4,13 @@
 //! OpenVPN.
 
 use super::Machine;
-use crate::floor::FloorFile;
-use crate::names::Whose;
-use crate::now::Now;
 use crate::openvpn::client::effect::{Cx, Effect, HostStep, SERVER};
 use crate::openvpn::connect::Name as LookUpOf;
 use config::openvpn::Family;
+use lines::floor::FloorFile;
+use lines::names::Whose;
 use openvpn::data::protocol::session;
+use plane::Now;
 use plane::{LineId, Sender};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};

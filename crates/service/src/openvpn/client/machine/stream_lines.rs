@@ -9,13 +9,13 @@
 
 use super::connection::{Connection, End};
 use super::{Machine, Phase};
-use crate::lines::{LineFacts, LineReport};
-use crate::now::Now;
 use config::lines::{LineMode, Lines as Settings};
 use config::openvpn::OpenVpn;
+use lines::control::{LineFacts, LineReport};
 use lines::health::{Fault, LineState, Reason};
 use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, SwitchReason};
 use plane::LineId;
+use plane::Now;
 use std::time::{Duration, Instant};
 
 use crate::openvpn::client::effect::{Cx, Effect};

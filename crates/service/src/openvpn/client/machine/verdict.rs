@@ -3,11 +3,11 @@
 
 use super::Machine;
 use super::connection::Connection;
-use crate::now::Now;
 use crate::openvpn::client::effect::{Cx, Effect};
 use crate::openvpn::scripts::{Hook, tls_verify_arguments};
 use openvpn::session::Output;
 use openvpn::verify::PeerCertificate;
+use plane::Now;
 
 /// Pending request to the `tls-verify` program.
 pub(super) struct Question {

@@ -3,7 +3,6 @@
 use super::data_plane::{DataPlane, Says};
 use super::server::PASSWORD;
 use super::world::{Flying, World, secs};
-use crate::lines::LineFacts;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::client::effect::{Effect, HostStep, SERVER, Told};
 use crate::openvpn::client::event::{Event, Planned, Realm};
@@ -12,6 +11,7 @@ use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
 use crate::openvpn::secrets::Login;
 use config::lines::Line;
+use lines::control::LineFacts;
 use openvpn::data::inband::OCC_REQUEST;
 use openvpn::data::protocol::session;
 use openvpn::data::wire::OpenVpn as Packets;

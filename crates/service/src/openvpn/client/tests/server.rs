@@ -1,7 +1,6 @@
 //! A server: protocol sessions behind a listener, and a data plane per client.
 
 use super::data_plane::{DataPlane, Says, is_data, peer_id};
-use crate::now::Now;
 use openvpn::message::{AuthFailed, Message, Restart};
 use openvpn::negotiate::{OccOptions, Transport};
 use openvpn::push::PushOptions;
@@ -11,6 +10,7 @@ use openvpn::session::{Decision, Output, ServerSettings, Settings};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
 use plane::Endpoint;
+use plane::Now;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

@@ -1,8 +1,8 @@
 //! Listening TCP sockets, and the connections that were accepted.
 
-use crate::gate::Gate;
 use crate::openvpn::device::{families, resolve_local};
 use config::openvpn::{Connection, Family, OpenVpn};
+use host::gate::Gate;
 use netio::poll::Poller;
 use netio::tcp::{Listener, TcpOptions};
 use plane::StreamId;

@@ -1,7 +1,6 @@
 //! The context of a server's machine while it handles an event: the time, the data plane and its host.
 
 use super::event::{ClientFile, ClientKey, Polled};
-use crate::now::Now;
 use crate::openvpn::Ended;
 use crate::openvpn::accounts::htpasswd::PasswordFile;
 use crate::openvpn::channel::Plane;
@@ -12,6 +11,7 @@ use crate::openvpn::status_file::server::ServerStatus;
 use config::openvpn::{OpenVpn, PasswordMethod};
 use openvpn::session::{AuthId, Handshake};
 use openvpn::verify::PeerCertificate;
+use plane::Now;
 use plane::{SourceNetwork, StreamId};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,14 +2,14 @@
 
 use super::client::{Client, Step};
 use super::{Machine, peer};
-use crate::lines::{order_status, their_status};
-use crate::now::Now;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::status_file::server::{ClientRow, RouteRow, ServerStatus, real_address};
 use crate::openvpn::statusdoc;
 use crate::status::PeerStatus;
+use crate::status::lines::{order_status, their_status};
 use openvpn::server::ClientId;
 use openvpn::session::{ControlTraffic, Session};
+use plane::Now;
 use plane::{PeerLines, PeerState};
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};

@@ -1,9 +1,9 @@
 //! A client with several lines, a server, and lines that lose packets and are cut.
 
-use crate::lines::LineFacts;
 use crate::pptp::client::ServerLines;
 use crate::pptp::server::Answering;
 use crate::pptp::tests::*;
+use lines::control::LineFacts;
 use plane::LineId;
 
 /// Addresses of the client, by line.

@@ -1,11 +1,11 @@
 //! A management client that sends partial commands, reads seldom, and disconnects at random.
 
-use crate::now::Now;
 use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, StateEntry};
 use crate::openvpn::seeded::Random;
 use crate::openvpn::status_file::Format;
 use crate::openvpn::timestamp::unix;
 use config::openvpn::AuthRetry;
+use plane::Now;
 
 pub(super) struct ManagementClient {
     pub(super) port: Management,

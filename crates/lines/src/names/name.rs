@@ -52,7 +52,7 @@ enum Stage {
 
 /// The name in an endpoint: of a peer, a relay, or a relay's target.
 #[derive(Debug)]
-pub(crate) struct Name {
+pub struct Name {
     endpoint: Endpoint,
     host: String,
     addresses: Vec<SocketAddr>,
@@ -72,7 +72,7 @@ pub(crate) struct Name {
 
 impl Name {
     /// Makes the name of an endpoint, if it has one, to be looked up at once.
-    pub(crate) fn of(endpoint: &Endpoint, now: Instant) -> Option<Self> {
+    pub fn of(endpoint: &Endpoint, now: Instant) -> Option<Self> {
         let host = match &endpoint.host {
             Host::Name(name) => name.clone(),
             // The zone is not a number: its interface may appear later, like an answer to a look-up.
@@ -96,22 +96,22 @@ impl Name {
     }
 
     /// The endpoint with this name.
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
     /// The addresses that the last look-up found.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
     /// Whether a look-up has ended, well or not.
-    pub(crate) fn is_tried(&self) -> bool {
+    pub fn is_tried(&self) -> bool {
         self.tried
     }
 
     /// When to look the name up.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    pub fn due(&self) -> Option<Instant> {
         match self.stage {
             Stage::Due(at) => Some(at),
             _ => None,
@@ -119,7 +119,7 @@ impl Name {
     }
 
     /// Brings a failed look-up forward, as the network has changed: an uplink may be there now.
-    pub(crate) fn hurry(&mut self, now: Instant) {
+    pub fn hurry(&mut self, now: Instant) {
         if self.addresses.is_empty() && matches!(self.stage, Stage::Due(_)) {
             self.pause = PAUSE_MIN;
             self.stage = Stage::Due(now);
@@ -127,7 +127,7 @@ impl Name {
     }
 
     /// Handles a handshake message to a peer that did not answer the last one. Returns where to send it.
-    pub(crate) fn unanswered(&mut self, now: Instant) -> Option<SocketAddr> {
+    pub fn unanswered(&mut self, now: Instant) -> Option<SocketAddr> {
         self.at += 1;
         if self.at >= self.addresses.len() {
             self.at = 0;
@@ -140,11 +140,7 @@ impl Name {
 
     /// Handles an authenticated answer of the peer at an address. Returns the name and the address if they are to be
     /// kept for a start at which no name server answers.
-    pub(crate) fn answered(
-        &mut self,
-        at: Option<SocketAddr>,
-        now: Instant,
-    ) -> Option<(String, IpAddr)> {
+    pub fn answered(&mut self, at: Option<SocketAddr>, now: Instant) -> Option<(String, IpAddr)> {
         self.pause = PAUSE_MIN;
         // Cancels a look-up that was planned because of the silence, which is over.
         if !self.addresses.is_empty() && self.stage != Stage::Runs {
@@ -163,7 +159,7 @@ impl Name {
     }
 
     /// Starts the look-up of the name.
-    pub(crate) fn begin(&mut self, whose: Whose, mark: u32) -> LookUp {
+    pub fn begin(&mut self, whose: Whose, mark: u32) -> LookUp {
         self.stage = Stage::Runs;
         LookUp {
             whose,
@@ -175,7 +171,7 @@ impl Name {
 
     /// Takes the result of a look-up. Returns the address to go on with, if it is not `current`, or the failure to
     /// log.
-    pub(crate) fn looked_up(
+    pub fn looked_up(
         &mut self,
         found: Result<Vec<SocketAddr>, String>,
         current: Option<SocketAddr>,

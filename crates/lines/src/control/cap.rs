@@ -8,12 +8,12 @@ mod doubt;
 pub use doubt::Doubt;
 
 use super::{LineEffect, Lines};
-use crate::now::Now;
+use crate::scheduler::{Allowance, Month};
 use config::lines::{Line, Lines as Settings};
 use doubt::Doubted;
-use lines::scheduler::{Allowance, Month};
 use log::Level;
 use plane::LineId;
+use plane::Now;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often the bytes are counted. A line may exceed its allowance for this long.
@@ -265,7 +265,7 @@ impl Caps {
 
 impl Lines {
     /// Sets the bytes that lines had carried before the program started.
-    pub(crate) fn restore(&mut self, usage: &[LineUsage]) {
+    pub fn restore(&mut self, usage: &[LineUsage]) {
         for of in self.caps.capped() {
             if let Some(found) = usage.iter().find(|it| it.name == of.name) {
                 of.allowance = of.allowance.with_used(found.used, found.month);
@@ -277,7 +277,7 @@ impl Lines {
 
     /// Takes the bytes that each line has carried since the data plane was made: the answer to [`LineEffect::Count`].
     /// Returns whether to look at the lines, as another may have to be used now.
-    pub(crate) fn counted(&mut self, carried: &[u64], now: Now, out: &mut Vec<LineEffect>) -> bool {
+    pub fn counted(&mut self, carried: &[u64], now: Now, out: &mut Vec<LineEffect>) -> bool {
         let caps = &mut self.caps;
         if caps.plane == Plane::Ended {
             return false;
@@ -312,7 +312,7 @@ impl Lines {
     }
 
     /// Writes the usage for the last time, as the program ends.
-    pub(crate) fn keep(&mut self, out: &mut Vec<LineEffect>) {
+    pub fn keep(&mut self, out: &mut Vec<LineEffect>) {
         out.extend(self.caps.keep(None).map(LineEffect::Keep));
     }
 }

@@ -17,7 +17,7 @@ const DIRECTORY: &str = "/var/lib/millrace";
 const DIRECTORY_OF_ROUTERS: &str = "/etc/millrace";
 
 /// Directory where this program's files survive a reboot.
-pub(crate) fn directory() -> &'static Path {
+pub fn directory() -> &'static Path {
     let var = statfs("/var/lib").or_else(|_| statfs("/var"));
     let in_memory = var.is_ok_and(|it| it.filesystem_type() == TMPFS_MAGIC);
     Path::new(match in_memory {
@@ -30,7 +30,7 @@ pub(crate) fn directory() -> &'static Path {
 ///
 /// # Errors
 /// The kernel's error, and `InvalidInput` for a path that is not a regular file.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     let directory = path.parent();
     if let Some(directory) = directory {
         let mut builder = DirBuilder::new();
@@ -55,7 +55,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// The kernel's error, and `InvalidData`.
-pub(crate) fn newest(mut file: &File, head: &str, place: usize) -> io::Result<(u64, String)> {
+pub fn newest(mut file: &File, head: &str, place: usize) -> io::Result<(u64, String)> {
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
     file.take(2 * place as u64).read_to_end(&mut bytes)?;
@@ -69,7 +69,7 @@ pub(crate) fn newest(mut file: &File, head: &str, place: usize) -> io::Result<(u
 }
 
 /// Formats a place of `place` bytes. Also returns its offset in the file.
-pub(crate) fn emit(head: &str, number: u64, text: &str, place: usize) -> (Vec<u8>, u64) {
+pub fn emit(head: &str, number: u64, text: &str, place: usize) -> (Vec<u8>, u64) {
     let mut whole = format!("{head} {number}\n{text}");
     let sum = sum(&whole);
     // Writing to a string cannot fail.

@@ -19,7 +19,7 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 const BACKLOG: usize = 128;
 
 /// Watches the listening sockets of one loop, and pauses them while descriptors have run out.
-pub(crate) struct Gate {
+pub struct Gate {
     /// A spare descriptor, freed for a moment to accept a connection and close it, so that its client learns at once.
     reserve: Option<File>,
     shut_until: Option<Instant>,
@@ -30,7 +30,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new() -> Self {
+    /// Makes a gate that is open.
+    pub fn new() -> Self {
         Self {
             reserve: reserve(),
             shut_until: None,
@@ -44,7 +45,7 @@ impl Gate {
     ///
     /// # Errors
     /// The error of `epoll_ctl`.
-    pub(crate) fn follow<'f>(
+    pub fn follow<'f>(
         &mut self,
         poller: &Poller,
         sockets: impl IntoIterator<Item = (BorrowedFd<'f>, u64)>,
@@ -72,7 +73,7 @@ impl Gate {
     ///
     /// # Errors
     /// The error of `epoll_ctl`.
-    pub(crate) fn rest<'f>(
+    pub fn rest<'f>(
         &mut self,
         poller: &Poller,
         sockets: impl IntoIterator<Item = BorrowedFd<'f>>,
@@ -86,12 +87,12 @@ impl Gate {
     }
 
     /// When [`Gate::follow`] next has something to do.
-    pub(crate) const fn next_deadline(&self) -> Option<Instant> {
+    pub const fn next_deadline(&self) -> Option<Instant> {
         self.shut_until
     }
 
     /// Pauses for a second, as a client has guessed at a password.
-    pub(crate) fn shut(&mut self, now: Instant) {
+    pub fn shut(&mut self, now: Instant) {
         self.shut_until = Some(now + PAUSE);
     }
 
@@ -100,7 +101,7 @@ impl Gate {
     /// connection.
     ///
     /// `turn_away` accepts one connection and closes it. It returns whether there was one.
-    pub(crate) fn failed(
+    pub fn failed(
         &mut self,
         error: &io::Error,
         now: Instant,
@@ -133,7 +134,7 @@ impl Gate {
 }
 
 /// Converts the result of accepting a connection to turn it away, for [`Gate::failed`].
-pub(crate) fn turned_away<T>(accepted: io::Result<T>) -> io::Result<bool> {
+pub fn turned_away<T>(accepted: io::Result<T>) -> io::Result<bool> {
     match accepted {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),

@@ -3,10 +3,10 @@
 //! as a restarted relay knows nothing of it.
 
 use super::{LineEffect, Lines, PlaneCall, Sockets, number, on};
+use crate::health::Fault;
 use crate::names::{Name, Whose};
+use crate::relay::{Clock, HELLO_EVERY, HELLO_LEN, Key};
 use config::lines::{Line as LineSettings, Lines as Settings};
-use lines::health::Fault;
-use lines::relay::{Clock, HELLO_EVERY, HELLO_LEN, Key};
 use plane::{Endpoint, Line, LineId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -156,32 +156,28 @@ impl Lines {
     }
 
     /// The datagram for [`LineEffect::Hello`], and where to send it.
-    pub(crate) fn hello(
-        &mut self,
-        line: LineId,
-        wall: SystemTime,
-    ) -> Option<(Line, [u8; HELLO_LEN])> {
+    pub fn hello(&mut self, line: LineId, wall: SystemTime) -> Option<(Line, [u8; HELLO_LEN])> {
         let relay = self.relays.get_mut(line)?;
         let to = on(line, Endpoint::new(relay.address?));
         Some((to, relay.key.hello(relay.clock.stamp(wall))))
     }
 
     /// Makes stamps of hellos later than this, as an earlier run of this end may have sent it.
-    pub(crate) fn set_stamp_floor(&mut self, floor: SystemTime) {
+    pub fn set_stamp_floor(&mut self, floor: SystemTime) {
         for relay in self.relays.of.iter_mut().flatten() {
             relay.clock = relay.clock.max(Clock::after(floor));
         }
     }
 
     /// The latest stamp of a hello; 1970 before the first.
-    pub(crate) fn latest_stamp(&self) -> SystemTime {
+    pub fn latest_stamp(&self) -> SystemTime {
         let relays = self.relays.of.iter().flatten();
         let latest = relays.map(|relay| relay.clock.last()).max();
         latest.unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// Has relays that are configured by name looked up from now on.
-    pub(crate) fn name_relays(&mut self, now: Instant) {
+    pub fn name_relays(&mut self, now: Instant) {
         for (relay, line) in self.relays.of.iter_mut().zip(&self.settings.lines) {
             if let (Some(relay), Some(endpoint)) = (relay, &line.relay) {
                 relay.name = relay.name.take().or_else(|| Name::of(endpoint, now));
@@ -190,24 +186,24 @@ impl Lines {
     }
 
     /// The names of relays.
-    pub(crate) fn relay_names(&mut self) -> impl Iterator<Item = (Whose, &mut Name)> {
+    pub fn relay_names(&mut self) -> impl Iterator<Item = (Whose, &mut Name)> {
         let relays = (0..).map(LineId).zip(&mut self.relays.of);
         relays.filter_map(|(line, it)| Some((Whose::Relay(line), it.as_mut()?.name.as_mut()?)))
     }
 
     /// When the next name of a relay is to be looked up.
-    pub(crate) fn relays_due(&self) -> Option<Instant> {
+    pub fn relays_due(&self) -> Option<Instant> {
         let relays = self.relays.of.iter().flatten();
         relays.filter_map(|it| it.name.as_ref()?.due()).min()
     }
 
     /// Repeats at once the look-ups of relays that failed for lack of an uplink.
-    pub(crate) fn hurry_relays(&mut self, now: Instant) {
+    pub fn hurry_relays(&mut self, now: Instant) {
         self.relay_names().for_each(|(_, name)| name.hurry(now));
     }
 
     /// Takes the result of a look-up of a line's relay.
-    pub(crate) fn relay_looked_up(
+    pub fn relay_looked_up(
         &mut self,
         line: LineId,
         found: Result<Vec<SocketAddr>, String>,
@@ -226,12 +222,12 @@ impl Lines {
     }
 
     /// The address of a line's relay, if known.
-    pub(crate) fn relay(&self, line: LineId) -> Option<SocketAddr> {
+    pub fn relay(&self, line: LineId) -> Option<SocketAddr> {
         self.relays.get(line)?.address
     }
 
     /// All known addresses of relays.
-    pub(crate) fn relays(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+    pub fn relays(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.relays.of.iter().filter_map(|it| it.as_ref()?.address)
     }
 
@@ -272,10 +268,10 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::LineFacts;
+    use crate::control::LineFacts;
+    use crate::relay::Hello;
     use config::lines::LineMode;
     use config::types::Key32;
-    use lines::relay::Hello;
     use plane::{PeerId, PeerState};
 
     const PEER: PeerId = PeerId(1);

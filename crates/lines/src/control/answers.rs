@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How soon peers send a packet after receiving one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
+pub enum Answers {
     /// Peers answer probes at once.
     Probes,
     /// Peers do not answer probes, but send a packet within this time after receiving one, if the line works.

@@ -27,14 +27,14 @@ mod kept;
 mod name;
 mod servers;
 
-pub(crate) use background::Background;
-pub(crate) use kept::keep;
-pub(crate) use name::Name;
+pub use background::Background;
+pub use kept::keep;
+pub use name::Name;
 pub use name::{LookUp, Whose};
 
 /// Sockets for DNS queries, ready for a thread that may not open them itself.
 #[derive(Debug, Default)]
-pub(crate) struct Asker {
+pub struct Asker {
     /// The lines' own name servers.
     lines: Sockets,
     /// The host's name servers, queried outside the tunnel.
@@ -44,7 +44,7 @@ pub(crate) struct Asker {
 impl Asker {
     /// Opens a socket for each server and line. Setting marks needs a capability that the asking thread lacks. `host`
     /// are the host's servers.
-    pub(crate) fn new(host: &[IpAddr], mark: u32, lines: &Lines) -> Self {
+    pub fn new(host: &[IpAddr], mark: u32, lines: &Lines) -> Self {
         let mut asker = Self::default();
         let devices = lines.lines.iter().filter_map(|line| {
             let device = line.interface.as_deref()?;
@@ -72,7 +72,7 @@ impl Asker {
     ///
     /// # Errors
     /// The error of the host's resolver, if no other source has an answer.
-    pub(crate) fn look_up(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+    pub fn look_up(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         // A scoped address is not a name: only the host's resolver knows its interface, which may come later.
         let is_name = config::types::is_domain(host.trim_end_matches('.'));
         if is_name && let Ok(found) = self.lines.look_up(host) {

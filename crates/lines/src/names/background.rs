@@ -16,7 +16,7 @@ const STACK: usize = 256 << 10;
 
 /// Looks up the names of a tunnel's endpoints in the background.
 #[derive(Debug)]
-pub(crate) struct Background {
+pub struct Background {
     /// The host's name servers from before the tunnel was up.
     servers: Vec<IpAddr>,
     /// The lines by which the tunnel's packets leave.
@@ -26,7 +26,7 @@ pub(crate) struct Background {
 impl Background {
     /// Call it before the tunnel is up: it takes the host's current name servers. A tunnel without lines may be bound
     /// to a `device`, which then counts as its only line.
-    pub(crate) fn new(lines: &Lines, device: Option<&str>) -> Self {
+    pub fn new(lines: &Lines, device: Option<&str>) -> Self {
         let mut lines = lines.clone();
         if let Some(device) = device.filter(|_| lines.lines.is_empty()) {
             lines.lines.push(Line {
@@ -45,7 +45,7 @@ impl Background {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(crate) fn begin(
+    pub fn begin(
         &mut self,
         (host, port): (String, u16),
         mark: u32,

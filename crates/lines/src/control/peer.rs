@@ -1,8 +1,8 @@
 //! The lines of one called peer.
 
 use super::{BUSY, IDLE, Lines, PROBE_IDLE, PROBE_METERED, PROBE_SPREAD, WAITING, number};
-use lines::health::{Change, Fault, Health};
-use lines::scheduler::{LineSettings, Scheduler, Switch};
+use crate::health::{Change, Fault, Health};
+use crate::scheduler::{LineSettings, Scheduler, Switch};
 use plane::{LineId, LineMode, PeerState};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -376,7 +376,7 @@ impl PeerLines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::Sockets;
+    use crate::control::Sockets;
     use config::lines::{Line, LineMode as Mode, Lines as Settings};
 
     /// Makes `count` lines, all open.

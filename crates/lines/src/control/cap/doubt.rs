@@ -4,7 +4,7 @@
 //! month is trusted once the clock has shown it for a day. The hours are kept in the file, as a router that is
 //! restarted each night would never reach a day.
 
-use lines::scheduler::Month;
+use crate::scheduler::Month;
 use std::time::{Duration, Instant};
 
 /// Hours for which a clock must show a month before it is trusted.

@@ -1,7 +1,7 @@
 //! The local end of a line.
 
 use super::{LineEffect, Lines, number};
-use lines::health::Fault;
+use crate::health::Fault;
 use plane::LineId;
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ pub struct LineFacts {
 
 impl LineFacts {
     /// The line's fault, if it has one.
-    pub(crate) const fn fault(self) -> Option<Fault> {
+    pub const fn fault(self) -> Option<Fault> {
         match self {
             Self { running: false, .. } => Some(Fault::NoCarrier),
             Self {
@@ -51,7 +51,7 @@ pub(super) enum Sockets {
 impl Lines {
     /// Takes the host's facts about the lines, in order; `None` for a line without a device. `bound` is the port and
     /// the mark for sockets; without it, none are opened.
-    pub(crate) fn read(
+    pub fn read(
         &mut self,
         facts: &[Option<LineFacts>],
         bound: Option<(u16, u32)>,

@@ -16,7 +16,7 @@ const MORE: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Recent log lines caused by strangers.
-pub(crate) struct Strangers {
+pub struct Strangers {
     /// When the present period began.
     began: Option<Instant>,
     /// Lines written, minus the [`MORE`] of each passed period.
@@ -25,7 +25,8 @@ pub(crate) struct Strangers {
 }
 
 impl Strangers {
-    pub(crate) const fn new() -> Self {
+    /// Nobody has been told of yet.
+    pub const fn new() -> Self {
         Self {
             began: None,
             lines: 0,
@@ -34,7 +35,7 @@ impl Strangers {
     }
 
     /// Decides whether to write one more line. Also returns a line about suppressed ones, to be written first.
-    pub(crate) fn judge(&mut self, now: Instant) -> (bool, Option<String>) {
+    pub fn judge(&mut self, now: Instant) -> (bool, Option<String>) {
         let began = *self.began.get_or_insert(now);
         let passed = now.saturating_duration_since(began);
         let mut left_out = 0;

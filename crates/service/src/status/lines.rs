@@ -1,7 +1,7 @@
 //! The lines in the status document.
 
-use super::{CapReport, LineReport};
-use crate::status::{CapStatus, LineStatus, OrderStatus};
+use super::{CapStatus, LineStatus, OrderStatus};
+use lines::control::{CapReport, LineReport};
 use plane::{LineState, PeerLines};
 use std::time::Instant;
 

@@ -6,7 +6,7 @@ use netio::netlink::{Address, Netlink};
 use std::net::IpAddr;
 
 /// Reads the state of each line's device, or of the interface with its address; `None` if neither exists.
-pub(crate) fn read(lines: &Lines) -> Vec<Option<LineFacts>> {
+pub fn read(lines: &Lines) -> Vec<Option<LineFacts>> {
     let netlink = Netlink::open().inspect_err(|e| log::warn!("{e}"));
     let Ok(mut netlink) = netlink else {
         return Vec::new();

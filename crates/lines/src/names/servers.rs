@@ -19,7 +19,7 @@ const OPENWRT: &str = "/tmp/resolv.conf.d/resolv.conf.auto";
 const SERVERS_MAX: usize = 3;
 
 /// The host's name servers, without those on the host itself.
-pub(crate) fn of_host() -> Vec<IpAddr> {
+pub(super) fn of_host() -> Vec<IpAddr> {
     let texts = FILES.iter().map(|path| read(path));
     texts
         .map(|text| servers_in(&text))

@@ -1,14 +1,14 @@
 //! Changes how lines are used while there are peers.
 
 use super::{Lines, number};
+use crate::health::Fault;
 use config::lines::LineMode;
-use lines::health::Fault;
 use plane::LineId;
 use std::time::Duration;
 
 impl Lines {
     /// Uses lines in this mode from now on, whatever the configuration says.
-    pub(crate) fn set_mode(&mut self, mode: LineMode) {
+    pub fn set_mode(&mut self, mode: LineMode) {
         if std::mem::replace(&mut self.settings.mode, mode) == mode {
             return;
         }
@@ -29,7 +29,7 @@ impl Lines {
     }
 
     /// Sets how often silent lines are probed. Metered ones keep their interval.
-    pub(crate) fn set_idle(&mut self, interval: Duration) {
+    pub fn set_idle(&mut self, interval: Duration) {
         let metered = |at: usize| self.settings.lines.get(at).is_some_and(|it| it.metered);
         for peer in self.peers.values_mut() {
             let lines = peer.lines.iter_mut().enumerate();
@@ -40,7 +40,7 @@ impl Lines {
     }
 
     /// Sets the fault of a line to a peer in addition to the host's. The host's next fault replaces it.
-    pub(crate) fn set_fault(&mut self, id: plane::PeerId, line: LineId, fault: Option<Fault>) {
+    pub fn set_fault(&mut self, id: plane::PeerId, line: LineId, fault: Option<Fault>) {
         let host = self.ends.get(line.index()).and_then(|end| end.fault);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.fault(line, host.or(fault));
@@ -48,16 +48,16 @@ impl Lines {
     }
 
     /// Whether a line works, or nothing is known of it yet.
-    pub(crate) fn may_work(&self, id: plane::PeerId, line: LineId) -> bool {
+    pub fn may_work(&self, id: plane::PeerId, line: LineId) -> bool {
         let of = self
             .peers
             .get(&id)
             .and_then(|it| it.lines.get(line.index()));
-        of.is_some_and(|of| of.health.state().0 != lines::health::LineState::Down)
+        of.is_some_and(|of| of.health.state().0 != crate::health::LineState::Down)
     }
 
     /// All lines that have sockets.
-    pub(crate) fn all_open(&self) -> Vec<LineId> {
+    pub fn all_open(&self) -> Vec<LineId> {
         let all = (0..self.ends.len()).map(number);
         all.filter(|line| self.is_open(*line)).collect()
     }

@@ -6,9 +6,9 @@
 //!
 //! [`Lines`] decides and does no I/O: events and the time go in, [`LineEffect`]s come out.
 
+use crate::health::{self, Fault, Health, LineState, Reason};
+use crate::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, Switch};
 use config::lines::{LineMode, Lines as Settings};
-use lines::health::{self, Fault, Health, LineState, Reason};
-use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, Switch};
 use plane::{Endpoint, Line, LineId, PeerId, PeerState, Transport};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 mod answers;
 mod cap;
-#[cfg(feature = "pptp")]
 mod change;
 mod effect;
 mod end;
@@ -25,23 +24,21 @@ mod peer;
 mod rate;
 mod relay;
 mod report;
-mod status;
 mod theirs;
 mod usage_file;
 
-pub(crate) use answers::Answers;
+pub use answers::Answers;
 use cap::Caps;
 pub use cap::{CapReport, Doubt, LineUsage};
-pub(crate) use effect::{LineEffect, PlaneCall};
+pub use effect::{LineEffect, PlaneCall};
 pub use end::LineFacts;
 use end::{End, Sockets};
-pub(crate) use host::read;
+pub use host::read;
 use peer::PeerLines;
 use relay::Relays;
 pub use report::LineReport;
-pub(crate) use status::{order_status, status, their_status};
-pub(crate) use theirs::TheirLines;
-pub(crate) use usage_file::UsageFile;
+pub use theirs::TheirLines;
+pub use usage_file::UsageFile;
 
 /// How often lines are looked at while idle, while packets flow, and while an answer is awaited.
 const IDLE: Duration = Duration::from_secs(1);
@@ -49,7 +46,7 @@ const BUSY: Duration = Duration::from_millis(250);
 const WAITING: Duration = Duration::from_millis(100);
 
 /// How often a silent line is probed; a line while packets go by several at a time; a metered line.
-pub(crate) const PROBE_IDLE: Duration = Duration::from_secs(5);
+pub const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
 
@@ -61,7 +58,7 @@ const REOPEN: Duration = Duration::from_secs(5);
 
 /// All lines of an interface.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub struct Lines {
     settings: Settings,
     ends: Vec<End>,
     /// The peers that are called. All others are answered by the line from which they call.
@@ -85,7 +82,7 @@ const fn number(at: usize) -> LineId {
 
 impl Lines {
     /// Makes lines that are not open yet.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         let end = End {
             facts: None,
             fault: Some(Fault::NoDevice),
@@ -107,12 +104,12 @@ impl Lines {
     }
 
     /// Sets whether only one line may be used at a time: peers cannot be reached by several, or not yet.
-    pub(crate) const fn set_singly(&mut self, singly: bool) {
+    pub const fn set_singly(&mut self, singly: bool) {
         self.singly = singly;
     }
 
     /// Sets how peers answer. Until this is called, they are taken to answer probes.
-    pub(crate) fn set_answers(&mut self, answers: Answers) {
+    pub fn set_answers(&mut self, answers: Answers) {
         if std::mem::replace(&mut self.answers, answers) != answers {
             for of in self.peers.values_mut().flat_map(|peer| &mut peer.lines) {
                 of.health.set_answers(answers.within());
@@ -126,18 +123,18 @@ impl Lines {
     }
 
     /// Whether any sockets that were asked for are not open yet.
-    pub(crate) fn is_opening(&self) -> bool {
+    pub fn is_opening(&self) -> bool {
         let mut ends = self.ends.iter();
         ends.any(|end| end.sockets == Sockets::Asked)
     }
 
     /// Brings the next look at the lines forward to now, if one is planned.
-    pub(crate) fn hurry(&mut self, now: Instant) {
+    pub fn hurry(&mut self, now: Instant) {
         self.look = self.look.map(|_| now);
     }
 
     /// Whether any line has sockets.
-    pub(crate) fn has_open(&self) -> bool {
+    pub fn has_open(&self) -> bool {
         self.open().next().is_some()
     }
 
@@ -222,7 +219,7 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 
 impl Lines {
     /// Opens the lines anew, each once its device exists.
-    pub(crate) fn bind(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
+    pub fn bind(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
         for end in &mut self.ends {
             end.sockets = Sockets::Closed(None);
         }
@@ -233,7 +230,7 @@ impl Lines {
     }
 
     /// Closes all lines.
-    pub(crate) fn close_all(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
+    pub fn close_all(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
         self.look = None;
         for at in 0..self.ends.len() {
             self.close(number(at), now, out);
@@ -241,7 +238,7 @@ impl Lines {
     }
 
     /// Forgets all peers and sockets, as the interface is gone.
-    pub(crate) fn end(&mut self, out: &mut Vec<LineEffect>) {
+    pub fn end(&mut self, out: &mut Vec<LineEffect>) {
         self.look = None;
         if self.caps.end() {
             out.push(LineEffect::Count);
@@ -257,7 +254,7 @@ impl Lines {
     }
 
     /// Sets the configured address of a peer.
-    pub(crate) fn call(&mut self, id: PeerId, to: SocketAddr, out: &mut Vec<LineEffect>) {
+    pub fn call(&mut self, id: PeerId, to: SocketAddr, out: &mut Vec<LineEffect>) {
         let mut peer = match self.peers.remove(&id) {
             Some(peer) => peer,
             None => PeerLines::new(self, to),
@@ -271,13 +268,7 @@ impl Lines {
     }
 
     /// Handles an authentic message of a peer other than a data packet.
-    pub(crate) fn heard(
-        &mut self,
-        id: PeerId,
-        from: LineId,
-        now: Instant,
-        out: &mut Vec<LineEffect>,
-    ) {
+    pub fn heard(&mut self, id: PeerId, from: LineId, now: Instant, out: &mut Vec<LineEffect>) {
         match self.peers.get_mut(&id) {
             Some(peer) => peer.heard(from, now),
             None => {
@@ -289,14 +280,14 @@ impl Lines {
     }
 
     /// Handles the answer to the last probe, from any line. Returns whether there was a probe.
-    pub(crate) fn answered(&mut self, id: PeerId, now: Instant) -> bool {
+    pub fn answered(&mut self, id: PeerId, now: Instant) -> bool {
         let peer = self.peers.get_mut(&id);
         peer.is_some_and(|peer| peer.probe_answered(now))
     }
 
     /// Returns a probe that is not counted, by the open line whose turn it is. It shows whether the peer answers
     /// probes at all.
-    pub(crate) fn trial(&self, id: PeerId, turn: usize) -> Option<LineEffect> {
+    pub fn trial(&self, id: PeerId, turn: usize) -> Option<LineEffect> {
         let peer = self.peers.get(&id)?;
         let open = self.open().count().max(1);
         Some(LineEffect::Probe {
@@ -309,30 +300,30 @@ impl Lines {
     }
 
     /// The line that carries all or most packets of a peer.
-    pub(crate) fn used(&self, id: PeerId) -> Option<LineId> {
+    pub fn used(&self, id: PeerId) -> Option<LineId> {
         self.peers.get(&id)?.used
     }
 
     /// Notes a message on the line in use that, like a probe, the peer answers.
-    pub(crate) fn asked(&mut self, id: PeerId, now: Instant) {
+    pub fn asked(&mut self, id: PeerId, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.asked(now);
         }
     }
 
     /// Removes a peer.
-    pub(crate) fn forget(&mut self, id: PeerId) {
+    pub fn forget(&mut self, id: PeerId) {
         self.peers.remove(&id);
         self.callers.remove(&id);
     }
 
     /// When the lines are looked at next.
-    pub(crate) const fn due(&self) -> Option<Instant> {
+    pub const fn due(&self) -> Option<Instant> {
         self.look
     }
 
     /// Handles the deadline. Asks for the host's facts about lines whose sockets could not be opened.
-    pub(crate) fn expire(&self, now: Instant, out: &mut Vec<LineEffect>) {
+    pub fn expire(&self, now: Instant, out: &mut Vec<LineEffect>) {
         let again = |end: &End| {
             end.fault.is_none() && matches!(end.sockets, Sockets::Closed(Some(at)) if at <= now)
         };
@@ -342,7 +333,7 @@ impl Lines {
     }
 
     /// Takes the data plane's figures, probes lines where that is due, and applies the consequences.
-    pub(crate) fn look(
+    pub fn look(
         &mut self,
         now: Instant,
         view: impl Fn(PeerId) -> PeerState,
@@ -418,7 +409,7 @@ impl Lines {
     }
 
     /// Handles the result of [`LineEffect::Open`].
-    pub(crate) fn opened(
+    pub fn opened(
         &mut self,
         line: LineId,
         result: Result<u16, String>,

@@ -22,7 +22,7 @@ const HEAD: &str = "millrace uplinks 1";
 
 /// The file of one tunnel.
 #[derive(Debug)]
-pub(crate) struct UsageFile {
+pub struct UsageFile {
     path: PathBuf,
     /// The locked file: no other process counts for the same tunnel meanwhile.
     file: Flock<File>,
@@ -36,7 +36,7 @@ impl UsageFile {
     /// Opens the file of the tunnel with this name and reads it. The file is given to `user`, if any, to whom this
     /// process will drop its privileges, so that a reload can open it anew. If it cannot be opened, the log says so,
     /// and counting starts from zero.
-    pub(crate) fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
+    pub fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
         let opened = Self::open(places::directory(), tunnel);
         let failed = |error| {
             log::warn!("{error}; what uplinks carry in this month is forgotten at the end");
@@ -107,7 +107,7 @@ impl UsageFile {
     }
 
     /// Writes the usage of the lines. A failure is logged once.
-    pub(crate) fn write(&mut self, usage: &[LineUsage]) {
+    pub fn write(&mut self, usage: &[LineUsage]) {
         let number = self.number.wrapping_add(1);
         let (place, at) = places::emit(HEAD, number, &emit(usage), PLACE);
         let written = self.file.write_all_at(&place, at);

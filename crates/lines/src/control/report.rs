@@ -28,7 +28,7 @@ pub struct LineReport {
 
 impl Lines {
     /// The lines of a peer; empty for a peer that calls and is not called.
-    pub(crate) fn reports(&self, id: PeerId) -> Vec<LineReport> {
+    pub fn reports(&self, id: PeerId) -> Vec<LineReport> {
         let Some(peer) = self.peers.get(&id) else {
             return Vec::new();
         };

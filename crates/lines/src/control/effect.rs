@@ -8,11 +8,12 @@ use std::net::{IpAddr, SocketAddr};
 
 /// A request of the lines, to be carried out in order.
 #[derive(Debug)]
-pub(crate) enum LineEffect {
+pub enum LineEffect {
     /// Read the host's facts about the lines, for [`Lines::read`].
     Read,
     /// Replace the open sockets of a line by new ones, and call [`Lines::opened`] with the result.
     Open {
+        /// The line.
         line: LineId,
         /// The UDP port; 0 for any.
         port: u16,
@@ -23,7 +24,9 @@ pub(crate) enum LineEffect {
     Plane(PlaneCall),
     /// Send the peer a message by this line that it answers at once.
     Probe {
+        /// The peer.
         peer: PeerId,
+        /// The line.
         line: Line,
         /// No data has come recently: if the probe makes a new session, use it.
         renew: bool,
@@ -48,7 +51,7 @@ pub(crate) enum LineEffect {
 
 /// A call of the data plane, or of what stands for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlaneCall {
+pub enum PlaneCall {
     /// [`DataPlane::close_line`].
     Close(LineId),
     /// [`DataPlane::set_line`].
@@ -65,7 +68,7 @@ pub(crate) enum PlaneCall {
 
 impl PlaneCall {
     /// Makes the call.
-    pub(crate) fn on<P: DataPlane + ?Sized>(self, plane: &P) {
+    pub fn on<P: DataPlane + ?Sized>(self, plane: &P) {
         match self {
             Self::Close(line) => plane.close_line(line),
             Self::SetLine(id, line) => plane.set_line(id, line),

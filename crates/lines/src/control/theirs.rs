@@ -5,18 +5,18 @@ use plane::{LINES_MAX, LineId, LineSet};
 
 /// How peers with several lines are answered, and whether their packets are put into order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TheirLines {
+pub struct TheirLines {
     /// Treats each address from which a peer calls as a line of its own. `None`: the peer has moved to the new
     /// address.
-    pub(crate) gathered: Option<plane::LineMode>,
+    pub gathered: Option<plane::LineMode>,
     /// Puts packets of peers into order.
-    pub(crate) reorder: bool,
+    pub reorder: bool,
 }
 
 impl TheirLines {
     /// Only an interface without lines of its own answers on several lines of a peer: a peer's address does not show
     /// which of our lines leads there.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings) -> Self {
         let first = LineSet::of(LineId::FIRST);
         let mut shares = [0; LINES_MAX];
         shares[LineId::FIRST.index()] = 1;

@@ -20,7 +20,7 @@ const FILE: &str = "endpoints";
 const PAUSE: Duration = Duration::from_secs(600);
 
 /// Stores the address at which the other end has authenticated, if that is worth a write.
-pub(crate) fn keep(name: &str, address: IpAddr) {
+pub fn keep(name: &str, address: IpAddr) {
     let directory = places::directory();
     if let Err(error) = keep_in(directory, name, address) {
         // The process has no privileges, or the system is read-only: the next start looks the name up.
