@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn openssl_takes_the_signature_and_the_public_key() {
         let has = Command::new("openssl").arg("version").output().is_ok();
-        if !require::require_that(has, "openssl: install openssl") {
+        if !lab::require_that(has, "openssl: install openssl") {
             return;
         }
         let mut keys = Keys::default();

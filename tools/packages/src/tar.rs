@@ -243,7 +243,7 @@ mod tests {
     fn the_bytes_are_those_of_gnu_tar() {
         let version = Command::new("tar").arg("--version").output();
         let is_gnu = version.is_ok_and(|it| it.stdout.starts_with(b"tar (GNU tar)"));
-        if !require::require_that(is_gnu, "GNU tar: install tar") {
+        if !lab::require_that(is_gnu, "GNU tar: install tar") {
             return;
         }
         let directory = tempfile::tempdir().unwrap();

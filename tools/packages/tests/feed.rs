@@ -36,7 +36,7 @@ all:
 #[test]
 fn the_feed_installs_what_is_packed() {
     let has = Command::new("make").arg("--version").output().is_ok();
-    if !require::require_that(has, "make: install make") {
+    if !lab::require_that(has, "make: install make") {
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

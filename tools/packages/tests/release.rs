@@ -272,7 +272,7 @@ fn debs(directory: &TempDir) -> Vec<PathBuf> {
 #[test]
 fn dpkg_reads_what_our_reader_reads() {
     let has = Command::new("dpkg-deb").arg("--version").output().is_ok();
-    if !require::require_that(has, "dpkg-deb: install dpkg") {
+    if !lab::require_that(has, "dpkg-deb: install dpkg") {
         return;
     }
     let (directory, _) = release(&Keys::default());
@@ -325,7 +325,7 @@ fn what_dpkg_installs_a_purge_takes_away() {
         it.uid() == 0
     });
     let has = is_root && Command::new("dpkg").arg("--version").output().is_ok();
-    if !require::require_that(has, "dpkg, and to be root") {
+    if !lab::require_that(has, "dpkg, and to be root") {
         return;
     }
     let (directory, _) = release(&Keys::default());
@@ -441,7 +441,7 @@ fn units_leave_a_break_in_little() {
         .arg("--version")
         .output()
         .is_ok();
-    if !require::require_that(has, "systemd-analyze: install systemd") {
+    if !lab::require_that(has, "systemd-analyze: install systemd") {
         return;
     }
     let units = files(&packaging().join("debian/millrace/lib/systemd/system"));

@@ -1,6 +1,6 @@
 //! A client, its router, and a server outside.
 
-use lab::{Host, Link, LinkOptions, Router};
+use crate::{Host, Link, LinkOptions, Router};
 
 /// Three hosts in a row.
 ///

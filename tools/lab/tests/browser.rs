@@ -5,9 +5,9 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 
-use acceptance::browser::{self, Browser, PHONE};
-use acceptance::{Directory, until};
 use lab::Host;
+use lab::acceptance::browser::{self, Browser, PHONE};
+use lab::acceptance::{Directory, until};
 
 const PAGE: &str = "<!doctype html><title>t</title><meta name=viewport content='width=device-width'>\
     <link rel=icon href='data:,'><style>@media (prefers-color-scheme: dark) { body { background: #000 } }</style>\

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
-use lab::{Host, Process};
+use crate::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use crate::{Host, Process};
 use serde_json::Value;
 
-use crate::guarded::Guarded;
-use crate::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until, usable};
+use crate::acceptance::guarded::Guarded;
+use crate::acceptance::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until, usable};
 
 /// Addresses outside, besides those of [`Guarded`].
 pub const OTHERS: [&str; 16] = [

@@ -4,8 +4,8 @@
 
 use std::path::PathBuf;
 
-use crate::browser::{Browser, DESKTOP, PHONE};
-use crate::web::PASSWORD;
+use crate::acceptance::browser::{Browser, DESKTOP, PHONE};
+use crate::acceptance::web::PASSWORD;
 
 /// The page's address in the host that serves it.
 pub const PAGE: &str = "http://127.0.0.1:8470/";

@@ -1,7 +1,9 @@
 //! A WireGuard tunnel between two hosts.
 
-use lab::peer::{Keys, PeerOptions, PeerStatus, PresharedKey, RunningPeer, WgPeer, WireGuardPeer};
-use lab::{Host, LinkOptions};
+use crate::peer::{
+    Keys, PeerOptions, PeerStatus, PresharedKey, RunningPeer, WgPeer, WireGuardPeer,
+};
+use crate::{Host, LinkOptions};
 
 use super::{
     A4, A6, B4, B6, Net, PORT_A, PORT_B, WG, interface, ip, millrace, peer, until, usable,

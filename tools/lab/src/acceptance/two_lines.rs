@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use lab::load::{PingOptions, UdpLoad, ping, udp_load};
-use lab::{Emulator, Host, Impairment, LinkOptions, Side};
+use crate::load::{PingOptions, UdpLoad, ping, udp_load};
+use crate::{Emulator, Host, Impairment, LinkOptions, Side};
 use netio::netlink::Route;
 
-use crate::{Net, ip, until};
+use crate::acceptance::{Net, ip, until};
 
 /// Host A with two lines of 40 Mbit/s each to host B. A's routes prefer the first line.
 pub struct TwoLines {

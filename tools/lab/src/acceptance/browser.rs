@@ -4,12 +4,12 @@
 //! and resolves no names. The server of a page must listen in the same host.
 //!
 //! ```no_run
-//! use acceptance::browser::{self, Browser, DESKTOP, PHONE};
+//! use lab::acceptance::browser::{self, Browser, DESKTOP, PHONE};
 //! # let address = "127.0.0.1:1";
 //! if !browser::ready() {
 //!     return; // noted as missing; a failure with MILLRACE_TEST_REQUIRE=all
 //! }
-//! let host = lab::Host::private("page").unwrap();
+//! let host = crate::Host::private("page").unwrap();
 //! // ... start a server in `host` ...
 //! let browser = Browser::start(&host);
 //! browser.size(PHONE);
@@ -33,9 +33,9 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::{Host, Process, tools};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lab::{Host, Process, tools};
 use serde_json::{Value, json};
 
 use super::{Directory, until};
@@ -60,7 +60,7 @@ pub const DESKTOP: Size = (1280, 800);
 pub fn ready() -> bool {
     let programs = ["chromium", "chromedriver"];
     let found = programs.iter().try_for_each(|it| tools::find(it).map(drop));
-    lab::may_enter() && lab::require(found).is_some()
+    crate::may_enter() && crate::require(found).is_some()
 }
 
 /// A browser with one window.

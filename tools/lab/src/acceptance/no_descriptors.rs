@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use lab::Host;
+use crate::Host;
 
 /// A process limited to the file descriptor numbers that are already in use and a few free ones, until the value is
 /// dropped.

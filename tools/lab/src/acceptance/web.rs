@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
 
-use lab::{Host, Process};
+use crate::{Host, Process};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use super::{Directory, PATIENCE, PROGRAM};

@@ -7,9 +7,7 @@
 //! * `MILLRACE_TEST_LIST=FILE`: each test adds a line to that file, `PROGRAM: TEST: WHAT IS MISSING`, or for what a
 //!   test met (see [`met`]), `PROGRAM: TEST: met WHAT`. `make test` prints both at its end.
 //!
-//! This crate has no dependencies, so that every other crate can use it in its tests.
-
-#![forbid(unsafe_code)]
+//! Without features this crate has nothing else and no dependencies, so that every other crate can use it in its tests.
 
 use std::env;
 use std::fmt::{self, Display};
@@ -38,7 +36,7 @@ impl Display for Missing<'_> {
 ///
 /// ```
 /// # fn find(_: &str) -> Result<(), std::io::Error> { Ok(()) }
-/// let Some(program) = require::require(find("wg")) else {
+/// let Some(program) = lab::require(find("wg")) else {
 ///     return;
 /// };
 /// # let () = program;

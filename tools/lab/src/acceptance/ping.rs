@@ -5,7 +5,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use lab::Host;
+use crate::Host;
 
 use super::content::Content;
 use super::{PATIENCE, ip, until};

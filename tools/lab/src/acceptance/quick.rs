@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use lab::{Host, tools};
+use crate::{Host, tools};
 use nix::mount::{MsFlags, mount};
 
-use crate::Directory;
+use crate::acceptance::Directory;
 
 /// Copies `wg-quick` so that the kernel seems to lack WireGuard: the script first looks for `ip` in its own
 /// directory.

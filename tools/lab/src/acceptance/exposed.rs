@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-use lab::{Host, Link, LinkOptions, Process};
+use crate::{Host, Link, LinkOptions, Process};
 use netio::netlink::Route;
 use netio::packet::PacketSocket;
 
-use crate::forged::{Flood, Random, anonymous_memory, datagrams_received};
-use crate::{Net, until, usable};
+use crate::acceptance::forged::{Flood, Random, anonymous_memory, datagrams_received};
+use crate::acceptance::{Net, until, usable};
 
 /// Datagrams of an attack: before a client connects, and beside it.
 const DATAGRAMS: [u64; 2] = [20_000, 40_000];

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lab::{Host, Process};
+use crate::{Host, Process};
 use netio::packet::{FrameBatch, NOTE_SIZE, PacketSocket};
 
-use crate::internet_checksum;
+use crate::acceptance::internet_checksum;
 
 const ETHERNET: usize = 14;
 const IP: usize = 20;

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use lab::{Emulator, Host, Impairment, Link, LinkOptions, Process};
+use crate::{Emulator, Host, Impairment, Link, LinkOptions, Process};
 use netio::netlink::Route;
 
-use crate::{Directory, Net, PATIENCE, PROGRAM, ip};
+use crate::acceptance::{Directory, Net, PATIENCE, PROGRAM, ip};
 
 /// Hosts A and B. A reaches B directly and through the relay R.
 pub struct Relayed {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lab::Host;
+use crate::Host;
 
 /// How often the server checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);

@@ -2,7 +2,6 @@
 //!
 //! The tests look from outside: at the program itself, `wg`, `ping`, sockets and frames.
 
-#![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 pub mod browser;
@@ -36,12 +35,12 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::load::{PingOptions, PingReport, ping};
-use lab::peer::{
+use crate::load::{PingOptions, PingReport, ping};
+use crate::peer::{
     Keys, Millrace, PeerOptions, PeerStatus, RunningPeer, WgInterface, WgPeer, WireGuardPeer,
     WireguardGo, WireguardGoPackaged,
 };
-use lab::{Host, LabError, Link, LinkOptions, tools};
+use crate::{Host, LabError, Link, LinkOptions, tools};
 use serde_json::Value;
 
 pub use content::{tcp_both_ways, tcp_both_ways_while, udp_both_ways};
@@ -68,7 +67,7 @@ pub const PORT_B: u16 = 1002;
 /// Whether tunnels can be made here; if not, notes why.
 #[track_caller]
 pub fn ready() -> bool {
-    lab::may_enter() && lab::require(tools::tun().and_then(|()| tools::find("wg"))).is_some()
+    crate::may_enter() && crate::require(tools::tun().and_then(|()| tools::find("wg"))).is_some()
 }
 
 /// Parses an IP address.
@@ -87,7 +86,7 @@ pub fn wireguard_go() -> Option<Box<dyn WireGuardPeer>> {
     if WireguardGo.available().is_ok() {
         return Some(Box::new(WireguardGo));
     }
-    lab::require(WireguardGoPackaged.available())?;
+    crate::require(WireguardGoPackaged.available())?;
     Some(Box::new(WireguardGoPackaged))
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lab::Host;
+use crate::Host;
 use serde_json::Value;
 
 use super::dns::{NameServer, question};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use crate::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 
 use super::{A4, B4, B6, Directory, Net, PORT_B, WG, interface, ip, millrace};
 

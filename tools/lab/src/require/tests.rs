@@ -58,7 +58,7 @@ fn what_is_missing_is_listed_with_the_test_that_needs_it() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         fs::read_to_string(&list.0).unwrap(),
-        "require: tests::needs_what_is_not_there: there is no unicorn: plant one\n"
+        "lab: require::tests::needs_what_is_not_there: there is no unicorn: plant one\n"
     );
     let output = again("meets_something", &list, None);
     assert!(output.status.success(), "{output:?}");

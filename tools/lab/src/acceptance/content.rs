@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lab::Host;
+use crate::Host;
 
 use super::{PATIENCE, ip};
 

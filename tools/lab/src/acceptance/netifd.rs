@@ -8,10 +8,10 @@
 mod apply;
 mod bus;
 
-use crate::{PATIENCE, PROGRAM, until};
+use crate::acceptance::{PATIENCE, PROGRAM, until};
+use crate::{Host, Process};
 use apply::Has;
 use bus::Bus;
-use lab::{Host, Process};
 use nix::sys::signal::Signal;
 use openwrt::blob::Value;
 use openwrt::device_name;
@@ -279,7 +279,7 @@ impl<'h> Netifd<'h> {
 
     /// Waits for a fault with this code, and returns its text.
     pub fn until_fault(&mut self, code: &str) -> String {
-        crate::until_some(code, || {
+        crate::acceptance::until_some(code, || {
             self.tick();
             let state = self.state.lock().unwrap();
             let mut faults = state.faults.iter();

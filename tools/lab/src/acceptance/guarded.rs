@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
-use lab::{Host, Link, LinkOptions, Process, Router};
+use crate::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use crate::{Host, Link, LinkOptions, Process, Router};
 use serde_json::Value;
 
 use super::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until};

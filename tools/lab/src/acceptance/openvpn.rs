@@ -3,11 +3,11 @@
 use std::env;
 use std::sync::OnceLock;
 
-use lab::openvpn::{
+use crate::openvpn::{
     Credentials, KeyKind, MillraceOpenVpn, OldClient, OldServer, OpenVpn, RunningOpenVpn, Setup,
     StockOpenVpn,
 };
-use lab::{Host, LinkOptions, tools};
+use crate::{Host, LinkOptions, tools};
 
 use super::{Net, PROGRAM, pings, tcp_both_ways, udp_both_ways, usable};
 
@@ -15,9 +15,9 @@ use super::{Net, PROGRAM, pings, tcp_both_ways, udp_both_ways, usable};
 #[track_caller]
 pub fn ready() -> bool {
     let programs = ["openvpn", "openssl", "ip"];
-    lab::may_enter()
-        && lab::require(tools::tun()).is_some()
-        && lab::require(
+    crate::may_enter()
+        && crate::require(tools::tun()).is_some()
+        && crate::require(
             programs
                 .into_iter()
                 .try_for_each(|name| tools::find(name).map(drop)),
