@@ -47,6 +47,7 @@ pub mod privileges;
 mod scripts;
 mod step;
 mod system;
+pub mod terminal;
 pub mod tunnel_devices;
 mod want;
 mod ways;

@@ -116,7 +116,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::note(format_args!("millrace-packages: {error}"));
+            host::terminal::note(format_args!("millrace-packages: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -150,7 +150,7 @@ fn build(matches: &ArgMatches) -> Outcome {
         keys: &keys,
     };
     for words in release.make()? {
-        terminal::note(format_args!("left out: {words}"));
+        host::terminal::note(format_args!("left out: {words}"));
     }
     for (key, index) in [
         (
@@ -163,7 +163,7 @@ fn build(matches: &ArgMatches) -> Outcome {
         ),
     ] {
         if !key {
-            terminal::note(index);
+            host::terminal::note(index);
         }
     }
     Ok(())
@@ -180,7 +180,7 @@ fn programs(matches: &ArgMatches) -> Outcome {
         })
         .collect();
     for line in lines {
-        terminal::line(line);
+        host::terminal::line(line);
     }
     Ok(())
 }
@@ -201,7 +201,7 @@ fn list(matches: &ArgMatches) -> Outcome {
             Kind::File(content) => format!(" {}", content.len()),
             Kind::Link(target) => format!(" -> {target}"),
         };
-        terminal::line(format_args!("{:04o} /{path}{words}", entry.mode));
+        host::terminal::line(format_args!("{:04o} /{path}{words}", entry.mode));
     }
     Ok(())
 }
@@ -243,6 +243,6 @@ fn bill(matches: &ArgMatches) -> Outcome {
     let metadata = fs::read_to_string(path(matches, "metadata")?)?;
     let lock = fs::read_to_string(path(matches, "lock")?)?;
     let program = matches.get_one::<String>("program").ok_or("no program")?;
-    terminal::text(sbom::write(program, &metadata, &lock)?);
+    host::terminal::text(sbom::write(program, &metadata, &lock)?);
     Ok(())
 }

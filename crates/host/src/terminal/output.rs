@@ -15,20 +15,6 @@ fn obeys(kind: Option<&OsStr>) -> bool {
     kind.is_some_and(|it| !it.is_empty() && it != "dumb")
 }
 
-/// Text from another program or host, without control characters. Quotation marks and backslashes are harmless and
-/// stay.
-#[must_use]
-pub fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for it in text.chars() {
-        match it {
-            '\'' | '"' | '\\' => shown.push(it),
-            _ => shown.extend(it.escape_debug()),
-        }
-    }
-    shown
-}
-
 /// Prints a line on standard output, for a command that does nothing else: if the reader has gone, the process ends
 /// quietly and with success.
 pub fn line(text: impl Display) {
@@ -107,18 +93,5 @@ mod tests {
         }
         let null = std::fs::File::open("/dev/null").unwrap();
         assert!(!escapes(&null));
-    }
-
-    #[test]
-    fn text_of_others_moves_no_cursor_and_keeps_its_quotation_marks() {
-        for (text, wanted) in [
-            ("the peer's \"net\"", "the peer's \"net\""),
-            (r"DOMAIN\user", r"DOMAIN\user"),
-            ("Zürich", "Zürich"),
-            ("\u{1b}[2Jx\n", r"\u{1b}[2Jx\n"),
-            ("a\u{202e}b", r"a\u{202e}b"),
-        ] {
-            assert_eq!(shown(text), wanted);
-        }
     }
 }

@@ -22,7 +22,7 @@ impl Progress {
     /// Shows progress over `all` steps; 0 if their number is unknown. `quiet` is for `--json` and the like.
     pub fn new(all: usize, quiet: bool) -> Self {
         Self {
-            on: !quiet && crate::escapes(&io::stderr()),
+            on: !quiet && super::escapes(&io::stderr()),
             done: 0,
             all,
             start: Instant::now(),

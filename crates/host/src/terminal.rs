@@ -1,9 +1,7 @@
 //! Output for people, and the progress of a long command.
 
-#![forbid(unsafe_code)]
-
 mod output;
 mod progress;
 
-pub use output::{escapes, is_up, line, note, note_text, print, say, shown, text};
+pub use output::{escapes, is_up, line, note, note_text, print, say, text};
 pub use progress::{Progress, rough};
