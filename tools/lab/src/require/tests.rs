@@ -42,7 +42,7 @@ fn again(test: &str, list: &List, require: Option<&str>) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command
         .args(["--exact", "--include-ignored", "--test-threads=2"])
-        .arg(format!("tests::{test}"))
+        .arg(format!("require::tests::{test}"))
         .env(LIST, &list.0)
         .env_remove(REQUIRE);
     if let Some(value) = require {
@@ -65,7 +65,7 @@ fn what_is_missing_is_listed_with_the_test_that_needs_it() {
     assert!(
         fs::read_to_string(&list.0)
             .unwrap()
-            .ends_with("\nrequire: tests::meets_something: met unicorn 1.2\n")
+            .ends_with("\nlab: require::tests::meets_something: met unicorn 1.2\n")
     );
 }
 

@@ -1,11 +1,11 @@
 //! A package as OpenWrt expects it: its control file or description, lists of files, and scripts that call the
 //! firmware's functions.
 
-use crate::apk::{Apk, ApkError, Info};
-use crate::ipk::Content;
-use crate::stanza::Stanza;
-use crate::tree::{Kind, TreeError};
-use crate::{Package, hash};
+use crate::packages::apk::{Apk, ApkError, Info};
+use crate::packages::ipk::Content;
+use crate::packages::stanza::Stanza;
+use crate::packages::tree::{Kind, TreeError};
+use crate::packages::{Package, hash};
 use std::collections::BTreeMap;
 
 /// Where sysupgrade finds lists of files to keep, besides configuration files.
@@ -195,7 +195,7 @@ fn script(exports: &[String], call: &str) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::tree::{Entry, Tree};
+    use crate::packages::tree::{Entry, Tree};
     use std::process::Command;
 
     pub(crate) fn package() -> Package {

@@ -1,6 +1,6 @@
 //! The file around an ADB: a schema and blocks, either plain or deflated.
 
-use crate::compress::{self, UnpackError};
+use crate::packages::compress::{self, UnpackError};
 use std::io;
 use thiserror::Error;
 

@@ -1,7 +1,7 @@
 //! gzip, raw deflate and xz with fixed settings, so that the output is the same everywhere; and their readers, which
 //! stop at [`LARGEST`].
 
-use crate::LARGEST;
+use crate::packages::LARGEST;
 use flate2::Compression;
 use flate2::bufread::{DeflateDecoder, GzDecoder};
 use flate2::write::{DeflateEncoder, GzEncoder};

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use packages::manifest::Manifest;
-use packages::tree::{Kind, Tree};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use tools::packages::manifest::Manifest;
+use tools::packages::tree::{Kind, Tree};
 
 /// The part of OpenWrt's build system that the Makefile uses: make expands a package's recipe at its definition and
 /// again when it runs.
@@ -118,7 +118,7 @@ fn read(directory: &Path, prefix: &str, tree: &mut Tree) {
             Kind::File(fs::read(entry.path()).unwrap())
         };
         let is_directory = kind == Kind::Directory;
-        tree.add(&path, packages::tree::Entry { mode, kind })
+        tree.add(&path, tools::packages::tree::Entry { mode, kind })
             .unwrap();
         if is_directory {
             read(&entry.path(), &format!("{path}/"), tree);

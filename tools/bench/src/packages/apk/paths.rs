@@ -1,9 +1,9 @@
 //! The directories and files of a package.
 
 use super::ApkError;
-use crate::adb::{NULL, Reader, Writer};
-use crate::hash;
-use crate::tree::{Entry, Kind, LONGEST_PATH, LONGEST_TARGET, Tree};
+use crate::packages::adb::{NULL, Reader, Writer};
+use crate::packages::hash;
+use crate::packages::tree::{Entry, Kind, LONGEST_PATH, LONGEST_TARGET, Tree};
 
 /// The `st_mode` file type of a link, which precedes its target.
 const LINK: u16 = 0o120_000;

@@ -3,11 +3,6 @@
 #![forbid(unsafe_code)]
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use packages::assemble::{self, Release};
-use packages::key::{self, Keys};
-use packages::manifest::Manifest;
-use packages::tree::{Kind, Tree};
-use packages::{apk, deb, ipk, sbom};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
@@ -15,6 +10,11 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tools::packages::assemble::{self, Release};
+use tools::packages::key::{self, Keys};
+use tools::packages::manifest::Manifest;
+use tools::packages::tree::{Kind, Tree};
+use tools::packages::{apk, deb, ipk, sbom};
 
 fn cli() -> Command {
     let path = |name: &'static str, help: &'static str| {

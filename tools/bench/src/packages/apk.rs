@@ -10,9 +10,11 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::adb::{Block, Container, ContainerError, NULL, PACKAGE, Reader, ValueError, Writer};
-use crate::hash;
-use crate::tree::{Tree, TreeError};
+use crate::packages::adb::{
+    Block, Container, ContainerError, NULL, PACKAGE, Reader, ValueError, Writer,
+};
+use crate::packages::hash;
+use crate::packages::tree::{Tree, TreeError};
 
 pub(crate) mod info;
 mod paths;
@@ -250,8 +252,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::compress;
-    use crate::tree::tests::any_tree;
+    use crate::packages::compress;
+    use crate::packages::tree::tests::any_tree;
 
     fn package(tree: Tree) -> Apk {
         Apk {

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use packages::deb;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
+use tools::packages::deb;
 
 /// A stand-in for `scripts/arm`, whose programs print when they were built.
 const ARM: &str = r#"#!/bin/sh

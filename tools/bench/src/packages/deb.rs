@@ -1,8 +1,8 @@
 //! Debian's packages: an `ar` archive of `debian-binary`, `control.tar.gz` and `data.tar.xz`, in this order (deb(5)).
 
-use crate::compress::{self, UnpackError};
-use crate::ipk::{Content, VERSION};
-use crate::tar::{self, TarError};
+use crate::packages::compress::{self, UnpackError};
+use crate::packages::ipk::{Content, VERSION};
+use crate::packages::tar::{self, TarError};
 use std::io;
 use thiserror::Error;
 
@@ -131,9 +131,9 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], DebError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash;
-    use crate::tree::tests::any_tree;
-    use crate::tree::{Entry, Tree};
+    use crate::packages::hash;
+    use crate::packages::tree::tests::any_tree;
+    use crate::packages::tree::{Entry, Tree};
     use proptest::prelude::*;
 
     fn content(data: Tree) -> Content {

@@ -2,10 +2,10 @@
 //!
 //! OpenWrt signs indexes, not packages: the index contains the SHA-256 of each package's ADB.
 
-use crate::adb::{Block, Container, INDEX, Reader, Writer};
-use crate::apk::{self, ApkError, Info, Limited, info};
-use crate::hash;
-use crate::key::{KeyError, P256, p256_holds};
+use crate::packages::adb::{Block, Container, INDEX, Reader, Writer};
+use crate::packages::apk::{self, ApkError, Info, Limited, info};
+use crate::packages::hash;
+use crate::packages::key::{KeyError, P256, p256_holds};
 use thiserror::Error;
 
 /// The index's file name.
@@ -112,9 +112,9 @@ fn signed(head: &[u8; HEAD], payload: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apk::Apk;
-    use crate::compress;
-    use crate::key::{Keys, new_p256};
+    use crate::packages::apk::Apk;
+    use crate::packages::compress;
+    use crate::packages::key::{Keys, new_p256};
 
     fn packages() -> Vec<Vec<u8>> {
         let package = |name: &str| {

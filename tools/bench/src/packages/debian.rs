@@ -1,10 +1,10 @@
 //! A package as Debian expects it: a control file, and maintainer scripts that tell systemd about the package's units
 //! (as debhelper's do, deb-systemd-helper(1p)).
 
-use crate::Package;
-use crate::ipk::Content;
-use crate::stanza::Stanza;
-use crate::tree::{Kind, TreeError};
+use crate::packages::Package;
+use crate::packages::ipk::Content;
+use crate::packages::stanza::Stanza;
+use crate::packages::tree::{Kind, TreeError};
 
 /// Shell condition: systemd runs, and dpkg installs into the running system and not into another root.
 const BOOTED: &str = "[ -z \"${DPKG_ROOT-}\" ] && [ -d /run/systemd/system ]";
@@ -241,7 +241,7 @@ fn postrm(package: &Package) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Tree;
+    use crate::packages::tree::Tree;
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 

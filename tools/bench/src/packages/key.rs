@@ -3,7 +3,7 @@
 //! `usign -G`, `signify-openbsd -G -n` and [`new_usign`] make Ed25519 keys; `openssl ecparam -name prime256v1 -genkey
 //! -noout` and [`new_p256`] make P-256 keys.
 
-use crate::hash;
+use crate::packages::hash;
 use aws_lc_rs::digest::{Digest, SHA256};
 use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::error::Unspecified;

@@ -1,8 +1,8 @@
 //! `Packages`, opkg's index of a directory. Beside it are `Packages.gz` and, if signed, `Packages.sig`.
 
-use crate::hash;
-use crate::ipk::{self, IpkError};
-use crate::stanza::{Stanza, StanzaError};
+use crate::packages::hash;
+use crate::packages::ipk::{self, IpkError};
+use crate::packages::stanza::{Stanza, StanzaError};
 use thiserror::Error;
 
 /// Why an index cannot be made or read.
@@ -102,7 +102,7 @@ pub fn check(text: &str, packages: &[(&str, &[u8])]) -> Result<(), IndexError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Tree;
+    use crate::packages::tree::Tree;
 
     fn package(name: &str) -> Vec<u8> {
         let mut content = ipk::Content::default();

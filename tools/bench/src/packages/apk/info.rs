@@ -1,8 +1,8 @@
 //! The description of a package, in the package and in an index, and its dependencies.
 
 use super::ApkError;
-use crate::adb::{NULL, Reader, Writer};
-use crate::apk::Limited;
+use crate::packages::adb::{NULL, Reader, Writer};
+use crate::packages::apk::Limited;
 use std::collections::BTreeMap;
 
 /// How a dependency's version is compared.
@@ -191,7 +191,7 @@ fn read_dependencies(reader: &mut Limited<'_>, word: u32) -> Result<Vec<String>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apk::LONGEST;
+    use crate::packages::apk::LONGEST;
 
     fn round(texts: &[&str]) -> Result<Vec<String>, ApkError> {
         let texts: Vec<String> = texts.iter().map(|&it| it.to_owned()).collect();

@@ -1,8 +1,8 @@
 //! `packaging/packages.toml`: names, descriptions and dependencies of the packages, and the program for each
 //! architecture.
 
-use crate::Package;
-use crate::tree::{Entry, Tree, TreeError};
+use crate::packages::Package;
+use crate::packages::tree::{Entry, Tree, TreeError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Packages for OpenWrt and Debian, made without their SDKs. Only `make packages` and `make release` use this crate;
+//! Packages for OpenWrt and Debian, made without their SDKs. Only `make packages` and `make release` use it;
 //! the router's program contains none of it.
 //!
 //! A package consists of a [`Tree`] of files to install and a [`Package`] with the
@@ -15,9 +15,7 @@
 //! memory, and refuse files larger than [`LARGEST`]. The same input gives the same bytes, except for P-256
 //! signatures, which are partly random.
 
-#![forbid(unsafe_code)]
-
-use crate::tree::Tree;
+use crate::packages::tree::Tree;
 
 pub mod adb;
 pub mod apk;

@@ -1,9 +1,9 @@
 //! GNU tar archives, as opkg and dpkg read them: owned by root, with a single date, sorted.
 //!
 //! The writer's output equals GNU tar's with `--format=gnu --numeric-owner`. Paths and targets fit into a header
-//! ([`tree`](crate::tree) checks that), so extensions for long names are neither written nor read.
+//! ([`tree`](crate::packages::tree) checks that), so extensions for long names are neither written nor read.
 
-use crate::tree::{Entry, Kind, Tree, TreeError};
+use crate::packages::tree::{Entry, Kind, Tree, TreeError};
 use thiserror::Error;
 
 const BLOCK: usize = 512;
@@ -215,7 +215,7 @@ fn text(field: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::tests::any_tree;
+    use crate::packages::tree::tests::any_tree;
     use proptest::prelude::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};

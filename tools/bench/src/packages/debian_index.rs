@@ -1,8 +1,8 @@
 //! Writes `Packages` and `Release`, apt's index of a flat directory, as apt-ftparchive(1) would.
 
-use crate::deb::{self, DebError};
-use crate::hash;
-use crate::stanza::{Stanza, StanzaError};
+use crate::packages::deb::{self, DebError};
+use crate::packages::hash;
+use crate::packages::stanza::{Stanza, StanzaError};
 use thiserror::Error;
 
 /// Why an index cannot be made.
@@ -100,7 +100,7 @@ fn rfc_2822(date: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipk::Content;
+    use crate::packages::ipk::Content;
 
     #[test]
     fn the_index_is_what_apt_reads() {

@@ -3,16 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use packages::assemble::{self, Release};
-use packages::key::{Keys, new_p256, new_usign, usign_holds};
-use packages::tree::{Kind, Tree};
-use packages::{apk, apk_index, deb, ipk, opkg_index};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
+use tools::packages::assemble::{self, Release};
+use tools::packages::key::{Keys, new_p256, new_usign, usign_holds};
+use tools::packages::tree::{Kind, Tree};
+use tools::packages::{apk, apk_index, deb, ipk, opkg_index};
 
 const ARCHITECTURE: &str = "arm_cortex-a15_neon-vfpv4";
 /// A dummy program that runs on every chip and prints its arguments.
@@ -190,7 +190,7 @@ fn two_releases_have_the_same_sums() {
 fn the_manifest_and_the_feed_say_the_same() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let makefile = fs::read_to_string(root.join("openwrt/net/millrace/Makefile")).unwrap();
-    let manifest = packages::manifest::Manifest::read(&packaging()).unwrap();
+    let manifest = tools::packages::manifest::Manifest::read(&packaging()).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     assert!(makefile.contains(&format!("\nPKG_VERSION:={version}\n")));
     assert!(makefile.contains(&format!("\nPKG_RELEASE:={}\n", manifest.revision)));

@@ -3,9 +3,9 @@
 //! The archives are made as by OpenWrt's `scripts/ipkg-build`. Other systems use `ar` archives as ipk, which opkg
 //! also reads.
 
-use crate::compress::{self, UnpackError};
-use crate::tar::{self, TarError};
-use crate::tree::Tree;
+use crate::packages::compress::{self, UnpackError};
+use crate::packages::tar::{self, TarError};
+use crate::packages::tree::Tree;
 use std::io;
 use thiserror::Error;
 
@@ -93,8 +93,8 @@ fn archive(part: &'static str, bytes: &[u8]) -> Result<tar::Archive, IpkError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash;
-    use crate::tree::tests::any_tree;
+    use crate::packages::hash;
+    use crate::packages::tree::tests::any_tree;
     use proptest::prelude::*;
 
     fn content(data: Tree) -> Content {

@@ -1,9 +1,9 @@
 //! Builds all packages of a release and their indexes from the manifest, the file trees beside it and a directory of
 //! programs.
 
-use crate::key::Keys;
-use crate::manifest::{Description, Distribution, Manifest, ManifestError};
-use crate::{
+use crate::packages::key::Keys;
+use crate::packages::manifest::{Description, Distribution, Manifest, ManifestError};
+use crate::packages::{
     Package, apk, apk_index, compress, deb, debian, debian_index, hash, ipk, openwrt, opkg_index,
 };
 use std::collections::BTreeMap;
