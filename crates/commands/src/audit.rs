@@ -12,7 +12,7 @@ use audit::{Audit, AuditError, Chosen};
 use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
 use thiserror::Error;
 
-use terminal::Progress;
+use host::terminal::Progress;
 
 use crate::arguments::{self, flag, option};
 use crate::{Outcome, code};
@@ -162,7 +162,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
                             report::sarif_of_nothing(&error.to_string())
                         ))?;
                     }
-                    terminal::note(format_args!("millrace: not judged: {error}"));
+                    host::terminal::note(format_args!("millrace: not judged: {error}"));
                     return Ok(ExitCode::SUCCESS);
                 }
                 audit => audit?,
@@ -269,5 +269,5 @@ fn listed(soc: &Soc) -> String {
 
 fn write(text: &str) -> Result<(), Failure> {
     // If the reader has closed the pipe, the verdict stays the same.
-    terminal::print(text).map_err(Failure::Write)
+    host::terminal::print(text).map_err(Failure::Write)
 }

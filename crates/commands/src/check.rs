@@ -103,7 +103,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let judged = judge(&Arguments::of(&file, matches))?;
     match matches.get_flag("json") {
         true => print_json(&judged.document())?,
-        false => terminal::print(judged.text())?,
+        false => host::terminal::print(judged.text())?,
     }
     Ok(code(judged.report.is_clean()))
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let found = checks::all(&facts);
     match matches.get_flag("json") {
         true => print_json(&found)?,
-        false => terminal::print(text(&found))?,
+        false => host::terminal::print(text(&found))?,
     }
     Ok(code(found.is_empty() && hidden.is_none()))
 }

@@ -110,7 +110,7 @@ pub(crate) fn end(name: &str, pid: i32) -> Result<(), DownError> {
                 'T' => format!(", which is stopped: `kill -CONT {pid}` lets it go on"),
                 _ => String::new(),
             };
-            terminal::note(format_args!(
+            host::terminal::note(format_args!(
                 "{name}: waiting, for a minute at most, until process {pid} has ended{why}"
             ));
         }

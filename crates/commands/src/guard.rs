@@ -200,7 +200,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     };
     tell(&done.errors);
     judge::router(&mut done.report);
-    terminal::text(render(&done.report));
+    host::terminal::text(render(&done.report));
     let good = is_asked && done.errors.is_empty() && done.report.is_whole();
     Ok(code(good))
 }
@@ -292,7 +292,9 @@ fn hold(error: CommandError) -> Result<Done, CommandError> {
 /// were listed.
 fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if steer::guard::is_let_go() {
-        terminal::note("guard: off by `millrace guard off`; `millrace guard on` sets it again");
+        host::terminal::note(
+            "guard: off by `millrace guard off`; `millrace guard on` sets it again",
+        );
         return Ok(ExitCode::from(OFF));
     }
     let (done, is_good) = match set(matches) {
@@ -369,7 +371,7 @@ fn end(errors: &[SteerError]) -> Result<ExitCode, CommandError> {
         log::error!("{error}");
     }
     if errors.is_empty() {
-        terminal::note("guard: off; everything leaves by the way that the host has for it");
+        host::terminal::note("guard: off; everything leaves by the way that the host has for it");
     }
     Ok(code(errors.is_empty()))
 }
@@ -386,8 +388,8 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         log::error!("{error}");
     }
     match matches.get_flag("json") {
-        true => terminal::line(format_args!("{:#}", document(&report))),
-        false => terminal::text(render(&report)),
+        true => host::terminal::line(format_args!("{:#}", document(&report))),
+        false => host::terminal::text(render(&report)),
     }
     Ok(match (report.state, report.asked) {
         (State::Off, false) if file.is_ok() && !is_refused => ExitCode::from(OFF),
@@ -419,7 +421,7 @@ fn show(guard: &Guard) -> Result<ExitCode, CommandError> {
     if let Some(fault) = guard.fault() {
         return Err(SteerError::Settings(fault).into());
     }
-    terminal::text(steer::guard::shown(guard)?);
+    host::terminal::text(steer::guard::shown(guard)?);
     Ok(ExitCode::SUCCESS)
 }
 

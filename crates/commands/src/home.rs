@@ -49,7 +49,7 @@ pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, St
         }
         "server_plan" => make(given, keep, false),
         "server_init" => make(given, keep, true),
-        _ => Err(format!("there is no method {}", terminal::shown(method))),
+        _ => Err(format!("there is no method {}", config::shown(method))),
     }
 }
 

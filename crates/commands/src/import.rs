@@ -106,7 +106,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let permitted = permitted.into_iter().filter(|it| matches.get_flag(it));
     let permitted: String = permitted.map(|it| format!("--{it} ")).collect();
     let called = format!("{permitted}{}", called.display());
-    terminal::note(end(&kept.display().to_string(), &called, refused));
+    host::terminal::note(end(&kept.display().to_string(), &called, refused));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -189,7 +189,7 @@ fn import(
         error,
     })?;
     if is_asking(&kept, &text) {
-        terminal::note(format_args!(
+        host::terminal::note(format_args!(
             "it asks for a name and a password: for a start without a terminal put both, a line each, into {} between \
              <auth-user-pass> and </auth-user-pass>",
             kept.display()

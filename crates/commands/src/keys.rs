@@ -66,7 +66,7 @@ pub(crate) fn public_of(private: &Key32) -> Key32 {
 }
 
 fn print(key: &Key32) -> Outcome {
-    terminal::line(key.to_base64().as_str());
+    host::terminal::line(key.to_base64().as_str());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -78,7 +78,7 @@ fn warn_of_readers() {
     };
     if SFlag::from_bits_truncate(stat.st_mode).contains(SFlag::S_IFREG) && stat.st_mode & 0o007 != 0
     {
-        terminal::note(
+        host::terminal::note(
             "millrace: warning: this file can be read by everybody; set the umask to 077 and make the key anew",
         );
     }

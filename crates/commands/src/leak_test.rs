@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Command, value_parser};
 use config::guard::Pattern;
+use host::terminal::note;
 use serde_json::{Value, json};
-use terminal::note;
 use thiserror::Error;
 
 mod judge;
@@ -127,13 +127,13 @@ fn test(matches: &ArgMatches) -> Result<u8, LeakTestError> {
         .collect();
     let code = code(&found);
     if matches.get_flag("json") {
-        terminal::line(format_args!("{:#}", document(&probes, &found, &plan, code)));
+        host::terminal::line(format_args!("{:#}", document(&probes, &found, &plan, code)));
     } else {
         for (probe, verdict) in probes.iter().zip(&found) {
             let words = words(verdict, &plan.devices);
-            terminal::line(format_args!("{}: {words}", title(probe, &plan.domain)));
+            host::terminal::line(format_args!("{}: {words}", title(probe, &plan.domain)));
         }
-        terminal::line(match code {
+        host::terminal::line(match code {
             0 => "no leak",
             LEAK => "LEAK: see above",
             _ if !plan.devices.can_leave => "nothing could be tested",

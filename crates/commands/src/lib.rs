@@ -66,7 +66,7 @@ fn code(good: bool) -> ExitCode {
 /// Prints a document for programs.
 fn print_json(document: &impl serde::Serialize) -> Result<(), Box<dyn Error>> {
     let text = serde_json::to_string_pretty(document)?;
-    Ok(terminal::print(format_args!("{text}\n"))?)
+    Ok(host::terminal::print(format_args!("{text}\n"))?)
 }
 
 fn cli() -> Command {
@@ -134,9 +134,9 @@ pub fn run() -> ExitCode {
         // clap itself would ignore a failure to print the help.
         Err(help) => {
             let text = help.render();
-            match terminal::escapes(&std::io::stdout()) {
-                true => terminal::text(text.ansi()),
-                false => terminal::text(text),
+            match host::terminal::escapes(&std::io::stdout()) {
+                true => host::terminal::text(text.ansi()),
+                false => host::terminal::text(text),
             }
             return ExitCode::SUCCESS;
         }

@@ -59,7 +59,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     }
     match matches.get_flag("json") {
         true => print_json(&listed)?,
-        false => terminal::print(text(&listed))?,
+        false => host::terminal::print(text(&listed))?,
     }
     Ok(code)
 }

@@ -56,7 +56,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     }
     if count == 0 && !follow {
         let whose = name.map_or_else(String::new, |name| format!("{name}: "));
-        terminal::note(format_args!("millrace: {whose}the log has no line yet"));
+        host::terminal::note(format_args!("millrace: {whose}the log has no line yet"));
     }
     Ok(code)
 }

@@ -41,7 +41,7 @@ pub(crate) fn man(matches: &ArgMatches) -> Outcome {
             cli.build();
             let mut page = Vec::new();
             clap_mangen::Man::new(cli).render(&mut page)?;
-            terminal::text(String::from_utf8_lossy(&page));
+            host::terminal::text(String::from_utf8_lossy(&page));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -54,7 +54,7 @@ fn pages(directory: &Path) -> std::io::Result<()> {
 
 /// Runs `completions`.
 pub(crate) fn completions(matches: &ArgMatches) -> Outcome {
-    terminal::text(script(match text(matches, "SHELL") {
+    host::terminal::text(script(match text(matches, "SHELL") {
         Some("zsh") => Shell::Zsh,
         Some("fish") => Shell::Fish,
         _ => Shell::Bash,

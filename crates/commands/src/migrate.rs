@@ -110,7 +110,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         let (file, directory) = (path_of(matches, "FILE"), path_of(matches, "DIRECTORY"));
         migrate(file, directory, text(matches, "endpoint"))?
     };
-    terminal::say(words);
+    host::terminal::say(words);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -150,7 +150,7 @@ fn set_password(path: &Path) -> Result<(), MonitorError> {
         path: path.to_owned(),
         error,
     })?;
-    terminal::note(format_args!(
+    host::terminal::note(format_args!(
         "{} is written; a monitor that runs takes it when it is started anew",
         path.display()
     ));
@@ -274,7 +274,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         }
     }
     for listener in &listeners {
-        terminal::say(format_args!(
+        host::terminal::say(format_args!(
             "the page is at http://{}/",
             listener.local_addr()?
         ));

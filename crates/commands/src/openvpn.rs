@@ -45,7 +45,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     match words(arguments) {
         Ok(arguments) => openvpn::main(&arguments),
         Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
+            host::terminal::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -89,7 +89,7 @@ fn read(
     import.check_secrecy();
     import.check_files();
     for warning in import.warnings.iter().filter(|_| tells) {
-        terminal::note(warning);
+        host::terminal::note(warning);
     }
     let (mut model, report) = match (import.is_usable(), import.report.clone()) {
         (true, _) => import.into_model()?,

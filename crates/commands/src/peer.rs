@@ -161,7 +161,7 @@ impl Wanted<'_> {
     /// Warns if a client shall reach the networks at home, and the server's file names none.
     pub(crate) fn look_for_lan(&self, home: Option<&HomeServer>, path: &Path) {
         if self.lan_only && home.is_none_or(|home| home.lan.is_empty()) {
-            terminal::note(format_args!(
+            host::terminal::note(format_args!(
                 "{}: no network at home is named by `#! LAN = PREFIX`: {} reaches the server and its other clients only",
                 path.display(),
                 self.name
@@ -172,7 +172,7 @@ impl Wanted<'_> {
     /// Writes the client's file, before the server admits the client: if this fails, there is nothing to undo.
     pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
         let code = match self.qr {
-            true => Some(qr::code(text, terminal::escapes(&std::io::stdout()))?),
+            true => Some(qr::code(text, host::terminal::escapes(&std::io::stdout()))?),
             false => None,
         };
         if let Some(file) = self.file {
@@ -237,7 +237,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             let rows = list(&path)?;
             drop(lock);
             match matches.get_flag("json") {
-                true => terminal::line(serde_json::to_string(&rows).unwrap_or_default()),
+                true => host::terminal::line(serde_json::to_string(&rows).unwrap_or_default()),
                 false => print(&rows),
             }
         }
@@ -262,26 +262,26 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             let told = tell(&path, true);
             let shown = shown.borrow();
             match matches.get_flag("json") {
-                true => terminal::say(added(wanted.name, &shown).as_str()),
+                true => host::terminal::say(added(wanted.name, &shown).as_str()),
                 false if shown.is_empty() => {}
-                false => terminal::say(shown.trim_end_matches('\n')),
+                false => host::terminal::say(shown.trim_end_matches('\n')),
             }
             if let Some(file) = wanted.file {
-                terminal::note(format_args!(
+                host::terminal::note(format_args!(
                     "{} is for {}: hand it over by a way that others cannot read, then delete it here",
                     file.display(),
                     wanted.name
                 ));
             }
             if !told? {
-                terminal::note(not_up(&path));
+                host::terminal::note(not_up(&path));
             }
         }
         "revoke" => {
             revoke(&path, text("NAME"))?;
             drop(lock);
             if !tell(&path, false)? {
-                terminal::note(not_up(&path));
+                host::terminal::note(not_up(&path));
             }
         }
         // A running server does not use names, so it need not be told.
@@ -375,7 +375,7 @@ pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
 fn print(rows: &[Row]) {
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     for Row { name, detail, .. } in rows {
-        terminal::line(format_args!("{name:widest$}  {detail}"));
+        host::terminal::line(format_args!("{name:widest$}  {detail}"));
     }
 }
 

@@ -117,7 +117,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         if let Some(fault) = policy.fault() {
             return Err(SteerError::Settings(fault).into());
         }
-        terminal::text(steer::policy::shown(&policy)?);
+        host::terminal::text(steer::policy::shown(&policy)?);
         return Ok(ExitCode::SUCCESS);
     }
     if matches.get_flag("wait") {
@@ -128,7 +128,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         Err(error) => (hold(file(matches), error)?, false),
     };
     tell(&done.errors);
-    terminal::text(render(&done.report));
+    host::terminal::text(render(&done.report));
     Ok(code(
         is_asked && done.errors.is_empty() && done.report.is_whole(),
     ))
@@ -230,7 +230,9 @@ fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         log::error!("{error}");
     }
     if errors.is_empty() {
-        terminal::note("policy: off; everything leaves by the way that the router has for it");
+        host::terminal::note(
+            "policy: off; everything leaves by the way that the router has for it",
+        );
     }
     Ok(code(errors.is_empty()))
 }
@@ -253,8 +255,8 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         log::error!("{error}");
     }
     match matches.get_flag("json") {
-        true => terminal::line(format_args!("{:#}", document(&report))),
-        false => terminal::text(render(&report)),
+        true => host::terminal::line(format_args!("{:#}", document(&report))),
+        false => host::terminal::text(render(&report)),
     }
     Ok(match (report.on, report.asked) {
         (false, false) if file.is_ok() => ExitCode::from(OFF),

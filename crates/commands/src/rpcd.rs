@@ -104,7 +104,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         .get_one::<String>("WHAT")
         .is_some_and(|it| it == "list")
     {
-        terminal::line(methods());
+        host::terminal::line(methods());
         return ExitCode::SUCCESS;
     }
     let Some(method) = matches.get_one::<String>("METHOD") else {
@@ -115,8 +115,8 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         keep: path("keep"),
     };
     match input().and_then(|text| call(method, &text, &at)) {
-        Ok(answer) => terminal::line(answer),
-        Err(words) => terminal::line(json!({"error": words})),
+        Ok(answer) => host::terminal::line(answer),
+        Err(words) => host::terminal::line(json!({"error": words})),
     }
     ExitCode::SUCCESS
 }

@@ -178,7 +178,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let Some(("init", matches)) = matches.subcommand() else {
         return Ok(ExitCode::from(2));
     };
-    terminal::say(plan(&Wanted::new(matches))?.make(Waits::Long)?);
+    host::terminal::say(plan(&Wanted::new(matches))?.make(Waits::Long)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -127,7 +127,7 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
         // An invalid name could lead to the socket of another program.
         if !config::types::is_ifname(ifname) {
             return Err(StatusError::NotRunning {
-                ifname: terminal::shown(ifname),
+                ifname: config::shown(ifname),
             });
         }
         return ask(vec![ifname.to_owned()]).into_iter().collect();
@@ -200,7 +200,7 @@ fn show(matches: &ArgMatches, statuses: &[Status]) -> io::Result<()> {
         return out.flush();
     }
     let terminal = out.is_terminal();
-    let escapes = terminal::escapes(&out);
+    let escapes = host::terminal::escapes(&out);
     // https://no-color.org
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
     if matches.get_flag("watch") && escapes {

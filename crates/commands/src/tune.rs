@@ -15,8 +15,8 @@ use crypto::select::Algorithm;
 use serde_json::json;
 
 use host::machine::Machine;
+use host::terminal::Progress;
 use service::profile::{self, OnAccelerator, OnCpu, Profile};
-use terminal::Progress;
 
 use crate::Outcome;
 use crate::arguments::{self, flag, option};
@@ -338,7 +338,7 @@ impl Run {
 
     fn print(&self, line: &dyn core::fmt::Display) {
         self.progress.borrow_mut().clear();
-        let shown = terminal::print(format_args!("{line}\n"));
+        let shown = host::terminal::print(format_args!("{line}\n"));
         if shown.is_err() {
             *self.shown.borrow_mut() = shown;
         }

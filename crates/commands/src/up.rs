@@ -117,7 +117,7 @@ pub(crate) fn wait_at_most(matches: &ArgMatches) -> Option<Duration> {
 pub(crate) fn tell(report: &Report) {
     for entry in &report.entries {
         match entry.verdict {
-            Verdict::Refused => terminal::note(report.describe(entry)),
+            Verdict::Refused => host::terminal::note(report.describe(entry)),
             // A target of its own, as this command's messages appear even without `-v`.
             Verdict::Ignored => log::info!(target: "profile", "{}", report.describe(entry)),
             Verdict::Honoured => {}
@@ -139,10 +139,10 @@ fn mend(report: &Report) -> Result<(), Box<dyn Error>> {
 /// Tells where a tunnel's lines come from, if not from its file.
 pub(crate) fn tell_lines(origin: Option<&str>, warnings: &[String]) {
     for warning in warnings {
-        terminal::note(warning);
+        host::terminal::note(warning);
     }
     if let Some(origin) = origin {
-        terminal::note(format_args!("uplinks: {origin}"));
+        host::terminal::note(format_args!("uplinks: {origin}"));
     }
 }
 

@@ -173,5 +173,5 @@ pub(crate) fn thousands(text: &str) -> Option<u64> {
 /// A word of the file, made fit to print: cut to 40 characters, without control characters.
 pub(crate) fn shown(word: &str) -> String {
     let cut: String = word.chars().take(40).collect();
-    terminal::shown(&cut)
+    crate::shown(&cut)
 }

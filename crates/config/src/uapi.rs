@@ -253,5 +253,5 @@ fn version(value: &str) -> Result<(), String> {
 
 fn unknown_key(key: &str, place: &str) -> String {
     let shown: String = key.chars().take(32).collect();
-    format!("unknown {place} key `{}`", terminal::shown(&shown))
+    format!("unknown {place} key `{}`", crate::shown(&shown))
 }

@@ -101,7 +101,7 @@ fn openssl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
 
 #[test]
 fn openssl_reads_what_each_backend_seals() {
-    if require::require(Command::new("openssl").arg("version").output()).is_none() {
+    if lab::require(Command::new("openssl").arg("version").output()).is_none() {
         return;
     }
     let [key, mac_key] = keys();

@@ -49,6 +49,7 @@ mod scripts;
 mod step;
 pub mod strangers;
 mod system;
+pub mod terminal;
 pub mod tunnel_devices;
 mod want;
 mod ways;

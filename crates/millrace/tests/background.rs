@@ -6,8 +6,8 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use acceptance::openvpn::{credentials, millrace};
-use acceptance::{
+use lab::acceptance::openvpn::{credentials, millrace};
+use lab::acceptance::{
     A4, B4, Directory, Net, PATIENCE, PORT_B, PROGRAM, inhabitants, ready, run_files, until,
 };
 use lab::openvpn::{KeyKind, OpenVpn as _, Setup};
@@ -188,7 +188,7 @@ fn nothing_panics_where_the_reader_has_gone() {
 /// does.
 #[test]
 fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let (net, directory) = (Net::new(), Directory::new());
@@ -214,10 +214,10 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
         assert!(exit.stderr.contains(words), "{words}: {exit:?}");
     }
     let server = program.start(&net.b, &server_file).unwrap();
-    acceptance::reaches(&net.a, "10.8.0.1");
+    lab::acceptance::reaches(&net.a, "10.8.0.1");
     let exit = run(&["restart", "office"]);
     assert!(matches!(exit.status.code(), Some(0 | 3)), "{exit:?}");
-    acceptance::reaches(&net.a, "10.8.0.1");
+    lab::acceptance::reaches(&net.a, "10.8.0.1");
     // `restart` leaves a tunnel with a broken file alone: the file could not be repaired remotely once that tunnel was
     // down.
     let text = fs::read_to_string(file).unwrap();
@@ -227,7 +227,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
         assert_eq!(exit.status.code(), Some(1), "{exit:?}");
         assert!(exit.stderr.contains("goes on as it was"), "{exit:?}");
     }
-    acceptance::reaches(&net.a, "10.8.0.1");
+    lab::acceptance::reaches(&net.a, "10.8.0.1");
     fs::write(file, text).unwrap();
     drop(server);
     let exit = run(&["restart", "office"]);
@@ -304,12 +304,12 @@ fn an_office_that_starts_again_calls_its_branches() {
         let exit = command.spawn().unwrap().wait_at_most(PATIENCE).unwrap();
         assert!(exit.status.success(), "{exit:?}");
     }
-    acceptance::reaches(&net.a, B4);
+    lab::acceptance::reaches(&net.a, B4);
     let process = net.b.command(PROGRAM).args(["restart", "office"]).spawn();
     let exit = process.unwrap().wait_at_most(PATIENCE).unwrap();
     assert!(exit.status.success(), "{exit:?}");
     until("a session of the branch", || {
-        let status = acceptance::status_of(&net.b, "office");
+        let status = lab::acceptance::status_of(&net.b, "office");
         status["peers"][0]["latest_handshake_age"].is_u64()
     });
     for host in [&net.a, &net.b] {

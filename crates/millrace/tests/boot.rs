@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-use acceptance::{A4, B4, Directory, PATIENCE, PROGRAM, Site, WG, reaches, ready, until};
+use lab::acceptance::{A4, B4, Directory, PATIENCE, PROGRAM, Site, WG, reaches, ready, until};
 use lab::peer::RunningPeer;
 use lab::{Exit, Host, Process};
 use nix::sys::signal::Signal;
@@ -91,7 +91,7 @@ fn a_service_manager_hears_how_it_stands() {
     let _server = server(&site);
     let a = &site.net.a;
     let b4 = site.net.link.b4();
-    acceptance::dns::ask(a, b4);
+    lab::acceptance::dns::ask(a, b4);
     a.set_up("eth0", false).unwrap();
     let manager = Manager::new();
     let inside = format!("Address = {A4}/24");
@@ -102,7 +102,7 @@ fn a_service_manager_hears_how_it_stands() {
         first.starts_with("READY=1\nSTATUS=not up yet: waiting for"),
         "{first}"
     );
-    let dns = acceptance::dns::NameServer::start(&site.net.b, b4);
+    let dns = lab::acceptance::dns::NameServer::start(&site.net.b, b4);
     dns.set("vpn.test", &[b4]);
     a.set_up("eth0", true).unwrap();
     assert_eq!(manager.next(), "READY=1\nSTATUS=up");
@@ -195,8 +195,8 @@ fn the_doctor_says_what_is_wrong_and_no_more_once_it_is_mended() {
     assert!(has(&before, "dns", "no name server"), "{before:?}");
     assert!(has(&before, "route", "no route"), "{before:?}");
     let b4: IpAddr = site.net.link.b4();
-    let dns = acceptance::dns::NameServer::start(&site.net.b, b4);
-    acceptance::dns::ask(a, b4);
+    let dns = lab::acceptance::dns::NameServer::start(&site.net.b, b4);
+    lab::acceptance::dns::ask(a, b4);
     a.output("ip", ["route", "add", "default", "via", &b4.to_string()])
         .unwrap();
     let after = found(a);

@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use acceptance::openvpn::credentials;
-use acceptance::{Directory, Net, PATIENCE, PROGRAM, ready, until};
 use lab::Host;
+use lab::acceptance::openvpn::credentials;
+use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM, ready, until};
 use lab::openvpn::KeyKind;
 use lab::peer::Keys;
 use nix::sys::signal::Signal;

@@ -6,8 +6,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
-use acceptance::openvpn::{credentials, millrace};
-use acceptance::{A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files, until};
+use lab::acceptance::openvpn::{credentials, millrace};
+use lab::acceptance::{
+    A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files, until,
+};
 use lab::openvpn::{KeyKind, Setup};
 use lab::peer::Keys;
 use lab::{Exit, Host};
@@ -64,7 +66,7 @@ fn a_tunnel_in_the_background_is_ended_by_its_name() {
 /// A tunnel started with OpenVPN's own command line, as units do, is known by its file's name too.
 #[test]
 fn a_tunnel_of_openvpns_command_line_is_ended_by_its_name() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let (net, directory) = (Net::new(), Directory::new());

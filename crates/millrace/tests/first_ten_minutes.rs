@@ -13,10 +13,10 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use acceptance::dns::{NameServer, query};
-use acceptance::netifd::Netifd;
-use acceptance::quick::make_executable;
-use acceptance::{Directory, PATIENCE, PROGRAM, ip, until, usable};
+use lab::acceptance::dns::{NameServer, query};
+use lab::acceptance::netifd::Netifd;
+use lab::acceptance::quick::make_executable;
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, until, usable};
 use lab::openvpn::{KeyKind, Pki, StaticKey};
 use lab::{Host, Link, LinkOptions, Process, Router, tools};
 
@@ -380,7 +380,7 @@ fn provider(server: &Host, directory: &Directory) -> Process {
 
 fn ready(more: &[&str]) -> bool {
     let mut found = ["nft", "dnsmasq", "openvpn"].iter().chain(more);
-    acceptance::ready() && found.all(|it| lab::require(tools::find(it)).is_some())
+    lab::acceptance::ready() && found.all(|it| lab::require(tools::find(it)).is_some())
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::guarded::{Counts, Guarded, KINDS, Load, SOME};
-use acceptance::openvpn::{credentials, millrace};
-use acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until, usable};
+use lab::acceptance::guarded::{Counts, Guarded, KINDS, Load, SOME};
+use lab::acceptance::openvpn::{credentials, millrace};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until, usable};
 use lab::openvpn::{KeyKind, OpenVpn, Setup};
 use lab::{Process, tools};
 use nix::sys::signal::Signal;
@@ -15,7 +15,7 @@ use serde_json::Value;
 const PACKETS: u64 = 90_000;
 
 fn ready() -> bool {
-    acceptance::ready() && lab::require(tools::find("nft")).is_some()
+    lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
 /// The output of `millrace guard status`, and its exit code.
@@ -290,7 +290,7 @@ fn nothing_leaves_while_the_router_starts() {
 /// killed.
 #[test]
 fn a_tunnel_of_another_protocol_needs_no_word_of_the_guard() {
-    if !ready() || !acceptance::openvpn::ready() {
+    if !ready() || !lab::acceptance::openvpn::ready() {
         return;
     }
     let world = Guarded::new();

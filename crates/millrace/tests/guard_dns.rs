@@ -3,9 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::dns::query;
-use acceptance::named::{INNER, Named, PLAIN, Queries, ROUTER, SECRET, fresh};
-use acceptance::{Directory, PATIENCE, PROGRAM, ip, until};
+use lab::acceptance::dns::query;
+use lab::acceptance::named::{INNER, Named, PLAIN, Queries, ROUTER, SECRET, fresh};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, until};
 use lab::{Process, tools};
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
@@ -21,7 +21,7 @@ fn ready() -> bool {
         false => Err(io::Error::other("overlays need root")),
     };
     let found = ["nft", "dnsmasq"].map(tools::find);
-    acceptance::ready()
+    lab::acceptance::ready()
         && lab::require(root).is_some()
         && found.into_iter().all(|it| lab::require(it).is_some())
 }
@@ -151,7 +151,7 @@ fn all_names_of_the_lan_are_asked_by_the_tunnel() {
     let named = Named::new();
     let world = &named.world;
     let directory = Directory::new();
-    let far = acceptance::guarded::FAR.map(ip);
+    let far = lab::acceptance::guarded::FAR.map(ip);
     let all = [ip(ROUTER[0]), ip(ROUTER[1]), far[0], far[1]];
     guard(
         &named,

@@ -1,12 +1,12 @@
 //! The guard with faulty settings or a faulty record: it lets no packet go.
 
-use acceptance::guarded::Guarded;
-use acceptance::{Directory, PATIENCE, PROGRAM};
+use lab::acceptance::guarded::Guarded;
+use lab::acceptance::{Directory, PATIENCE, PROGRAM};
 use lab::tools;
 use nix::sys::signal::Signal;
 
 fn ready() -> bool {
-    acceptance::ready() && lab::require(tools::find("nft")).is_some()
+    lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
 /// A faulty file leaves the settings in force; at the start it lets nothing go. Without a place for the record both

@@ -4,10 +4,10 @@
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
-use acceptance::forged::{
+use lab::acceptance::forged::{
     Flood, PAYLOAD, Random, anonymous_memory, datagrams_received, header_checksum, initiation,
 };
-use acceptance::{
+use lab::acceptance::{
     A4, B4, Net, PORT_A, PORT_B, Setup, Tunnel, drops, key_bytes, pings, ready, until,
 };
 use lab::{Host, Link, LinkOptions, Offloads};
@@ -57,7 +57,7 @@ fn flood_of_handshakes_stops_no_peer() {
     tunnel.a.set(&["peer", peer, "remove"]).unwrap();
     let words = ["peer", peer, "endpoint", &to, "allowed-ips", "10.0.0.2/32"];
     tunnel.a.set(&words).unwrap();
-    acceptance::reaches(&net.a, B4);
+    lab::acceptance::reaches(&net.a, B4);
     let sent = flood.sent();
     drop(flood);
     // The flood reached the program.
@@ -221,11 +221,11 @@ fn refused_datagrams_are_counted_and_survived() {
     if lab::require(net.a.nft(&rules)).is_none() {
         return;
     }
-    acceptance::no_ping(&net.a, B4);
+    lab::acceptance::no_ping(&net.a, B4);
     until("the refusals are counted", || {
         drops(&net.a, "send_failed") > 0
     });
     net.a.nft("delete table inet closed\n").unwrap();
-    acceptance::reaches(&net.a, B4);
+    lab::acceptance::reaches(&net.a, B4);
     assert!(tunnel.a.process.try_wait().unwrap().is_none());
 }

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::{
+use lab::acceptance::{
     A4, A6, B4, B6, Net, Setup, Tunnel, millrace, no_ping, pings, pings_of, ready, tcp_both_ways,
     udp_both_ways,
 };
@@ -114,10 +114,10 @@ fn transfer_counters_are_exact() {
     }
     let mut pairs: Vec<[Box<dyn WireGuardPeer>; 2]> =
         vec![[Box::new(millrace()), Box::new(millrace())]];
-    if let Some(go) = acceptance::wireguard_go() {
+    if let Some(go) = lab::acceptance::wireguard_go() {
         pairs.push([Box::new(millrace()), go]);
     }
-    if let Some(go) = acceptance::wireguard_go() {
+    if let Some(go) = lab::acceptance::wireguard_go() {
         pairs.push([go, Box::new(millrace())]);
     }
     for [a, b] in pairs {

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use acceptance::openvpn::{credentials, millrace};
-use acceptance::world::World;
-use acceptance::{Directory, PATIENCE, PROGRAM, inhabitants, run_files, until};
+use lab::acceptance::openvpn::{credentials, millrace};
+use lab::acceptance::world::World;
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, inhabitants, run_files, until};
 use lab::openvpn::{KeyKind, OpenVpn, Setup};
 use lab::peer::Keys;
 use lab::{Host, Process};
@@ -219,7 +219,7 @@ fn wireguard(host: &Host, lines: &str, peer: &str) -> (String, Keys) {
 
 #[test]
 fn a_killed_wireguard_client_leaves_nothing_to_the_next_but_one() {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return;
     }
     let world = World::new();
@@ -235,7 +235,7 @@ fn a_killed_wireguard_client_leaves_nothing_to_the_next_but_one() {
 
 #[test]
 fn a_killed_wireguard_server_leaves_nothing_to_the_next_but_one() {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return;
     }
     let world = World::new();
@@ -253,7 +253,7 @@ fn a_killed_wireguard_server_leaves_nothing_to_the_next_but_one() {
 
 #[test]
 fn a_killed_openvpn_client_leaves_nothing_to_the_next_but_one() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let world = World::new();
@@ -286,7 +286,7 @@ fn a_killed_openvpn_client_leaves_nothing_to_the_next_but_one() {
 
 #[test]
 fn a_killed_openvpn_server_leaves_nothing_to_the_next_but_one() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let world = World::new();

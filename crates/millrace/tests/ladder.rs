@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use acceptance::{
+use lab::acceptance::{
     A4, A6, B4, B6, Net, Setup, Tunnel, WG, ip, pings, ready, settings, status_of, tcp_both_ways,
     tcp_both_ways_while, udp_both_ways, until,
 };
@@ -202,8 +202,8 @@ fn content_survives_a_poor_line() {
         let counters = line.counters(lab::Side::A);
         assert!(counters.lost > 0 && counters.duplicated > 0 && counters.reordered > 0);
         // Each packet that arrived twice was accepted once.
-        assert!(acceptance::drops(&net.b, "duplicate") > 0);
-        assert_eq!(acceptance::drops(&net.b, "not_authentic"), 0);
+        assert!(lab::acceptance::drops(&net.b, "duplicate") > 0);
+        assert_eq!(lab::acceptance::drops(&net.b, "not_authentic"), 0);
     });
 }
 
@@ -253,10 +253,10 @@ fn flow_survives_a_lost_uplink() {
             until("some of it is there", || {
                 seen.load(Ordering::Relaxed) > 500_000
             });
-            let failed = acceptance::drops(&net.a, "send_failed");
+            let failed = lab::acceptance::drops(&net.a, "send_failed");
             net.a.set_up("eth0", false).unwrap();
             until("sending fails", || {
-                acceptance::drops(&net.a, "send_failed") > failed
+                lab::acceptance::drops(&net.a, "send_failed") > failed
             });
             net.a.set_up("eth0", true).unwrap();
             let before = seen.load(Ordering::Relaxed);

@@ -4,10 +4,10 @@
 
 use std::io;
 
-use acceptance::dns::query;
-use acceptance::guarded::FAR;
-use acceptance::named::{INNER, Named, ROUTER};
-use acceptance::{Directory, PATIENCE, PROGRAM, ip, until};
+use lab::acceptance::dns::query;
+use lab::acceptance::guarded::FAR;
+use lab::acceptance::named::{INNER, Named, ROUTER};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, until};
 use lab::load::{PingOptions, ping};
 use lab::{Host, tools};
 use nix::unistd::Uid;
@@ -19,7 +19,7 @@ fn ready() -> bool {
         false => Err(io::Error::other("overlays need root")),
     };
     let found = ["nft", "dnsmasq"].map(tools::find);
-    acceptance::ready()
+    lab::acceptance::ready()
         && lab::require(root).is_some()
         && found.into_iter().all(|it| lab::require(it).is_some())
 }
@@ -56,7 +56,7 @@ fn of<'v>(document: &'v Value, from: &str, what: &str) -> Vec<(&'v str, String)>
 /// A host without network devices sends nothing, which says nothing about its tunnels.
 #[test]
 fn a_host_with_only_a_loopback_cannot_be_tested() {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return;
     }
     let host = Host::private("alone").unwrap();

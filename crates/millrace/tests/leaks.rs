@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{env, io, thread};
 
-use acceptance::guarded::{FAR, Guarded, Load};
-use acceptance::{Directory, PATIENCE, PROGRAM, ip, until};
+use lab::acceptance::guarded::{FAR, Guarded, Load};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, until};
 use lab::peer::Keys;
 use lab::{Host, Process, tools};
 use serde_json::Value;
@@ -26,7 +26,7 @@ const FORGED: [&str; 2] = ["198.51.100.66", "2001:db8:bad::66"];
 const STEPS: u64 = 22;
 
 fn ready() -> bool {
-    acceptance::ready() && lab::require(tools::find("nft")).is_some()
+    lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
 /// Packets to send in each step.
@@ -355,8 +355,8 @@ fn a_server_at_home_is_no_tunnel_and_no_way_out() {
     });
     assert_eq!(counted(&world, "clear"), before);
     // The phone still reaches the router and the LAN through the server.
-    acceptance::pings(&world.phone, "10.44.0.1", 1);
-    acceptance::pings(&world.phone, "192.168.1.1", 1);
+    lab::acceptance::pings(&world.phone, "10.44.0.1", 1);
+    lab::acceptance::pings(&world.phone, "192.168.1.1", 1);
     // The option `servers = false` lets clients leave by the uplink.
     let file = directory.file(
         "guard.toml",
@@ -461,7 +461,7 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
     };
     // Completes address and neighbour resolution first, so that no packet waits to leave later.
     for far in FAR {
-        acceptance::reaches(&world.router, far);
+        lab::acceptance::reaches(&world.router, far);
     }
     send(53);
     until("the router's own leave", || count("clear") >= 4);
@@ -485,12 +485,12 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
         count("clock") > 0
     });
     assert_eq!(count("clear"), before, "while no tunnel is up");
-    acceptance::pings(&world.router, "192.168.1.1", 1);
+    lab::acceptance::pings(&world.router, "192.168.1.1", 1);
     // The server calls the router, which answers.
-    acceptance::pings(&world.server, "192.168.3.1", 1);
+    lab::acceptance::pings(&world.server, "192.168.3.1", 1);
     // A full tunnel comes up and carries the router's traffic; when it is killed, nothing leaves in clear.
     let tunnel = world.tunnel(&directory, "mr-full");
-    acceptance::reaches(&world.router, "10.8.0.1");
+    lab::acceptance::reaches(&world.router, "10.8.0.1");
     send(7001);
     tunnel.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
     tunnel.wait_at_most(PATIENCE).unwrap();

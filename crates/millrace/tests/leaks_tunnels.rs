@@ -8,9 +8,9 @@
 use std::net::UdpSocket;
 use std::{env, io};
 
-use acceptance::guarded::{FAR, Load};
-use acceptance::policed::Policed;
-use acceptance::{Directory, PATIENCE, PROGRAM, ip, reaches, until};
+use lab::acceptance::guarded::{FAR, Load};
+use lab::acceptance::policed::Policed;
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, reaches, until};
 use lab::peer::Keys;
 use lab::{Host, Process, tools};
 use nix::sys::signal::Signal;
@@ -26,7 +26,7 @@ const HOPS: [(&str, &str); 2] = [("100", "90-100"), ("200", "190-200")];
 const WAYS: [&str; 3] = ["wg1", "wg2", "eth0"];
 
 fn ready() -> bool {
-    acceptance::ready()
+    lab::acceptance::ready()
         && lab::require(tools::find("nft")).is_some()
         && lab::require(tools::find("wg")).is_some()
 }

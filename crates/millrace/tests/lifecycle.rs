@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use acceptance::{
+use lab::acceptance::{
     B4, B6, Net, PATIENCE, PROGRAM, Setup, Tunnel, WG, inhabitants, millrace, pings, ready,
     run_files, tcp_both_ways, until,
 };
@@ -187,9 +187,12 @@ fn follows_its_link_up_and_down() {
         net.a.set_up(WG, false).unwrap();
         net.a.set_up(WG, true).unwrap();
         // The kernel has dropped the IPv6 address; the IPv4 one is still there.
-        acceptance::reaches(&net.a, B4);
+        lab::acceptance::reaches(&net.a, B4);
     }
-    assert_eq!(tunnel.a.status().unwrap().listen_port, acceptance::PORT_A);
+    assert_eq!(
+        tunnel.a.status().unwrap().listen_port,
+        lab::acceptance::PORT_A
+    );
 }
 
 /// An interface that moves to another namespace sends its datagrams from its original one: this gives containers the
@@ -205,13 +208,13 @@ fn interface_moves_to_another_namespace() {
     let mut netlink = net.a.netlink().unwrap();
     let index = netlink.index_of(WG).unwrap();
     netlink.set_netns_fd(index, inside.network()).unwrap();
-    for (address, prefix) in [(acceptance::A4, 24), (acceptance::A6, 64)] {
+    for (address, prefix) in [(lab::acceptance::A4, 24), (lab::acceptance::A6, 64)] {
         inside
-            .add_address(WG, acceptance::ip(address), prefix)
+            .add_address(WG, lab::acceptance::ip(address), prefix)
             .unwrap();
     }
     inside.set_up(WG, true).unwrap();
-    acceptance::usable(&inside, acceptance::A6);
+    lab::acceptance::usable(&inside, lab::acceptance::A6);
     pings(&inside, B4, 3);
     tcp_both_ways(&inside, &net.b, B6, 1_000_000);
     // `wg` still reaches the program, which still ends with its link.
@@ -260,7 +263,7 @@ fn hundred_peers_with_sessions_leave_nothing() {
     }
     let net = Net::new();
     let tunnel = Tunnel::new(&net, &Setup::default());
-    let to = format!("{}:{}", net.link.b4(), acceptance::PORT_B);
+    let to = format!("{}:{}", net.link.b4(), lab::acceptance::PORT_B);
     let cycle = || {
         let ends = [
             (&tunnel.a, &tunnel.keys_b, "10.0.0.2/32"),
@@ -276,7 +279,7 @@ fn hundred_peers_with_sessions_leave_nothing() {
             .set(&["peer", &tunnel.keys_b.public, "endpoint", &to])
             .unwrap();
         // A busy machine may lose a packet; this test is about leftovers.
-        acceptance::reaches(&net.a, B4);
+        lab::acceptance::reaches(&net.a, B4);
     };
     let process = tunnel.a.process.id();
     for _ in 0..30 {
@@ -327,20 +330,24 @@ fn runs_without_ipv6() {
         addresses.retain(|(address, _)| address.is_ipv4());
     }
     lab::Link::new(&a, "eth0", &b, "eth0", &link).unwrap();
-    let ends = [(&a, acceptance::A4), (&b, B4)];
+    let ends = [(&a, lab::acceptance::A4), (&b, B4)];
     let keys = ends.map(|(host, _)| lab::peer::Keys::generate(host).unwrap());
     let mut running = Vec::new();
     for (number, (host, address)) in ends.into_iter().enumerate() {
         let program = start(host);
         let other = lab::peer::WgPeer::new(&keys[1 - number].public)
             .at(([link.b4(), link.a4()][number], 1000 + 2 - number as u16).into())
-            .allow(acceptance::ip(ends[1 - number].1), 32);
+            .allow(lab::acceptance::ip(ends[1 - number].1), 32);
         let port = 1001 + number as u16;
         program
-            .configure(&acceptance::interface(&keys[number], port, vec![other]))
+            .configure(&lab::acceptance::interface(
+                &keys[number],
+                port,
+                vec![other],
+            ))
             .unwrap();
         program
-            .bring_up(&[(acceptance::ip(address), 24)], 1420)
+            .bring_up(&[(lab::acceptance::ip(address), 24)], 1420)
             .unwrap();
         running.push(program);
     }
@@ -352,7 +359,7 @@ fn runs_without_ipv6() {
         running[0].set(&words).unwrap();
         // A keepalive from the other end may arrive now and correct the endpoint.
         let once = lab::load::PingOptions::count(1);
-        let report = lab::load::ping(&a, acceptance::ip(B4), &once).unwrap();
+        let report = lab::load::ping(&a, lab::acceptance::ip(B4), &once).unwrap();
         report.received == 0
     });
     assert!(running[0].process.try_wait().unwrap().is_none());
@@ -368,9 +375,9 @@ fn goes_on_after_it_was_stopped() {
     let tunnel = Tunnel::new(&net, &Setup::default());
     pings(&net.a, B4, 1);
     tunnel.b.process.signal(Signal::SIGSTOP).unwrap();
-    acceptance::no_ping(&net.a, B4);
+    lab::acceptance::no_ping(&net.a, B4);
     tunnel.b.process.signal(Signal::SIGCONT).unwrap();
-    acceptance::reaches(&net.a, B4);
+    lab::acceptance::reaches(&net.a, B4);
 }
 
 /// A restarted peer has forgotten the session that its server still has. The server must answer the first packet of the
@@ -382,7 +389,7 @@ fn first_answer_to_a_peer_that_started_anew_arrives() {
     }
     let net = Net::new();
     let tunnel = Tunnel::new(&net, &Setup::default());
-    let to = format!("{}:{}", net.link.b4(), acceptance::PORT_B);
+    let to = format!("{}:{}", net.link.b4(), lab::acceptance::PORT_B);
     // An initiation within 20 ms of the last one counts as its replay and is repeated after five
     // seconds, so each round takes that long.
     for _ in 0..3 {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use acceptance::two_lines::{SENT, mostly_arrive};
-use acceptance::{
+use lab::acceptance::two_lines::{SENT, mostly_arrive};
+use lab::acceptance::{
     A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, WG, drops, interface, ip,
     millrace, peer, pings, ready, status_of, tcp_both_ways, tcp_both_ways_while, until,
     wireguard_go,

@@ -4,11 +4,11 @@
 
 use std::ops::Deref;
 
-use acceptance::{
+use lab::Process;
+use lab::acceptance::{
     A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, Relayed, WG, interface, ip, pings, ready,
     status_of, until, wireguard_go,
 };
-use lab::Process;
 use lab::peer::{Keys, PeerOptions, WgPeer};
 use nix::sys::signal::Signal;
 

@@ -6,8 +6,8 @@
 #[path = "luci/router.rs"]
 mod router;
 
-use acceptance::browser::{self, Browser, DESKTOP, PHONE};
-use acceptance::{Net, PROGRAM, until};
+use lab::acceptance::browser::{self, Browser, DESKTOP, PHONE};
+use lab::acceptance::{Net, PROGRAM, until};
 use lab::{Host, Process};
 use router::{Router, drop_file, open, packaged, picture, public, with_browser, words};
 use serde_json::{Value, json};
@@ -261,7 +261,7 @@ fn tunnel(net: &Net, directory: &Path) -> [Process; 2] {
 /// The status page and the overview box show running and failed tunnels and the guard; the server at home adds clients.
 #[test]
 fn tunnels_guard_and_clients_are_shown() {
-    if !acceptance::ready() || !browser::ready() {
+    if !lab::acceptance::ready() || !browser::ready() {
         return;
     }
     let net = Net::new();

@@ -9,9 +9,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use acceptance::web::{Monitor, PASSWORD, Reply};
-use acceptance::{Directory, Net, PROGRAM, Setup, Tunnel, WG, inhabitants, pings, ready, until};
 use lab::Host;
+use lab::acceptance::web::{Monitor, PASSWORD, Reply};
+use lab::acceptance::{
+    Directory, Net, PROGRAM, Setup, Tunnel, WG, inhabitants, pings, ready, until,
+};
 use nix::sys::signal::Signal;
 
 const HERE: &str = "Host: 127.0.0.1:8470\r\n";
@@ -238,7 +240,7 @@ fn metrics_are_for_those_with_the_password_or_the_token() {
     }
     let net = Net::new();
     let tunnel = Tunnel::new(&net, &Setup::default());
-    pings(&net.a, acceptance::B4, 3);
+    pings(&net.a, lab::acceptance::B4, 3);
     let monitor = Monitor::start(&net.a, true, &[]);
     let refused = get(&monitor, "/metrics", "");
     assert_eq!(refused.status, 401);
@@ -251,7 +253,7 @@ fn metrics_are_for_those_with_the_password_or_the_token() {
     let with = |value: &str| get(&monitor, "/metrics", &format!("Authorization: {value}\r\n"));
     assert_eq!(with("Bearer guess").status, 403);
     assert_eq!(with("Basic eDpndWVzcyBhZ2Fpbg==").status, 403);
-    let reply = with(&format!("Bearer {}", acceptance::web::TOKEN));
+    let reply = with(&format!("Bearer {}", lab::acceptance::web::TOKEN));
     assert_eq!(reply.status, 200);
     assert_eq!(
         reply.field("content-type"),
@@ -270,7 +272,7 @@ fn metrics_are_for_those_with_the_password_or_the_token() {
     let up = format!("millrace_tunnel_up{{tunnel=\"{WG}\",protocol=\"wireguard\",role=\"\"}} 1\n");
     assert!(text.contains(&up), "{text}");
     assert_eq!(
-        with(&format!("Basic {}", acceptance::web::BASIC)).status,
+        with(&format!("Basic {}", lab::acceptance::web::BASIC)).status,
         200
     );
 }

@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 
-use acceptance::browser::{self, Browser};
-use acceptance::page::{PAGE, fits, goes_to, look};
-use acceptance::web::{Monitor, PASSWORD};
-use acceptance::{A4, B4, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, reaches, ready, until};
+use lab::acceptance::browser::{self, Browser};
+use lab::acceptance::page::{PAGE, fits, goes_to, look};
+use lab::acceptance::web::{Monitor, PASSWORD};
+use lab::acceptance::{A4, B4, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, reaches, ready, until};
 use lab::peer::Keys;
 use lab::{Host, Process, tools};
 
@@ -25,7 +25,7 @@ fn is(browser: &Browser<'_>, state: &str) {
 struct World {
     net: TwoLines,
     keys: [Keys; 2],
-    directory: acceptance::Directory,
+    directory: lab::acceptance::Directory,
 }
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
         Self {
             net,
             keys,
-            directory: acceptance::Directory::new(),
+            directory: lab::acceptance::Directory::new(),
         }
     }
 
@@ -227,7 +227,7 @@ fn a_thousand_peers_are_shown_some_at_a_time() {
         return;
     }
     let host = Host::private("a").unwrap();
-    let directory = acceptance::Directory::new();
+    let directory = lab::acceptance::Directory::new();
     let mut text = format!(
         "[Interface]\nPrivateKey = {}\nListenPort = {PORT_A}\nAddress = 10.0.0.1/16\n",
         Keys::generate(&host).unwrap().private

@@ -9,11 +9,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use acceptance::browser::{self, Browser};
-use acceptance::page::{PAGE, goes_to, logs_in, look};
-use acceptance::web::{Monitor, PASSWORD};
-use acceptance::{Directory, PROGRAM, ready, until};
 use lab::Host;
+use lab::acceptance::browser::{self, Browser};
+use lab::acceptance::page::{PAGE, goes_to, logs_in, look};
+use lab::acceptance::web::{Monitor, PASSWORD};
+use lab::acceptance::{Directory, PROGRAM, ready, until};
 
 /// Mounts a copy of /etc without any tunnel's file.
 fn no_servers(host: &Host, directory: &Directory) {

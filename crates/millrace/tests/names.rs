@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use acceptance::dns::{NameServer, ask};
-use acceptance::{A4, B4, PATIENCE, PORT_B, PROGRAM, WG, ip, pings, reaches, ready, until};
 use lab::Process;
+use lab::acceptance::dns::{NameServer, ask};
+use lab::acceptance::{A4, B4, PATIENCE, PORT_B, PROGRAM, WG, ip, pings, reaches, ready, until};
 use lab::load::{PingOptions, ping};
 use lab::peer::RunningPeer;
 use nix::sys::signal::Signal;
@@ -22,19 +22,19 @@ const UNUSED6: &str = "fd00:1::77";
 const MOVED: &str = "192.168.1.3";
 
 /// A, whose file names B by host name, and B, which answers.
-struct Site(acceptance::Site);
+struct Site(lab::acceptance::Site);
 
 impl std::ops::Deref for Site {
-    type Target = acceptance::Site;
+    type Target = lab::acceptance::Site;
 
-    fn deref(&self) -> &acceptance::Site {
+    fn deref(&self) -> &lab::acceptance::Site {
         &self.0
     }
 }
 
 impl Site {
     fn new() -> Self {
-        let site = acceptance::Site::new();
+        let site = lab::acceptance::Site::new();
         ask(&site.net.a, site.net.link.b4());
         Self(site)
     }

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use acceptance::netifd::Netifd;
-use acceptance::{
+use lab::acceptance::netifd::Netifd;
+use lab::acceptance::{
     A4, B4, PORT_B, Site, interface, ip, millrace, peer, pings, reaches, ready, until,
 };
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};

@@ -5,9 +5,9 @@
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use acceptance::netifd::Netifd;
-use acceptance::openvpn::{Pair, credentials};
-use acceptance::{Directory, Net, PATIENCE, PROGRAM, reaches, until};
+use lab::acceptance::netifd::Netifd;
+use lab::acceptance::openvpn::{Pair, credentials};
+use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM, reaches, until};
 use lab::openvpn::{KeyKind, RunningOpenVpn, Setup};
 
 const OFFICE: &str = "office";
@@ -56,7 +56,7 @@ impl<'h> Office<'h> {
 
 #[test]
 fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let net = Net::new();
@@ -114,7 +114,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
 /// them.
 #[test]
 fn name_servers_for_some_domains_are_told() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let net = Net::new();
@@ -148,7 +148,7 @@ fn ends_refused(netifd: &mut Netifd<'_>) {
 
 #[test]
 fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let net = Net::new();
@@ -178,7 +178,7 @@ fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
 /// Runs a provider's file that tries to overwrite, delete and send root's files, and to let the LAN control the tunnel.
 #[test]
 fn a_file_touches_nothing_beside_its_tunnel() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let net = Net::new();
@@ -220,7 +220,7 @@ fn pptp_client(directory: &Directory, server: &str, password: &str) {
 
 #[test]
 fn a_pptp_client_is_run_too() {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return;
     }
     let net = Net::new();

@@ -1,7 +1,7 @@
 //! A netifd interface reports when the guard does not hold the LANs in its `only_through`, and is silent when it does.
 
-use acceptance::netifd::Netifd;
-use acceptance::{PROGRAM, Site, ready};
+use lab::acceptance::netifd::Netifd;
+use lab::acceptance::{PROGRAM, Site, ready};
 use lab::{require, tools};
 use std::fs;
 

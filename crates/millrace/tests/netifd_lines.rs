@@ -4,8 +4,8 @@
 
 use std::fs;
 
-use acceptance::netifd::Netifd;
-use acceptance::{A4, B4, PORT_B, Site, peer, pings, reaches, ready};
+use lab::acceptance::netifd::Netifd;
+use lab::acceptance::{A4, B4, PORT_B, Site, peer, pings, reaches, ready};
 
 const OFFICE: &str = "office";
 const ADDRESS: &str = "10.0.0.1/24";
@@ -44,7 +44,7 @@ fn lines_are_the_devices_of_netifds_interfaces() {
     netifd.if_up();
     netifd.until_has(&[ADDRESS], &["0.0.0.0/1", "128.0.0.0/1"]);
     reaches(a, B4);
-    let status = acceptance::status_of(a, "mr-office");
+    let status = lab::acceptance::status_of(a, "mr-office");
     assert!(status.to_string().contains("\"wan\""), "{status}");
     assert!(netifd.until_fault("UPLINK_UNKNOWN").contains("lte"));
     // The tunnel's packets are bound to their device, so they need no route.
@@ -83,7 +83,7 @@ fn a_tunnel_waits_for_a_device_of_one_of_its_lines() {
     netifd.has_line("modem", "eth0");
     netifd.until_has(&[ADDRESS], &["10.0.0.0/24"]);
     reaches(a, B4);
-    let status = acceptance::status_of(a, "mr-office");
+    let status = lab::acceptance::status_of(a, "mr-office");
     assert!(status.to_string().contains("\"modem\""), "{status}");
     assert_eq!((netifd.taken(), netifd.starts), (1, 2));
 }

@@ -4,9 +4,9 @@
 
 use std::fs;
 
-use acceptance::netifd::Netifd;
-use acceptance::openvpn::{Pair, credentials, ready};
-use acceptance::{Directory, Net, PROGRAM, ip, pings, reaches, until};
+use lab::acceptance::netifd::Netifd;
+use lab::acceptance::openvpn::{Pair, credentials, ready};
+use lab::acceptance::{Directory, Net, PROGRAM, ip, pings, reaches, until};
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, READY_LINE, RunningOpenVpn, Setup};
 
 const OFFICE: &str = "office";
@@ -278,7 +278,7 @@ fn pptp_server(directory: &Directory, password: &str) {
 
 #[test]
 fn a_server_of_pptp_is_run_too() {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return;
     }
     let net = Net::new();

@@ -6,8 +6,8 @@
 use std::fs;
 use std::net::IpAddr;
 
-use acceptance::forged::seen;
-use acceptance::{
+use lab::acceptance::forged::seen;
+use lab::acceptance::{
     A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, WG, ip, reaches, ready, until,
     usable,
 };

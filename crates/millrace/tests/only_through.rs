@@ -3,9 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::guarded::{Guarded, Load, SOME};
-use acceptance::netifd::Netifd;
-use acceptance::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, pings, until};
+use lab::acceptance::guarded::{Guarded, Load, SOME};
+use lab::acceptance::netifd::Netifd;
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, pings, until};
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 use lab::{Process, tools};
 use nix::sys::signal::Signal;
@@ -25,7 +25,7 @@ const NETWORKS: &str = "config interface 'lan'\n\toption device 'br-lan'\n\topti
 const TUNNELS: [(&str, u8, &str); 2] = [("office", 8, "wg0"), ("home", 9, "wg1")];
 
 fn ready() -> bool {
-    acceptance::ready() && lab::require(tools::find("nft")).is_some()
+    lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
 /// A router with UCI files, and counters of leaving packets.

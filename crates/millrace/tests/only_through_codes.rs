@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::guarded::Guarded;
-use acceptance::{Directory, PROGRAM};
+use lab::acceptance::guarded::Guarded;
+use lab::acceptance::{Directory, PROGRAM};
 use lab::tools;
 
 fn ready() -> bool {
-    acceptance::ready() && lab::require(tools::find("nft")).is_some()
+    lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
 /// A router with UCI files.

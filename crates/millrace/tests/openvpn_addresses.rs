@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{Net, ip, pings, until, usable};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::{Net, ip, pings, until, usable};
 use lab::openvpn::{KeyKind, OpenVpn, READY_LINE, Setup, StockOpenVpn, Transport, Wrap};
 use lab::{Link, LinkOptions};
 use netio::capture::{Capture, LENGTH};

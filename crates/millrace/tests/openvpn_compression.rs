@@ -7,9 +7,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
-use acceptance::openvpn::{Ends, Pair, ready};
-use acceptance::{Net, PATIENCE, ip};
 use lab::Host;
+use lab::acceptance::openvpn::{Ends, Pair, ready};
+use lab::acceptance::{Net, PATIENCE, ip};
 use lab::openvpn::{RunningOpenVpn, Setup, Transport};
 
 const UNPACKED: &str = "compresses packets: they are unpacked";

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use acceptance::openvpn::{Ends, millrace, ready};
-use acceptance::{Net, until};
+use lab::acceptance::openvpn::{Ends, millrace, ready};
+use lab::acceptance::{Net, until};
 use lab::openvpn::{OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
 
 /// Writes its environment and arguments to a file, completely or not at all.

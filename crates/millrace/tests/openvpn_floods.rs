@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{Net, pings, until};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::{Net, pings, until};
 use lab::openvpn::{
     KeyKind, OpenVpn as _, READY_LINE, RunningOpenVpn, Setup, StockOpenVpn, Transport,
 };

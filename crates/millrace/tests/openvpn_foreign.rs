@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{Directory, Net, PATIENCE, PROGRAM};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM};
 use lab::openvpn::{KeyKind, OpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 

@@ -3,9 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{Net, PATIENCE, pings};
 use lab::LinkOptions;
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::{Net, PATIENCE, pings};
 use lab::openvpn::{KeyKind, OpenVpn, PackagedOpenVpn, Setup, StockOpenVpn, Transport, Wrap};
 
 /// The log line about a handshake, which ends with the group.

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::openvpn::ready;
-use acceptance::{Net, PROGRAM, pings, reaches, status_of, until};
+use lab::acceptance::openvpn::ready;
+use lab::acceptance::{Net, PROGRAM, pings, reaches, status_of, until};
 use lab::{Host, Process};
 use std::time::Duration;
 

@@ -7,9 +7,9 @@
 //! `MILLRACE_TEST_STOCK=1` puts the stock program in our place, here and in the other OpenVPN tests, to prove that each
 //! requirement can be met.
 
-use acceptance::Net;
-use acceptance::openvpn::{Ends, Pair, amount, ready, stock};
-use acceptance::pairwise::{Choice, pairwise};
+use lab::acceptance::Net;
+use lab::acceptance::openvpn::{Ends, Pair, amount, ready, stock};
+use lab::acceptance::pairwise::{Choice, pairwise};
 use lab::openvpn::{
     Cipher, Digest, Framing, KeyKind, OpenVpn as _, RARE_DIGESTS, Setup, StockOpenVpn, Transport,
     Wrap,

@@ -5,9 +5,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::world::World;
-use acceptance::{Directory, PATIENCE, inhabitants, pings, reaches, run_files, until};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::world::World;
+use lab::acceptance::{Directory, PATIENCE, inhabitants, pings, reaches, run_files, until};
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 

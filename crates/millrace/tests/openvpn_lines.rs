@@ -5,9 +5,9 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::two_lines::mostly_arrive;
-use acceptance::{TwoLines, ip, pings, status_of, tcp_both_ways_while, until};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::two_lines::mostly_arrive;
+use lab::acceptance::{TwoLines, ip, pings, status_of, tcp_both_ways_while, until};
 use lab::openvpn::{KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn, Transport};
 use serde_json::Value;
 

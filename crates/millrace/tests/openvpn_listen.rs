@@ -1,7 +1,7 @@
 //! The addresses on which a server listens.
 
-use acceptance::openvpn::{Pair, credentials, ready};
-use acceptance::{Net, pings, tcp_both_ways};
+use lab::acceptance::openvpn::{Pair, credentials, ready};
+use lab::acceptance::{Net, pings, tcp_both_ways};
 use lab::openvpn::{KeyKind, Setup, Transport};
 use lab::{Host, Link, LinkOptions};
 

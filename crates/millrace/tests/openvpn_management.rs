@@ -1,7 +1,7 @@
 //! The management interface and the status files, as graphical clients and exporters read them.
 
-use acceptance::openvpn::{Ends, Pair, credentials, ready};
-use acceptance::{Net, pings, reaches, until, until_some};
+use lab::acceptance::openvpn::{Ends, Pair, credentials, ready};
+use lab::acceptance::{Net, pings, reaches, until, until_some};
 use lab::openvpn::{KeyKind, Management, Setup};
 
 /// Both ends with a management socket and status files.

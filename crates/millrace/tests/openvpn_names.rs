@@ -1,8 +1,8 @@
 //! An OpenVPN client whose server has a host name.
 
-use acceptance::dns::{NameServer, ask};
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{Directory, Net, PATIENCE, PROGRAM, inhabitants, ip, pings, reaches};
+use lab::acceptance::dns::{NameServer, ask};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM, inhabitants, ip, pings, reaches};
 use lab::openvpn::{KeyKind, OpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 use std::fs;

@@ -5,8 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::openvpn::{Ends, Pair, credentials, ready};
-use acceptance::{Net, pings, tcp_both_ways, udp_both_ways, until};
+use lab::acceptance::openvpn::{Ends, Pair, credentials, ready};
+use lab::acceptance::{Net, pings, tcp_both_ways, udp_both_ways, until};
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn as _, RunningOpenVpn, Setup, StockOpenVpn};
 
 type Release = (u16, u16);

@@ -7,9 +7,9 @@
 
 use std::fs;
 
-use acceptance::openvpn::{millrace, ready};
-use acceptance::world::World;
-use acceptance::{PATIENCE, pings, tcp_both_ways};
+use lab::acceptance::openvpn::{millrace, ready};
+use lab::acceptance::world::World;
+use lab::acceptance::{PATIENCE, pings, tcp_both_ways};
 use lab::openvpn::{ConfigFile, OpenVpn, RunningOpenVpn, StockOpenVpn};
 use lab::{Link, LinkOptions};
 use nix::sys::signal::Signal;

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::openvpn::{Pair, credentials, millrace, ready};
-use acceptance::{Net, PATIENCE};
+use lab::acceptance::openvpn::{Pair, credentials, millrace, ready};
+use lab::acceptance::{Net, PATIENCE};
 use lab::openvpn::{
     Cipher, Credentials, Identity, KeyKind, OpenVpn, RunningOpenVpn, Setup, StaticKey, Wrap,
 };

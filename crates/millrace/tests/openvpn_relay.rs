@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{Directory, Relayed, ip, pings, status_of, until};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::{Directory, Relayed, ip, pings, status_of, until};
 use lab::openvpn::{KeyKind, OpenVpn as _, READY_LINE, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 

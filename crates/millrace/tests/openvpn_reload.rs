@@ -6,9 +6,9 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use acceptance::openvpn::{Pair, credentials, millrace, ready};
-use acceptance::{Net, PATIENCE, PROGRAM, ip, pings, reaches, until};
 use lab::Host;
+use lab::acceptance::openvpn::{Pair, credentials, millrace, ready};
+use lab::acceptance::{Net, PATIENCE, PROGRAM, ip, pings, reaches, until};
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, READY_LINE, RunningOpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 

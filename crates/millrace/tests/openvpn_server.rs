@@ -6,8 +6,8 @@ use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{Directory, Net, PATIENCE, PROGRAM, ip, pings, until, until_some, usable};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM, ip, pings, until, until_some, usable};
 use lab::openvpn::{
     ConfigFile, Identity, KeyKind, Management, OpenVpn as _, READY_LINE, RunningOpenVpn, Setup,
     StockOpenVpn,

@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use acceptance::openvpn::{Ends, Pair, amount, credentials, ready};
-use acceptance::{
+use lab::acceptance::openvpn::{Ends, Pair, amount, credentials, ready};
+use lab::acceptance::{
     Net, PATIENCE, ip, no_ping, pings, reaches, tcp_both_ways, udp_both_ways, until, usable,
 };
 use lab::openvpn::{Cipher, KeyKind, RunningOpenVpn, Setup, Transport, Wrap};

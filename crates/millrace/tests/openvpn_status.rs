@@ -1,7 +1,7 @@
 //! `millrace status` of OpenVPN clients and servers, in the same schema as WireGuard's.
 
-use acceptance::openvpn::{Ends, Pair, ready};
-use acceptance::{Net, PROGRAM, pings, status_of, until};
+use lab::acceptance::openvpn::{Ends, Pair, ready};
+use lab::acceptance::{Net, PROGRAM, pings, status_of, until};
 use lab::openvpn::Setup;
 use nix::sys::signal::Signal;
 use std::net::UdpSocket;

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::{
     Directory, Net, NoDescriptors, PATIENCE, PROGRAM, pings, tcp_both_ways, until, until_some,
 };
 use lab::openvpn::{

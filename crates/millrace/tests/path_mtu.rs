@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::openvpn::{self, Ends, Pair, amount};
-use acceptance::{
+use lab::acceptance::openvpn::{self, Ends, Pair, amount};
+use lab::acceptance::{
     A4, B4, B6, Directory, Net, PATIENCE, PROGRAM, Setup, Site, Tunnel, WG, ip, ready, settings,
     status_of, tcp_both_ways, until, until_some, wireguard_go,
 };

@@ -5,16 +5,16 @@
 use std::fs;
 use std::net::UdpSocket;
 
-use acceptance::dns::NameServer;
-use acceptance::guarded::FAR;
-use acceptance::policed::Policed;
-use acceptance::quick::make_executable;
-use acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until};
+use lab::acceptance::dns::NameServer;
+use lab::acceptance::guarded::FAR;
+use lab::acceptance::policed::Policed;
+use lab::acceptance::quick::make_executable;
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until};
 use lab::tools;
 use nix::sys::signal::Signal;
 
 fn ready() -> bool {
-    acceptance::ready()
+    lab::acceptance::ready()
         && lab::require(tools::find("nft")).is_some()
         && lab::require(tools::find("dnsmasq")).is_some()
 }
@@ -324,7 +324,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
 /// While `watch` applies what it has learnt, `status` does not report the intermediate state.
 #[test]
 fn the_status_is_told_between_two_changes() {
-    if !acceptance::ready() || lab::require(tools::find("nft")).is_none() {
+    if !lab::acceptance::ready() || lab::require(tools::find("nft")).is_none() {
         return;
     }
     let all = Policed::new();
@@ -362,7 +362,7 @@ fn the_status_is_told_between_two_changes() {
 /// through that gateway.
 #[test]
 fn a_route_that_the_kernel_refuses_is_told() {
-    if !acceptance::ready() || lab::require(tools::find("nft")).is_none() {
+    if !lab::acceptance::ready() || lab::require(tools::find("nft")).is_none() {
         return;
     }
     let all = Policed::new();

@@ -1,14 +1,14 @@
 //! The policy beside other programs that route packets, and beside the guard: it breaks none of their work.
 
-use acceptance::guarded::FAR;
-use acceptance::policed::Policed;
-use acceptance::quick::{hide_kernel_modules, make_executable, without_the_kernels};
-use acceptance::{Directory, PATIENCE, PROGRAM, until};
+use lab::acceptance::guarded::FAR;
+use lab::acceptance::policed::Policed;
+use lab::acceptance::quick::{hide_kernel_modules, make_executable, without_the_kernels};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, until};
 use lab::tools;
 use nix::sys::signal::Signal;
 
 fn ready() -> bool {
-    acceptance::ready() && lab::require(tools::find("nft")).is_some()
+    lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
 /// With a full tunnel of `wg-quick`: the policy's entries take precedence, bypass entries work, and answers leave by

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use acceptance::world::World;
-use acceptance::{
+use lab::acceptance::world::World;
+use lab::acceptance::{
     Directory, Net, PATIENCE, PROGRAM, ip, pings, run_files, status_of, tcp_both_ways, until,
 };
 use lab::{Emulator, Exit, Host, Impairment, LinkOptions, Process, Side, tools};

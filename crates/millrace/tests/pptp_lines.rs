@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use acceptance::two_lines::mostly_arrive;
-use acceptance::{
+use lab::acceptance::two_lines::mostly_arrive;
+use lab::acceptance::{
     Directory, PATIENCE, PROGRAM, TwoLines, ip, pings, status_of, tcp_both_ways_while, until,
 };
 use lab::{Host, Process, tools};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use acceptance::forged::anonymous_memory;
-use acceptance::{Directory, Net, PATIENCE, PROGRAM, pings, status_of, until};
+use lab::acceptance::forged::anonymous_memory;
+use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM, pings, status_of, until};
 use lab::{Host, Process, tools};
 use netio::poll::Poller;
 use netio::tcp::{Connecting, TcpOptions};

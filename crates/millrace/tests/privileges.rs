@@ -5,8 +5,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use acceptance::openvpn::{credentials, millrace as openvpn_millrace};
-use acceptance::{A4, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, millrace, until};
+use lab::acceptance::openvpn::{credentials, millrace as openvpn_millrace};
+use lab::acceptance::{A4, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, millrace, until};
 use lab::openvpn::{KeyKind, OpenVpn, Setup};
 use lab::peer::{Keys, PeerOptions, WireGuardPeer};
 use nix::sys::signal::Signal;
@@ -73,7 +73,7 @@ fn confined(process: u32, runs_programs: bool) -> Vec<Thread> {
 
 #[test]
 fn workers_of_wireguard_have_no_capabilities() {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return;
     }
     let net = Net::new();
@@ -123,7 +123,7 @@ fn workers_of_wireguard_have_no_capabilities() {
 
 #[test]
 fn workers_of_openvpn_have_no_capabilities_and_a_user_brings_its_groups() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let nobody = User::from_name("nobody").unwrap().unwrap();
@@ -172,7 +172,7 @@ fn workers_of_openvpn_have_no_capabilities_and_a_user_brings_its_groups() {
 /// The workers of a rebuilt interface start after the first workers were confined.
 #[test]
 fn workers_of_a_restarted_client_have_no_capabilities() {
-    if !acceptance::openvpn::ready() {
+    if !lab::acceptance::openvpn::ready() {
         return;
     }
     let net = Net::new();

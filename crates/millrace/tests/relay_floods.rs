@@ -9,9 +9,9 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use acceptance::exposed::{Exposed, Payloads};
-use acceptance::forged::{Random, frame, mac_of, seen};
-use acceptance::{Directory, PATIENCE, PROGRAM, until, until_some, usable};
+use lab::acceptance::exposed::{Exposed, Payloads};
+use lab::acceptance::forged::{Random, frame, mac_of, seen};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, until, until_some, usable};
 use lab::{Host, Process};
 use lines::relay::{Key, Tai64n};
 use netio::packet::PacketSocket;

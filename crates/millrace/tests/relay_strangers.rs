@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
-use acceptance::{Directory, Net, PATIENCE, PROGRAM, usable};
+use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM, usable};
 use lab::{Host, Process};
 use lines::relay::{Key, Tai64n};
 use nix::sys::signal::Signal;

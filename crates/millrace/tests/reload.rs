@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
-use acceptance::{
+use lab::acceptance::{
     A4, B4, Net, PATIENCE, PROGRAM, WG, inhabitants, millrace, peer, pings, reaches, ready, until,
 };
 use lab::peer::{Keys, PeerOptions, RunningPeer, WireGuardPeer};
@@ -19,19 +19,19 @@ const BEHIND: &str = "203.0.113.1";
 const OTHER: &str = "203.0.113.2";
 
 /// A, whose file changes, and B.
-struct Site(acceptance::Site);
+struct Site(lab::acceptance::Site);
 
 impl std::ops::Deref for Site {
-    type Target = acceptance::Site;
+    type Target = lab::acceptance::Site;
 
-    fn deref(&self) -> &acceptance::Site {
+    fn deref(&self) -> &lab::acceptance::Site {
         &self.0
     }
 }
 
 impl Site {
     fn new() -> Self {
-        Self(acceptance::Site::new())
+        Self(lab::acceptance::Site::new())
     }
 
     fn server(&self) -> RunningPeer<'_> {

@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use acceptance::{Directory, PATIENCE, PROGRAM, until};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, until};
 use lab::{Host, Process};
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
@@ -71,7 +71,7 @@ fn unpacked(package: &str) -> PathBuf {
 /// Makes a host that has these packages, if possible.
 #[track_caller]
 fn host(packages: &[&str]) -> Option<(Host, Directory)> {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return None;
     }
     for package in packages {

@@ -4,8 +4,8 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use acceptance::forged::{Random, Seen, initiation, seen};
-use acceptance::{
+use lab::acceptance::forged::{Random, Seen, initiation, seen};
+use lab::acceptance::{
     A4, B4, B6, Net, PATIENCE, PORT_A, PORT_B, Setup, Tunnel, WG, ip, key_bytes, millrace, pings,
     reaches, ready, until, usable, wireguard_go,
 };

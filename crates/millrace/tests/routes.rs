@@ -5,9 +5,9 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::world::World;
-use acceptance::{B4, Directory, PATIENCE, PROGRAM, Site, pings, quick, until};
+use lab::acceptance::openvpn::{credentials, millrace, ready};
+use lab::acceptance::world::World;
+use lab::acceptance::{B4, Directory, PATIENCE, PROGRAM, Site, pings, quick, until};
 use lab::openvpn::{KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
 use lab::peer::Keys;
 use lab::tools;
@@ -552,7 +552,7 @@ struct WireGuard {
 
 impl WireGuard {
     fn new(kind: Kind) -> Option<Self> {
-        let ready = acceptance::ready();
+        let ready = lab::acceptance::ready();
         let original = lab::require(tools::find("wg-quick")).filter(|_| ready)?;
         let world = world(kind);
         quick::hide_kernel_modules(&world.client);
@@ -606,7 +606,7 @@ impl WireGuard {
         let up = process.wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"));
         let mut marked = String::new();
         let found = up.is_ok().then(|| {
-            let mark = acceptance::status_of(client, QUICK)["fwmark"]
+            let mark = lab::acceptance::status_of(client, QUICK)["fwmark"]
                 .as_u64()
                 .unwrap();
             marked = self.world.way_to(&format!("192.168.2.2 mark {mark}"));
@@ -675,7 +675,7 @@ fn wireguard_beside_a_default_route_by_a_device() {
 /// Restores the default route of a file after its rules were flushed, and after its interface was down.
 #[test]
 fn rules_and_routes_of_a_file_come_back() {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return;
     }
     let site = Site::new();
@@ -705,7 +705,7 @@ fn rules_and_routes_of_a_file_come_back() {
 /// Ranges that contain the peer's own address: packets go through, `check` warns, and `doctor` finds no fault.
 #[test]
 fn ranges_that_hold_the_peer_carry_packets() {
-    if !acceptance::ready() {
+    if !lab::acceptance::ready() {
         return;
     }
     let site = Site::new();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use acceptance::{
+use lab::acceptance::{
     A4, B4, B6, Net, PORT_A, PORT_B, Setup, Tunnel, WG, drops, interface, ip, millrace, no_ping,
     pings, ready, until,
 };
@@ -83,7 +83,7 @@ fn most_specific_owner_has_the_packet() {
         .configure(&interface(&hub_keys, PORT_A, peers))
         .unwrap();
     at_hub.bring_up(&[(ip("10.0.0.1"), 8)], 1420).unwrap();
-    let received = |number: usize| acceptance::peer(&at_hub, &keys[number]).received;
+    let received = |number: usize| lab::acceptance::peer(&at_hub, &keys[number]).received;
     let goes_to = |target: &str, number: usize| {
         let before = received(1 - number);
         let own = received(number);
@@ -115,9 +115,9 @@ fn most_specific_owner_has_the_packet() {
     // When the second peer loses the address, it belongs to the first again.
     let remove = format!(
         "set=1\npublic_key={}\nallowed_ip=-10.7.0.5/32\n\n",
-        acceptance::hex(&keys[1].public)
+        lab::acceptance::hex(&keys[1].public)
     );
-    assert_eq!(acceptance::uapi(&hub, WG, &remove), "errno=0\n\n");
+    assert_eq!(lab::acceptance::uapi(&hub, WG, &remove), "errno=0\n\n");
     goes_to("10.7.0.5", 0);
     assert!(from(0, "10.7.0.5") && !from(1, "10.7.0.5"));
 
@@ -169,7 +169,10 @@ fn unreachable_is_said() {
         // TCP gets the error too.
         let error = host
             .run(|| {
-                std::net::TcpStream::connect_timeout(&(ip(target), 1).into(), acceptance::PATIENCE)
+                std::net::TcpStream::connect_timeout(
+                    &(ip(target), 1).into(),
+                    lab::acceptance::PATIENCE,
+                )
             })
             .unwrap()
             .unwrap_err();
@@ -218,7 +221,7 @@ fn routing_loop_is_bounded() {
             &format!("{}:{PORT_B}", net.link.b4()),
         ];
         tunnel.a.set(&words).unwrap();
-        acceptance::reaches(&net.a, B4);
+        lab::acceptance::reaches(&net.a, B4);
         assert!(tunnel.a.process.try_wait().unwrap().is_none());
     }
 }
@@ -249,7 +252,7 @@ fn tunnel_in_a_tunnel() {
     a.bring_up(&[(ip("10.1.0.1"), 24)], 1340).unwrap();
     b.bring_up(&[(ip("10.1.0.2"), 24)], 1340).unwrap();
     pings(&net.a, "10.1.0.2", 5);
-    acceptance::tcp_both_ways(&net.a, &net.b, "10.1.0.2", 2_000_000);
+    lab::acceptance::tcp_both_ways(&net.a, &net.b, "10.1.0.2", 2_000_000);
 }
 
 /// Counts passing packets with kernel rules.

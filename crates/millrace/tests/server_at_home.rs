@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use acceptance::{Directory, PATIENCE, PROGRAM, ip, no_ping, pings, reaches, until};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, no_ping, pings, reaches, until};
 use lab::load::{HttpLoad, HttpServer, HttpWatch};
 use lab::{Host, Link, LinkOptions, Process, Router, tools};
 use nix::sys::signal::Signal;

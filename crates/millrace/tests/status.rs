@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::{
+use lab::acceptance::{
     B4, Directory, Net, PORT_A, PROGRAM, Setup, Tunnel, WG, pings, ready, status_of, until,
 };
 use lab::{Exit, Host};
@@ -187,7 +187,9 @@ fn dead_tunnel_is_not_shown() {
     use lab::peer::WireGuardPeer;
     let host = Host::private("host").unwrap();
     let options = lab::peer::PeerOptions::default();
-    let program = acceptance::millrace().start(&host, WG, &options).unwrap();
+    let program = lab::acceptance::millrace()
+        .start(&host, WG, &options)
+        .unwrap();
     drop(program);
     assert_eq!(
         run(&host, &["status", "--json", "--no-rate"]).stdout.trim(),
@@ -323,12 +325,12 @@ fn a_peer_that_cannot_be_heard_is_told() {
     net.b.set_up("eth0", true).unwrap();
     stands(None);
     tunnel.b.process.signal(Signal::SIGSTOP).unwrap();
-    acceptance::no_ping(&net.a, B4);
+    lab::acceptance::no_ping(&net.a, B4);
     let peer = stands(Some("silent"));
     let reason = peer["reason"].as_str().unwrap();
     assert!(reason.starts_with("no answer to "), "{peer}");
     tunnel.b.process.signal(Signal::SIGCONT).unwrap();
-    acceptance::reaches(&net.a, B4);
+    lab::acceptance::reaches(&net.a, B4);
     stands(None);
 }
 

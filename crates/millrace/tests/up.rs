@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use acceptance::{
+use lab::acceptance::{
     A4, B4, B6, PATIENCE, PROGRAM, inhabitants, pings, ready, run_files, tcp_both_ways, until,
 };
 use lab::peer::{Keys, RunningPeer};
@@ -19,25 +19,25 @@ const BEHIND: &str = "203.0.113.1";
 const BEHIND6: &str = "2001:db8:113::1";
 
 /// A, which runs the file, and B, which runs already.
-struct Site(acceptance::Site);
+struct Site(lab::acceptance::Site);
 
 impl std::ops::Deref for Site {
-    type Target = acceptance::Site;
+    type Target = lab::acceptance::Site;
 
-    fn deref(&self) -> &acceptance::Site {
+    fn deref(&self) -> &lab::acceptance::Site {
         &self.0
     }
 }
 
 impl Site {
     fn new() -> Self {
-        Self(acceptance::Site::new())
+        Self(lab::acceptance::Site::new())
     }
 
     fn server(&self) -> RunningPeer<'_> {
         let behind = [(BEHIND, 32), (BEHIND6, 128)];
         let b = self.0.server(&[("fd01::1", 128)], &behind);
-        acceptance::usable(&self.net.b, B6);
+        lab::acceptance::usable(&self.net.b, B6);
         b
     }
 
@@ -139,9 +139,9 @@ fn networks_go_into_the_tunnel_and_back() {
             a.output("wg", ["show", UP, "listen-port"]).unwrap().trim(),
             "4444"
         );
-        acceptance::usable(a, "fd01::1");
+        lab::acceptance::usable(a, "fd01::1");
         // B may still have a session with the previous A, under which its first answer is lost.
-        acceptance::reaches(a, B4);
+        lab::acceptance::reaches(a, B4);
         for target in [B4, B6, BEHIND, BEHIND6] {
             pings(a, target, 2);
         }
@@ -188,16 +188,16 @@ fn everything_goes_into_a_full_tunnel() {
         assert!(rules.contains("suppress_prefixlength 0"), "{rules}");
         let mark = a.output("wg", ["show", UP, "fwmark"]).unwrap();
         assert_ne!(mark.trim(), "off");
-        acceptance::usable(a, "fd01::1");
-        acceptance::reaches(a, BEHIND);
-        let received = acceptance::peer(&server, &site.keys_a).received;
+        lab::acceptance::usable(a, "fd01::1");
+        lab::acceptance::reaches(a, BEHIND);
+        let received = lab::acceptance::peer(&server, &site.keys_a).received;
         pings(a, BEHIND, 3);
         pings(a, BEHIND6, 3);
-        assert!(acceptance::peer(&server, &site.keys_a).received >= received + 6 * 128);
+        assert!(lab::acceptance::peer(&server, &site.keys_a).received >= received + 6 * 128);
         // A directly connected network is still reached beside the tunnel.
-        let received = acceptance::peer(&server, &site.keys_a).received;
+        let received = lab::acceptance::peer(&server, &site.keys_a).received;
         pings(a, &site.net.link.b4().to_string(), 3);
-        assert!(acceptance::peer(&server, &site.keys_a).received < received + 3 * 128);
+        assert!(lab::acceptance::peer(&server, &site.keys_a).received < received + 3 * 128);
     };
     let process = site.up(&file, &[]);
     check();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use acceptance::{
+use lab::acceptance::{
     A4, A6, B4, B6, Directory, Net, PORT_A, PORT_B, WG, interface, ip, millrace, peer, pings,
     reaches, ready, until,
 };

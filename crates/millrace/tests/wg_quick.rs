@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use acceptance::quick::{hide_kernel_modules, make_executable, without_the_kernels};
-use acceptance::{
+use lab::acceptance::quick::{hide_kernel_modules, make_executable, without_the_kernels};
+use lab::acceptance::{
     A4, B4, Directory, Net, PORT_B, PROGRAM, WG, inhabitants, interface, ip, millrace, pings,
     ready, run_files, until,
 };

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use acceptance::{
+use lab::acceptance::{
     A4, B4, B6, Net, Setup, Tunnel, WG, hex, interface, ip, millrace, no_ping, peer, pings, ready,
     uapi, until,
 };

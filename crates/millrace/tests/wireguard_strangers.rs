@@ -6,14 +6,14 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Instant, SystemTime};
 
-use acceptance::exposed::{Exposed, MEMORY, Payloads};
-use acceptance::forged::{PAYLOAD, Random, anonymous_memory, sign};
-use acceptance::{
+use crypto::x25519::{PrivateKey, PublicKey};
+use crypto::{Key, aead};
+use lab::acceptance::exposed::{Exposed, MEMORY, Payloads};
+use lab::acceptance::forged::{PAYLOAD, Random, anonymous_memory, sign};
+use lab::acceptance::{
     A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, internet_checksum, key_bytes, reaches,
     ready, status_of,
 };
-use crypto::x25519::{PrivateKey, PublicKey};
-use crypto::{Key, aead};
 use lab::peer::Keys;
 use lab::{Host, Process};
 use netio::packet::{FrameBatch, PacketSocket};

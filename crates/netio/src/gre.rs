@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_batch_arrives_whole_in_order_and_without_ip_headers() {
         let _exclusive = exclusive();
-        let Some(socket) = require::require(GreSocket::open(Some(HERE), Some("lo"), Some(1 << 20)))
+        let Some(socket) = lab::require(GreSocket::open(Some(HERE), Some("lo"), Some(1 << 20)))
         else {
             return;
         };
@@ -419,7 +419,7 @@ mod tests {
     fn a_connected_socket_hears_its_peer_only() {
         let _exclusive = exclusive();
         let opened = GreSocket::open(Some([127, 0, 0, 3].into()), None, None);
-        let Some(socket) = require::require(opened) else {
+        let Some(socket) = lab::require(opened) else {
             return;
         };
         let peer = Ipv4Addr::new(127, 0, 0, 4);
@@ -445,7 +445,7 @@ mod tests {
     fn a_packet_too_long_is_counted_and_those_around_it_arrive() {
         let _exclusive = exclusive();
         let opened = GreSocket::open(Some([127, 0, 0, 6].into()), None, None);
-        let Some(socket) = require::require(opened) else {
+        let Some(socket) = lab::require(opened) else {
             return;
         };
         let mut batch = Outgoing::new();
@@ -470,7 +470,7 @@ mod tests {
     fn a_bound_socket_has_not_heard_what_came_before_it_was_bound() {
         let _exclusive = exclusive();
         let (here, other) = (Ipv4Addr::new(127, 0, 0, 7), Ipv4Addr::new(127, 0, 0, 8));
-        let Some(sender) = require::require(GreSocket::open(Some(other), None, None)) else {
+        let Some(sender) = lab::require(GreSocket::open(Some(other), None, None)) else {
             return;
         };
         let done = AtomicBool::new(false);

@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn ipv4_clients_of_an_ipv6_listener_keep_their_addresses() {
         let listener = Listener::new("[::]:0".parse().unwrap(), &TcpOptions::default());
-        let Some(listener) = require::require(listener) else {
+        let Some(listener) = lab::require(listener) else {
             return;
         };
         let port = listener.address().unwrap().port();

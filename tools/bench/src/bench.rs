@@ -26,11 +26,11 @@ use lab::{LabError, Offloads, tools};
 use crate::bench::table::number;
 use contender::Contender;
 use host::machine::Machine;
+use host::terminal::Progress;
 use options::Options;
 use records::{Failure, Record, Records};
 use report::Run;
 use rig::{Effort, Ground, Rig, RigError};
-use terminal::Progress;
 use test::{Metric, Test};
 
 /// Builds the command's `clap` definition.
@@ -45,7 +45,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
+            host::terminal::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -99,7 +99,7 @@ fn bench(options: &Options) -> Result<bool, RigError> {
     drop(grounds);
 
     let text = report::markdown(&run, &records);
-    terminal::say(&text);
+    host::terminal::say(&text);
     let mut good = records.failures.is_empty();
     if let Some(path) = &options.markdown {
         good &= write(path, &text);
@@ -113,7 +113,7 @@ fn bench(options: &Options) -> Result<bool, RigError> {
         match report::json(&run, &records) {
             Ok(text) => good &= write(path, &text),
             Err(error) => {
-                terminal::note(format_args!("millrace: cannot write JSON: {error}"));
+                host::terminal::note(format_args!("millrace: cannot write JSON: {error}"));
                 good = false;
             }
         }
@@ -150,7 +150,7 @@ fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
     if !handshakes.is_empty() {
         text += &handshakes::markdown(&handshakes);
     }
-    terminal::say(&text);
+    host::terminal::say(&text);
     Ok(match &options.markdown {
         Some(path) => write(path, &text),
         None => true,
@@ -161,7 +161,7 @@ fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
 fn lines(options: &Options) -> Result<bool, RigError> {
     prepare(&["wg", "iperf3"])?;
     let text = lines::measure(&options.lines, options.repetitions, options.seconds)?;
-    terminal::say(&text);
+    host::terminal::say(&text);
     Ok(match &options.markdown {
         Some(path) => write(path, &text),
         None => true,
@@ -179,7 +179,7 @@ pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
         tools::find(tool)?;
     }
     let last = || {
-        terminal::note(format_args!(
+        host::terminal::note(format_args!(
             "\nmillrace: interrupted; hosts and programs are gone"
         ));
     };
@@ -206,7 +206,7 @@ fn plan(options: &Options) -> Run {
         match contender.carrier_beside(options.against.as_deref()) {
             Ok(_) => run.contenders.push(*contender),
             Err(error) => {
-                terminal::note(format_args!("bench: without {}: {error}", contender.name()));
+                host::terminal::note(format_args!("bench: without {}: {error}", contender.name()));
                 run.missing.push((*contender, error.to_string()));
             }
         }
@@ -238,8 +238,8 @@ fn plan(options: &Options) -> Run {
     let of_one = |test: &Test| test.duration(options.seconds);
     let once: f64 = options.tests.iter().map(of_one).sum();
     let all = once * f64::from(options.repetitions) * run.contenders.len() as f64;
-    terminal::note(format_args!("bench: {}", run.machine.show()));
-    terminal::note(format_args!(
+    host::terminal::note(format_args!("bench: {}", run.machine.show()));
+    host::terminal::note(format_args!(
         "bench: {} implementations, {} tests, {} repetitions: about {:.0} min",
         run.contenders.len(),
         options.tests.len(),
@@ -252,7 +252,7 @@ fn plan(options: &Options) -> Run {
         .map(Contender::name)
         .collect();
     for name in missing {
-        terminal::note(format_args!(
+        host::terminal::note(format_args!(
             "bench: no ratios to {name}, which is not measured (--reference names another)"
         ));
     }
@@ -279,7 +279,7 @@ fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
                     Ok(values) if values.is_empty() => {}
                     Ok(values) => {
                         if io::stderr().is_terminal() {
-                            terminal::note(format_args!("bench: {place}: {}", show(&values)));
+                            host::terminal::note(format_args!("bench: {place}: {}", show(&values)));
                         }
                         records.records.push(Record {
                             repetition,
@@ -297,7 +297,7 @@ fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
 
 impl Records {
     fn fail(&mut self, repetition: u32, test: Test, contender: Contender, error: &RigError) {
-        terminal::note(format_args!(
+        host::terminal::note(format_args!(
             "bench: {} {} FAILED: {error}",
             test.name(),
             contender.name()
@@ -322,7 +322,7 @@ fn write(path: &Path, text: &str) -> bool {
     match fs::write(path, text) {
         Ok(()) => true,
         Err(error) => {
-            terminal::note(format_args!(
+            host::terminal::note(format_args!(
                 "millrace: cannot write {}: {error}",
                 path.display()
             ));

@@ -15,8 +15,8 @@ use super::bench::openvpn::{Ends, Suite};
 use super::bench::prepare;
 use super::lab::line;
 use host::machine::Machine;
+use host::terminal::rough;
 use outcome::{Outcome, compared, table, words};
-use terminal::rough;
 use tour::Tour;
 
 /// Builds the command's `clap` definition.
@@ -59,7 +59,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     match shown {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
+            host::terminal::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -78,8 +78,8 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
         line: line::impairment(matches),
     };
     let machine = Machine::this();
-    terminal::say(format_args!("demo: {}", machine.show()));
-    terminal::say(
+    host::terminal::say(format_args!("demo: {}", machine.show()));
+    host::terminal::say(
         "demo: office, branch router, device, the traffic and the tunnels all share this one machine",
     );
 
@@ -95,13 +95,13 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
             false => String::new(),
         };
         left -= 1;
-        terminal::say(format_args!(
+        host::terminal::say(format_args!(
             "\ndemo: {} ({}){rest}",
             title(contender),
             contender.what()
         ));
         let outcome = tour.take(contender)?;
-        terminal::say("demo: hosts and programs are gone again");
+        host::terminal::say("demo: hosts and programs are gone again");
         Ok::<Outcome, LabError>(outcome)
     };
     let direct = take(Contender::Nothing)?;
@@ -115,12 +115,12 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
             tables.push((protocol, outcomes));
         }
     }
-    terminal::say("");
+    host::terminal::say("");
     for (protocol, outcomes) in &tables {
-        terminal::say(format_args!("{protocol}\n\n{}", table(outcomes).render()));
-        terminal::say(compared(outcomes));
+        host::terminal::say(format_args!("{protocol}\n\n{}", table(outcomes).render()));
+        host::terminal::say(compared(outcomes));
     }
-    terminal::say(words());
+    host::terminal::say(words());
     Ok(())
 }
 
@@ -135,7 +135,7 @@ fn wireguard() -> Vec<Contender> {
     let rivals = [Contender::WireguardGo, Contender::WireguardGoPackaged];
     match rivals.into_iter().find(|one| missing(*one).is_none()) {
         Some(rival) => ways.push(rival),
-        None => terminal::say(format_args!(
+        None => host::terminal::say(format_args!(
             "demo: no WireGuard to compare with: {}",
             missing(Contender::WireguardGo).unwrap_or_default()
         )),
@@ -153,7 +153,7 @@ fn openvpn() -> Vec<Contender> {
     ] {
         match missing(of(ends)) {
             None => ways.push(of(ends)),
-            Some(why) => terminal::say(format_args!("demo: {what}: {why}")),
+            Some(why) => host::terminal::say(format_args!("demo: {what}: {why}")),
         }
     }
     ways

@@ -55,7 +55,7 @@ fn list_tools_command() -> Command {
 
 /// Prints the list. Returns 0 even if tools are missing.
 fn list_tools() -> ExitCode {
-    terminal::say(table().render());
+    host::terminal::say(table().render());
     ExitCode::SUCCESS
 }
 

@@ -19,10 +19,10 @@ use thiserror::Error;
 
 use figure::{By, Figure};
 use host::machine::Machine;
+use host::terminal::Progress;
 use measure::Subject;
 use openssl::{Measured, OpenSsl, OpenSslError};
 use options::Options;
-use terminal::Progress;
 
 /// Factor by which public keys are measured longer, because their operations are slow.
 const PUBLIC_KEY_TIMES: f64 = 3.0;
@@ -63,7 +63,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
+            host::terminal::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -176,7 +176,7 @@ impl<'a> Speed<'a> {
         };
         let (Ok(rate), Ok(all)) = (rate, all) else {
             self.progress.clear();
-            terminal::note(format_args!(
+            host::terminal::note(format_args!(
                 "millrace: {algorithm} {operation}: the back end {backend} gives wrong results with {batch} x {bytes} bytes"
             ));
             self.good = false;

@@ -107,7 +107,7 @@ impl Lock {
         if waits == Waits::Short {
             return Err(PlaceError::Busy(directory.to_owned()));
         }
-        terminal::note(format_args!(
+        host::terminal::note(format_args!(
             "{}: waiting until another process has changed a server there",
             directory.display()
         ));

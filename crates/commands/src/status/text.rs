@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use config::shown;
 use serde_json::{Value, json};
-use terminal::shown;
 
 use service::status::{
     CapStatus, DataplaneStatus, Field, LineStatus, MeasuredStatus, NO_CARRIER, OrderStatus,

@@ -80,7 +80,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     }
     tell_lines(given.origin.as_deref(), &given.warnings);
     if tunnel.home.is_some() {
-        terminal::note(format_args!("[Server]: {}", config::home::ROUTES));
+        host::terminal::note(format_args!("[Server]: {}", config::home::ROUTES));
     }
     if host::recover(&ifname)? {
         log::info!("{ifname}: undid what an earlier run left behind");
@@ -280,7 +280,7 @@ impl Owner for Up<'_> {
         }
         if waited >= self.switches.wait {
             self.called = None;
-            terminal::note(background::still_trying(ifname, self.switches.wait));
+            host::terminal::note(background::still_trying(ifname, self.switches.wait));
             return self.let_go(background::not_yet);
         }
         Ok(())
@@ -479,7 +479,7 @@ impl Up<'_> {
             log::info!("{} is up", self.ifname);
         }
         if !self.switches.daemon {
-            terminal::is_up(&self.ifname);
+            host::terminal::is_up(&self.ifname);
         }
         background::start_is_over();
         notify::ready("up");

@@ -122,7 +122,7 @@ fn split_words(line: &str) -> Result<Vec<String>, LexError> {
 /// A word, made fit to print: cut to 60 characters, without control characters.
 pub(crate) fn shown(word: &str) -> String {
     let cut: String = word.chars().take(60).collect();
-    terminal::shown(&cut)
+    crate::shown(&cut)
 }
 
 /// White space of the C locale.

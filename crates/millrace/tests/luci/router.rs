@@ -1,8 +1,8 @@
 //! A router's web server, and a browser for it.
 
-use acceptance::browser::Browser;
-use acceptance::{Directory, PATIENCE, PROGRAM, until};
 use lab::Host;
+use lab::acceptance::browser::Browser;
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, until};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

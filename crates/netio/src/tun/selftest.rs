@@ -416,7 +416,7 @@ mod tests {
         let made = thread::spawn(move || {
             // SAFETY: no pointers are passed; only this thread leaves its network namespace.
             let private = check(unsafe { libc::unshare(libc::CLONE_NEWNET) });
-            require::require(private.map_err(|error| format!("a private network: {error}")))?;
+            lab::require(private.map_err(|error| format!("a private network: {error}")))?;
             Some(verdict.create(NAME, TunOptions::ALL).unwrap())
         });
         let Some(tun) = made.join().unwrap() else {

@@ -26,7 +26,7 @@ fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let work = || {
         // SAFETY: unshare takes no pointers, and only moves this thread.
         let made = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
-        if require::require_that(made, "no right to make network namespaces: run it as root") {
+        if lab::require_that(made, "no right to make network namespaces: run it as root") {
             test();
         }
     };
@@ -253,7 +253,7 @@ fn chains_are_read_as_nft_made_them() {
     in_namespace(|| {
         let nft = |script: &str| {
             let made = Command::new("nft").arg(script).output();
-            require::require_that(made.is_ok(), "no nft: install nftables");
+            lab::require_that(made.is_ok(), "no nft: install nftables");
             made.is_ok_and(|it| it.status.success())
         };
         let mut netfilter = Netfilter::open().unwrap();
@@ -389,7 +389,7 @@ fn frames_cross_between_packet_sockets() {
 fn nft(words: &[&str]) -> Option<String> {
     let output = Command::new("nft").args(words).output();
     let there = output.is_ok();
-    require::require_that(there, "no nft to read what was written").then(|| {
+    lab::require_that(there, "no nft to read what was written").then(|| {
         let output = output.unwrap();
         String::from_utf8(output.stdout).unwrap()
     })

@@ -30,7 +30,7 @@ pub(crate) fn in_namespace(test: impl FnOnce()) {
         Ok(status) => Err(format!("unshare --net openvpn: {status}: run it as root")),
         Err(error) => Err(format!("unshare does not run: {error}")),
     };
-    if require::require(can).is_none() {
+    if lab::require(can).is_none() {
         return;
     }
     let status = Command::new("unshare")

@@ -56,7 +56,7 @@ fn path(name: &str) -> String {
 /// With OpenSSL as the client, both ends must export the same keys.
 #[test]
 fn openssl_exports_the_same_keys() {
-    if require::require(Command::new("openssl").arg("version").output()).is_none() {
+    if lab::require(Command::new("openssl").arg("version").output()).is_none() {
         return;
     }
     for (kind, version, flag) in [
@@ -116,7 +116,7 @@ fn openssl_exports_the_same_keys() {
 /// OpenSSL imitates obsolete servers; the client refuses each with a remedy.
 #[test]
 fn servers_of_former_times_are_refused_with_a_remedy() {
-    if require::require(Command::new("openssl").arg("version").output()).is_none() {
+    if lab::require(Command::new("openssl").arg("version").output()).is_none() {
         return;
     }
     let (p256, rsa) = ("p256/server.key", "rsa2048/server.key");
@@ -180,7 +180,7 @@ fn servers_of_former_times_are_refused_with_a_remedy() {
 /// An OpenSSL client that waits for the verdict learns of a refusal at once.
 #[test]
 fn openssl_understands_the_alert_of_a_refusal() {
-    if require::require(Command::new("openssl").arg("version").output()).is_none() {
+    if lab::require(Command::new("openssl").arg("version").output()).is_none() {
         return;
     }
     for flag in ["-tls1_2", "-tls1_3"] {

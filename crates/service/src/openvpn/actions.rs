@@ -18,12 +18,12 @@ use super::timestamp::unix;
 pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
     let done = match action {
         Action::Help => {
-            terminal::line(HELP.trim());
+            host::terminal::line(HELP.trim());
             return 1;
         }
         Action::Version => {
-            terminal::line(super::monitoring::title());
-            terminal::line("library versions: rustls with AWS-LC; TLS 1.2 and 1.3");
+            host::terminal::line(super::monitoring::title());
+            host::terminal::line("library versions: rustls with AWS-LC; TLS 1.2 and 1.3");
             return 1;
         }
         Action::GenKey(wanted) => generate(wanted, arguments),
@@ -33,16 +33,16 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
         }
         Action::ShowDigests => {
             for digest in Digest::ALL {
-                terminal::line(digest);
+                host::terminal::line(digest);
             }
             Ok(())
         }
         Action::ShowTls => {
-            terminal::line(SUITES.join("\n"));
+            host::terminal::line(SUITES.join("\n"));
             Ok(())
         }
         Action::ShowGroups => {
-            terminal::line(GROUPS.join("\n"));
+            host::terminal::line(GROUPS.join("\n"));
             Ok(())
         }
         Action::ShowGateway => show_gateway(),
@@ -52,7 +52,7 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
     match done {
         Ok(()) => 0,
         Err(error) => {
-            terminal::line(format_args!("Options error: {error}"));
+            host::terminal::line(format_args!("Options error: {error}"));
             1
         }
     }
@@ -138,7 +138,7 @@ fn generate(wanted: &GenKey, arguments: &[String]) -> Result<(), Box<dyn Error>>
         }
     };
     match &wanted.file {
-        None => terminal::text(&*text),
+        None => host::terminal::text(&*text),
         Some(path) => write_secret(path, &text)?,
     }
     Ok(())
@@ -187,17 +187,17 @@ fn write_secret(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn show_ciphers() {
-    terminal::line(format_args!(
+    host::terminal::line(format_args!(
         "The following ciphers and cipher modes are available for use:\n"
     ));
     for cipher in Cipher::ALL.into_iter().filter(|c| !c.is_insecure()) {
-        terminal::line(cipher);
+        host::terminal::line(cipher);
     }
-    terminal::line(format_args!(
+    host::terminal::line(format_args!(
         "\nThe following are insecure and need --allow-insecure-ciphers:\n"
     ));
     for cipher in Cipher::ALL.into_iter().filter(|c| c.is_insecure()) {
-        terminal::line(cipher);
+        host::terminal::line(cipher);
     }
 }
 
@@ -211,7 +211,7 @@ fn show_gateway() -> Result<(), Box<dyn Error>> {
         if let Some(route) = default {
             let device = route.dev.map(|dev| netlink.name_of(dev)).transpose()?;
             let via = route.via.map(|via| via.to_string()).unwrap_or_default();
-            terminal::line(format_args!(
+            host::terminal::line(format_args!(
                 "ROUTE_GATEWAY {via} IFACE={}",
                 device.unwrap_or_default()
             ));
@@ -223,7 +223,7 @@ fn show_gateway() -> Result<(), Box<dyn Error>> {
 fn make_tun(name: &str) -> Result<(), Box<dyn Error>> {
     let tun = Tun::create(name, TunOptions::PLAIN)?;
     tun.set_persistent(true)?;
-    terminal::line("Persist state set to: ON");
+    host::terminal::line("Persist state set to: ON");
     Ok(())
 }
 
@@ -234,7 +234,7 @@ fn remove_tun(name: &str) -> Result<(), Box<dyn Error>> {
     }
     let tun = Tun::create(name, TunOptions::PLAIN)?;
     tun.set_persistent(false)?;
-    terminal::line("Persist state set to: OFF");
+    host::terminal::line("Persist state set to: OFF");
     Ok(())
 }
 

@@ -239,7 +239,7 @@ impl Context {
         if let (Some(_), Some(limit)) = (due, self.wait_at_most) {
             self.wait_until.set(None);
             if self.tell.get() {
-                terminal::note(background::still_trying("the tunnel", limit));
+                host::terminal::note(background::still_trying("the tunnel", limit));
                 process::stop_waiting();
             }
         }
@@ -274,7 +274,7 @@ impl Context {
         self.wait_until.set(None);
         if self.tell.take() {
             if !background::is_child() {
-                terminal::is_up("the tunnel");
+                host::terminal::is_up("the tunnel");
             }
             process::into_background();
             background::start_is_over();

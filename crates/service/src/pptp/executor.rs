@@ -459,7 +459,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         } else if self.options.daemon {
             self.let_go(background::ready);
         } else if !std::mem::replace(&mut self.told, true) {
-            terminal::is_up(&self.model.interface);
+            host::terminal::is_up(&self.model.interface);
         }
     }
 
@@ -487,7 +487,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             && self.options.daemon
             && !self.told
         {
-            terminal::note(background::still_trying(name, waited));
+            host::terminal::note(background::still_trying(name, waited));
             self.let_go(background::not_yet);
         }
     }

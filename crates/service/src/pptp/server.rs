@@ -203,7 +203,7 @@ impl ServerMachine {
 /// A client's name in the log. The name that the client gave is escaped, so that the terminal does not obey it.
 fn name(up: &Up) -> String {
     let name = up.user.as_deref().unwrap_or("(no name)");
-    terminal::shown(name)
+    config::shown(name)
 }
 
 /// The source address of an IPv4 packet.

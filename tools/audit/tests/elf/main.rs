@@ -354,7 +354,7 @@ fn aarch64_shows_its_extensions_in_its_instructions() {
 
 #[test]
 fn what_clang_and_its_linker_build_is_read_as_well() {
-    let Some(zig) = require::require(zig().ok_or("no zig: run `make arm`")) else {
+    let Some(zig) = lab::require(zig().ok_or("no zig: run `make arm`")) else {
         return;
     };
     let bench = Bench::new();

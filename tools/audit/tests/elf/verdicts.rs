@@ -74,7 +74,7 @@ fn aarch64_has_what_it_needs_but_for_atomics() {
 
 #[test]
 fn what_clang_builds_is_judged_alike() {
-    let Some(zig) = require::require(zig().ok_or("no zig: run `make arm`")) else {
+    let Some(zig) = lab::require(zig().ok_or("no zig: run `make arm`")) else {
         return;
     };
     let bench = Bench::new();

@@ -103,7 +103,7 @@ pub(super) fn measure(
         ..Iperf::default()
     };
     let alone = load.run(&busy, &iperf)?.bits_per_second();
-    terminal::note(format_args!(
+    host::terminal::note(format_args!(
         "bench: {name}: {} Mbit/s alone",
         number(alone / 1e6)
     ));
@@ -112,7 +112,7 @@ pub(super) fn measure(
     let start = Instant::now();
     let idle = IdleClients::new(calls.as_ref(), &setup, far.b4())?;
     idle.start(&crowd, clients.saturating_sub(1))?;
-    terminal::note(format_args!(
+    host::terminal::note(format_args!(
         "bench: {name}: {clients} clients are started after {:.1} s",
         start.elapsed().as_secs_f64()
     ));
@@ -141,7 +141,7 @@ pub(super) fn measure(
         back,
         back_cpu,
     };
-    terminal::note(format_args!("bench: {outcome:?}"));
+    host::terminal::note(format_args!("bench: {outcome:?}"));
     Ok(outcome)
 }
 
@@ -172,7 +172,7 @@ fn wait_for(server: &RunningOpenVpn<'_>, clients: u32) -> Result<(), RigError> {
         }
         if found / 100 > told {
             told = found / 100;
-            terminal::note(format_args!(
+            host::terminal::note(format_args!(
                 "bench: {found} of {clients} clients are connected"
             ));
         }

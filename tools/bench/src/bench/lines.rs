@@ -405,7 +405,7 @@ fn one_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<T
     let mut one = Table::new(std::iter::once("").chain(names));
     for path in &PATHS {
         let name = path.name();
-        terminal::note(format_args!("bench: {name}"));
+        host::terminal::note(format_args!("bench: {name}"));
         let measure = |carrier: &Carrier| {
             let carrier = *carrier;
             move || over_one(path, carrier, seconds)
@@ -448,7 +448,7 @@ fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<
                 [first, 0] => format!("{congestion}, {first} % loss on the first"),
                 [_, second] => format!("{congestion}, {second} % loss on the second"),
             };
-            terminal::note(format_args!("bench: two uplinks, {name}"));
+            host::terminal::note(format_args!("bench: two uplinks, {name}"));
             let measure = USES.map(|(_, how)| move || over_two(loss, how, congestion, seconds));
             let values = medians(repetitions, &measure)?;
             let better = values[0].max(values[1]).max(1e-9);
@@ -474,7 +474,7 @@ fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<
 fn full_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
     let mut table = Table::new(std::iter::once("").chain(bloat::WAYS.map(|(name, _)| name)));
     for (name, direction) in bloat::DIRECTIONS {
-        terminal::note(format_args!("bench: an uplink that is full, {name}"));
+        host::terminal::note(format_args!("bench: an uplink that is full, {name}"));
         let mut filled = vec![Vec::new(); bloat::WAYS.len()];
         for _ in 0..repetitions {
             for (filled, (_, way)) in filled.iter_mut().zip(bloat::WAYS) {

@@ -8,9 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use host::terminal::rough;
 use lab::load::{HttpLoad, HttpServer, HttpWatch};
 use lab::{Impairment, LabError};
-use terminal::rough;
 
 use crate::bench::prepare;
 use crate::two_lines::{INNER, TwoLines, Use};
@@ -143,12 +143,12 @@ pub(super) fn demo(matches: &ArgMatches) -> Result<(), LabError> {
             true => format!(", {} left", rough(left)),
             false => String::new(),
         };
-        terminal::say(format_args!("demo: {} ({}){rest}", way.name, way.what));
+        host::terminal::say(format_args!("demo: {} ({}){rest}", way.name, way.what));
         shown.push(show(way, time)?);
     }
-    terminal::say(format_args!("\n{}", table(&shown).render()));
-    terminal::say(picture(&shown));
-    terminal::say(words());
+    host::terminal::say(format_args!("\n{}", table(&shown).render()));
+    host::terminal::say(picture(&shown));
+    host::terminal::say(words());
     Ok(())
 }
 

@@ -139,7 +139,7 @@ impl Tour {
 }
 
 fn say(text: &str) {
-    terminal::say(text);
+    host::terminal::say(text);
 }
 
 fn unreadable(error: io::Error) -> LabError {

@@ -55,7 +55,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     match shell(matches) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            terminal::note(format_args!("millrace: {error}"));
+            host::terminal::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -74,7 +74,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
             let echo = EchoServer::start(&site.office, 7)?;
             let target = site.tunnel().inner(1);
             if echo.first_answer(&site.device, target, ANSWER)?.is_none() {
-                terminal::note(format_args!(
+                host::terminal::note(format_args!(
                     "lab: nothing came through the tunnel within {ANSWER:?}; you may see why"
                 ));
             }
@@ -86,7 +86,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
         }
     };
     let server = HttpServer::start(&site.office, ([0u8; 4], 80).into())?;
-    terminal::note_text(map(&site, contender, tunnel.is_some()));
+    host::terminal::note_text(map(&site, contender, tunnel.is_some()));
 
     let host: &Host = match name("host") {
         "office" => &site.office,
@@ -102,7 +102,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
         Some((program, arguments)) => host.command(program).args(arguments),
         None => {
             let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-            terminal::note(format_args!(
+            host::terminal::note(format_args!(
                 "lab: a shell in {}; leave it, and everything is gone",
                 host.name()
             ));
@@ -115,7 +115,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
     if let Line::Emulated(line) = &site.line {
         for (side, way) in [(Side::A, "office to branch"), (Side::B, "branch to office")] {
             let frames = line.counters(side);
-            terminal::note(format_args!(
+            host::terminal::note(format_args!(
                 "lab: uplink, {way}: {} frames arrived, {} lost, {} doubled, {} overtook, {} found the queue full",
                 frames.received,
                 frames.lost,

@@ -15,8 +15,8 @@ use std::collections::TryReserveError;
 use std::hint::black_box;
 use std::io::{self, Write as _};
 
+use host::terminal::Progress;
 use table::Row;
-use terminal::Progress;
 
 use crate::speed::measure::Clock;
 use crate::speed::options::Options;
@@ -116,7 +116,7 @@ pub(super) fn run(options: &Options) -> Result<bool, SpeedError> {
             progress.begin(test.title());
             let Some(seconds) = test.seconds()? else {
                 progress.clear();
-                terminal::note(format_args!("millrace: {}: a wrong result", test.name()));
+                host::terminal::note(format_args!("millrace: {}: a wrong result", test.name()));
                 good = false;
                 best = None;
                 break;

@@ -77,7 +77,7 @@ fn every_option_of_stock_has_its_place() {
 fn every_option_that_stock_prints_has_its_place() {
     // An installed program's own list counts; otherwise the list above has to do.
     let output = Command::new("openvpn").arg("--help").output();
-    let Some(output) = require::require(output.map_err(|error| format!("openvpn: {error}"))) else {
+    let Some(output) = lab::require(output.map_err(|error| format!("openvpn: {error}"))) else {
         return;
     };
     let help = String::from_utf8_lossy(&output.stdout);

@@ -283,7 +283,7 @@ proptest! {
     #[test]
     fn all_candidates_agree_with_openssl((seed, packets, longest) in shapes(), kind in 0..13_usize) {
         let found = OpenSsl::found().ok_or("no libcrypto: apt install openssl");
-        let Some(openssl) = require::require(found) else {
+        let Some(openssl) = lab::require(found) else {
             return Ok(());
         };
         let mut numbers = Numbers(seed);

@@ -71,7 +71,7 @@ fn under_valgrind(test: &str) -> Option<(Option<i32>, String)> {
         .output();
     let output =
         output.map_err(|error| format!("valgrind does not run: {error}: apt install valgrind"));
-    let output = require::require(output)?;
+    let output = lab::require(output)?;
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     Some((
         output.status.code(),

@@ -91,7 +91,7 @@ fn the_same_way<S>(name: &str, prepare: impl Fn(usize) -> S, work: impl Fn(&mut 
     let traced = trace(1, &mut first);
     trace(2, &mut second);
     let why = "processes may not be traced here: allow ptrace";
-    if require::require(traced.then_some(()).ok_or(why)).is_none() {
+    if lab::require(traced.then_some(()).ok_or(why)).is_none() {
         return true;
     }
     assert!(first.len() < ROOM, "{name}: give it more room");

@@ -51,7 +51,7 @@ fn build(bench: &Bench, target: &str, options: &str) -> Option<Vec<u8>> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let why = format!("this rustc does not take the fixture: {said}");
-        require::require_that(false, &why);
+        lab::require_that(false, &why);
         return None;
     }
     let linker = if target.starts_with("arm") {
