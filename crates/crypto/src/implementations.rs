@@ -30,8 +30,8 @@ mod table;
 mod tests;
 
 pub(crate) use crate::blocks::Chain;
-pub(crate) use crate::hmac::{Mac, MacKey};
-pub(crate) use aws_lc::{AwsLcAead, AwsLcAes, AwsLcMac};
+pub(crate) use crate::hmac::{Hmac, Mac};
+pub(crate) use aws_lc::{AwsLcAead, AwsLcAes};
 pub(crate) use pair::Pair;
 pub(crate) use table::{AEADS, CBCS, MACS};
 

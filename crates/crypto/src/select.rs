@@ -18,7 +18,7 @@ use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Digest;
-use crate::implementations::{AEADS, Backend, CBCS, MACS, MacKey};
+use crate::implementations::{AEADS, Backend, CBCS, Hmac, MACS};
 use crate::packet_aead::AeadAlgorithm;
 use measuring::Among;
 
@@ -131,7 +131,7 @@ impl Algorithm {
                 })
                 .collect(),
             Self::HmacSha1 | Self::HmacSha256 | Self::HmacSha512 => {
-                let key = MacKey::new(digest, &key);
+                let key = Hmac::new(digest, &key);
                 MACS.iter()
                     .map(|of| {
                         let kind = (of.backend)();

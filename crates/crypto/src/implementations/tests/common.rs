@@ -43,7 +43,7 @@ pub(super) fn cbcs(key: &[u8]) -> Vec<Named<dyn CbcImplementation>> {
 }
 
 pub(super) fn macs(digest: Digest, key: &[u8]) -> Vec<Named<dyn MacImplementation>> {
-    let Some(key) = MacKey::new(digest, key) else {
+    let Some(key) = Hmac::new(digest, key) else {
         return Vec::new();
     };
     let with_key = |of: &table::Candidate<table::MakeMac>| Some((of.name, (of.make)(&key)?));
