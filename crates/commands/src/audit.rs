@@ -136,7 +136,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         Some(path) => {
             let mut progress = Progress::new(0, !matches!(format, Format::Text { .. }));
             let mut watch = |files| progress.tell(&format!("{files} files"));
-            audit::audit_watched(path, &Limits::default(), table, chosen, &mut watch)?
+            audit::audit(path, &Limits::default(), table, chosen, &mut watch)?
         }
         None => {
             let live = audit::live(Path::new("/"), table, chosen).map_err(Failure::Live)?;

@@ -23,5 +23,5 @@ pub mod soc;
 pub mod unpack;
 pub mod verdict;
 
-pub use examine::{Audit, AuditError, Chosen, audit, audit_watched};
+pub use examine::{Audit, AuditError, Chosen, audit};
 pub use live::{LiveAudit, live};

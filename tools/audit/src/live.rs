@@ -61,18 +61,7 @@ pub fn live<'t>(
     chosen: Option<Chosen<'t>>,
 ) -> io::Result<LiveAudit<'t>> {
     let live = Live::read(root)?;
-    let chosen = chosen.or_else(|| {
-        let found = live.find(table)?;
-        let doubt = if found.certain {
-            ""
-        } else {
-            ", which is not certain"
-        };
-        Some(Chosen {
-            soc: found.soc,
-            because: format!("{}{doubt}", found.because),
-        })
-    });
+    let chosen = chosen.or_else(|| live.find(table).map(Chosen::from));
     let facts = facts(&live);
     let mut examiner = Examiner::default();
     if !live.config.is_empty() {
@@ -98,7 +87,7 @@ pub fn live<'t>(
     Ok(LiveAudit { facts, audit })
 }
 
-fn see(examiner: &mut Examiner, path: &str, data: &[u8]) {
+fn see(examiner: &mut Examiner<'_>, path: &str, data: &[u8]) {
     examiner.entry(&Entry {
         path,
         origin: "",

@@ -185,7 +185,7 @@ impl Hints {
     }
 
     fn tree(&mut self, path: &str, data: &[u8]) {
-        let Ok(tree) = Dtb::parse(data) else {
+        let Some(tree) = Dtb::parse(data) else {
             return;
         };
         if let Some(property) = tree.root().property("compatible") {

@@ -23,7 +23,7 @@ pub(super) fn walk(
     if !walker.budget.attempt(size) {
         return Ok(None);
     }
-    let Ok(tree) = Dtb::parse(rest) else {
+    let Some(tree) = Dtb::parse(rest) else {
         return Ok(None);
     };
     let root = tree.root();
