@@ -79,11 +79,8 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
     }
     let image = Image::parse(bytes)?;
     let machine = machine(&image);
-    let interpreter = image.segment(PT_INTERP).map(|path| {
-        let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
-        image::text(path)
-    });
-    let kind = kind(&image, interpreter.is_some())?;
+    let interpreted = image.segment(PT_INTERP).is_some();
+    let kind = kind(&image, interpreted)?;
     let arm = matches!(machine, Machine::Arm { .. }).then(|| {
         let section = image.section(".ARM.attributes");
         let read = section.and_then(|section| attributes::read(section, image.big));
@@ -94,10 +91,8 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
         machine,
         kind,
         flags: image.flags,
-        sections: !image.sections.is_empty(),
-        symbols: image.symbol_table,
         is_static: kind == Kind::Program
-            && interpreter.is_none()
+            && !interpreted
             && image.dynamic.get(Tag::NEEDED).is_none(),
         arm: arm.flatten(),
         mips: matches!(machine, Machine::Mips { .. }).then(|| attributes::mips_flags(&image)),
@@ -106,8 +101,6 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
             symbol.defined && symbol.kind == SymbolKind::Function
         }),
         soname: image.dynamic.text(&image, Tag::SONAME),
-        interpreter,
-        compilers: notes::compilers(&image),
         modinfo: notes::modinfo(&image),
         notes: notes::notes(bytes),
         text: found.text,

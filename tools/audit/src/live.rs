@@ -163,10 +163,10 @@ fn collect(
 /// Reports the features that the table promises but the kernel does not show.
 fn features(soc: &Soc, live: &Live, because: &mut String) {
     let shown = |names: &[&str]| names.iter().any(|name| live.has(name));
-    if soc.isa.is_arm() && soc.neon && soc.is_sure("neon") && !shown(&["neon", "asimd"]) {
+    if soc.core.isa.is_arm() && soc.core.neon && soc.is_sure("neon") && !shown(&["neon", "asimd"]) {
         *because += "; the kernel does not show its NEON";
     }
-    if soc.aes && soc.is_sure("aes") && !shown(&["aes"]) {
+    if soc.core.aes && soc.is_sure("aes") && !shown(&["aes"]) {
         *because += "; the kernel does not show its AES instructions";
     }
 }

@@ -83,13 +83,10 @@ fn file(rest: &mut Cursor<'_>) -> Option<ArmAttributes> {
                 let value = rest.uleb()?;
                 let place = match tag {
                     6 => &mut found.cpu_arch,
-                    7 => &mut found.profile,
-                    9 => &mut found.thumb,
                     10 => &mut found.fp_arch,
                     12 => &mut found.simd_arch,
                     28 => &mut found.vfp_args,
                     30 => &mut found.optimization_goals,
-                    34 => &mut found.unaligned_access,
                     42 | 70 => &mut found.mp_extension,
                     44 => &mut found.div_use,
                     _ => continue,
@@ -188,7 +185,6 @@ fn abiflags(bytes: &[u8], big: bool) -> Option<MipsFlags> {
         isa_rev: bytes[3],
         fp_abi: bytes[7],
         isa_ext: word(8)?,
-        ases: word(12)?,
     })
 }
 
@@ -216,7 +212,6 @@ fn header(flags: u32) -> MipsFlags {
         isa_level,
         isa_rev,
         fp_abi: 0,
-        ases: 0,
         isa_ext,
     }
 }

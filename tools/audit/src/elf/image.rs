@@ -92,8 +92,6 @@ pub(super) struct Image<'a> {
     pub(super) segments: Vec<Segment>,
     pub(super) sections: Vec<Section>,
     pub(super) symbols: Vec<Symbol<'a>>,
-    /// Whether there is a table of symbols besides the dynamic one.
-    pub(super) symbol_table: bool,
     pub(super) dynamic: Dynamic,
 }
 
@@ -128,7 +126,6 @@ impl<'a> Image<'a> {
             segments: Vec::new(),
             sections: Vec::new(),
             symbols: Vec::new(),
-            symbol_table: false,
             dynamic: Dynamic::default(),
         };
         for segment in header
@@ -192,7 +189,6 @@ impl<'a> Image<'a> {
                     .get(table.string_section().0)
                     .map(|names| names.range.clone());
                 let names = names.unwrap_or_default();
-                image.symbol_table |= !dynamic && table.len() > 1;
                 for (at, symbol) in table.iter().enumerate().skip(1).take(MAX_SYMBOLS) {
                     let number = match symbol.st_shndx(endian).0 {
                         SHN_XINDEX => table.shndx(endian, SymbolIndex(at)),

@@ -78,7 +78,7 @@ fn head(out: &mut String, audit: &Audit<'_>) {
 pub fn describe(soc: &Soc) -> String {
     let mut has = Vec::new();
     let mut lacks = Vec::new();
-    if soc.isa.is_arm() {
+    if soc.core.isa.is_arm() {
         let mut sort = |is: bool, fact: &str, name: &'static str| {
             if !soc.is_sure(fact) {
             } else if is {
@@ -87,18 +87,18 @@ pub fn describe(soc: &Soc) -> String {
                 lacks.push(name);
             }
         };
-        sort(soc.neon, "neon", "NEON");
-        match soc.vfp {
+        sort(soc.core.neon, "neon", "NEON");
+        match soc.core.vfp {
             Vfp::None => sort(false, "vfp", "floating-point unit"),
             Vfp::V3D16 => sort(true, "vfp", "VFPv3-D16"),
             Vfp::V3 => sort(true, "vfp", "VFPv3"),
             Vfp::V4 => sort(true, "vfp", "VFPv4"),
             Vfp::V8 => {}
         }
-        sort(soc.divide, "divide", "division");
-        sort(soc.aes, "aes", "AES instructions");
+        sort(soc.core.divide, "divide", "division");
+        sort(soc.core.aes, "aes", "AES instructions");
     }
-    let mut text = format!("{} ({} x {}", soc.name, soc.cores, soc.core);
+    let mut text = format!("{} ({} x {}", soc.name, soc.cores, soc.core.name);
     let (low, high) = soc.ghz;
     match low < high {
         true => write!(text, ", {low} to {high} GHz)"),
