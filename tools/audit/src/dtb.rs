@@ -4,6 +4,8 @@
 //! written since 2007. [`Dtb::parse`] walks the whole tree once and rejects malformed input; later calls
 //! only follow checked offsets. The reader copies nothing.
 
+use crate::bytes::BIG;
+
 /// Magic number of a device tree: its first four bytes.
 pub const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
 
@@ -284,8 +286,7 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let four = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_be_bytes(four.try_into().ok()?))
+    BIG.u32(bytes, at)
 }
 
 fn text(bytes: &[u8], at: usize) -> Option<&[u8]> {

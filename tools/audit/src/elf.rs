@@ -83,8 +83,8 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
     let kind = kind(&image, interpreted)?;
     let arm = matches!(machine, Machine::Arm { .. }).then(|| {
         let section = image.section(".ARM.attributes");
-        let read = section.and_then(|section| attributes::read(section, image.big));
-        read.or_else(|| attributes::find(bytes, image.big))
+        let read = section.and_then(|section| attributes::read(section, image.order));
+        read.or_else(|| attributes::find(bytes, image.order))
     });
     let found = count::count(&image);
     Ok(Facts {
@@ -110,7 +110,7 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
 }
 
 fn machine(image: &Image<'_>) -> Machine {
-    let (big, wide) = (image.big, image.wide);
+    let (big, wide) = (image.order.big, image.wide);
     match image.machine {
         EM_ARM => Machine::Arm { big },
         EM_AARCH64 => Machine::Aarch64 { big },

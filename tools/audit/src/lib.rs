@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod dtb;
 pub mod elf;
 pub mod examine;
