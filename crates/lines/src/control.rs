@@ -38,7 +38,6 @@ use peer::PeerLines;
 use relay::Relays;
 pub use report::LineReport;
 pub use theirs::TheirLines;
-#[cfg(feature = "pptp")]
 pub use theirs::evenly;
 pub use usage_file::UsageFile;
 

@@ -76,7 +76,7 @@ impl Background {
 }
 
 /// The result of a look-up, with the tag that it was begun with.
-pub type Answer<T> = (T, Result<Vec<SocketAddr>, String>);
+type Answer<T> = (T, Result<Vec<SocketAddr>, String>);
 
 /// Looks names up for an event loop. Each result is fetched after the waker has fired.
 pub struct Resolver<T = LookUp> {
