@@ -38,6 +38,7 @@ use peer::PeerLines;
 use relay::Relays;
 pub use report::LineReport;
 pub use theirs::TheirLines;
+pub use theirs::evenly;
 pub use usage_file::UsageFile;
 
 /// How often lines are looked at while idle, while packets flow, and while an answer is awaited.

@@ -7,7 +7,6 @@
 
 mod backends;
 mod clock_watch;
-mod home;
 pub mod inbox;
 pub mod openvpn;
 mod plane_options;

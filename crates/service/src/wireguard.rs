@@ -19,7 +19,6 @@ mod port;
 mod probe_plan;
 mod probing;
 mod recall;
-pub(crate) mod resolver;
 mod save;
 mod server;
 mod signals;

@@ -55,20 +55,16 @@ pub struct CapReport {
     pub renews: Option<String>,
 }
 
-/// The part of a line's state that the file keeps: the month, its bytes, and a month that is not trusted yet.
-type State = (Option<Month>, u64, Option<Doubt>);
-
 /// A line that has a cap.
 #[derive(Debug)]
 struct Capped {
-    name: String,
     first_day: u8,
     allowance: Allowance,
     /// Bytes of the data plane's count that are charged already.
     seen: u64,
     doubted: Doubted,
-    /// The state that the file holds.
-    kept: State,
+    /// The usage that the file holds, and the line's name.
+    kept: LineUsage,
     /// The last of the [`TOLD`] hundredths that the log has reported.
     told: u8,
 }
@@ -76,19 +72,27 @@ struct Capped {
 impl Capped {
     fn new(line: &Line, cap: u64) -> Self {
         Self {
-            name: line.name.clone(),
             first_day: line.cap_day,
             allowance: Allowance::new(cap),
             seen: 0,
             doubted: Doubted::default(),
-            kept: (None, 0, None),
+            kept: LineUsage {
+                name: line.name.clone(),
+                month: None,
+                used: 0,
+                doubt: None,
+            },
             told: 0,
         }
     }
 
-    fn state(&self) -> State {
-        let (month, used) = (self.allowance.month(), self.allowance.used());
-        (month, used, self.doubted.kept())
+    fn usage(&self) -> LineUsage {
+        LineUsage {
+            name: self.kept.name.clone(),
+            month: self.allowance.month(),
+            used: self.allowance.used(),
+            doubt: self.doubted.kept(),
+        }
     }
 
     /// The first day of the next month, if the current month is known.
@@ -119,7 +123,7 @@ impl Capped {
         // A smaller count comes from a new data plane; the last count of the old one was not received.
         self.allowance.charge(fresh.unwrap_or(carried));
         self.seen = carried;
-        let (name, cap) = (&self.name, || gigabytes(self.allowance.cap()));
+        let (name, cap) = (&self.kept.name, || gigabytes(self.allowance.cap()));
         let reached = TOLD.into_iter().rev().find(|hundredths| {
             let wanted = u128::from(self.allowance.cap()) * u128::from(*hundredths);
             u128::from(self.allowance.used()) * 100 >= wanted
@@ -233,10 +237,10 @@ impl Caps {
 
     /// Returns the usage to write, if any is due. Without a time `now` it is due at once.
     fn keep(&mut self, now: Option<Instant>) -> Option<Vec<LineUsage>> {
-        let changed = self.capped().any(|it| it.state() != it.kept);
+        let changed = self.capped().any(|it| it.usage() != it.kept);
         let much = self.capped().any(|it| {
-            let (kept, used) = (it.kept.1, it.allowance.used());
-            it.kept.0 != it.allowance.month() || kept.abs_diff(used) >= it.allowance.cap() / 100
+            let more = it.kept.used.abs_diff(it.allowance.used());
+            it.kept.month != it.allowance.month() || more >= it.allowance.cap() / 100
         });
         if let Some(now) = now {
             let since = *self.kept.get_or_insert(now);
@@ -250,14 +254,8 @@ impl Caps {
             return None;
         }
         let usage = self.capped().map(|it| {
-            it.kept = it.state();
-            let (month, used, doubt) = it.kept;
-            LineUsage {
-                name: it.name.clone(),
-                month,
-                used,
-                doubt,
-            }
+            it.kept = it.usage();
+            it.kept.clone()
         });
         Some(usage.collect())
     }
@@ -267,10 +265,10 @@ impl Lines {
     /// Sets the bytes that lines had carried before the program started.
     pub fn restore(&mut self, usage: &[LineUsage]) {
         for of in self.caps.capped() {
-            if let Some(found) = usage.iter().find(|it| it.name == of.name) {
+            if let Some(found) = usage.iter().find(|it| it.name == of.kept.name) {
                 of.allowance = of.allowance.with_used(found.used, found.month);
                 of.doubted = Doubted::new(found.doubt);
-                of.kept = of.state();
+                of.kept = of.usage();
             }
         }
     }

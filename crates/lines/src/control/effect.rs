@@ -13,6 +13,7 @@ pub enum LineEffect {
     Read,
     /// Replace the open sockets of a line by new ones, and call [`Lines::opened`] with the result.
     Open {
+        /// The line.
         line: LineId,
         /// The UDP port; 0 for any.
         port: u16,
@@ -23,7 +24,9 @@ pub enum LineEffect {
     Plane(PlaneCall),
     /// Send the peer a message by this line that it answers at once.
     Probe {
+        /// The peer.
         peer: PeerId,
+        /// The line.
         line: Line,
         /// No data has come recently: if the probe makes a new session, use it.
         renew: bool,

@@ -6,7 +6,6 @@ mod packets;
 
 use super::awaited::{self, Awaited};
 use super::client::{ClientMachine, ClientOptions, ServerLines};
-use super::lookup::Lookup;
 use super::machine::{Effect, Event, Machine, StreamId};
 use super::network::{self, Network, NetworkError};
 use super::server::{Answering, ServerMachine};
@@ -17,7 +16,7 @@ use crate::tun_test::TunTest;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Client, Pptp, Role, Server};
-use ::lines::names;
+use ::lines::names::{self, Resolver};
 use ::pptp::session::{ClientSettings, StartError, Up};
 use control::Control;
 use engine::interface::{Reader, Writer};
@@ -32,7 +31,8 @@ use netio::tcp::{Listener, TcpError, TcpOptions};
 use netio::tun::{Tun, TunError, TunOptions};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SIGNAL: u64 = 0;
@@ -198,7 +198,7 @@ struct Executor<'m, M> {
     listener: Option<Listener>,
     gate: Gate,
     streams: BTreeMap<StreamId, Control>,
-    lookup: Lookup,
+    resolver: Resolver<()>,
     poller: Poller,
     signals: Signals,
     stopping: bool,
@@ -262,13 +262,13 @@ impl<'m, M: Machine> Executor<'m, M> {
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
         let wake = Waker::new().map_err(io_error("eventfd"))?;
-        let lookup = Lookup::new(wake, &model.lines, device);
+        let resolver = Resolver::new(Arc::new(wake), &model.lines, device);
         let add = || -> io::Result<()> {
             poller.add(&signals.pipe, SIGNAL)?;
             poller.add(&tun, TUN)?;
             gre.only().map_or(Ok(()), |only| poller.add(only, GRE))?;
             poller.add(&news, NEWS)?;
-            poller.add(&*lookup.wake, LOOKUP)
+            poller.add(&*resolver.wake, LOOKUP)
         };
         add().map_err(io_error("epoll"))?;
         let status = StatusSocket::open(&model.interface, "pptp", &poller, STATUS)
@@ -289,7 +289,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             listener,
             gate: Gate::new(),
             streams: BTreeMap::new(),
-            lookup,
+            resolver,
             poller,
             signals,
             stopping: false,
@@ -358,8 +358,9 @@ impl<'m, M: Machine> Executor<'m, M> {
                 GRE => self.pump_gre(now),
                 NEWS => self.hear()?,
                 LOOKUP => {
-                    while let Some(found) = self.lookup.next() {
-                        self.tell(Event::LookedUp(found));
+                    self.resolver.wake.clear();
+                    while let Some(((), found)) = self.resolver.next() {
+                        self.tell(Event::LookedUp(found.map(v4)));
                     }
                 }
                 LISTENER => self.accept(now),
@@ -407,7 +408,10 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     fn effect(&mut self, effect: Effect) -> Result<(), RunError> {
         match effect {
-            Effect::LookUp(host) => self.lookup.begin(host, self.network.is_set()),
+            Effect::LookUp(host) => {
+                let inside = self.network.is_set();
+                self.resolver.begin((), (host, 0), 0, inside);
+            }
             Effect::Connect(server, line) => self.connect(server, line),
             Effect::Gre(way, packet) => self.gre.push(way, &packet),
             Effect::ReadLines => self.read_lines(),
@@ -572,4 +576,12 @@ impl<'m, M: Machine> Executor<'m, M> {
             socket.serve(&self.poller, || status.clone());
         }
     }
+}
+
+fn v4(all: Vec<SocketAddr>) -> Vec<Ipv4Addr> {
+    let v4 = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    };
+    all.into_iter().filter_map(v4).collect()
 }

@@ -8,7 +8,7 @@
 use super::failures::Failures;
 use super::{ClientMachine, Session};
 use crate::pptp::machine::{Effect, Way};
-use crate::pptp::spread::{Spread, among, lines_of};
+use crate::pptp::spread::Spread;
 use crate::status::PeerStatus;
 use crate::status::lines::status;
 use ::config::lines::{LineMode, Lines as Settings};
@@ -169,7 +169,8 @@ impl ServerLines {
 
     /// All lines that packets of the call go by.
     pub(super) fn in_use(&self) -> LineSet {
-        lines_of(among(self.wanted, self.joined)).with(self.line())
+        let mode = self.wanted.among(self.joined);
+        mode.lines().with(self.line())
     }
 
     /// Moves the call's packets to the chosen line once it has joined.
@@ -180,7 +181,7 @@ impl ServerLines {
             self.heard = None;
         }
         self.spread.set_mode(match self.knows {
-            Knows::Several => among(self.wanted, self.joined),
+            Knows::Several => self.wanted.among(self.joined),
             _ => plane::LineMode::Single,
         });
     }
