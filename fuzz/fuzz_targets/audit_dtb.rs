@@ -26,13 +26,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if data.len() > 16 * 1024 {
         return;
     }
-    if let Ok(tree) = Dtb::parse(data) {
-        let size = tree.size();
-        assert!(size <= data.len());
+    if let Some(tree) = Dtb::parse(data) {
         let mut seen = 0;
-        walk(&tree.root(), size, &mut seen);
-        assert!(seen <= size / 4, "more parts than words");
-        let _ = tree.node("/images/kernel-1");
+        walk(&tree.root(), data.len(), &mut seen);
+        assert!(seen <= data.len() / 4, "more parts than words");
     }
     for path in [
         "dtb",

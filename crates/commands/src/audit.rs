@@ -136,7 +136,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         Some(path) => {
             let mut progress = Progress::new(0, !matches!(format, Format::Text { .. }));
             let mut watch = |files| progress.tell(&format!("{files} files"));
-            audit::audit_watched(path, &Limits::default(), table, chosen, &mut watch)?
+            audit::audit(path, &Limits::default(), table, chosen, &mut watch)?
         }
         None => {
             let live = audit::live(Path::new("/"), table, chosen).map_err(Failure::Live)?;
@@ -241,8 +241,8 @@ fn list(table: &Table, format: Format) -> String {
             Format::Json | Format::Sarif => {
                 let line = serde_json::json!({
                     "soc": soc.id, "name": soc.name, "aliases": soc.aliases, "routers": soc.routers,
-                    "core": soc.core, "cores": soc.cores, "neon": soc.neon, "divide": soc.divide,
-                    "aes": soc.aes, "flags": soc.gcc, "rust": soc.rust, "engine": soc.engine,
+                    "core": soc.core.name, "cores": soc.cores, "neon": soc.core.neon, "divide": soc.core.divide,
+                    "aes": soc.core.aes, "flags": soc.core.gcc, "rust": soc.core.rust, "engine": soc.engine,
                     "unsure": soc.unsure, "sources": soc.sources,
                 });
                 out += &format!("{line}\n");
@@ -261,7 +261,7 @@ fn listed(soc: &Soc) -> String {
     };
     part("also:", &soc.aliases.join(", "));
     part("routers:", &soc.routers.join(", "));
-    part("options:", &soc.gcc);
+    part("options:", &soc.core.gcc);
     part("engine:", soc.engine.as_deref().unwrap_or(""));
     part("unsure:", &soc.unsure.join(", "));
     out

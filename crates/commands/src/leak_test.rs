@@ -209,8 +209,7 @@ fn tunnels_of(policy: &config::policy::Policy) -> Vec<Pattern> {
 fn token() -> Vec<u8> {
     let mut bytes = [0; 8];
     crypto::random(&mut bytes);
-    let hex = bytes.iter().map(|it| format!("{it:02x}"));
-    format!("leak{}", hex.collect::<String>()).into_bytes()
+    format!("leak{}", crypto::hex(&bytes)).into_bytes()
 }
 
 /// Documentation addresses (RFC 5737, RFC 3849) that no other probe uses, so that the address identifies the probe of a

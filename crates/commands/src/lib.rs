@@ -144,11 +144,11 @@ pub fn run() -> ExitCode {
     // A tunnel that was started by hand reports when its peer goes and comes back.
     let quiet = match matches.subcommand_name() {
         // netifd's output goes to the system log.
-        Some("netifd") => "warn,service=info,commands=info",
+        Some("netifd") => "warn,service=info,host::strangers=info,commands=info",
         Some("up") => {
-            "warn,service::wireguard=info,service::pptp=info,service::strangers=info,commands=info"
+            "warn,service::wireguard=info,service::pptp=info,host::strangers=info,commands=info"
         }
-        Some("relay") => "warn,service::relay=info,service::strangers=info,commands=info",
+        Some("relay") => "warn,service::relay=info,host::strangers=info,commands=info",
         Some("guard" | "policy") => "warn,steer=info",
         _ => "warn",
     };

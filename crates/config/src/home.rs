@@ -74,6 +74,19 @@ pub struct HomeServer {
     pub masquerade: Masquerading,
 }
 
+impl HomeServer {
+    /// Whether packets of clients leave with the server's own address, and the networks to which they do not.
+    #[must_use]
+    pub fn masquerading(&self) -> (bool, Vec<(IpAddr, u8)>) {
+        let lan = self.lan.iter().map(|it| (it.addr(), it.prefix()));
+        match self.masquerade {
+            Masquerading::Yes => (true, Vec::new()),
+            Masquerading::Internet => (true, lan.collect()),
+            Masquerading::No => (false, Vec::new()),
+        }
+    }
+}
+
 /// Which client packets leave with the server's own address.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Masquerading {

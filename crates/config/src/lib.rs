@@ -41,3 +41,5 @@ pub mod tunnel;
 pub mod types;
 pub mod uapi;
 pub mod wgquick;
+
+pub use text::shown;

@@ -32,7 +32,7 @@ use collector::Collector;
 use crate::error::ImportError;
 pub use ccd::parse_client_settings;
 pub use collector::{BYTES_MAX, DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
-pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split};
+pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split, split_words};
 pub use model::*;
 pub use table::deciding;
 

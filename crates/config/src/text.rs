@@ -112,6 +112,20 @@ fn distance(a: &str, b: &str) -> usize {
     table[a.len()][b.len()]
 }
 
+/// Text from another program or host, without control characters. Quotation marks and backslashes are harmless and
+/// stay.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for it in text.chars() {
+        match it {
+            '\'' | '"' | '\\' => shown.push(it),
+            _ => shown.extend(it.escape_debug()),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +156,18 @@ mod tests {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("gos", "gso"), 1);
         assert_eq!(distance("same", "same"), 0);
+    }
+
+    #[test]
+    fn text_of_others_moves_no_cursor_and_keeps_its_quotation_marks() {
+        for (text, wanted) in [
+            ("the peer's \"net\"", "the peer's \"net\""),
+            (r"DOMAIN\user", r"DOMAIN\user"),
+            ("Zürich", "Zürich"),
+            ("\u{1b}[2Jx\n", r"\u{1b}[2Jx\n"),
+            ("a\u{202e}b", r"a\u{202e}b"),
+        ] {
+            assert_eq!(shown(text), wanted);
+        }
     }
 }

@@ -33,25 +33,6 @@ pub struct Hmac {
     outer: State,
 }
 
-/// The key of an HMAC, from which each implementation takes the form it needs.
-pub(crate) struct MacKey {
-    hmac: Hmac,
-}
-
-impl MacKey {
-    /// Prepares a key of any length. `None` for [`Digest::None`].
-    pub(crate) fn new(digest: Digest, key: &[u8]) -> Option<Self> {
-        let block = key_block(digest, key)?;
-        let hmac = Hmac::of_block(digest, &block)?;
-        Some(Self { hmac })
-    }
-
-    /// The HMAC that signs one message at a time. It holds the chaining values after the key.
-    pub(crate) fn hmac(&self) -> &Hmac {
-        &self.hmac
-    }
-}
-
 /// A message authentication code of up to [`MAX_LEN`] bytes.
 #[derive(Clone, Copy)]
 pub struct Mac {
@@ -101,23 +82,26 @@ impl Hmac {
     /// [`Digest::None`].
     #[must_use]
     pub fn new(digest: Digest, key: &[u8]) -> Option<Self> {
-        Self::of_block(digest, &*key_block(digest, key)?)
+        Some(Self::of_start(digest, &State::new(digest)?, key))
     }
 
     /// HMAC-SHA-256, with a key of any length.
     #[must_use]
     pub fn sha256(key: &[u8]) -> Self {
-        let start = State::sha256();
-        let block = filled_up(Digest::Sha256, start.clone(), key);
-        Self::of_state(Digest::Sha256, &start, &block)
+        Self::of_start(Digest::Sha256, &State::sha256(), key)
     }
 
-    fn of_block(digest: Digest, block: &[u8; MAX_BLOCK]) -> Option<Self> {
-        Some(Self::of_state(digest, &State::new(digest)?, block))
-    }
-
-    fn of_state(digest: Digest, start: &State, block: &[u8; MAX_BLOCK]) -> Self {
+    fn of_start(digest: Digest, start: &State, key: &[u8]) -> Self {
         let block_len = start.block_len();
+        let mut block = Zeroizing::new([0; MAX_BLOCK]);
+        if key.len() > block_len {
+            let mut state = start.clone();
+            state.update(key);
+            let hashed = Zeroizing::new(state.finish());
+            block[..digest.len()].copy_from_slice(&hashed[..digest.len()]);
+        } else {
+            block[..key.len()].copy_from_slice(key);
+        }
         let keyed = |pad: u8| {
             let mut state = start.clone();
             state.update(&Zeroizing::new(block.map(|byte| byte ^ pad))[..block_len]);
@@ -181,23 +165,6 @@ impl Digest {
             None => Mac::EMPTY,
         }
     }
-}
-
-/// The key as a block; a longer key is hashed first.
-fn key_block(digest: Digest, key: &[u8]) -> Option<Zeroizing<[u8; MAX_BLOCK]>> {
-    Some(filled_up(digest, State::new(digest)?, key))
-}
-
-fn filled_up(digest: Digest, mut state: State, key: &[u8]) -> Zeroizing<[u8; MAX_BLOCK]> {
-    let mut block = Zeroizing::new([0; MAX_BLOCK]);
-    if key.len() > state.block_len() {
-        state.update(key);
-        let hashed = Zeroizing::new(state.finish());
-        block[..digest.len()].copy_from_slice(&hashed[..digest.len()]);
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    block
 }
 
 /// Bytes of a stretched password.

@@ -12,24 +12,24 @@
 //! ```
 
 #[cfg(target_arch = "x86_64")]
-mod avx2;
+pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx512;
-mod code;
+pub(crate) mod avx512;
 #[cfg(neon)]
-mod neon;
+pub(crate) mod neon;
 mod routine;
-mod scalar;
+pub(crate) mod scalar;
 mod sha1;
 mod sha2;
+mod vectors;
 mod work;
 
 use core::ops::Range;
 
-use crate::hmac::{Hmac, Mac, MacKey, State};
+use crate::hmac::{Hmac, Mac, State};
 use crate::implementations::MacImplementation;
-use code::{Lanes, Width};
-use routine::{MAX_LANES, Routine, States};
+use routine::{Routine, Set, Word};
+use work::{Keys, Work};
 
 /// HMACs in lanes. A rest of messages that would leave most lanes empty goes to the library.
 pub(crate) struct MacLanes {
@@ -37,73 +37,99 @@ pub(crate) struct MacLanes {
     hmac: Hmac,
 }
 
+/// The routine for the HMAC's hash, by its words.
+enum Lanes {
+    Words32(Routine<u32>),
+    Words64(Routine<u64>),
+}
+
 impl MacLanes {
-    /// One lane, on any machine; `None` for digests other than SHA-1 and SHA-2.
-    pub(crate) fn portable(key: &MacKey) -> Option<Self> {
-        Self::of_width(key, Width::Scalar)
+    /// Lanes of the set; `None` on a machine that lacks its instructions, and for digests that it has none for.
+    pub(crate) fn new(key: &Hmac, set: &Set) -> Option<Self> {
+        if !(set.is_present)() {
+            return None;
+        }
+        let lanes = match key.states().0 {
+            State::Sha1(_) => Lanes::Words32(set.sha1),
+            State::Sha256(..) => Lanes::Words32(set.sha256),
+            State::Sha512(..) => Lanes::Words64(set.sha512?),
+            State::Other(_) => return None,
+        };
+        let hmac = key.clone();
+        Some(Self { lanes, hmac })
     }
 
-    /// Eight lanes, or four of SHA-512's; `None` on a machine that lacks the instructions.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn avx2(key: &MacKey) -> Option<Self> {
-        Self::of_width(key, Width::Avx2)
+    /// How many of `messages`, from the first, the lanes should take: all, except a rest that would leave most lanes
+    /// empty.
+    fn share(&self, messages: usize) -> usize {
+        match &self.lanes {
+            Lanes::Words32(routine) => routine.share(messages),
+            Lanes::Words64(routine) => routine.share(messages),
+        }
     }
 
-    /// Sixteen lanes, or eight of SHA-512's; `None` on a machine that lacks the instructions.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn avx512(key: &MacKey) -> Option<Self> {
-        Self::of_width(key, Width::Avx512)
+    /// Signs each message; without an outer state, hashes it.
+    ///
+    /// # Panics
+    /// If a message does not lie within `memory`, or there are more messages than `macs`.
+    fn work(
+        &self,
+        states: (&State, Option<&State>),
+        memory: &[u8],
+        messages: &[Range<usize>],
+        macs: &mut [Mac],
+    ) {
+        let len = self.hmac.digest().len();
+        match self.lanes {
+            Lanes::Words32(routine) => work(routine, states, len, memory, messages, macs),
+            Lanes::Words64(routine) => work(routine, states, len, memory, messages, macs),
+        }
     }
+}
 
-    /// Four lanes, or two of SHA-512's; `None` on a machine that lacks the instructions.
-    #[cfg(neon)]
-    pub(crate) fn neon(key: &MacKey) -> Option<Self> {
-        Self::of_width(key, Width::Neon)
-    }
-
-    /// Two lanes, by the instructions for SHA-1 and SHA-256; `None` on a machine that lacks them, and for SHA-512.
-    #[cfg(all(neon, target_arch = "aarch64"))]
-    pub(crate) fn sha(key: &MacKey) -> Option<Self> {
-        Self::of_width(key, Width::Sha)
-    }
-
-    fn of_width(key: &MacKey, width: Width) -> Option<Self> {
-        Some(Self {
-            lanes: Lanes::of_width(key.hmac().states().0, width)?,
-            hmac: key.hmac().clone(),
-        })
+/// Signs or hashes in the lanes of `routine`.
+fn work<W: Word>(
+    routine: Routine<W>,
+    (inner, outer): (&State, Option<&State>),
+    mac_len: usize,
+    memory: &[u8],
+    messages: &[Range<usize>],
+    macs: &mut [Mac],
+) {
+    if let Some(inner) = W::words(inner) {
+        let outer = outer.and_then(W::words);
+        let keys = Keys {
+            inner,
+            outer,
+            mac_len,
+        };
+        Work::new(routine, keys, memory, messages).all(macs);
     }
 }
 
 impl MacImplementation for MacLanes {
     fn sign_each(&self, memory: &[u8], messages: &[Range<usize>], macs: &mut [Mac]) {
-        let (many, few) = messages.split_at(self.lanes.share(messages.len()));
+        let (many, few) = messages.split_at(self.share(messages.len()));
         let (many_macs, few_macs) = macs.split_at_mut(many.len());
-        let mac_len = self.hmac.digest().len();
         let (inner, outer) = self.hmac.states();
-        self.lanes
-            .sign((inner, Some(outer)), mac_len, memory, many, many_macs);
-        for (message, mac) in few.iter().zip(few_macs) {
-            *mac = self.hmac.sign(&[&memory[message.clone()]]);
-        }
+        self.work((inner, Some(outer)), memory, many, many_macs);
+        self.hmac.sign_each(memory, few, few_macs);
     }
 
     fn hash_each(&self, memory: &[u8], messages: &[Range<usize>], hashes: &mut [Mac]) -> bool {
-        let digest = self.hmac.digest();
-        let Some(start) = State::new(digest) else {
+        let Some(start) = State::new(self.hmac.digest()) else {
             return false;
         };
-        let (many, few) = messages.split_at(self.lanes.share(messages.len()));
+        let (many, few) = messages.split_at(self.share(messages.len()));
         let (many_hashes, few_hashes) = hashes.split_at_mut(many.len());
-        self.lanes
-            .sign((&start, None), digest.len(), memory, many, many_hashes);
-        for (message, hash) in few.iter().zip(few_hashes) {
-            *hash = digest.hash(&memory[message.clone()]);
-        }
-        true
+        self.work((&start, None), memory, many, many_hashes);
+        self.hmac.hash_each(memory, few, few_hashes)
     }
 
     fn describe(&self) -> &'static str {
-        self.lanes.name()
+        match &self.lanes {
+            Lanes::Words32(routine) => routine.name,
+            Lanes::Words64(routine) => routine.name,
+        }
     }
 }

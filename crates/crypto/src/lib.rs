@@ -54,5 +54,11 @@ pub use plane::{Batch, Packet};
 pub use random::{equal, random};
 pub use rc4::Rc4;
 
+/// Lower-case hexadecimal of `bytes`. Not for secrets: the text is not erased, and its time depends on the bytes.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Bytes of a ChaCha20-Poly1305 (or XChaCha20-Poly1305) tag.
 pub const TAG_LEN: usize = 16;

@@ -9,7 +9,7 @@ use core::ops::Range;
 use zeroize::Zeroize;
 
 use crate::blocks::BlockCipher;
-use crate::implementations::{Backend, CHUNK, Chain, List, Mac, MacImplementation, MacKey, Pair};
+use crate::implementations::{Backend, CHUNK, Chain, Hmac, List, Mac, MacImplementation, Pair};
 use crate::random::unpredictable;
 use crate::{Batch, Cipher, Digest, Packet, PacketCipher};
 
@@ -39,7 +39,7 @@ impl PacketCbc {
         (digest, mac_key): (Digest, &[u8; 64]),
     ) -> Option<Self> {
         let blocks_on = |backend| BlockCipher::new(backend, cipher, key);
-        let key = MacKey::new(digest, &mac_key[..digest.len()]);
+        let key = Hmac::new(digest, &mac_key[..digest.len()]);
         let hmac_on = |backend| Pair::mac(backend, key.as_ref()?);
         let (mut blocks, mut hmac) = (blocks_on(backend), hmac_on(backend));
         if let Some(wanted) = backend {
@@ -76,7 +76,7 @@ impl PacketCbc {
             let one = || Some(Pair::only((CBCS[cbc].make)(key)?));
             made.blocks = Some(BlockCipher::Aes(one()?, one()?));
         }
-        if let Some(key) = MacKey::new(digest, &mac_key[..digest.len()]) {
+        if let Some(key) = Hmac::new(digest, &mac_key[..digest.len()]) {
             made.hmac = Some(Pair::only((MACS[mac].make)(&key)?));
         }
         Some(made)

@@ -9,6 +9,7 @@ use crate::session::ReceiveKey;
 use crate::stream::Stream;
 use crate::tunnel::Tunnel;
 use crate::ways::Way;
+use netio::rung::Rung;
 use plane::{
     CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
     LineState, Moving, PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender,
@@ -16,6 +17,7 @@ use plane::{
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -39,7 +41,9 @@ impl<P: Protocol> Tunnel<P> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, id: PeerId) -> Option<Arc<Peer>> {
+    /// The peer with this number.
+    #[must_use]
+    pub fn find(&self, id: PeerId) -> Option<Arc<Peer>> {
         Some(Arc::clone(&self.known().get(id)?.peer))
     }
 
@@ -62,6 +66,34 @@ impl<P: Protocol> Tunnel<P> {
                 }
             }
         }
+    }
+
+    fn rungs(&self) -> Vec<(&'static str, String)> {
+        let tun = self.tun();
+        let read = [&tun.tso, &tun.uso].map(|rung| match rung.on() && tun.gives_singly() {
+            true => (
+                rung.name(),
+                "off (packets wait one by one for an uplink)".to_owned(),
+            ),
+            false => (rung.name(), rung.to_string()),
+        });
+        let mut rungs = Vec::from(read);
+        rungs.push((tun.gro.name(), tun.gro.to_string()));
+        let coalescing = &self.shared().coalescing;
+        rungs.push((coalescing.name(), coalescing.to_string()));
+        let lines = self.shared().lines.load();
+        let mut note = |rung: &Rung| match rungs.iter_mut().find(|(name, _)| *name == rung.name()) {
+            // All sockets try the same rungs; the one that got less far is reported.
+            Some((_, state)) if state == "on" => *state = rung.to_string(),
+            Some(_) => {}
+            None => rungs.push((rung.name(), rung.to_string())),
+        };
+        for socket in lines.iter() {
+            for rung in [&socket.gso, &socket.gro, &socket.mmsg, &socket.aqm] {
+                note(rung);
+            }
+        }
+        rungs
     }
 }
 
@@ -120,7 +152,8 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
     }
 
     fn add_peer(&self, id: PeerId, moving: Moving) -> bool {
-        let peer = self.new_peer(id);
+        let (epoch, staged) = (self.shared().epoch, &self.shared().staged_bytes);
+        let peer = Arc::new(Peer::new(id, epoch, Arc::clone(staged)));
         peer.set_moving(moving);
         self.known().add(peer)
     }
@@ -133,7 +166,7 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         self.set_routes(peers.routes().clone());
         drop(peers);
         for session in entry.sessions {
-            self.remove_receive_key(session);
+            self.shared().sessions.remove(session);
         }
         for (sender, first) in entry.senders {
             self.sender(sender, first, false);
@@ -347,7 +380,7 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
             entry.sessions.retain(|it| *it != session);
         }
         let sent = peer.sent_on_key().is_some();
-        self.remove_receive_key(session);
+        self.shared().sessions.remove(session);
         if sent && peer.sent_on_key().is_none() {
             peer.expect_nothing();
         }
@@ -357,12 +390,12 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         let Some((_, key)) = self.session_of(id, session) else {
             return KeyUsage::default();
         };
-        let received = key.usage();
+        let (opened, forged) = key.usage();
         let send = key.answer.as_ref();
         KeyUsage {
             sealed: send.map_or(0, |key| key.used()),
-            opened: received.opened,
-            forged: received.forged,
+            opened,
+            forged,
             epoch: send.map_or(0, |key| key.format.epoch()),
         }
     }
@@ -404,7 +437,7 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
 
     fn inject(&self, id: PeerId, payload: &[u8]) {
         if let Some(peer) = self.find(id) {
-            Self::inject(self, &peer, payload);
+            self.shared().inject(&peer, None, payload);
         }
     }
 
@@ -422,14 +455,19 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
     }
 
     fn send_keepalive(&self, id: PeerId) -> bool {
-        let peer = self.find(id);
-        peer.is_some_and(|peer| Self::send_keepalive(self, &peer))
+        let now = Instant::now();
+        self.find(id).is_some_and(|peer| {
+            let key = peer.send_key.load_full().filter(|key| key.alive(now));
+            key.is_some_and(|key| self.seal_one(&peer, &key, &[], now))
+        })
     }
 
     fn send_staged(&self, id: PeerId) -> bool {
         self.find(id).is_some_and(|peer| {
             let staged = peer.has_staged();
-            self.flush_staged(&peer);
+            if let Some(key) = peer.send_key.load_full() {
+                Self::send_staged(self, &peer, &key);
+            }
             staged
         })
     }
@@ -457,15 +495,16 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
     }
 
     fn set_mtu(&self, mtu: usize) {
-        Self::set_mtu(self, mtu);
+        self.shared().mtu.store(mtu, Ordering::Relaxed);
+        self.shared().wire.follow_mtu(mtu);
     }
 
     fn mtu(&self) -> usize {
-        Self::mtu(self)
+        self.shared().mtu()
     }
 
     fn set_hairpin(&self, hairpin: bool) {
-        Self::set_hairpin(self, hairpin);
+        self.shared().hairpin.store(hairpin, Ordering::Relaxed);
     }
 
     fn interface(&self) -> io::Result<String> {
@@ -477,7 +516,14 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
     }
 
     fn statistics(&self) -> Statistics {
-        Self::statistics(self)
+        Statistics {
+            outbound: self.outbound().counts(),
+            inbound: self.inbound().counts(),
+            drops: self.drops().iter().collect(),
+            rungs: self.rungs(),
+            workers: self.all_workers().count(),
+            parallel: self.all_workers().is_parallel(),
+        }
     }
 }
 

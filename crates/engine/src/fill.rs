@@ -368,7 +368,7 @@ impl<W: Wire> InboundFill<W> {
         let aqm = &mut self.aqm;
         slot.signals = aqm.note(slot.now, waited, bytes, several, &shared.told);
         let mean = aqm.mean().as_micros() as u64;
-        shared.inbound.waited.store(mean);
+        shared.inbound.waited_us.store(mean);
     }
 
     /// Reads records, hands control messages to control, and finds the sessions of the others. `None` if the stream has

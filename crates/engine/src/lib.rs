@@ -55,7 +55,6 @@ mod worker;
 pub use line::Sockets;
 pub use peer::Peer;
 pub use plane::{Moving, Routes, Times};
-pub use session::ReceiveUsage;
 pub use shared::TunnelOptions;
 pub use stats::{Counter, Drops, PipelineStats};
 pub use stream::{Stream, Written};

@@ -1,8 +1,8 @@
 //! Reordering of a peer's packets: the settings from control, and the counts.
 
+use crate::stats::{Counter, OrderCounters};
 use arc_swap::ArcSwapOption;
 use lines::reorder::{Learnt, Reordering};
-use plane::AtomicU64;
 use plane::{OrderCounts, Reorder};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,14 +13,7 @@ pub(crate) struct PeerOrder {
     /// Whether there are settings; spares peers without reordering a look at `settings`.
     on: AtomicBool,
     settings: ArcSwapOption<Reorder>,
-    given_up: AtomicU64,
-    decided: AtomicU64,
-    waiting: AtomicU64,
-    accepted: AtomicU64,
-    late: AtomicU64,
-    received: AtomicU64,
-    asked: AtomicU64,
-    repaired: AtomicU64,
+    counters: OrderCounters,
     /// Experience of earlier sessions with answers to requests.
     learnt: Mutex<Learnt>,
     /// Experience of earlier sessions with the lines.
@@ -66,31 +59,23 @@ impl PeerOrder {
 
     /// Adds the difference between the counts `before` and `after`.
     pub(crate) fn note(&self, before: &OrderCounts, after: &OrderCounts) {
-        let note = |counter: &AtomicU64, before: u64, after: u64| {
+        let note = |counter: &Counter, before: u64, after: u64| {
             // The number of waiting packets may fall, so the sums wrap.
-            counter.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+            counter.add(after.wrapping_sub(before));
         };
-        note(&self.given_up, before.given_up, after.given_up);
-        note(&self.decided, before.decided, after.decided);
-        note(&self.waiting, before.waiting, after.waiting);
-        note(&self.accepted, before.accepted, after.accepted);
-        note(&self.late, before.late, after.late);
-        note(&self.received, before.received, after.received);
-        note(&self.asked, before.asked, after.asked);
-        note(&self.repaired, before.repaired, after.repaired);
+        let sums = &self.counters;
+        note(&sums.given_up, before.given_up, after.given_up);
+        note(&sums.decided, before.decided, after.decided);
+        note(&sums.waiting, before.waiting, after.waiting);
+        note(&sums.accepted, before.accepted, after.accepted);
+        note(&sums.late, before.late, after.late);
+        note(&sums.received, before.received, after.received);
+        note(&sums.asked, before.asked, after.asked);
+        note(&sums.repaired, before.repaired, after.repaired);
     }
 
     /// The sums so far.
     pub(crate) fn counts(&self) -> OrderCounts {
-        OrderCounts {
-            given_up: self.given_up.load(Ordering::Relaxed),
-            decided: self.decided.load(Ordering::Relaxed),
-            waiting: self.waiting.load(Ordering::Relaxed),
-            accepted: self.accepted.load(Ordering::Relaxed),
-            late: self.late.load(Ordering::Relaxed),
-            received: self.received.load(Ordering::Relaxed),
-            asked: self.asked.load(Ordering::Relaxed),
-            repaired: self.repaired.load(Ordering::Relaxed),
-        }
+        self.counters.counts()
     }
 }

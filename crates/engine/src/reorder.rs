@@ -42,12 +42,11 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// A new window that starts with what another has learnt about the peer's lines. `None` if the settings are
-    /// invalid.
-    pub(crate) fn new(settings: &Arc<Reorder>, reordering: Reordering) -> Option<Box<Self>> {
-        let mut window = window(settings)?;
+    /// A new window that starts with what another has learnt about the peer's lines.
+    pub(crate) fn new(settings: &Arc<Reorder>, reordering: Reordering) -> Box<Self> {
+        let mut window = window(settings);
         window.expect(reordering);
-        Some(Box::new(Self {
+        Box::new(Self {
             window,
             reordering,
             settings: Arc::clone(settings),
@@ -58,7 +57,7 @@ impl Order {
             oldest: 0,
             listed: false,
             learns: false,
-        }))
+        })
     }
 
     /// Whether the window was made with these very settings.
@@ -235,9 +234,8 @@ impl Order {
     /// Begins a new window if the number begins an epoch.
     fn follow(&mut self, number: u64) {
         let epoch = number >> NUMBER_BITS;
-        if epoch > self.epoch
-            && let Some(mut window) = window(&self.settings)
-        {
+        if epoch > self.epoch {
+            let mut window = window(&self.settings);
             window.expect(self.reordering);
             self.before = self.counts();
             self.window = window;
@@ -251,7 +249,7 @@ const fn low(number: u64) -> u64 {
     number & ((1 << NUMBER_BITS) - 1)
 }
 
-fn window(settings: &Reorder) -> Option<Window<Box<[u8]>>> {
+fn window(settings: &Reorder) -> Window<Box<[u8]>> {
     let usual = Settings::default();
     let longest = settings.longest.min(Duration::from_secs(10));
     let cap = usual.cap.min(longest);
@@ -263,7 +261,7 @@ fn window(settings: &Reorder) -> Option<Window<Box<[u8]>>> {
         cap_max: longest,
         ..usual
     };
-    Window::new(settings).ok()
+    Window::new(settings)
 }
 
 #[cfg(test)]

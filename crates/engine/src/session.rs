@@ -46,15 +46,6 @@ impl<W: Wire> Default for Received<W> {
     }
 }
 
-/// The use of a receiving key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiveUsage {
-    /// The greatest number of an authentic packet; 0 before the first one.
-    pub opened: u64,
-    /// Packets for this key that failed authentication.
-    pub forged: u64,
-}
-
 impl<W: Wire> ReceiveKey<W> {
     pub(crate) fn new(
         index: u32,
@@ -88,11 +79,10 @@ impl<W: Wire> ReceiveKey<W> {
         }
     }
 
-    pub(crate) fn usage(&self) -> ReceiveUsage {
-        ReceiveUsage {
-            opened: self.opened.load(Ordering::Relaxed),
-            forged: self.forged.load(Ordering::Relaxed),
-        }
+    /// The greatest number of an authentic packet, 0 before the first one, and the packets that failed authentication.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        let value = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        (value(&self.opened), value(&self.forged))
     }
 
     pub(crate) fn removed(&self) -> bool {

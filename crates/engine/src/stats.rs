@@ -6,9 +6,9 @@
 use std::sync::atomic::Ordering;
 
 use netio::udp::Family;
-use plane::{AtomicU64, LINES_MAX, LineCounts, LineId};
+use plane::{AtomicU64, LINES_MAX, LineCounts, LineId, OrderCounts, PipelineCounts};
 
-/// A monotonic counter.
+/// A counter, or a value that was measured last.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -21,6 +21,12 @@ impl Counter {
         }
     }
 
+    /// Replaces the value.
+    #[inline]
+    pub fn store(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     /// The sum so far.
     #[must_use]
     pub fn value(&self) -> u64 {
@@ -28,43 +34,73 @@ impl Counter {
     }
 }
 
-/// A gauge: the last measured value.
-#[derive(Debug, Default)]
-pub struct Gauge(AtomicU64);
+macro_rules! counters {
+    ($(#[$about:meta])+ $vis:vis struct $name:ident => $counts:ident {
+        $($(#[$doc:meta])* $field:ident,)+
+    }) => {
+        $(#[$about])+
+        #[derive(Debug, Default)]
+        $vis struct $name {
+            $($(#[$doc])* $vis $field: Counter,)+
+        }
 
-impl Gauge {
-    /// Replaces the value.
-    #[inline]
-    pub fn store(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
+        impl $name {
+            /// The sums so far.
+            pub(crate) fn counts(&self) -> $counts {
+                $counts { $($field: self.$field.value(),)+ }
+            }
+        }
+    };
+}
 
-    /// The last value.
-    #[must_use]
-    pub fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+counters! {
+    /// Counters of one direction.
+    pub struct PipelineStats => PipelineCounts {
+        /// Batches drained.
+        batches,
+        /// Inner packets in the drained batches.
+        packets,
+        /// Inner bytes in the drained batches.
+        bytes,
+        /// Super-packets read from or written to the TUN.
+        super_packets,
+        /// Inner packets that the peer had compressed. This end never compresses.
+        unpacked,
+        /// Reads, writes, sends and receives.
+        syscalls,
+        /// Batches that went through the ring, if several workers share a direction.
+        parallel_batches,
+        /// Mean time that packets waited in the sockets recently, weighted by bytes, in microseconds; 0 if unknown.
+        waited_us,
     }
 }
 
-/// Counters of one direction.
-#[derive(Debug, Default)]
-pub struct PipelineStats {
-    /// Batches drained.
-    pub batches: Counter,
-    /// Inner packets in the drained batches.
-    pub packets: Counter,
-    /// Inner bytes in the drained batches.
-    pub bytes: Counter,
-    /// Super-packets read from or written to the TUN.
-    pub super_packets: Counter,
-    /// Inner packets that the peer had compressed. This end never compresses.
-    pub unpacked: Counter,
-    /// Reads, writes, sends and receives.
-    pub syscalls: Counter,
-    /// Batches that went through the ring, if several workers share a direction.
-    pub parallel_batches: Counter,
-    /// Mean time that packets waited in the sockets recently, weighted by bytes, in microseconds; 0 if unknown.
-    pub waited: Gauge,
+counters! {
+    /// The counters of one line of a peer.
+    pub(crate) struct LineCounters => LineCounts {
+        sent,
+        sent_bytes,
+        received_bytes,
+        accepted,
+        late,
+        buffered,
+        duplicated,
+        ancient,
+    }
+}
+
+counters! {
+    /// The counters of a peer's reordering, over all lines and sessions.
+    pub(crate) struct OrderCounters => OrderCounts {
+        given_up,
+        decided,
+        waiting,
+        accepted,
+        late,
+        received,
+        asked,
+        repaired,
+    }
 }
 
 macro_rules! drops {
@@ -175,19 +211,6 @@ impl Carried {
     }
 }
 
-/// The counters of one line.
-#[derive(Debug, Default)]
-pub(crate) struct LineCounters {
-    sent: Counter,
-    sent_bytes: Counter,
-    received_bytes: Counter,
-    accepted: Counter,
-    late: Counter,
-    buffered: Counter,
-    duplicated: Counter,
-    ancient: Counter,
-}
-
 impl LineCounters {
     /// Counts sent packets.
     pub(crate) fn note_sent(&self, packets: u64, bytes: u64) {
@@ -203,20 +226,6 @@ impl LineCounters {
         self.buffered.add(counts.buffered);
         self.duplicated.add(counts.duplicated);
         self.ancient.add(counts.ancient);
-    }
-
-    /// The sums so far.
-    pub(crate) fn counts(&self) -> LineCounts {
-        LineCounts {
-            sent: self.sent.value(),
-            sent_bytes: self.sent_bytes.value(),
-            received_bytes: self.received_bytes.value(),
-            accepted: self.accepted.value(),
-            late: self.late.value(),
-            buffered: self.buffered.value(),
-            duplicated: self.duplicated.value(),
-            ancient: self.ancient.value(),
-        }
     }
 }
 

@@ -1,24 +1,19 @@
-//! A running data plane: a TUN, lines, workers, and the calls that control makes on them.
-//!
-//! `data_plane.rs` implements `DataPlane` with these calls, for control that knows peers by number and keys as bytes.
+//! A running data plane: a TUN, lines, workers. `data_plane.rs` implements the calls that control makes on it.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use netio::rung::Rung;
 use netio::tun::Tun;
 use netio::udp::{Endpoint, Family, SendReport, SendScratch, Train};
-use plane::{Control, Format, KeyLimits, LineId, PeerId, PipelineCounts, Routes, Statistics, Wire};
+use plane::{Control, LineId, Routes, Wire};
 
 use crate::key::SendKey;
 use crate::line::Sockets;
 use crate::peer::Peer;
 use crate::peers::Peers;
-use crate::session::{ReceiveKey, ReceiveUsage};
 use crate::shared::{Shared, TunnelOptions};
 use crate::stats::{Drops, PipelineStats};
 use crate::stream::{Stream, Written};
@@ -102,24 +97,9 @@ impl<W: Wire> Tunnel<W> {
         &self.workers
     }
 
-    /// Creates a peer that is in no table yet. `id` is its number in [`Control::notify`].
-    #[must_use]
-    pub fn new_peer(&self, id: PeerId) -> Arc<Peer> {
-        Arc::new(Peer::new(
-            id,
-            self.shared.epoch,
-            Arc::clone(&self.shared.staged_bytes),
-        ))
-    }
-
     /// Replaces the table of peers by address.
     pub fn set_routes(&self, routes: Routes<Arc<Peer>>) {
         self.shared.routes.store(Arc::new(routes));
-    }
-
-    /// Replaces the sockets of the first line; the old ones are closed as soon as no worker uses them.
-    pub fn set_sockets(&self, sockets: Sockets) {
-        self.set_line_sockets(LineId::FIRST, sockets);
     }
 
     /// Sets the sockets of any line, whose number must be below [`LINES_MAX`](plane::LINES_MAX).
@@ -148,39 +128,6 @@ impl<W: Wire> Tunnel<W> {
         &self.shared.tun
     }
 
-    /// Sets the interface's MTU in bytes.
-    pub fn set_mtu(&self, mtu: usize) {
-        self.shared.mtu.store(mtu, Ordering::Relaxed);
-        self.shared.wire.follow_mtu(mtu);
-    }
-
-    /// The interface's MTU in bytes, as last set.
-    #[must_use]
-    pub fn mtu(&self) -> usize {
-        self.shared.mtu()
-    }
-
-    /// Sends to `peer` with this key from now on, after the staged packets. `index` is the receiver's name for the
-    /// session, `session` our own.
-    pub fn set_send_key(
-        &self,
-        peer: &Peer,
-        (index, session): (u32, u32),
-        format: Arc<dyn Format>,
-        limits: KeyLimits,
-    ) {
-        // A session confirmed by a packet already sends with its own key, whose counter must never restart.
-        let Some(receiving) = self.shared.sessions.find(session) else {
-            // Control removed the session meanwhile. Its counter is unknown, so nothing may be sealed under its key.
-            return;
-        };
-        let key = receiving
-            .answer
-            .clone()
-            .unwrap_or_else(|| Arc::new(SendKey::new((index, session), format, limits)));
-        self.send_by_key(peer, &key);
-    }
-
     /// Seals packets with `key` from now on.
     pub(crate) fn send_by_key(&self, peer: &Peer, key: &Arc<SendKey>) {
         // Staged packets are numbered and sent before a worker can see the key, so that packets leave in the order of
@@ -191,14 +138,8 @@ impl<W: Wire> Tunnel<W> {
         self.send_staged(peer, key);
     }
 
-    /// Sends the packets staged for `peer` if there is a key.
-    pub fn flush_staged(&self, peer: &Peer) {
-        if let Some(key) = peer.send_key.load_full() {
-            self.send_staged(peer, &key);
-        }
-    }
-
-    fn send_staged(&self, peer: &Peer, key: &SendKey) {
+    /// Sends the packets staged for `peer`.
+    pub(crate) fn send_staged(&self, peer: &Peer, key: &SendKey) {
         let now = Instant::now();
         if !peer.has_staged() || !key.alive(now) {
             return;
@@ -209,60 +150,17 @@ impl<W: Wire> Tunnel<W> {
     }
 
     /// Forgets the sending key of `peer`.
-    pub fn clear_send_key(&self, peer: &Peer) {
+    pub(crate) fn clear_send_key(&self, peer: &Peer) {
         peer.send_key.store(None);
         peer.expect_nothing();
     }
 
     /// Drops the packets staged for `peer`.
-    pub fn drop_staged(&self, peer: &Peer) {
+    pub(crate) fn drop_staged(&self, peer: &Peer) {
         self.shared
             .drops
             .staged
             .add(peer.take_staged().len() as u64);
-    }
-
-    /// Accepts data packets for `index`, our name for the session, from now on.
-    ///
-    /// If `answer` is given (the receiver's name, cipher and limits of the sending half), the first data packet is
-    /// reported as [`Notice::Confirmed`]. Packets to the peer are then sealed with `answer`.
-    ///
-    /// [`Notice::Confirmed`]: plane::Notice::Confirmed
-    pub fn add_receive_key(
-        &self,
-        index: u32,
-        peer: &Arc<Peer>,
-        format: Arc<dyn Format>,
-        limits: KeyLimits,
-        answer: Option<(u32, Arc<dyn Format>, KeyLimits)>,
-    ) {
-        let answer = answer.map(|(receiver, format, limits)| {
-            Arc::new(SendKey::new((receiver, index), format, limits))
-        });
-        let confirm = answer.is_some();
-        let key = ReceiveKey::new(index, Arc::clone(peer), format, limits, answer, confirm);
-        self.shared.sessions.insert(key);
-    }
-
-    /// Assigns data packets from `addr` that name no session to the sessions from `first` on
-    /// ([`SessionName::OfSender`](plane::SessionName::OfSender)).
-    pub fn set_sender(&self, addr: SocketAddr, first: u32) {
-        self.shared.sessions.set_sender(addr, first, true);
-    }
-
-    /// Undoes [`Self::set_sender`], unless the address now belongs to another peer.
-    pub fn clear_sender(&self, addr: SocketAddr, first: u32) {
-        self.shared.sessions.set_sender(addr, first, false);
-    }
-
-    /// Seals `payload` for `peer`, in order with its packets. Dropped if there is no key.
-    pub fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) {
-        self.shared.inject(peer, None, payload);
-    }
-
-    /// Sets whether the tunnel passes packets between peers itself; otherwise the kernel does.
-    pub fn set_hairpin(&self, hairpin: bool) {
-        self.shared.hairpin.store(hairpin, Ordering::Relaxed);
     }
 
     /// Reads from `stream` from now on.
@@ -293,29 +191,8 @@ impl<W: Wire> Tunnel<W> {
         sent
     }
 
-    /// Accepts no more data packets for `index`.
-    pub fn remove_receive_key(&self, index: u32) {
-        self.shared.sessions.remove(index);
-    }
-
-    /// The use of the receiving key with this index; zero if there is no such key.
-    #[must_use]
-    pub fn receive_usage(&self, index: u32) -> ReceiveUsage {
-        let key = self.shared.sessions.find(index);
-        key.map(|key| key.usage()).unwrap_or_default()
-    }
-
-    /// Sends an empty data packet. Returns whether the peer had a key and an address.
-    pub fn send_keepalive(&self, peer: &Peer) -> bool {
-        let now = Instant::now();
-        match peer.send_key.load_full() {
-            Some(key) if key.alive(now) => self.seal_one(peer, &key, &[], now),
-            _ => false,
-        }
-    }
-
-    /// Seals and sends one packet outside the pipelines.
-    fn seal_one(&self, peer: &Peer, key: &SendKey, packet: &[u8], now: Instant) -> bool {
+    /// Seals and sends one packet outside the pipelines; an empty one is a keepalive.
+    pub(crate) fn seal_one(&self, peer: &Peer, key: &SendKey, packet: &[u8], now: Instant) -> bool {
         let mut ways = peer.lines.ways_of_messages();
         if ways.is_empty() {
             let line = peer.lines.used_id();
@@ -324,7 +201,7 @@ impl<W: Wire> Tunnel<W> {
         if ways.is_empty() {
             return false;
         }
-        let padded = self.shared.wire.padded(packet.len(), self.mtu());
+        let padded = self.shared.wire.padded(packet.len(), self.shared.mtu());
         let Some(datagram) = key.sealed(packet, padded) else {
             return false;
         };
@@ -362,11 +239,6 @@ impl<W: Wire> Tunnel<W> {
             sum.source_gone |= report.source_gone;
         }
         sum
-    }
-
-    /// Sends a datagram other than a data packet by the first line.
-    pub fn send(&self, endpoint: Endpoint, datagram: &[u8]) -> SendReport {
-        self.send_by(LineId::FIRST, endpoint, datagram)
     }
 
     /// Sends a datagram by a line.
@@ -413,18 +285,6 @@ impl<W: Wire> Tunnel<W> {
     pub fn inbound(&self) -> &PipelineStats {
         &self.shared.inbound
     }
-
-    /// Number of worker threads.
-    #[must_use]
-    pub fn workers(&self) -> usize {
-        self.workers.count()
-    }
-
-    /// Whether several workers may share one direction.
-    #[must_use]
-    pub fn is_parallel(&self) -> bool {
-        self.workers.is_parallel()
-    }
 }
 
 impl<W: Wire> Drop for Tunnel<W> {
@@ -435,61 +295,5 @@ impl<W: Wire> Drop for Tunnel<W> {
                 log::error!("a worker panicked");
             }
         }
-    }
-}
-
-impl<W: Wire> Tunnel<W> {
-    /// Statistics since the start.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        Statistics {
-            outbound: counts(self.outbound()),
-            inbound: counts(self.inbound()),
-            drops: self.drops().iter().collect(),
-            rungs: self.rungs(),
-            workers: self.workers(),
-            parallel: self.is_parallel(),
-        }
-    }
-
-    fn rungs(&self) -> Vec<(&'static str, String)> {
-        let tun = self.tun();
-        let read = [&tun.tso, &tun.uso].map(|rung| match rung.on() && tun.gives_singly() {
-            true => (
-                rung.name(),
-                "off (packets wait one by one for an uplink)".to_owned(),
-            ),
-            false => (rung.name(), rung.to_string()),
-        });
-        let mut rungs = Vec::from(read);
-        rungs.push((tun.gro.name(), tun.gro.to_string()));
-        let coalescing = &self.shared().coalescing;
-        rungs.push((coalescing.name(), coalescing.to_string()));
-        let lines = self.shared().lines.load();
-        let mut note = |rung: &Rung| match rungs.iter_mut().find(|(name, _)| *name == rung.name()) {
-            // All sockets try the same rungs; the one that got less far is reported.
-            Some((_, state)) if state == "on" => *state = rung.to_string(),
-            Some(_) => {}
-            None => rungs.push((rung.name(), rung.to_string())),
-        };
-        for socket in lines.iter() {
-            for rung in [&socket.gso, &socket.gro, &socket.mmsg, &socket.aqm] {
-                note(rung);
-            }
-        }
-        rungs
-    }
-}
-
-fn counts(stats: &PipelineStats) -> PipelineCounts {
-    PipelineCounts {
-        batches: stats.batches.value(),
-        packets: stats.packets.value(),
-        bytes: stats.bytes.value(),
-        super_packets: stats.super_packets.value(),
-        unpacked: stats.unpacked.value(),
-        syscalls: stats.syscalls.value(),
-        parallel_batches: stats.parallel_batches.value(),
-        waited_us: stats.waited.value(),
     }
 }

@@ -64,27 +64,20 @@ impl Packets {
     }
 }
 
-/// The lines that have a share.
-fn sharing(shares: &[u64; LINES_MAX]) -> LineSet {
-    let numbered = (0..).map(LineId).zip(shares);
-    let lines = numbered.filter(|(_, share)| **share > 0);
-    lines.map(|(line, _)| line).collect()
-}
-
 impl Plan {
     /// The plan of a mode; `None` for a single line. Flows keep their lines of the plan `before` where possible.
     pub(crate) fn new(mode: LineMode, before: Option<&Self>) -> Option<Self> {
+        let lines = mode.lines();
         Some(match mode {
             LineMode::Single => return None,
-            LineMode::Duplicate(lines) => Self::Duplicate(lines),
-            LineMode::Critical(lines) => Self::Critical(lines),
+            LineMode::Duplicate(_) => Self::Duplicate(lines),
+            LineMode::Critical(_) => Self::Critical(lines),
             LineMode::Balance(shares) => {
                 let mut flows = match before {
                     Some(Self::Balance { flows, .. }) => flows.clone(),
                     _ => Box::default(),
                 };
                 flows.share(&shares);
-                let lines = sharing(&shares);
                 Self::Balance { lines, flows }
             }
             LineMode::BalancePackets(shares) => {
@@ -94,7 +87,7 @@ impl Plan {
                 };
                 packets.lines.share(&shares);
                 Self::BalancePackets {
-                    lines: sharing(&shares),
+                    lines,
                     packets: Box::new(Mutex::new(packets)),
                 }
             }

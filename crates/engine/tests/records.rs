@@ -7,11 +7,12 @@ use engine::fuzzing::{Plane, connection};
 use engine::{Peer, Routes, Stream, TunnelOptions};
 use netio::tun::VNET_HDR_LEN;
 use netio::udp::Endpoint;
-use plane::{Batch, Packet};
 use plane::{
-    Class, Control, Format, KeyLimits, Line, Notice, Payload, PeerId, Record, ReplayCheck,
-    SessionName, StreamId, Window, Wire,
+    Batch, CipherName, Class, Control, DataPlane as _, Format, Formats, KeyLimits, Line, Moving,
+    Notice, Packet, Payload, PeerId, Protocol, Record, ReplayCheck, SessionKeys, SessionName,
+    StreamId, Window, Wire, ZeroizeOnDrop,
 };
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -32,6 +33,21 @@ impl Window for AllNew {
 
 /// Length field in front of each packet of a stream.
 const RECORD_HEADER: usize = 2;
+
+impl ZeroizeOnDrop for Framed {}
+
+impl Protocol for Clear {
+    type Keys = Framed;
+    type Error = Infallible;
+
+    fn formats(&self, Framed(number): &Framed) -> Result<Formats, Infallible> {
+        Ok(Formats {
+            seal: Arc::new(Framed(*number)),
+            open: Arc::new(Framed(*number)),
+            cipher: CipherName::default(),
+        })
+    }
+}
 
 impl Wire for Clear {
     const HEAD_MAX: usize = RECORD_HEADER + 1;
@@ -132,17 +148,23 @@ fn plane(mtu: usize, peers: u8) -> (Plane<Clear>, Vec<Remote>) {
     let mut routes = Routes::default();
     let mut remotes = Vec::new();
     for number in 1..=peers {
-        let peer = plane.tunnel.new_peer(PeerId(number.into()));
+        let id = PeerId(number.into());
+        assert!(plane.tunnel.add_peer(id, Moving::Tell));
+        let peer = plane.tunnel.find(id).unwrap();
         let from = ([192, 0, 2, number], 1194).into();
         let (stream, end) = connection(StreamId(number.into()), from).unwrap();
         peer.set_stream(Some(Arc::clone(&stream)));
-        let (index, format) = (u32::from(number), Arc::new(Framed(number)));
-        plane
-            .tunnel
-            .add_receive_key(index, &peer, format.clone(), limits, None);
-        plane
-            .tunnel
-            .set_send_key(&peer, (index, index), format, limits);
+        let session = u32::from(number);
+        let keys = SessionKeys {
+            session,
+            remote: session,
+            material: Framed(number),
+            receive: limits,
+            send: limits,
+            confirm: false,
+        };
+        plane.tunnel.add_keys(id, keys).unwrap();
+        plane.tunnel.send_with(id, session);
         plane.tunnel.add_stream(&stream).unwrap();
         routes.insert(address(number), 32, Arc::clone(&peer));
         remotes.push(Remote { peer, stream, end });
@@ -188,7 +210,9 @@ fn received(remote: &mut Remote) -> Vec<u8> {
 fn a_packet_that_no_record_can_hold_is_dropped_and_the_stream_stays_whole() {
     let (mut plane, mut remotes) = plane(1500, 1);
     for len in [65_535, 65_534, 100] {
-        plane.tunnel.inject(&remotes[0].peer, &packet(9, 1, len));
+        plane
+            .tunnel
+            .inject(remotes[0].peer.id(), &packet(9, 1, len));
     }
     plane.interface();
     assert_eq!(plane.tunnel.drops().too_long.value(), 1);

@@ -5,7 +5,7 @@
 
 use netio::poll::Poller;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -133,13 +133,26 @@ impl Gate {
     }
 }
 
-/// Converts the result of accepting a connection to turn it away, for [`Gate::failed`].
-pub fn turned_away<T>(accepted: io::Result<T>) -> io::Result<bool> {
-    match accepted {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) => Err(error),
+/// Returns the accepted connection; `None` if no connection waits.
+///
+/// # Errors
+/// Descriptors ran out.
+pub fn accepted<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Ok(connection) => Ok(Some(connection)),
+        Err(error) => match error.kind() {
+            // The client of an aborted one has left already.
+            ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {
+                Ok(None)
+            }
+            _ => Err(error),
+        },
     }
+}
+
+/// Converts the result of accepting a connection to turn it away, for [`Gate::failed`].
+pub fn turned_away<T>(outcome: io::Result<T>) -> io::Result<bool> {
+    Ok(accepted(outcome)?.is_some())
 }
 
 fn reserve() -> Option<File> {
@@ -186,7 +199,7 @@ mod tests {
         assert!(gate.reserve.is_some());
         // No connection waits, so there is no pause.
         gate.failed(&why, now, || {
-            turned_away(Err::<(), _>(io::ErrorKind::WouldBlock.into()))
+            turned_away(Err::<(), _>(ErrorKind::WouldBlock.into()))
         });
         assert!(follow(&mut gate, now));
         assert!(gate.reserve.is_some());

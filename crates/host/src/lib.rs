@@ -25,7 +25,7 @@
 //! [`names`] asks name servers for the addresses of a name.
 //!
 //! # The process
-//! [`background`], [`notify`], [`privileges`], [`logging`], [`written_file`] for files that a
+//! [`background`], [`gate`] for sockets without descriptors, [`strangers`] for what they may write to the log, [`notify`], [`privileges`], [`logging`], [`written_file`] for files that a
 //! configuration names, [`run_scripts`] for commands of a configuration, and [`machine`], which says
 //! what the process runs on.
 
@@ -35,6 +35,7 @@ mod apply;
 pub mod background;
 mod dns;
 mod facts;
+pub mod gate;
 mod journal;
 pub mod logging;
 pub mod machine;
@@ -46,7 +47,9 @@ mod plan;
 pub mod privileges;
 mod scripts;
 mod step;
+pub mod strangers;
 mod system;
+pub mod terminal;
 pub mod tunnel_devices;
 mod want;
 mod ways;

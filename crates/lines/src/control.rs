@@ -37,7 +37,7 @@ pub use outside::{LinePlane, Outside};
 use peer::PeerLines;
 use relay::Relays;
 pub use report::LineReport;
-pub use theirs::TheirLines;
+pub use theirs::{TheirLines, evenly};
 pub use usage_file::UsageFile;
 
 /// How often lines are looked at while idle, while packets flow, and while an answer is awaited.

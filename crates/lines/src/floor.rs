@@ -103,7 +103,7 @@ impl FloorFile {
     /// The kernel's error.
     pub fn at(path: &Path) -> io::Result<(Self, SystemTime)> {
         let file = places::open(path)?;
-        let (_, floor) = locked(&file, newest).or_else(|error| match error.kind() {
+        let (_, floor) = locked(&file, File::lock, newest).or_else(|error| match error.kind() {
             ErrorKind::InvalidData => {
                 log::warn!(
                     "{} is damaged and left out; until the clock is set, peers may refuse handshakes",
@@ -139,7 +139,7 @@ impl FloorFile {
     }
 
     fn write(&mut self, decide: impl Fn(u64, Option<u64>) -> Option<u64>) {
-        let written = locked(&self.file, |file| {
+        let written = locked(&self.file, File::lock, |file| {
             let (number, found) = newest(file).or_else(|error| match error.kind() {
                 ErrorKind::InvalidData => Ok((0, 0)),
                 _ => Err(error),
@@ -186,7 +186,7 @@ pub fn earliest() -> SystemTime {
 /// The time that this host's clock has reached, by the floor on file; 1970 where there is none.
 #[must_use]
 pub fn on_file() -> SystemTime {
-    let floor = File::open(path()).and_then(|file| locked_shared(&file, newest));
+    let floor = File::open(path()).and_then(|file| locked(&file, File::lock_shared, newest));
     // The floor on file may be ahead of the time by that much.
     let floor = Duration::from_nanos(floor.map_or(0, |(_, floor)| floor)).saturating_sub(AHEAD);
     SystemTime::UNIX_EPOCH + floor
@@ -221,15 +221,13 @@ fn newest(file: &File) -> io::Result<(u64, u64)> {
     Ok((number, floor))
 }
 
-fn locked<T>(file: &File, f: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
-    file.lock()?;
-    let result = f(file);
-    file.unlock()?;
-    result
-}
-
-fn locked_shared<T>(file: &File, f: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
-    file.lock_shared()?;
+/// Calls `f` while the file has the lock that `lock` takes.
+fn locked<T>(
+    file: &File,
+    lock: fn(&File) -> io::Result<()>,
+    f: impl FnOnce(&File) -> io::Result<T>,
+) -> io::Result<T> {
+    lock(file)?;
     let result = f(file);
     file.unlock()?;
     result

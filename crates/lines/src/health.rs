@@ -1,21 +1,19 @@
 //! The health of a line: how well it works, and the reason for that verdict.
 //!
-//! Most signs cost nothing: the tunnel's own authentic packets, the round trips of its handshakes and keepalives, the
-//! losses that its numbers show. Probes are for a silent line: one a second or so while it is idle, quicker once
-//! something sent on it has gone unanswered. The owner of a [`Health`] reports events to it and asks
-//! [`Health::probe_due`]. It calls [`Health::poll`] after each of these and at [`Health::next_deadline`].
+//! Most signs cost nothing: the tunnel's own authentic packets, and the round trips of its handshakes and keepalives.
+//! Probes are for a silent line: one a second or so while it is idle, quicker once something sent on it has gone
+//! unanswered. The owner of a [`Health`] reports events to it, asks [`Health::probe_due`], and calls [`Health::poll`]
+//! after each of these and every so often.
 //!
-//! States have hysteresis: the loss at which a line degrades is more than twice the loss at which it recovers, and must
+//! States have hysteresis: the round trips at which a line degrades are longer than those at which it recovers, and must
 //! last a few seconds. A line that was down is up again only after several answers.
 
-mod measures;
 mod reason;
 #[cfg(test)]
 mod tests;
 
 pub use reason::{Fault, LineState, Reason};
 
-use measures::{LastSeconds, RoundTrips};
 use std::time::{Duration, Instant};
 
 /// The settings by which a line is judged.
@@ -36,10 +34,6 @@ pub struct Settings {
     pub unanswered: u8,
     /// Authentic packets after which a line that was down is up; they must come half a probe interval apart.
     pub answers: u8,
-    /// Loss in thousandths from which a line is degraded.
-    pub loss_high: u16,
-    /// Loss in thousandths up to which a line recovers.
-    pub loss_low: u16,
     /// A line degrades when round trips are this many times as long as usual, and also longer by `round_trip_more`.
     pub round_trip_times: u8,
     /// Minimum increase of round trips that degrades a line; see `round_trip_times`.
@@ -62,8 +56,6 @@ impl Default for Settings {
             silence_without_probes: Duration::from_secs(15),
             unanswered: 3,
             answers: 3,
-            loss_high: 50,
-            loss_low: 20,
             round_trip_times: 3,
             round_trip_more: Duration::from_millis(100),
             degrade_after: Duration::from_secs(3),
@@ -83,28 +75,6 @@ pub struct Change {
     pub reason: Reason,
 }
 
-/// The measured figures of a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Smoothed round trip.
-    pub round_trip: Option<Duration>,
-    /// The least recent round trip.
-    pub round_trip_least: Option<Duration>,
-    /// Jitter of round trips (RFC 3550).
-    pub jitter: Duration,
-    /// Loss in thousandths over the last ten seconds, if enough packets were counted.
-    pub loss: Option<u16>,
-    /// Mean bytes a second sent and received over the last seconds.
-    pub rate: (u64, u64),
-    /// The rates of the best second: the line can carry at least these.
-    pub rate_greatest: (u64, u64),
-    /// The largest datagram that the path carries.
-    pub path_mtu: Option<u16>,
-}
-
-/// Minimum number of counted packets for a loss rate to mean anything.
-const COUNTED_MIN: u64 = 50;
-
 /// The health of one line.
 #[derive(Clone, Debug)]
 pub struct Health {
@@ -117,11 +87,6 @@ pub struct Health {
     /// A fault that has gone since the last poll.
     fault_gone: Option<Fault>,
     round_trips: RoundTrips,
-    path_mtu: Option<u16>,
-    sent: LastSeconds,
-    received: LastSeconds,
-    counted: LastSeconds,
-    lost: LastSeconds,
     heard: Option<Instant>,
     /// When the first packet that is still unanswered was sent.
     unanswered_since: Option<Instant>,
@@ -148,11 +113,6 @@ impl Health {
             fault: None,
             fault_gone: None,
             round_trips: RoundTrips::default(),
-            path_mtu: None,
-            sent: LastSeconds::default(),
-            received: LastSeconds::default(),
-            counted: LastSeconds::default(),
-            lost: LastSeconds::default(),
             heard: None,
             unanswered_since: None,
             probe_sent: None,
@@ -192,38 +152,17 @@ impl Health {
 
     /// The smoothed round trip, once one was measured.
     #[must_use]
-    pub fn smoothed(&self) -> Option<Duration> {
-        self.round_trips.smoothed()
+    pub const fn smoothed(&self) -> Option<Duration> {
+        self.round_trips.smoothed
     }
 
-    /// The measured figures.
-    pub fn figures(&mut self, now: Instant) -> Figures {
-        let (sent, sent_greatest) = self.sent.mean_and_greatest(now);
-        let (received, received_greatest) = self.received.mean_and_greatest(now);
-        let smoothed = self.round_trips.smoothed();
-        Figures {
-            round_trip: smoothed,
-            round_trip_least: smoothed.map(|_| self.round_trips.least()),
-            jitter: self.round_trips.jitter(),
-            loss: self.loss(now),
-            rate: (sent, received),
-            rate_greatest: (sent_greatest, received_greatest),
-            path_mtu: self.path_mtu,
-        }
+    /// Notes that packets were sent that the peer answers sooner or later, as it does data.
+    pub fn sent(&mut self, now: Instant) {
+        self.unanswered_since.get_or_insert(now);
     }
 
-    /// Counts packets that were sent, with this many bytes together. `answered` says whether the peer answers them
-    /// sooner or later, as it does data.
-    pub fn sent(&mut self, bytes: usize, answered: bool, now: Instant) {
-        self.sent.add(bytes as u64, now);
-        if answered {
-            self.unanswered_since.get_or_insert(now);
-        }
-    }
-
-    /// Counts authentic packets that have come, with this many bytes together.
-    pub fn received(&mut self, bytes: usize, now: Instant) {
-        self.received.add(bytes as u64, now);
+    /// Notes that authentic packets have come.
+    pub fn received(&mut self, now: Instant) {
         self.heard = Some(now);
         self.unanswered_since = None;
         self.probes_unanswered = 0;
@@ -237,17 +176,6 @@ impl Health {
     /// Takes a measured round trip: of a handshake, a keepalive, a probe.
     pub fn round_trip(&mut self, sample: Duration) {
         self.round_trips.sample(sample);
-    }
-
-    /// Counts packets that were sent on the line since the last call: so many arrived, and so many did not.
-    pub fn counted(&mut self, arrived: u64, lost: u64, now: Instant) {
-        self.counted.add(arrived + lost, now);
-        self.lost.add(lost, now);
-    }
-
-    /// Sets the largest datagram that the path carries.
-    pub const fn path_mtu(&mut self, bytes: u16) {
-        self.path_mtu = Some(bytes);
     }
 
     /// Sets the fault by which the host knows that the line cannot work, or clears it.
@@ -271,33 +199,6 @@ impl Health {
         due
     }
 
-    /// Takes the answer to the last probe, which was authentic.
-    pub fn probe_answered(&mut self, bytes: usize, now: Instant) {
-        if let Some(sent) = self.probe_sent {
-            self.round_trip(now.saturating_duration_since(sent));
-        }
-        self.received(bytes, now);
-    }
-
-    /// When to ask for a probe or to poll next, if nothing happens before. A new line is due at once.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let probe = self.next_probe().flatten();
-        let down = match self.state {
-            LineState::Down => None,
-            _ => self.down_at(),
-        };
-        let settings = &self.settings;
-        let bad = self.bad_since.map(|since| since + settings.degrade_after);
-        let good = self.good_since.map(|since| since + settings.recover_after);
-        let change = match self.state {
-            LineState::Up => bad,
-            LineState::Degraded => good,
-            _ => None,
-        };
-        [probe, down, change].into_iter().flatten().min()
-    }
-
     /// Judges the line by everything reported so far. Returns the change, if any.
     pub fn poll(&mut self, now: Instant) -> Option<Change> {
         let (to, reason) = self.judge(now)?;
@@ -308,8 +209,6 @@ impl Health {
         self.good_since = None;
         if to == LineState::Down || to == LineState::Unknown {
             self.answers = 0;
-            self.counted.clear();
-            self.lost.clear();
         }
         Some(Change { from, to, reason })
     }
@@ -350,7 +249,7 @@ impl Health {
     }
 
     fn judge_up(&mut self, now: Instant) -> Option<(LineState, Reason)> {
-        let Some(reason) = self.trouble(now, self.settings.loss_high, 1) else {
+        let Some(reason) = self.trouble(1) else {
             self.bad_since = None;
             return None;
         };
@@ -359,7 +258,7 @@ impl Health {
     }
 
     fn judge_degraded(&mut self, now: Instant) -> Option<(LineState, Reason)> {
-        if self.trouble(now, self.settings.loss_low, 2).is_some() {
+        if self.trouble(2).is_some() {
             self.good_since = None;
             return None;
         }
@@ -368,26 +267,16 @@ impl Health {
         (good >= self.settings.recover_after).then_some((LineState::Up, Reason::Recovered(good)))
     }
 
-    /// The trouble of the line: a loss above this limit, or round trips too long by a limit that is divided by `part`.
-    fn trouble(&mut self, now: Instant, loss_limit: u16, part: u32) -> Option<Reason> {
-        if let Some(loss) = self.loss(now).filter(|loss| *loss > loss_limit) {
-            return Some(Reason::Loss(loss));
-        }
-        let smoothed = self.round_trips.smoothed()?;
-        let usual = self.round_trips.least();
+    /// The trouble of the line: round trips too long by a limit that is divided by `part`.
+    fn trouble(&self, part: u32) -> Option<Reason> {
+        let smoothed = self.round_trips.smoothed?;
+        let usual = self.round_trips.least;
         let times = u32::from(self.settings.round_trip_times.max(1)) - 1;
         let more = (usual * times).max(self.settings.round_trip_more) / part;
         (smoothed > usual + more).then_some(Reason::RoundTrip {
             now: smoothed,
             usual,
         })
-    }
-
-    fn loss(&mut self, now: Instant) -> Option<u16> {
-        let counted = self.counted.sum(now);
-        let lost = self.lost.sum(now);
-        // The ratio is at most a thousand, so it fits.
-        (counted >= COUNTED_MIN).then(|| (lost * 1000 / counted) as u16)
     }
 
     fn is_silent(&self, now: Instant) -> bool {
@@ -444,5 +333,37 @@ impl Health {
         let last = self.probe_sent.filter(|at| *at >= unanswered);
         let at = last.unwrap_or(unanswered) + patience;
         Some(Some(idle.map_or(at, |idle| idle.min(at))))
+    }
+}
+
+/// Round trips: smoothed and their deviation as in RFC 6298, and the least recent value.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoundTrips {
+    smoothed: Option<Duration>,
+    deviation: Duration,
+    least: Duration,
+}
+
+impl RoundTrips {
+    fn sample(&mut self, sample: Duration) {
+        let Some(smoothed) = self.smoothed else {
+            *self = Self {
+                smoothed: Some(sample),
+                deviation: sample / 2,
+                least: sample,
+            };
+            return;
+        };
+        self.deviation = (self.deviation * 3 + sample.abs_diff(smoothed)) / 4;
+        self.smoothed = Some((smoothed * 7 + sample) / 8);
+        // The least value rises by a 256th of the difference, or a path that has become longer would look slow for
+        // ever.
+        let risen = self.least + sample.saturating_sub(self.least) / 256;
+        self.least = risen.min(sample);
+    }
+
+    /// The time after which an answer counts as lost.
+    fn timeout(&self) -> Option<Duration> {
+        self.smoothed.map(|smoothed| smoothed + self.deviation * 4)
     }
 }

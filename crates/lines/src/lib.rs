@@ -7,17 +7,25 @@
 //! - [`queue`]: a fair queue in front of a line that is the bottleneck
 //! - [`inner`]: the facts about an inner packet that the others need
 //! - [`relay`]: what a relay that forwards a tunnel's datagrams knows of its clients
-//! - `emulator`: links with delay, jitter, loss and a rate, in virtual time (feature `emulator`)
+//! - `control`: the uplinks of a running tunnel, probed, chosen and counted (feature `control`, as the rest)
+//! - `names`: addresses of servers by name, asked by each uplink
+//! - `floor`, `places`: files that outlive a program
 //!
 //! Nothing here knows a protocol. A packet's number is the one that its protocol gave it (WireGuard's counter,
 //! OpenVPN's packet id, PPTP's sequence number), so the peer at the other end need not know of lines.
 
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, feature = "emulator"))]
-pub mod emulator;
+#[cfg(feature = "control")]
+pub mod control;
+#[cfg(feature = "control")]
+pub mod floor;
 pub mod health;
 pub mod inner;
+#[cfg(feature = "control")]
+pub mod names;
+#[cfg(feature = "control")]
+pub mod places;
 pub mod queue;
 pub mod relay;
 pub mod reorder;

@@ -27,7 +27,7 @@ mod kept;
 mod name;
 mod servers;
 
-pub use background::Background;
+pub use background::{Background, Resolver};
 pub use kept::keep;
 pub use name::Name;
 pub use name::{LookUp, Whose};

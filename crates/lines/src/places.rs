@@ -94,9 +94,5 @@ fn parse<'a>(head: &str, place: &'a [u8]) -> Option<(u64, &'a str)> {
 
 /// A checksum against broken-off writes, not against attackers.
 fn sum(text: &str) -> String {
-    let hash = blake2s::hash(&[text.as_bytes()]);
-    hash.iter().take(8).fold(String::new(), |mut sum, byte| {
-        let _ = write!(sum, "{byte:02x}");
-        sum
-    })
+    crypto::hex(&blake2s::hash(&[text.as_bytes()])[..8])
 }

@@ -40,10 +40,10 @@ mod tests;
 mod trail;
 mod window;
 
-pub use counters::{Copies, Counters, PptpCounters};
+pub use counters::{Copies, Counters};
 pub use line::Reordering;
 pub use repair::{Learnt, Repairs};
-pub use settings::{Jump, Late, Order, Settings, SettingsError};
+pub use settings::{Jump, Late, Order, Settings};
 pub use window::Window;
 
 /// Maximum span of a window's numbers, from the one it waits for to the greatest that has come. A power of two, so that

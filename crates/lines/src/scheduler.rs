@@ -1,8 +1,8 @@
 //! Chooses the lines on which a packet is sent.
 //!
 //! A [`Scheduler`] knows the lines of one peer: their settings, the verdict of their [`Health`](crate::health), and the
-//! bytes that they have carried. [`Scheduler::pick`] is called for each packet; it only reads the result of the last
-//! change.
+//! bytes that they have carried. A data plane chooses for each packet by [`Scheduler::active`] and
+//! [`Scheduler::line_mode`].
 //!
 //! Metered lines are used only where no other works, and carry no copies then. A line that has used up its monthly
 //! allowance ([`Allowance`]) is used only where not even a metered one works: higher charges or a lower rate are better
@@ -20,7 +20,6 @@ pub use failover::{FailoverSettings, SwitchReason};
 pub use plane::LineSet;
 
 use crate::health::LineState;
-use crate::inner::Inner;
 pub use balance::{FlowTable, PacketShare};
 use failover::{Failover, Rank};
 use plane::{LINES_MAX, LineId, LineMode};
@@ -36,12 +35,12 @@ pub enum Mode {
     Failover,
     /// Each packet on all lines that work.
     Duplicate,
-    /// [Critical](Inner::critical) packets on all lines that work, all others as with failover.
+    /// [Critical](crate::inner::Inner::critical) packets on all lines that work, all others as with failover.
     Critical,
     /// Each inner flow on one of the lines that work, by their rates.
     BalanceFlows,
-    /// Each packet on one of the lines that work, by their rates; [critical](Inner::critical) ones as with failover.
-    /// The peer must put them back into order.
+    /// Each packet on one of the lines that work, by their rates; [critical](crate::inner::Inner::critical) ones as with
+    /// failover. The peer must put them back into order.
     BalancePackets,
 }
 
@@ -52,7 +51,7 @@ pub struct LineSettings {
     pub priority: u8,
     /// Whether traffic on the line costs money.
     pub metered: bool,
-    /// The rate in bits a second, if known; else the measured rate counts.
+    /// The rate in bits a second, if known.
     pub rate: Option<u64>,
     /// Whether the line has used up its allowance of this month.
     pub used_up: bool,
@@ -88,7 +87,6 @@ pub struct Switch {
 struct Line {
     settings: LineSettings,
     state: LineState,
-    measured: u64,
 }
 
 /// The rate assumed for lines without a known one: only its ratio to others matters.
@@ -100,14 +98,10 @@ pub struct Scheduler {
     mode: Mode,
     lines: [Option<Line>; LINES_MAX],
     failover: Failover,
-    flows: FlowTable,
-    packets: PacketShare,
     /// The line for packets that go over one only.
     single: LineSet,
     /// The lines for packets that go over several.
     several: LineSet,
-    /// The weights by which flows and packets are currently shared.
-    weights: [u64; LINES_MAX],
 }
 
 impl Scheduler {
@@ -118,18 +112,9 @@ impl Scheduler {
             mode,
             lines: [const { None }; LINES_MAX],
             failover: Failover::new(failover),
-            flows: FlowTable::new(),
-            packets: PacketShare::new(),
             single: LineSet::EMPTY,
             several: LineSet::EMPTY,
-            weights: [0; LINES_MAX],
         }
-    }
-
-    /// How lines are used.
-    #[must_use]
-    pub const fn mode(&self) -> Mode {
-        self.mode
     }
 
     /// Adds a line, or changes its settings. Its state is unknown.
@@ -138,7 +123,6 @@ impl Scheduler {
             *place = Some(Line {
                 settings,
                 state: LineState::Unknown,
-                measured: 0,
             });
         }
     }
@@ -157,15 +141,6 @@ impl Scheduler {
             line.state = state;
         }
         self.update(now)
-    }
-
-    /// Sets a line's measured rate, in bits a second. Call it each few seconds: shares follow a change of more than a
-    /// quarter.
-    pub fn set_rate(&mut self, line: LineId, rate: u64) {
-        if let Some(line) = self.line(line) {
-            line.measured = rate;
-        }
-        self.share();
     }
 
     /// Notes that a line has used up its allowance of this month, or that another month has begun.
@@ -190,46 +165,21 @@ impl Scheduler {
         }
     }
 
-    /// The lines on which to send a packet. Empty only if the peer has no line.
-    #[inline]
-    pub fn pick(&mut self, inner: &Inner) -> LineSet {
-        let share = match self.mode {
-            Mode::Single | Mode::Failover => return self.single,
-            Mode::Duplicate => return self.several,
-            Mode::Critical if inner.critical() => return self.several,
-            Mode::Critical => return self.single,
-            Mode::BalanceFlows => self.flows.line(inner.flow),
-            Mode::BalancePackets if inner.critical() => None,
-            Mode::BalancePackets => self.packets.next(inner.length),
-        };
-        share.map_or(self.single, LineSet::of)
-    }
-
-    /// The lines for messages outside inner packets, such as handshakes: all that are in use.
-    #[must_use]
-    pub const fn in_use(&self) -> LineSet {
-        match self.mode {
-            Mode::Single | Mode::Failover => self.single,
-            _ => self.several,
-        }
-    }
-
     /// The line for packets that go over one only.
     #[must_use]
     pub fn active(&self) -> Option<LineId> {
         self.single.first()
     }
 
-    /// The choice in a form for a data plane that chooses for each packet itself, beside [`Self::active`]. Tell the
-    /// data plane both after each change.
+    /// How the data plane is to choose for each packet, beside [`Self::active`]. Tell it both after each change.
     #[must_use]
     pub fn line_mode(&self) -> LineMode {
         match self.mode {
             Mode::Single | Mode::Failover => LineMode::Single,
             Mode::Duplicate => LineMode::Duplicate(self.several),
             Mode::Critical => LineMode::Critical(self.several),
-            Mode::BalanceFlows => LineMode::Balance(self.weights),
-            Mode::BalancePackets => LineMode::BalancePackets(self.weights),
+            Mode::BalanceFlows => LineMode::Balance(self.weights()),
+            Mode::BalancePackets => LineMode::BalancePackets(self.weights()),
         }
     }
 
@@ -277,7 +227,6 @@ impl Scheduler {
             self.single = line.map_or(LineSet::EMPTY, LineSet::of);
         }
         self.several = self.several_lines();
-        self.share();
         switch
     }
 
@@ -300,22 +249,13 @@ impl Scheduler {
         if lines.is_empty() { self.single } else { lines }
     }
 
-    /// Shares flows and packets by rates, if the rates have changed much.
-    fn share(&mut self) {
+    /// The weights of the lines by which flows and packets are shared.
+    fn weights(&self) -> [u64; LINES_MAX] {
         let mut weights = [0; LINES_MAX];
-        for (id, line) in self.lines() {
-            if self.several.contains(id) {
-                let measured = Some(line.measured).filter(|rate| *rate > 0);
-                let rate = line.settings.rate.or(measured).unwrap_or(RATE_UNKNOWN);
-                weights[id.index()] = rate.clamp(1, 1 << 50);
-            }
+        for (id, line) in self.lines().filter(|(id, _)| self.several.contains(*id)) {
+            let rate = line.settings.rate.unwrap_or(RATE_UNKNOWN);
+            weights[id.index()] = rate.clamp(1, 1 << 50);
         }
-        let same =
-            |(new, old): (&u64, &u64)| (*new == 0) == (*old == 0) && new.abs_diff(*old) <= old / 4;
-        if !weights.iter().zip(&self.weights).all(same) {
-            self.weights = weights;
-            self.flows.share(&weights);
-            self.packets.share(&weights);
-        }
+        weights
     }
 }

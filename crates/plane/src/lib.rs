@@ -14,6 +14,7 @@ mod format;
 mod guesses;
 mod line;
 pub mod mss;
+mod now;
 mod peer;
 mod protocol;
 mod replay;
@@ -28,6 +29,7 @@ pub use endpoint::{Ecn, Endpoint, Source, SourceNetwork};
 pub use format::{Batch, Format, Joined, Packet, Payload};
 pub use guesses::Guesses;
 pub use line::{LINES_MAX, Line, LineId, LineMode, LineSet, Reorder, StreamId, Transport};
+pub use now::Now;
 pub use peer::{LineCounts, LineState, Moving, OrderCounts, PeerId, PeerLines, PeerState, Times};
 pub use protocol::{
     CipherName, Class, Formats, KeyLimits, KeyUsage, Protocol, Record, ReplayCheck, SessionKeys,

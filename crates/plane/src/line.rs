@@ -95,6 +95,43 @@ pub enum LineMode {
     BalancePackets([u64; LINES_MAX]),
 }
 
+impl LineMode {
+    /// The lines that packets go by besides the line in use.
+    #[must_use]
+    pub fn lines(self) -> LineSet {
+        match self {
+            Self::Single => LineSet::EMPTY,
+            Self::Duplicate(lines) | Self::Critical(lines) => lines,
+            Self::Balance(shares) | Self::BalancePackets(shares) => {
+                let numbered = (0..).map(LineId).zip(shares);
+                let sharing = numbered.filter(|(_, share)| *share > 0);
+                sharing.map(|(line, _)| line).collect()
+            }
+        }
+    }
+
+    /// Narrows the mode to these lines.
+    #[must_use]
+    pub fn among(self, lines: LineSet) -> Self {
+        let both = |of: LineSet| of.filter(|line| lines.contains(*line)).collect();
+        let shares = |mut of: [u64; LINES_MAX]| {
+            for (line, share) in (0..).map(LineId).zip(&mut of) {
+                if !lines.contains(line) {
+                    *share = 0;
+                }
+            }
+            of
+        };
+        match self {
+            Self::Single => Self::Single,
+            Self::Duplicate(of) => Self::Duplicate(both(of)),
+            Self::Critical(of) => Self::Critical(both(of)),
+            Self::Balance(of) => Self::Balance(shares(of)),
+            Self::BalancePackets(of) => Self::BalancePackets(shares(of)),
+        }
+    }
+}
+
 /// How packets are put back into order before they are written.
 ///
 /// A packet waits for missing packets before it while they can still come by one of the lines, within the limits below.

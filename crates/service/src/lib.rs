@@ -7,7 +7,6 @@
 
 mod backends;
 mod clock_watch;
-mod home;
 pub mod inbox;
 pub mod openvpn;
 mod plane_options;
@@ -18,6 +17,7 @@ pub mod profile;
 pub mod relay;
 pub mod running;
 mod shares;
+mod socket;
 pub mod status;
 pub mod tun_test;
 mod watchdog;

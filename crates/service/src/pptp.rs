@@ -11,7 +11,6 @@ mod awaited;
 mod client;
 mod counters;
 mod executor;
-mod lookup;
 mod machine;
 mod network;
 mod order;

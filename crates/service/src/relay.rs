@@ -10,14 +10,13 @@ mod target;
 
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
-use crate::wireguard::resolver::Resolver;
 use crate::wireguard::sockets::SocketPlan;
 use config::lines::Lines;
 use config::relay as model;
 use config::settings::DataplaneSettings;
 use forward::Forwarder;
 use host::{background, logging, privileges};
-use lines::names;
+use lines::names::{self, Resolver};
 use lines::relay::{Client, Key, Rates, Table};
 use netio::poll::{Poller, Waker};
 use netio::udp::{Family, SelfTest, SocketError, UdpSocket};
@@ -178,7 +177,7 @@ impl<'a> Relay<'a> {
             forwarder: Forwarder::new(table, listen),
             stamps,
             target: Target::new(&model.target, now),
-            resolver: Resolver::new(Arc::clone(&wake), &Lines::default()),
+            resolver: Resolver::new(Arc::clone(&wake), &Lines::default(), None),
             model,
             again,
             plan,
@@ -279,10 +278,8 @@ impl<'a> Relay<'a> {
         while let Some((lookup, found)) = self.resolver.next() {
             self.target.looked_up(&lookup, found, now);
         }
-        if let Some(lookup) = self.target.expire(self.forwarder.moved(), now)
-            && let Err(words) = self.resolver.begin(lookup.clone())
-        {
-            self.target.looked_up(&lookup, Err(words), now);
+        if let Some(lookup) = self.target.expire(self.forwarder.moved(), now) {
+            self.resolver.look_up(lookup);
         }
         if let Some((name, address)) = self.target.take_good() {
             names::keep(&name, address);

@@ -201,10 +201,7 @@ fn file_name(running: &Running) -> String {
     let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |it| it.ino());
     let path = running.path.as_os_str().as_bytes();
     let digest = crypto::blake2s::hash(&[path, &namespace.to_be_bytes()]);
-    let digest: String = digest[..8]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = crypto::hex(&digest[..8]);
     let name: String = running.name.chars().take(64).collect();
     format!("{name}-{digest}.{SUFFIX}")
 }

@@ -161,6 +161,24 @@ mod tests {
         assert_eq!(now.peers[1].rx_rate, Some(8000));
     }
 
+    /// The page's word for the type of a field, from [`Field::kind`].
+    fn kind(of: &str) -> String {
+        let (ty, serde) = of.split_once(';').unwrap_or((of, ""));
+        let word = |ty: &str| match ty {
+            "String" => "text",
+            "bool" => "boolean",
+            "u16" | "u32" | "u64" | "usize" | "f64" => "number",
+            _ => "object",
+        };
+        let inner = |outer: &str| ty.strip_prefix(outer)?.strip_suffix('>');
+        let (word, mark) = match (inner("Vec<"), inner("Option<")) {
+            (Some(item), _) => (format!("{}s", word(item)), ""),
+            (_, Some(value)) => (word(value).to_owned(), "?"),
+            _ => (word(ty).to_owned(), ""),
+        };
+        word + if serde.is_empty() { mark } else { "-" }
+    }
+
     /// The rows of a level's fields.
     fn rows<T>(title: &str, fields: &[Field<T>]) -> String {
         let row = |it: &Field<T>| {
@@ -168,10 +186,15 @@ mod tests {
                 "" => String::new(),
                 name => format!("`{name}`"),
             };
-            format!("| `{}` | {} | {metric} |\n", it.name, it.what)
+            format!(
+                "| `{}` {} | {} | {metric} |\n",
+                it.name,
+                kind(it.kind),
+                it.what
+            )
         };
         let rows: String = fields.iter().map(row).collect();
-        format!("\n{title}\n\n| field | what | metric |\n|---|---|---|\n{rows}")
+        format!("\n{title}\n\n| field, type | what | metric |\n|---|---|---|\n{rows}")
     }
 
     /// The tables of docs/status.md are those of the fields. `MILLRACE_WRITE=1 cargo test -p millrace-service
@@ -190,7 +213,7 @@ mod tests {
             rows("The tunnel:", Status::FIELDS),
             rows("Each of `peers`:", PeerStatus::FIELDS),
             rows(
-                "Each of a peer's `lines`; a packet that came is `accepted`, `late`, `duplicated` or `ancient`:",
+                "Each of a peer's `lines`, its uplinks; a packet that came is `accepted`, `late`, `duplicated` or `ancient`:",
                 LineStatus::FIELDS,
             ),
             rows(

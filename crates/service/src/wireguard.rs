@@ -19,7 +19,6 @@ mod port;
 mod probe_plan;
 mod probing;
 mod recall;
-pub(crate) mod resolver;
 mod save;
 mod server;
 mod signals;
@@ -29,6 +28,7 @@ mod statusdoc;
 mod tests;
 mod want;
 
+pub use crate::socket::SocketError;
 pub use ::lines::control::{CapReport, Doubt, LineFacts, LineReport, LineUsage};
 pub use ::lines::names::{LookUp, Whose};
 pub use daemon::{Daemon, DaemonOptions, Owner};
@@ -38,7 +38,6 @@ pub use interface::Interface;
 pub use machine::{Cx, Machine, Named, Plane};
 pub use probing::ProbePlan;
 pub use save::{merge, save};
-pub use server::{Listener as SocketListener, SocketError};
 #[cfg(any(feature = "pptp", feature = "relay"))]
 pub(crate) use signals::Signals;
 pub(crate) use sockets::SocketPlan;

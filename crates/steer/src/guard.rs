@@ -32,9 +32,10 @@ use crate::filter::Chains;
 use crate::flows::{Leaving, forget};
 use crate::networks::Known;
 use crate::record::{self, Record};
+use crate::settings::{self, Settings};
 use crate::system::System;
-use crate::watch::Watched;
-use crate::{Refreshed, SteerError, Ways, or_note};
+use crate::watch;
+use crate::{SteerError, Ways, or_note};
 
 mod chain;
 mod dns;
@@ -48,9 +49,6 @@ pub use rules::PRIORITIES;
 
 /// The result of an action.
 pub type Done = crate::Done<Report>;
-
-/// The name of the record's file.
-const NAME: &str = "guard";
 
 /// The name of the lock of a process that watches.
 const WATCH: &str = "guard-watch";
@@ -66,7 +64,14 @@ struct Asked {
     known: Known,
 }
 
-impl Asked {
+impl Settings for Asked {
+    const NAME: &str = "guard";
+    const TABLE: &str = TABLE;
+    const SLOW: Duration = Duration::from_secs(30);
+    const PACE: Duration = Duration::from_millis(20);
+    const CLOSED: log::Level = log::Level::Warn;
+    type Report = Report;
+
     fn of(text: &str) -> Option<Self> {
         if text == LET_GO {
             return None;
@@ -78,17 +83,72 @@ impl Asked {
         })
     }
 
-    fn read(record: &Record) -> Option<Self> {
-        Self::of(&record.read()?)
-    }
-
-    /// Reads the record without waiting for the lock.
-    fn peek() -> Option<Self> {
-        Self::of(&record::peek(NAME)?)
-    }
-
-    fn text(&self) -> String {
+    fn in_text(&self) -> String {
         self.known.text() + &self.guard.to_kept()
+    }
+
+    fn set(
+        mut self,
+        before: Option<&Asked>,
+        record: Option<&Record>,
+        ways: Option<&Ways>,
+        restarts: &mut Restarts,
+    ) -> Result<Done, SteerError> {
+        let mut system = System::open()?;
+        let earlier = before.map(|it| it.guard.table);
+        let (guard, mut facts) = gather(&self.guard, &self.known, earlier, &mut system)?;
+        let mut errors = Vec::new();
+        // The record is written before the layers are set, so that a later process holds at least as much.
+        if facts.known != self.known {
+            self.known = facts.known.clone();
+            or_note(
+                record.map_or(Ok(()), |it| it.write(&self.in_text())),
+                &mut errors,
+            );
+        }
+        let ways = ways.cloned().unwrap_or_else(|| ways_now(&guard, &facts));
+        let plan = plan::set(&guard, &facts);
+        let mut applied = plan.apply(rules::holds, &mut system);
+        // Last, as restarting dnsmasq may take a second.
+        or_note(dns::tell(&plan, &system, restarts), &mut applied.errors);
+        if !plan.is_empty() {
+            (_, facts) = gather(&guard, &facts.known, None, &mut system)?;
+            applied.settle(&plan::set(&guard, &facts));
+        }
+        let now = ways_now(&guard, &facts);
+        let is_new = before.is_none_or(|it| it.guard != self.guard);
+        // When a tunnel comes or goes, only connections of its own devices are forgotten.
+        let devices: Vec<&str> = match applied.closed || is_new && !plan.scripts.is_empty() {
+            true => guard.guarded(),
+            false => guard
+                .parts()
+                .into_iter()
+                .zip(&now)
+                .filter(|(_, way)| !ways.contains(way))
+                .flat_map(|(part, _)| part.lan)
+                .collect(),
+        };
+        let forgotten = match devices.is_empty() {
+            true => 0,
+            false => forget_leaving(&guard, &devices, &facts, &mut system),
+        };
+        errors.extend(applied.errors);
+        Ok(Done {
+            report: Report::new(
+                Some(&guard),
+                record.is_some(),
+                &facts,
+                system.dnsmasq.as_ref(),
+            ),
+            errors,
+            closed: applied.closed,
+            forgotten,
+            ways: now,
+        })
+    }
+
+    fn words(report: &Report) -> String {
+        report.words()
     }
 }
 
@@ -100,35 +160,19 @@ pub fn on(guard: &Guard) -> Result<Done, SteerError> {
     if let Some(fault) = guard.fault() {
         return Err(SteerError::Settings(fault));
     }
-    // The guard is set even where the record fails.
-    let mut errors = Vec::new();
-    let record = or_note(Record::lock(NAME), &mut errors);
-    let before = record.as_ref().and_then(Asked::read);
-    // A device that is no longer guarded loses all known networks: the record does not tell which device had which.
-    let keeps = |before: &&Asked| {
-        let guarded = guard.guarded();
-        let mut devices = before.guard.guarded().into_iter();
-        (guard.servers || !before.guard.servers) && devices.all(|it| guarded.contains(&it))
-    };
-    let known = before.as_ref().filter(keeps).map(|it| it.known.clone());
-    let asked = Asked {
-        guard: guard.clone(),
-        known: known.unwrap_or_default(),
-    };
-    if let Some(record) = &record {
-        or_note(record.write(&asked.text()), &mut errors);
-    }
-    let is_recorded = errors.is_empty() || before.is_some();
-    let record = record.as_ref().filter(|_| is_recorded);
-    let mut done = set(
-        asked,
-        before.as_ref(),
-        record,
-        None,
-        &mut Restarts::at_once(),
-    )?;
-    done.errors.splice(..0, errors);
-    Ok(done)
+    settings::put(|before: Option<&Asked>| {
+        // A device that is no longer guarded loses all known networks: the record does not tell which device had which.
+        let keeps = |before: &&Asked| {
+            let guarded = guard.guarded();
+            let mut devices = before.guard.guarded().into_iter();
+            (guard.servers || !before.guard.servers) && devices.all(|it| guarded.contains(&it))
+        };
+        let known = before.filter(keeps).map(|it| it.known.clone());
+        Asked {
+            guard: guard.clone(),
+            known: known.unwrap_or_default(),
+        }
+    })
 }
 
 /// Restores any part that another program has removed, if the guard is on; `None` if it is off.
@@ -136,16 +180,7 @@ pub fn on(guard: &Guard) -> Result<Done, SteerError> {
 /// # Errors
 /// The errors of [`on`], or [`SteerError::Record`].
 pub fn refresh() -> Result<Option<Done>, SteerError> {
-    refresh_since(None, &mut Restarts::at_once())
-}
-
-/// Restores the guard for a caller that knows the ways before.
-fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Refreshed<Report> {
-    let record = Record::lock(NAME)?;
-    let Some(asked) = Asked::read(&record) else {
-        return Ok(None);
-    };
-    set(asked.clone(), Some(&asked), Some(&record), ways, restarts).map(Some)
+    settings::restore::<Asked>(None, &mut Restarts::at_once())
 }
 
 /// Removes the guard: packets leave by the host's own routes until the guard is switched on again. Returns the steps
@@ -174,7 +209,7 @@ pub fn in_force() -> Option<Guard> {
 /// Whether [`off`] has switched the guard off, and nobody has switched it on since.
 #[must_use]
 pub fn is_let_go() -> bool {
-    record::peek(NAME).is_some_and(|text| text == LET_GO)
+    record::peek(Asked::NAME).is_some_and(|text| text == LET_GO)
 }
 
 fn lift(
@@ -182,12 +217,9 @@ fn lift(
     say: fn(&Record) -> Result<(), SteerError>,
 ) -> Result<Vec<SteerError>, SteerError> {
     let mut errors = Vec::new();
-    let record = or_note(Record::lock(NAME), &mut errors);
-    let asked = record.as_ref().and_then(Asked::read).map(|it| it.guard);
-    if let Some(record) = &record {
-        or_note(say(record), &mut errors);
-    }
+    let (asked, _lock) = settings::withdraw::<Asked>(say, &mut errors);
     let earlier = guard.map(|it| it.table);
+    let asked = asked.map(|it| it.guard);
     let guard = asked.or_else(|| guard.cloned()).unwrap_or_default();
     let mut system = System::open()?;
     let (guard, facts) = gather(&guard, &Known::default(), earlier, &mut system)?;
@@ -216,7 +248,7 @@ fn forget_leaving(guard: &Guard, devices: &[&str], facts: &Facts, system: &mut S
 /// # Errors
 /// When the host cannot be inspected.
 pub fn status(guard: Option<&Guard>) -> Result<Report, SteerError> {
-    let _settled = record::settle(NAME);
+    let _settled = record::settle(Asked::NAME);
     let asked = Asked::peek();
     let is_asked = asked.is_some();
     let (settings, known) = match asked {
@@ -268,67 +300,6 @@ fn known(guard: &Guard, facts: &Facts) -> Known {
     facts.known.with(&guard.guarded(), facts).sorted()
 }
 
-/// Sets the guard, with the record where there is one. `before` are the earlier settings, `ways` the earlier ways.
-fn set(
-    mut asked: Asked,
-    before: Option<&Asked>,
-    record: Option<&Record>,
-    ways: Option<&Ways>,
-    restarts: &mut Restarts,
-) -> Result<Done, SteerError> {
-    let mut system = System::open()?;
-    let earlier = before.map(|it| it.guard.table);
-    let (guard, mut facts) = gather(&asked.guard, &asked.known, earlier, &mut system)?;
-    let mut errors = Vec::new();
-    // The record is written before the layers are set, so that a later process holds at least as much.
-    if facts.known != asked.known {
-        asked.known = facts.known.clone();
-        or_note(
-            record.map_or(Ok(()), |it| it.write(&asked.text())),
-            &mut errors,
-        );
-    }
-    let ways = ways.cloned().unwrap_or_else(|| ways_now(&guard, &facts));
-    let plan = plan::set(&guard, &facts);
-    let mut applied = plan.apply(rules::holds, &mut system);
-    // Last, as restarting dnsmasq may take a second.
-    or_note(dns::tell(&plan, &system, restarts), &mut applied.errors);
-    if !plan.is_empty() {
-        (_, facts) = gather(&guard, &facts.known, None, &mut system)?;
-        applied.settle(&plan::set(&guard, &facts));
-    }
-    let now = ways_now(&guard, &facts);
-    let is_new = before.is_none_or(|it| it.guard != asked.guard);
-    // When a tunnel comes or goes, only connections of its own devices are forgotten.
-    let devices: Vec<&str> = match applied.closed || is_new && !plan.scripts.is_empty() {
-        true => guard.guarded(),
-        false => guard
-            .parts()
-            .into_iter()
-            .zip(&now)
-            .filter(|(_, way)| !ways.contains(way))
-            .flat_map(|(part, _)| part.lan)
-            .collect(),
-    };
-    let forgotten = match devices.is_empty() {
-        true => 0,
-        false => forget_leaving(&guard, &devices, &facts, &mut system),
-    };
-    errors.extend(applied.errors);
-    Ok(Done {
-        report: Report::new(
-            Some(&guard),
-            record.is_some(),
-            &facts,
-            system.dnsmasq.as_ref(),
-        ),
-        errors,
-        closed: applied.closed,
-        forgotten,
-        ways: now,
-    })
-}
-
 fn ways_now(guard: &Guard, facts: &Facts) -> Ways {
     let parts = guard.parts().into_iter();
     parts
@@ -359,16 +330,7 @@ pub fn shown(guard: &Guard) -> Result<String, SteerError> {
 pub fn watch() -> Result<Infallible, SteerError> {
     // Another process may watch too. When the lock's holder ends, status does not see the other watcher.
     let _place = record::take(WATCH);
-    let watched = Watched {
-        name: NAME,
-        table: TABLE,
-        slow: Duration::from_secs(30),
-        pace: Duration::from_millis(20),
-        closed: log::Level::Warn,
-        refresh: refresh_since,
-        words: Report::words,
-    };
-    watched.watch()
+    watch::watch::<Asked>()
 }
 
 #[cfg(test)]
@@ -380,7 +342,7 @@ mod tests {
     use std::fs;
 
     fn lock_in(directory: &Path) -> Result<Record, SteerError> {
-        Record::lock_in(directory, NAME)
+        Record::lock_in(directory, Asked::NAME)
     }
 
     #[test]
@@ -397,7 +359,7 @@ mod tests {
                 indices: vec![(5, "br-lan".to_owned())],
             },
         };
-        record.write(&asked.text()).unwrap();
+        record.write(&asked.in_text()).unwrap();
         assert_eq!(Asked::read(&record), Some(asked));
         // Each network namespace has a record of its own.
         let inode = netns_inode().unwrap();
@@ -415,7 +377,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let record = lock_in(place.path()).unwrap();
         record.write(&guard().to_kept()).unwrap();
-        let path = path_of(place.path(), NAME, "toml");
+        let path = path_of(place.path(), Asked::NAME, "toml");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replacen("# boot ", "# boot 0", 1)).unwrap();
         assert_eq!(Asked::read(&record), None);

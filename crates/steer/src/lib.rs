@@ -21,6 +21,7 @@ mod plan;
 pub mod policy;
 mod record;
 mod report;
+mod settings;
 mod system;
 mod watch;
 mod way;
@@ -51,9 +52,6 @@ pub struct Done<R> {
     pub forgotten: usize,
     pub(crate) ways: Ways,
 }
-
-/// The result of setting again what is missing; `None` if nothing is in force.
-pub(crate) type Refreshed<R> = Result<Option<Done<R>>, SteerError>;
 
 /// Why a part of the guard or the policy could not be set, removed or read.
 #[derive(Debug, Error)]

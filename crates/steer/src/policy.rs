@@ -29,9 +29,10 @@ use crate::flows::{Leaving, forget};
 use crate::networks::{KNOWN, Known, Network};
 use crate::plan::Plan;
 use crate::record::{self, Record};
+use crate::settings::{self, Settings};
 use crate::system::{System, listed};
-use crate::watch::Watched;
-use crate::{Refreshed, SteerError, Ways, or_note};
+use crate::watch;
+use crate::{SteerError, Ways, or_note};
 use report::ways_now;
 use resolved::Entry;
 use table::TABLE;
@@ -54,9 +55,6 @@ use second::Near;
 
 /// The result of an action.
 pub type Done = crate::Done<Report>;
-
-/// The name of the record's file.
-const NAME: &str = "policy";
 
 /// Begins a line of the record with a name and its hardware addresses, which is a comment in TOML.
 const LEASE: &str = "#lease ";
@@ -82,7 +80,15 @@ struct Asked {
     kept: Option<PathBuf>,
 }
 
-impl Asked {
+impl Settings for Asked {
+    const NAME: &str = "policy";
+    const TABLE: &str = TABLE;
+    // A new lease brings no event.
+    const SLOW: Duration = Duration::from_secs(15);
+    const PACE: Duration = Duration::from_millis(50);
+    const CLOSED: log::Level = log::Level::Info;
+    type Report = Report;
+
     fn of(whole: &str) -> Option<Self> {
         let is_head = |it: &&str| {
             [KEPT, LEASE, NEAR, KNOWN]
@@ -106,18 +112,6 @@ impl Asked {
         })
     }
 
-    /// Settings of which nothing else is known.
-    fn by(policy: Option<&Policy>) -> Self {
-        Self {
-            policy: policy.cloned().unwrap_or_default(),
-            ..Self::default()
-        }
-    }
-
-    fn read(record: &Record) -> Option<Self> {
-        Self::of(&record.read()?)
-    }
-
     fn in_text(&self) -> String {
         let kept = self.kept.iter().filter_map(|it| it.to_str());
         let mut text: String = kept
@@ -131,6 +125,97 @@ impl Asked {
             text += &format!("{NEAR}{mac} {ip}\n");
         }
         text + &self.known.text() + &self.text
+    }
+
+    fn renewed(&self) -> Self {
+        let asked = Self {
+            names: leases::names(&self.policy, &self.names),
+            ..self.clone()
+        };
+        asked.keep();
+        asked
+    }
+
+    fn set(
+        mut self,
+        before: Option<&Asked>,
+        record: Option<&Record>,
+        ways: Option<&Ways>,
+        restarts: &mut Restarts,
+    ) -> Result<Done, SteerError> {
+        let mut resolved = self.resolved();
+        let of_before = before.map(Asked::resolved);
+        let mut system = System::open()?;
+        let earlier = before.map(|it| it.policy.table);
+        let mut facts = gather(&resolved, earlier, &mut system)?;
+        let mut errors = Vec::new();
+        // A device that is no longer held loses all known networks: the record does not tell which device had which.
+        let held = second::devices(&resolved);
+        let held_before = of_before.as_ref().map(second::devices);
+        if held_before.iter().flatten().any(|it| !held.contains(it)) {
+            self.known = Known::default();
+        }
+        learn(&mut resolved, &mut facts, &self.known, &mut system);
+        if (&resolved.near, &facts.known) != (&self.near, &self.known) {
+            (self.near, self.known) = (resolved.near.clone(), facts.known.clone());
+            or_note(
+                record.map_or(Ok(()), |it| it.write(&self.in_text())),
+                &mut errors,
+            );
+        }
+        let ways = ways.cloned().unwrap_or_else(|| ways_now(&resolved, &facts));
+        look(&resolved, &mut facts, &mut system);
+        let is_new = facts.chains == Chains::default();
+        let listing = || listed(TABLE).unwrap_or_default();
+        let mut to_do = plan(&resolved, &facts, listing);
+        let mut applied = to_do.apply(|_| true, &mut system);
+        // New sets stay empty for names that dnsmasq answers from its cache.
+        let told = dnsmasq::set(&self.policy, is_new && before.is_some(), restarts);
+        or_note(told, &mut applied.errors);
+        if !to_do.is_empty() {
+            let known = facts.known;
+            facts = gather(&resolved, None, &mut system)?;
+            facts.known = known;
+            look(&resolved, &mut facts, &mut system);
+            to_do = plan(&resolved, &facts, String::new);
+            applied.settle(&to_do);
+        }
+        let now = ways_now(&resolved, &facts);
+        let moved = now.iter().filter(|it| !ways.contains(it));
+        let mut marks: Vec<u32> = moved.map(|it| it.0).collect();
+        let entries = match &of_before {
+            // If a part was missing, connections may have begun by another way.
+            Some(before) if !(applied.closed && is_new) => {
+                changed(&before.entries, &resolved.entries)
+            }
+            _ => {
+                marks.extend(all_marks(&resolved));
+                resolved.entries.iter().collect()
+            }
+        };
+        let forgotten = forget_changed(&resolved, &marks, &entries, &facts, &mut system);
+        errors.extend(applied.errors);
+        Ok(Done {
+            report: Report::new(&resolved, true, record.is_some(), &facts, &to_do),
+            errors,
+            closed: applied.closed,
+            forgotten,
+            ways: now,
+        })
+    }
+
+    fn words(report: &Report) -> String {
+        report.words()
+    }
+}
+
+impl Asked {
+    /// Settings of which nothing else is known.
+    fn by(policy: Option<&Policy>) -> Self {
+        Self {
+            policy: policy.cloned().unwrap_or_default(),
+            ..Self::default()
+        }
     }
 
     fn resolved(&self) -> Resolved {
@@ -156,35 +241,21 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, SteerError> 
     if let Some(fault) = policy.fault() {
         return Err(SteerError::Settings(fault));
     }
-    let mut errors = Vec::new();
-    let record = or_note(Record::lock(NAME), &mut errors);
-    let before = record.as_ref().and_then(Asked::read);
-    let known = before.clone().unwrap_or_else(|| Asked {
-        names: leases::kept(kept),
-        ..Asked::default()
-    });
-    let asked = Asked {
-        policy: policy.clone(),
-        text: text.to_owned(),
-        names: leases::names(policy, &known.names),
-        kept: Some(kept.to_owned()),
-        ..known
-    };
-    asked.keep();
-    if let Some(record) = &record {
-        or_note(record.write(&asked.in_text()), &mut errors);
-    }
-    let is_recorded = errors.is_empty() || before.is_some();
-    let record = record.as_ref().filter(|_| is_recorded);
-    let mut done = set(
-        asked,
-        before.as_ref(),
-        record,
-        None,
-        &mut Restarts::at_once(),
-    )?;
-    done.errors.splice(..0, errors);
-    Ok(done)
+    settings::put(|before: Option<&Asked>| {
+        let known = before.cloned().unwrap_or_else(|| Asked {
+            names: leases::kept(kept),
+            ..Asked::default()
+        });
+        let asked = Asked {
+            policy: policy.clone(),
+            text: text.to_owned(),
+            names: leases::names(policy, &known.names),
+            kept: Some(kept.to_owned()),
+            ..known
+        };
+        asked.keep();
+        asked
+    })
 }
 
 /// Restores any part that another program has removed, and looks for leases, if the policy is on; `None` if it is off.
@@ -192,22 +263,7 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, SteerError> 
 /// # Errors
 /// The errors of [`on`], and an error when there is no place for the record.
 pub fn refresh() -> Result<Option<Done>, SteerError> {
-    refresh_since(None, &mut Restarts::at_once())
-}
-
-/// Restores the policy for a caller that knows the ways before.
-fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Refreshed<Report> {
-    let record = Record::lock(NAME)?;
-    let Some(before) = Asked::read(&record) else {
-        return Ok(None);
-    };
-    let mut asked = before.clone();
-    asked.names = leases::names(&asked.policy, &before.names);
-    if asked.names != before.names {
-        record.write(&asked.in_text())?;
-    }
-    asked.keep();
-    set(asked, Some(&before), Some(&record), ways, restarts).map(Some)
+    settings::restore::<Asked>(None, &mut Restarts::at_once())
 }
 
 /// Removes the policy. Also removes the files in which names of leases outlive a boot: `kept`, and the one in the
@@ -217,11 +273,7 @@ fn refresh_since(ways: Option<&Ways>, restarts: &mut Restarts) -> Refreshed<Repo
 /// When the host cannot be inspected.
 pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, SteerError> {
     let mut errors = Vec::new();
-    let record = or_note(Record::lock(NAME), &mut errors);
-    let asked = record.as_ref().and_then(Asked::read);
-    if let Some(record) = &record {
-        or_note(record.remove(), &mut errors);
-    }
+    let (asked, _lock) = settings::withdraw::<Asked>(Record::remove, &mut errors);
     let earlier = policy.map(|it| it.table);
     let asked = asked.unwrap_or_else(|| Asked::by(policy));
     for path in asked.kept.as_deref().into_iter().chain([kept]) {
@@ -249,8 +301,8 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, Stee
 /// # Errors
 /// When the host cannot be inspected.
 pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
-    let _settled = record::settle(NAME);
-    let asked = record::peek(NAME).and_then(|it| Asked::of(&it));
+    let _settled = record::settle(Asked::NAME);
+    let asked = Asked::peek();
     let (is_asked, is_known) = (asked.is_some(), asked.is_some() || policy.is_some());
     let asked = asked.unwrap_or_else(|| Asked::by(policy));
     let names = leases::names(&asked.policy, &asked.names);
@@ -355,73 +407,6 @@ fn removal(facts: &Facts) -> Plan {
     plan
 }
 
-/// Sets the policy, with the record where there is one. `before` are the earlier settings, `ways` the earlier ways.
-fn set(
-    mut asked: Asked,
-    before: Option<&Asked>,
-    record: Option<&Record>,
-    ways: Option<&Ways>,
-    restarts: &mut Restarts,
-) -> Result<Done, SteerError> {
-    let mut resolved = asked.resolved();
-    let of_before = before.map(Asked::resolved);
-    let mut system = System::open()?;
-    let earlier = before.map(|it| it.policy.table);
-    let mut facts = gather(&resolved, earlier, &mut system)?;
-    let mut errors = Vec::new();
-    // A device that is no longer held loses all known networks: the record does not tell which device had which.
-    let held = second::devices(&resolved);
-    let held_before = of_before.as_ref().map(second::devices);
-    if held_before.iter().flatten().any(|it| !held.contains(it)) {
-        asked.known = Known::default();
-    }
-    learn(&mut resolved, &mut facts, &asked.known, &mut system);
-    if (&resolved.near, &facts.known) != (&asked.near, &asked.known) {
-        (asked.near, asked.known) = (resolved.near.clone(), facts.known.clone());
-        or_note(
-            record.map_or(Ok(()), |it| it.write(&asked.in_text())),
-            &mut errors,
-        );
-    }
-    let ways = ways.cloned().unwrap_or_else(|| ways_now(&resolved, &facts));
-    look(&resolved, &mut facts, &mut system);
-    let is_new = facts.chains == Chains::default();
-    let listing = || listed(TABLE).unwrap_or_default();
-    let mut to_do = plan(&resolved, &facts, listing);
-    let mut applied = to_do.apply(|_| true, &mut system);
-    // New sets stay empty for names that dnsmasq answers from its cache.
-    let told = dnsmasq::set(&asked.policy, is_new && before.is_some(), restarts);
-    or_note(told, &mut applied.errors);
-    if !to_do.is_empty() {
-        let known = facts.known;
-        facts = gather(&resolved, None, &mut system)?;
-        facts.known = known;
-        look(&resolved, &mut facts, &mut system);
-        to_do = plan(&resolved, &facts, String::new);
-        applied.settle(&to_do);
-    }
-    let now = ways_now(&resolved, &facts);
-    let moved = now.iter().filter(|it| !ways.contains(it));
-    let mut marks: Vec<u32> = moved.map(|it| it.0).collect();
-    let entries = match &of_before {
-        // If a part was missing, connections may have begun by another way.
-        Some(before) if !(applied.closed && is_new) => changed(&before.entries, &resolved.entries),
-        _ => {
-            marks.extend(all_marks(&resolved));
-            resolved.entries.iter().collect()
-        }
-    };
-    let forgotten = forget_changed(&resolved, &marks, &entries, &facts, &mut system);
-    errors.extend(applied.errors);
-    Ok(Done {
-        report: Report::new(&resolved, true, record.is_some(), &facts, &to_do),
-        errors,
-        closed: applied.closed,
-        forgotten,
-        ways: now,
-    })
-}
-
 /// The marks of all ways.
 fn all_marks(resolved: &Resolved) -> Vec<u32> {
     let leads = resolved.leads.iter().map(|it| it.mark);
@@ -485,17 +470,7 @@ fn forget_changed(
 /// # Errors
 /// When the kernel provides no events. Later failures are logged, and tried again.
 pub fn watch() -> Result<Infallible, SteerError> {
-    let watched = Watched {
-        name: NAME,
-        table: TABLE,
-        // A new lease brings no event.
-        slow: Duration::from_secs(15),
-        pace: Duration::from_millis(50),
-        closed: log::Level::Info,
-        refresh: refresh_since,
-        words: Report::words,
-    };
-    watched.watch()
+    watch::watch::<Asked>()
 }
 
 #[cfg(test)]

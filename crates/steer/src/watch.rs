@@ -12,32 +12,14 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use host::dnsmasq::Restarts;
-use log::Level;
 use netio::netlink::{ChainsWatch, Monitor, NetlinkError, Watch};
 use netio::poll::Poller;
 
-use crate::{Done, Refreshed, SteerError, Ways};
-
-/// The task of a watch.
-pub(crate) struct Watched<R> {
-    /// The name for the log.
-    pub(crate) name: &'static str,
-    /// The table of the packet filter.
-    pub(crate) table: &'static str,
-    /// The longest delay for a change without an event.
-    pub(crate) slow: Duration,
-    /// The pause between two looks: a firewall reload or a routing daemon brings events by the thousand.
-    pub(crate) pace: Duration,
-    /// The level at which the log tells that a part was missing.
-    pub(crate) closed: Level,
-    /// Sets again what is missing, for a caller that knows the ways before.
-    pub(crate) refresh: fn(Option<&Ways>, &mut Restarts) -> Refreshed<R>,
-    /// The state in a line.
-    pub(crate) words: fn(&R) -> String,
-}
+use crate::settings::{self, Settings};
+use crate::{Done, SteerError, Ways};
 
 /// Facts that are kept from one look to the next.
 #[derive(Default)]
@@ -47,66 +29,64 @@ struct Known {
     complaints: BTreeSet<String>,
 }
 
-impl<R> Watched<R> {
-    /// Watches until the process ends; while nothing is in force, only waits. Fails when the kernel provides no events.
-    /// Later failures are logged, and tried again.
-    pub(crate) fn watch(&self) -> Result<Infallible, SteerError> {
-        let mut monitor = Monitor::open(Watch {
-            rules: true,
-            ..Watch::ALL
-        })?;
-        // A kernel without nftables has no table either.
-        let mut chains = ChainsWatch::open(self.table).ok();
-        let failed = NetlinkError::Open;
-        let poller = Poller::new().map_err(failed)?;
-        poller.add(&monitor, 0).map_err(failed)?;
-        if let Some(chains) = &chains {
-            poller.add(chains, 1).map_err(failed)?;
-        }
-        let mut known = Known::default();
-        let mut restarts = Restarts::aside();
-        loop {
-            // Events are read before the look: a later event triggers the next look.
-            while monitor.next()?.is_some() {}
-            if let Some(chains) = &mut chains {
-                chains.changed()?;
-            }
-            let begin = Instant::now();
-            if let Err(error) = restarts.ended() {
-                known.complain(&error.into());
-            }
-            match (self.refresh)(known.ways.as_ref(), &mut restarts) {
-                Ok(Some(done)) => self.note(&mut known, done),
-                Ok(None) => known = Known::default(),
-                Err(error) => known.complain(&error),
-            }
-            let wait = restarts.wait().unwrap_or(self.slow).min(self.slow);
-            poller.wait(Some(wait)).map_err(failed)?;
-            thread::sleep(self.pace.saturating_sub(begin.elapsed()));
-        }
+/// Watches until the process ends; while nothing is in force, only waits. Fails when the kernel provides no events.
+/// Later failures are logged, and tried again.
+pub(crate) fn watch<S: Settings>() -> Result<Infallible, SteerError> {
+    let mut monitor = Monitor::open(Watch {
+        rules: true,
+        ..Watch::ALL
+    })?;
+    // A kernel without nftables has no table either.
+    let mut chains = ChainsWatch::open(S::TABLE).ok();
+    let failed = NetlinkError::Open;
+    let poller = Poller::new().map_err(failed)?;
+    poller.add(&monitor, 0).map_err(failed)?;
+    if let Some(chains) = &chains {
+        poller.add(chains, 1).map_err(failed)?;
     }
+    let mut known = Known::default();
+    let mut restarts = Restarts::aside();
+    loop {
+        // Events are read before the look: a later event triggers the next look.
+        while monitor.next()?.is_some() {}
+        if let Some(chains) = &mut chains {
+            chains.changed()?;
+        }
+        let begin = Instant::now();
+        if let Err(error) = restarts.ended() {
+            known.complain(&error.into());
+        }
+        match settings::restore::<S>(known.ways.as_ref(), &mut restarts) {
+            Ok(Some(done)) => note::<S>(&mut known, done),
+            Ok(None) => known = Known::default(),
+            Err(error) => known.complain(&error),
+        }
+        let wait = restarts.wait().unwrap_or(S::SLOW).min(S::SLOW);
+        poller.wait(Some(wait)).map_err(failed)?;
+        thread::sleep(S::PACE.saturating_sub(begin.elapsed()));
+    }
+}
 
-    fn note(&self, known: &mut Known, done: Done<R>) {
-        if done.closed && known.ways.is_some() {
-            let name = self.name;
-            log::log!(
-                self.closed,
-                "the {name}, or a part of it, was missing and is set again"
-            );
-        }
-        let said = format!("{}: {}", self.name, (self.words)(&done.report));
-        if said != known.said {
-            log::info!("{said}");
-            known.said = said;
-        }
-        if done.forgotten > 0 {
-            log::debug!("{} connections had another way", done.forgotten);
-        }
-        for error in &done.errors {
-            known.complain(error);
-        }
-        known.ways = Some(done.ways);
+fn note<S: Settings>(known: &mut Known, done: Done<S::Report>) {
+    if done.closed && known.ways.is_some() {
+        let name = S::NAME;
+        log::log!(
+            S::CLOSED,
+            "the {name}, or a part of it, was missing and is set again"
+        );
     }
+    let said = format!("{}: {}", S::NAME, S::words(&done.report));
+    if said != known.said {
+        log::info!("{said}");
+        known.said = said;
+    }
+    if done.forgotten > 0 {
+        log::debug!("{} connections had another way", done.forgotten);
+    }
+    for error in &done.errors {
+        known.complain(error);
+    }
+    known.ways = Some(done.ways);
 }
 
 impl Known {

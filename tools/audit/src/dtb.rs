@@ -4,6 +4,8 @@
 //! written since 2007. [`Dtb::parse`] walks the whole tree once and rejects malformed input; later calls
 //! only follow checked offsets. The reader copies nothing.
 
+use crate::bytes::BIG;
+
 /// Magic number of a device tree: its first four bytes.
 pub const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
 
@@ -20,91 +22,37 @@ const PROPERTY: u32 = 3;
 const NOP: u32 = 4;
 const END: u32 = 9;
 
-/// Why bytes are not a device tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DtbError {
-    /// The bytes do not begin with [`MAGIC`].
-    #[error("no device tree: the magic number is missing")]
-    Magic,
-    /// A format other than 16 and 17.
-    #[error("device tree format {0} is not known")]
-    Version(u32),
-    /// The header names bytes beyond the end.
-    #[error("device tree cut short: {what} lies outside its {have} bytes")]
-    Outside {
-        /// The part that lies outside.
-        what: &'static str,
-        /// Bytes that exist.
-        have: usize,
-    },
-    /// The structure block is not well formed.
-    #[error("device tree broken at byte {at:#x} of its structure: {what}")]
-    Broken {
-        /// Offset in the structure block.
-        at: usize,
-        /// The fault.
-        what: &'static str,
-    },
-}
-
 /// A well-formed device tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Dtb<'a> {
     structure: &'a [u8],
     strings: &'a [u8],
-    size: usize,
 }
 
 impl<'a> Dtb<'a> {
-    /// Parses the tree at the start of `bytes`; other data may follow it.
-    ///
-    /// # Errors
-    /// Anything that is not a whole, well-formed tree of format 16 or 17.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, DtbError> {
-        if !bytes.starts_with(&MAGIC) {
-            return Err(DtbError::Magic);
-        }
-        let outside = |what| DtbError::Outside {
-            what,
-            have: bytes.len(),
-        };
-        let field = |index: usize| word(bytes, index * 4).ok_or_else(|| outside("the header"));
-        let length = |index: usize| Ok(usize::try_from(field(index)?).unwrap_or(usize::MAX));
-        let size = length(1)?;
-        let whole = bytes.get(..size).ok_or_else(|| outside("the tree"))?;
-        let version = field(5)?;
-        let compatible_to = field(6)?;
-        if version < 16 || compatible_to > 17 {
-            return Err(DtbError::Version(if version < 16 {
-                version
-            } else {
-                compatible_to
-            }));
-        }
-        let part = |start: usize, length: Option<usize>| match length {
-            Some(length) => whole.get(start..start.checked_add(length)?),
-            None => whole.get(start..),
-        };
-        let structure_size = if version >= 17 {
-            Some(length(9)?)
-        } else {
-            None
-        };
-        let structure = part(length(2)?, structure_size).ok_or_else(|| outside("the structure"))?;
-        let strings = part(length(3)?, Some(length(8)?)).ok_or_else(|| outside("the strings"))?;
-        let tree = Self {
-            structure,
-            strings,
-            size,
-        };
-        tree.check()?;
-        Ok(tree)
-    }
-
-    /// Size of the tree in bytes, as its header says; FIT images may keep their data after the tree.
+    /// Parses the tree at the start of `bytes`; other data may follow it. `None` unless it is a whole,
+    /// well-formed tree of format 16 or 17.
     #[must_use]
-    pub fn size(&self) -> usize {
-        self.size
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        if !bytes.starts_with(&MAGIC) {
+            return None;
+        }
+        let field = |index: usize| word(bytes, index * 4);
+        let length = |index: usize| usize::try_from(field(index)?).ok();
+        let whole = bytes.get(..length(1)?)?;
+        let version = field(5)?;
+        if version < 16 || field(6)? > 17 {
+            return None;
+        }
+        let start = length(2)?;
+        let structure = match version {
+            16 => whole.get(start..)?,
+            _ => whole.get(start..start.checked_add(length(9)?)?)?,
+        };
+        let start = length(3)?;
+        let strings = whole.get(start..start.checked_add(length(8)?)?)?;
+        let tree = Self { structure, strings };
+        tree.is_well_formed().then_some(tree)
     }
 
     /// The root node.
@@ -117,7 +65,7 @@ impl<'a> Dtb<'a> {
                 name,
                 at: tokens.at,
             },
-            // `check` has seen the root; an empty node covers the impossible case.
+            // `is_well_formed` has seen the root; an empty node covers the impossible case.
             _ => Node {
                 tree: *self,
                 name: b"",
@@ -126,45 +74,25 @@ impl<'a> Dtb<'a> {
         }
     }
 
-    /// The node at a path such as `/images/kernel-1`; `/` is the root. Names must include their unit
-    /// address (`@...`).
-    #[must_use]
-    pub fn node(&self, path: &str) -> Option<Node<'a>> {
-        path.split('/')
-            .filter(|name| !name.is_empty())
-            .try_fold(self.root(), |node, name| node.child(name))
-    }
-
-    /// Walks the whole tree once and checks its form.
-    fn check(&self) -> Result<(), DtbError> {
+    /// Walks the whole tree once and checks its form: one root, nothing outside of it, every node ended, and
+    /// no more than [`DEPTH`] levels.
+    fn is_well_formed(&self) -> bool {
         let mut tokens = self.tokens(0);
         let mut depth = 0;
-        let mut nodes = 0_u32;
+        let mut is_first = true;
         loop {
-            let at = tokens.at;
-            let broken = |what| DtbError::Broken { at, what };
             match tokens.next() {
-                Some((_, Token::Begin(_))) if depth == 0 && nodes > 0 => {
-                    return Err(broken("a second root"));
-                }
-                Some((_, Token::Begin(_))) if depth == DEPTH => {
-                    return Err(broken("nested too deeply"));
+                Some((_, Token::Begin(_))) if depth == DEPTH || depth == 0 && !is_first => {
+                    return false;
                 }
                 Some((_, Token::Begin(_))) => {
                     depth += 1;
-                    nodes = nodes.saturating_add(1);
+                    is_first = false;
                 }
-                Some((_, Token::End)) if depth == 0 => return Err(broken("an end without a node")),
+                Some(_) if depth == 0 => return false,
                 Some((_, Token::End)) => depth -= 1,
-                Some((_, Token::Property(_))) if depth == 0 => {
-                    return Err(broken("a property outside nodes"));
-                }
                 Some((_, Token::Property(_))) => {}
-                None if !tokens.ended => {
-                    return Err(broken("neither a node, nor a property, nor the end"));
-                }
-                None if depth > 0 || nodes == 0 => return Err(broken("the end comes too early")),
-                None => return Ok(()),
+                None => return tokens.ended && depth == 0 && !is_first,
             }
         }
     }
@@ -358,8 +286,7 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let four = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_be_bytes(four.try_into().ok()?))
+    BIG.u32(bytes, at)
 }
 
 fn text(bytes: &[u8], at: usize) -> Option<&[u8]> {

@@ -79,25 +79,20 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
     }
     let image = Image::parse(bytes)?;
     let machine = machine(&image);
-    let interpreter = image.segment(PT_INTERP).map(|path| {
-        let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
-        image::text(path)
-    });
-    let kind = kind(&image, interpreter.is_some())?;
+    let interpreted = image.segment(PT_INTERP).is_some();
+    let kind = kind(&image, interpreted)?;
     let arm = matches!(machine, Machine::Arm { .. }).then(|| {
         let section = image.section(".ARM.attributes");
-        let read = section.and_then(|section| attributes::read(section, image.big));
-        read.or_else(|| attributes::find(bytes, image.big))
+        let read = section.and_then(|section| attributes::read(section, image.order));
+        read.or_else(|| attributes::find(bytes, image.order))
     });
     let found = count::count(&image);
     Ok(Facts {
         machine,
         kind,
         flags: image.flags,
-        sections: !image.sections.is_empty(),
-        symbols: image.symbol_table,
         is_static: kind == Kind::Program
-            && interpreter.is_none()
+            && !interpreted
             && image.dynamic.get(Tag::NEEDED).is_none(),
         arm: arm.flatten(),
         mips: matches!(machine, Machine::Mips { .. }).then(|| attributes::mips_flags(&image)),
@@ -106,8 +101,6 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
             symbol.defined && symbol.kind == SymbolKind::Function
         }),
         soname: image.dynamic.text(&image, Tag::SONAME),
-        interpreter,
-        compilers: notes::compilers(&image),
         modinfo: notes::modinfo(&image),
         notes: notes::notes(bytes),
         text: found.text,
@@ -117,7 +110,7 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
 }
 
 fn machine(image: &Image<'_>) -> Machine {
-    let (big, wide) = (image.big, image.wide);
+    let (big, wide) = (image.order.big, image.wide);
     match image.machine {
         EM_ARM => Machine::Arm { big },
         EM_AARCH64 => Machine::Aarch64 { big },

@@ -8,7 +8,7 @@ use crate::elf;
 use crate::facts::Machine;
 use crate::judge::{self, Subject, Words};
 use crate::role::Role;
-use crate::soc::{Hints, Soc, Table};
+use crate::soc::{Detected, Hints, Soc, Table};
 use crate::unpack::{self, Entry, EntryKind, Limits, UnpackError, Visitor};
 use crate::verdict::Finding;
 
@@ -33,6 +33,20 @@ pub struct Chosen<'t> {
     pub soc: &'t Soc,
     /// Why the audit chose this chip.
     pub because: String,
+}
+
+impl<'t> From<Detected<'t>> for Chosen<'t> {
+    fn from(found: Detected<'t>) -> Self {
+        let doubt = if found.certain {
+            ""
+        } else {
+            ", which is not certain"
+        };
+        Self {
+            soc: found.soc,
+            because: format!("{}{doubt}", found.because),
+        }
+    }
 }
 
 /// The report on a firmware.
@@ -73,6 +87,7 @@ pub enum AuditError {
 }
 
 /// Judges the ELF file, directory or image at `path`, for the `chosen` chip or the one that its files identify.
+/// Before each file calls `watch` with the number of files, that one included.
 ///
 /// # Errors
 /// [`AuditError`]: the path is unreadable, holds nothing to judge, or does not identify the chip.
@@ -81,32 +96,18 @@ pub fn audit<'t>(
     limits: &Limits,
     table: &'t Table,
     chosen: Option<Chosen<'t>>,
-) -> Result<Audit<'t>, AuditError> {
-    audit_watched(path, limits, table, chosen, &mut |_| {})
-}
-
-/// Audits a firmware; before each file calls `watch` with the number of files seen so far.
-///
-/// # Errors
-/// The errors of [`audit`].
-pub fn audit_watched<'t>(
-    path: &Path,
-    limits: &Limits,
-    table: &'t Table,
-    chosen: Option<Chosen<'t>>,
     watch: &mut dyn FnMut(u64),
 ) -> Result<Audit<'t>, AuditError> {
-    let mut examiner = Examiner::default();
     let name = path.display().to_string();
     // Reading a whole x86 system takes minutes and finds no chip.
     if chosen.is_none() && is_x86(path) {
         return Err(AuditError::X86(name));
     }
-    let mut watched = Watched {
-        examiner: &mut examiner,
-        watch,
+    let mut examiner = Examiner {
+        watch: Some(watch),
+        ..Examiner::default()
     };
-    match unpack::walk(path, limits, &mut watched) {
+    match unpack::walk(path, limits, &mut examiner) {
         Ok(()) => {}
         Err(
             error @ (UnpackError::TooLarge(_) | UnpackError::TooMuch(_) | UnpackError::TooMany(_)),
@@ -156,7 +157,9 @@ struct Seen {
 }
 
 #[derive(Default)]
-pub(crate) struct Examiner {
+pub(crate) struct Examiner<'w> {
+    /// Called with the number of files before each file is read.
+    watch: Option<&'w mut dyn FnMut(u64)>,
     hints: Hints,
     seen: Vec<Seen>,
     skipped: Vec<Skipped>,
@@ -165,9 +168,12 @@ pub(crate) struct Examiner {
     left_out: u64,
 }
 
-impl Visitor for Examiner {
+impl Visitor for Examiner<'_> {
     fn entry(&mut self, entry: &Entry<'_>) {
         self.files += 1;
+        if let Some(watch) = &mut self.watch {
+            watch(self.files);
+        }
         if entry.kind != EntryKind::File {
             return;
         }
@@ -206,24 +212,7 @@ impl Visitor for Examiner {
     }
 }
 
-/// An examiner that reports its progress.
-struct Watched<'a> {
-    examiner: &'a mut Examiner,
-    watch: &'a mut dyn FnMut(u64),
-}
-
-impl Visitor for Watched<'_> {
-    fn entry(&mut self, entry: &Entry<'_>) {
-        (self.watch)(self.examiner.files + 1);
-        self.examiner.entry(entry);
-    }
-
-    fn skipped(&mut self, origin: &str, what: &str, why: &str) {
-        self.examiner.skipped(origin, what, why);
-    }
-}
-
-impl Examiner {
+impl Examiner<'_> {
     fn subject(&mut self, entry: &Entry<'_>) -> Option<(Role, Subject)> {
         let name = entry.path.rsplit('/').next().unwrap_or(entry.path);
         if name == "vmlinux" || name == "kernel" {
@@ -265,23 +254,9 @@ impl Examiner {
                 .map_or_else(String::new, |s| format!(" ({}: {})", s.what, s.why));
             return Err(AuditError::Nothing(name.to_owned(), why));
         }
-        let chip = match chosen {
-            Some(chosen) => chosen,
-            None => match self.hints.find(table) {
-                Some(found) => {
-                    let doubt = if found.certain {
-                        ""
-                    } else {
-                        ", which is not certain"
-                    };
-                    Chosen {
-                        soc: found.soc,
-                        because: format!("{}{doubt}", found.because),
-                    }
-                }
-                None => return Err(AuditError::NoChip(name.to_owned())),
-            },
-        };
+        let chip = chosen
+            .or_else(|| self.hints.find(table).map(Chosen::from))
+            .ok_or_else(|| AuditError::NoChip(name.to_owned()))?;
         if self.left_out > 0 {
             let why = format!("only the first {FILES_MAX} files are judged");
             self.skipped(name, &format!("{} more files", self.left_out), &why);
@@ -340,7 +315,7 @@ mod tests {
             let mut files = 0;
             let mut watch = |_| files += 1;
             let table = Table::builtin();
-            let result = audit_watched(root, &Limits::default(), table, None, &mut watch);
+            let result = audit(root, &Limits::default(), table, None, &mut watch);
             (result.map(|_| ()).unwrap_err(), files)
         };
         // A link to a program of this host; a router's file system has such links to its own programs.

@@ -58,10 +58,6 @@ pub struct ArmAttributes {
     pub cpu_name: Option<String>,
     /// `Tag_CPU_arch` (6): 4 is v5TE, 6 to 9 and 11, 12 are of v6, 10 is v7, 14 is v8-A.
     pub cpu_arch: Option<u64>,
-    /// `Tag_CPU_arch_profile` (7): `A`, `R`, `M` or 0.
-    pub profile: Option<u64>,
-    /// `Tag_THUMB_ISA_use` (9).
-    pub thumb: Option<u64>,
     /// `Tag_FP_arch` (10): 0 none, 2 VFPv2, 3 VFPv3, 4 VFPv3-D16, 5 VFPv4, 6 VFPv4-D16, 7 and 8 ARMv8.
     pub fp_arch: Option<u64>,
     /// `Tag_Advanced_SIMD_arch` (12): 0 none, 1 NEONv1, 2 NEONv1 with FMA, 3 and 4 ARMv8.
@@ -71,8 +67,6 @@ pub struct ArmAttributes {
     /// `Tag_ABI_optimization_goals` (30): 1, 2 speed, 3, 4 size, 5, 6 debugging. Valid in object files and
     /// modules only: linkers keep the value of the first object, which belongs to the C library.
     pub optimization_goals: Option<u64>,
-    /// `Tag_CPU_unaligned_access` (34).
-    pub unaligned_access: Option<u64>,
     /// `Tag_MPextension_use` (42; 70 in old files): 1 allowed.
     pub mp_extension: Option<u64>,
     /// `Tag_DIV_use` (44): 0 where the architecture has it, 1 not allowed, 2 allowed as an extension of
@@ -89,8 +83,6 @@ pub struct MipsFlags {
     pub isa_rev: u8,
     /// `fp_abi`: 0 any, 1 hard double, 2 hard single, 3 soft, 5 to 7 newer.
     pub fp_abi: u8,
-    /// Application-specific extensions, as the ABI numbers them: 1 DSP, 2 DSPr2, and so on.
-    pub ases: u32,
     /// Chip-specific extension, as the ABI numbers them: 5 is Octeon, 3 Octeon+, 2 Octeon2, 19 Octeon3.
     pub isa_ext: u32,
 }
@@ -156,10 +148,6 @@ pub struct Facts {
     pub kind: Kind,
     /// `e_flags`.
     pub flags: u32,
-    /// Whether the file has section headers (`sstrip` and some vendors' tools remove them).
-    pub sections: bool,
-    /// Whether the file has a symbol table besides the dynamic one.
-    pub symbols: bool,
     /// Whether this is a statically linked program: it has no interpreter and needs no library.
     pub is_static: bool,
     /// `.ARM.attributes`, for [`Machine::Arm`] only. No segment covers it: without section headers, the
@@ -173,10 +161,6 @@ pub struct Facts {
     pub functions: BTreeSet<String>,
     /// `DT_SONAME`.
     pub soname: Option<String>,
-    /// `PT_INTERP`.
-    pub interpreter: Option<String>,
-    /// `.comment`: the compilers.
-    pub compilers: Vec<String>,
     /// `.modinfo` of kernel modules: `vermagic`, `name`, `depends`...
     pub modinfo: Vec<(String, String)>,
     /// Strings that name versions, options and assembly, for example `OpenSSL 3.0.17`, `compiler: gcc -fPIC
@@ -201,16 +185,12 @@ pub(crate) mod tests {
             machine: Machine::Arm { big: false },
             kind,
             flags: 0x0500_0400,
-            sections: true,
-            symbols: false,
             is_static: false,
             arm: None,
             mips: None,
             imports: BTreeSet::new(),
             functions: BTreeSet::new(),
             soname: None,
-            interpreter: None,
-            compilers: Vec::new(),
             modinfo: Vec::new(),
             notes: Vec::new(),
             text: 0,

@@ -75,7 +75,7 @@ impl Case<'_> {
 
     /// Whether the chip is known to have AES instructions.
     fn aes(&self) -> bool {
-        self.soc.aes && self.soc.is_sure("aes")
+        self.soc.core.aes && self.soc.is_sure("aes")
     }
 
     fn is_faulty(&self) -> bool {
@@ -192,10 +192,10 @@ fn options(soc: &Soc, subject: &Subject, verdicts: &[Verdict]) -> String {
         Subject::Elf(facts) if matches!(facts.machine, Machine::Arm { .. }) => Some(facts),
         _ => None,
     };
-    let wide = soc.isa == Isa::Armv8 && verdicts.contains(&Verdict::ThirtyTwoOn64);
-    let flags = match &soc.gcc32 {
-        Some(gcc32) if arm.is_some() && soc.isa == Isa::Armv8 && !wide => gcc32,
-        _ => &soc.gcc,
+    let wide = soc.core.isa == Isa::Armv8 && verdicts.contains(&Verdict::ThirtyTwoOn64);
+    let flags = match &soc.core.gcc32 {
+        Some(gcc32) if arm.is_some() && soc.core.isa == Isa::Armv8 && !wide => gcc32,
+        _ => &soc.core.gcc,
     };
     // Libraries of different calling conventions do not work together.
     let soft = arm.is_some_and(|facts| facts.flags & arm::FLOAT_SOFT != 0)
@@ -239,7 +239,7 @@ fn elf(case: &mut Case<'_>, facts: &Facts) {
 
 /// Whether the chip can run code for `machine` at all.
 fn fits(soc: &Soc, machine: Machine) -> bool {
-    match (machine, soc.isa) {
+    match (machine, soc.core.isa) {
         (Machine::Arm { big }, Isa::Armv5te | Isa::Armv7 | Isa::Armv8) => big == soc.big_endian,
         (Machine::Aarch64 { big }, Isa::Armv8) => big == soc.big_endian,
         (Machine::Mips { big, wide: false }, Isa::Mips32r2) => big == soc.big_endian,
@@ -268,7 +268,7 @@ fn name_of(machine: Machine) -> String {
 }
 
 fn chip(soc: &Soc) -> String {
-    let isa = match soc.isa {
+    let isa = match soc.core.isa {
         Isa::Armv5te => "ARMv5TE",
         Isa::Armv7 => "ARMv7",
         Isa::Armv8 => "ARMv8, 64 bits",
@@ -277,12 +277,12 @@ fn chip(soc: &Soc) -> String {
         Isa::Mips64Octeon3 => "MIPS64, Octeon III",
         Isa::PowerPcSpe => "PowerPC e500v2",
     };
-    let order = match soc.isa {
+    let order = match soc.core.isa {
         Isa::Armv5te | Isa::Armv7 | Isa::Armv8 | Isa::PowerPcSpe => "",
         _ if soc.big_endian => ", big-endian",
         _ => ", little-endian",
     };
-    format!("{} ({isa}{order})", soc.core)
+    format!("{} ({isa}{order})", soc.core.name)
 }
 
 /// Judges AArch64 programs and libraries. Every such chip has NEON and floating point, and files keep no
@@ -302,7 +302,7 @@ fn aarch64(case: &mut Case<'_>, facts: &Facts) {
         .iter()
         .chain(&facts.imports)
         .any(|name| name.starts_with("__aarch64_"));
-    if case.soc.lse && code.lse == 0 && code.exclusive > 0 && !outline {
+    if case.soc.core.lse && code.lse == 0 && code.exclusive > 0 && !outline {
         case.fault(
             Verdict::TooGeneric,
             format!(
@@ -312,7 +312,7 @@ fn aarch64(case: &mut Case<'_>, facts: &Facts) {
         );
     }
     // Code that chooses at run time also contains exclusive instructions.
-    if !case.soc.lse
+    if !case.soc.core.lse
         && code.lse > code.instructions / 5000
         && code.exclusive == 0
         && case.soc.is_sure("lse")
@@ -336,7 +336,10 @@ fn mips(case: &mut Case<'_>, facts: &Facts) {
         case.unknown("neither .MIPS.abiflags nor a level in e_flags");
         return;
     };
-    let wide = matches!(case.soc.isa, Isa::Mips64OcteonPlus | Isa::Mips64Octeon3);
+    let wide = matches!(
+        case.soc.core.isa,
+        Isa::Mips64OcteonPlus | Isa::Mips64Octeon3
+    );
     if wide && matches!(facts.machine, Machine::Mips { wide: false, .. }) {
         case.fault(Verdict::TooGeneric, "32-bit code on a 64-bit core");
     }
@@ -359,7 +362,7 @@ fn mips(case: &mut Case<'_>, facts: &Facts) {
         );
     }
     // 1 and 2 are hard float; 5 to 7 are newer kinds of hard float.
-    if matches!(flags.fp_abi, 1 | 2 | 5..=7) && case.knows("fpu") && !case.soc.fpu {
+    if matches!(flags.fp_abi, 1 | 2 | 5..=7) && case.knows("fpu") && !case.soc.core.fpu {
         case.fault(
             Verdict::WrongAbi,
             "hard floating point on a chip without the unit: each instruction traps into the kernel's emulator",

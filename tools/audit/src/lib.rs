@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod dtb;
 pub mod elf;
 pub mod examine;
@@ -23,5 +24,5 @@ pub mod soc;
 pub mod unpack;
 pub mod verdict;
 
-pub use examine::{Audit, AuditError, Chosen, audit, audit_watched};
+pub use examine::{Audit, AuditError, Chosen, audit};
 pub use live::{LiveAudit, live};

@@ -61,18 +61,7 @@ pub fn live<'t>(
     chosen: Option<Chosen<'t>>,
 ) -> io::Result<LiveAudit<'t>> {
     let live = Live::read(root)?;
-    let chosen = chosen.or_else(|| {
-        let found = live.find(table)?;
-        let doubt = if found.certain {
-            ""
-        } else {
-            ", which is not certain"
-        };
-        Some(Chosen {
-            soc: found.soc,
-            because: format!("{}{doubt}", found.because),
-        })
-    });
+    let chosen = chosen.or_else(|| live.find(table).map(Chosen::from));
     let facts = facts(&live);
     let mut examiner = Examiner::default();
     if !live.config.is_empty() {
@@ -98,7 +87,7 @@ pub fn live<'t>(
     Ok(LiveAudit { facts, audit })
 }
 
-fn see(examiner: &mut Examiner, path: &str, data: &[u8]) {
+fn see(examiner: &mut Examiner<'_>, path: &str, data: &[u8]) {
     examiner.entry(&Entry {
         path,
         origin: "",
@@ -174,10 +163,10 @@ fn collect(
 /// Reports the features that the table promises but the kernel does not show.
 fn features(soc: &Soc, live: &Live, because: &mut String) {
     let shown = |names: &[&str]| names.iter().any(|name| live.has(name));
-    if soc.isa.is_arm() && soc.neon && soc.is_sure("neon") && !shown(&["neon", "asimd"]) {
+    if soc.core.isa.is_arm() && soc.core.neon && soc.is_sure("neon") && !shown(&["neon", "asimd"]) {
         *because += "; the kernel does not show its NEON";
     }
-    if soc.aes && soc.is_sure("aes") && !shown(&["aes"]) {
+    if soc.core.aes && soc.is_sure("aes") && !shown(&["aes"]) {
         *because += "; the kernel does not show its AES instructions";
     }
 }

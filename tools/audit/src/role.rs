@@ -43,53 +43,28 @@ impl Role {
     pub fn of(path: &str, facts: &Facts) -> Self {
         let file = path.rsplit('/').next().unwrap_or(path);
         let name = facts.soname.as_deref().unwrap_or(file);
-        let starts = |prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));
         if facts.kind == Kind::Module {
             return Self::of_module(file, facts);
         }
         if file == "vmlinux" {
             return Self::Kernel;
         }
-        match () {
-            () if starts(&["libcrypto.", "libcrypto-", "libboringssl", "libtongsuo"]) => {
-                Self::Libcrypto
-            }
-            () if starts(&["libssl.", "libssl-"]) => Self::Libssl,
-            () if starts(&["libmbed", "libpolarssl"]) => Self::MbedTls,
-            () if starts(&["libwolfssl", "libcyassl"]) => Self::WolfSsl,
-            () if starts(&[
-                "libnettle",
-                "libhogweed",
-                "libgcrypt",
-                "libsodium",
-                "libgnutls",
-                "libtomcrypt",
-            ]) =>
-            {
-                Self::CryptoLibrary
-            }
-            () if starts(&["millrace"]) => Self::Millrace,
-            () if starts(&["openvpn"]) && facts.kind == Kind::Program => Self::OpenVpn,
-            () if starts(&["wireguard", "boringtun", "gotatun"]) => Self::WireGuard,
-            () if starts(&[
-                "libc.so",
-                "libc-",
-                "libuClibc",
-                "ld-musl",
-                "ld-uClibc",
-                "ld-linux",
-            ]) =>
-            {
-                Self::Libc
-            }
-            () if NETWORK
-                .iter()
-                .any(|known| *known == file || name.starts_with(known)) =>
-            {
-                Self::Network
-            }
-            () => Self::by_notes(facts),
-        }
+        NAMES
+            .iter()
+            .find(|(prefix, role)| {
+                let fits = *role != Self::OpenVpn || facts.kind == Kind::Program;
+                fits && name.starts_with(prefix)
+            })
+            .map_or_else(
+                || match NETWORK
+                    .iter()
+                    .any(|known| *known == file || name.starts_with(known))
+                {
+                    true => Self::Network,
+                    false => Self::by_notes(facts),
+                },
+                |(_, role)| *role,
+            )
     }
 
     /// Derives the role from the file's contents: vendors rename programs and link them statically.
@@ -129,24 +104,33 @@ impl Role {
         }
     }
 
+    /// The role's name in reports, and its heat.
+    fn row(self) -> (&'static str, u32) {
+        match self {
+            Self::Libcrypto => ("libcrypto", 100),
+            // TLS runs only in handshakes; libcrypto encrypts the packets.
+            Self::Libssl => ("libssl", 40),
+            Self::MbedTls => ("mbedtls", 95),
+            Self::WolfSsl => ("wolfssl", 95),
+            // No tunnel uses these libraries: OpenVPN links OpenSSL or Mbed TLS.
+            Self::CryptoLibrary => ("crypto-library", 10),
+            Self::OpenVpn => ("openvpn", 90),
+            Self::WireGuard => ("wireguard", 90),
+            Self::Millrace => ("millrace", 95),
+            Self::CryptoModule => ("crypto-module", 80),
+            Self::Module => ("module", 10),
+            Self::Kernel => ("kernel", 80),
+            Self::KernelConfig => ("kernel-config", 85),
+            Self::Libc => ("libc", 30),
+            Self::Network => ("network", 20),
+            Self::Other => ("other", 5),
+        }
+    }
+
     /// Share of a tunnel's time that files of this role take, from 0 (none) to 100 (most of it).
     #[must_use]
     pub fn heat(self) -> u32 {
-        match self {
-            Self::Libcrypto => 100,
-            Self::MbedTls | Self::WolfSsl | Self::Millrace => 95,
-            Self::OpenVpn | Self::WireGuard => 90,
-            Self::KernelConfig => 85,
-            Self::Kernel | Self::CryptoModule => 80,
-            // TLS runs only in handshakes; libcrypto encrypts the packets.
-            Self::Libssl => 40,
-            Self::Libc => 30,
-            // No tunnel uses these libraries: OpenVPN links OpenSSL or Mbed TLS.
-            Self::CryptoLibrary => 10,
-            Self::Network => 20,
-            Self::Module => 10,
-            Self::Other => 5,
-        }
+        self.row().1
     }
 
     /// Whether files of this role contain packet ciphers.
@@ -161,23 +145,7 @@ impl Role {
     /// The role's name in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Libcrypto => "libcrypto",
-            Self::Libssl => "libssl",
-            Self::MbedTls => "mbedtls",
-            Self::WolfSsl => "wolfssl",
-            Self::CryptoLibrary => "crypto-library",
-            Self::OpenVpn => "openvpn",
-            Self::WireGuard => "wireguard",
-            Self::Millrace => "millrace",
-            Self::CryptoModule => "crypto-module",
-            Self::Module => "module",
-            Self::Kernel => "kernel",
-            Self::KernelConfig => "kernel-config",
-            Self::Libc => "libc",
-            Self::Network => "network",
-            Self::Other => "other",
-        }
+        self.row().0
     }
 }
 
@@ -185,6 +153,38 @@ impl Role {
 fn is_cipher(part: &str, cipher: &str) -> bool {
     part == cipher || (cipher.len() > 3 && part.starts_with(cipher))
 }
+
+/// Beginnings of file names, with the role of the file. Only programs are [`Role::OpenVpn`]: its plugins have such
+/// names as well.
+const NAMES: [(&str, Role); 27] = [
+    ("libcrypto.", Role::Libcrypto),
+    ("libcrypto-", Role::Libcrypto),
+    ("libboringssl", Role::Libcrypto),
+    ("libtongsuo", Role::Libcrypto),
+    ("libssl.", Role::Libssl),
+    ("libssl-", Role::Libssl),
+    ("libmbed", Role::MbedTls),
+    ("libpolarssl", Role::MbedTls),
+    ("libwolfssl", Role::WolfSsl),
+    ("libcyassl", Role::WolfSsl),
+    ("libnettle", Role::CryptoLibrary),
+    ("libhogweed", Role::CryptoLibrary),
+    ("libgcrypt", Role::CryptoLibrary),
+    ("libsodium", Role::CryptoLibrary),
+    ("libgnutls", Role::CryptoLibrary),
+    ("libtomcrypt", Role::CryptoLibrary),
+    ("millrace", Role::Millrace),
+    ("openvpn", Role::OpenVpn),
+    ("wireguard", Role::WireGuard),
+    ("boringtun", Role::WireGuard),
+    ("gotatun", Role::WireGuard),
+    ("libc.so", Role::Libc),
+    ("libc-", Role::Libc),
+    ("libuClibc", Role::Libc),
+    ("ld-musl", Role::Libc),
+    ("ld-uClibc", Role::Libc),
+    ("ld-linux", Role::Libc),
+];
 
 /// Programs and libraries that handle packets or set tunnels up.
 const NETWORK: [&str; 20] = [

@@ -3,7 +3,6 @@
 //! `socs.toml` holds the facts, each with its source; [`Table`] is that file, checked and searchable.
 //! [`Hints`] finds the chip from an image's files, [`Live`] from the running system.
 
-mod file;
 mod hints;
 mod live;
 mod table;
@@ -15,14 +14,15 @@ pub use live::{Cpu, Driver, Live};
 pub use table::{Table, TableError};
 
 /// Instruction set, as far as compiler options tell sets apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isa {
     /// 32-bit ARM of version 5TE.
+    #[default]
     Armv5te,
     /// 32-bit ARM of version 7, application profile.
     Armv7,
-    /// AArch64; runs 32-bit ARM code as well, unless [`Soc::gcc32`] is empty.
+    /// AArch64; runs 32-bit ARM code as well, unless [`Core::gcc32`] is empty.
     Armv8,
     /// MIPS32 release 2.
     Mips32r2,
@@ -43,12 +43,11 @@ impl Isa {
 }
 
 /// ARM's floating-point unit.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vfp {
     /// No unit, or not ARM.
+    #[default]
     None,
     /// VFPv3 with 16 registers.
     V3D16,
@@ -60,65 +59,92 @@ pub enum Vfp {
     V8,
 }
 
-/// One chip, or several that do not differ in any listed fact.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Soc {
-    /// The name for `--soc`, in lower case: `ipq8065`.
-    pub id: String,
-    /// Maker and name: `Qualcomm IPQ8065`.
+/// One build of one processor core: with and without NEON, with and without AES.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Core {
+    id: String,
+    /// The core's name: `Krait 300`.
     pub name: String,
-    /// Other names that `--soc` takes.
-    pub aliases: Vec<String>,
-    /// Routers with it, with their makers: `NETGEAR R7800`.
-    pub routers: Vec<String>,
-    /// The processor core: `Krait 300`.
-    pub core: String,
-    /// Cores that the system sees, or hardware threads if the cores have several.
-    pub cores: u8,
-    /// Clocks in GHz: the lowest and highest top clock among boxes with this chip.
-    pub ghz: (f32, f32),
     /// Instruction set.
     pub isa: Isa,
-    /// Whether routers run it big-endian.
-    pub big_endian: bool,
     /// Advanced SIMD.
+    #[serde(default)]
     pub neon: bool,
     /// ARM's floating-point unit.
     pub vfp: Vfp,
     /// A floating-point unit of any sort.
+    #[serde(default)]
     pub fpu: bool,
     /// `sdiv` and `udiv` in A32 and T32, or the equivalent.
+    #[serde(default)]
     pub divide: bool,
     /// The multiprocessing extension of ARMv7 (A7, A9, A15, Krait), or more.
+    #[serde(default)]
     pub multiprocessing: bool,
     /// ARMv8's AES, PMULL, SHA-1 and SHA-256 instructions.
+    #[serde(default)]
     pub aes: bool,
     /// ARMv8.1's atomics.
+    #[serde(default)]
     pub lse: bool,
-    /// GCC's `-march` that the core supports: `armv7ve+simd`.
-    pub march: String,
     /// GCC options that fit, with the convention that passes floats in floating-point registers if the chip
     /// has them: `-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=hard`.
     pub gcc: String,
     /// Options for gcc, for 32-bit programs on a 64-bit ARM core.
     pub gcc32: Option<String>,
     /// Options for rustc: `-C target-cpu=cortex-a53`; empty if the target suffices.
+    #[serde(default)]
     pub rust: String,
+    /// The processor in `/proc/cpuinfo`, `implementer/part` in hexadecimal (ARM): `51/06f`.
+    #[serde(default)]
+    pub cpu: Vec<String>,
+    sources: BTreeMap<String, Vec<String>>,
+}
+
+/// One chip, or several that do not differ in any listed fact.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Soc {
+    /// The name for `--soc`, in lower case: `ipq8065`.
+    pub id: String,
+    /// Maker and name: `Qualcomm IPQ8065`.
+    pub name: String,
+    /// Other names that `--soc` takes.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// Routers with it, with their makers: `NETGEAR R7800`.
+    pub routers: Vec<String>,
+    #[serde(rename = "core")]
+    core_id: String,
+    /// The processor core.
+    #[serde(skip)]
+    pub core: Core,
+    /// Cores that the system sees, or hardware threads if the cores have several.
+    pub cores: u8,
+    /// Clocks in GHz: the lowest and highest top clock among boxes with this chip.
+    pub ghz: (f32, f32),
+    /// Whether routers run it big-endian.
+    #[serde(default)]
+    pub big_endian: bool,
     /// The cipher engine, and what it is good for.
     pub engine: Option<String>,
     /// Names in a device tree's root `compatible`: `qcom,ipq8065`.
+    #[serde(default)]
     pub compatible: Vec<String>,
     /// Board numbers in NETGEAR's CHK headers: `U12H270T00_NETGEAR`.
+    #[serde(default)]
     pub board_ids: Vec<String>,
     /// OpenWrt's targets: `ipq806x/generic`. Other chips may share them.
+    #[serde(default, rename = "targets")]
     pub openwrt_targets: Vec<String>,
     /// OpenWrt's package architectures: `arm_cortex-a15_neon-vfpv4`.
+    #[serde(default, rename = "arch")]
     pub openwrt_arch: Vec<String>,
-    /// The processor in `/proc/cpuinfo`, `implementer/part` in hexadecimal (ARM): `51/06f`.
-    pub cpu: Vec<String>,
-    /// Sources: addresses by the name of the fact.
+    /// Sources of the chip's and its core's facts: addresses by the name of the fact.
     pub sources: BTreeMap<String, Vec<String>>,
     /// Facts that no public source confirms: the audit concludes nothing from them.
+    #[serde(default)]
     pub unsure: Vec<String>,
     /// A note for people.
     pub note: Option<String>,
@@ -130,26 +156,5 @@ impl Soc {
     #[must_use]
     pub fn is_sure(&self, fact: &str) -> bool {
         !self.unsure.iter().any(|unsure| unsure == fact)
-    }
-
-    /// The rustc target that goes with [`Self::rust`], for musl; `None` if Rust has none that fits.
-    #[must_use]
-    pub fn rust_target(&self) -> Option<&'static str> {
-        match (self.isa, self.fpu, self.big_endian) {
-            (Isa::Armv5te, _, _) => Some("armv5te-unknown-linux-musleabi"),
-            (Isa::Armv7, true, _) => Some("armv7-unknown-linux-musleabihf"),
-            (Isa::Armv7, false, _) => Some("armv7-unknown-linux-musleabi"),
-            (Isa::Armv8, _, _) => Some("aarch64-unknown-linux-musl"),
-            (Isa::Mips32r2, _, true) => Some("mips-unknown-linux-musl"),
-            (Isa::Mips32r2, _, false) => Some("mipsel-unknown-linux-musl"),
-            (Isa::Mips64OcteonPlus | Isa::Mips64Octeon3 | Isa::PowerPcSpe, _, _) => None,
-        }
-    }
-
-    /// [`Self::gcc`] for a userland that passes floats in core registers (`soft` and `softfp`, whose
-    /// programs mix). The code still uses floating-point instructions.
-    #[must_use]
-    pub fn gcc_soft_abi(&self) -> String {
-        self.gcc.replace("-mfloat-abi=hard", "-mfloat-abi=softfp")
     }
 }

@@ -158,13 +158,7 @@ pub fn walk_bytes(
     visitor: &mut dyn Visitor,
 ) -> Result<(), UnpackError> {
     let mut walker = Walker::new(limits, bytes.len(), visitor);
-    let whole = Part {
-        bytes,
-        outer: "",
-        depth: 0,
-        kernel: false,
-    };
-    if !bytes.starts_with(b"\x7fELF") && scan::part(whole, &mut walker)? {
+    if !bytes.starts_with(b"\x7fELF") && scan::part(Part::new(bytes, "", 0), &mut walker)? {
         return Ok(());
     }
     walker.file(name, "", bytes)
@@ -221,20 +215,7 @@ impl<'v> Walker<'v> {
             _ => {
                 self.file(path, origin, data)?;
                 if is_boot_kernel(path) {
-                    let outer = if origin.is_empty() {
-                        path.to_owned()
-                    } else {
-                        format!("{origin} > {path}")
-                    };
-                    scan::part(
-                        Part {
-                            bytes: data,
-                            outer: &outer,
-                            depth: 1,
-                            kernel: false,
-                        },
-                        self,
-                    )?;
+                    scan::part(Part::new(data, &inside(origin, path), 1), self)?;
                 }
                 return Ok(());
             }
@@ -332,24 +313,34 @@ struct Part<'a> {
     kernel: bool,
 }
 
-impl Part<'_> {
-    /// The origin of `what`, `at` bytes into this part.
-    fn origin(&self, what: &str, at: usize) -> String {
-        if self.outer.is_empty() {
-            format!("{what} at {at:#x}")
-        } else {
-            format!("{} > {what} at {at:#x}", self.outer)
+impl<'a> Part<'a> {
+    /// A part that is not an uncompressed kernel.
+    fn new(bytes: &'a [u8], outer: &'a str, depth: u32) -> Self {
+        Self {
+            bytes,
+            outer,
+            depth,
+            kernel: false,
         }
     }
 
+    /// The origin of `what`, `at` bytes into this part.
+    fn origin(&self, what: &str, at: usize) -> String {
+        inside(self.outer, &format!("{what} at {at:#x}"))
+    }
+
     /// A part inside this one, with these bytes.
-    fn inner<'a>(&self, bytes: &'a [u8], outer: &'a str) -> Part<'a> {
-        Part {
-            bytes,
-            outer,
-            depth: self.depth + 1,
-            kernel: false,
-        }
+    fn inner<'b>(&self, bytes: &'b [u8], outer: &'b str) -> Part<'b> {
+        Part::new(bytes, outer, self.depth + 1)
+    }
+}
+
+/// The containers that lead to `what`, which lies in `outer`.
+fn inside(outer: &str, what: &str) -> String {
+    if outer.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{outer} > {what}")
     }
 }
 

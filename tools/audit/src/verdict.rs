@@ -4,30 +4,62 @@ use std::str::FromStr;
 
 use crate::role::Role;
 
-/// The verdict on a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Verdict {
+/// Defines the verdicts, the gravest first, each with its word, its weight and its meaning.
+macro_rules! verdicts {
+    ($($(#[$doc:meta])* $name:ident = $word:literal, $weight:literal, $meaning:literal;)*) => {
+        /// The verdict on a file.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Verdict {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Verdict {
+            /// All verdicts, the gravest first.
+            pub const ALL: [Self; [$($weight),*].len()] = [$(Self::$name),*];
+
+            /// The verdict's name in reports.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+
+            /// One sentence on what the verdict means.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$name => $meaning,)* }
+            }
+
+            /// Weight of the verdict in a file of full heat, for ranking findings.
+            #[must_use]
+            pub fn weight(self) -> u32 {
+                match self { $(Self::$name => $weight,)* }
+            }
+        }
+    };
+}
+
+verdicts! {
     /// Code for another machine or byte order, or with instructions that the chip lacks: the file does not
     /// run, or crashes.
-    WrongAbi,
+    WrongAbi = "wrong-abi", 12, "built for another machine, or with instructions that the chip lacks";
     /// Ciphers in plain C, where the library has assembly for the chip.
-    NoAsmCrypto,
+    NoAsmCrypto = "no-asm-crypto", 10, "ciphers in plain C, although the library has assembly for the chip";
     /// 32-bit code on a 64-bit core, which uses the core's AES instructions less well than 64-bit code.
-    ThirtyTwoOn64,
+    ThirtyTwoOn64 = "32-bit-on-64", 8, "32-bit code on a 64-bit core that has AES instructions";
     /// No NEON, although the chip has it.
-    NoSimd,
+    NoSimd = "no-simd", 6, "does not use NEON, which the chip has";
     /// Floating point in software, although the chip has a unit for it.
-    SoftFloat,
+    SoftFloat = "soft-float", 4, "floating point in software, although the chip has a unit for it";
     /// Ciphers compiled for size.
-    SizeOptimised,
+    SizeOptimised = "size-optimised", 3, "code that packets pass is compiled for size";
     /// Division by a library function, although the chip has divide instructions.
-    SoftwareDivide,
+    SoftwareDivide = "software-divide", 2, "divides by a library function, although the chip has the instruction";
     /// Built for an older architecture or a lesser unit than the chip's.
-    TooGeneric,
+    TooGeneric = "too-generic", 2, "built for an older or lesser chip";
     /// The file is as good as the chip allows.
-    Fine,
+    Fine = "fine", 0, "nothing to gain";
     /// The file lacks the deciding fact, or the table does not have it for the chip.
-    CannotTell,
+    CannotTell = "cannot-tell", 0, "what would tell is not in the file";
 }
 
 /// Error: the text names no verdict.
@@ -36,77 +68,10 @@ pub enum Verdict {
 pub struct NoVerdict(pub String);
 
 impl Verdict {
-    /// All verdicts, the gravest first.
-    pub const ALL: [Self; 10] = [
-        Self::WrongAbi,
-        Self::NoAsmCrypto,
-        Self::ThirtyTwoOn64,
-        Self::NoSimd,
-        Self::SoftFloat,
-        Self::SizeOptimised,
-        Self::SoftwareDivide,
-        Self::TooGeneric,
-        Self::Fine,
-        Self::CannotTell,
-    ];
-
-    /// The verdict's name in reports.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::WrongAbi => "wrong-abi",
-            Self::NoAsmCrypto => "no-asm-crypto",
-            Self::ThirtyTwoOn64 => "32-bit-on-64",
-            Self::NoSimd => "no-simd",
-            Self::SoftFloat => "soft-float",
-            Self::SizeOptimised => "size-optimised",
-            Self::SoftwareDivide => "software-divide",
-            Self::TooGeneric => "too-generic",
-            Self::Fine => "fine",
-            Self::CannotTell => "cannot-tell",
-        }
-    }
-
-    /// One sentence on what the verdict means.
-    #[must_use]
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::WrongAbi => "built for another machine, or with instructions that the chip lacks",
-            Self::NoAsmCrypto => {
-                "ciphers in plain C, although the library has assembly for the chip"
-            }
-            Self::ThirtyTwoOn64 => "32-bit code on a 64-bit core that has AES instructions",
-            Self::NoSimd => "does not use NEON, which the chip has",
-            Self::SoftFloat => "floating point in software, although the chip has a unit for it",
-            Self::SizeOptimised => "code that packets pass is compiled for size",
-            Self::SoftwareDivide => {
-                "divides by a library function, although the chip has the instruction"
-            }
-            Self::TooGeneric => "built for an older or lesser chip",
-            Self::Fine => "nothing to gain",
-            Self::CannotTell => "what would tell is not in the file",
-        }
-    }
-
     /// Whether a repair could gain something.
     #[must_use]
     pub fn is_worth_fixing(self) -> bool {
-        !matches!(self, Self::Fine | Self::CannotTell)
-    }
-
-    /// Weight of the verdict in a file of full heat, for ranking findings.
-    #[must_use]
-    pub fn weight(self) -> u32 {
-        match self {
-            Self::WrongAbi => 12,
-            Self::NoAsmCrypto => 10,
-            Self::ThirtyTwoOn64 => 8,
-            Self::NoSimd => 6,
-            Self::SoftFloat => 4,
-            Self::SizeOptimised => 3,
-            Self::SoftwareDivide | Self::TooGeneric => 2,
-            Self::Fine | Self::CannotTell => 0,
-        }
+        self.weight() > 0
     }
 }
 
@@ -123,7 +88,7 @@ impl FromStr for Verdict {
 
 /// The expected gain of a repair, as a range with its source: a measurement of another box or program, no
 /// promise.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Gain {
     /// The part that becomes faster.
     pub what: &'static str,
@@ -193,7 +158,6 @@ mod tests {
     fn words_are_read_back_and_nothing_else_is() {
         for verdict in Verdict::ALL {
             assert_eq!(verdict.word().parse(), Ok(verdict));
-            assert_eq!(verdict.is_worth_fixing(), verdict.weight() > 0);
         }
         assert!(
             "finest"

@@ -1,4 +1,5 @@
-//! The commands that show, measure and compare: `demo`, `bench`, `lab` and `speed`. No router needs them.
+//! The commands that show, measure and compare: `demo`, `bench`, `lab` and `speed`; and packages, which only
+//! the build makes. No router needs them.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +9,8 @@ pub mod bench;
 pub mod demo;
 #[cfg(feature = "lab")]
 pub mod lab;
+#[cfg(feature = "packages")]
+pub mod packages;
 #[cfg(feature = "speed")]
 pub mod speed;
 #[cfg(feature = "lab")]

@@ -5,6 +5,7 @@
 //! begin a comment where a word could begin.
 
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// Longest line of a file, in bytes, as in stock OpenVPN; inline blocks and arguments may be longer.
 pub const LINE_MAX: usize = 256;
@@ -31,9 +32,12 @@ pub enum LexError {
     /// A quotation mark without its partner.
     #[error("no closing quotation mark {0}")]
     Quote(char),
-    /// A backslash before a character that needs no escape, or at the end.
+    /// A backslash before a character that needs no escape.
     #[error("a backslash may stand only before `\\`, `\"` and white space; double it")]
     Backslash,
+    /// A backslash at the end of the last word.
+    #[error("a backslash ends the line; double it")]
+    Trailing,
 }
 
 /// Splits a command, the value of a directive such as `up`, into the program and its arguments,
@@ -42,7 +46,12 @@ pub enum LexError {
 /// # Errors
 /// [`LexError`].
 pub(crate) fn split_command(text: &str) -> Result<Vec<String>, LexError> {
-    split_words(text)
+    Ok(plain(split_words(text, false)?))
+}
+
+fn plain(words: Vec<Zeroizing<String>>) -> Vec<String> {
+    let words = words.into_iter();
+    words.map(|mut word| std::mem::take(&mut *word)).collect()
 }
 
 enum State {
@@ -56,16 +65,21 @@ enum State {
 /// # Errors
 /// [`LexError`], if stock refuses the line or would silently drop words.
 pub fn split(line: &str) -> Result<Vec<String>, LexError> {
-    let words = split_words(line)?;
+    let words = split_words(line, false)?;
     if line.len() > LINE_MAX && !words.is_empty() {
         return Err(LexError::Line);
     }
-    Ok(words)
+    Ok(plain(words))
 }
 
-fn split_words(line: &str) -> Result<Vec<String>, LexError> {
-    let mut words: Vec<String> = Vec::new();
-    let mut word = String::new();
+/// Splits a line of any length into words, which may be passwords. A `lenient` split ignores the words beyond
+/// [`WORDS_MAX`], and takes `\'` for a quotation mark.
+///
+/// # Errors
+/// [`LexError`].
+pub fn split_words(line: &str, lenient: bool) -> Result<Vec<Zeroizing<String>>, LexError> {
+    let mut words = Vec::new();
+    let mut word = Zeroizing::new(String::new());
     let mut state = State::Between;
     let mut backslash = false;
     for c in line.chars() {
@@ -79,7 +93,7 @@ fn split_words(line: &str) -> Result<Vec<String>, LexError> {
             State::Between if c == '#' || c == ';' => break,
             State::Between => {
                 if words.len() == WORDS_MAX {
-                    return Err(LexError::Words);
+                    return lenient.then_some(words).ok_or(LexError::Words);
                 }
                 if !escaped && (c == '"' || c == '\'') {
                     state = State::Quoted(c);
@@ -99,7 +113,7 @@ fn split_words(line: &str) -> Result<Vec<String>, LexError> {
             }
             State::Plain | State::Quoted(_) => {}
         }
-        if escaped && !(c == '\\' || c == '"' || is_space(c)) {
+        if escaped && !(c == '\\' || c == '"' || is_space(c) || lenient && c == '\'') {
             return Err(LexError::Backslash);
         }
         if word.len() + c.len_utf8() > WORD_MAX {
@@ -109,12 +123,10 @@ fn split_words(line: &str) -> Result<Vec<String>, LexError> {
     }
     match state {
         State::Quoted(mark) => return Err(LexError::Quote(mark)),
+        State::Plain if backslash => return Err(LexError::Trailing),
         State::Plain => words.push(word),
+        // As stock, accepts a backslash after the last word.
         State::Between => {}
-    }
-    // Only at the end of a word: between words stock accepts it.
-    if backslash && line.trim_end_matches('\\').ends_with(|c| !is_space(c)) {
-        return Err(LexError::Backslash);
     }
     Ok(words)
 }
@@ -166,7 +178,8 @@ mod tests {
         assert_eq!(split("a \"b"), Err(LexError::Quote('"')));
         assert_eq!(split("a 'b"), Err(LexError::Quote('\'')));
         assert_eq!(split(r"up C:\dir\file"), Err(LexError::Backslash));
-        assert_eq!(split("a b\\"), Err(LexError::Backslash));
+        assert_eq!(split("a b\\"), Err(LexError::Trailing));
+        assert_eq!(split("a \\'"), Err(LexError::Backslash));
         assert_eq!(split(&"a ".repeat(17)), Err(LexError::Words));
         assert_eq!(split(&"a ".repeat(16)).unwrap().len(), 16);
         assert_eq!(split(&"a".repeat(257)), Err(LexError::Word));

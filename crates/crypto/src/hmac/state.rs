@@ -63,23 +63,6 @@ impl State {
         }
     }
 
-    /// The chaining value of a hash with words of 32 bits: five words for SHA-1, eight for SHA-256.
-    pub(crate) fn words32(&self) -> Option<&[u32]> {
-        match self {
-            Self::Sha1(state) => Some(&state.h),
-            Self::Sha256(state, _) => Some(&state.h),
-            Self::Other(_) | Self::Sha512(..) => None,
-        }
-    }
-
-    /// The chaining value of SHA-512 and SHA-384.
-    pub(crate) fn words64(&self) -> Option<&[u64]> {
-        match self {
-            Self::Sha512(state, _) => Some(&state.h),
-            Self::Other(_) | Self::Sha1(_) | Self::Sha256(..) => None,
-        }
-    }
-
     /// Bytes of the hash's block, to which an HMAC's key is padded.
     pub(super) fn block_len(&self) -> usize {
         match self {

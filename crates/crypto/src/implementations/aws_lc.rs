@@ -8,7 +8,7 @@ use aws_lc_rs::aead::{
 };
 use zeroize::Zeroize;
 
-use super::{AeadImplementation, CbcImplementation, Chain, Mac, MacImplementation, MacKey, Place};
+use super::{AeadImplementation, CbcImplementation, Chain, Mac, MacImplementation, Place};
 use crate::TAG_LEN;
 use crate::hmac::Hmac;
 use crate::implementations::Backend;
@@ -225,29 +225,17 @@ impl Drop for AwsLcAes {
     }
 }
 
-/// HMACs of the library; for MD5, RIPEMD-160 and BLAKE2, those of RustCrypto.
-pub(crate) struct AwsLcMac {
-    hmac: Hmac,
-}
-
-impl AwsLcMac {
-    pub(crate) fn new(key: &MacKey) -> Self {
-        Self {
-            hmac: key.hmac().clone(),
-        }
-    }
-}
-
-impl MacImplementation for AwsLcMac {
+/// The library's code; for MD5, RIPEMD-160 and BLAKE2, that of RustCrypto.
+impl MacImplementation for Hmac {
     fn sign_each(&self, memory: &[u8], messages: &[Range<usize>], macs: &mut [Mac]) {
         for (message, mac) in messages.iter().zip(macs) {
-            *mac = self.hmac.sign(&[&memory[message.clone()]]);
+            *mac = self.sign(&[&memory[message.clone()]]);
         }
     }
 
     fn hash_each(&self, memory: &[u8], messages: &[Range<usize>], hashes: &mut [Mac]) -> bool {
         for (message, hash) in messages.iter().zip(hashes) {
-            *hash = self.hmac.digest().hash(&memory[message.clone()]);
+            *hash = self.digest().hash(&memory[message.clone()]);
         }
         true
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{AEADS, AeadImplementation, CBCS, CbcImplementation, MACS, MacImplementation, MacKey};
+use super::{AEADS, AeadImplementation, CBCS, CbcImplementation, Hmac, MACS, MacImplementation};
 use crate::implementations::Backend;
 use crate::packet_aead::AeadAlgorithm;
 use crate::select::{self, Algorithm, Picked};
@@ -138,8 +138,8 @@ impl Pair<dyn CbcImplementation> {
 
 impl Pair<dyn MacImplementation> {
     /// Makes an HMAC; `None` if this machine has no candidate of that kind.
-    pub(crate) fn mac(backend: Option<Backend>, key: &MacKey) -> Option<Self> {
-        let picked = match Algorithm::of_digest(key.hmac().digest()) {
+    pub(crate) fn mac(backend: Option<Backend>, key: &Hmac) -> Option<Self> {
+        let picked = match Algorithm::of_digest(key.digest()) {
             Some(algorithm) => select::pick(algorithm, backend)?,
             // The other digests have one candidate.
             None => Picked::FIRST,

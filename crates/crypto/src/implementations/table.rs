@@ -1,11 +1,11 @@
 //! The candidates of each kind, in the order in which they were added. Names are unique within a table.
 
 use super::{
-    AeadImplementation, AwsLcAead, AwsLcAes, AwsLcMac, CbcImplementation, MacImplementation,
-    MacKey, aws_lc,
+    AeadImplementation, AwsLcAead, AwsLcAes, CbcImplementation, MacImplementation, aws_lc,
 };
+use crate::hmac::Hmac;
 use crate::implementations::Backend;
-use crate::lanes::MacLanes;
+use crate::lanes::{self, MacLanes};
 use crate::packet_aead::AeadAlgorithm;
 use crate::portable::{self, ChaChaPoly, Gcm};
 
@@ -27,7 +27,7 @@ pub(crate) type MakeAead = fn(AeadAlgorithm, &[u8]) -> Option<Box<dyn AeadImplem
 pub(crate) type MakeCbc = fn(&[u8]) -> Option<Box<dyn CbcImplementation>>;
 
 /// Makes an HMAC. The key knows its digest.
-pub(crate) type MakeMac = fn(&MacKey) -> Option<Box<dyn MacImplementation>>;
+pub(crate) type MakeMac = fn(&Hmac) -> Option<Box<dyn MacImplementation>>;
 
 #[cfg(any(target_arch = "x86_64", neon))]
 const SIMD: fn() -> Backend = || Backend::Simd;
@@ -136,35 +136,35 @@ pub(crate) const MACS: &[Candidate<MakeMac>] = &[
     Candidate {
         backend: aws_lc::backend,
         name: "aws-lc",
-        make: |key| Some(Box::new(AwsLcMac::new(key))),
+        make: |key| Some(Box::new(key.clone())),
     },
     Candidate {
         backend: || Backend::Portable,
         name: "portable",
-        make: |key| Some(Box::new(MacLanes::portable(key)?)),
+        make: |key| Some(Box::new(MacLanes::new(key, &lanes::scalar::SET)?)),
     },
     #[cfg(target_arch = "x86_64")]
     Candidate {
         backend: SIMD,
         name: "avx2",
-        make: |key| Some(Box::new(MacLanes::avx2(key)?)),
+        make: |key| Some(Box::new(MacLanes::new(key, &lanes::avx2::SET)?)),
     },
     #[cfg(target_arch = "x86_64")]
     Candidate {
         backend: SIMD,
         name: "avx512",
-        make: |key| Some(Box::new(MacLanes::avx512(key)?)),
+        make: |key| Some(Box::new(MacLanes::new(key, &lanes::avx512::SET)?)),
     },
     #[cfg(neon)]
     Candidate {
         backend: SIMD,
         name: "neon",
-        make: |key| Some(Box::new(MacLanes::neon(key)?)),
+        make: |key| Some(Box::new(MacLanes::new(key, &lanes::neon::SET)?)),
     },
     #[cfg(all(neon, target_arch = "aarch64"))]
     Candidate {
         backend: SIMD,
         name: "sha",
-        make: |key| Some(Box::new(MacLanes::sha(key)?)),
+        make: |key| Some(Box::new(MacLanes::new(key, &lanes::neon::SHA)?)),
     },
 ];

@@ -2,63 +2,39 @@
 
 use core::arch::x86_64::*;
 
-use super::{MAX_LANES, Routine, States, sha1, sha2};
+use super::routine::{MAX_LANES, Routine, Set, States};
+use super::vectors::{compress, sha2_vector, sigmas};
+use super::{sha1, sha2};
 
-/// SHA-1.
-pub(super) const SHA1: Routine<u32> = Routine {
-    compress: sha1,
-    lanes: 8,
-    worth: [3, 5],
-    name: "own (avx2, eight at once)",
+/// AVX2: eight lanes, or four of SHA-512's.
+pub(crate) const SET: Set = Set {
+    is_present: || is_x86_feature_detected!("avx2"),
+    sha1: Routine {
+        compress: sha1,
+        lanes: 8,
+        worth: [3, 5],
+        name: "own (avx2, eight at once)",
+    },
+    sha256: Routine {
+        compress: sha256,
+        lanes: 8,
+        worth: [3, 8],
+        name: "own (avx2, eight at once)",
+    },
+    sha512: Some(Routine {
+        compress: sha512,
+        lanes: 4,
+        worth: [3, 3],
+        name: "own (avx2, four at once)",
+    }),
 };
 
-/// SHA-224 and SHA-256.
-pub(super) const SHA256: Routine<u32> = Routine {
-    compress: sha256,
-    lanes: 8,
-    worth: [3, 8],
-    name: "own (avx2, eight at once)",
-};
-
-/// SHA-384 and SHA-512.
-pub(super) const SHA512: Routine<u64> = Routine {
-    compress: sha512,
-    lanes: 4,
-    worth: [3, 3],
-    name: "own (avx2, four at once)",
-};
-
-macro_rules! compress {
-    ($name:ident, $word:ty, $vector:ident, $words:expr, $block:path, $load:ident) => {
-        #[target_feature(enable = "avx2")]
-        unsafe extern "C" fn $name(
-            states: &mut States<$word>,
-            at: &mut [*const u8; MAX_LANES],
-            step: &[usize; MAX_LANES],
-            blocks: usize,
-        ) {
-            // SAFETY: the features are the caller's, each row of the states has at least 64 bytes, and the blocks can be read.
-            unsafe {
-                let mut state: [$vector; $words] = core::array::from_fn(|word| {
-                    $vector(_mm256_load_si256(states.0[word].as_ptr().cast()))
-                });
-                for _ in 0..blocks {
-                    $block(&mut state, &mut $load(at));
-                    for (at, step) in at.iter_mut().zip(step) {
-                        *at = at.wrapping_add(*step);
-                    }
-                }
-                for (word, row) in state.iter().zip(&mut states.0) {
-                    _mm256_store_si256(row.as_mut_ptr().cast(), word.0);
-                }
-            }
-        }
-    };
+compress! {
+    "avx2", _mm256_load_si256, _mm256_store_si256;
+    sha1: [Words32; 5] of u32, words32, sha1::block;
+    sha256: [Words32; 8] of u32, words32, sha2::block;
+    sha512: [Words64; 8] of u64, words64, sha2::block;
 }
-
-compress!(sha1, u32, Words32, 5, sha1::block, words32);
-compress!(sha256, u32, Words32, 8, sha2::block, words32);
-compress!(sha512, u64, Words64, 8, sha2::block, words64);
 
 /// Loads a block for each of eight lanes, one register for each word.
 #[inline]
@@ -160,24 +136,18 @@ fn xor3(x: __m256i, y: __m256i, z: __m256i) -> __m256i {
     _mm256_xor_si256(_mm256_xor_si256(x, y), z)
 }
 
-// SAFETY (all functions): the traits ask the caller for the features.
+// SAFETY (all functions): the trait asks the caller for the features.
 impl sha1::Vector for Words32 {
-    #[inline(always)]
-    unsafe fn splat(word: u32) -> Self {
-        // SAFETY: see above.
-        unsafe { Self(_mm256_set1_epi32(word as i32)) }
-    }
-
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        // SAFETY: see above.
-        unsafe { Self(_mm256_add_epi32(self.0, other.0)) }
-    }
-
     #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         // SAFETY: see above.
         unsafe { Self(_mm256_xor_si256(self.0, other.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn xor3(self, x: Self, y: Self) -> Self {
+        // SAFETY: see above.
+        unsafe { Self(xor3(self.0, x.0, y.0)) }
     }
 
     #[inline(always)]
@@ -190,103 +160,41 @@ impl sha1::Vector for Words32 {
             ))
         }
     }
-
-    #[inline(always)]
-    unsafe fn choose(self, x: Self, y: Self) -> Self {
-        // SAFETY: see above.
-        unsafe { Self(choose(self.0, x.0, y.0)) }
-    }
-
-    #[inline(always)]
-    unsafe fn majority(self, x: Self, y: Self) -> Self {
-        // SAFETY: see above.
-        unsafe { Self(majority(self.0, x.0, y.0)) }
-    }
-
-    #[inline(always)]
-    unsafe fn xor3(self, x: Self, y: Self) -> Self {
-        // SAFETY: see above.
-        unsafe { Self(xor3(self.0, x.0, y.0)) }
-    }
 }
 
-macro_rules! sha2_vector {
-    (
-        $vector:ident, $word:ty, $rounds:literal, $bits:literal, $shift:literal, $splat:ident, $signed:ty, $add:ident,
-        $left:ident, $right:ident, $big0:expr, $big1:expr, $small0:expr, $small1:expr
-    ) => {
-        // SAFETY (all functions): the trait asks the caller for the features.
-        impl sha2::Vector for $vector {
-            const ROUNDS: usize = $rounds;
-
-            #[inline(always)]
-            // With words as long as the constants this cast is trivial.
-            #[allow(trivial_numeric_casts)]
-            unsafe fn constant(round: usize) -> Self {
-                let word = (sha2::CONSTANTS[round] >> $shift) as $word;
-                // SAFETY: see above.
-                unsafe { Self($splat(word as $signed)) }
-            }
-
-            #[inline(always)]
-            unsafe fn add(self, other: Self) -> Self {
-                // SAFETY: see above.
-                unsafe { Self($add(self.0, other.0)) }
-            }
-
-            #[inline(always)]
-            unsafe fn choose(self, x: Self, y: Self) -> Self {
-                // SAFETY: see above.
-                unsafe { Self(choose(self.0, x.0, y.0)) }
-            }
-
-            #[inline(always)]
-            unsafe fn majority(self, x: Self, y: Self) -> Self {
-                // SAFETY: see above.
-                unsafe { Self(majority(self.0, x.0, y.0)) }
-            }
-
-            sha2_vector!(@sigma big0, $bits, $left, $right, $big0, true);
-            sha2_vector!(@sigma big1, $bits, $left, $right, $big1, true);
-            sha2_vector!(@sigma small0, $bits, $left, $right, $small0, false);
-            sha2_vector!(@sigma small1, $bits, $left, $right, $small1, false);
+macro_rules! sigma {
+    ($x:expr, $last:ident, [$a:literal, $b:literal, $c:literal], $bits:literal, $left:ident, $right:ident) => {
+        // SAFETY: the trait asks the caller for the features.
+        unsafe {
+            let right = xor3($right::<$a>($x), $right::<$b>($x), $right::<$c>($x));
+            let left = _mm256_xor_si256($left::<{ $bits - $a }>($x), $left::<{ $bits - $b }>($x));
+            let both = _mm256_xor_si256(left, right);
+            sigma!(@$last both, $left::<{ $bits - $c }>($x))
         }
     };
-    // Three rotations; or two rotations and a shift.
-    (@sigma $name:ident, $bits:literal, $left:ident, $right:ident, $by:expr, $rotates:literal) => {
-        #[inline(always)]
-        unsafe fn $name(self) -> Self {
-            let x = self.0;
-            // SAFETY: see above.
-            unsafe {
-                let right = xor3(
-                    $right::<{ $by[0] }>(x),
-                    $right::<{ $by[1] }>(x),
-                    $right::<{ $by[2] }>(x),
-                );
-                let left = _mm256_xor_si256(
-                    $left::<{ $bits - $by[0] }>(x),
-                    $left::<{ $bits - $by[1] }>(x),
-                );
-                let both = _mm256_xor_si256(left, right);
-                if $rotates {
-                    Self(_mm256_xor_si256(both, $left::<{ $bits - $by[2] }>(x)))
-                } else {
-                    Self(both)
-                }
-            }
-        }
+    (@rotation $both:expr, $left:expr) => {
+        _mm256_xor_si256($both, $left)
+    };
+    (@shift $both:expr, $left:expr) => {
+        $both
     };
 }
 
-#[rustfmt::skip]
 sha2_vector!(
-    Words32, u32, 64, 32, 32, _mm256_set1_epi32, i32, _mm256_add_epi32, _mm256_slli_epi32,
-    _mm256_srli_epi32, [2, 13, 22], [6, 11, 25], [7, 18, 3], [17, 19, 10]
+    Words32,
+    u32 as i32,
+    _mm256_set1_epi32,
+    _mm256_add_epi32,
+    choose,
+    majority,
+    sigma(32, _mm256_slli_epi32, _mm256_srli_epi32)
 );
-
-#[rustfmt::skip]
 sha2_vector!(
-    Words64, u64, 80, 64, 0, _mm256_set1_epi64x, i64, _mm256_add_epi64, _mm256_slli_epi64,
-    _mm256_srli_epi64, [28, 34, 39], [14, 18, 41], [1, 8, 7], [19, 61, 6]
+    Words64,
+    u64 as i64,
+    _mm256_set1_epi64x,
+    _mm256_add_epi64,
+    choose,
+    majority,
+    sigma(64, _mm256_slli_epi64, _mm256_srli_epi64)
 );

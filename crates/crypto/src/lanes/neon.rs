@@ -2,45 +2,36 @@
 //!
 //! The code is in assembly for ARMv7 and in C for AArch64, beside this crate's other routines for NEON.
 
-use super::{MAX_LANES, Routine, States};
+use super::routine::{Compress, MAX_LANES, Routine, Set, States};
 
-/// SHA-1.
-pub(super) const SHA1: Routine<u32> = Routine {
-    compress: millrace_sha1_x4,
-    lanes: 4,
-    worth: WORTH,
-    name: "own (neon, four at once)",
+/// NEON: four lanes, or two of SHA-512's.
+pub(crate) const SET: Set = Set {
+    is_present: crate::cpu::has_neon,
+    sha1: lanes(4, millrace_sha1_x4, "own (neon, four at once)"),
+    sha256: lanes(4, millrace_sha256_x4, "own (neon, four at once)"),
+    sha512: Some(lanes(2, millrace_sha512_x2, "own (neon, two at once)")),
 };
 
-/// SHA-224 and SHA-256.
-pub(super) const SHA256: Routine<u32> = Routine {
-    compress: millrace_sha256_x4,
-    ..SHA1
-};
-
-/// SHA-384 and SHA-512.
-pub(super) const SHA512: Routine<u64> = Routine {
-    compress: millrace_sha512_x2,
-    lanes: 2,
-    worth: WORTH,
-    name: "own (neon, two at once)",
-};
-
-/// SHA-1 by the CPU's SHA-1 instructions.
+/// Two lanes by the CPU's instructions for SHA-1 and SHA-256.
 #[cfg(target_arch = "aarch64")]
-pub(super) const SHA1_INSTRUCTIONS: Routine<u32> = Routine {
-    compress: millrace_sha1_instructions_x2,
-    lanes: 2,
-    worth: WORTH,
-    name: "own (sha instructions, two at once)",
+pub(crate) const SHA: Set = Set {
+    is_present: crate::cpu::has_sha,
+    sha1: lanes(2, millrace_sha1_instructions_x2, INSTRUCTIONS),
+    sha256: lanes(2, millrace_sha256_instructions_x2, INSTRUCTIONS),
+    sha512: None,
 };
 
-/// SHA-224 and SHA-256 by the CPU's SHA-256 instructions.
 #[cfg(target_arch = "aarch64")]
-pub(super) const SHA256_INSTRUCTIONS: Routine<u32> = Routine {
-    compress: millrace_sha256_instructions_x2,
-    ..SHA1_INSTRUCTIONS
-};
+const INSTRUCTIONS: &str = "own (sha instructions, two at once)";
+
+const fn lanes<W>(lanes: usize, compress: Compress<W>, name: &'static str) -> Routine<W> {
+    Routine {
+        compress,
+        lanes,
+        worth: WORTH,
+        name,
+    }
+}
 
 /// By instruction counts for 1,408 bytes, the library needs a little less for a single message than all lanes do, or as
 /// much. For two messages it needs more.

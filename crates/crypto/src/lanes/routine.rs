@@ -2,6 +2,8 @@
 
 use zeroize::Zeroize;
 
+use crate::hmac::State;
+
 /// Lanes of the widest routine. On ARM the routines in assembly and C rely on this number.
 pub(super) const MAX_LANES: usize = if cfg!(neon) { 4 } else { 16 };
 
@@ -15,10 +17,29 @@ pub(super) trait Word: Copy + Default + Zeroize {
 
     /// Writes the word, big-endian.
     fn write(self, bytes: &mut [u8]);
+
+    /// The highest bits of `bits`.
+    fn high(bits: u64) -> Self;
+
+    /// The chaining value of a hash with words of this length: five words for SHA-1, eight for SHA-2.
+    fn words(state: &State) -> Option<&[Self]>;
 }
 
 impl Word for u32 {
     const LEN: usize = 4;
+
+    #[inline(always)]
+    fn high(bits: u64) -> Self {
+        (bits >> 32) as Self
+    }
+
+    fn words(state: &State) -> Option<&[Self]> {
+        match state {
+            State::Sha1(state) => Some(&state.h),
+            State::Sha256(state, _) => Some(&state.h),
+            State::Other(_) | State::Sha512(..) => None,
+        }
+    }
 
     fn write(self, bytes: &mut [u8]) {
         bytes[..4].copy_from_slice(&self.to_be_bytes());
@@ -27,6 +48,18 @@ impl Word for u32 {
 
 impl Word for u64 {
     const LEN: usize = 8;
+
+    #[inline(always)]
+    fn high(bits: u64) -> Self {
+        bits
+    }
+
+    fn words(state: &State) -> Option<&[Self]> {
+        match state {
+            State::Sha512(state, _) => Some(&state.h),
+            State::Other(_) | State::Sha1(_) | State::Sha256(..) => None,
+        }
+    }
 
     fn write(self, bytes: &mut [u8]) {
         bytes[..8].copy_from_slice(&self.to_be_bytes());
@@ -60,6 +93,17 @@ pub(super) struct Routine<W> {
     /// library's published speed without them.
     pub(super) worth: [usize; 2],
     pub(super) name: &'static str,
+}
+
+/// The routines of one instruction set.
+pub(crate) struct Set {
+    /// Whether the machine has the instructions.
+    pub(super) is_present: fn() -> bool,
+    pub(super) sha1: Routine<u32>,
+    /// SHA-224 and SHA-256.
+    pub(super) sha256: Routine<u32>,
+    /// SHA-384 and SHA-512, if the set has instructions for them.
+    pub(super) sha512: Option<Routine<u64>>,
 }
 
 impl<W> Routine<W> {

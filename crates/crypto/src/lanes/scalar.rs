@@ -1,30 +1,25 @@
 //! One lane: plain instructions, in constant time.
 
-use super::{MAX_LANES, Routine, States, sha1, sha2};
+use super::routine::{Compress, MAX_LANES, Routine, Set, States};
+use super::vectors::sigmas;
+use super::{sha1, sha2};
 
-/// SHA-1.
-pub(super) const SHA1: Routine<u32> = Routine {
-    compress: sha1,
-    lanes: 1,
-    worth: [0, 0],
-    name: "own (portable)",
+/// One lane, on any machine.
+pub(crate) const SET: Set = Set {
+    is_present: || true,
+    sha1: lane(sha1),
+    sha256: lane(sha256),
+    sha512: Some(lane(sha512)),
 };
 
-/// SHA-224 and SHA-256.
-pub(super) const SHA256: Routine<u32> = Routine {
-    compress: sha256,
-    lanes: 1,
-    worth: [0, 0],
-    name: "own (portable)",
-};
-
-/// SHA-384 and SHA-512.
-pub(super) const SHA512: Routine<u64> = Routine {
-    compress: sha512,
-    lanes: 1,
-    worth: [0, 0],
-    name: "own (portable)",
-};
+const fn lane<W>(compress: Compress<W>) -> Routine<W> {
+    Routine {
+        compress,
+        lanes: 1,
+        worth: [0, 0],
+        name: "own (portable)",
+    }
+}
 
 macro_rules! compress {
     ($name:ident, $word:ty, $vector:ident, $words:expr, $block:path) => {
@@ -67,16 +62,6 @@ struct Word64(u64);
 // The functions are unsafe because those of vectors are; these have no conditions.
 impl sha1::Vector for Word32 {
     #[inline(always)]
-    unsafe fn splat(word: u32) -> Self {
-        Self(word)
-    }
-
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        Self(self.0.wrapping_add(other.0))
-    }
-
-    #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
     }
@@ -87,33 +72,20 @@ impl sha1::Vector for Word32 {
     }
 
     #[inline(always)]
-    unsafe fn choose(self, x: Self, y: Self) -> Self {
-        Self(y.0 ^ self.0 & (x.0 ^ y.0))
-    }
-
-    #[inline(always)]
-    unsafe fn majority(self, x: Self, y: Self) -> Self {
-        // The two products exclude each other, so XOR and OR are equal.
-        Self(self.0 & x.0 | y.0 & (self.0 ^ x.0))
-    }
-
-    #[inline(always)]
     unsafe fn xor3(self, x: Self, y: Self) -> Self {
         Self(self.0 ^ x.0 ^ y.0)
     }
 }
 
 macro_rules! sha2_vector {
-    ($vector:ident, $word:ty, $rounds:literal, $shift:literal, $big0:expr, $big1:expr, $small0:expr, $small1:expr) => {
+    ($vector:ident, $word:ident) => {
         // With one lane, a word is the vector.
         impl sha2::Vector for $vector {
-            const ROUNDS: usize = $rounds;
+            type Word = $word;
 
             #[inline(always)]
-            // With words as long as the constants this cast is trivial.
-            #[allow(trivial_numeric_casts)]
-            unsafe fn constant(round: usize) -> Self {
-                Self((sha2::CONSTANTS[round] >> $shift) as $word)
+            unsafe fn splat(word: $word) -> Self {
+                Self(word)
             }
 
             #[inline(always)]
@@ -128,38 +100,23 @@ macro_rules! sha2_vector {
 
             #[inline(always)]
             unsafe fn majority(self, x: Self, y: Self) -> Self {
+                // The two products exclude each other, so XOR and OR are equal.
                 Self(self.0 & x.0 | y.0 & (self.0 ^ x.0))
             }
 
-            #[inline(always)]
-            unsafe fn big0(self) -> Self {
-                let [a, b, c]: [u32; 3] = $big0;
-                Self(self.0.rotate_right(a) ^ self.0.rotate_right(b) ^ self.0.rotate_right(c))
-            }
-
-            #[inline(always)]
-            unsafe fn big1(self) -> Self {
-                let [a, b, c]: [u32; 3] = $big1;
-                Self(self.0.rotate_right(a) ^ self.0.rotate_right(b) ^ self.0.rotate_right(c))
-            }
-
-            #[inline(always)]
-            unsafe fn small0(self) -> Self {
-                let [a, b, shift]: [u32; 3] = $small0;
-                Self(self.0.rotate_right(a) ^ self.0.rotate_right(b) ^ self.0 >> shift)
-            }
-
-            #[inline(always)]
-            unsafe fn small1(self) -> Self {
-                let [a, b, shift]: [u32; 3] = $small1;
-                Self(self.0.rotate_right(a) ^ self.0.rotate_right(b) ^ self.0 >> shift)
-            }
+            sigmas!($word, sigma());
         }
     };
 }
 
-#[rustfmt::skip]
-sha2_vector!(Word32, u32, 64, 32, [2, 13, 22], [6, 11, 25], [7, 18, 3], [17, 19, 10]);
+macro_rules! sigma {
+    ($x:expr, rotation, [$a:literal, $b:literal, $c:literal],) => {
+        $x.rotate_right($a) ^ $x.rotate_right($b) ^ $x.rotate_right($c)
+    };
+    ($x:expr, shift, [$a:literal, $b:literal, $c:literal],) => {
+        $x.rotate_right($a) ^ $x.rotate_right($b) ^ $x >> $c
+    };
+}
 
-#[rustfmt::skip]
-sha2_vector!(Word64, u64, 80, 0, [28, 34, 39], [14, 18, 41], [1, 8, 7], [19, 61, 6]);
+sha2_vector!(Word32, u32);
+sha2_vector!(Word64, u64);

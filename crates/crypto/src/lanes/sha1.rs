@@ -1,20 +1,16 @@
 //! SHA-1's rounds (FIPS 180-4, section 6.1.2), for any width of lanes.
 
-/// A register of 32-bit lanes.
+use super::sha2;
+
+/// A register of 32-bit lanes, with the functions that SHA-2 does not need.
 ///
 /// # Safety
 /// Every function needs the CPU to have the implementing type's instructions.
-pub(super) trait Vector: Copy {
-    unsafe fn splat(word: u32) -> Self;
-    unsafe fn add(self, other: Self) -> Self;
+pub(super) trait Vector: sha2::Vector<Word = u32> {
     unsafe fn xor(self, other: Self) -> Self;
+    unsafe fn xor3(self, x: Self, y: Self) -> Self;
     /// `RIGHT` is 32 - `LEFT`.
     unsafe fn rotate_left<const LEFT: i32, const RIGHT: i32>(self) -> Self;
-    /// The bits of `x` where those of `self` are set, and of `y` elsewhere.
-    unsafe fn choose(self, x: Self, y: Self) -> Self;
-    /// The bits that are set in at least two of the three.
-    unsafe fn majority(self, x: Self, y: Self) -> Self;
-    unsafe fn xor3(self, x: Self, y: Self) -> Self;
 }
 
 /// Hashes a block.

@@ -1,15 +1,22 @@
 //! SHA-2's rounds (FIPS 180-4, sections 6.2.2 and 6.4.2), for any width of lanes and any word length.
 
+use super::routine::Word;
+
 /// A register of lanes, with the functions of SHA-256 or of SHA-512.
 ///
 /// # Safety
 /// Every function needs the CPU to have the implementing type's instructions.
 pub(super) trait Vector: Copy {
-    /// 64 or 80.
-    const ROUNDS: usize;
+    type Word: Word;
 
+    /// A word, in all lanes.
+    unsafe fn splat(word: Self::Word) -> Self;
     /// The constant of a round, in all lanes.
-    unsafe fn constant(round: usize) -> Self;
+    #[inline(always)]
+    unsafe fn constant(round: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::splat(Self::Word::high(CONSTANTS[round])) }
+    }
     unsafe fn add(self, other: Self) -> Self;
     /// The bits of `x` where those of `self` are set, and of `y` elsewhere.
     unsafe fn choose(self, x: Self, y: Self) -> Self;
@@ -37,7 +44,8 @@ pub(super) unsafe fn block<V: Vector>(state: &mut [V; 8], words: &mut [V; 16]) {
     }
     // SAFETY: the caller's promise.
     unsafe {
-        for base in (0..V::ROUNDS).step_by(16) {
+        let rounds = if V::Word::LEN == 4 { 64 } else { 80 };
+        for base in (0..rounds).step_by(16) {
             if base > 0 {
                 expand(words);
             }
@@ -82,7 +90,7 @@ unsafe fn round<V: Vector, const T: usize>(state: &mut [V; 8], words: &[V; 16], 
 }
 
 /// The constants: roots of the first primes. SHA-256's constants are the high halves of the first 64 of SHA-512.
-pub(super) const CONSTANTS: [u64; 80] = [
+const CONSTANTS: [u64; 80] = [
     0x428a_2f98_d728_ae22,
     0x7137_4491_23ef_65cd,
     0xb5c0_fbcf_ec4d_3b2f,

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::{Operation, Task};
 use crate::blocks::{BlockCipher, Chain};
-use crate::implementations::{CHUNK, Mac, MacImplementation, MacKey, Pair};
+use crate::implementations::{CHUNK, Hmac, Mac, MacImplementation, Pair};
 use crate::select::Algorithm;
 use crate::{Backend, Cipher, Digest, Rc4};
 
@@ -40,10 +40,10 @@ pub(super) fn hash(
     let implementations = match backend {
         // A digest other than SHA-1 and SHA-2 has one implementation, which is portable on every machine.
         _ if Algorithm::of_digest(digest).is_none() => match backend {
-            Backend::Portable => Pair::mac(None, &MacKey::new(digest, &[])?)?,
+            Backend::Portable => Pair::mac(None, &Hmac::new(digest, &[])?)?,
             _ => return None,
         },
-        _ => Pair::mac(Some(backend), &MacKey::new(digest, &[])?)?,
+        _ => Pair::mac(Some(backend), &Hmac::new(digest, &[])?)?,
     };
     let messages = Messages::new(batch, bytes);
     let mut hashing = Hashing {
@@ -182,7 +182,7 @@ mod tests {
             (Digest::Sha384, &digest::SHA384),
             (Digest::Sha512, &digest::SHA512),
         ] {
-            let key = MacKey::new(which, b"has no part in it").unwrap();
+            let key = Hmac::new(which, b"has no part in it").unwrap();
             let mut tried = Vec::new();
             for candidate in MACS {
                 let Some(implementation) = (candidate.make)(&key) else {

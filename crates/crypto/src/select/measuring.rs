@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::{Algorithm, Measured, Picked};
 use crate::implementations::{
-    AEADS, AeadImplementation, Backend, CBCS, CbcImplementation, Chain, MACS, Mac,
-    MacImplementation, MacKey, Place,
+    AEADS, AeadImplementation, Backend, CBCS, CbcImplementation, Chain, Hmac, MACS, Mac,
+    MacImplementation, Place,
 };
 use crate::packet_aead::AeadAlgorithm;
 use crate::{Digest, TAG_LEN};
@@ -223,7 +223,7 @@ impl Implementation {
     fn new(algorithm: Algorithm, index: usize) -> Option<Self> {
         let key = [0; 32];
         let aead = |algorithm| (AEADS[index].make)(algorithm, &key).map(Self::Aead);
-        let mac = |digest| (MACS[index].make)(&MacKey::new(digest, &key)?).map(Self::Mac);
+        let mac = |digest| (MACS[index].make)(&Hmac::new(digest, &key)?).map(Self::Mac);
         match algorithm {
             Algorithm::AesGcm => aead(AeadAlgorithm::Aes256Gcm),
             Algorithm::ChaCha20Poly1305 => aead(AeadAlgorithm::ChaCha20Poly1305),

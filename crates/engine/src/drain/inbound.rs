@@ -307,7 +307,7 @@ impl<W: Wire> InboundDrain<W> {
                 order.listed
             }
         };
-        *order = wanted.and_then(|wanted| Order::new(&wanted, run.key.peer.order.reordering()));
+        *order = wanted.map(|wanted| Order::new(&wanted, run.key.peer.order.reordering()));
         if let Some(order) = order {
             order.listed = listed;
         }

@@ -2,11 +2,11 @@
 
 use crate::packets::{mark, marked, plain, tcp, trimmed, udp, written};
 use crate::toy::{CONTROL, Key, MESSAGE, NONSENSE, PACKED, PACKED_WRONGLY};
-use crate::world::{Event, World, options, unlimited};
+use crate::world::{Event, World, options, session, unlimited};
 use netio::simulated::Call;
 use netio::tun::Tun;
 use netio::udp::{Ecn, Family};
-use plane::{Notice, PeerId, PeerState};
+use plane::{DataPlane as _, Notice, PeerId, PeerState, Sender};
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -54,7 +54,7 @@ fn each_number_is_taken_once_in_whatever_order_they_come() {
     world.peer_sends(&late);
     assert_eq!(world.drops(), [("duplicate", 3), ("replayed", 1)]);
     assert_eq!(world.plane.tunnel.inbound().packets.value(), 6);
-    let usage = world.plane.tunnel.receive_usage(1);
+    let usage = world.plane.tunnel.key_usage(PeerId(1), 1);
     assert_eq!((usage.opened, usage.forged), (50_000, 0));
 }
 
@@ -90,8 +90,8 @@ fn what_is_not_taken_is_counted_by_its_reason() {
         ]
     );
     assert_eq!(world.around.written.packets(), [good]);
-    assert_eq!(world.plane.tunnel.receive_usage(1).forged, 2);
-    assert_eq!(world.plane.tunnel.receive_usage(99).opened, 0);
+    assert_eq!(world.plane.tunnel.key_usage(PeerId(1), 1).forged, 2);
+    assert_eq!(world.plane.tunnel.key_usage(PeerId(1), 99).opened, 0);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn neither_keepalives_nor_messages_are_payload_in_either_direction() {
         let keepalive = world.key.datagram(2 * number, &[]);
         let message = world.key.datagram(2 * number + 1, &[MESSAGE, 1, 2]);
         world.peer_sends(&[keepalive, message]);
-        world.plane.tunnel.inject(&world.peer, &[MESSAGE, 3, 4]);
+        world.plane.tunnel.inject(world.peer.id(), &[MESSAGE, 3, 4]);
         world.host_sends(&[]);
         assert_eq!(world.peer_receives(1).len(), 1);
     }
@@ -333,20 +333,30 @@ fn packets_that_name_no_session_are_found_by_their_sender() {
     };
     let packet = udp(false, (1, 9), b"unnamed");
     let tunnel = &world.plane.tunnel;
-    tunnel.add_receive_key(42, &world.peer, world.key.clone(), unlimited(), None);
+    let keys = session(42, &world.key, unlimited());
+    tunnel.add_keys(world.peer.id(), keys).unwrap();
     world.peer_sends(&[unnamed.datagram(0, &packet)]);
     assert_eq!(world.drops(), [("no_session", 1)]);
     let addr = world.remote.addr();
-    world.plane.tunnel.set_sender(addr, 40);
+    world
+        .plane
+        .tunnel
+        .set_sender(PeerId(1), Sender::Address(addr), 40);
     world.peer_sends(&[unnamed.datagram(1, &packet)]);
     assert_eq!(
         world.around.written.packets(),
         *std::slice::from_ref(&packet)
     );
     // Only the peer that now owns the address can clear it, not the previous owner.
-    world.plane.tunnel.clear_sender(addr, 7);
+    world
+        .plane
+        .tunnel
+        .clear_sender(PeerId(2), Sender::Address(addr));
     world.peer_sends(&[unnamed.datagram(2, &packet)]);
-    world.plane.tunnel.clear_sender(addr, 40);
+    world
+        .plane
+        .tunnel
+        .clear_sender(PeerId(1), Sender::Address(addr));
     world.peer_sends(&[unnamed.datagram(3, &packet)]);
     assert_eq!(world.around.written.packets(), [packet]);
     assert_eq!(world.drops(), [("no_session", 2)]);

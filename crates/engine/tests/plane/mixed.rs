@@ -3,6 +3,7 @@
 use crate::packets::{joined, payload, plain, trimmed, udp, with_header, written};
 use crate::toy::{Key, MESSAGE};
 use crate::world::{World, install, unlimited};
+use plane::{DataPlane as _, PeerId};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ proptest! {
                 Step::Message { peer, len } => {
                     let message = [vec![MESSAGE], data(number, len)].concat();
                     let at = usize::from(peer) - 1;
-                    world.plane.tunnel.inject(&peers[at], &message);
+                    world.plane.tunnel.inject(peers[at].id(), &message);
                     messages[at].push(message);
                 }
                 Step::Take => world.plane.interface(),
@@ -193,7 +194,7 @@ proptest! {
         prop_assert_eq!(drops.wrong_source.value(), stolen);
         let inbound = world.plane.tunnel.inbound();
         prop_assert_eq!(inbound.packets.value(), expected.len() as u64 + stolen);
-        prop_assert_eq!(world.plane.tunnel.receive_usage(1).forged, forged);
+        prop_assert_eq!(world.plane.tunnel.key_usage(PeerId(1), 1).forged, forged);
         let all = forged + repeated + stolen + keepalives + expected.len() as u64;
         prop_assert_eq!(all, sent.len() as u64);
     }

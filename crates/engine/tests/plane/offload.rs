@@ -7,6 +7,7 @@ use engine::Sockets;
 use netio::simulated::Call;
 use netio::tun::{GsoKind, Tun};
 use netio::udp::{Family, SocketOptions, UdpSocket};
+use plane::{LineId, Transports as _};
 use proptest::prelude::*;
 use std::io::Error;
 use std::net::Ipv4Addr;
@@ -209,7 +210,7 @@ proptest! {
             }
             _ => None,
         });
-        world.plane.tunnel.set_sockets(Sockets { v4: Some(socket), v6: None });
+        world.plane.tunnel.open_line(LineId::FIRST, Sockets { v4: Some(socket), v6: None }).unwrap();
         let mut refusals = tun_refuses.into_iter();
         if headers {
             world.around.written.refuse(move |hdr| {

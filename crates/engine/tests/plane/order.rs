@@ -6,6 +6,7 @@ use crate::running::{Running, four, nowhere, slot_full};
 use crate::toy::Key;
 use crate::world::{BOUND, until};
 use engine::Sockets;
+use plane::{LineId, Transports as _};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -160,10 +161,16 @@ fn batches_that_are_opened_out_of_order_are_written_in_order() {
     running.peer(&key, remote.addr());
     let here = socket(Ipv4Addr::LOCALHOST.into());
     let addr = (Ipv4Addr::LOCALHOST, here.port()).into();
-    running.tunnel.set_sockets(Sockets {
-        v4: Some(here),
-        v6: None,
-    });
+    running
+        .tunnel
+        .open_line(
+            LineId::FIRST,
+            Sockets {
+                v4: Some(here),
+                v6: None,
+            },
+        )
+        .unwrap();
     let mut number = 0_u64;
     let mut send = |count: u64| {
         let datagrams: Vec<_> = (number..number + count)

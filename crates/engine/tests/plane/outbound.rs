@@ -9,6 +9,7 @@ use engine::Sockets;
 use netio::simulated::Call;
 use netio::tun::{GsoKind, Tun, VnetHdr};
 use netio::udp::Endpoint;
+use plane::{DataPlane as _, Line, LineId, Transports as _};
 use std::net::Ipv6Addr;
 
 #[test]
@@ -166,9 +167,9 @@ fn payloads_of_control_s_go_among_the_packets_and_count_as_no_traffic() {
     let mut world: World = World::new();
     let message = [MESSAGE, 1, 2, 3];
     let tunnel = &world.plane.tunnel;
-    tunnel.inject(&world.peer, &message);
+    tunnel.inject(world.peer.id(), &message);
     let packet = udp(false, (9, 1), b"a packet");
-    tunnel.inject(&world.peer, &packet);
+    tunnel.inject(world.peer.id(), &packet);
     world.host_sends(&[plain(&packet)]);
     let received = world.peer_receives(3);
     assert!(received[0].1.starts_with(&message));
@@ -185,12 +186,12 @@ fn so_many_injected_payloads_wait_and_no_more() {
         world
             .plane
             .tunnel
-            .inject(&world.peer, &[MESSAGE, high, low]);
+            .inject(world.peer.id(), &[MESSAGE, high, low]);
     }
     world
         .plane
         .tunnel
-        .inject(&world.peer, &vec![MESSAGE; 400_000]);
+        .inject(world.peer.id(), &vec![MESSAGE; 400_000]);
     assert_eq!(world.drops(), [("staged", 7)]);
     world.plane.interface();
     let received = world.peer_receives(1024);
@@ -201,7 +202,7 @@ fn so_many_injected_payloads_wait_and_no_more() {
     world
         .plane
         .tunnel
-        .inject(&world.peer, &vec![MESSAGE; 400_000]);
+        .inject(world.peer.id(), &vec![MESSAGE; 400_000]);
     world.plane.interface();
     assert_eq!(world.drops(), [("staged", 8)], "longer than a slot");
 }
@@ -224,17 +225,17 @@ fn the_tunnel_s_own_datagram_does_not_come_back_into_it() {
 #[test]
 fn keepalives_and_control_s_datagrams_go_beside_the_batches() {
     let mut world: World = World::new();
-    assert!(world.plane.tunnel.send_keepalive(&world.peer));
+    assert!(world.plane.tunnel.send_keepalive(world.peer.id()));
     assert_eq!(world.peer_receives(1), [(0, Vec::new())]);
     assert!(world.peer.times().last_sent.is_some());
     assert_eq!(world.peer.times().last_data_sent, None);
     let to = Endpoint::new(world.remote.addr());
-    assert_eq!(world.plane.tunnel.send(to, &[CONTROL, 1]).sent, 1);
+    assert!(world.plane.tunnel.send(&Line::udp(to), &[CONTROL, 1]));
     assert_eq!(world.remote.receive(1), [[CONTROL, 1]]);
     let nowhere = Endpoint::new((Ipv6Addr::LOCALHOST, 9).into());
-    assert_eq!(world.plane.tunnel.send(nowhere, &[CONTROL]).dropped, 1);
-    world.plane.tunnel.clear_send_key(&world.peer);
-    assert!(!world.plane.tunnel.send_keepalive(&world.peer));
+    assert!(!world.plane.tunnel.send(&Line::udp(nowhere), &[CONTROL]));
+    world.plane.tunnel.stop_sending(world.peer.id());
+    assert!(!world.plane.tunnel.send_keepalive(world.peer.id()));
     assert_eq!(world.drops(), [("send_failed", 1)]);
 }
 
@@ -245,7 +246,11 @@ fn what_there_is_no_socket_for_is_counted() {
     world.peer.set_endpoint(six);
     world.host_sends(&[with_header(&joined(false, false, (9, 1), 100, &[0; 1000]))]);
     assert_eq!(world.drops(), [("send_failed", 10)]);
-    world.plane.tunnel.set_sockets(Sockets::default());
+    world
+        .plane
+        .tunnel
+        .open_line(LineId::FIRST, Sockets::default())
+        .unwrap();
     world.peer.set_endpoint(Endpoint::new(world.remote.addr()));
     world.host_sends(&[plain(&udp(false, (9, 1), b"x"))]);
     assert_eq!(world.drops(), [("send_failed", 11)]);

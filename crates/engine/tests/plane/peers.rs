@@ -6,7 +6,7 @@ use crate::world::World;
 use engine::Moving;
 use netio::simulated::Call;
 use netio::udp::{Endpoint, Family, Source};
-use plane::{LineId, Notice, PeerId};
+use plane::{DataPlane as _, LineId, Notice, PeerId};
 use std::io::Error;
 use std::net::Ipv4Addr;
 
@@ -64,12 +64,12 @@ fn a_peer_whose_endpoint_is_not_known_is_found_by_what_it_sends() {
     let peer = world.around.peer(tunnel, 2, None);
     world.key = crate::toy::Key::new(2, 2).shared();
     crate::world::install(tunnel, &peer, 2, &world.key, crate::world::unlimited());
-    assert!(!tunnel.send_keepalive(&peer));
+    assert!(!tunnel.send_keepalive(peer.id()));
     world.remote = remote;
     let keepalive = world.key.datagram(0, &[]);
     world.peer_sends(&[keepalive]);
     assert_eq!(peer.endpoint().map(|e| e.addr), Some(world.remote.addr()));
-    assert!(world.plane.tunnel.send_keepalive(&peer));
+    assert!(world.plane.tunnel.send_keepalive(peer.id()));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_source_address_that_is_gone_is_forgotten_and_nothing_is_lost() {
     for keepalive in [false, true] {
         world.peer.set_endpoint(Endpoint { addr, source });
         if keepalive {
-            assert!(world.plane.tunnel.send_keepalive(&world.peer));
+            assert!(world.plane.tunnel.send_keepalive(world.peer.id()));
         } else {
             world.host_sends(&[outbound()]);
         }

@@ -5,6 +5,7 @@ use crate::world::{World, until};
 use engine::Sockets;
 use netio::simulated::Call;
 use netio::udp::{Family, SocketOptions, UdpSocket};
+use plane::{LineId, Transports as _};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
@@ -24,10 +25,17 @@ fn waiting(micros: usize) -> World {
         Call::Waited => Some(Ok(micros)),
         _ => None,
     });
-    world.plane.tunnel.set_sockets(Sockets {
-        v4: Some(socket),
-        v6: None,
-    });
+    world
+        .plane
+        .tunnel
+        .open_line(
+            LineId::FIRST,
+            Sockets {
+                v4: Some(socket),
+                v6: None,
+            },
+        )
+        .unwrap();
     world
 }
 
@@ -75,7 +83,7 @@ fn a_tcp_segment_is_dropped_for_each_interval_in_which_packets_have_waited_for_l
     let dropped = world.plane.tunnel.drops().aqm.value();
     assert_eq!(written.len() + dropped as usize, sent);
     assert_eq!(world.drops(), [("aqm", dropped)]);
-    assert!(world.plane.tunnel.inbound().waited.value() > 10_000);
+    assert!(world.plane.tunnel.inbound().waited_us.value() > 10_000);
 }
 
 #[test]
@@ -112,7 +120,7 @@ fn a_flow_that_nothing_waits_behind_is_let_wait() {
     let segment = |i: u32| tcp(false, (1, 9), i * 7, &[7; 1000]);
     let (sent, written) = send(&mut world, twice(), segment);
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
-    assert!(world.plane.tunnel.inbound().waited.value() > 10_000);
+    assert!(world.plane.tunnel.inbound().waited_us.value() > 10_000);
     // One packet in 300 belongs to a call.
     let mut world = waiting(20_000);
     let (sent, written) = send(&mut world, two_dropped, |i| match i % 300 {

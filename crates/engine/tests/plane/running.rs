@@ -6,6 +6,7 @@ use crate::toy::{Key, Toy};
 use crate::world::{Around, BOUND, Recorder, install, options, unlimited};
 use engine::{Peer, Sockets, Tunnel, TunnelOptions};
 use netio::tun::Tun;
+use plane::{LineId, Transports as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -43,10 +44,15 @@ impl Running {
         let (socket, sent) = (socket(Ipv4Addr::LOCALHOST.into()), Sent::default());
         sent.attach(&socket);
         self.around.here.set_port(socket.port());
-        self.tunnel.set_sockets(Sockets {
-            v4: Some(socket),
-            v6: None,
-        });
+        self.tunnel
+            .open_line(
+                LineId::FIRST,
+                Sockets {
+                    v4: Some(socket),
+                    v6: None,
+                },
+            )
+            .unwrap();
         sent
     }
 }

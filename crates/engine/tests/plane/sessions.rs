@@ -2,10 +2,9 @@
 
 use crate::packets::{joined, plain, trimmed, udp, with_header};
 use crate::toy::Key;
-use crate::world::{World, install, options, unlimited};
+use crate::world::{World, install, options, session, unlimited};
 use netio::tun::Tun;
-use plane::{KeyLimits, Notice, PeerId};
-use std::sync::Arc;
+use plane::{DataPlane as _, KeyLimits, Notice, PeerId, SessionKeys};
 use std::time::{Duration, Instant};
 
 fn numbered(count: u8) -> Vec<Vec<u8>> {
@@ -22,7 +21,7 @@ fn expired() -> KeyLimits {
 #[test]
 fn packets_wait_for_a_session_cut_up_and_leave_in_order_before_later_ones() {
     let mut world: World<true> = World::new();
-    world.plane.tunnel.clear_send_key(&world.peer);
+    world.plane.tunnel.stop_sending(world.peer.id());
     let data: Vec<u8> = (0..2500_u16).map(|i| i as u8).collect();
     let mut reads: Vec<_> = numbered(2).iter().map(|p| plain(p)).collect();
     reads.push(with_header(&joined(false, false, (9, 1), 1000, &data)));
@@ -56,7 +55,7 @@ fn packets_wait_for_a_session_cut_up_and_leave_in_order_before_later_ones() {
 #[test]
 fn packets_that_waited_for_a_session_are_adjusted_as_those_that_did_not() {
     let mut world: World<true> = World::new();
-    world.plane.tunnel.clear_send_key(&world.peer);
+    world.plane.tunnel.stop_sending(world.peer.id());
     world.host_sends(&[plain(&numbered(1)[0])]);
     assert!(world.peer.has_staged());
     let key = Key {
@@ -76,13 +75,13 @@ fn packets_that_waited_for_a_session_are_adjusted_as_those_that_did_not() {
 #[test]
 fn what_waits_in_vain_is_dropped_and_counted() {
     let mut world: World<true> = World::new();
-    world.plane.tunnel.clear_send_key(&world.peer);
+    world.plane.tunnel.stop_sending(world.peer.id());
     let reads: Vec<_> = numbered(140).iter().map(|p| plain(p)).collect();
     world.host_sends(&reads);
     assert_eq!(world.drops(), [("staged", 12)]);
-    world.plane.tunnel.flush_staged(&world.peer);
+    world.plane.tunnel.send_staged(world.peer.id());
     assert!(world.peer.has_staged(), "there is no key");
-    world.plane.tunnel.drop_staged(&world.peer);
+    world.plane.tunnel.drop_staged(world.peer.id());
     assert_eq!(world.drops(), [("staged", 140)]);
     // A checksum that points outside its packet.
     let (mut hdr, packet) = joined(false, false, (9, 1), 1000, b"one");
@@ -94,7 +93,7 @@ fn what_waits_in_vain_is_dropped_and_counted() {
 #[test]
 fn where_packets_do_not_wait_those_without_a_session_are_dropped() {
     let mut world: World = World::new();
-    world.plane.tunnel.clear_send_key(&world.peer);
+    world.plane.tunnel.stop_sending(world.peer.id());
     world.host_sends(&[
         plain(&numbered(1)[0]),
         with_header(&joined(true, false, (9, 1), 10, &[0; 40])),
@@ -113,8 +112,8 @@ fn an_expired_key_neither_seals_nor_opens() {
         world.around.control.notices(),
         [(PeerId(1), Notice::NeedSession)]
     );
-    assert!(!world.plane.tunnel.send_keepalive(&world.peer));
-    world.plane.tunnel.flush_staged(&world.peer);
+    assert!(!world.plane.tunnel.send_keepalive(world.peer.id()));
+    world.plane.tunnel.send_staged(world.peer.id());
     assert!(world.peer.has_staged());
     world.peer_sends(&[key.datagram(0, &udp(false, (1, 9), b"late"))]);
     assert_eq!(world.drops(), [("expired", 1)]);
@@ -175,7 +174,9 @@ fn a_new_key_is_asked_for_once_by_age_and_by_count_on_either_side() {
     }
     let key = Key::new(7, 7).shared();
     let tunnel = &world.plane.tunnel;
-    tunnel.add_receive_key(7, &world.peer, key.clone(), by_age, None);
+    tunnel
+        .add_keys(world.peer.id(), session(7, &key, by_age))
+        .unwrap();
     for number in 0..3 {
         world.peer_sends(&[key.datagram(number, &[])]);
     }
@@ -188,12 +189,13 @@ fn a_new_key_is_asked_for_once_by_age_and_by_count_on_either_side() {
 #[test]
 fn the_first_packet_of_a_session_confirms_it_and_answers_are_sealed_with_its_key() {
     let mut world: World = World::new();
-    world.plane.tunnel.clear_send_key(&world.peer);
+    world.plane.tunnel.stop_sending(world.peer.id());
     let key = Key::new(5, 5).shared();
-    let format: Arc<dyn plane::Format> = key.clone();
-    let answer = Some((5, format, unlimited()));
-    let tunnel = &world.plane.tunnel;
-    tunnel.add_receive_key(5, &world.peer, key.clone(), unlimited(), answer);
+    let keys = SessionKeys {
+        confirm: true,
+        ..session(5, &key, unlimited())
+    };
+    world.plane.tunnel.add_keys(world.peer.id(), keys).unwrap();
     let packet = udp(false, (1, 9), b"first");
     world.peer_sends(&[key.datagram(0, &packet), key.datagram(1, &packet)]);
     assert_eq!(
@@ -204,12 +206,11 @@ fn the_first_packet_of_a_session_confirms_it_and_answers_are_sealed_with_its_key
     world.host_sends(&[plain(&numbered(1)[0])]);
     assert_eq!(world.peer_receives(1)[0].0, 0);
     // Control installs the same key too; its packet numbers do not restart.
-    let format = world.key.clone();
     let tunnel = &world.plane.tunnel;
-    tunnel.set_send_key(&world.peer, (5, 5), format, unlimited());
+    tunnel.send_with(world.peer.id(), 5);
     assert_eq!(world.peer.sent_on_key(), Some(1));
     // A removed key neither opens nor seals.
-    tunnel.remove_receive_key(5);
+    tunnel.remove_keys(world.peer.id(), 5);
     assert_eq!(world.peer.sent_on_key(), None);
     let late = world.key.datagram(2, &packet);
     world.peer_sends(&[late]);
@@ -224,10 +225,11 @@ fn a_session_confirmed_late_does_not_take_the_place_of_a_newer_one() {
         expires: unlimited().expires - Duration::from_secs(1000),
         ..unlimited()
     };
-    let format: Arc<dyn plane::Format> = key.clone();
-    let answer = Some((5, format, older));
-    let tunnel = &world.plane.tunnel;
-    tunnel.add_receive_key(5, &world.peer, key.clone(), older, answer);
+    let keys = SessionKeys {
+        confirm: true,
+        ..session(5, &key, older)
+    };
+    world.plane.tunnel.add_keys(world.peer.id(), keys).unwrap();
     world.peer_sends(&[key.datagram(0, &[])]);
     world.host_sends(&[plain(&numbered(1)[0])]);
     // The peer receives with the earlier key.
@@ -238,8 +240,8 @@ fn a_session_confirmed_late_does_not_take_the_place_of_a_newer_one() {
 fn no_key_is_set_for_a_session_that_was_removed() {
     let world: World = World::new();
     let tunnel = &world.plane.tunnel;
-    tunnel.clear_send_key(&world.peer);
-    tunnel.set_send_key(&world.peer, (9, 9), world.key.clone(), unlimited());
+    tunnel.stop_sending(world.peer.id());
+    tunnel.send_with(world.peer.id(), 9);
     assert_eq!(world.peer.sent_on_key(), None);
 }
 

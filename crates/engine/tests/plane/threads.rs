@@ -4,10 +4,10 @@ use crate::packets::{payload, plain, udp};
 use crate::remote::{Remote, socket};
 use crate::running::{Running, four, nowhere, slot_full};
 use crate::toy::{Key, RECORD_HEADER};
-use crate::world::{BOUND, options, unlimited, until};
+use crate::world::{BOUND, install, options, unlimited, until};
 use engine::fuzzing::connection;
 use engine::{Peer, Sockets, Tunnel, TunnelOptions};
-use plane::StreamId;
+use plane::{DataPlane as _, LineId, StreamId, Transports as _};
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,9 +33,7 @@ fn a_key_that_changes_in_the_middle_of_a_batch_seals_what_is_looked_up_after_it(
     let other_key = Key::new(7, 7).shared();
     running.peer(&other_key, nowhere());
     let change = |key: &Arc<Key>| {
-        let (tunnel, index) = (&running.tunnel, key.receiver);
-        tunnel.add_receive_key(index, &peer, key.clone(), unlimited(), None);
-        tunnel.set_send_key(&peer, (index, index), key.clone(), unlimited());
+        install(&running.tunnel, &peer, key.receiver, key, unlimited());
     };
     // The first read waits until the whole batch is queued.
     let (at_read, reading) = mpsc::channel();
@@ -222,8 +220,8 @@ fn a_worker_that_sleeps_takes_what_control_injects_and_new_sockets() {
         };
         let key = Key::new(1, 1).shared();
         let mut running = Running::new(&options);
-        assert_eq!(running.tunnel.workers(), workers);
-        assert_eq!(running.tunnel.is_parallel(), workers > 2);
+        assert_eq!(running.tunnel.statistics().workers, workers);
+        assert_eq!(running.tunnel.statistics().parallel, workers > 2);
         let mut remote = Remote::new();
         let peer = running.peer(&key, remote.addr());
         let mut received = 0;
@@ -231,13 +229,19 @@ fn a_worker_that_sleeps_takes_what_control_injects_and_new_sockets() {
             // The previous socket is closed.
             let here = socket(Ipv4Addr::LOCALHOST.into());
             let addr = (Ipv4Addr::LOCALHOST, here.port()).into();
-            running.tunnel.set_sockets(Sockets {
-                v4: Some(here),
-                v6: None,
-            });
             running
                 .tunnel
-                .inject(&peer, &udp(false, (9, 1), b"injected"));
+                .open_line(
+                    LineId::FIRST,
+                    Sockets {
+                        v4: Some(here),
+                        v6: None,
+                    },
+                )
+                .unwrap();
+            running
+                .tunnel
+                .inject(peer.id(), &udp(false, (9, 1), b"injected"));
             assert_eq!(key.opened(&remote.receive(1)[0]).unwrap().0, round);
             remote.send(
                 addr,
@@ -272,7 +276,7 @@ fn a_queue_of_injected_payloads_that_is_never_empty_is_served_to_its_end() {
                 let (tunnel, peer) = (tunnel.upgrade().unwrap(), peer.upgrade().unwrap());
                 for _ in packets {
                     if injected.fetch_add(1, Ordering::Relaxed) < PAYLOADS {
-                        tunnel.inject(&peer, &udp(false, (9, 1), b"injected"));
+                        tunnel.inject(peer.id(), &udp(false, (9, 1), b"injected"));
                     }
                 }
                 counted.fetch_add(packets.len(), Ordering::Relaxed);
@@ -288,7 +292,7 @@ fn a_queue_of_injected_payloads_that_is_never_empty_is_served_to_its_end() {
         for _ in 0..1000 {
             running
                 .tunnel
-                .inject(&peer, &udp(false, (9, 1), b"injected"));
+                .inject(peer.id(), &udp(false, (9, 1), b"injected"));
         }
         until("all are sealed", || {
             sealed.load(Ordering::Relaxed) == PAYLOADS

@@ -1,9 +1,10 @@
 //! A protocol for tests: keys are distinguishable, packet numbers are readable on the wire, and damage is detected.
 
 use plane::{
-    Batch, Class, Endpoint, Format, Joined, Packet, Payload, Record, ReplayWindow, SessionName,
-    Wire,
+    Batch, CipherName, Class, Endpoint, Format, Formats, Joined, Packet, Payload, Protocol, Record,
+    ReplayWindow, SessionName, Wire, ZeroizeOnDrop,
 };
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -31,6 +32,24 @@ pub(crate) const NONSENSE: u8 = 0xfb;
 /// The protocol. `STAGES`: packets wait for a session.
 #[derive(Default)]
 pub(crate) struct Toy<const STAGES: bool>;
+
+/// The formats that seal and open the packets of a session.
+pub(crate) struct Pair(pub(crate) Arc<dyn Format>, pub(crate) Arc<dyn Format>);
+
+impl ZeroizeOnDrop for Pair {}
+
+impl<const STAGES: bool> Protocol for Toy<STAGES> {
+    type Keys = Pair;
+    type Error = Infallible;
+
+    fn formats(&self, Pair(seal, open): &Pair) -> Result<Formats, Infallible> {
+        Ok(Formats {
+            seal: Arc::clone(seal),
+            open: Arc::clone(open),
+            cipher: CipherName::default(),
+        })
+    }
+}
 
 impl<const STAGES: bool> Wire for Toy<STAGES> {
     const HEAD_MAX: usize = RECORD_HEADER + HEADER + EXTRA_MAX;

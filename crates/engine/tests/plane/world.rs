@@ -1,13 +1,16 @@
 //! Data planes and their surroundings.
 
 use crate::remote::{Remote, socket};
-use crate::toy::{Key, Toy};
+use crate::toy::{Key, Pair, Toy};
 use engine::fuzzing::Plane;
 use engine::{Peer, Routes, Sockets, Tunnel, TunnelOptions};
 use netio::simulated::Call;
 use netio::tun::{Tun, VnetHdr};
 use netio::udp::{Ecn, Endpoint, Family};
-use plane::{Control, KeyLimits, Line, Notice, PeerId, StreamId, Transport};
+use plane::{
+    Control, DataPlane as _, KeyLimits, Line, LineId, Moving, Notice, PeerId, SessionKeys,
+    StreamId, Transport, Transports as _,
+};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -209,10 +212,15 @@ impl Around {
     fn socket<const S: bool>(mut self, tunnel: &Tunnel<Toy<S>>) -> Self {
         let socket = socket(Ipv4Addr::LOCALHOST.into());
         self.here.set_port(socket.port());
-        tunnel.set_sockets(Sockets {
-            v4: Some(socket),
-            v6: None,
-        });
+        tunnel
+            .open_line(
+                LineId::FIRST,
+                Sockets {
+                    v4: Some(socket),
+                    v6: None,
+                },
+            )
+            .unwrap();
         self
     }
 
@@ -223,7 +231,9 @@ impl Around {
         number: u8,
         at: Option<SocketAddr>,
     ) -> Arc<Peer> {
-        let peer = tunnel.new_peer(PeerId(number.into()));
+        let id = PeerId(number.into());
+        assert!(tunnel.add_peer(id, Moving::Tell));
+        let peer = tunnel.find(id).unwrap();
         if let Some(at) = at {
             peer.set_endpoint(Endpoint::new(at));
         }
@@ -239,6 +249,18 @@ impl Around {
     }
 }
 
+/// A session that both ends know as `index`, with the same key and limits for both directions.
+pub(crate) fn session(index: u32, key: &Arc<Key>, limits: KeyLimits) -> SessionKeys<Pair> {
+    SessionKeys {
+        session: index,
+        remote: index,
+        material: Pair(key.clone(), key.clone()),
+        receive: limits,
+        send: limits,
+        confirm: false,
+    }
+}
+
 /// Installs a key for both directions, which both ends know as `index`.
 pub(crate) fn install<const S: bool>(
     tunnel: &Tunnel<Toy<S>>,
@@ -247,8 +269,9 @@ pub(crate) fn install<const S: bool>(
     key: &Arc<Key>,
     limits: KeyLimits,
 ) {
-    tunnel.add_receive_key(index, peer, key.clone(), limits, None);
-    tunnel.set_send_key(peer, (index, index), key.clone(), limits);
+    let keys = session(index, key, limits);
+    tunnel.add_keys(peer.id(), keys).unwrap();
+    tunnel.send_with(peer.id(), index);
 }
 
 /// A data plane that the test steps by hand, with peer 1 and its key.

@@ -7,10 +7,6 @@ use plane::{LineId, LineMode, PeerState};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Approximate bytes of a handshake's messages with outer headers: the part of a line's counts due to a probe and its
-/// answer.
-const PROBE: usize = 176;
-
 /// The least time between two initiations. The answer to one may be on its way, and the peer must see its session
 /// used before the next initiation asks for another.
 const APART: Duration = Duration::from_millis(400);
@@ -71,8 +67,6 @@ pub(super) struct PeerLines {
     answered: Option<Instant>,
     /// When a keepalive last went by all lines because no data did.
     told: Option<Instant>,
-    /// Bytes received and sent at the last look.
-    counted: (u64, u64),
 }
 
 impl PeerLines {
@@ -90,7 +84,6 @@ impl PeerLines {
             calls_back: None,
             answered: None,
             told: None,
-            counted: (0, 0),
         };
         for line in (0..lines.ends.len()).map(number) {
             peer.lines.push(OfLine {
@@ -167,7 +160,7 @@ impl PeerLines {
         if let Some(took) = took {
             of.health.round_trip(took);
         }
-        of.health.received(PROBE, now);
+        of.health.received(now);
     }
 
     /// Handles the answer to the last probe, from any line. Returns whether there was a probe.
@@ -192,18 +185,12 @@ impl PeerLines {
             answered: false,
         });
         if let Some(of) = self.line(line) {
-            of.health.sent(PROBE, true, now);
+            of.health.sent(now);
         }
     }
 
     /// Takes the data plane's figures for the line in use. Returns when to look again.
     pub(super) fn look(&mut self, state: &PeerState, now: Instant) -> Duration {
-        let (received, sent) = (
-            state.rx_bytes.saturating_sub(self.counted.0),
-            state.tx_bytes.saturating_sub(self.counted.1),
-        );
-        self.counted = (state.rx_bytes, state.tx_bytes);
-        let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let moved = state.times.last_sent.max(state.times.last_received);
         let busy = moved.is_some_and(|at| now < at + RECENT);
         if self.spreads {
@@ -232,17 +219,15 @@ impl PeerLines {
             .filter(|heard| of.heard.is_none_or(|before| *heard > before))
         {
             of.heard = Some(heard);
-            of.health.received(bytes(received), heard);
+            of.health.received(heard);
         }
         let data = state.times.last_data_sent;
         // A peer that does not know of lines answers by any one of them, the first that it heard.
         let elsewhere = state.times.last_received.filter(|_| spreads);
         let heard = of.heard.max(elsewhere);
         let unanswered = data.filter(|sent| heard.is_none_or(|heard| *sent > heard));
-        match unanswered.filter(|_| !asked_lately) {
-            Some(at) => of.health.sent(bytes(sent), true, at),
-            None if sent > 0 => of.health.sent(bytes(sent), false, now),
-            None => {}
+        if let Some(at) = unanswered.filter(|_| !asked_lately) {
+            of.health.sent(at);
         }
         match busy {
             _ if waiting => WAITING,
@@ -336,15 +321,8 @@ impl PeerLines {
 
     /// Whether packets go by a line.
     pub(super) fn uses(&self, line: LineId) -> bool {
-        let others = match self.mode {
-            LineMode::Single => false,
-            LineMode::Duplicate(lines) | LineMode::Critical(lines) => lines.contains(line),
-            LineMode::Balance(shares) | LineMode::BalancePackets(shares) => {
-                shares.get(line.index()).is_some_and(|it| *it > 0)
-            }
-        };
         let single = !matches!(self.mode, LineMode::Balance(_) | LineMode::Duplicate(_));
-        others || single && self.used == Some(line)
+        self.mode.lines().contains(line) || single && self.used == Some(line)
     }
 
     /// Returns how the data plane is to use the lines, if that has changed.

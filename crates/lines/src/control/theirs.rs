@@ -1,7 +1,8 @@
 //! Lines of peers that call, told apart by the addresses from which they call.
 
+use super::number;
 use config::lines::{LineMode, Lines as Settings};
-use plane::{LINES_MAX, LineId, LineSet};
+use plane::{LineId, LineSet};
 
 /// How peers with several lines are answered, and whether their packets are put into order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,19 +18,22 @@ impl TheirLines {
     /// Only an interface without lines of its own answers on several lines of a peer: a peer's address does not show
     /// which of our lines leads there.
     pub fn new(settings: &Settings) -> Self {
-        let first = LineSet::of(LineId::FIRST);
-        let mut shares = [0; LINES_MAX];
-        shares[LineId::FIRST.index()] = 1;
-        let mode = match settings.mode {
-            LineMode::Single | LineMode::Failover => None,
-            LineMode::Duplicate => Some(plane::LineMode::Duplicate(first)),
-            LineMode::Critical => Some(plane::LineMode::Critical(first)),
-            LineMode::Balance => Some(plane::LineMode::Balance(shares)),
-            LineMode::BalancePackets => Some(plane::LineMode::BalancePackets(shares)),
-        };
+        let several = settings.lines.is_empty() && settings.mode.spreads();
         Self {
-            gathered: mode.filter(|_| settings.lines.is_empty()),
+            gathered: several.then(|| evenly(settings.mode, LineSet::of(LineId::FIRST))),
             reorder: settings.reorder,
         }
+    }
+}
+
+/// The configured mode for a data plane, over these lines with equal shares.
+pub fn evenly(mode: LineMode, lines: LineSet) -> plane::LineMode {
+    let shares = std::array::from_fn(|at| u64::from(lines.contains(number(at))));
+    match mode {
+        LineMode::Single | LineMode::Failover => plane::LineMode::Single,
+        LineMode::Duplicate => plane::LineMode::Duplicate(lines),
+        LineMode::Critical => plane::LineMode::Critical(lines),
+        LineMode::Balance => plane::LineMode::Balance(shares),
+        LineMode::BalancePackets => plane::LineMode::BalancePackets(shares),
     }
 }

@@ -45,33 +45,21 @@ pub enum Fault {
     NoCarrier,
     /// The device has no address.
     NoAddress,
-    /// No route leads to the peer.
-    NoRoute,
     /// The address of the line's relay is unknown.
     NoRelay,
-    /// Sending fails, with this error number.
-    Send(i32),
-    /// The settings say that it is not to be used.
-    SwitchedOff,
-    /// The month's allowance is used up.
-    CapReached,
     /// The peer answers on the line, but calls on it fail.
     NoCall,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoDevice => f.write_str("its device does not exist"),
-            Self::NoCarrier => f.write_str("its device has no carrier"),
-            Self::NoAddress => f.write_str("its device has no address"),
-            Self::NoRoute => f.write_str("no route leads to the peer"),
-            Self::NoRelay => f.write_str("the name of its relay has not been found"),
-            Self::Send(error) => write!(f, "sending fails with error {error}"),
-            Self::SwitchedOff => f.write_str("it is switched off"),
-            Self::CapReached => f.write_str("its data for this month is used up"),
-            Self::NoCall => f.write_str("the last call by it has failed"),
-        }
+        f.write_str(match self {
+            Self::NoDevice => "its device does not exist",
+            Self::NoCarrier => "its device has no carrier",
+            Self::NoAddress => "its device has no address",
+            Self::NoRelay => "the name of its relay has not been found",
+            Self::NoCall => "the last call by it has failed",
+        })
     }
 }
 
@@ -88,8 +76,6 @@ pub enum Reason {
     Fault(Fault),
     /// The host's fault is gone, and the line is tried.
     FaultGone(Fault),
-    /// This many packets in a thousand are lost.
-    Loss(u16),
     /// Round trips take `now`, but `usual` when the line is idle.
     RoundTrip {
         /// The smoothed round trip.
@@ -97,7 +83,7 @@ pub enum Reason {
         /// The least recent round trip.
         usual: Duration,
     },
-    /// Loss and round trips have been normal for this time.
+    /// Round trips have been normal for this time.
     Recovered(Duration),
 }
 
@@ -113,10 +99,6 @@ impl fmt::Display for Reason {
             }
             Self::Fault(fault) => fault.fmt(f),
             Self::FaultGone(_) => f.write_str("it can be tried again"),
-            Self::Loss(thousandths) => {
-                let (percent, tenths) = (thousandths / 10, thousandths % 10);
-                write!(f, "it loses {percent}.{tenths} % of its packets")
-            }
             Self::RoundTrip { now, usual } => {
                 let (now, usual) = (now.as_millis(), usual.as_millis());
                 write!(f, "its round trip is {now} ms, usually {usual} ms")
@@ -159,7 +141,6 @@ mod tests {
                 "the peer answers on it again, after 10 min",
             ),
             (Reason::Fault(Fault::NoCarrier), "its device has no carrier"),
-            (Reason::Loss(123), "it loses 12.3 % of its packets"),
             (
                 Reason::RoundTrip {
                     now: ms(300),

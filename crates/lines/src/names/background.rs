@@ -2,11 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use config::lines::{Line, Lines};
+use netio::poll::Waker;
 
-use super::{Asker, servers};
+use super::{Asker, LookUp, servers};
 
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 64;
@@ -69,6 +72,60 @@ impl Background {
         if !inside || self.servers.is_empty() {
             self.servers = of_host();
         }
+    }
+}
+
+/// The result of a look-up, with the tag that it was begun with.
+type Answer<T> = (T, Result<Vec<SocketAddr>, String>);
+
+/// Looks names up for an event loop. Each result is fetched after the waker has fired.
+pub struct Resolver<T = LookUp> {
+    sender: Sender<Answer<T>>,
+    answers: Receiver<Answer<T>>,
+    /// Fires when there is a result.
+    pub wake: Arc<Waker>,
+    names: Background,
+}
+
+impl<T: Clone + Send + 'static> Resolver<T> {
+    /// Makes a resolver for a tunnel; see [`Background::new`].
+    pub fn new(wake: Arc<Waker>, lines: &Lines, device: Option<&str>) -> Self {
+        let (sender, answers) = mpsc::channel();
+        Self {
+            sender,
+            answers,
+            wake,
+            names: Background::new(lines, device),
+        }
+    }
+
+    /// Begins the look-up of a host and port; see [`Background::begin`]. If it cannot begin, the reason is its result.
+    pub fn begin(&mut self, tag: T, name: (String, u16), mark: u32, inside: bool) {
+        let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
+        let again = tag.clone();
+        let done = move |found: io::Result<_>| {
+            // The tunnel may be gone, so an error is ignored.
+            let _ = sender.send((again, found.map_err(|error| error.to_string())));
+            wake.wake();
+        };
+        if let Err(error) = self.names.begin(name, mark, inside, done) {
+            let _ = self.sender.send((tag, Err(error.to_string())));
+            self.wake.wake();
+        }
+    }
+
+    /// The result of a look-up, if one has ended.
+    pub fn next(&self) -> Option<Answer<T>> {
+        self.answers.try_recv().ok()
+    }
+}
+
+impl Resolver {
+    /// Begins a look-up.
+    pub fn look_up(&mut self, lookup: LookUp) {
+        let (mark, name) = (lookup.mark, (lookup.host.clone(), lookup.endpoint.port));
+        // With a mark, unmarked packets go into the tunnel, and so do queries of the host's resolver.
+        self.begin(lookup, name, mark, mark != 0);
     }
 }
 

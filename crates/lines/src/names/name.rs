@@ -158,6 +158,12 @@ impl Name {
         Some((self.host.clone(), at.ip()))
     }
 
+    /// Starts the look-up of the name if it is due.
+    pub fn begin_due(&mut self, whose: Whose, mark: u32, now: Instant) -> Option<LookUp> {
+        let due = self.due().is_some_and(|at| at <= now);
+        due.then(|| self.begin(whose, mark))
+    }
+
     /// Starts the look-up of the name.
     pub fn begin(&mut self, whose: Whose, mark: u32) -> LookUp {
         self.stage = Stage::Runs;

@@ -37,18 +37,6 @@ impl Copies {
     pub const fn duplicated(&self) -> u64 {
         self.duplicated_within + self.duplicated_below
     }
-
-    /// The number of packets lost on the line, of `sent` ones that each went over it, if the network makes no copies.
-    #[must_use]
-    pub const fn lost(&self, sent: u64) -> u64 {
-        sent.saturating_sub(self.received())
-    }
-
-    /// First copies of a number: the line's useful deliveries.
-    #[must_use]
-    pub const fn first(&self) -> u64 {
-        self.accepted + self.late
-    }
 }
 
 impl Add for Copies {
@@ -84,8 +72,6 @@ pub struct Counters {
     pub decided: u64,
     /// Accepted packets behind a gap: those that wait, and those that passed it.
     pub waiting: u64,
-    /// How often the peer has begun anew.
-    pub restarts: u64,
 }
 
 impl Counters {
@@ -94,64 +80,5 @@ impl Counters {
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.given_up - self.copies.late
-    }
-
-    /// Copies that were lost on all lines together, if each of `lines` lines carried every packet.
-    ///
-    /// On one line this is [`Self::lost`], if the network itself makes no copies.
-    #[must_use]
-    pub const fn lost_copies(&self, lines: u64) -> u64 {
-        let sent = lines * (self.decided + self.waiting);
-        sent.saturating_sub(self.copies.received())
-    }
-
-    /// The counters in the terms of the PPTP sequence window for OpenWrt kernels.
-    #[must_use]
-    pub const fn pptp(&self) -> PptpCounters {
-        PptpCounters {
-            accepted: self.copies.accepted,
-            under_window: self.copies.duplicated_below + self.copies.late + self.copies.ancient,
-            buffered: self.copies.buffered,
-            duplicated: self.copies.duplicated_within,
-            lost: self.given_up + 1,
-        }
-    }
-}
-
-/// Figures in the form of `/proc/pptp/NAME` of the PPTP sequence window for OpenWrt kernels.
-///
-/// There `lost` begins with 1, and `under_window` counts late packets and duplicates, which that module cannot tell
-/// apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PptpCounters {
-    /// Packets that came before their number was given up.
-    pub accepted: u64,
-    /// Packets at or below the last one that was handed up.
-    pub under_window: u64,
-    /// Packets that waited.
-    pub buffered: u64,
-    /// Packets above the last one handed up that had already come.
-    pub duplicated: u64,
-    /// Numbers that were given up, plus one.
-    pub lost: u64,
-}
-
-impl PptpCounters {
-    /// Numbers that the peer has sent.
-    #[must_use]
-    pub const fn sent(&self) -> u64 {
-        self.accepted + self.lost - 1
-    }
-
-    /// Copies that were lost on two lines together, if both carried every packet.
-    #[must_use]
-    pub const fn lost_on_two_lines(&self) -> u64 {
-        (self.accepted + (self.lost - 1) * 2).saturating_sub(self.under_window + self.duplicated)
-    }
-
-    /// Packets that were lost, if there is only one line.
-    #[must_use]
-    pub const fn lost_on_one_line(&self) -> u64 {
-        (self.lost - 1).saturating_sub(self.under_window)
     }
 }

@@ -81,7 +81,7 @@ impl Lateness {
 pub(super) struct LineTrack {
     pub(super) copies: Copies,
     trail: Trail,
-    /// When the line last delivered anything; `None` if it has not, or is known to be down.
+    /// When the line last delivered anything; `None` if it has not.
     heard: Option<u64>,
     /// Mean time between packets.
     gap: u64,
@@ -240,16 +240,6 @@ impl LineTrack {
         (self.lateness.mean + self.lateness.deviation * 4) / 256
     }
 
-    /// Notes that the line is expected to deliver from now on.
-    pub(super) const fn up(&mut self, now: u64) {
-        self.heard = Some(now);
-    }
-
-    /// Notes that the line is known to deliver nothing.
-    pub(super) const fn down(&mut self) {
-        self.heard = None;
-    }
-
     /// Forgets the numbers of the line, because the peer has begun anew.
     pub(super) fn restart(&mut self, now: u64) {
         *self = Self {
@@ -358,7 +348,5 @@ mod tests {
         line.delivered(1, Some(0), 1000);
         assert_eq!(line.alive_until(0), Some(1_001_000));
         assert_eq!(line.alive_until(5_000_000), Some(6_000_000));
-        line.down();
-        assert_eq!(line.alive_until(5_000_000), None);
     }
 }

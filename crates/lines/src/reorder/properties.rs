@@ -46,7 +46,7 @@ fn settings(bits: u8, packets_max: usize) -> Settings {
 /// Runs the steps; `fetch` says whether due packets are fetched after each.
 fn run(steps: &[Step], settings: Settings, fetch: bool) -> Result<(), TestCaseError> {
     let mut now = Instant::now();
-    let mut window = Window::new(settings).unwrap();
+    let mut window = Window::new(settings);
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
     let mut greatest = 1000;

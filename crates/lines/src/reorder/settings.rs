@@ -2,7 +2,6 @@
 
 use super::WINDOW;
 use std::time::Duration;
-use thiserror::Error;
 
 /// The treatment of a packet whose number was given up before it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,11 +47,11 @@ pub struct Settings {
     pub packets_max: usize,
     /// Maximum bytes of packets that wait. One packet may wait whatever its size.
     pub bytes_max: usize,
-    /// Minimum time that a gap is waited for while no rule says that its packets cannot come any more.
+    /// Minimum time that a gap is waited for while no rule says that its packets cannot come any more. At most `cap`.
     pub floor: Duration,
     /// Maximum time that a gap is waited for. It grows by itself to one and a half times the difference between lines.
     pub cap: Duration,
-    /// The limit to which the cap may grow.
+    /// The limit to which the cap may grow, at least `cap` and at most ten seconds.
     pub cap_max: Duration,
     /// The mean deviations by which a packet may be late, doubled: 8 means four, as in RFC 6298.
     pub deviations_doubled: u8,
@@ -82,34 +81,5 @@ impl Default for Settings {
             order: Order::ByFlow,
             jump: Jump::Trusted,
         }
-    }
-}
-
-/// Invalid settings: the fault of whoever wrote them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum SettingsError {
-    /// The packet limit is 0, or exceeds the window's places.
-    #[error("the window holds 1 to {WINDOW} packets, not {0}")]
-    Packets(usize),
-    /// The times are not in ascending order, or longer than ten seconds.
-    #[error("floor, cap and greatest cap must ascend, up to ten seconds")]
-    Times,
-}
-
-impl Settings {
-    /// Checks the settings.
-    ///
-    /// # Errors
-    ///
-    /// [`SettingsError`] says which setting is invalid.
-    pub fn check(&self) -> Result<(), SettingsError> {
-        if !(1..=WINDOW as usize).contains(&self.packets_max) {
-            return Err(SettingsError::Packets(self.packets_max));
-        }
-        let ascending = self.floor <= self.cap && self.cap <= self.cap_max;
-        if !ascending || self.cap_max > Duration::from_secs(10) {
-            return Err(SettingsError::Times);
-        }
-        Ok(())
     }
 }

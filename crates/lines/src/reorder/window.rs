@@ -8,7 +8,7 @@ use crate::reorder::counters::{Copies, Counters};
 use crate::reorder::history::{History, REMEMBERED};
 use crate::reorder::line::{LineTrack, Reordering};
 use crate::reorder::repair::Repair;
-use crate::reorder::settings::{Jump, Late, Order, Settings, SettingsError};
+use crate::reorder::settings::{Jump, Late, Order, Settings};
 use crate::reorder::store::Store;
 use crate::reorder::window::waiting::{LateSince, Overtaking};
 use crate::reorder::{Arrival, Verdict, WINDOW};
@@ -64,18 +64,15 @@ pub struct Window<T> {
     given_up: u64,
     /// Decided numbers from before the peer began anew.
     decided_before: u64,
-    restarts: u64,
 }
 
 impl<T> Window<T> {
     /// Makes a window that has seen nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`SettingsError`] if the settings make no sense.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
-        settings.check()?;
-        Ok(Self {
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        debug_assert!((1..=WINDOW as usize).contains(&settings.packets_max));
+        debug_assert!(settings.floor <= settings.cap && settings.cap <= settings.cap_max);
+        Self {
             in_order: NONE,
             sole: NO_LINE,
             settings,
@@ -98,8 +95,7 @@ impl<T> Window<T> {
             late_since: LateSince::default(),
             given_up: 0,
             decided_before: 0,
-            restarts: 0,
-        })
+        }
     }
 
     /// Takes a packet that has come. `hold` gives the packet itself; it is called for [`Verdict::Held`] only.
@@ -154,32 +150,6 @@ impl<T> Window<T> {
         self.settle(0);
     }
 
-    /// Notes that the line is down: the window does not wait for it until it delivers again.
-    pub fn line_down(&mut self, line: LineId, now: Instant) {
-        if self.epoch.is_none() {
-            return;
-        }
-        let now = self.micros(now);
-        self.enter_run();
-        if let Some(line) = self.lines.get_mut(line.index()) {
-            line.down();
-        }
-        self.settle(now);
-    }
-
-    /// Notes that the line is up: for a moment the window waits for it as if it had delivered.
-    pub fn line_up(&mut self, line: LineId, now: Instant) {
-        // The times of a window begin with its first packet.
-        if self.epoch.is_none() || line.index() >= LINES_MAX {
-            return;
-        }
-        let now = self.micros(now);
-        self.enter_run();
-        self.make_line(line.index(), now);
-        self.lines[line.index()].up(now);
-        self.settle(now);
-    }
-
     /// Packets and bytes that wait.
     #[must_use]
     pub const fn waiting(&self) -> (usize, usize) {
@@ -198,7 +168,6 @@ impl<T> Window<T> {
             given_up: self.given_up,
             decided,
             waiting: copies.accepted + self.given_up - decided,
-            restarts: self.restarts,
         }
     }
 
@@ -213,13 +182,6 @@ impl<T> Window<T> {
             copies.accepted += self.run();
         }
         copies
-    }
-
-    /// How much later than the first line this one delivers, on average.
-    #[must_use]
-    pub fn lateness(&self, line: LineId) -> Duration {
-        let line = self.lines.get(line.index());
-        Duration::from_micros(line.map_or(0, LineTrack::lateness))
     }
 
     /// The number of packets that came in order and are not entered yet.
@@ -462,7 +424,6 @@ impl<T> Window<T> {
     ) -> Verdict {
         self.give_up_to(self.end);
         self.decided_before += self.limit - self.base;
-        self.restarts += 1;
         self.overtaking.restart();
         if let Some(repair) = &mut self.repair {
             repair.restart(number + 1);

@@ -119,16 +119,10 @@ impl Allowance {
         self.used
     }
 
-    /// Bytes that are left.
-    #[must_use]
-    pub const fn left(&self) -> u64 {
-        self.cap.saturating_sub(self.used)
-    }
-
     /// Whether nothing is left.
     #[must_use]
     pub const fn used_up(&self) -> bool {
-        self.left() == 0
+        self.used >= self.cap
     }
 }
 
@@ -175,7 +169,7 @@ mod tests {
         let mut allowance = Allowance::new(1000).with_used(300, Some(march));
         allowance.begin(march);
         allowance.charge(600);
-        assert_eq!((allowance.used(), allowance.left()), (900, 100));
+        assert_eq!((allowance.used(), allowance.used_up()), (900, false));
         allowance.charge(200);
         assert!(allowance.used_up());
         allowance.begin(april);

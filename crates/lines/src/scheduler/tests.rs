@@ -1,9 +1,7 @@
 //! Lines that come and go under each mode.
 
 use super::*;
-use crate::inner::Kind;
 use LineState::{Degraded, Down, Up};
-use plane::Ecn;
 use std::time::Duration;
 
 const A: LineId = LineId(0);
@@ -14,28 +12,25 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-const fn packet(kind: Kind, length: usize, flow: u32) -> Inner {
-    Inner {
-        flow,
-        length,
-        dscp: 0,
-        ecn: Ecn::NotEct,
-        kind,
-    }
-}
-
-const DATA: Inner = packet(Kind::Tcp, 1400, 1);
-
 fn set(lines: &[LineId]) -> LineSet {
     lines.iter().copied().collect()
 }
 
-/// A is preferred to B; both are up.
+/// The lines by which packets may go.
+fn chosen(scheduler: &Scheduler) -> LineSet {
+    match scheduler.line_mode() {
+        LineMode::Single => scheduler.active().into_iter().collect(),
+        mode => mode.lines(),
+    }
+}
+
+/// A is preferred to B, and twice as fast; both are up.
 fn two(mode: Mode, now: Instant) -> Scheduler {
     let mut scheduler = Scheduler::new(mode, FailoverSettings::default());
-    for (line, priority) in [(A, 1), (B, 2)] {
+    for (line, priority, rate) in [(A, 1, 100_000_000), (B, 2, 50_000_000)] {
         let settings = LineSettings {
             priority,
+            rate: Some(rate),
             ..LineSettings::default()
         };
         scheduler.add(line, settings);
@@ -48,9 +43,9 @@ fn two(mode: Mode, now: Instant) -> Scheduler {
 fn single_stays_whatever_happens() {
     let now = Instant::now();
     let mut scheduler = two(Mode::Single, now);
-    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    assert_eq!(chosen(&scheduler), set(&[A]));
     assert_eq!(scheduler.set_state(A, Down, now), None);
-    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    assert_eq!(chosen(&scheduler), set(&[A]));
     assert_eq!(scheduler.next_deadline(), None);
 }
 
@@ -58,11 +53,11 @@ fn single_stays_whatever_happens() {
 fn failover_goes_at_once_and_comes_back_after_the_hold_time() {
     let now = Instant::now();
     let mut scheduler = two(Mode::Failover, now);
-    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    assert_eq!(chosen(&scheduler), set(&[A]));
     let switch = scheduler.set_state(A, Down, now).unwrap();
     assert_eq!((switch.from, switch.to), (Some(A), B));
     assert_eq!(switch.reason, SwitchReason::Failed);
-    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+    assert_eq!(chosen(&scheduler), set(&[B]));
     assert_eq!(scheduler.set_state(A, Up, now + secs(10)), None);
     assert_eq!(scheduler.next_deadline(), Some(now + secs(40)));
     assert_eq!(scheduler.poll(now + secs(39)), None);
@@ -87,7 +82,7 @@ fn a_line_that_comes_and_goes_is_not_waited_for() {
             None
         );
     }
-    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+    assert_eq!(chosen(&scheduler), set(&[B]));
 }
 
 #[test]
@@ -138,12 +133,12 @@ fn a_metered_line_is_for_when_no_other_works() {
     };
     scheduler.add(C, metered);
     scheduler.set_state(C, Up, now);
-    assert_eq!(scheduler.pick(&DATA), set(&[A, B]));
+    assert_eq!(chosen(&scheduler), set(&[A, B]));
     scheduler.set_state(A, Degraded, now);
     scheduler.set_state(B, Down, now);
-    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    assert_eq!(chosen(&scheduler), set(&[A]));
     scheduler.set_state(A, Down, now);
-    assert_eq!(scheduler.pick(&DATA), set(&[C]));
+    assert_eq!(chosen(&scheduler), set(&[C]));
 }
 
 #[test]
@@ -174,7 +169,7 @@ fn a_line_whose_cap_is_used_up_is_the_last_resort() {
     let mut fails = |line| scheduler.set_state(line, Down, now).map(|it| it.to);
     assert_eq!(fails(A), Some(C), "a metered one that has something left");
     assert_eq!(fails(C), Some(B));
-    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+    assert_eq!(chosen(&scheduler), set(&[B]));
     // The line in use was used up before, so a better one has to prove itself.
     assert_eq!(scheduler.set_state(A, Up, now + secs(10)), None);
     assert_eq!(scheduler.poll(now + secs(40)).unwrap().to, A);
@@ -186,74 +181,17 @@ fn lines_that_are_used_up_get_neither_copies_nor_shares() {
     for mode in [Mode::Duplicate, Mode::BalanceFlows, Mode::BalancePackets] {
         let mut scheduler = two(mode, now);
         scheduler.set_used_up(A, true, now);
-        for flow in 0..20 {
-            let picked = scheduler.pick(&packet(Kind::Tcp, 1400, flow));
-            assert_eq!(picked, set(&[B]), "{mode:?}");
-        }
+        assert_eq!(chosen(&scheduler), set(&[B]), "{mode:?}");
         scheduler.set_state(B, Down, now);
-        assert_eq!(scheduler.pick(&DATA), set(&[A]), "{mode:?}");
+        assert_eq!(chosen(&scheduler), set(&[A]), "{mode:?}");
     }
-}
-
-#[test]
-fn critical_packets_go_over_all_lines_and_the_rest_over_one() {
-    let mut scheduler = two(Mode::Critical, Instant::now());
-    for inner in [
-        packet(Kind::TcpSyn, 60, 1),
-        packet(Kind::TcpAck, 52, 1),
-        packet(Kind::Udp, 200, 1),
-        Inner { dscp: 46, ..DATA },
-        Inner { dscp: 40, ..DATA },
-    ] {
-        assert_eq!(scheduler.pick(&inner), set(&[A, B]), "{inner:?}");
-    }
-    for inner in [
-        DATA,
-        packet(Kind::Udp, 1200, 1),
-        packet(Kind::Other, 60, 1),
-        Inner { dscp: 34, ..DATA },
-    ] {
-        assert_eq!(scheduler.pick(&inner), set(&[A]), "{inner:?}");
-    }
-}
-
-#[test]
-fn flows_are_balanced_by_rates_and_stay() {
-    let now = Instant::now();
-    let mut scheduler = two(Mode::BalanceFlows, now);
-    scheduler.set_rate(A, 100_000_000);
-    scheduler.set_rate(B, 50_000_000);
-    let mut pick = |flow| scheduler.pick(&packet(Kind::Tcp, 1400, flow));
-    let on_b = (0..3000).filter(|flow| pick(*flow) == set(&[B])).count();
-    assert!((900..1100).contains(&on_b), "{on_b}");
-    let before: Vec<LineSet> = (0..3000).map(&mut pick).collect();
-    scheduler.set_rate(B, 55_000_000);
-    let mut pick = |flow| scheduler.pick(&packet(Kind::Tcp, 1400, flow));
-    assert_eq!((0..3000).map(&mut pick).collect::<Vec<_>>(), before);
-    scheduler.set_state(A, Down, now);
-    assert_eq!(scheduler.pick(&DATA), set(&[B]));
-}
-
-#[test]
-fn packets_are_balanced_by_rates() {
-    let mut scheduler = two(Mode::BalancePackets, Instant::now());
-    scheduler.set_rate(A, 100_000_000);
-    scheduler.set_rate(B, 50_000_000);
-    let on_a = (0..3000)
-        .filter(|_| scheduler.pick(&DATA) == set(&[A]))
-        .count();
-    assert!((1990..2010).contains(&on_a), "{on_a}");
-    let mut call = || scheduler.pick(&packet(Kind::Udp, 200, 1));
-    assert!((0..10).all(|_| call() == set(&[A])), "a call is not spread");
 }
 
 #[test]
 fn a_data_plane_is_told_the_choice_that_the_scheduler_makes() {
     let now = Instant::now();
     let told = |mode| {
-        let mut scheduler = two(mode, now);
-        scheduler.set_rate(A, 100_000_000);
-        scheduler.set_rate(B, 50_000_000);
+        let scheduler = two(mode, now);
         (scheduler.active(), scheduler.line_mode())
     };
     let both = set(&[A, B]);
@@ -266,9 +204,11 @@ fn a_data_plane_is_told_the_choice_that_the_scheduler_makes() {
     assert_eq!(shares[A.index()], 2 * shares[B.index()]);
     let by_packets = LineMode::BalancePackets(shares);
     assert_eq!(told(Mode::BalancePackets), (Some(A), by_packets));
-    let mut scheduler = two(Mode::Duplicate, now);
-    scheduler.set_state(A, Down, now);
-    assert_eq!(scheduler.line_mode(), LineMode::Duplicate(set(&[B])));
+    for mode in [Mode::Duplicate, Mode::Critical, Mode::BalanceFlows] {
+        let mut scheduler = two(mode, now);
+        scheduler.set_state(A, Down, now);
+        assert_eq!(scheduler.line_mode().lines(), set(&[B]), "{mode:?}");
+    }
 }
 
 #[test]
@@ -281,10 +221,10 @@ fn streams_take_part_in_failover_only() {
     };
     scheduler.add(C, stream);
     scheduler.set_state(C, Up, now);
-    assert_eq!(scheduler.pick(&DATA), set(&[A, B]));
+    assert_eq!(chosen(&scheduler), set(&[A, B]));
     scheduler.set_state(A, Down, now);
     scheduler.set_state(B, Down, now);
-    assert_eq!(scheduler.pick(&DATA), set(&[C]));
+    assert_eq!(chosen(&scheduler), set(&[C]));
 }
 
 #[test]
@@ -300,11 +240,11 @@ fn where_no_line_works_packets_go_where_they_went() {
         let mut scheduler = two(mode, now);
         scheduler.set_state(A, Down, now);
         scheduler.set_state(B, Down, now);
-        assert_eq!(scheduler.pick(&DATA), set(&[B]), "{mode:?}");
+        assert_eq!(chosen(&scheduler), set(&[B]), "{mode:?}");
         scheduler.remove(B, now);
-        assert_eq!(scheduler.pick(&DATA), set(&[A]), "{mode:?}");
+        assert_eq!(chosen(&scheduler), set(&[A]), "{mode:?}");
         scheduler.remove(A, now);
-        assert_eq!(scheduler.pick(&DATA), LineSet::EMPTY);
+        assert_eq!(chosen(&scheduler), LineSet::EMPTY);
     }
 }
 
@@ -313,7 +253,7 @@ fn lines_that_nothing_is_known_of_are_tried() {
     let mut scheduler = Scheduler::new(Mode::Duplicate, FailoverSettings::default());
     scheduler.add(B, LineSettings::default());
     scheduler.poll(Instant::now());
-    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+    assert_eq!(chosen(&scheduler), set(&[B]));
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! One stream over two lines, with packets shared between them.
 
+use super::emulator::{Link, LinkSettings, Loss};
 use super::path::{Outcome, Sending, run};
-use crate::emulator::{Link, LinkSettings, Loss};
 use crate::health::LineState;
-use crate::inner::{Inner, Kind};
 use crate::reorder::{Order, Settings, Window};
-use crate::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler};
-use plane::{Ecn, LineId};
+use crate::scheduler::{FailoverSettings, LineSettings, Mode, PacketShare, Scheduler};
+use plane::{LineId, LineMode};
 use std::time::{Duration, Instant};
 
 /// A line of so many Mbit/s and milliseconds.
@@ -25,25 +24,24 @@ fn line(rate: u64, delay: u64, loss: Loss) -> LinkSettings {
 fn sendings(rate: u64) -> Vec<Sending> {
     let mut scheduler = Scheduler::new(Mode::BalancePackets, FailoverSettings::default());
     for (line, rate) in [(LineId(0), 100_000_000), (LineId(1), 50_000_000)] {
-        scheduler.add(line, LineSettings::default());
-        scheduler.set_rate(line, rate);
+        let settings = LineSettings {
+            rate: Some(rate),
+            ..LineSettings::default()
+        };
+        scheduler.add(line, settings);
         scheduler.set_state(line, LineState::Up, Instant::now());
     }
-    let inner = Inner {
-        flow: 1,
-        length: 1000,
-        dscp: 0,
-        ecn: Ecn::NotEct,
-        kind: Kind::Tcp,
+    let LineMode::BalancePackets(weights) = scheduler.line_mode() else {
+        panic!("packets are shared");
     };
+    let mut packets = PacketShare::new();
+    packets.share(&weights);
     (0..rate * 250)
         .map(|number| Sending {
             at: Duration::from_nanos(number * 8_000_000 / rate),
             number,
             flow: Some(1),
-            lines: scheduler
-                .pick(&inner)
-                .fold(0, |lines, line| lines | 1 << line.0),
+            lines: 1 << packets.next(1000).unwrap().0,
         })
         .collect()
 }
@@ -62,12 +60,7 @@ fn one_stream_fills_both_lines_in_order() {
         Link::new(line(100, 10, Loss::None), 1),
         Link::new(line(50, 40, Loss::None), 2),
     ];
-    let outcome = run(
-        &sendings,
-        links,
-        Window::new(settings()).unwrap(),
-        |_, _| {},
-    );
+    let outcome = run(&sendings, links, Window::new(settings()), |_, _| {});
     // Until the slower line is known, its first packets come late.
     let late = outcome.counters.copies.late;
     assert_eq!(outcome.deliveries.len(), sendings.len());
@@ -85,12 +78,7 @@ fn a_loss_on_one_line_stalls_a_stream_for_no_longer_than_the_slower_takes() {
         Link::new(line(100, 10, Loss::None), 1),
         Link::new(line(50, 40, Loss::Random(0.01)), 2),
     ];
-    let outcome = run(
-        &sendings,
-        links,
-        Window::new(settings()).unwrap(),
-        |_, _| {},
-    );
+    let outcome = run(&sendings, links, Window::new(settings()), |_, _| {});
     let mut delays: Vec<Duration> = outcome
         .deliveries
         .iter()
@@ -112,7 +100,7 @@ fn repaired(rate: u64, losses: [Loss; 2]) -> (usize, Outcome) {
         Link::new(line(100, 10, losses[0]), 1),
         Link::new(line(50, 40, losses[1]), 2),
     ];
-    let mut window = Window::new(settings()).unwrap();
+    let mut window = Window::new(settings());
     window.set_repair(true);
     (sendings.len(), run(&sendings, links, window, |_, _| {}))
 }

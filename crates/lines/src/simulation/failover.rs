@@ -1,11 +1,10 @@
 //! A cable is pulled and put back while pings go over two lines, 20 a second: health, scheduler and window together.
 
-use crate::emulator::{Link, LinkSettings};
+use super::emulator::{Link, LinkSettings};
 use crate::health::{Health, Settings as HealthSettings};
-use crate::inner::{Inner, Kind};
 use crate::reorder::{Arrival, Settings, Window};
 use crate::scheduler::{FailoverSettings, LineSet, Mode, Scheduler, SwitchReason};
-use plane::{Ecn, LineId};
+use plane::{LineId, LineMode};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -41,14 +40,7 @@ fn ping(mode: Mode) -> Result {
         scheduler.add(line, Default::default());
     }
     scheduler.poll(start);
-    let mut windows = [(); 2].map(|()| Window::new(Settings::default()).unwrap());
-    let inner = Inner {
-        flow: 1,
-        length: 84,
-        dscp: 0,
-        ecn: Ecn::NotEct,
-        kind: Kind::Other,
-    };
+    let mut windows = [(); 2].map(|()| Window::new(Settings::default()));
     let mut answered = vec![false; 80 * 20];
     let mut switches = Vec::new();
     for step in 0..80_000_u32 {
@@ -60,9 +52,13 @@ fn ping(mode: Mode) -> Result {
         }
         if step.is_multiple_of(50) {
             let number = u64::from(step / 50);
-            for line in scheduler.pick(&inner) {
+            let lines = match scheduler.line_mode() {
+                LineMode::Single => scheduler.active().into_iter().collect(),
+                mode => mode.lines(),
+            };
+            for line in lines {
                 there[line.index()].send(Message::Ping(number), 100, now);
-                health[line.index()].sent(100, true, now);
+                health[line.index()].sent(now);
             }
         }
         for line in LINES {
@@ -91,7 +87,7 @@ fn ping(mode: Mode) -> Result {
                 }
             }
             while let Some(message) = back[at].receive(now) {
-                health[at].received(100, now);
+                health[at].received(now);
                 if let Message::Ping(number) = message {
                     windows[1].arrived(&Arrival::new(number, line, 100), now, || number);
                     answered[number as usize] = true;

@@ -1,6 +1,6 @@
 //! A sender, some lines and a window, and the packets that came out.
 
-use crate::emulator::{Fate, Link};
+use super::emulator::{Fate, Link};
 use crate::reorder::{Arrival, Counters, Repairs, Verdict, Window};
 use plane::LineId;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Seven pairs of lines, 8000 packets at one a millisecond, with the figures that the algorithm had when it was chosen.
 
+use super::emulator::{Jitter, Link, LinkSettings, Loss};
 use super::path::{Outcome, Sending, run};
-use crate::emulator::{Jitter, Link, LinkSettings, Loss};
 use crate::reorder::{Late, Reordering, Settings, Window};
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ fn figures(scenario: &Scenario, settings: Settings, seed: u64) -> Figures {
         .enumerate()
         .map(|(line, settings)| Link::new(*settings, seed * 64 + line as u64))
         .collect();
-    let mut window = Window::new(settings).unwrap();
+    let mut window = Window::new(settings);
     // The algorithm of the table trusts lines from the start.
     window.expect(Reordering::NONE);
     let outcome = run(&sendings, links, window, |_, _| {});

@@ -7,12 +7,13 @@ pub(super) mod pool;
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use config::openvpn::{ClientSettings, Ifconfig, IfconfigV6, PushChange, Topology};
 
 use crate::openvpn::scripts::names;
+use host::masked;
 use pool::Lease;
 
 /// Name of the file for every client without its own.
@@ -211,36 +212,18 @@ pub(crate) fn inner_networks(
 ) -> Vec<(IpAddr, u8)> {
     let own = addresses.ifconfig.map(|i| (IpAddr::V4(i.local), 32));
     let own_v6 = addresses.ifconfig_v6.map(|i| (IpAddr::V6(i.local), 128));
-    let v4 = settings
-        .iroutes
-        .iter()
-        .map(|&(net, bits)| (masked_v4(net, bits), bits));
-    let v6 = settings
-        .iroutes_v6
-        .iter()
-        .map(|&(net, bits)| (masked_v6(net, bits), bits));
+    let v4 = settings.iroutes.iter();
+    let v4 = v4.map(|&(net, bits)| (masked(net.into(), bits), bits));
+    let v6 = settings.iroutes_v6.iter();
+    let v6 = v6.map(|&(net, bits)| (masked(net.into(), bits), bits));
     own.into_iter().chain(own_v6).chain(v4).chain(v6).collect()
-}
-
-fn masked_v4(network: Ipv4Addr, bits: u8) -> IpAddr {
-    let mask = u32::MAX
-        .checked_shl(32 - u32::from(bits.min(32)))
-        .unwrap_or(0);
-    Ipv4Addr::from(u32::from(network) & mask).into()
-}
-
-fn masked_v6(network: Ipv6Addr, bits: u8) -> IpAddr {
-    let mask = u128::MAX
-        .checked_shl(128 - u32::from(bits.min(128)))
-        .unwrap_or(0);
-    Ipv6Addr::from(u128::from(network) & mask).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::accounts::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
-    use config::openvpn::IfconfigV6Push;
+    use crate::openvpn::accounts::pool::Pool;
+    use config::openvpn::{IfconfigV6Push, Pool as Range, PoolV6};
 
     fn server(topology: Topology) -> ServerSide {
         ServerSide {
@@ -262,23 +245,23 @@ mod tests {
         }
     }
 
-    fn lease(layout: Layout) -> Lease {
-        let ipv4 = Ipv4Range {
+    fn lease(topology: Topology) -> Lease {
+        let ipv4 = Range {
             start: "10.8.0.4".parse().unwrap(),
             end: "10.8.0.251".parse().unwrap(),
-            layout,
+            netmask: None,
         };
-        let ipv6 = Ipv6Range {
-            start: "fd00::1000".parse().unwrap(),
-            prefix: 64,
+        let ipv6 = PoolV6 {
+            base: "fd00::1000".parse().unwrap(),
+            bits: 64,
         };
-        let mut pool = Pool::new(Some(ipv4), Some(ipv6), false).unwrap();
+        let mut pool = Pool::new(Some(ipv4), Some(ipv6), topology, false).unwrap();
         pool.acquire(None).unwrap()
     }
 
-    fn pushed(topology: Topology, layout: Layout) -> Vec<String> {
+    fn pushed(topology: Topology) -> Vec<String> {
         let settings = ClientSettings::default();
-        let addresses = Addresses::new(&server(topology), &settings, Some(&lease(layout)));
+        let addresses = Addresses::new(&server(topology), &settings, Some(&lease(topology)));
         push_options(&["topology x".to_owned()], &settings, &addresses)
     }
 
@@ -286,15 +269,15 @@ mod tests {
     fn the_addresses_of_a_lease_follow_the_topology() {
         let v6 = "ifconfig-ipv6 fd00::1000/64 fd00::1";
         assert_eq!(
-            pushed(Topology::Subnet, Layout::Single),
+            pushed(Topology::Subnet),
             ["topology x", v6, "ifconfig 10.8.0.4 255.255.255.0"]
         );
         assert_eq!(
-            pushed(Topology::P2p, Layout::Single),
+            pushed(Topology::P2p),
             ["topology x", v6, "ifconfig 10.8.0.4 10.8.0.1"]
         );
         assert_eq!(
-            pushed(Topology::Net30, Layout::Net30),
+            pushed(Topology::Net30),
             ["topology x", v6, "ifconfig 10.8.0.6 10.8.0.5"]
         );
     }
@@ -317,7 +300,7 @@ mod tests {
             ..server(Topology::Subnet)
         };
         assert!(!needs_lease(&without_v6, &settings));
-        let lease = lease(Layout::Single);
+        let lease = lease(Topology::Subnet);
         let addresses = Addresses::new(&without_v6, &settings, Some(&lease));
         assert_eq!(
             push_options(&[], &settings, &addresses),
@@ -359,7 +342,7 @@ mod tests {
                 ifconfig_v6_push,
                 ..ClientSettings::default()
             };
-            let (side, lease) = (server(Topology::Subnet), lease(Layout::Single));
+            let (side, lease) = (server(Topology::Subnet), lease(Topology::Subnet));
             assert_eq!(needs_lease(&side, &settings), leases, "{wanted:?}");
             let addresses = Addresses::new(&side, &settings, Some(&lease));
             assert_eq!(push_options(&[], &settings, &addresses), wanted);
@@ -371,7 +354,7 @@ mod tests {
         let add = |text: &str| PushChange::Add(text.to_owned());
         let remove = |text: &str| PushChange::Remove(text.to_owned());
         let list = ["route 10.0.0.0", "route-gateway 10.8.0.1", "ping 10"].map(str::to_owned);
-        let lease = lease(Layout::Single);
+        let lease = lease(Topology::Subnet);
         let mut settings = ClientSettings {
             push: vec![
                 add("route 1"),

@@ -10,7 +10,6 @@ mod digest;
 mod error;
 pub(super) mod fuzz;
 mod http;
-mod random;
 mod resolve;
 mod rounds;
 mod socks;

@@ -98,29 +98,17 @@ impl Console {
             (false, true) => Form::Bare,
             (false, false) => Form::Timed,
         };
-        let logger = Logger::new(sink, form, Clock::system(), service.verb, service.mute);
-        let mut logger = Some(logger);
+        let logger = |sink| Logger::new(sink, form, Clock::system(), service.verb, service.mute);
         let console = CONSOLE.get_or_init(|| {
             Self(Mutex::new(Inner {
-                // The only place that takes the logger, once.
-                logger: logger.take().unwrap_or_else(|| {
-                    Logger::new(
-                        Sink::Stdout,
-                        form,
-                        Clock::system(),
-                        service.verb,
-                        service.mute,
-                    )
-                }),
+                logger: logger(Sink::Stdout),
                 lines: VecDeque::new(),
                 listening: service.management.is_some(),
                 waker: None,
                 strangers: Strangers::new(),
             }))
         });
-        if let Some(logger) = logger {
-            console.inner().logger = logger;
-        }
+        console.inner().logger = logger(sink);
         // A second call fails because the logger is already set.
         let _ = log::set_logger(console);
         log::set_max_level(level(service.verb));

@@ -375,6 +375,8 @@ impl Context {
             ProcessRequest::Signal(signal) => self.signals.raise(signal),
             ProcessRequest::Forget => self.forget.set(true),
             ProcessRequest::AuthRetry(how) => self.auth_retry.set(how),
+            ProcessRequest::Verb(verb) => self.monitoring.borrow().console.set_verb(verb),
+            ProcessRequest::Mute(mute) => self.monitoring.borrow().console.set_mute(mute),
             // Only `wait_for` handles these.
             ProcessRequest::Begin | ProcessRequest::Answer(_) => {}
         }

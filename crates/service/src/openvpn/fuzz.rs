@@ -1,7 +1,9 @@
 //! Fuzz targets' entry points for untrusted bytes: none may panic, or allocate beyond its limits.
 
-use super::management::{Action, LogFlag, Management, Settings};
-use super::status_file::Format;
+use super::management::{LogFlag, Management, Settings, Victim};
+use super::monitoring::{Monitored, Status};
+use super::status_file::{ClientStatus, Format};
+use crate::status::Status as Document;
 use config::openvpn::AuthRetry;
 use std::time::Instant;
 
@@ -9,6 +11,32 @@ pub use super::connect::fuzz::proxy;
 
 /// The most output that may wait for a management client that reads nothing: its backlog and the longest answer.
 const WAITING: usize = (1 << 20) + (1 << 18);
+
+/// A daemon that notes whether a command reached it.
+#[derive(Default)]
+struct Daemon {
+    acted: bool,
+}
+
+impl Monitored for Daemon {
+    fn status(&self) -> Status {
+        Status::Client(ClientStatus::default())
+    }
+
+    fn document(&self) -> Document {
+        Document::default()
+    }
+
+    fn kill(&mut self, _: &Victim) -> usize {
+        self.acted = true;
+        1
+    }
+
+    fn kill_client(&mut self, _: u64) -> bool {
+        self.acted = true;
+        true
+    }
+}
 
 /// Feeds the bytes to the management port in pieces, as a client. Without the password the port executes nothing.
 pub fn management(bytes: &[u8]) {
@@ -29,21 +57,15 @@ pub fn management(bytes: &[u8]) {
         format: Format::One,
     });
     port.connected();
-    port.hold(5);
+    port.hold();
+    let mut daemon = Daemon::default();
     let now = Instant::now();
     for part in bytes.chunks(usize::from(form >> 3) * 8 + 1) {
         port.receive(part);
-        while let Some(action) = port.next_action(now) {
-            assert!(port.has_trusted_peer(), "{action:?} without the password");
-            match action {
-                Action::Status(_) => port.reply_status("OpenVPN STATISTICS\nEND"),
-                Action::Kill(victim) => port.reply_kill(&victim, 1),
-                Action::LoadStats => port.reply_load(1, 2, 3),
-                Action::ClientCount => port.reply_client_count(1),
-                Action::ClientKill(_) => port.reply_client_kill(true),
-                _ => {}
-            }
-        }
+        port.handle_lines(now, &mut daemon);
+        let acted = std::mem::take(&mut daemon.acted) || !port.requests.is_empty();
+        assert!(port.has_trusted_peer() || !acted, "no password");
+        port.requests.clear();
         // A peer's text in the log must not look like an answer.
         let before = port.transmit().len();
         port.logged(0, LogFlag::Info, &String::from_utf8_lossy(part));

@@ -3,70 +3,6 @@
 use config::openvpn::{Cipher, Framing, OpenVpn, Topology};
 use config::settings::{DataplaneSettings, Kind, Rung};
 
-/// Configuration option that the kernel's data plane does not support.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
-    /// This build lacks the kernel's data plane.
-    #[cfg(not(feature = "kernel"))]
-    #[error(
-        "dataplane.kind: this program was built without the kernel's data plane; set dataplane.kind=user"
-    )]
-    NotBuilt,
-    /// `dev null`.
-    #[error("dev: dataplane.kind=kernel needs an interface; set dataplane.kind=user")]
-    NoInterface,
-    /// TCP.
-    #[error(
-        "proto: dataplane.kind=kernel is for UDP; name only servers over UDP, or set dataplane.kind=user"
-    )]
-    Stream,
-    /// `fragment`.
-    #[error(
-        "fragment: the kernel's data plane does not cut packets; remove it at both ends, or set dataplane.kind=user"
-    )]
-    Fragment,
-    /// `comp-lzo`, `compress`.
-    #[error(
-        "compress: the kernel's data plane knows no compression and none of its marks; remove it at both ends, or set dataplane.kind=user"
-    )]
-    Compression,
-    /// A cipher that the kernel lacks.
-    #[error(
-        "data-ciphers: the kernel's data plane has AES-GCM and CHACHA20-POLY1305, not {0}; remove it, or set dataplane.kind=user"
-    )]
-    Cipher(&'static str),
-    /// A topology other than `subnet`.
-    #[error(
-        "topology: a server of the kernel's data plane needs `topology subnet`; write that, or set dataplane.kind=user"
-    )]
-    Topology,
-    /// `client-to-client`.
-    #[error(
-        "client-to-client: the kernel's data plane leaves packets between clients to the host's forwarding; remove it, or set dataplane.kind=user"
-    )]
-    ClientToClient,
-    /// Several uplinks (`line`).
-    #[error(
-        "uplink: the kernel's data plane has one uplink; remove the uplinks, or set dataplane.kind=user"
-    )]
-    Lines,
-    /// `bind-dev`.
-    #[error(
-        "bind-dev: the kernel's data plane chooses the device by its routes; remove it and name an address by `local`, or set dataplane.kind=user"
-    )]
-    Device,
-    /// `shaper`.
-    #[error(
-        "shaper: the kernel's data plane holds nothing back; remove it, or set dataplane.kind=user"
-    )]
-    Shaper,
-    /// `reorder`.
-    #[error(
-        "reorder: the kernel's data plane delivers packets as they come; remove it, or set dataplane.kind=user"
-    )]
-    Reorder,
-}
-
 /// Whether the kernel is to move the packets. By default this program does: in bulk it needs fewer instructions
 /// (docs/benchmarks/kernel.md) on every kernel, and it has more features.
 pub(super) const fn is_wanted(settings: &DataplaneSettings) -> bool {
@@ -76,33 +12,70 @@ pub(super) const fn is_wanted(settings: &DataplaneSettings) -> bool {
 /// Checks that the kernel can move the tunnel's packets.
 ///
 /// # Errors
-/// The first unsupported option.
-pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
-    let refuse = |bad: bool, why: Unfit| if bad { Err(why) } else { Ok(()) };
-    #[cfg(not(feature = "kernel"))]
-    refuse(true, Unfit::NotBuilt)?;
+/// The first unsupported option and the way out.
+pub(super) fn check(config: &OpenVpn) -> Result<(), String> {
     let data = &config.data;
-    refuse(config.device.null, Unfit::NoInterface)?;
-    for connection in &config.connections {
-        refuse(connection.protocol.transport.is_tcp(), Unfit::Stream)?;
-        refuse(connection.mtu.fragment.is_some(), Unfit::Fragment)?;
-    }
-    let compresses = data.framing != Framing::None || data.migrate;
-    refuse(compresses, Unfit::Compression)?;
+    let connections = &config.connections;
+    let server = config.server();
     // The fallback cipher of peers without negotiation is checked only when a peer needs it.
-    if let Some(other) = data.ciphers.iter().find(|it| !is_known(**it)) {
-        return Err(Unfit::Cipher(other.name()));
+    let unknown = data.ciphers.iter().find(|it| !is_known(**it));
+    let cipher = unknown.map_or("", |it| it.name());
+    let refused = [
+        (
+            cfg!(not(feature = "kernel")),
+            "dataplane.kind: this program was built without the kernel's data plane;",
+        ),
+        (
+            config.device.null,
+            "dev: dataplane.kind=kernel needs an interface;",
+        ),
+        (
+            connections.iter().any(|it| it.protocol.transport.is_tcp()),
+            "proto: dataplane.kind=kernel is for UDP; name only servers over UDP, or",
+        ),
+        (
+            connections.iter().any(|it| it.mtu.fragment.is_some()),
+            "fragment: the kernel's data plane does not cut packets; remove it at both ends, or",
+        ),
+        (
+            data.framing != Framing::None || data.migrate,
+            "compress: the kernel's data plane knows no compression and none of its marks; remove it at both ends, or",
+        ),
+        (
+            unknown.is_some(),
+            &format!(
+                "data-ciphers: the kernel's data plane has AES-GCM and CHACHA20-POLY1305, not {cipher}; remove it, or"
+            ),
+        ),
+        (
+            !config.lines.lines.is_empty(),
+            "uplink: the kernel's data plane has one uplink; remove the uplinks, or",
+        ),
+        (
+            config.sockets.device.is_some(),
+            "bind-dev: the kernel's data plane chooses the device by its routes; remove it and name an address by `local`, or",
+        ),
+        (
+            config.sockets.shaper.is_some(),
+            "shaper: the kernel's data plane holds nothing back; remove it, or",
+        ),
+        (
+            data.reorder,
+            "reorder: the kernel's data plane delivers packets as they come; remove it, or",
+        ),
+        (
+            server.is_some() && config.network.topology != Some(Topology::Subnet),
+            "topology: a server of the kernel's data plane needs `topology subnet`; write that, or",
+        ),
+        (
+            server.is_some_and(|it| it.client_to_client),
+            "client-to-client: the kernel's data plane leaves packets between clients to the host's forwarding; remove it, or",
+        ),
+    ];
+    match refused.iter().find(|(refused, _)| *refused) {
+        Some((_, why)) => Err(format!("{why} set dataplane.kind=user")),
+        None => Ok(()),
     }
-    refuse(!config.lines.lines.is_empty(), Unfit::Lines)?;
-    refuse(config.sockets.device.is_some(), Unfit::Device)?;
-    refuse(config.sockets.shaper.is_some(), Unfit::Shaper)?;
-    refuse(data.reorder, Unfit::Reorder)?;
-    let Some(server) = config.server() else {
-        return Ok(());
-    };
-    let subnet = config.network.topology == Some(Topology::Subnet);
-    refuse(!subnet, Unfit::Topology)?;
-    refuse(server.client_to_client, Unfit::ClientToClient)
 }
 
 /// Default metric of a server's routes: lower in preference than routes to networks behind its clients.
@@ -113,15 +86,11 @@ const METRIC: u32 = 200;
 /// # Errors
 /// The unsupported option and its place in the file.
 pub(super) fn checked(mut config: OpenVpn) -> Result<OpenVpn, String> {
-    match check(&config) {
-        Ok(()) => {
-            if config.server().is_some() {
-                config.network.route_metric.get_or_insert(METRIC);
-            }
-            Ok(config)
-        }
-        Err(unfit) => Err(config.located(&unfit.to_string())),
+    check(&config).map_err(|refusal| config.located(&refusal))?;
+    if config.server().is_some() {
+        config.network.route_metric.get_or_insert(METRIC);
     }
+    Ok(config)
 }
 
 const fn is_known(cipher: Cipher) -> bool {
@@ -151,7 +120,7 @@ mod tests {
     const SERVER: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\ndh none";
 
     /// Checks a client's or a server's configuration with one more line.
-    fn refusal(role: &str, line: &str) -> Result<(), Unfit> {
+    fn refusal(role: &str, line: &str) -> Result<(), String> {
         check(&config(role, line))
     }
 
@@ -176,26 +145,30 @@ mod tests {
     #[test]
     fn what_it_cannot_do_is_named() {
         let cases = [
-            (CLIENT, "remote 192.0.2.2 1194 tcp", Unfit::Stream),
-            (CLIENT, "fragment 1300", Unfit::Fragment),
-            (CLIENT, "comp-lzo no", Unfit::Compression),
-            (CLIENT, "compress stub-v2", Unfit::Compression),
+            (CLIENT, "remote 192.0.2.2 1194 tcp", "proto"),
+            (CLIENT, "fragment 1300", "fragment"),
+            (CLIENT, "comp-lzo no", "compress"),
+            (CLIENT, "compress stub-v2", "compress"),
             (
                 CLIENT,
                 "data-ciphers AES-256-GCM:AES-256-CBC",
-                Unfit::Cipher("AES-256-CBC"),
+                "data-ciphers",
             ),
-            (CLIENT, "bind-dev eth0", Unfit::Device),
-            (SERVER, "bind-dev eth0", Unfit::Device),
-            (CLIENT, "shaper 100000", Unfit::Shaper),
-            (CLIENT, "reorder", Unfit::Reorder),
-            (SERVER, "client-to-client", Unfit::ClientToClient),
-            (SERVER, "proto tcp-server", Unfit::Stream),
-            (SERVER, "topology net30", Unfit::Topology),
+            (CLIENT, "bind-dev eth0", "bind-dev"),
+            (SERVER, "bind-dev eth0", "bind-dev"),
+            (CLIENT, "shaper 100000", "shaper"),
+            (CLIENT, "reorder", "reorder"),
+            (SERVER, "client-to-client", "client-to-client"),
+            (SERVER, "proto tcp-server", "proto"),
+            (SERVER, "topology net30", "topology"),
         ];
-        for (role, line, unfit) in cases {
-            assert_eq!(refusal(role, line), Err(unfit), "{line}");
+        for (role, line, option) in cases {
+            let text = refusal(role, line).unwrap_err();
+            assert_eq!(text.split_once(": ").unwrap().0, option, "{line}");
+            assert!(text.ends_with("set dataplane.kind=user"), "{text}");
         }
+        let text = refusal(CLIENT, "data-ciphers AES-256-CBC").unwrap_err();
+        assert!(text.contains("not AES-256-CBC; remove it"), "{text}");
     }
 
     #[test]
@@ -214,21 +187,6 @@ mod tests {
         assert_eq!(metric(SERVER, ""), Some(200));
         assert_eq!(metric(SERVER, "route-metric 7"), Some(7));
         assert_eq!(metric(CLIENT, ""), None);
-    }
-
-    #[test]
-    fn each_refusal_names_a_word_of_the_configuration_and_the_way_out() {
-        for unfit in [
-            Unfit::Stream,
-            Unfit::Topology,
-            Unfit::Cipher("BF-CBC"),
-            Unfit::Lines,
-            Unfit::Device,
-        ] {
-            let text = unfit.to_string();
-            assert!(text.ends_with("set dataplane.kind=user"), "{text}");
-            assert!(text.split_once(": ").is_some(), "{text}");
-        }
     }
 
     #[test]

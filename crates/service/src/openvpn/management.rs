@@ -1,9 +1,9 @@
 //! The management port: a line protocol for GUIs, LuCI and monitoring exporters to watch and control the daemon.
 //! [`Management`] itself has no sockets.
 //!
-//! The daemon passes received bytes to [`Management::receive`]; [`Management::next_action`] then returns one action at
-//! a time. The daemon replies to each before it asks for the next, so that replies keep the order of commands.
-//! [`Management::transmit`] holds the output. Notifications have methods of their own, which may be called at any time.
+//! The daemon passes received bytes to [`Management::receive`]. [`Management::handle_lines`] then executes each command
+//! and answers it; commands for the whole process become requests, which the daemon takes. [`Management::transmit`]
+//! holds the output. Notifications have methods of their own, which may be called at any time.
 //! Unsupported commands are answered as stock does, with a line that begins with `ERROR:`.
 //!
 //! Lines, words, histories and unread output are all bounded.
@@ -19,8 +19,8 @@ mod words;
 
 pub(super) use answer::{Query, QueryKind};
 pub(super) use command::Victim;
-pub(super) use history::{Addresses, LogFlag, State, StateEntry};
-pub(super) use port::{Action, Answer, Management, Settings};
+pub(super) use history::{Addresses, LogFlag, State};
+pub(super) use port::{Answer, Management, Settings, Told};
 
 #[cfg(test)]
 mod tests;

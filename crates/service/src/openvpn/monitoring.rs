@@ -3,10 +3,7 @@
 use super::console::Console;
 use super::device::Link;
 use super::management::server::{self, Port};
-use super::management::{
-    Addresses, Answer, Management, Query, Settings, State, StateEntry, Victim,
-};
-use super::scripts::environment::Environment;
+use super::management::{Answer, Query, Settings, Told, Victim};
 use super::signals::Signal;
 #[cfg(feature = "server")]
 use super::status_file::server::ServerStatus;
@@ -88,20 +85,6 @@ impl Status {
         }
     }
 
-    /// Reports the byte counts on the management port; a server reports each client.
-    pub(super) fn tell_bytes(&self, port: &mut Management) {
-        match self {
-            Self::Client(status) => port.bytes(status.link_read, status.link_write),
-            #[cfg(feature = "server")]
-            Self::Server(status) => {
-                for client in &status.clients {
-                    let (received, sent) = (client.bytes_received, client.bytes_sent);
-                    port.client_bytes(client.client_id, received, sent);
-                }
-            }
-        }
-    }
-
     /// Number of clients; 0 in a client.
     pub(super) fn clients(&self) -> usize {
         match self {
@@ -139,6 +122,10 @@ pub(super) enum ProcessRequest {
     Forget,
     /// Set the reaction to a refused password.
     AuthRetry(AuthRetry),
+    /// Set `verb`.
+    Verb(u8),
+    /// Set `mute`.
+    Mute(u32),
 }
 
 /// The status file and the management port.
@@ -148,7 +135,7 @@ pub(super) struct Monitoring {
     title: String,
     clock: Clock,
     port: Option<Port>,
-    console: &'static Console,
+    pub(super) console: &'static Console,
     /// Socket that `millrace status` reads, once there is an interface.
     socket: Option<StatusSocket>,
     /// Wakes for management clients, their lines, and status readers.
@@ -268,9 +255,7 @@ impl Monitoring {
         for (at, line) in self.console.take() {
             port.machine.logged(unix(at), line.flag, &line.text);
         }
-        let mut requests = Vec::new();
-        port.serve(monitored, self.console, title, clock, &mut requests);
-        requests
+        port.serve(monitored)
     }
 
     /// Writes the status into the log.
@@ -290,29 +275,19 @@ impl Monitoring {
         }
     }
 
-    /// Reports a new state of the tunnel.
-    pub(super) fn state(&mut self, state: State, detail: &str, addresses: Addresses) {
-        if let Some(port) = &mut self.port {
-            port.machine.state_changed(StateEntry {
-                at: unix(SystemTime::now()),
-                state,
-                detail: detail.to_owned(),
-                addresses,
-            });
+    /// Reports to the management client; the interface's state only with `management-up-down`.
+    pub(super) fn tell(&mut self, told: &Told) {
+        if let Some(port) = &mut self.port
+            && (port.up_down || !matches!(told, Told::UpDown(..)))
+        {
+            port.machine.tell(unix(SystemTime::now()), told);
             port.transmit();
         }
     }
 
     /// Starts a hold before the tunnel begins. Returns whether one is required.
     pub(super) fn hold(&mut self) -> bool {
-        self.port.as_mut().is_some_and(|port| port.machine.hold(0))
-    }
-
-    /// Reports that the tunnel has ended.
-    pub(super) fn closed(&mut self) {
-        if let Some(port) = &mut self.port {
-            port.machine.tunnel_closed();
-        }
+        self.port.as_mut().is_some_and(|port| port.machine.hold())
     }
 
     /// Asks the user through the port. Returns whether there is a port to ask.
@@ -324,38 +299,6 @@ impl Monitoring {
                 true
             }
             None => false,
-        }
-    }
-
-    /// Tells the management client that the interface went up or down (`management-up-down`).
-    pub(super) fn up_down(&mut self, up: bool, environment: &Environment) {
-        if let Some(port) = self.port.as_mut().filter(|port| port.up_down) {
-            port.machine.up_down(up, environment);
-            port.transmit();
-        }
-    }
-
-    /// Reports the server's `echo` text.
-    pub(super) fn echoed(&mut self, text: &str) {
-        if let Some(port) = &mut self.port {
-            port.machine.echoed(unix(SystemTime::now()), text);
-            port.transmit();
-        }
-    }
-
-    /// Reports the token that the server sent in place of the password.
-    pub(super) fn auth_token(&mut self, token: &str) {
-        if let Some(port) = &mut self.port {
-            port.machine.auth_token(token);
-            port.transmit();
-        }
-    }
-
-    /// Reports that the server refused the credentials.
-    pub(super) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
-        if let Some(port) = &mut self.port {
-            port.machine.verification_failed(kind, reason);
-            port.transmit();
         }
     }
 }

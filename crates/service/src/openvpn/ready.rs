@@ -4,19 +4,15 @@
 //! faults.
 
 #[cfg(feature = "server")]
-use super::accounts::{
-    htpasswd::PasswordFile,
-    persist,
-    pool::{Ipv4Range, Ipv6Range, Layout, Pool},
-};
+use super::accounts::{htpasswd::PasswordFile, persist, pool::Pool};
 use super::hooks::Hooks;
 use super::management::server::password;
 use super::scripts::Hook;
 use super::secrets::{self, SecretError};
 use super::{kernel_plane, lacking, setup};
-use config::openvpn::{ControlWrap, OpenVpn, Prompted};
 #[cfg(feature = "server")]
-use config::openvpn::{Server, Topology};
+use config::openvpn::Server;
+use config::openvpn::{ControlWrap, OpenVpn, Prompted};
 use config::settings::DataplaneSettings;
 use host::privileges;
 use openvpn::tls::TlsSettings;
@@ -124,19 +120,8 @@ fn pool(config: &OpenVpn, server: &Server) -> Outcome<Option<Pool>> {
     if server.pool.is_none() && server.pool_v6.is_none() {
         return Ok(None);
     }
-    let v4 = server.pool.map(|pool| Ipv4Range {
-        start: pool.start,
-        end: pool.end,
-        layout: match config.network.topology.unwrap_or_default() {
-            Topology::Net30 => Layout::Net30,
-            Topology::P2p | Topology::Subnet => Layout::Single,
-        },
-    });
-    let v6 = server.pool_v6.map(|pool| Ipv6Range {
-        start: pool.base,
-        prefix: pool.bits,
-    });
-    let mut pool = Pool::new(v4, v6, server.duplicate_cn)?;
+    let topology = config.network.topology.unwrap_or_default();
+    let mut pool = Pool::new(server.pool, server.pool_v6, topology, server.duplicate_cn)?;
     if let Some(wanted) = &server.pool_persist {
         persist::load(&config.path(&wanted.path), &mut pool, wanted.seconds == 0)?;
     }

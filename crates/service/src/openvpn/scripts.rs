@@ -119,6 +119,25 @@ pub(crate) enum ScriptError {
         /// The exit status.
         status: ExitStatus,
     },
+    /// A file for a script cannot be made or read.
+    #[cfg(feature = "server")]
+    #[error("a file for a script in {directory}: {error}")]
+    File {
+        /// The directory (`tmp-dir`).
+        directory: PathBuf,
+        /// The kernel's error.
+        error: io::Error,
+    },
+    /// The script wrote a malformed `auth_pending_file`.
+    #[cfg(feature = "server")]
+    #[error(
+        "auth_pending_file needs three lines: seconds to wait, the method, and what the user is told"
+    )]
+    Pending,
+    /// The script wrote 0, or an unknown value, to `client_connect_deferred_file`.
+    #[cfg(feature = "server")]
+    #[error("client-connect: the script refused the client in client_connect_deferred_file")]
+    Refused,
 }
 
 /// A program that is ready to be run.

@@ -7,6 +7,7 @@ pub(super) mod server;
 use crate::openvpn::timestamp::Clock;
 use host::written_file;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,6 +15,12 @@ use std::{fs, io};
 
 /// Mode of a new file, as in stock: clients' names and addresses are private.
 const MODE: u32 = 0o600;
+
+/// Formats `10.1.2.3:1194`, or `[2001:db8::1]:1194` as OpenVPN 2.7 does; earlier releases omit brackets and port for
+/// IPv6.
+pub(crate) fn real_address(addr: SocketAddr) -> String {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string()
+}
 
 /// Format of a server's status.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

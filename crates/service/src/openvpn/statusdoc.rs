@@ -2,16 +2,14 @@
 
 use crate::openvpn::channel::{Channel, Plane};
 use crate::openvpn::network::Inside;
+use crate::openvpn::status_file::real_address;
+use crate::openvpn::timestamp::unix;
 use crate::status::{PeerStatus, Status, dataplane, expected_within};
 use config::openvpn::OpenVpn;
 use openvpn::session::Session;
 use plane::{DataPlane, PeerState};
 use std::net::SocketAddr;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-fn unix(at: SystemTime) -> Option<u64> {
-    Some(at.duration_since(UNIX_EPOCH).ok()?.as_secs())
-}
+use std::time::{Instant, SystemTime};
 
 /// Returns the status of a peer at this address, unless the data plane heard it elsewhere. `state` is the data plane's,
 /// `since` is when the session began.
@@ -27,8 +25,8 @@ pub(super) fn peer(
     let control = session.control_traffic();
     let now = Instant::now();
     let mut status = PeerStatus {
-        endpoint: Some(canonical(address)),
-        last_handshake_unix: channel.renewed.and_then(|at| unix(at.wall)),
+        endpoint: Some(real_address(address)),
+        last_handshake_unix: channel.renewed.map(|at| unix(at.wall)),
         latest_handshake_age: channel.renewed.map(|at| at.monotonic.elapsed().as_secs()),
         rx_bytes: state.rx_bytes + control.received(),
         tx_bytes: state.tx_bytes + control.sent(),
@@ -36,7 +34,7 @@ pub(super) fn peer(
         cipher: cipher.map(str::to_owned),
         crypto_backend: cipher.map(|name| crate::backends::kind(name).name().to_owned()),
         backend: channel.cipher.map(|it| it.backend.to_owned()),
-        connected_unix: unix(since),
+        connected_unix: Some(unix(since)),
         ..PeerStatus::default()
     };
     let data = match state.guarded {
@@ -48,10 +46,6 @@ pub(super) fn peer(
     let within = expected_within(ping, limit).filter(|_| !state.guarded);
     status.set_heard(data.max(session.control_received()), within, now);
     status
-}
-
-fn canonical(addr: SocketAddr) -> String {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string()
 }
 
 /// Returns the document of a tunnel, with what clients and servers have alike.

@@ -7,7 +7,6 @@ mod packets;
 
 use super::awaited::{self, Awaited};
 use super::client::{ClientMachine, ClientOptions, ServerLines};
-use super::lookup::Lookup;
 use super::machine::{Cx, Event, Machine};
 use super::network::{self, Network, NetworkError};
 use super::server::{Answering, ServerMachine};
@@ -18,6 +17,7 @@ use crate::tun_test::TunTest;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Client, Pptp, Role, Server};
+use ::lines::names::Resolver;
 use ::pptp::session::{ClientSettings, StartError};
 use engine::interface::{Reader, Writer};
 use host::gate::Gate;
@@ -31,6 +31,8 @@ use netio::tun::{TunError, TunOptions};
 use outside::Outside;
 use std::collections::BTreeMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SIGNAL: u64 = 0;
@@ -186,6 +188,9 @@ fn server_machine(model: &Pptp, server: &Server) -> Result<ServerMachine, RunErr
     Ok(machine.answering(answering))
 }
 
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 16;
+
 /// A machine, with the sockets and timers that it needs.
 struct Executor<'m, M> {
     machine: M,
@@ -248,13 +253,13 @@ impl<'m, M: Machine> Executor<'m, M> {
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
         let wake = Waker::new().map_err(io_error("eventfd"))?;
-        let lookup = Lookup::new(wake, &model.lines, device);
+        let resolver = Resolver::new(Arc::new(wake), &model.lines, device);
         let add = || -> io::Result<()> {
             poller.add(&signals.pipe, SIGNAL)?;
             poller.add(&tun, TUN)?;
             gre.only().map_or(Ok(()), |only| poller.add(only, GRE))?;
             poller.add(&news, NEWS)?;
-            poller.add(&*lookup.wake, LOOKUP)
+            poller.add(&*resolver.wake, LOOKUP)
         };
         add().map_err(io_error("epoll"))?;
         let status = StatusSocket::open(&model.interface, "pptp", &poller, STATUS)
@@ -270,7 +275,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             writer: Writer::new(),
             gre,
             streams: BTreeMap::new(),
-            lookup,
+            resolver,
             poller,
             network: Network::new(&model.interface, options.manager.as_ref()),
             ended: None,
@@ -348,8 +353,9 @@ impl<'m, M: Machine> Executor<'m, M> {
                 GRE => self.pump_gre(now),
                 NEWS => self.hear(now)?,
                 LOOKUP => {
-                    while let Some(found) = self.outside.lookup.next() {
-                        self.tell(Event::LookedUp(found), now);
+                    self.outside.resolver.wake.clear();
+                    while let Some(((), found)) = self.outside.resolver.next() {
+                        self.tell(Event::LookedUp(found.map(v4)), now);
                     }
                 }
                 LISTENER => self.accept(now),
@@ -496,4 +502,12 @@ impl<'m, M: Machine> Executor<'m, M> {
             socket.serve(&outside.poller, || status.clone());
         }
     }
+}
+
+fn v4(all: Vec<SocketAddr>) -> Vec<Ipv4Addr> {
+    let v4 = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    };
+    all.into_iter().filter_map(v4).take(ADDRESSES_MAX).collect()
 }

@@ -51,7 +51,7 @@ impl Order {
             ..Settings::default()
         };
         Some(Self {
-            window: Window::new(settings).ok()?,
+            window: Window::new(settings),
             numbers: Extender::new(),
             call_id,
         })

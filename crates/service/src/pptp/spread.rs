@@ -135,39 +135,6 @@ impl Traffic {
     }
 }
 
-/// Narrows the mode to these lines.
-pub(super) fn among(mode: LineMode, lines: LineSet) -> LineMode {
-    let both = |of: LineSet| of.filter(|line| lines.contains(*line)).collect();
-    let shares = |mut of: [u64; LINES_MAX]| {
-        for (line, share) in (0..).map(LineId).zip(&mut of) {
-            if !lines.contains(line) {
-                *share = 0;
-            }
-        }
-        of
-    };
-    match mode {
-        LineMode::Single => LineMode::Single,
-        LineMode::Duplicate(of) => LineMode::Duplicate(both(of)),
-        LineMode::Critical(of) => LineMode::Critical(both(of)),
-        LineMode::Balance(of) => LineMode::Balance(shares(of)),
-        LineMode::BalancePackets(of) => LineMode::BalancePackets(shares(of)),
-    }
-}
-
-/// The lines that a mode uses besides the line in use.
-pub(super) fn lines_of(mode: LineMode) -> LineSet {
-    match mode {
-        LineMode::Single => LineSet::EMPTY,
-        LineMode::Duplicate(lines) | LineMode::Critical(lines) => lines,
-        LineMode::Balance(shares) | LineMode::BalancePackets(shares) => {
-            let numbered = (0..).map(LineId).zip(shares);
-            let sharing = numbered.filter(|(_, share)| *share > 0);
-            sharing.map(|(line, _)| line).collect()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,13 +154,13 @@ mod tests {
             LineMode::Balance(shares),
             LineMode::BalancePackets(shares),
         ] {
-            spread.set_mode(among(mode, LineSet::EMPTY));
+            spread.set_mode(mode.among(LineSet::EMPTY));
             assert_eq!(spread.pick(&packet, used), LineSet::of(used), "{mode:?}");
             spread.set_mode(mode);
             let picked: Vec<usize> = (0..100).map(|_| spread.pick(&packet, used).len()).collect();
             let copies = usize::from(matches!(mode, LineMode::Duplicate(_))) + 1;
             assert_eq!(picked, [copies; 100], "{mode:?}");
-            assert!(lines_of(mode).is_empty() || lines_of(mode) == BOTH);
+            assert!(mode.lines().is_empty() || mode.lines() == BOTH);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! The file lies in memory, as it changes with each hello: after a reboot the stamps are forgotten.
 
+use crypto::hex;
 use lines::places;
 use lines::relay::{KeyId, Table, Tai64n};
 use std::fmt::Write as _;
@@ -65,13 +66,6 @@ impl Stamps {
             Err(error) => log::debug!("{}: {error}", self.path.display()),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn parse(line: &str) -> Option<(KeyId, Tai64n)> {

@@ -60,8 +60,7 @@ impl Target {
                 (false, false) => {}
             }
         }
-        let due = name.due().is_some_and(|at| at <= now);
-        due.then(|| name.begin(Whose::Target, 0))
+        name.begin_due(Whose::Target, 0, now)
     }
 
     /// Returns once the name and the address to keep for a start at which no name server answers.

@@ -18,6 +18,9 @@ pub struct Field<T: 'static> {
     /// Name of the metric, which ends with its unit, and with `_total` for a counter; empty if the field is no
     /// measure. `*` stands for the direction of a pipeline: `receive` or `transmit`.
     pub metric: &'static str,
+    /// Rust's type, then after a semicolon the attributes of `serde` if there are any.
+    #[cfg(test)]
+    pub kind: &'static str,
     get: fn(&T) -> Value,
 }
 
@@ -66,6 +69,8 @@ macro_rules! levels {
                 what: concat!($($what),+).trim_ascii_start(),
                 label: concat!($($label)?),
                 metric: concat!($($metric)?),
+                #[cfg(test)]
+                kind: concat!(stringify!($type), $(";", $(stringify!($serde)),+)?),
                 get: |it| serde_json::to_value(&it.$name).unwrap_or_default(),
             }),+];
         }
@@ -96,7 +101,7 @@ levels! {
         listen_tcp: Vec<u16>, label "listening tcp port";
         /// Mark of outgoing datagrams; 0 for none.
         fwmark: u32, label "fwmark";
-        /// Device that the sockets are bound to; left out if there is none.
+        /// Device that the sockets are bound to.
         #[serde(skip_serializing_if = "Option::is_none")]
         bound_device: Option<String>;
         /// MTU of the interface, in bytes.
@@ -106,14 +111,14 @@ levels! {
         /// MTU.
         mtu_reason: Option<String>;
         /// Result of probing the paths to WireGuard's peers: `10.0.0.1 answers up to 1420 bytes`,
-        /// `10.0.0.1 answers no pings`; null without probes.
+        /// `10.0.0.1 answers no pings`.
         mtu_probe: Option<String>, label "mtu probes";
-        /// Missing thing that a tunnel in the state `waiting` waits for, such as `an address of vpn.example:51820`; left
-        /// out otherwise.
+        /// Missing thing that a tunnel in the state `waiting` waits for, such as `an address of
+        /// vpn.example:51820`.
         #[serde(skip_serializing_if = "Option::is_none")]
         waiting_for: Option<String>, label "state";
         /// Warnings, one sentence each: what the tunnel asked of the host and does not have, such as a route that the
-        /// kernel refused or that another one hides; left out if there are none.
+        /// kernel refused or that another one hides.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>, label "warning";
         /// Threads of the data plane.
@@ -130,7 +135,7 @@ levels! {
 
     /// One peer.
     pub struct PeerStatus {
-        /// With WireGuard the peer's public key, in base64; left out if it has none.
+        /// With WireGuard the peer's public key, in base64.
         #[serde(skip_serializing_if = "String::is_empty")]
         public_key: String;
         /// With OpenVPN the common name of the peer's certificate. With PPTP a client's user name, or the server.
@@ -151,16 +156,15 @@ levels! {
         crypto_backend: Option<String>;
         /// Provider of that code.
         backend: Option<String>;
-        /// Start of the session, in seconds since 1970; null with WireGuard.
+        /// Start of the session, in seconds since 1970, except with WireGuard.
         connected_unix: Option<u64>, metric "millrace_peer_connected_timestamp_seconds";
-        /// [`silent` or `no carrier`](#silent-and-no-carrier); left out without a known fault.
+        /// [`silent` or `no carrier`](#silent-and-no-carrier); only with a known fault.
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<String>, label "state";
         /// Reason for that state, in words.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>;
-        /// Seconds since the last authentic packet of any kind came from the peer, by a clock that never jumps; null
-        /// before the first.
+        /// Seconds since the last authentic packet of any kind came from the peer, by a clock that never jumps.
         last_heard_age: Option<u64>, label "last heard", metric "millrace_peer_last_heard_age_seconds";
         /// Installation of the newest keys, in seconds since 1970.
         last_handshake_unix: Option<u64>, metric "millrace_peer_handshake_timestamp_seconds";
@@ -170,17 +174,17 @@ levels! {
         rx_bytes: u64, label "transfer", metric "millrace_peer_receive_bytes_total";
         /// Bytes that went to the peer, counted in the same way.
         tx_bytes: u64, metric "millrace_peer_transmit_bytes_total";
-        /// Bits received a second, between two samples; null without them.
+        /// Bits received a second, between two samples.
         rx_rate: Option<u64>, label "rate", metric "millrace_peer_receive_bits_per_second";
-        /// Bits sent a second, between two samples; null without them.
+        /// Bits sent a second, between two samples.
         tx_rate: Option<u64>, metric "millrace_peer_transmit_bits_per_second";
-        /// Seconds between persistent keepalives, with WireGuard; null when they are off.
+        /// Seconds between persistent keepalives, with WireGuard.
         keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
-        /// The [uplinks](uplinks.md) by which the peer may be reached, as below; left out if there are none. Of a peer
+        /// The [uplinks](uplinks.md) by which the peer may be reached, as below. Of a peer
         /// that calls by several uplinks of its own, each address counts as one, and their traffic is counted together.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         lines: Vec<LineStatus>, label "line";
-        /// Counts of putting the peer's packets into order, as below; left out where that is off.
+        /// Counts of putting the peer's packets into order, as below.
         #[serde(skip_serializing_if = "Option::is_none")]
         order: Option<OrderStatus>, label "order";
     }
@@ -193,13 +197,13 @@ levels! {
         state: String;
         /// Reason for the state, in words.
         reason: String;
-        /// Seconds since the state changed; null before the first change.
+        /// Seconds since the state changed.
         state_age: Option<u64>, metric "millrace_line_state_age_seconds";
         /// Whether packets to the peer go by this uplink.
         in_use: bool, metric "millrace_line_in_use";
-        /// Smoothed round trip in milliseconds; null until one was measured.
+        /// Smoothed round trip in milliseconds.
         round_trip_ms: Option<f64>, metric "millrace_line_round_trip_seconds";
-        /// Monthly allowance, as below; left out if there is none.
+        /// Monthly allowance, as below.
         #[serde(skip_serializing_if = "Option::is_none")]
         cap: Option<CapStatus>;
         /// Packets sent by this uplink, copies included.
@@ -313,9 +317,9 @@ levels! {
         /// Packets that a peer had compressed: their lengths tell a listener something of their content. This end
         /// never compresses.
         unpacked: u64, metric "millrace_tunnel_*_unpacked_packets_total";
-        /// Packets a second, between two samples; null without them.
+        /// Packets a second, between two samples.
         packet_rate: Option<u64>, metric "millrace_tunnel_*_packets_per_second";
-        /// Bits of inner packets a second, between two samples; null without them.
+        /// Bits of inner packets a second, between two samples.
         bit_rate: Option<u64>, metric "millrace_tunnel_*_bits_per_second";
     }
 }

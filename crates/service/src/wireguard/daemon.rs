@@ -5,18 +5,19 @@ use super::event::Event;
 use super::host::Ended;
 use super::interface::{Interface, News};
 use super::machine::Machine;
-use super::resolver::Resolver;
-use super::server::{Listener, Server, SocketError, lock};
+use super::server::{Server, lock};
 use super::signals::Signals;
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
 use crate::plane_options::plane_options;
+use crate::socket::{Listener, SocketError};
 use crate::watchdog::Watchdog;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
 use config::settings::DataplaneSettings;
 use crypto::select::Algorithm;
 use host::gate::{Gate, turned_away};
+use lines::names::Resolver;
 use netio::netlink::{Event as LinkEvent, Monitor, Netlink, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tun::{TunError, TunVerdict};
@@ -212,7 +213,7 @@ impl Daemon {
         let mut machine = Machine::new(Now::read(), u64::from_ne_bytes(seed));
         machine.set_ipv4_source_prefix(settings.cookie_v4_prefix.unwrap_or(32));
         machine.set_lines(&options.lines);
-        let resolver = Resolver::new(Arc::clone(&wake), &options.lines);
+        let resolver = Resolver::new(Arc::clone(&wake), &options.lines, None);
         let mut interface = Interface::new(
             machine,
             (plane, protocol),

@@ -108,9 +108,8 @@ impl Host for FakeHost {
         self.peers = peers.to_vec();
     }
 
-    fn look_up(&mut self, lookup: &LookUp) -> Result<(), String> {
-        self.lookups.push(lookup.clone());
-        Ok(())
+    fn look_up(&mut self, lookup: LookUp) {
+        self.lookups.push(lookup);
     }
 
     fn interfaces_to(&mut self, _: u32, to: &[IpAddr]) -> Vec<Option<u32>> {

@@ -41,10 +41,7 @@ pub trait Host {
 
     /// Begins to look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells the result. At most [`LOOKUPS_MAX`]
     /// run at a time.
-    ///
-    /// # Errors
-    /// Why it cannot begin.
-    fn look_up(&mut self, lookup: &LookUp) -> Result<(), String>;
+    fn look_up(&mut self, lookup: LookUp);
 
     /// Returns the index of the interface by which the host reaches each address with packets of this mark; `None` for
     /// addresses that it does not reach. Returns nothing if the routes cannot be read.

@@ -5,7 +5,6 @@ use super::host::{Ended, Host};
 use super::machine::{Cx, Machine, Named};
 use super::probing::ProbePlan;
 use super::recall;
-use super::resolver::Resolver;
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
 use ::wireguard::WireGuard;
@@ -17,7 +16,7 @@ use config::uapi::{DeviceState, PeerState, SetDevice};
 use host::{ProbedPath, TunnelMtu};
 use lines::control::{self, LineFacts, LineUsage, UsageFile};
 use lines::floor::FloorFile;
-use lines::names::{self, LookUp};
+use lines::names::{self, LookUp, Resolver};
 use netio::netlink::Netlink;
 use netio::udp::SocketError;
 use plane::Now;
@@ -137,8 +136,8 @@ impl Host for Here<'_> {
         }
     }
 
-    fn look_up(&mut self, lookup: &LookUp) -> Result<(), String> {
-        self.outside.resolver.begin(lookup.clone())
+    fn look_up(&mut self, lookup: LookUp) {
+        self.outside.resolver.look_up(lookup);
     }
 
     fn interfaces_to(&mut self, mark: u32, to: &[IpAddr]) -> Vec<Option<u32>> {

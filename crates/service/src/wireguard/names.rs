@@ -25,19 +25,15 @@ impl Machine {
 
     /// Begins the look-ups that are due.
     pub(super) fn begin_lookups(&mut self, cx: &mut Cx<'_>) {
-        let due = |name: &Name| name.due().is_some_and(|at| at <= cx.now.monotonic);
         let names = self.names.iter_mut();
         let names = names.map(|(id, name)| (Whose::Peer(*id), name));
         let relays = self.lines.iter_mut().flat_map(|it| it.relay_names());
-        let due = names.chain(relays).filter(|(_, name)| due(name));
-        let may = LOOKUPS_MAX.saturating_sub(self.lookups);
-        let begin = |(whose, name): (Whose, &mut Name)| name.begin(whose, self.mark);
-        let lookups: Vec<LookUp> = due.take(may).map(begin).collect();
-        self.lookups += lookups.len();
-        for lookup in lookups {
-            if let Err(words) = cx.host.look_up(&lookup) {
-                self.looked_up(&lookup, Err(words), cx);
-            }
+        let begin =
+            |(whose, name): (_, &mut Name)| name.begin_due(whose, self.mark, cx.now.monotonic);
+        let due = names.chain(relays).filter_map(begin);
+        for lookup in due.take(LOOKUPS_MAX.saturating_sub(self.lookups)) {
+            self.lookups += 1;
+            cx.host.look_up(lookup);
         }
     }
 

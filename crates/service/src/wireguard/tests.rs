@@ -3,15 +3,16 @@
 use super::control;
 use super::interface::Interface;
 use super::machine::Machine;
-use super::resolver::Resolver;
-use super::server::{Listener, Server, SocketError, lock};
+use super::server::{Server, lock};
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
+use crate::socket::{Listener, SocketError};
 use crate::status::Status;
 use ::wireguard::WireGuard;
 use config::lines::{Line, LineMode, Lines};
 use config::settings::DataplaneSettings;
 use engine::TunnelOptions;
+use lines::names::Resolver;
 use netio::poll::{Poller, Waker};
 use netio::tun::Tun;
 use plane::Now;
@@ -63,7 +64,7 @@ impl End {
         plan.address = Some(Ipv4Addr::LOCALHOST.into());
         let mut machine = Machine::new(Now::read(), 1);
         machine.set_lines(lines);
-        let resolver = Resolver::new(Arc::clone(&wake), lines);
+        let resolver = Resolver::new(Arc::clone(&wake), lines, None);
         let of_lines = (plan, lines.clone());
         let mut interface = Interface::new(machine, (plane, protocol), of_lines, resolver);
         interface.start().unwrap();

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use config::tunnel::{Table, Tunnel};
 use config::types::{AllowedIp, InterfaceAddr};
 use host::{
-    DefaultV4, DefaultV6, Destination, Gateway, MAIN, Mtu, NameServers, Want, WantedAddress,
-    WantedRoute,
+    DefaultV4, DefaultV6, Destination, Forwarding, Gateway, MAIN, Mtu, NameServers, Want,
+    WantedAddress, WantedRoute,
 };
 
 /// Outer IPv6 and UDP headers, WireGuard's header and tag, in bytes: 40 + 8 + 16 + 16.
@@ -25,7 +25,10 @@ pub fn want(tunnel: &Tunnel, endpoints: &[SocketAddr], no_dns: bool) -> Want {
             .map_or(Mtu::Path { overhead: OVERHEAD }, Mtu::Exact),
         endpoints: endpoints.iter().map(SocketAddr::ip).collect(),
         fwmark: interface.fwmark.unwrap_or(0),
-        forwarding: tunnel.home.as_ref().map(crate::home::forwarding),
+        forwarding: tunnel.home.as_ref().map(|home| {
+            let (masquerade, except) = home.masquerading();
+            Forwarding { masquerade, except }
+        }),
         ..Want::default()
     };
     // Search domains without a name server change nothing, as with wg-quick.

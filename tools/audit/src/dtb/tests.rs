@@ -89,7 +89,6 @@ fn sample() -> Vec<u8> {
 fn nodes_and_properties_are_found() {
     let bytes = sample();
     let tree = Dtb::parse(&bytes).unwrap();
-    assert_eq!(tree.size(), bytes.len());
     let compatible = tree.root().property("compatible").unwrap();
     assert_eq!(compatible.text(), Some("netgear,r7800"));
     assert_eq!(
@@ -107,13 +106,17 @@ fn nodes_and_properties_are_found() {
             .collect::<Vec<_>>(),
         ["chosen", "cpus"]
     );
-    let cpu = tree.node("/cpus/cpu@0").unwrap();
+    let cpu = tree
+        .root()
+        .child("cpus")
+        .and_then(|cpus| cpus.child("cpu@0"))
+        .unwrap();
     assert_eq!(
         cpu.property("compatible").unwrap().text(),
         Some("qcom,krait")
     );
     assert_eq!(cpu.children().count(), 0);
-    assert!(tree.node("/cpus/cpu@1").is_none());
+    assert!(tree.root().child("cpu@0").is_none());
     assert!(
         tree.root().property("bootargs").is_none(),
         "a property of a child is none of the node"
@@ -125,34 +128,36 @@ fn what_follows_the_tree_does_not_matter() {
     let mut bytes = sample();
     let size = bytes.len();
     bytes.extend([0xff; 100]);
-    assert_eq!(Dtb::parse(&bytes).unwrap().size(), size);
+    let names = |bytes| {
+        let tree = Dtb::parse(bytes).unwrap();
+        let names = tree.root().children().map(|node| node.name().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(&bytes), names(&bytes[..size]));
 }
 
 #[test]
 fn every_cut_is_refused() {
     let bytes = sample();
     for length in 0..bytes.len() {
-        assert!(Dtb::parse(&bytes[..length]).is_err(), "{length} bytes");
+        assert!(Dtb::parse(&bytes[..length]).is_none(), "{length} bytes");
     }
 }
 
 #[test]
 fn nodes_nested_without_end_are_refused() {
-    let mut writer = Writer::default();
-    for _ in 0..=DEPTH {
-        writer.begin("a");
-    }
-    for _ in 0..=DEPTH {
-        writer.end();
-    }
-    let bytes = writer.finish();
-    assert!(matches!(
-        Dtb::parse(&bytes),
-        Err(DtbError::Broken {
-            what: "nested too deeply",
-            ..
-        })
-    ));
+    let nested = |depth: u32| {
+        let mut writer = Writer::default();
+        for _ in 0..depth {
+            writer.begin("a");
+        }
+        for _ in 0..depth {
+            writer.end();
+        }
+        writer.finish()
+    };
+    assert!(Dtb::parse(&nested(DEPTH)).is_some());
+    assert!(Dtb::parse(&nested(DEPTH + 1)).is_none());
 }
 
 #[test]
@@ -160,7 +165,7 @@ fn old_and_future_formats_are_refused() {
     for (field, value) in [(5, 3_u32), (6, 18)] {
         let mut bytes = sample();
         bytes[field * 4..field * 4 + 4].copy_from_slice(&value.to_be_bytes());
-        assert_eq!(Dtb::parse(&bytes).unwrap_err(), DtbError::Version(value));
+        assert!(Dtb::parse(&bytes).is_none(), "{value}");
     }
 }
 
@@ -172,7 +177,7 @@ proptest! {
             let at = index.index(bytes.len());
             bytes[at] = value;
         }
-        if let Ok(tree) = Dtb::parse(&bytes) {
+        if let Some(tree) = Dtb::parse(&bytes) {
             for node in tree.root().children() {
                 for property in node.properties() {
                     let _ = (property.text(), property.cell());
@@ -192,9 +197,6 @@ fn a_name_without_end_is_no_name() {
             .end()
             .finish()
     };
-    assert!(Dtb::parse(&tree(NAME)).is_ok());
-    assert!(matches!(
-        Dtb::parse(&tree(NAME + 1)),
-        Err(DtbError::Broken { .. })
-    ));
+    assert!(Dtb::parse(&tree(NAME)).is_some());
+    assert!(Dtb::parse(&tree(NAME + 1)).is_none());
 }

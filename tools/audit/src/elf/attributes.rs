@@ -7,6 +7,7 @@
 //! [`mips_flags`] reads which instructions MIPS files use: from `.MIPS.abiflags`, or from `e_flags` in files of older
 //! tools.
 
+use crate::bytes::Order;
 use crate::elf::image::Image;
 use crate::facts::{ArmAttributes, MipsFlags};
 
@@ -14,10 +15,10 @@ use crate::facts::{ArmAttributes, MipsFlags};
 const MAX_BYTES: usize = 64 * 1024;
 
 /// Reads the contents of the section. `None` if they violate the ABI.
-pub(super) fn read(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
+pub(super) fn read(bytes: &[u8], order: Order) -> Option<ArmAttributes> {
     let mut rest = Cursor {
         bytes: bytes.get(..MAX_BYTES).unwrap_or(bytes),
-        big,
+        order,
     };
     if rest.byte()? != b'A' {
         return None;
@@ -41,7 +42,7 @@ pub(super) fn read(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
 
 /// Finds the section by its byte pattern. No segment covers it: without section headers, its bytes may
 /// still lie behind the segments.
-pub(super) fn find(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
+pub(super) fn find(bytes: &[u8], order: Order) -> Option<ArmAttributes> {
     const NAME: &[u8] = b"aeabi\0\x01";
     let mut from = 0;
     // Toolchain programs contain this text as well, but with no length before it.
@@ -53,7 +54,7 @@ pub(super) fn find(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
         };
         let length = Cursor {
             bytes: section.get(1..)?,
-            big,
+            order,
         }
         .u32()? as usize;
         if section.first() != Some(&b'A') || length > MAX_BYTES {
@@ -61,7 +62,7 @@ pub(super) fn find(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
         }
         let attributes = section
             .get(..length + 1)
-            .and_then(|section| read(section, big));
+            .and_then(|section| read(section, order));
         if let Some(found) = attributes.filter(|found| found.cpu_arch.is_some()) {
             return Some(found);
         }
@@ -83,13 +84,10 @@ fn file(rest: &mut Cursor<'_>) -> Option<ArmAttributes> {
                 let value = rest.uleb()?;
                 let place = match tag {
                     6 => &mut found.cpu_arch,
-                    7 => &mut found.profile,
-                    9 => &mut found.thumb,
                     10 => &mut found.fp_arch,
                     12 => &mut found.simd_arch,
                     28 => &mut found.vfp_args,
                     30 => &mut found.optimization_goals,
-                    34 => &mut found.unaligned_access,
                     42 | 70 => &mut found.mp_extension,
                     44 => &mut found.div_use,
                     _ => continue,
@@ -103,7 +101,7 @@ fn file(rest: &mut Cursor<'_>) -> Option<ArmAttributes> {
 
 struct Cursor<'a> {
     bytes: &'a [u8],
-    big: bool,
+    order: Order,
 }
 
 impl<'a> Cursor<'a> {
@@ -118,12 +116,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn u32(&mut self) -> Option<u32> {
-        let bytes = self.take(4)?.try_into().ok()?;
-        Some(if self.big {
-            u32::from_be_bytes(bytes)
-        } else {
-            u32::from_le_bytes(bytes)
-        })
+        self.order.u32(self.take(4)?, 0)
     }
 
     /// Splits off the part that a length field spans; the length includes itself and `before` bytes before it.
@@ -131,7 +124,7 @@ impl<'a> Cursor<'a> {
         let length = (self.u32()? as usize).checked_sub(4 + before)?;
         Some(Self {
             bytes: self.take(length)?,
-            big: self.big,
+            order: self.order,
         })
     }
 
@@ -165,21 +158,13 @@ pub(super) fn mips_flags(image: &Image<'_>) -> MipsFlags {
         .section(".MIPS.abiflags")
         .or_else(|| image.segment(PT_MIPS_ABIFLAGS));
     table
-        .and_then(|table| abiflags(table, image.big))
+        .and_then(|table| abiflags(table, image.order))
         .unwrap_or_else(|| header(image.flags))
 }
 
 /// Parses `Elf_MIPS_ABIFlags_v0`: 24 bytes; only version 0 exists.
-fn abiflags(bytes: &[u8], big: bool) -> Option<MipsFlags> {
+fn abiflags(bytes: &[u8], order: Order) -> Option<MipsFlags> {
     let bytes = bytes.get(..24)?;
-    let word = |at: usize| {
-        let bytes = bytes[at..at + 4].try_into().ok()?;
-        Some(if big {
-            u32::from_be_bytes(bytes)
-        } else {
-            u32::from_le_bytes(bytes)
-        })
-    };
     if bytes[..2] != [0, 0] {
         return None;
     }
@@ -187,8 +172,7 @@ fn abiflags(bytes: &[u8], big: bool) -> Option<MipsFlags> {
         isa_level: bytes[2],
         isa_rev: bytes[3],
         fp_abi: bytes[7],
-        isa_ext: word(8)?,
-        ases: word(12)?,
+        isa_ext: order.u32(bytes, 8)?,
     })
 }
 
@@ -216,7 +200,6 @@ fn header(flags: u32) -> MipsFlags {
         isa_level,
         isa_rev,
         fp_abi: 0,
-        ases: 0,
         isa_ext,
     }
 }

@@ -27,6 +27,7 @@ use super::image::{Image, Symbol};
 use super::regions::{self, Mode, Region, Sure};
 use super::spread::Places;
 use super::{EF_ARM_BE8, EM_ARM, ET_REL, a32, a64, t32};
+use crate::bytes::Order;
 use crate::facts::{Counts, Spread};
 
 /// Bytes that the counter judges at once.
@@ -51,9 +52,11 @@ pub(super) fn count(image: &Image<'_>) -> Found {
     symbols.sort_by_key(|symbol| (symbol.offset, symbol.size == 0));
     let mut walk = Walk {
         bytes: image.bytes,
-        big: image.big
-            && image.machine == EM_ARM
-            && (image.flags & EF_ARM_BE8 == 0 || image.file_type == ET_REL),
+        order: Order {
+            big: image.order.big
+                && image.machine == EM_ARM
+                && (image.flags & EF_ARM_BE8 == 0 || image.file_type == ET_REL),
+        },
         skip: Vec::new(),
         base: 0,
         counts: Counts::default(),
@@ -77,8 +80,8 @@ pub(super) fn count(image: &Image<'_>) -> Found {
 
 struct Walk<'a> {
     bytes: &'a [u8],
-    /// Whether instructions are big-endian, as in old files only.
-    big: bool,
+    /// Byte order of instructions: big-endian in old files only.
+    order: Order,
     /// A bit for each four bytes of the part, set if an instruction loads them as a constant.
     skip: Vec<u8>,
     base: usize,
@@ -206,29 +209,27 @@ impl Walk<'_> {
     }
 
     fn is_a32(&self, range: Range<usize>) -> bool {
-        let (mut words, mut likely) = (0, 0);
-        for at in (range.start.next_multiple_of(4)..range.end).step_by(4) {
-            if !self.skipped(at)
-                && let Some(word) = self.word(at)
-            {
-                words += 1;
-                likely += u32::from(a32::plausible(word));
-            }
-        }
+        let (words, likely) = self.words_that(range, a32::plausible);
         likely * 5 > words * 2
     }
 
     fn is_a64(&self, range: Range<usize>) -> bool {
-        let (mut words, mut none) = (0, 0);
+        let (words, none) = self.words_that(range, |word| a64::classes(word).is_none());
+        none * 10 <= words
+    }
+
+    /// The number of words that are no constants, and how many of them fit.
+    fn words_that(&self, range: Range<usize>, fits: impl Fn(u32) -> bool) -> (u32, u32) {
+        let (mut words, mut fitting) = (0, 0);
         for at in (range.start.next_multiple_of(4)..range.end).step_by(4) {
             if !self.skipped(at)
                 && let Some(word) = self.word(at)
             {
                 words += 1;
-                none += u32::from(a64::classes(word).is_none());
+                fitting += u32::from(fits(word));
             }
         }
-        none * 10 <= words
+        (words, fitting)
     }
 
     fn is_t32(&self, range: Range<usize>) -> bool {
@@ -248,21 +249,11 @@ impl Walk<'_> {
     }
 
     fn word(&self, at: usize) -> Option<u32> {
-        let bytes = self.bytes.get(at..at + 4)?.try_into().ok()?;
-        Some(if self.big {
-            u32::from_be_bytes(bytes)
-        } else {
-            u32::from_le_bytes(bytes)
-        })
+        self.order.u32(self.bytes, at)
     }
 
     fn half(&self, at: usize) -> Option<u16> {
-        let bytes = self.bytes.get(at..at + 2)?.try_into().ok()?;
-        Some(if self.big {
-            u16::from_be_bytes(bytes)
-        } else {
-            u16::from_le_bytes(bytes)
-        })
+        self.order.u16(self.bytes, at)
     }
 
     fn skipped(&self, at: usize) -> bool {

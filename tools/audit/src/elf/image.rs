@@ -13,6 +13,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 
 use super::ElfError;
 use super::dynamic::{Dynamic, Tag};
+use crate::bytes::Order;
 
 /// Most symbols read from one table. A kernel has about 100 000.
 const MAX_SYMBOLS: usize = 400_000;
@@ -83,7 +84,7 @@ pub(super) struct Symbol<'a> {
 #[derive(Debug)]
 pub(super) struct Image<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) big: bool,
+    pub(super) order: Order,
     pub(super) wide: bool,
     pub(super) machine: u16,
     pub(super) file_type: u16,
@@ -92,8 +93,6 @@ pub(super) struct Image<'a> {
     pub(super) segments: Vec<Segment>,
     pub(super) sections: Vec<Section>,
     pub(super) symbols: Vec<Symbol<'a>>,
-    /// Whether there is a table of symbols besides the dynamic one.
-    pub(super) symbol_table: bool,
     pub(super) dynamic: Dynamic,
 }
 
@@ -119,7 +118,9 @@ impl<'a> Image<'a> {
         let endian = header.endian().map_err(|_| ElfError::Header)?;
         let mut image = Self {
             bytes,
-            big: header.is_big_endian(),
+            order: Order {
+                big: header.is_big_endian(),
+            },
             wide: header.is_class_64(),
             machine: header.e_machine(endian).0,
             file_type: header.e_type(endian).0,
@@ -128,7 +129,6 @@ impl<'a> Image<'a> {
             segments: Vec::new(),
             sections: Vec::new(),
             symbols: Vec::new(),
-            symbol_table: false,
             dynamic: Dynamic::default(),
         };
         for segment in header
@@ -192,7 +192,6 @@ impl<'a> Image<'a> {
                     .get(table.string_section().0)
                     .map(|names| names.range.clone());
                 let names = names.unwrap_or_default();
-                image.symbol_table |= !dynamic && table.len() > 1;
                 for (at, symbol) in table.iter().enumerate().skip(1).take(MAX_SYMBOLS) {
                     let number = match symbol.st_shndx(endian).0 {
                         SHN_XINDEX => table.shndx(endian, SymbolIndex(at)),
@@ -304,25 +303,16 @@ impl<'a> Image<'a> {
     }
 
     pub(super) fn u32(&self, at: usize) -> Option<u32> {
-        let bytes = self.bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
-        Some(if self.big {
-            u32::from_be_bytes(bytes)
-        } else {
-            u32::from_le_bytes(bytes)
-        })
+        self.order.u32(self.bytes, at)
     }
 
     /// Reads a number of the file's class: 4 or 8 bytes.
     pub(super) fn word(&self, at: usize) -> Option<u64> {
-        if !self.wide {
-            return self.u32(at).map(u64::from);
-        }
-        let bytes = self.bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
-        Some(if self.big {
-            u64::from_be_bytes(bytes)
+        if self.wide {
+            self.order.u64(self.bytes, at)
         } else {
-            u64::from_le_bytes(bytes)
-        })
+            self.u32(at).map(u64::from)
+        }
     }
 
     /// The text `at` bytes into the range, up to its zero byte, the range's end or `MAX_NAME`.

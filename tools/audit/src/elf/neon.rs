@@ -25,8 +25,8 @@ const VD0: u32 = 1 << 12;
 const VN0: u32 = 1 << 16;
 const VM0: u32 = 1;
 
-fn found(word: u32, named: u32, class: Classes) -> Option<Classes> {
-    Some(class | Classes::D16_UP.when(word & named != 0))
+fn found(word: u32, named: u32, class: Classes) -> Classes {
+    class | Classes::D16_UP.when(word & named != 0)
 }
 
 fn processing(word: u32) -> Option<Classes> {
@@ -44,7 +44,7 @@ fn processing(word: u32) -> Option<Classes> {
     match (word >> 20 & 3, word >> 24 & 1, q) {
         // VEXT
         (3, 0, _) if q && word & (VD0 | VN0 | VM0) == 0 || !q && word & 0x800 == 0 => {
-            found(word, D | N | M, Classes::NEON)
+            Some(found(word, D | N | M, Classes::NEON))
         }
         (3, 0, _) => None,
         (3, ..) => two_misc(word, q),
@@ -61,11 +61,7 @@ fn three_same(word: u32, q: bool) -> Option<Classes> {
     if opcode == 12 && !op {
         // SHA1C, SHA1P, SHA1M, SHA1SU0; SHA256H, SHA256H2, SHA256SU1.
         let sha = q && word & (VD0 | VN0 | VM0) == 0 && (!unsigned || size != 3);
-        return if sha {
-            found(word, D | N | M, Classes::SHA)
-        } else {
-            None
-        };
+        return sha.then(|| found(word, D | N | M, Classes::SHA));
     }
     if q && word & (VD0 | VN0 | VM0) != 0 {
         return None;
@@ -89,20 +85,12 @@ fn three_same(word: u32, q: bool) -> Option<Classes> {
         _ => false,
     };
     let fma = Classes::FMA.when(opcode == 12);
-    if allocated {
-        found(word, D | N | M, Classes::NEON | fma)
-    } else {
-        None
-    }
+    allocated.then(|| found(word, D | N | M, Classes::NEON | fma))
 }
 
 fn immediate(word: u32, q: bool) -> Option<Classes> {
     let undefined = word & 0xf20 == 0xf20 || q && word & VD0 != 0;
-    if undefined {
-        None
-    } else {
-        found(word, D, Classes::NEON)
-    }
+    (!undefined).then(|| found(word, D, Classes::NEON))
 }
 
 fn shift(word: u32, q: bool) -> Option<Classes> {
@@ -117,11 +105,7 @@ fn shift(word: u32, q: bool) -> Option<Classes> {
         14 | 15 => !long && word & 1 << 21 != 0 && even,
         _ => false,
     };
-    if allocated {
-        found(word, D | M, Classes::NEON)
-    } else {
-        None
-    }
+    allocated.then(|| found(word, D | M, Classes::NEON))
 }
 
 fn three_long(word: u32) -> Option<Classes> {
@@ -141,11 +125,7 @@ fn three_long(word: u32) -> Option<Classes> {
             word & VD0 == 0
         }
     };
-    if even {
-        found(word, D | N | M, class)
-    } else {
-        None
-    }
+    even.then(|| found(word, D | N | M, class))
 }
 
 fn scalar(word: u32) -> Option<Classes> {
@@ -161,11 +141,7 @@ fn scalar(word: u32) -> Option<Classes> {
         _ => false,
     };
     // The scalar is in one of the lower sixteen or lower eight registers.
-    if allocated {
-        found(word, D | N, Classes::NEON)
-    } else {
-        None
-    }
+    allocated.then(|| found(word, D | N, Classes::NEON))
 }
 
 fn two_misc(word: u32, q: bool) -> Option<Classes> {
@@ -177,15 +153,11 @@ fn two_misc(word: u32, q: bool) -> Option<Classes> {
                 let first = word >> 16 & 15 | word >> 3 & 16;
                 let last = first + (word >> 8 & 3);
                 let up = Classes::D16_UP.when(last > 15 || word & (D | M) != 0);
-                if last < 32 {
-                    Some(Classes::NEON | up)
-                } else {
-                    None
-                }
+                (last < 32).then_some(Classes::NEON | up)
             }
             // VDUP (scalar): one bit of the size field is set.
             24 if word >> 16 & 7 != 0 && !(q && word & VD0 != 0) => {
-                found(word, D | M, Classes::NEON)
+                Some(found(word, D | M, Classes::NEON))
             }
             _ => None,
         };
@@ -224,11 +196,7 @@ fn two_misc(word: u32, q: bool) -> Option<Classes> {
         (3, _) => even && size == 2,
         _ => false,
     };
-    if allocated {
-        found(word, D | M, class)
-    } else {
-        None
-    }
+    allocated.then(|| found(word, D | M, class))
 }
 
 fn memory(word: u32) -> Option<Classes> {
@@ -297,8 +265,5 @@ fn memory(word: u32) -> Option<Classes> {
         };
         first + count * step + extra
     };
-    if last > 31 {
-        return None;
-    }
-    Some(Classes::NEON | Classes::D16_UP.when(last > 15))
+    (last < 32).then(|| Classes::NEON | Classes::D16_UP.when(last > 15))
 }

@@ -1,4 +1,4 @@
-//! Reads the texts of a file: versions, build options, names of assembly, compilers, `.modinfo`.
+//! Reads the texts of a file: versions, build options, names of assembly, `.modinfo`.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,7 @@ const MAX_NOTES: usize = 64;
 const MAX_ASSEMBLY: usize = 44;
 /// Bytes that are kept of one note.
 const MAX_LENGTH: usize = 1024;
-/// Most texts that are kept of `.comment` and of `.modinfo`. A module has an alias for each device.
-const MAX_COMPILERS: usize = 16;
+/// Most texts that are kept of `.modinfo`. A module has an alias for each device.
 const MAX_MODINFO: usize = 1024;
 /// Most occurrences of one word that are examined.
 const MAX_LOOKS: usize = 512;
@@ -104,34 +103,6 @@ fn around(bytes: &[u8], at: usize) -> (&str, usize) {
         std::str::from_utf8(&bytes[start..end]).unwrap_or_default(),
         start,
     )
-}
-
-/// The compilers: `.comment`, or what looks like a line of it where there are no section headers.
-pub(super) fn compilers(image: &Image<'_>) -> Vec<String> {
-    let mut compilers: Vec<String> = Vec::new();
-    let mut add = |text: &str| {
-        if !text.is_empty()
-            && compilers.len() < MAX_COMPILERS
-            && !compilers.iter().any(|known| known == text)
-        {
-            compilers.push(text.to_owned());
-        }
-    };
-    if let Some(section) = image.section(".comment") {
-        for text in section.split(|byte| *byte == 0).take(MAX_LOOKS) {
-            add(&super::image::text(text));
-        }
-        return compilers;
-    }
-    for word in ["GCC: (", "clang version ", "rustc version ", "Linker: LLD "] {
-        for at in memchr::memmem::find_iter(image.bytes, word).take(MAX_LOOKS) {
-            let (text, start) = around(image.bytes, at);
-            if start == at || word == "clang version " {
-                add(text);
-            }
-        }
-    }
-    compilers
 }
 
 /// `.modinfo`: texts of the form `key=value`.

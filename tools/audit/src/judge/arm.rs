@@ -51,7 +51,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
 
 /// Reports 32-bit code on a 64-bit core. The later checks judge the file for that core in its 32-bit state.
 fn wide_core(case: &mut Case<'_>, facts: &Facts) {
-    if case.soc.isa != Isa::Armv8 {
+    if case.soc.core.isa != Isa::Armv8 {
         return;
     }
     if case.aes() {
@@ -79,13 +79,13 @@ fn architecture(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttri
     let name = attributes
         .and_then(|a| a.cpu_name.as_deref())
         .unwrap_or("no name");
-    match case.soc.isa {
+    match case.soc.core.isa {
         Isa::Armv7 | Isa::Armv8 if arch < V7 => case.fault(
             Verdict::TooGeneric,
             format!(
                 "Tag_CPU_arch is {} ({name}), the chip is {}",
                 version(arch),
-                chip_version(case.soc.isa)
+                chip_version(case.soc.core.isa)
             ),
         ),
         Isa::Armv5te if arch >= 6 => case.fault(
@@ -109,7 +109,7 @@ fn architecture(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttri
 fn architecture_by_code(case: &mut Case<'_>, facts: &Facts) {
     let (all, v7, v8) = (facts.counts.instructions, facts.counts.v7, facts.counts.v8);
     // Ciphers check at run time for the instructions that they use.
-    if case.soc.isa != Isa::Armv8 && !case.role.has_ciphers() && v8 > 0 {
+    if case.soc.core.isa != Isa::Armv8 && !case.role.has_ciphers() && v8 > 0 {
         if few(facts, v8) {
             case.unknown(format!(
                 "{v8} words look like ldaex, stlex or vsel of ARMv8, and may be data"
@@ -121,7 +121,7 @@ fn architecture_by_code(case: &mut Case<'_>, facts: &Facts) {
             );
         }
     }
-    if case.soc.isa == Isa::Armv5te {
+    if case.soc.core.isa == Isa::Armv5te {
         if v7 > noise(facts) {
             case.fault(
                 Verdict::WrongAbi,
@@ -158,7 +158,7 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
     ];
     let called: Vec<&str> = helpers.into_iter().filter(|h| names(facts, h)).collect();
     let much = code.vfp > noise(facts);
-    if case.soc.vfp == Vfp::None {
+    if case.soc.core.vfp == Vfp::None {
         if hard {
             case.fault(
                 Verdict::WrongAbi,
@@ -209,13 +209,13 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
             facts.flags
         ));
     }
-    if let Some(more) = beyond(case.soc.vfp, fp, facts) {
+    if let Some(more) = beyond(case.soc.core.vfp, fp, facts) {
         case.fault(Verdict::WrongAbi, more);
         return;
     }
     let by_code = attributes.is_none() && registers(&facts.neon) == Registers::Sixteen;
     let sixteen = matches!(fp, 2 | 4 | 6) || by_code;
-    let (lesser, than) = match case.soc.vfp {
+    let (lesser, than) = match case.soc.core.vfp {
         Vfp::V3 => (sixteen, "VFPv3 with 32 registers"),
         Vfp::V4 => (fp != 0 && fp < 5 || sixteen, "VFPv4"),
         Vfp::V8 => (fp != 0 && fp < 5 || sixteen, "at least VFPv4"),
@@ -271,7 +271,7 @@ fn divides(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes
     let arch = attributes.and_then(|a| a.cpu_arch).unwrap_or(0);
     let allowed = tag == Some(2) || (arch >= V8 && tag != Some(1));
     let counted = facts.counts.divide;
-    if !case.soc.divide {
+    if !case.soc.core.divide {
         let said = match attributes {
             Some(_) if allowed && counted > 0 => "Tag_DIV_use allows sdiv and udiv, ",
             None if counted > noise(facts) => "of sdiv and udiv ",
@@ -283,7 +283,7 @@ fn divides(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes
             }
             _ => return,
         };
-        if case.soc.isa != Isa::Armv5te {
+        if case.soc.core.isa != Isa::Armv5te {
             case.fault(
                 Verdict::WrongAbi,
                 format!("{said}{counted} are there, and the chip has none"),
@@ -328,7 +328,7 @@ fn multiprocessing(case: &mut Case<'_>, attributes: Option<&ArmAttributes>) {
     let Some(attributes) = attributes else { return };
     let arch = attributes.cpu_arch.unwrap_or(0);
     let seven = (V7..V8).contains(&arch);
-    if case.soc.multiprocessing && seven && attributes.mp_extension.unwrap_or(0) == 0 {
+    if case.soc.core.multiprocessing && seven && attributes.mp_extension.unwrap_or(0) == 0 {
         case.fault(
             Verdict::TooGeneric,
             "Tag_MPextension_use is missing: built for ARMv7 in general (-march=armv7-a), not for this core",

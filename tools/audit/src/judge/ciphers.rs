@@ -25,7 +25,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     }
     options(case, facts);
     match facts.machine {
-        Machine::Arm { .. } if case.soc.neon => neon(case, facts, modules),
+        Machine::Arm { .. } if case.soc.core.neon => neon(case, facts, modules),
         // Without NEON, OpenSSL still has assembly for the integer unit, which compilers do not match.
         Machine::Arm { .. } if case.role == Role::Libcrypto && modules == 0 => {
             case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");

@@ -77,10 +77,10 @@ pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) ->
         role,
         Role::Kernel | Role::KernelConfig | Role::CryptoModule | Role::WireGuard
     );
-    let arm = matches!(soc.isa, Isa::Armv7 | Isa::Armv8);
+    let arm = matches!(soc.core.isa, Isa::Armv7 | Isa::Armv8);
     match worst {
         Verdict::NoAsmCrypto | Verdict::ThirtyTwoOn64
-            if soc.aes
+            if soc.core.aes
                 && soc.is_sure("aes")
                 && !uses_aes
                 && (role.has_ciphers() || role == Role::KernelConfig) =>
@@ -89,7 +89,7 @@ pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) ->
         }
         Verdict::ThirtyTwoOn64 if role == Role::WireGuard => Some(WIDE_KERNEL),
         Verdict::SizeOptimised if role == Role::Libcrypto => Some(OPTIMISED),
-        Verdict::NoAsmCrypto if role == Role::Libcrypto && soc.isa == Isa::Mips32r2 => {
+        Verdict::NoAsmCrypto if role == Role::Libcrypto && soc.core.isa == Isa::Mips32r2 => {
             Some(MIPS_ASSEMBLY)
         }
         Verdict::NoAsmCrypto | Verdict::NoSimd if kernel && arm => Some(KERNEL_NEON),
@@ -100,7 +100,7 @@ pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) ->
         }
         // `OPTIONS` and `COMPUTING` were measured on chips that divide; `COMPUTING` is mostly division.
         Verdict::NoSimd | Verdict::SoftFloat | Verdict::SoftwareDivide | Verdict::TooGeneric
-            if arm && soc.divide =>
+            if arm && soc.core.divide =>
         {
             if role == Role::OpenVpn || role.has_ciphers() {
                 Some(OPTIONS)

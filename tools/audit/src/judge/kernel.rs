@@ -157,9 +157,9 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
     }
     let version = head.and_then(version);
     let soc = case.soc;
-    let arm = soc.isa.is_arm();
+    let arm = soc.core.isa.is_arm();
     let mips = matches!(
-        soc.isa,
+        soc.core.isa,
         Isa::Mips32r2 | Isa::Mips64OcteonPlus | Isa::Mips64Octeon3
     );
     if mips && on("CONFIG_MIPS") && on("CONFIG_CPU_BIG_ENDIAN") != soc.big_endian {
@@ -194,7 +194,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
         );
     }
     if on("CONFIG_ARM64") {
-        if soc.isa != Isa::Armv8 {
+        if soc.core.isa != Isa::Armv8 {
             case.fault(
                 Verdict::WrongAbi,
                 format!("CONFIG_ARM64=y, the chip is {}", super::chip(soc)),
@@ -213,7 +213,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
             );
         }
     } else if on("CONFIG_ARM") {
-        if soc.isa == Isa::Armv8 && case.aes() {
+        if soc.core.isa == Isa::Armv8 && case.aes() {
             case.fault(
                 Verdict::ThirtyTwoOn64,
                 format!(
@@ -249,7 +249,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
 fn narrow(case: &mut Case<'_>, version: Option<Version>, on: impl Fn(&str) -> bool) {
     let soc = case.soc;
     let seven = on("CONFIG_CPU_V7") || on("CONFIG_CPU_32v7");
-    if soc.isa != Isa::Armv5te && !seven {
+    if soc.core.isa != Isa::Armv5te && !seven {
         want(case, "CONFIG_CPU_V7=y");
         case.fault(
             Verdict::WrongAbi,
@@ -257,14 +257,14 @@ fn narrow(case: &mut Case<'_>, version: Option<Version>, on: impl Fn(&str) -> bo
         );
     }
     let five = ["CONFIG_CPU_FEROCEON", "CONFIG_CPU_ARM926T"];
-    if soc.isa == Isa::Armv5te && !five.into_iter().any(&on) {
+    if soc.core.isa == Isa::Armv5te && !five.into_iter().any(&on) {
         want(case, "CONFIG_CPU_FEROCEON=y");
         case.fault(
             Verdict::WrongAbi,
             "CONFIG_CPU_FEROCEON is not set: a kernel for later chips, which does not start on this one",
         );
     }
-    if soc.vfp != Vfp::None && !on("CONFIG_VFP") {
+    if soc.core.vfp != Vfp::None && !on("CONFIG_VFP") {
         want(case, "CONFIG_VFP=y");
         case.fault(
             Verdict::SoftFloat,
@@ -272,14 +272,14 @@ fn narrow(case: &mut Case<'_>, version: Option<Version>, on: impl Fn(&str) -> bo
         );
     }
     let can_patch = version.is_none_or(|version| version >= (4, 5));
-    if soc.divide && soc.isa == Isa::Armv7 && can_patch && !on("CONFIG_ARM_PATCH_IDIV") {
+    if soc.core.divide && soc.core.isa == Isa::Armv7 && can_patch && !on("CONFIG_ARM_PATCH_IDIV") {
         want(case, "CONFIG_ARM_PATCH_IDIV=y");
         case.fault(
             Verdict::SoftwareDivide,
             "CONFIG_ARM_PATCH_IDIV is not set: the kernel divides in software",
         );
     }
-    if !soc.neon {
+    if !soc.core.neon {
         return;
     }
     if !on("CONFIG_NEON") {
@@ -419,7 +419,7 @@ pub(super) fn words(case: &mut Case<'_>, words: &Words) {
     }
     if words.found.contains(&NARROW) {
         // A function that compilers call only in 32-bit ARM code.
-        if !case.soc.isa.is_arm() {
+        if !case.soc.core.isa.is_arm() {
             let why = format!(
                 "a kernel for 32-bit ARM, the chip is {}",
                 super::chip(case.soc)
@@ -427,7 +427,7 @@ pub(super) fn words(case: &mut Case<'_>, words: &Words) {
             case.fault(Verdict::WrongAbi, why);
             return;
         }
-        if case.soc.isa == Isa::Armv8 && case.aes() {
+        if case.soc.core.isa == Isa::Armv8 && case.aes() {
             case.fault(
                 Verdict::ThirtyTwoOn64,
                 "a kernel for 32-bit ARM on a 64-bit core",

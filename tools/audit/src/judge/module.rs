@@ -14,7 +14,8 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             .find(|(k, _)| k == key)
             .map_or("", |(_, v)| v.as_str())
     };
-    if case.soc.isa == Isa::Armv8 && case.aes() && matches!(facts.machine, Machine::Arm { .. }) {
+    if case.soc.core.isa == Isa::Armv8 && case.aes() && matches!(facts.machine, Machine::Arm { .. })
+    {
         case.fault(
             Verdict::ThirtyTwoOn64,
             "a 32-bit kernel's module, and the chip runs AArch64",
@@ -22,7 +23,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     }
     let narrow = matches!(facts.machine, Machine::Arm { .. });
     let magic = value("vermagic");
-    if narrow && let Some(why) = other_kernel(case.soc.isa, magic, facts) {
+    if narrow && let Some(why) = other_kernel(case.soc.core.isa, magic, facts) {
         case.fault(Verdict::WrongAbi, why);
     }
     let hot = matches!(case.role, Role::CryptoModule | Role::WireGuard);
@@ -73,7 +74,7 @@ fn ciphers(case: &mut Case<'_>, facts: &Facts, depends: &str, magic: &str) {
         .iter()
         .find(|(key, _)| key == "name")
         .map_or("", |(_, name)| name.as_str());
-    let simd = case.soc.neon || case.soc.isa == Isa::Armv8;
+    let simd = case.soc.core.neon || case.soc.core.isa == Isa::Armv8;
     // From Linux 6.16 on libchacha contains its own NEON code, and the dependency says nothing.
     if name != "libchacha20poly1305" || !simd || version(magic).is_some_and(|v| v >= (6, 16)) {
         return;

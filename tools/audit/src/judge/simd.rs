@@ -14,7 +14,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
     // Ciphers check for NEON at run time: their NEON code is harmless on chips without NEON, and the main
     // use of NEON on others.
     let ciphers = case.role.has_ciphers();
-    if !case.soc.neon {
+    if !case.soc.core.neon {
         if ciphers || counted <= noise(facts) {
             if attributes.is_none() && !ciphers && few(facts, counted) {
                 case.unknown(format!("{counted} words look like NEON, and may be data"));

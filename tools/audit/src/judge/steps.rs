@@ -39,13 +39,13 @@ pub(super) fn of(
     if has(Verdict::ThirtyTwoOn64) {
         add(format!(
             "Build for AArch64: {}. OpenWrt: a target with ARCH:=aarch64{}.",
-            soc.gcc,
+            soc.core.gcc,
             arch(soc)
         ));
     } else if has(Verdict::WrongAbi) {
         add(format!(
             "Build with a tool chain for the chip: {}.",
-            soc.gcc
+            soc.core.gcc
         ));
     }
     let wide = has(Verdict::ThirtyTwoOn64);
@@ -60,7 +60,7 @@ pub(super) fn of(
                                 linux-aarch64, linux-mips32), not for linux-generic32 or linux-generic64. OpenWrt: \
                                 CONFIG_OPENSSL_WITH_ASM=y."
                 .to_owned(),
-            Role::MbedTls if soc.aes => "Mbed TLS 3.4 or later for 64 bits, with MBEDTLS_AESCE_C; or OpenSSL, with \
+            Role::MbedTls if soc.core.aes => "Mbed TLS 3.4 or later for 64 bits, with MBEDTLS_AESCE_C; or OpenSSL, with \
                                          its assembly for every ARM."
                 .to_owned(),
             Role::MbedTls => "Mbed TLS has no assembly for this chip's ciphers: OpenSSL has.".to_owned(),
@@ -93,16 +93,16 @@ pub(super) fn of(
                  is built anew; never -mfloat-abi=soft, which gives NEON and the floating-point unit away."
                 .to_owned());
         }
-        if matches!(soc.isa, Isa::Armv7 | Isa::Armv8) && flags.contains("-mfpu=") {
+        if matches!(soc.core.isa, Isa::Armv7 | Isa::Armv8) && flags.contains("-mfpu=") {
             if let Some(variables) = openwrt(flags) {
                 add(format!(
                     "OpenWrt: {variables} in the target's Makefile or target.mk."
                 ));
             }
-            if soc.isa == Isa::Armv8 {
+            if soc.core.isa == Isa::Armv8 {
                 add(format!(
                     "Or build for AArch64, which has twice the registers: {}.",
-                    soc.gcc
+                    soc.core.gcc
                 ));
             }
         }

@@ -32,7 +32,6 @@ fn generic() -> Facts {
     Facts {
         arm: Some(ArmAttributes {
             cpu_arch: Some(10),
-            profile: Some(u64::from(b'A')),
             fp_arch: Some(4),
             vfp_args: Some(1),
             ..ArmAttributes::default()
@@ -279,7 +278,7 @@ fn every_finding_says_what_to_do_and_no_advice_gives_the_unit_away() {
                 "{}: {finding:?}",
                 chip.id
             );
-            if chip.vfp != crate::soc::Vfp::None {
+            if chip.core.vfp != crate::soc::Vfp::None {
                 assert!(
                     !finding
                         .flags

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::examine::Audit;
 use crate::role::Role;
-use crate::verdict::Verdict;
+use crate::verdict::{Gain, Verdict};
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -16,16 +16,8 @@ struct Line<'a> {
     verdicts: Vec<&'a str>,
     evidence: &'a [String],
     flags: &'a str,
-    gain: Option<Gain<'a>>,
+    gain: Option<Gain>,
     steps: &'a [String],
-}
-
-#[derive(Serialize)]
-struct Gain<'a> {
-    what: &'a str,
-    low: f32,
-    high: f32,
-    source: &'a str,
 }
 
 /// Returns one JSON object per finding, each on its own line, the most worth fixing first: `path`, `inside`
@@ -50,12 +42,7 @@ pub fn json(audit: &Audit<'_>) -> Result<String, serde_json::Error> {
                 .collect(),
             evidence: &finding.evidence,
             flags: &finding.flags,
-            gain: finding.gain.map(|gain| Gain {
-                what: gain.what,
-                low: gain.low,
-                high: gain.high,
-                source: gain.source,
-            }),
+            gain: finding.gain,
             steps: &finding.steps,
         };
         lines += &serde_json::to_string(&line)?;

@@ -63,38 +63,38 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
             json!({ "level": "warning", "message": { "text": text } })
         })
         .collect();
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": {
-                "name": "millrace audit",
-                "version": env!("CARGO_PKG_VERSION"),
-                "rules": rules,
-            } },
-            "results": results,
-            "invocations": [{
-                "executionSuccessful": audit.skipped.is_empty(),
-                "toolExecutionNotifications": notifications,
-            }],
-        }],
-    })
+    let driver = json!({
+        "name": "millrace audit",
+        "version": env!("CARGO_PKG_VERSION"),
+        "rules": rules,
+    });
+    document(driver, results, audit.skipped.is_empty(), notifications)
 }
 
 /// A SARIF document for a box that the audit could not judge, with the reason.
 #[must_use]
 pub fn sarif_of_nothing(why: &str) -> Value {
+    let driver = json!({ "name": "millrace audit", "version": env!("CARGO_PKG_VERSION") });
+    let note = json!({ "level": "note", "message": { "text": format!("not judged: {why}") } });
+    document(driver, Vec::new(), true, vec![note])
+}
+
+/// The document of one run.
+fn document(
+    driver: Value,
+    results: Vec<Value>,
+    successful: bool,
+    notifications: Vec<Value>,
+) -> Value {
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
-            "tool": { "driver": { "name": "millrace audit", "version": env!("CARGO_PKG_VERSION") } },
-            "results": [],
+            "tool": { "driver": driver },
+            "results": results,
             "invocations": [{
-                "executionSuccessful": true,
-                "toolExecutionNotifications": [
-                    { "level": "note", "message": { "text": format!("not judged: {why}") } }
-                ],
+                "executionSuccessful": successful,
+                "toolExecutionNotifications": notifications,
             }],
         }],
     })

@@ -78,7 +78,7 @@ fn head(out: &mut String, audit: &Audit<'_>) {
 pub fn describe(soc: &Soc) -> String {
     let mut has = Vec::new();
     let mut lacks = Vec::new();
-    if soc.isa.is_arm() {
+    if soc.core.isa.is_arm() {
         let mut sort = |is: bool, fact: &str, name: &'static str| {
             if !soc.is_sure(fact) {
             } else if is {
@@ -87,18 +87,18 @@ pub fn describe(soc: &Soc) -> String {
                 lacks.push(name);
             }
         };
-        sort(soc.neon, "neon", "NEON");
-        match soc.vfp {
+        sort(soc.core.neon, "neon", "NEON");
+        match soc.core.vfp {
             Vfp::None => sort(false, "vfp", "floating-point unit"),
             Vfp::V3D16 => sort(true, "vfp", "VFPv3-D16"),
             Vfp::V3 => sort(true, "vfp", "VFPv3"),
             Vfp::V4 => sort(true, "vfp", "VFPv4"),
             Vfp::V8 => {}
         }
-        sort(soc.divide, "divide", "division");
-        sort(soc.aes, "aes", "AES instructions");
+        sort(soc.core.divide, "divide", "division");
+        sort(soc.core.aes, "aes", "AES instructions");
     }
-    let mut text = format!("{} ({} x {}", soc.name, soc.cores, soc.core);
+    let mut text = format!("{} ({} x {}", soc.name, soc.cores, soc.core.name);
     let (low, high) = soc.ghz;
     match low < high {
         true => write!(text, ", {low} to {high} GHz)"),
@@ -231,6 +231,7 @@ fn rest(out: &mut String, audit: &Audit<'_>, options: TextOptions) {
             .iter()
             .filter(move |f| f.verdicts == [verdict])
     };
+    let most = |few: usize| if options.all { usize::MAX } else { few };
     let fine: Vec<&Finding> = with(Verdict::Fine).collect();
     if !fine.is_empty() {
         line(out, "");
@@ -238,18 +239,14 @@ fn rest(out: &mut String, audit: &Audit<'_>, options: TextOptions) {
         let (modules, files): (Vec<&Finding>, Vec<&Finding>) = fine
             .into_iter()
             .partition(|finding| !options.all && finding.path.ends_with(".ko"));
-        let shown = if options.all { files.len() } else { 2 * NAMES };
-        for finding in files.iter().take(shown) {
+        list(out, &files, most(2 * NAMES), |finding| {
             let what = format!("{} ({})", finding.path, finding.role.word());
             let tell = options.all || finding.role.heat() > Role::Libssl.heat();
             match finding.evidence.as_slice() {
-                why @ [_, ..] if tell => labelled(out, "", &format!("{what}: {}", why.join("; "))),
-                _ => labelled(out, "", &what),
+                why @ [_, ..] if tell => format!("{what}: {}", why.join("; ")),
+                _ => what,
             }
-        }
-        if files.len() > shown {
-            labelled(out, "", &format!("and {} more", files.len() - shown));
-        }
+        });
         if !modules.is_empty() {
             labelled(
                 out,
@@ -265,45 +262,31 @@ fn rest(out: &mut String, audit: &Audit<'_>, options: TextOptions) {
             out,
             &format!("Cannot tell: {}", count(unknown.len(), "file")),
         );
-        let shown = if options.all { unknown.len() } else { NAMES };
-        for finding in unknown.iter().take(shown) {
-            labelled(
-                out,
-                "",
-                &format!("{}: {}", finding.path, finding.evidence.join("; ")),
-            );
-        }
-        if unknown.len() > shown {
-            labelled(out, "", &format!("and {} more", unknown.len() - shown));
-        }
+        list(out, &unknown, most(NAMES), |finding| {
+            format!("{}: {}", finding.path, finding.evidence.join("; "))
+        });
     }
     if !audit.skipped.is_empty() {
         line(out, "");
         line(out, "Not looked into:");
-        let shown = if options.all {
-            audit.skipped.len()
-        } else {
-            2 * NAMES
-        };
-        for skipped in audit.skipped.iter().take(shown) {
+        list(out, &audit.skipped, most(2 * NAMES), |skipped| {
             let place = if skipped.origin.is_empty() {
                 String::new()
             } else {
                 format!(" ({})", skipped.origin)
             };
-            labelled(
-                out,
-                "",
-                &format!("{}{place}: {}", skipped.what, skipped.why),
-            );
-        }
-        if audit.skipped.len() > shown {
-            labelled(
-                out,
-                "",
-                &format!("and {} more", audit.skipped.len() - shown),
-            );
-        }
+            format!("{}{place}: {}", skipped.what, skipped.why)
+        });
+    }
+}
+
+/// Writes a line for each of the first `most` items, and the number of the others.
+fn list<T>(out: &mut String, items: &[T], most: usize, words: impl Fn(&T) -> String) {
+    for item in items.iter().take(most) {
+        labelled(out, "", &words(item));
+    }
+    if items.len() > most {
+        labelled(out, "", &format!("and {} more", items.len() - most));
     }
 }
 

@@ -95,7 +95,7 @@ impl Hints {
         if let Some(other) = self
             .vermagics
             .iter()
-            .find(|magic| !could_run(found.soc.isa, magic))
+            .find(|magic| !could_run(found.soc.core.isa, magic))
         {
             found.certain = false;
             found.because = format!("{}, although its kernel modules say {other}", found.because);
@@ -185,7 +185,7 @@ impl Hints {
     }
 
     fn tree(&mut self, path: &str, data: &[u8]) {
-        let Ok(tree) = Dtb::parse(data) else {
+        let Some(tree) = Dtb::parse(data) else {
             return;
         };
         if let Some(property) = tree.root().property("compatible") {
@@ -203,26 +203,13 @@ impl Hints {
         }
     }
 
-    /// Reads NETGEAR's headers: CHK has the board's number, DNI the model's name as text.
+    /// Reads the text of NETGEAR's headers: CHK has the board's number, DNI the model's name.
     fn header(&mut self, data: &[u8]) {
-        if data.starts_with(b"*#$^") {
-            // Fixed part of 40 bytes; the number takes the rest of the header.
-            let length = data
-                .get(4..8)
-                .and_then(|four| four.try_into().ok())
-                .map_or(0, u32::from_be_bytes);
-            let end = usize::try_from(length)
-                .unwrap_or(0)
-                .min(data.len())
-                .min(256);
-            if let Some(board) = data.get(40..end) {
-                self.board("the CHK header", text(board));
-            }
-        } else if data.starts_with(b"device:") {
-            let first = text(&data[..data.len().min(128)]);
-            if let Some(device) = first.lines().find_map(|line| line.strip_prefix("device:")) {
-                self.board("the DNI header", device);
-            }
+        let first = text(data).lines().next().unwrap_or("");
+        if let Some(board) = first.strip_prefix("board_id:") {
+            self.board("the CHK header", board);
+        } else if let Some(device) = first.strip_prefix("device:") {
+            self.board("the DNI header", device);
         }
     }
 
@@ -287,7 +274,7 @@ pub(super) fn by_compatible<'t, 'n>(
 
 /// Whether the same options fit both chips.
 fn same(a: &Soc, b: &Soc) -> bool {
-    a.gcc == b.gcc && a.big_endian == b.big_endian
+    a.core.gcc == b.core.gcc && a.big_endian == b.big_endian
 }
 
 /// Whether modules with this version string could run on such a core: kernels name their architecture in it.
@@ -429,11 +416,7 @@ mod tests {
 
     #[test]
     fn netgears_board_numbers_are_known() {
-        let mut header = b"*#$^".to_vec();
-        header.extend(58_u32.to_be_bytes());
-        header.resize(40, 0);
-        header.extend(b"U12H270T00_NETGEAR");
-        let found = find(&[("header", &header)]).unwrap();
+        let found = find(&[("header", b"board_id:U12H270T00_NETGEAR\n")]).unwrap();
         assert_eq!((found.soc.id.as_str(), found.certain), ("bcm4709", true));
     }
 
@@ -474,7 +457,7 @@ mod tests {
                 "/module_name", "/lib/a.ko", "/proc/device-tree/compatible",
             ]),
             start in prop::sample::select(vec![
-                &b""[..], b"*#$^", b"device:", b"\xd0\x0d\xfe\xed", b"DISTRIB_TARGET='", b"BOARD=", b"vermagic=",
+                &b""[..], b"board_id:", b"device:", b"\xd0\x0d\xfe\xed", b"DISTRIB_TARGET='", b"BOARD=", b"vermagic=",
             ]),
             rest in prop::collection::vec(any::<u8>(), 0..300),
         ) {

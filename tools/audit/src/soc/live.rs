@@ -39,10 +39,6 @@ pub struct Driver {
     pub name: String,
     /// Implementation: `gcm-aes-ce`.
     pub driver: String,
-    /// Module, or `kernel` where it is built in.
-    pub module: String,
-    /// Sort: `aead`, `skcipher`, `shash`.
-    pub kind: String,
     /// The kernel prefers the highest priority.
     pub priority: i64,
     /// Whether the driver completes requests later, as hardware engines do.
@@ -62,13 +58,7 @@ pub struct Live {
     pub system: Option<String>,
     /// `Features` (ARM), `flags` (x86) or `ASEs implemented` (MIPS).
     pub features: BTreeSet<String>,
-    /// Whether this process's words have 64 bits, by `/proc/self/auxv`.
-    pub wide: Option<bool>,
-    /// `AT_HWCAP`.
-    pub hwcap: Option<u64>,
-    /// `AT_HWCAP2`.
-    pub hwcap2: Option<u64>,
-    /// Names of the bits set in `hwcap` and `hwcap2`, on ARM.
+    /// Names of the bits set in `AT_HWCAP` and `AT_HWCAP2`, on ARM.
     pub capabilities: Vec<&'static str>,
     /// The device tree's `compatible`.
     pub compatible: Vec<String>,
@@ -76,8 +66,6 @@ pub struct Live {
     pub model: Option<String>,
     /// The kernel's release: `6.6.73`.
     pub release: Option<String>,
-    /// The kernel's machine, `aarch64`, where it has `/proc/sys/kernel/arch` (6.1 and later).
-    pub machine: Option<String>,
     /// The file that [`Self::config`] was read from.
     pub config_file: Option<String>,
     /// The kernel's configuration: `CONFIG_KERNEL_MODE_NEON` to `y`. Empty if the kernel does not publish
@@ -119,7 +107,6 @@ impl Live {
         }
         live.model = tree("model").and_then(|bytes| dtb::texts(&bytes).next().map(str::to_owned));
         live.release = line("proc/sys/kernel/osrelease");
-        live.machine = line("proc/sys/kernel/arch");
         live.kernel_config(root);
         live.drivers = drivers(&lossy(&file("proc/crypto").unwrap_or_default()));
         let modules = lossy(&file("proc/modules").unwrap_or_default());
@@ -203,10 +190,9 @@ impl Live {
         let key = format!("{:02x}/{:03x}", first.implementer, first.part);
         let aes = self.has("aes");
         let neon = self.has("neon") || self.has("asimd");
-        let soc = table
-            .socs()
-            .iter()
-            .find(|soc| soc.cpu.contains(&key) && soc.aes == aes && soc.neon == neon)?;
+        let soc = table.socs().iter().find(|soc| {
+            soc.core.cpu.contains(&key) && soc.core.aes == aes && soc.core.neon == neon
+        })?;
         let core = first.name.unwrap_or("unnamed");
         let because = format!(
             "/proc/cpuinfo says {core} ({key}), which the {} has; nothing names the chip",
@@ -270,14 +256,10 @@ impl Live {
             pairs
                 .iter()
                 .find(|(key, _)| *key == wanted)
-                .map(|(_, value)| *value)
+                .map_or(0, |(_, value)| *value)
         };
-        self.wide = Some(wide);
-        self.hwcap = value(AT_HWCAP);
-        self.hwcap2 = value(AT_HWCAP2);
         if !self.cpus.is_empty() {
-            self.capabilities =
-                cpu::capabilities(wide, self.hwcap.unwrap_or(0), self.hwcap2.unwrap_or(0));
+            self.capabilities = cpu::capabilities(wide, value(AT_HWCAP), value(AT_HWCAP2));
         }
     }
 
@@ -362,8 +344,6 @@ fn drivers(text: &str) -> Vec<Driver> {
         Some(Driver {
             name: value("name")?,
             driver: value("driver")?,
-            module: value("module").unwrap_or_default(),
-            kind: value("type").unwrap_or_default(),
             priority: value("priority")
                 .and_then(|value| value.parse().ok())
                 .unwrap_or(0),

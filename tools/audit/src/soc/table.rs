@@ -3,10 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use super::Soc;
-use super::file::{Core, File, Row};
+use super::{Core, Soc};
 
 const BUILTIN: &str = include_str!("socs.toml");
+
+/// The structure of `socs.toml`: `core` says what processor cores can do, and `soc` which chip has which core.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Addresses by short names.
+    source: BTreeMap<String, String>,
+    core: Vec<Core>,
+    soc: Vec<Soc>,
+}
 
 /// Facts of a core that need a source.
 const CORE_FACTS: [&str; 3] = ["features", "gcc", "cpu"];
@@ -71,28 +80,31 @@ impl Table {
         let mut table = Self::default();
         let mut used = BTreeSet::new();
         let mut cores = BTreeMap::new();
-        for core in &file.core {
-            let sources = check_sources(&core.id, &core.sources, &file.source, &mut used)?;
+        for mut core in file.core {
+            core.sources = check_sources(&core.id, &core.sources, &file.source, &mut used)?;
             for fact in CORE_FACTS {
                 let needless = fact == "cpu" && core.cpu.is_empty();
-                if !needless && !sources.contains_key(fact) {
+                if !needless && !core.sources.contains_key(fact) {
                     return Err(wrong(&core.id, format!("no source for {fact}")));
                 }
             }
-            if cores.insert(core.id.as_str(), (core, sources)).is_some() {
-                return Err(wrong(&core.id, "a second core of this id".to_owned()));
+            if let Some(twin) = cores.insert(core.id.clone(), core) {
+                return Err(wrong(&twin.id, "a second core of this id".to_owned()));
             }
         }
-        for row in &file.soc {
-            let Some((core, core_sources)) = cores.get(row.core.as_str()) else {
-                return Err(wrong(
-                    &row.id,
-                    format!("core {} is not in the table", row.core),
-                ));
-            };
-            let sources = check_sources(&row.id, &row.sources, &file.source, &mut used)?;
-            check_row(row, &sources)?;
-            table.add(soc(row, core, core_sources, sources))?;
+        for mut soc in file.soc {
+            soc.sources = check_sources(&soc.id, &soc.sources, &file.source, &mut used)?;
+            check_row(&soc)?;
+            let core = cores.get(&soc.core_id).ok_or_else(|| {
+                let what = format!("core {} is not in the table", soc.core_id);
+                wrong(&soc.id, what)
+            })?;
+            soc.core = core.clone();
+            for (fact, addresses) in &core.sources {
+                let sources = soc.sources.entry(fact.clone()).or_default();
+                sources.extend(addresses.iter().cloned());
+            }
+            table.add(soc)?;
         }
         match file.source.keys().find(|key| !used.contains(key.as_str())) {
             Some(key) => Err(wrong(key, "a source that no fact names".to_owned())),
@@ -281,8 +293,8 @@ fn wrong(row: &str, what: String) -> TableError {
 /// Checks a row's sources and replaces their short names by addresses.
 fn check_sources<'a>(
     id: &str,
-    sources: &'a BTreeMap<String, Vec<String>>,
-    addresses: &BTreeMap<String, String>,
+    sources: &BTreeMap<String, Vec<String>>,
+    addresses: &'a BTreeMap<String, String>,
     used: &mut BTreeSet<&'a str>,
 ) -> Result<BTreeMap<String, Vec<String>>, TableError> {
     let mut out = BTreeMap::new();
@@ -292,8 +304,8 @@ fn check_sources<'a>(
         }
         let mut found = Vec::new();
         for key in keys {
-            let address = addresses
-                .get(key)
+            let (key, address) = addresses
+                .get_key_value(key)
                 .ok_or_else(|| wrong(id, format!("source {key} is not listed")))?;
             if !address.starts_with("https://") {
                 return Err(wrong(id, format!("source {key} is no address")));
@@ -310,7 +322,7 @@ fn check_sources<'a>(
 }
 
 /// Checks that every fact has a source or is listed in `unsure`.
-fn check_row(row: &Row, sources: &BTreeMap<String, Vec<String>>) -> Result<(), TableError> {
+fn check_row(row: &Soc) -> Result<(), TableError> {
     if row.cores == 0 || row.ghz.0 <= 0.0 || row.ghz.0 > row.ghz.1 {
         return Err(wrong(
             &row.id,
@@ -328,11 +340,11 @@ fn check_row(row: &Row, sources: &BTreeMap<String, Vec<String>>) -> Result<(), T
             "routers" => row.routers.is_empty(),
             "engine" => row.engine.is_none(),
             "compatible" => row.compatible.is_empty(),
-            "openwrt" => row.targets.is_empty() && row.arch.is_empty(),
+            "openwrt" => row.openwrt_targets.is_empty() && row.openwrt_arch.is_empty(),
             _ => false,
         };
         let unsure = row.unsure.iter().any(|unsure| unsure == fact);
-        if !empty && !unsure && !sources.contains_key(fact) {
+        if !empty && !unsure && !row.sources.contains_key(fact) {
             return Err(wrong(&row.id, format!("no source for {fact}")));
         }
     }
@@ -343,52 +355,6 @@ fn check_row(row: &Row, sources: &BTreeMap<String, Vec<String>>) -> Result<(), T
     {
         Some(fact) => Err(wrong(&row.id, format!("{fact} is no fact"))),
         None => Ok(()),
-    }
-}
-
-/// Joins a row and its core into one chip.
-fn soc(
-    row: &Row,
-    core: &Core,
-    core_sources: &BTreeMap<String, Vec<String>>,
-    mut sources: BTreeMap<String, Vec<String>>,
-) -> Soc {
-    for (fact, addresses) in core_sources {
-        sources
-            .entry(fact.clone())
-            .or_default()
-            .extend(addresses.iter().cloned());
-    }
-    Soc {
-        id: row.id.clone(),
-        name: row.name.clone(),
-        aliases: row.aliases.clone(),
-        routers: row.routers.clone(),
-        core: core.name.clone(),
-        cores: row.cores,
-        ghz: row.ghz,
-        isa: core.isa,
-        big_endian: row.big_endian,
-        neon: core.neon,
-        vfp: core.vfp,
-        fpu: core.fpu,
-        divide: core.divide,
-        multiprocessing: core.multiprocessing,
-        aes: core.aes,
-        lse: core.lse,
-        march: core.march.clone(),
-        gcc: core.gcc.clone(),
-        gcc32: core.gcc32.clone(),
-        rust: core.rust.clone(),
-        engine: row.engine.clone(),
-        compatible: row.compatible.clone(),
-        board_ids: row.board_ids.clone(),
-        openwrt_targets: row.targets.clone(),
-        openwrt_arch: row.arch.clone(),
-        cpu: core.cpu.clone(),
-        sources,
-        unsure: row.unsure.clone(),
-        note: row.note.clone(),
     }
 }
 

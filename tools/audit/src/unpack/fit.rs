@@ -1,6 +1,7 @@
 //! Device trees, and FIT images, which are device trees with images in them (U-Boot,
 //! doc/usage/fit/source_file_format.rst).
 
+use crate::bytes::BIG;
 use crate::dtb::{Dtb, Node};
 
 use super::decompress::{Format, decode};
@@ -23,7 +24,7 @@ pub(super) fn walk(
     if !walker.budget.attempt(size) {
         return Ok(None);
     }
-    let Ok(tree) = Dtb::parse(rest) else {
+    let Some(tree) = Dtb::parse(rest) else {
         return Ok(None);
     };
     let root = tree.root();
@@ -56,10 +57,7 @@ pub(super) fn walk(
 /// The tree's size, if its header makes sense and no name in it is overlong: each property's name is read
 /// again.
 fn sane(rest: &[u8]) -> Option<usize> {
-    let field = |index: usize| {
-        let word = rest.get(index * 4..index * 4 + 4)?.try_into().ok()?;
-        usize::try_from(u32::from_be_bytes(word)).ok()
-    };
+    let field = |index: usize| usize::try_from(BIG.u32(rest, index * 4)?).ok();
     let (size, strings, strings_size) = (field(1)?, field(3)?, field(8)?);
     let strings = rest.get(strings..strings.checked_add(strings_size)?)?;
     let credible = strings

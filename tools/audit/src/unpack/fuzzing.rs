@@ -4,7 +4,7 @@ use super::{
     Entry, Limits, UnpackError, Visitor, Walker, cpio, fit, squashfs, tar, ubi, uimage, vendor,
     walk_bytes, zip,
 };
-use crate::unpack::Part;
+use crate::unpack::{Found, Part};
 
 /// Limits small enough for a fuzzer to make progress.
 const LIMITS: Limits = Limits {
@@ -32,18 +32,12 @@ impl Visitor for Count {
     fn skipped(&mut self, _: &str, _: &str, _: &str) {}
 }
 
-fn with(bytes: &[u8], parser: impl FnOnce(Part<'_>, &mut Walker<'_>) -> Result<(), UnpackError>) {
+type Parser = fn(Part<'_>, usize, &mut Walker<'_>) -> Result<Option<Found>, UnpackError>;
+
+fn with(bytes: &[u8], parser: Parser) {
     let mut count = Count::default();
     let mut walker = Walker::new(&LIMITS, bytes.len(), &mut count);
-    let _ = parser(
-        Part {
-            bytes,
-            outer: "",
-            depth: 0,
-            kernel: false,
-        },
-        &mut walker,
-    );
+    let _ = parser(Part::new(bytes, "", 0), 0, &mut walker);
     assert!(count.entries <= LIMITS.files);
 }
 
@@ -56,41 +50,39 @@ pub fn image(bytes: &[u8]) {
 
 /// Any bytes as a squashfs.
 pub fn squashfs(bytes: &[u8]) {
-    with(bytes, |part, walker| {
-        squashfs::walk(part.bytes, 0, "", walker).map(|_| ())
-    });
+    with(bytes, squashfs::walk);
 }
 
 /// Any bytes as UBI. Fuzzing builds ignore checksums.
 pub fn ubi(bytes: &[u8]) {
-    with(bytes, |part, walker| ubi::walk(part, 0, walker).map(|_| ()));
+    with(bytes, ubi::walk);
 }
 
 /// Any bytes as a FIT image.
 pub fn fit(bytes: &[u8]) {
-    with(bytes, |part, walker| fit::walk(part, 0, walker).map(|_| ()));
+    with(bytes, fit::walk);
 }
 
 /// Any bytes as a cpio archive.
 pub fn cpio(bytes: &[u8]) {
-    with(bytes, |part, walker| {
-        cpio::walk(part, 0, walker).map(|_| ())
-    });
+    with(bytes, cpio::walk);
 }
 
 /// Any bytes as a tar archive, and as a zip archive. Fuzzing builds ignore checksums.
 pub fn archive(bytes: &[u8]) {
-    with(bytes, |part, walker| tar::walk(part, walker).map(|_| ()));
-    with(bytes, |part, walker| zip::walk(part, walker).map(|_| ()));
+    with(bytes, |part, _, walker| {
+        tar::walk(part, walker).map(|_| None)
+    });
+    with(bytes, |part, _, walker| {
+        zip::walk(part, walker).map(|_| None)
+    });
 }
 
 /// Any bytes as the headers and trailers of vendors, and as a uImage.
 pub fn headers(bytes: &[u8]) {
-    with(bytes, |part, walker| {
-        vendor::header(part, 0, walker).map(|_| ())
+    with(bytes, vendor::header);
+    with(bytes, |part, _, walker| {
+        vendor::metadata(part, walker).map(|()| None)
     });
-    with(bytes, vendor::metadata);
-    with(bytes, |part, walker| {
-        uimage::walk(part, 0, walker).map(|_| ())
-    });
+    with(bytes, uimage::walk);
 }

@@ -17,15 +17,7 @@ pub(super) fn unpacked(
     if !begins_with_container(data) && banner(data) {
         return hand_over(data, origin, depth, walker);
     }
-    scan::part(
-        Part {
-            bytes: data,
-            outer: origin,
-            depth,
-            kernel: false,
-        },
-        walker,
-    )?;
+    scan::part(Part::new(data, origin, depth), walker)?;
     Ok(())
 }
 
@@ -46,10 +38,8 @@ pub(super) fn hand_over(
     }
     scan::part(
         Part {
-            bytes: data,
-            outer: origin,
-            depth: depth + 1,
             kernel: true,
+            ..Part::new(data, origin, depth + 1)
         },
         walker,
     )?;

@@ -8,6 +8,7 @@ use super::decompress::{Format, decode};
 use super::{
     Fault, UnpackError, Walker, cpio, fit, kernel, squashfs, tar, ubi, uimage, vendor, zip,
 };
+use crate::bytes::{BIG, LITTLE};
 use crate::unpack::{Found, Part};
 
 /// Looks into a part. `false`: it contains nothing known.
@@ -17,8 +18,8 @@ pub(super) fn part(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, Unpa
         return Ok(false);
     }
     vendor::metadata(part, walker)?;
-    if let Some(found) = tar::walk(part, walker)?.or(zip::walk(part, walker)?) {
-        return Ok(found);
+    if tar::walk(part, walker)? || zip::walk(part, walker)? {
+        return Ok(true);
     }
     if kernel::is_image(part.bytes) {
         kernel::hand_over(part.bytes, part.outer, part.depth, walker)?;
@@ -93,10 +94,7 @@ fn candidate(
         [b'0', b'7', b'0', b'7', b'0', b'1' | b'2', ..] => cpio::walk(part, at, walker),
         [0xd0, 0x0d, 0xfe, 0xed, ..] => fit::walk(part, at, walker),
         _ if part.kernel => Ok(None),
-        [b'h' | b's' | b'q' | b't', ..] => {
-            let end = squashfs::walk(rest, at, part.outer, walker)?;
-            Ok(end.map(|length| Found::until(at + length)))
-        }
+        [b'h' | b's' | b'q' | b't', ..] => squashfs::walk(part, at, walker),
         [b'U', b'B', b'I', b'#', ..] => ubi::walk(part, at, walker),
         [0x27, 0x05, 0x19, 0x56, ..] => uimage::walk(part, at, walker),
         [b'H', ..] | [b'*', ..] | [b'd', ..] => vendor::header(part, at, walker),
@@ -116,17 +114,16 @@ fn candidate(
 
 /// A known format that the crate does not unpack: its name, and the bytes to jump over.
 fn named_only(rest: &[u8]) -> Option<(&'static str, usize)> {
-    let word = |at: usize| rest.get(at..at + 4).map(|b| [b[0], b[1], b[2], b[3]]);
     match rest {
         // A superblock node (type 6) of UBIFS.
         [0x31, 0x18, 0x10, 0x06, ..] if rest.get(20) == Some(&6) => Some(("UBIFS", 24)),
         // A directory entry or an inode node of JFFS2 that begins an erase block, with a credible length.
         [0x85, 0x19, 1 | 2, 0xe0, ..] => {
-            let length = u32::from_le_bytes(word(4)?);
+            let length = LITTLE.u32(rest, 4)?;
             (12..1 << 16).contains(&length).then_some(("JFFS2", 12))
         }
         [0x19, 0x85, 0xe0, 1 | 2, ..] => {
-            let length = u32::from_be_bytes(word(4)?);
+            let length = BIG.u32(rest, 4)?;
             (12..1 << 16).contains(&length).then_some(("JFFS2", 12))
         }
         [b'-', b'r', b'o', b'm', b'1', b'f', b's', b'-', ..] => Some(("romfs", 16)),
@@ -181,16 +178,10 @@ pub(super) fn format_at(rest: &[u8]) -> Option<Format> {
 /// unknown or credible, and the stream's first byte is 0.
 fn is_lzma(dictionary: [u8; 4], rest: &[u8]) -> bool {
     let dictionary = u32::from_le_bytes(dictionary);
-    let Some(size) = rest
-        .get(..8)
-        .and_then(|size| size.try_into().ok())
-        .map(u64::from_le_bytes)
-    else {
-        return false;
-    };
+    let credible = |size| size == u64::MAX || (16..1 << 30).contains(&size);
     dictionary.is_power_of_two()
         && (1 << 12..=1 << 26).contains(&dictionary)
-        && (size == u64::MAX || (16..1 << 30).contains(&size))
+        && LITTLE.u64(rest, 0).is_some_and(credible)
         && rest.get(8) == Some(&0)
 }
 

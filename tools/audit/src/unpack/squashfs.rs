@@ -12,9 +12,9 @@ mod table;
 use std::collections::HashSet;
 
 use super::budget::{Fault, too_large};
-use super::{EntryKind, UnpackError, Walker};
+use super::{EntryKind, Found, Part, UnpackError, Walker};
 use block::Decoder;
-use inode::{Inode, Node};
+use inode::Node;
 use superblock::Superblock;
 use table::{Fragments, Position, Tables};
 
@@ -25,26 +25,21 @@ pub(super) const MAGICS: [&[u8]; 6] = [b"hsqs", b"sqsh", b"qshs", b"shsq", b"tqs
 /// Longest path that the walk builds, in bytes.
 const LONGEST_PATH: usize = 4096;
 
-/// Walks the file system at the beginning of `image`, which lies `at` bytes into the part `outer`. Returns
-/// its length, or `None` if there is none.
+/// Walks the file system at `at`; `None` if there is none.
 pub(super) fn walk(
-    image: &[u8],
+    part: Part<'_>,
     at: usize,
-    outer: &str,
     walker: &mut Walker<'_>,
-) -> Result<Option<usize>, UnpackError> {
-    let first = at == 0 && outer.is_empty();
-    let outer = if outer.is_empty() {
-        String::new()
-    } else {
-        format!("{outer} > ")
-    };
+) -> Result<Option<Found>, UnpackError> {
+    let image = &part.bytes[at..];
+    let after_magic = Ok(Some(Found::until(at + 4)));
     let Some(superblock) = Superblock::parse(image) else {
+        let first = at == 0 && part.outer.is_empty();
         let Some((name, why)) = Superblock::refusal(image, first) else {
             return Ok(None);
         };
-        walker.skip(&format!("{outer}{name} at {at:#x}"), &name, &why);
-        return Ok(Some(4));
+        walker.skip(&part.origin(&name, at), &name, &why);
+        return after_magic;
     };
     if !walker.budget.attempt(0) {
         return Ok(None);
@@ -52,23 +47,22 @@ pub(super) fn walk(
     let whole = usize::try_from(superblock.bytes_used).unwrap_or(usize::MAX);
     let length = whole.min(image.len());
     let image = &image[..length];
+    let origin = part.origin(&format!("squashfs {}", superblock.version()), at);
     if length < whole {
-        let origin = format!("{outer}squashfs {} at {at:#x}", superblock.version());
         let why = format!("cut off: {length} bytes of {whole} are there");
         walker.skip(&origin, "squashfs", &why);
     }
     if superblock.directory_table >= length as u64 {
         // Data that begins with these letters by chance gives the same result: the scan goes on behind them.
-        return Ok(Some(4));
+        return after_magic;
     }
     let mut decoder = Decoder::new(&superblock);
     // The first table block reveals the vendor's form of LZMA.
     if let Err(fault) = decoder.settle(image, &superblock, &mut walker.budget) {
-        let origin = format!("{outer}squashfs {} at {at:#x}", superblock.version());
         walker.fault(&origin, "squashfs", fault)?;
-        return Ok(Some(4));
+        return after_magic;
     }
-    let origin = format!("{outer}squashfs ({}) at {at:#x}", decoder.name());
+    let origin = part.origin(&format!("squashfs ({})", decoder.name()), at);
     let tables = Tables::new(image, superblock, decoder);
     let mut reader = Reader {
         tables,
@@ -83,7 +77,7 @@ pub(super) fn walk(
             reader.walker.skip(&reader.origin, "squashfs", &why);
         }
     }
-    Ok(Some(length))
+    Ok(Some(Found::until(at + length)))
 }
 
 struct Reader<'a, 'w, 'v> {
@@ -103,8 +97,8 @@ impl Reader<'_, '_, '_> {
             if !self.seen.insert(position) {
                 continue;
             }
-            let inode = Inode::read(&mut self.tables, position, &mut self.walker.budget)?;
-            let Node::Directory { position, size } = inode.node else {
+            let node = Node::read(&mut self.tables, position, &mut self.walker.budget)?;
+            let Node::Directory { position, size } = node else {
                 return Err(Fault::part("its root is no directory"));
             };
             let entries =
@@ -136,34 +130,23 @@ impl Reader<'_, '_, '_> {
         at: Position,
         fragments: &mut Fragments,
     ) -> Result<Option<Position>, Fault> {
-        let result = Inode::read(&mut self.tables, at, &mut self.walker.budget);
-        let fault = match result {
-            Ok(Inode {
-                node: Node::Directory { .. },
-            }) => return Ok(Some(at)),
-            Ok(Inode {
-                node: Node::Symlink(target),
-            }) => {
+        let fault = match Node::read(&mut self.tables, at, &mut self.walker.budget) {
+            Ok(Node::Directory { .. }) => return Ok(Some(at)),
+            Ok(Node::Symlink(target)) => {
                 let target = String::from_utf8_lossy(&target);
                 self.walker
                     .give(path, &self.origin, EntryKind::Symlink(&target), &[])?;
                 return Ok(None);
             }
-            Ok(Inode {
-                node: Node::Special,
-            }) => {
+            Ok(Node::Special) => {
                 self.walker
                     .give(path, &self.origin, EntryKind::Other, &[])?;
                 return Ok(None);
             }
-            Ok(Inode {
-                node: Node::File(file),
-            }) if file.size > self.walker.budget.limits.file => {
+            Ok(Node::File(file)) if file.size > self.walker.budget.limits.file => {
                 Fault::Part(too_large(file.size, &self.walker.budget.limits))
             }
-            Ok(Inode {
-                node: Node::File(file),
-            }) => {
+            Ok(Node::File(file)) => {
                 match table::contents(&mut self.tables, fragments, &file, &mut self.walker.budget) {
                     Ok(data) => {
                         self.walker.file_in_tree(path, &self.origin, &data)?;

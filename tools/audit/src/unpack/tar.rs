@@ -2,7 +2,7 @@
 
 use super::budget::too_large;
 use super::{EntryKind, UnpackError, Walker, clean_path, scan};
-use crate::unpack::Part;
+use crate::unpack::{Part, inside};
 
 const BLOCK: usize = 512;
 
@@ -17,23 +17,18 @@ struct Member<'a> {
     size: u64,
 }
 
-/// Walks a part that is an archive from its first byte, and returns whether it held anything. `None`: no
-/// archive.
-pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<bool>, UnpackError> {
+/// Walks a part that is an archive from its first byte, and returns whether it is one.
+pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, UnpackError> {
     let header = part.bytes.get(..BLOCK);
     if !header.is_some_and(|header| &header[257..262] == b"ustar" && checksum_holds(header)) {
-        return Ok(None);
+        return Ok(false);
     }
     let is_root = Members::new(part.bytes)
         .take(10_000)
         .filter(|m| in_root(&m.path))
         .count()
         > 1;
-    let outer = if part.outer.is_empty() {
-        "tar".to_owned()
-    } else {
-        format!("{} > tar", part.outer)
-    };
+    let outer = inside(part.outer, "tar");
     for member in Members::new(part.bytes) {
         let Some(path) = clean_path(&member.path) else {
             continue;
@@ -63,7 +58,7 @@ pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<boo
             _ => walker.budget.count()?,
         }
     }
-    Ok(Some(true))
+    Ok(true)
 }
 
 /// Whether a path looks like one in a root file system.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{UnpackError, Walker, scan};
+use crate::bytes::BIG;
 use crate::unpack::{Found, Part};
 
 /// Most volumes that UBI allows.
@@ -88,8 +89,8 @@ impl EraseHeader {
     fn read(block: &[u8]) -> Option<Self> {
         let header = sound(block, b"UBI#")?;
         let this = Self {
-            volume_header: word(header, 16)? as usize,
-            data: word(header, 20)? as usize,
+            volume_header: BIG.u32(header, 16)? as usize,
+            data: BIG.u32(header, 20)? as usize,
         };
         (this.volume_header >= 64 && this.data > this.volume_header && this.data < 1 << 20)
             .then_some(this)
@@ -102,11 +103,7 @@ fn sound<'a>(bytes: &'a [u8], magic: &[u8]) -> Option<&'a [u8]> {
     let mut crc = flate2::Crc::new();
     crc.update(&header[..60]);
     // The kernel's crc32() starts with all ones as usual, but does not invert the result.
-    (cfg!(fuzzing) || word(header, 60)? == !crc.sum()).then_some(header)
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    (cfg!(fuzzing) || BIG.u32(header, 60)? == !crc.sum()).then_some(header)
 }
 
 /// The eraseblock size: the least distance between two headers. Bad eraseblocks give larger distances.
@@ -150,16 +147,9 @@ fn volumes(device: &[u8], size: usize) -> (BTreeMap<u32, Blocks>, usize) {
         else {
             continue;
         };
-        let numbers = (
-            word(volume, 8),
-            word(volume, 12),
-            word(volume, 20),
-            word(volume, 28),
-        );
-        let (Some(id), Some(number), Some(used), Some(padding)) = numbers else {
-            continue;
-        };
-        let sequence = u64::from_be_bytes(volume[40..48].try_into().unwrap_or([0; 8]));
+        let field = |at| BIG.u32(volume, at).unwrap_or(0);
+        let (id, number, used, padding) = (field(8), field(12), field(20), field(28));
+        let sequence = BIG.u64(volume, 40).unwrap_or(0);
         let Some(room) = block
             .len()
             .checked_sub(header.data)
@@ -211,7 +201,7 @@ fn names(device: &[u8], table: Block) -> BTreeMap<u32, String> {
     };
     let records = (0..VOLUMES).zip(table.chunks_exact(RECORD));
     let named = records.filter_map(|(id, record)| {
-        let length = usize::from(u16::from_be_bytes([record[14], record[15]]));
+        let length = usize::from(BIG.u16(record, 14)?);
         let name = record
             .get(16..16 + length)
             .filter(|name| !name.is_empty() && name.len() < 128)?;

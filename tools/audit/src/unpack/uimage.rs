@@ -4,6 +4,7 @@
 
 use super::decompress::Format;
 use super::{UnpackError, Walker, kernel};
+use crate::bytes::BIG;
 use crate::unpack::{Found, Part};
 
 /// Bytes of the header.
@@ -18,14 +19,12 @@ pub(super) fn walk(
     let Some(header) = part.bytes.get(at..at + HEADER) else {
         return Ok(None);
     };
-    let word =
-        |i: usize| u32::from_be_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]]);
     let (system, machine, kind, compression) = (header[28], header[29], header[30], header[31]);
     if system > 40 || machine > 40 || kind == 0 || kind > 60 || compression > 6 {
         return Ok(None);
     }
     let start = at + HEADER;
-    let size = usize::try_from(word(12)).unwrap_or(usize::MAX);
+    let size = BIG.u32(header, 12).unwrap_or(0) as usize;
     let data = &part.bytes[start..start.saturating_add(size).min(part.bytes.len())];
     check(&part, at, header, data);
     let format = match compression {

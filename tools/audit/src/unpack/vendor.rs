@@ -3,6 +3,7 @@
 
 use super::decompress::Format;
 use super::{UnpackError, Walker};
+use crate::bytes::{BIG, LITTLE};
 use crate::unpack::{Found, Part};
 
 /// Reads a TRX, CHK or DNI header at `at`; `None` if there is none.
@@ -45,11 +46,7 @@ const DNI: usize = 128;
 /// Broadcom's TRX: magic, length, checksum, flags, version, and three (version 1) or four (version 2) offsets,
 /// little-endian (trx.c of OpenWrt's firmware-utils).
 fn trx(rest: &[u8], at: usize) -> Option<Found> {
-    let word = |i: usize| {
-        rest.get(i..i + 4)
-            .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-    };
-    let parts = match word(12)? >> 16 {
+    let parts = match LITTLE.u32(rest, 12)? >> 16 {
         1 => 3,
         2 => 4,
         _ => return None,
@@ -57,7 +54,7 @@ fn trx(rest: &[u8], at: usize) -> Option<Found> {
     let header = 16 + parts * 4;
     let mut expected = Vec::new();
     for i in 0..parts {
-        let offset = usize::try_from(word(16 + i * 4)?).ok()?;
+        let offset = usize::try_from(LITTLE.u32(rest, 16 + i * 4)?).ok()?;
         // LZMA kernels may have any properties; the scan finds other parts by their magic numbers.
         if offset >= header
             && rest
@@ -79,7 +76,7 @@ const MAGIC_FIRST: [u8; 8] = [b'h', b's', b'q', b't', 0x1f, 0x27, 0xd0, b'U'];
 /// NETGEAR's CHK: magic, length of the header, seven more words, big-endian, and the board's name
 /// (mkchkimg.c of OpenWrt's firmware-utils).
 fn chk(rest: &[u8]) -> Option<(String, usize)> {
-    let length = u32::from_be_bytes(rest.get(4..8)?.try_into().ok()?);
+    let length = BIG.u32(rest, 4)?;
     let length = usize::try_from(length)
         .ok()
         .filter(|length| (40..=1024).contains(length))?;
@@ -103,9 +100,9 @@ pub(super) fn metadata(part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), Un
         else {
             break;
         };
-        let length = u32::from_be_bytes([trailer[12], trailer[13], trailer[14], trailer[15]]);
-        let start = usize::try_from(length)
-            .ok()
+        let start = BIG
+            .u32(trailer, 12)
+            .and_then(|length| usize::try_from(length).ok())
             .filter(|length| *length >= 16)
             .and_then(|l| end.checked_sub(l));
         let (true, Some(start)) = (trailer.starts_with(b"FWx0"), start) else {

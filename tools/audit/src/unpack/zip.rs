@@ -3,28 +3,24 @@
 use super::budget::Fault;
 use super::decompress::deflated;
 use super::{UnpackError, Walker, clean_path, scan};
-use crate::unpack::Part;
+use crate::bytes::LITTLE;
+use crate::unpack::{Part, inside};
 
-/// Walks a part that is an archive from its first byte, and returns whether it held anything. `None`: no
-/// archive.
-pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<bool>, UnpackError> {
+/// Walks a part that is an archive from its first byte, and returns whether it is one.
+pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, UnpackError> {
     let bytes = part.bytes;
     if !bytes.starts_with(b"PK\x03\x04") {
-        return Ok(None);
+        return Ok(false);
     }
     // The end record, followed by a comment of 64 KiB at most, says where the directory is.
     let tail = bytes.len().saturating_sub(22 + 0xffff);
     let Some(end) = memchr::memmem::rfind(&bytes[tail..], b"PK\x05\x06").map(|at| tail + at) else {
-        return Ok(None);
+        return Ok(false);
     };
-    let Some(mut at) = u32_at(bytes, end + 16) else {
-        return Ok(None);
+    let Some(mut at) = LITTLE.u32(bytes, end + 16).map(|at| at as usize) else {
+        return Ok(false);
     };
-    let outer = if part.outer.is_empty() {
-        "zip".to_owned()
-    } else {
-        format!("{} > zip", part.outer)
-    };
+    let outer = inside(part.outer, "zip");
     while let Some(member) = Member::read(bytes, at) {
         at = member.next;
         let Some(path) = clean_path(member.name) else {
@@ -52,7 +48,7 @@ pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<boo
             Err(fault) => walker.fault(&outer, &path, fault)?,
         }
     }
-    Ok(Some(true))
+    Ok(true)
 }
 
 struct Member<'a> {
@@ -69,24 +65,20 @@ impl<'a> Member<'a> {
         let entry = bytes
             .get(at..at.checked_add(46)?)
             .filter(|e| e.starts_with(b"PK\x01\x02"))?;
-        let half = |of: &[u8], i: usize| usize::from(u16::from_le_bytes([of[i], of[i + 1]]));
-        let name = bytes.get(at + 46..at + 46 + half(entry, 28))?;
-        let size = u32_at(entry, 20)?;
-        let local = u32_at(entry, 42)?;
+        let half = |of: &[u8], i: usize| LITTLE.u16(of, i).map(usize::from);
+        let word = |of: &[u8], i: usize| usize::try_from(LITTLE.u32(of, i)?).ok();
+        let name = bytes.get(at + 46..at + 46 + half(entry, 28)?)?;
+        let size = word(entry, 20)?;
+        let local = word(entry, 42)?;
         let head = bytes
             .get(local..local.checked_add(30)?)
             .filter(|h| h.starts_with(b"PK\x03\x04"))?;
-        let start = local + 30 + half(head, 26) + half(head, 28);
+        let start = local + 30 + half(head, 26)? + half(head, 28)?;
         Some(Self {
             name,
-            method: u16::from_le_bytes([entry[10], entry[11]]),
+            method: LITTLE.u16(entry, 10)?,
             data: bytes.get(start..start.checked_add(size)?)?,
-            next: at + 46 + half(entry, 28) + half(entry, 30) + half(entry, 32),
+            next: at + 46 + half(entry, 28)? + half(entry, 30)? + half(entry, 32)?,
         })
     }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
-    let word = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
-    usize::try_from(u32::from_le_bytes(word)).ok()
 }

@@ -194,13 +194,6 @@ fn check(row: &Row, facts: &Facts, of: &str) {
         row.neon,
         "{of}"
     );
-    assert!(
-        facts
-            .compilers
-            .iter()
-            .any(|text| text.starts_with("GCC: (")),
-        "{of}"
-    );
 }
 
 #[test]
@@ -213,7 +206,6 @@ fn what_is_cut_off_behind_the_segments_takes_the_attributes_and_not_the_counts()
         let with = facts(&bench.strip("arm-linux-gnueabihf-strip", &whole));
         let cut = facts(&without_sections(&whole, true));
         assert_eq!(cut.arm, None);
-        assert!(!cut.sections && !cut.symbols && with.sections);
         assert_eq!(cut.counts.neon, with.counts.neon, "{set}");
         assert_eq!(cut.counts.divide, with.counts.divide, "{set}");
         assert_eq!(cut.imports, with.imports, "{set}");
@@ -285,10 +277,6 @@ fn programs_libraries_modules_and_objects_are_told_apart() {
     let interpreted = format!("{flags} -pie -fPIE -Wl,-dynamic-linker,/lib/ld-musl-armhf.so.1");
     let program = facts(&bench.build(ARM, &interpreted, &[&source, &start]));
     assert_eq!((program.kind, program.is_static), (Kind::Program, false));
-    assert_eq!(
-        program.interpreter.as_deref(),
-        Some("/lib/ld-musl-armhf.so.1")
-    );
 
     let object = facts(&bench.build(ARM, "-c -Os -march=armv7-a -mfpu=vfpv3-d16", &[&source]));
     assert_eq!(object.kind, Kind::Object);
@@ -404,16 +392,7 @@ fn a_program_of_rust_is_read() {
     let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let facts = facts(&bytes);
     assert_eq!(facts.kind, Kind::Program);
-    assert!(facts.symbols && facts.text > 100_000);
-    assert!(
-        facts
-            .compilers
-            .iter()
-            .any(|text| text.starts_with("rustc version ")),
-        "{:?}",
-        facts.compilers
-    );
-    assert!(facts.interpreter.is_some() != facts.is_static);
+    assert!(facts.text > 100_000);
 }
 
 #[test]

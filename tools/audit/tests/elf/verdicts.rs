@@ -42,7 +42,7 @@ fn a_file_for_another_machine_does_not_run() {
     for soc in Table::builtin().socs() {
         let finding = finding("/usr/lib/libone.so", &wide, &soc.id);
         let runs = finding.verdicts != [Verdict::WrongAbi];
-        assert_eq!(runs, soc.isa == audit::soc::Isa::Armv8, "{}", soc.id);
+        assert_eq!(runs, soc.core.isa == audit::soc::Isa::Armv8, "{}", soc.id);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Containers that vendors and OpenWrt wrap a root and a kernel in.
 
+use audit::soc::{Hints, Table};
+
 use super::*;
 
 /// A kernel in the form that ARM boots: a self-extracting program, a stream, then device trees.
@@ -43,6 +45,9 @@ fn chk_around_trx_gives_the_root_the_kernel_and_the_board() {
     is_the_root(&seen);
     has_the_kernel(&seen);
     assert_eq!(seen.role("header"), [b"board_id:U12H270T00_NETGEAR\n"]);
+    let mut hints = Hints::default();
+    hints.see("header", seen.role("header")[0]);
+    assert_eq!(hints.find(Table::builtin()).unwrap().soc.id, "bcm4709");
 }
 
 #[test]

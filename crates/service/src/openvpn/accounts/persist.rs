@@ -79,31 +79,31 @@ pub(crate) fn load(path: &Path, pool: &mut Pool, fixed: bool) -> io::Result<Rest
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::accounts::pool::{Ipv4Range, Ipv6Range, Layout};
+    use config::openvpn::{Pool as Range, PoolV6, Topology};
     use proptest::prelude::*;
 
-    fn pool(layout: Layout, ipv6: bool) -> Pool {
-        let ipv4 = Ipv4Range {
+    fn pool(topology: Topology, ipv6: bool) -> Pool {
+        let ipv4 = Range {
             start: "10.8.0.4".parse().unwrap(),
             end: "10.8.0.251".parse().unwrap(),
-            layout,
+            netmask: None,
         };
-        let ipv6 = ipv6.then(|| Ipv6Range {
-            start: "fd00::1000".parse().unwrap(),
-            prefix: 64,
+        let ipv6 = ipv6.then(|| PoolV6 {
+            base: "fd00::1000".parse().unwrap(),
+            bits: 64,
         });
-        Pool::new(Some(ipv4), ipv6, false).unwrap()
+        Pool::new(Some(ipv4), ipv6, topology, false).unwrap()
     }
 
     #[test]
     fn a_file_survives_being_written_and_read() {
-        let mut before = pool(Layout::Single, true);
+        let mut before = pool(Topology::Subnet, true);
         let a = before.acquire(Some("a")).unwrap();
         let b = before.acquire(Some("b")).unwrap();
         before.release(a.place);
         let written = text(&before);
         assert_eq!(written, "a,10.8.0.4,fd00::1000\nb,10.8.0.5,fd00::1001\n");
-        let mut after = pool(Layout::Single, true);
+        let mut after = pool(Topology::Subnet, true);
         assert_eq!(restore(&written, &mut after, false).kept, 2);
         assert_eq!(after.acquire(Some("b")).unwrap().ipv4, b.ipv4);
         assert_eq!(text(&after), written);
@@ -111,14 +111,14 @@ mod tests {
 
     #[test]
     fn net30_is_written_by_its_base() {
-        let mut pool = pool(Layout::Net30, false);
+        let mut pool = pool(Topology::Net30, false);
         pool.acquire(Some("a")).unwrap();
         assert_eq!(text(&pool), "a,10.8.0.4,\n");
     }
 
     #[test]
     fn every_form_of_line_is_read_and_nonsense_passed_over() {
-        let mut both = pool(Layout::Single, true);
+        let mut both = pool(Topology::Subnet, true);
         let file = "# comment\n; too\n\nold,10.8.0.9\nsix,,fd00::1003\nboth,10.8.0.6,fd00::9\n\
                     far,10.9.0.1\nnothing\n,10.8.0.8\nbad,1.2.3\n";
         let restored = restore(file, &mut both, false);
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_empty() {
         let directory = tempfile::tempdir().unwrap();
-        let mut pool = pool(Layout::Single, false);
+        let mut pool = pool(Topology::Subnet, false);
         let loaded = load(&directory.path().join("ipp.txt"), &mut pool, false);
         assert_eq!(loaded.unwrap(), Restored::default());
         assert!(load(directory.path(), &mut pool, false).is_err());
@@ -147,7 +147,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_does_harm(text in ".*", fixed: bool) {
-            restore(&text, &mut pool(Layout::Single, true), fixed);
+            restore(&text, &mut pool(Topology::Subnet, true), fixed);
         }
     }
 }

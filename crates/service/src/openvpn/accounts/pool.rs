@@ -6,19 +6,11 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use config::openvpn::{Pool as Range, PoolV6, Topology};
 use thiserror::Error;
 
 /// Most places of a pool; a larger range is an error for IPv4 and cut short for IPv6.
 pub(crate) const PLACES_MAX: u32 = 65_536;
-
-/// Layout of IPv4 addresses on the server's interface.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Layout {
-    /// `topology subnet` and `p2p`: each place is one address.
-    Single,
-    /// `topology net30`: each place is a /30, with the server's end at .1 and the client's at .2.
-    Net30,
-}
 
 /// Error while making a pool.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -38,26 +30,6 @@ pub(crate) enum PoolError {
     Empty,
 }
 
-/// IPv4 range of the pool.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Ipv4Range {
-    /// First address given.
-    pub start: Ipv4Addr,
-    /// Last address given.
-    pub end: Ipv4Addr,
-    /// Layout of the addresses.
-    pub layout: Layout,
-}
-
-/// IPv6 range of the pool.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Ipv6Range {
-    /// First address given. If its host part is zero, the next one: zero is the subnet-router anycast address.
-    pub start: Ipv6Addr,
-    /// Prefix length in bits (64 to 124 in stock).
-    pub prefix: u8,
-}
-
 /// A client's place in the pool. Return it with [`Pool::release`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Place(u32);
@@ -69,7 +41,7 @@ pub(crate) struct Lease {
     pub place: Place,
     /// The client's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// The server's end of the client's /30, with [`Layout::Net30`].
+    /// The server's end of the client's /30, with `topology net30`.
     pub ipv4_server: Option<Ipv4Addr>,
     /// The client's IPv6 address.
     pub ipv6: Option<Ipv6Addr>,
@@ -89,8 +61,11 @@ struct Entry {
 /// The addresses that a server gives to clients.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    ipv4: Option<Ipv4Range>,
-    ipv6: Option<Ipv6Range>,
+    ipv4: Option<Range>,
+    /// Its base is the first address given.
+    ipv6: Option<PoolV6>,
+    /// IPv4 addresses of a place: four with `topology net30`, the server's end at .1 and the client's at .2; else one.
+    step: u32,
     entries: Vec<Entry>,
     /// Places by the common name of their owner.
     owners: HashMap<String, Vec<u32>>,
@@ -106,14 +81,24 @@ impl Pool {
     /// # Errors
     /// The range is empty, backwards or too large.
     pub(crate) fn new(
-        ipv4: Option<Ipv4Range>,
-        ipv6: Option<Ipv6Range>,
+        ipv4: Option<Range>,
+        ipv6: Option<PoolV6>,
+        topology: Topology,
         duplicate_names: bool,
     ) -> Result<Self, PoolError> {
-        let ipv4 = ipv4.map(aligned);
+        let step = match topology {
+            Topology::Net30 => 4,
+            Topology::P2p | Topology::Subnet => 1,
+        };
+        // A /30 starts at a multiple of four and ends before the next.
+        let ipv4 = ipv4.map(|range| Range {
+            start: (range.start.to_bits() & !(step - 1)).into(),
+            end: (range.end.to_bits() | (step - 1)).into(),
+            ..range
+        });
         let ipv6 = ipv6.map(past_anycast);
         let sizes = [
-            ipv4.map(ipv4_places).transpose()?,
+            ipv4.map(|range| ipv4_places(range, step)).transpose()?,
             ipv6.map(ipv6_places).transpose()?,
         ];
         // The family with fewer addresses limits the number of clients.
@@ -121,6 +106,7 @@ impl Pool {
         Ok(Self {
             ipv4,
             ipv6,
+            step,
             entries: vec![Entry::default(); places as usize],
             owners: HashMap::new(),
             duplicate_names,
@@ -191,7 +177,7 @@ impl Pool {
         true
     }
 
-    /// Returns every owned place: common name, IPv4 address for the file (with [`Layout::Net30`] the base of the /30),
+    /// Returns every owned place: common name, IPv4 address for the file (with `topology net30` the base of the /30),
     /// and IPv6 address.
     pub(crate) fn remembered(
         &self,
@@ -237,7 +223,7 @@ impl Pool {
 
     fn lease(&self, index: u32) -> Lease {
         let base = self.ipv4_base(index);
-        let net30 = self.ipv4.is_some_and(|r| r.layout == Layout::Net30);
+        let net30 = self.step > 1;
         let plus = |n: u32| base.map(|base| Ipv4Addr::from(u32::from(base) + n));
         Lease {
             place: Place(index),
@@ -248,84 +234,62 @@ impl Pool {
     }
 
     fn ipv4_base(&self, index: u32) -> Option<Ipv4Addr> {
-        let range = self.ipv4?;
-        let step = match range.layout {
-            Layout::Single => 1,
-            Layout::Net30 => 4,
-        };
-        Some(Ipv4Addr::from(u32::from(range.start) + index * step))
+        let start = self.ipv4?.start;
+        Some(Ipv4Addr::from(u32::from(start) + index * self.step))
     }
 
     fn ipv6_at(&self, index: u32) -> Option<Ipv6Addr> {
-        let range = self.ipv6?;
-        Some(Ipv6Addr::from(u128::from(range.start) + u128::from(index)))
+        let base = self.ipv6?.base;
+        Some(Ipv6Addr::from(u128::from(base) + u128::from(index)))
     }
 
     fn place_of_ipv4(&self, addr: Ipv4Addr) -> Option<Place> {
-        let range = self.ipv4?;
-        let offset = u32::from(addr).checked_sub(u32::from(range.start))?;
-        let index = match range.layout {
-            Layout::Single => offset,
-            Layout::Net30 => offset / 4,
-        };
+        let start = self.ipv4?.start;
+        let index = u32::from(addr).checked_sub(u32::from(start))? / self.step;
         ((index as usize) < self.entries.len()).then_some(Place(index))
     }
 
     fn place_of_ipv6(&self, addr: Ipv6Addr) -> Option<Place> {
-        let range = self.ipv6?;
-        let offset = u128::from(addr).checked_sub(u128::from(range.start))?;
+        let base = self.ipv6?.base;
+        let offset = u128::from(addr).checked_sub(u128::from(base))?;
         let index = u32::try_from(offset).ok()?;
         ((index as usize) < self.entries.len()).then_some(Place(index))
     }
 }
 
-/// A /30 starts at a multiple of four and ends before the next.
-fn aligned(range: Ipv4Range) -> Ipv4Range {
-    match range.layout {
-        Layout::Single => range,
-        Layout::Net30 => Ipv4Range {
-            start: Ipv4Addr::from(u32::from(range.start) & !3),
-            end: Ipv4Addr::from(u32::from(range.end) | 3),
-            ..range
-        },
-    }
-}
-
-fn ipv4_places(range: Ipv4Range) -> Result<u32, PoolError> {
-    let Ipv4Range { start, end, layout } = range;
+fn ipv4_places(range: Range, step: u32) -> Result<u32, PoolError> {
+    let Range { start, end, .. } = range;
     let last = u32::from(end)
         .checked_sub(u32::from(start))
         .ok_or(PoolError::Backwards { start, end })?;
     if last >= PLACES_MAX {
         return Err(PoolError::TooLarge { start, end });
     }
-    enough(match layout {
-        Layout::Single => last + 1,
-        Layout::Net30 => last.div_ceil(4),
-    })
+    enough(last / step + 1)
 }
 
 /// Returns the host bits of an address, as far as the pool uses them.
-fn host_part(range: Ipv6Range) -> u32 {
-    let host_bits = 128 - u32::from(range.prefix.min(128));
-    let low = u128::from(range.start) as u32;
+fn host_part(range: PoolV6) -> u32 {
+    let host_bits = 128 - u32::from(range.bits.min(128));
+    let low = u128::from(range.base) as u32;
     match host_bits {
         32.. => low,
         bits => low & ((1u32 << bits) - 1),
     }
 }
 
-fn past_anycast(range: Ipv6Range) -> Ipv6Range {
+/// Skips a base whose host part is zero: that is the subnet-router anycast address.
+fn past_anycast(range: PoolV6) -> PoolV6 {
     let skip = u128::from(host_part(range) == 0);
-    Ipv6Range {
-        start: Ipv6Addr::from(u128::from(range.start).saturating_add(skip)),
+    PoolV6 {
+        base: Ipv6Addr::from(u128::from(range.base).saturating_add(skip)),
         ..range
     }
 }
 
-fn ipv6_places(range: Ipv6Range) -> Result<u32, PoolError> {
-    let host_bits = 128 - u32::from(range.prefix.min(128));
-    let room_above = u128::MAX - u128::from(range.start);
+fn ipv6_places(range: PoolV6) -> Result<u32, PoolError> {
+    let host_bits = 128 - u32::from(range.bits.min(128));
+    let room_above = u128::MAX - u128::from(range.base);
     let places = if host_bits <= 16 {
         (1u32 << host_bits).saturating_sub(host_part(range))
     } else {
@@ -352,23 +316,21 @@ fn enough(places: u32) -> Result<u32, PoolError> {
 mod tests {
     use super::*;
 
-    fn ipv4(start: &str, end: &str, layout: Layout) -> Option<Ipv4Range> {
-        Some(Ipv4Range {
+    fn ipv4(start: &str, end: &str) -> Option<Range> {
+        Some(Range {
             start: start.parse().unwrap(),
             end: end.parse().unwrap(),
-            layout,
+            netmask: None,
         })
     }
 
-    fn ipv6(start: &str, prefix: u8) -> Option<Ipv6Range> {
-        Some(Ipv6Range {
-            start: start.parse().unwrap(),
-            prefix,
-        })
+    fn ipv6(base: &str, bits: u8) -> Option<PoolV6> {
+        let base = base.parse().unwrap();
+        Some(PoolV6 { base, bits })
     }
 
     fn pool(start: &str, end: &str) -> Pool {
-        Pool::new(ipv4(start, end, Layout::Single), None, false).unwrap()
+        Pool::new(ipv4(start, end), None, Topology::Subnet, false).unwrap()
     }
 
     fn addr(text: &str) -> Option<Ipv4Addr> {
@@ -414,8 +376,8 @@ mod tests {
 
     #[test]
     fn net30_gives_the_server_end_too() {
-        let range = ipv4("10.8.0.4", "10.8.0.251", Layout::Net30);
-        let mut pool = Pool::new(range, None, false).unwrap();
+        let range = ipv4("10.8.0.4", "10.8.0.251");
+        let mut pool = Pool::new(range, None, Topology::Net30, false).unwrap();
         assert_eq!(pool.places(), 62);
         let lease = pool.acquire(None).unwrap();
         assert_eq!(lease.ipv4, addr("10.8.0.6"));
@@ -425,8 +387,8 @@ mod tests {
 
     #[test]
     fn with_duplicate_names_the_first_free_place_is_taken_and_no_name_is_remembered() {
-        let range = ipv4("10.8.0.2", "10.8.0.9", Layout::Single);
-        let mut pool = Pool::new(range, None, true).unwrap();
+        let range = ipv4("10.8.0.2", "10.8.0.9");
+        let mut pool = Pool::new(range, None, Topology::Subnet, true).unwrap();
         let first = pool.acquire(Some("a")).unwrap();
         assert_ne!(pool.acquire(Some("a")).unwrap().place, first.place);
         pool.release(first.place);
@@ -437,8 +399,9 @@ mod tests {
     #[test]
     fn families_share_places_and_the_smaller_limits() {
         let mut both = Pool::new(
-            ipv4("10.8.0.2", "10.8.0.253", Layout::Single),
+            ipv4("10.8.0.2", "10.8.0.253"),
             ipv6("fd00::1000", 124),
+            Topology::Subnet,
             false,
         )
         .unwrap();
@@ -450,13 +413,14 @@ mod tests {
 
     #[test]
     fn ipv6_never_gives_the_anycast_address_and_is_bounded() {
-        let mut pool = Pool::new(None, ipv6("fd00::", 64), false).unwrap();
+        let mut pool = Pool::new(None, ipv6("fd00::", 64), Topology::Subnet, false).unwrap();
         assert_eq!(pool.places(), PLACES_MAX as usize);
         let first = pool.acquire(None).unwrap();
         assert_eq!(first.ipv6, Some("fd00::1".parse().unwrap()));
         let end = Pool::new(
             None,
             ipv6("ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0", 64),
+            Topology::Subnet,
             false,
         );
         assert_eq!(end.unwrap().places(), 16);
@@ -464,7 +428,8 @@ mod tests {
 
     #[test]
     fn ranges_that_make_no_sense_are_refused() {
-        let new = |start, end| Pool::new(ipv4(start, end, Layout::Single), None, false).err();
+        let error = |v4, v6| Pool::new(v4, v6, Topology::Subnet, false).err();
+        let new = |start, end| error(ipv4(start, end), None);
         assert!(matches!(
             new("10.0.0.9", "10.0.0.2"),
             Some(PoolError::Backwards { .. })
@@ -477,9 +442,9 @@ mod tests {
             new("10.0.0.2", "10.0.0.2"),
             Some(PoolError::TooSmall { places: 1 })
         );
-        assert_eq!(Pool::new(None, None, false).err(), Some(PoolError::Empty));
-        assert!(Pool::new(None, ipv6("fd00::f", 124), false).is_err());
-        assert!(Pool::new(None, ipv6("::", 255), false).is_err());
+        assert_eq!(error(None, None), Some(PoolError::Empty));
+        assert!(error(None, ipv6("fd00::f", 124)).is_some());
+        assert!(error(None, ipv6("::", 255)).is_some());
     }
 
     #[test]

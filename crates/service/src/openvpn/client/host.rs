@@ -5,8 +5,8 @@ use super::steps::{Kind, Steps};
 use crate::openvpn::Ended;
 use crate::openvpn::channel::Plane;
 use crate::openvpn::connect::{Name, ProxyLogin, Target};
+pub(super) use crate::openvpn::management::Told;
 use crate::openvpn::management::{Addresses, State};
-use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::{Hook, Invocation};
 use crate::openvpn::status_file::ClientStatus;
 use config::openvpn::{Connection, Prompted};
@@ -19,7 +19,6 @@ use plane::{LineId, PeerId};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::SystemTime;
-use zeroize::Zeroizing;
 
 /// The data plane's name for the server, its only peer.
 pub(super) const SERVER: PeerId = PeerId(0);
@@ -143,30 +142,12 @@ pub(super) trait Host {
     fn end(&mut self, ended: Ended);
 }
 
-/// Notifications to management clients.
-pub(super) enum Told {
-    /// The tunnel's state changed.
-    State(State, String, Addresses),
-    /// The server sent a token in place of the password.
-    AuthToken(Zeroizing<String>),
-    /// The server sent an `echo` text.
-    Echo(String),
-    /// The server refused the password; with its reason.
-    VerificationFailed(Option<String>),
-    /// The interface went up or down.
-    UpDown(bool, Environment),
-    /// The tunnel has ended.
-    Closed,
-}
-
-impl Told {
-    /// Whether it follows a running script. A server can cause the others without limit.
-    fn waits(&self) -> bool {
-        match self {
-            Self::State(state, ..) => *state != State::AuthPending,
-            Self::UpDown(..) | Self::Closed => true,
-            Self::AuthToken(_) | Self::Echo(_) | Self::VerificationFailed(_) => false,
-        }
+/// Whether a notification follows a running script. A server can cause the others without limit.
+fn waits(told: &Told) -> bool {
+    match told {
+        Told::State(state, ..) => *state != State::AuthPending,
+        Told::UpDown(..) | Told::Closed => true,
+        Told::AuthToken(_) | Told::Echo(_) | Told::VerificationFailed(_) => false,
     }
 }
 
@@ -250,7 +231,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn tell(&mut self, told: Told) {
-        if told.waits() {
+        if waits(&told) {
             self.later(|host| host.tell(told));
         } else {
             self.host.tell(told);

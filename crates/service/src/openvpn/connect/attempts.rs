@@ -8,8 +8,7 @@ use log::Level;
 use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Restart};
 
 use super::dial::Target;
-use super::random;
-use super::resolve::{Name, ResolveError};
+use super::resolve::{Name, ResolveError, literal};
 use super::rounds::{Choice, GiveUp, Pauses, Rounds};
 
 /// Next step of a client.
@@ -62,7 +61,7 @@ impl Attempts {
             .cloned()
             .collect();
         if client.is_some_and(|client| client.remote_random) {
-            random::shuffle(&mut connections);
+            shuffle(&mut connections);
         }
         let tries_max = client.and_then(|client| client.connect_retry_max);
         Self {
@@ -111,7 +110,7 @@ impl Attempts {
                     let name = self.whom_to_reach(&self.connections[index]);
                     // A literal address of an allowed family, or a name.
                     match name.address() {
-                        Some(Ok(address)) => self.found(index, vec![address]),
+                        Some(Ok(found)) => self.found(index, found),
                         _ => return Next::LookUp(name),
                     }
                 }
@@ -250,11 +249,10 @@ impl Attempts {
         let (host, port) = match (&connection.proxy, &connection.remote) {
             (Some(Proxy::Http(proxy)), _) => (proxy.host.clone(), proxy.port),
             (Some(Proxy::Socks { host, port, .. }), _) => (host.clone(), *port),
-            (None, Some(remote)) if self.random_hostname && !is_address(&remote.host) => {
-                let host = match random::bytes::<6>() {
-                    Ok(label) => format!("{}.{}", random::hex(&label), remote.host),
-                    Err(_) => remote.host.clone(),
-                };
+            (None, Some(remote)) if self.random_hostname && literal(&remote.host).is_none() => {
+                let mut label = [0; 6];
+                crypto::random(&mut label);
+                let host = format!("{}.{}", crypto::hex(&label), remote.host);
                 (host, remote.port)
             }
             (None, Some(remote)) => (remote.host.clone(), remote.port),
@@ -271,7 +269,7 @@ impl Attempts {
     fn target(&mut self, index: usize, remote: SocketAddr) -> Target {
         self.last = Some(index);
         let host = self.whom_to_reach(&self.connections[index]).host;
-        let is_fixed = !self.random_hostname && !is_address(&host);
+        let is_fixed = !self.random_hostname && literal(&host).is_none();
         self.aim = is_fixed.then(|| (host, remote.ip()));
         Target::new(
             self.connections[index].clone(),
@@ -281,9 +279,14 @@ impl Attempts {
     }
 }
 
-fn is_address(host: &str) -> bool {
-    let plain = host.trim_start_matches('[').trim_end_matches(']');
-    plain.parse::<IpAddr>().is_ok()
+fn shuffle<T>(list: &mut [T]) {
+    for last in (1..list.len()).rev() {
+        let mut bytes = [0; 8];
+        crypto::random(&mut bytes);
+        // The modulo bias is negligible.
+        let pick = u64::from_ne_bytes(bytes) % (last as u64 + 1);
+        list.swap(last, pick as usize);
+    }
 }
 
 #[cfg(test)]

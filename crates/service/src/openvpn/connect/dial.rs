@@ -63,20 +63,13 @@ const CONNECT: Duration = Duration::from_secs(4);
 /// silent for so long.
 const SILENT: Duration = Duration::from_secs(6);
 
-/// The user stopped the dial, which is not an error.
-struct Stopped;
-
-/// Result of a step.
-type Step<T> = Result<Result<T, Stopped>, DialError>;
-
-/// Unwraps a step's value, or returns if it was stopped.
-macro_rules! or_stop {
-    ($step:expr) => {
-        match $step? {
-            Ok(value) => value,
-            Err(stopped) => return Ok(Err(stopped)),
-        }
-    };
+/// Turns the end by a [`Stop`], which is not an error, into `None`.
+fn unless_stopped<T>(done: Result<T, DialError>) -> Result<Option<T>, DialError> {
+    match done {
+        Ok(value) => Ok(Some(value)),
+        Err(DialError::Stopped) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 impl Target {
@@ -118,7 +111,7 @@ impl Target {
             until: Instant::now() + CONNECT,
             quiet: true,
         };
-        Ok(dial.connect()?.ok().map(drop))
+        unless_stopped(dial.connect().map(drop))
     }
 
     /// Source of the proxy's name and password, if it may ask for them.
@@ -182,7 +175,7 @@ impl Target {
                 + Duration::from_secs(self.connection.connect_timeout.max(1).into()),
             quiet: false,
         };
-        Ok(dial.open(login)?.ok().map(Socket::Tcp))
+        unless_stopped(dial.open(login).map(Socket::Tcp))
     }
 }
 
@@ -196,7 +189,7 @@ struct Dial<'a> {
 }
 
 impl Dial<'_> {
-    fn open(&self, login: Option<&ProxyLogin>) -> Step<TcpStream> {
+    fn open(&self, login: Option<&ProxyLogin>) -> Result<TcpStream, DialError> {
         let Some(remote) = &self.target.connection.remote else {
             return self.connect();
         };
@@ -207,12 +200,12 @@ impl Dial<'_> {
         }
     }
 
-    fn connect(&self) -> Step<TcpStream> {
+    fn connect(&self) -> Result<TcpStream, DialError> {
         let remote = self.target.remote;
         let refused = |error| DialError::Refused { remote, error };
         let sockets = &self.target.sockets;
         let Some(local) = self.target.local(self.stop)? else {
-            return Ok(Err(Stopped));
+            return Err(DialError::Stopped);
         };
         let options = TcpOptions {
             local,
@@ -234,9 +227,9 @@ impl Dial<'_> {
             if matches!(woken, Ok(Woken::Late)) && until < self.until {
                 return Err(DialError::Silent { remote });
             }
-            or_stop!(self.judge(woken, "connecting"));
+            self.judge(woken, "connecting")?;
         }
-        Ok(Ok(connecting.into_stream()))
+        Ok(connecting.into_stream())
     }
 
     fn through_http(
@@ -244,20 +237,20 @@ impl Dial<'_> {
         proxy: &HttpProxy,
         server: &Remote,
         login: Option<&ProxyLogin>,
-    ) -> Step<TcpStream> {
+    ) -> Result<TcpStream, DialError> {
         let remote = self.target.remote;
         let failed = |error| DialError::Http { remote, error };
         let authority = http::authority(&server.host, server.port);
         let mut shown = http::first_authorization(proxy.auth, login);
         for _ in 0..REQUESTS_MAX {
-            let stream = or_stop!(self.connect());
+            let stream = self.connect()?;
             let request = http::request(proxy, &authority, shown.as_deref()).map_err(failed)?;
-            or_stop!(self.send(&stream, &request));
+            self.send(&stream, &request)?;
             let mut reader = Reader::default();
             let answer = loop {
                 // Peeks first, so that bytes after the header stay in the socket.
                 let mut bytes = [0; 1024];
-                let count = or_stop!(self.receive(&stream, |stream| stream.peek(&mut bytes)));
+                let count = self.receive(&stream, |stream| stream.peek(&mut bytes))?;
                 if count == 0 {
                     return Err(DialError::Proxy {
                         remote,
@@ -265,17 +258,17 @@ impl Dial<'_> {
                     });
                 }
                 let (taken, answer) = reader.feed(&bytes[..count]).map_err(failed)?;
-                or_stop!(self.receive(&stream, |mut stream| {
+                self.receive(&stream, |mut stream| {
                     stream.read_exact(&mut bytes[..taken])?;
                     Ok(taken)
-                }));
+                })?;
                 if let Some(answer) = answer {
                     break answer;
                 }
             };
             let verdict = http::judge(&answer, proxy.auth, login, &authority, shown.as_deref());
             match verdict.map_err(failed)? {
-                Verdict::Open => return Ok(Ok(stream)),
+                Verdict::Open => return Ok(stream),
                 // A proxy may close the connection or send a page, so the next request uses a new one.
                 Verdict::Authorize(value) => shown = Some(value),
             }
@@ -283,26 +276,29 @@ impl Dial<'_> {
         Err(failed(http::HttpError::BadLogin))
     }
 
-    fn through_socks(&self, server: &Remote, login: Option<&ProxyLogin>) -> Step<TcpStream> {
+    fn through_socks(
+        &self,
+        server: &Remote,
+        login: Option<&ProxyLogin>,
+    ) -> Result<TcpStream, DialError> {
         let remote = self.target.remote;
         let failed = |error| DialError::Socks { remote, error };
         let mut socks = Socks::new(&server.host, server.port, login).map_err(failed)?;
-        let stream = or_stop!(self.connect());
+        let stream = self.connect()?;
         let mut progress = socks.begin();
         loop {
             let count = match progress {
-                Progress::Done => return Ok(Ok(stream)),
+                Progress::Done => return Ok(stream),
                 Progress::Read(count) => count,
                 Progress::Send(bytes, count) => {
-                    or_stop!(self.send(&stream, &bytes));
+                    self.send(&stream, &bytes)?;
                     count
                 }
             };
             let mut bytes = vec![0; count];
             let mut filled = 0;
             while filled < count {
-                let read =
-                    or_stop!(self.receive(&stream, |mut stream| stream.read(&mut bytes[filled..])));
+                let read = self.receive(&stream, |mut stream| stream.read(&mut bytes[filled..]))?;
                 if read == 0 {
                     return Err(DialError::Proxy {
                         remote,
@@ -315,28 +311,28 @@ impl Dial<'_> {
         }
     }
 
-    fn send(&self, stream: &TcpStream, mut bytes: &[u8]) -> Step<()> {
+    fn send(&self, stream: &TcpStream, mut bytes: &[u8]) -> Result<(), DialError> {
         while !bytes.is_empty() {
             let woken = self.stop.writable(stream, self.until);
-            or_stop!(self.judge(woken, "the proxy"));
+            self.judge(woken, "the proxy")?;
             match (&mut &*stream).write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) => self.may_wait(error)?,
             }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn receive(
         &self,
         stream: &TcpStream,
         mut read: impl FnMut(&TcpStream) -> io::Result<usize>,
-    ) -> Step<usize> {
+    ) -> Result<usize, DialError> {
         loop {
             let woken = self.stop.readable(stream, self.until);
-            or_stop!(self.judge(woken, "the proxy"));
+            self.judge(woken, "the proxy")?;
             match read(stream) {
-                Ok(count) => return Ok(Ok(count)),
+                Ok(count) => return Ok(count),
                 Err(error) => self.may_wait(error)?,
             }
         }
@@ -352,11 +348,11 @@ impl Dial<'_> {
         }
     }
 
-    fn judge(&self, woken: io::Result<Woken>, what: &'static str) -> Step<()> {
+    fn judge(&self, woken: io::Result<Woken>, what: &'static str) -> Result<(), DialError> {
         let remote = self.target.remote;
         match woken {
-            Ok(Woken::Ready) => Ok(Ok(())),
-            Ok(Woken::Stop) => Ok(Err(Stopped)),
+            Ok(Woken::Ready) => Ok(()),
+            Ok(Woken::Stop) => Err(DialError::Stopped),
             Ok(Woken::Late) => Err(DialError::Late {
                 remote,
                 what,

@@ -3,7 +3,6 @@
 use md5::{Digest as _, Md5};
 
 use super::dial::ProxyLogin;
-use super::random::hex;
 
 /// Most parameters read from a challenge.
 const PARAMETERS_MAX: usize = 16;
@@ -103,7 +102,7 @@ fn hash(parts: &[&str]) -> String {
         }
         md5.update(part.as_bytes());
     }
-    hex(&md5.finalize())
+    crypto::hex(&md5.finalize())
 }
 
 /// Parses `name=value` and `name="value"`, separated by commas, after the first word. Names become lower case; values

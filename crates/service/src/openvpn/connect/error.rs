@@ -14,6 +14,9 @@ use super::socks::SocksError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum DialError {
+    /// A [`Stop`](super::Stop) ended the attempt.
+    #[error("stopped")]
+    Stopped,
     /// The socket could not be made.
     #[error(transparent)]
     Socket(#[from] TcpError),

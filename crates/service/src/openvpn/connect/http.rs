@@ -45,9 +45,6 @@ pub(crate) enum HttpError {
     /// The configuration contains bytes that would break a header line.
     #[error("a name or header of the configuration has control characters")]
     Unprintable,
-    /// The kernel provides no randomness for the digest.
-    #[error("no random number: {0}")]
-    Random(String),
 }
 
 /// Answer of a proxy.
@@ -218,9 +215,9 @@ pub(super) fn judge(
     let digest = scheme("Digest").and_then(|value| digest::Challenge::parse(value));
     if let (Some(challenge), true) = (digest, auth != HttpAuth::Basic || scheme("Basic").is_none())
     {
-        let cnonce = super::random::bytes::<16>();
-        let cnonce = cnonce.map_err(|error| HttpError::Random(error.to_string()))?;
-        let cnonce = super::random::hex(&cnonce);
+        let mut cnonce = [0; 16];
+        crypto::random(&mut cnonce);
+        let cnonce = crypto::hex(&cnonce);
         return Ok(Verdict::Authorize(
             challenge.answer(login, "CONNECT", authority, &cnonce),
         ));

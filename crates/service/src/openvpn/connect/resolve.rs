@@ -16,9 +16,6 @@ use lines::names::Background;
 /// Time limit for a look-up. The resolver's own is usually shorter, and ends an abandoned thread.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Most addresses tried per name.
-const ADDRESSES_MAX: usize = 64;
-
 /// Error while resolving a name.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -68,26 +65,31 @@ pub(crate) struct Name {
 
 impl Name {
     /// Parses a literal address, which needs no look-up; `None` for a host name.
-    ///
-    /// # Errors
-    /// [`ResolveError::Family`].
-    pub(super) fn address(&self) -> Option<Result<SocketAddr, ResolveError>> {
-        let plain = self.host.trim_start_matches('[').trim_end_matches(']');
-        let ip: IpAddr = plain.parse().ok()?;
-        let found = self.choose(vec![SocketAddr::new(ip, self.port)]);
-        Some(found.map(|_| SocketAddr::new(ip, self.port)))
+    pub(super) fn address(&self) -> Option<Result<Vec<SocketAddr>, ResolveError>> {
+        let ip = literal(&self.host)?;
+        Some(self.choose(vec![SocketAddr::new(ip, self.port)]))
     }
 
     /// Picks the addresses of the allowed family.
-    fn choose(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, ResolveError> {
-        choose(found, self.family).ok_or_else(|| ResolveError::Family {
-            host: self.host.clone(),
-            family: match self.family {
-                Family::V6 => "IPv6",
-                _ => "IPv4",
-            },
-        })
+    fn choose(&self, mut found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, ResolveError> {
+        let (fits, family): (fn(&SocketAddr) -> bool, _) = match self.family {
+            Family::Any => (|_| true, "IP"),
+            Family::V4 => (SocketAddr::is_ipv4, "IPv4"),
+            Family::V6 => (SocketAddr::is_ipv6, "IPv6"),
+        };
+        found.retain(fits);
+        if found.is_empty() {
+            let host = self.host.clone();
+            return Err(ResolveError::Family { host, family });
+        }
+        Ok(found)
     }
+}
+
+/// Parses a literal address, with or without brackets.
+pub(super) fn literal(host: &str) -> Option<IpAddr> {
+    let plain = host.trim_start_matches('[').trim_end_matches(']');
+    plain.parse().ok()
 }
 
 /// Returns a name's addresses in the resolver's order, or a literal address itself. `None` if `stop` came first.
@@ -106,7 +108,7 @@ pub(crate) fn resolve(
         family,
     };
     if let Some(address) = name.address() {
-        return address.map(|address| Some(vec![address]));
+        return address.map(Some);
     }
     let resources = |error| ResolveError::Resources {
         host: host.to_owned(),
@@ -149,7 +151,7 @@ pub(crate) fn look_up(
     done: impl FnOnce(Result<Vec<SocketAddr>, ResolveError>) + Send + 'static,
 ) -> io::Result<()> {
     if let Some(address) = name.address() {
-        done(address.map(|address| vec![address]));
+        done(address);
         return Ok(());
     }
     let asked = (name.host.clone(), name.port);
@@ -160,21 +162,6 @@ pub(crate) fn look_up(
         });
         done(found.and_then(|found| name.choose(found)));
     })
-}
-
-fn choose(found: Vec<SocketAddr>, family: Family) -> Option<Vec<SocketAddr>> {
-    let mut chosen = Vec::new();
-    for addr in found {
-        let fits = match family {
-            Family::Any => true,
-            Family::V4 => addr.is_ipv4(),
-            Family::V6 => addr.is_ipv6(),
-        };
-        if fits && !chosen.contains(&addr) && chosen.len() < ADDRESSES_MAX {
-            chosen.push(addr);
-        }
-    }
-    (!chosen.is_empty()).then_some(chosen)
 }
 
 #[cfg(test)]
@@ -214,11 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_kept_and_doubles_are_not() {
+    fn addresses_of_the_wanted_family_keep_their_order() {
         let (four, six) = (addr("192.0.2.1:1"), addr("[2001:db8::1]:1"));
-        let found = vec![six, four, six];
-        assert_eq!(choose(found.clone(), Family::Any), Some(vec![six, four]));
-        assert_eq!(choose(found.clone(), Family::V4), Some(vec![four]));
-        assert_eq!(choose(vec![six], Family::V4), None);
+        let choose = |found: &[SocketAddr], family| {
+            let (host, port) = ("a.example".to_owned(), 1);
+            let name = Name { host, port, family };
+            name.choose(found.to_vec())
+        };
+        assert_eq!(choose(&[six, four], Family::Any).unwrap(), [six, four]);
+        assert_eq!(choose(&[six, four], Family::V4).unwrap(), [four]);
+        assert!(choose(&[six], Family::V4).is_err());
     }
 }

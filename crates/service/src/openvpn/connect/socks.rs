@@ -9,6 +9,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::dial::ProxyLogin;
+use super::resolve::literal;
 
 const VERSION: u8 = 5;
 const LOGIN_VERSION: u8 = 1;
@@ -143,17 +144,16 @@ impl<'a> Socks<'a> {
     fn connect(&mut self) -> Progress {
         self.state = State::Head;
         let mut bytes = vec![VERSION, CONNECT, 0];
-        let plain = self.host.trim_start_matches('[').trim_end_matches(']');
-        match plain.parse() {
-            Ok(IpAddr::V4(ip)) => {
+        match literal(self.host) {
+            Some(IpAddr::V4(ip)) => {
                 bytes.push(IPV4);
                 bytes.extend_from_slice(&ip.octets());
             }
-            Ok(IpAddr::V6(ip)) => {
+            Some(IpAddr::V6(ip)) => {
                 bytes.push(IPV6);
                 bytes.extend_from_slice(&ip.octets());
             }
-            Err(_) => {
+            None => {
                 bytes.extend_from_slice(&[NAME, self.host.len() as u8]);
                 bytes.extend_from_slice(self.host.as_bytes());
             }

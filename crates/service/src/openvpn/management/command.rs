@@ -154,7 +154,7 @@ pub(super) fn number<T: TryFrom<i64>>(text: &str, what: &str) -> Result<T, Strin
 mod tests {
     use super::*;
     use crate::openvpn::management::Management;
-    use crate::openvpn::management::tests::settings;
+    use crate::openvpn::management::tests::{Daemon, settings};
     use proptest::prelude::*;
     use std::time::Instant;
 
@@ -164,7 +164,7 @@ mod tests {
         port.connected();
         port.sent(usize::MAX);
         port.receive(format!("{line}\n").as_bytes());
-        port.next_action(Instant::now());
+        port.handle_lines(Instant::now(), &mut Daemon::default());
         String::from_utf8_lossy(port.transmit()).into_owned()
     }
 

@@ -8,9 +8,9 @@ use subtle::ConstantTimeEq as _;
 use super::answer::{Asked, Part, needless, take};
 use super::command::{Command, Victim, leading_number, number, other, unsupported, victim};
 use super::history::Request;
-use super::port::{Action, Answer, Management};
+use super::port::{Answer, Management};
 use super::words::{Word, words};
-use crate::openvpn::monitoring::ProcessRequest;
+use crate::openvpn::monitoring::{Monitored, ProcessRequest};
 use crate::openvpn::signals::Signal;
 use crate::openvpn::status_file::Format;
 
@@ -54,31 +54,30 @@ const HELP: [&str; 23] = [
 ];
 
 impl Management {
-    pub(super) fn line(&mut self, line: &str, now: Instant) -> Option<Action> {
-        let peer = self.peer.as_mut()?;
+    pub(super) fn line(&mut self, line: &str, now: Instant, monitored: &mut dyn Monitored) {
+        let Some(peer) = &mut self.peer else {
+            return;
+        };
         if !peer.trusted {
-            self.check_password(line);
-            return None;
+            return self.check_password(line);
         }
-        if peer.skipping {
+        let done = if peer.skipping {
             peer.skipping = line != "END";
-            return match peer.skipping {
-                true => None,
-                false => {
-                    self.say(&format!("ERROR: {}", unsupported("client-auth")));
-                    None
+            match peer.skipping {
+                true => Ok(()),
+                false => Err(unsupported("client-auth")),
+            }
+        } else {
+            words(line).and_then(|words| match words.split_first() {
+                Some((name, arguments)) => {
+                    self.command(&Command { name, arguments }, now, monitored)
                 }
-            };
-        }
-        let done = words(line).map_err(|error| error.to_string());
-        let done = done.and_then(|words| match words.split_first() {
-            Some((name, arguments)) => self.command(&Command { name, arguments }, now),
-            None => Ok(None),
-        });
-        done.unwrap_or_else(|error| {
+                None => Ok(()),
+            })
+        };
+        if let Err(error) = done {
             self.say(&format!("ERROR: {error}"));
-            None
-        })
+        }
     }
 
     fn check_password(&mut self, line: &str) {
@@ -95,8 +94,13 @@ impl Management {
         }
     }
 
-    /// Executes a command. Returns the daemon's part of it, or an error for the client.
-    fn command(&mut self, it: &Command<'_>, now: Instant) -> Result<Option<Action>, String> {
+    /// Executes a command and answers it. Returns an error for the client.
+    fn command(
+        &mut self,
+        it: &Command<'_>,
+        now: Instant,
+        monitored: &mut dyn Monitored,
+    ) -> Result<(), String> {
         match it.name {
             "exit" | "quit" => {
                 if let Some(peer) = &mut self.peer {
@@ -132,10 +136,18 @@ impl Management {
             }
             "forget-passwords" => {
                 self.say("SUCCESS: Passwords were forgotten");
-                return Ok(Some(Action::Request(ProcessRequest::Forget)));
+                self.requests.push(ProcessRequest::Forget);
             }
             "signal" => return self.signal(it),
-            "status" => return self.status(it.number().unwrap_or(0)),
+            "status" => {
+                let format = self.format(it.number().unwrap_or(0))?;
+                let text = monitored
+                    .status()
+                    .text(format, &self.settings.title, &self.clock);
+                for line in text.lines() {
+                    self.say(line);
+                }
+            }
             "verb" => return self.verb(it.number()),
             "mute" => return self.mute(it.number()),
             "auth-retry" => return self.auth_retry(it.optional(0)),
@@ -151,16 +163,32 @@ impl Management {
                 };
                 return Err(needless(&format!("{}-{what}", it.name)));
             }
-            "load-stats" => return Ok(Some(Action::LoadStats)),
+            "load-stats" => {
+                let status = monitored.status();
+                let (clients, (received, sent)) = (status.clients(), status.bytes());
+                self.say(&format!(
+                    "SUCCESS: nclients={clients},bytesin={received},bytesout={sent}"
+                ));
+            }
             "kill" => {
                 let victim = victim(&it.needed(1, false)?[0])?;
-                return self.of_servers(it, Action::Kill(victim));
+                self.of_servers(it)?;
+                let count = monitored.kill(&victim);
+                self.say(&killed(&victim, count));
             }
             "client-kill" => {
                 let client = number(&it.needed(1, true)?[0], "CID")?;
-                return self.of_servers(it, Action::ClientKill(client));
+                self.of_servers(it)?;
+                self.say(match monitored.kill_client(client) {
+                    true => "SUCCESS: client-kill command succeeded",
+                    false => "ERROR: client-kill command failed",
+                });
             }
-            "nclients" => return self.of_servers(it, Action::ClientCount),
+            "nclients" => {
+                self.of_servers(it)?;
+                let clients = monitored.status().clients();
+                self.say(&format!("SUCCESS: nclients={clients}"));
+            }
             "cr-response" => {
                 it.needed(1, false)?;
                 return Err(match self.settings.server {
@@ -171,13 +199,13 @@ impl Management {
             }
             name => return Err(other(name)),
         }
-        Ok(None)
+        Ok(())
     }
 
-    /// Returns the action of a command that only servers execute.
-    fn of_servers(&self, it: &Command<'_>, action: Action) -> Result<Option<Action>, String> {
+    /// Refuses a command that only servers execute.
+    fn of_servers(&self, it: &Command<'_>) -> Result<(), String> {
         match self.settings.server {
-            true => Ok(Some(action)),
+            true => Ok(()),
             false => Err(unsupported(it.name)),
         }
     }
@@ -208,69 +236,70 @@ impl Management {
     fn history(&mut self, requests: &[Request], name: &str) {
         for &request in requests {
             let lines = match name {
-                "state" => self.state.answer(request, name),
-                "log" => self.log.answer(request, name),
-                _ => self.echo.answer(request, name),
+                "state" => self.state.answer(request),
+                "log" => self.log.answer(request),
+                _ => self.echo.answer(request),
             };
-            self.say_all(&lines);
+            self.say_all(lines);
         }
     }
 
-    fn signal(&mut self, it: &Command<'_>) -> Result<Option<Action>, String> {
+    fn signal(&mut self, it: &Command<'_>) -> Result<(), String> {
         let (signal, name) = it.signal()?;
-        if self.holding.is_some() && matches!(signal, Signal::Reload | Signal::Restart) {
+        if self.holding && matches!(signal, Signal::Reload | Signal::Restart) {
             self.say(&format!("ERROR: signal '{name}' is currently ignored"));
             self.say_special();
-            return Ok(None);
+            return Ok(());
         }
         self.say(&format!("SUCCESS: signal {name} thrown"));
-        Ok(Some(Action::Request(ProcessRequest::Signal(signal))))
+        self.requests.push(ProcessRequest::Signal(signal));
+        Ok(())
     }
 
-    fn status(&mut self, number: i64) -> Result<Option<Action>, String> {
+    /// The status format of this number; 0 is the configured one.
+    fn format(&self, number: i64) -> Result<Format, String> {
         let format = match u8::try_from(number) {
             Ok(0) => Some(self.settings.format),
             Ok(number) => Format::from_number(number),
             Err(_) => None,
         };
-        // A client's status has only one format.
-        let format = match format {
-            None if !self.settings.server => Some(Format::One),
-            format => format,
-        };
-        let Some(format) = format else {
-            return Err("bad status format version number".to_owned());
-        };
-        Ok(Some(Action::Status(format)))
+        match format {
+            Some(format) => Ok(format),
+            // A client's status has only one format.
+            None if !self.settings.server => Ok(Format::One),
+            None => Err("bad status format version number".to_owned()),
+        }
     }
 
-    fn verb(&mut self, level: Option<i64>) -> Result<Option<Action>, String> {
+    fn verb(&mut self, level: Option<i64>) -> Result<(), String> {
         let Some(level) = level else {
             self.say(&format!("SUCCESS: verb={}", self.settings.verb));
-            return Ok(None);
+            return Ok(());
         };
         if !(0..=VERB_MAX).contains(&level) {
             return Err("verb level is out of range".to_owned());
         }
         self.settings.verb = level as u8;
         self.say("SUCCESS: verb level changed");
-        Ok(Some(Action::Verb(self.settings.verb)))
+        self.requests.push(ProcessRequest::Verb(self.settings.verb));
+        Ok(())
     }
 
-    fn mute(&mut self, count: Option<i64>) -> Result<Option<Action>, String> {
+    fn mute(&mut self, count: Option<i64>) -> Result<(), String> {
         let Some(count) = count else {
             self.say(&format!("SUCCESS: mute={}", self.settings.mute));
-            return Ok(None);
+            return Ok(());
         };
         let Ok(count) = u32::try_from(count) else {
             return Err("mute level is out of range".to_owned());
         };
         self.settings.mute = count;
         self.say("SUCCESS: mute level changed");
-        Ok(Some(Action::Mute(count)))
+        self.requests.push(ProcessRequest::Mute(count));
+        Ok(())
     }
 
-    fn auth_retry(&mut self, how: Option<&str>) -> Result<Option<Action>, String> {
+    fn auth_retry(&mut self, how: Option<&str>) -> Result<(), String> {
         let how = match how {
             None => {
                 let now = match self.settings.auth_retry {
@@ -279,7 +308,7 @@ impl Management {
                     AuthRetry::Interact => "interact",
                 };
                 self.say(&format!("SUCCESS: auth-retry={now}"));
-                return Ok(None);
+                return Ok(());
             }
             Some("none") => AuthRetry::None,
             Some("nointeract") => AuthRetry::NoInteract,
@@ -288,10 +317,11 @@ impl Management {
         };
         self.settings.auth_retry = how;
         self.say("SUCCESS: auth-retry parameter changed");
-        Ok(Some(Action::Request(ProcessRequest::AuthRetry(how))))
+        self.requests.push(ProcessRequest::AuthRetry(how));
+        Ok(())
     }
 
-    fn hold_command(&mut self, what: Option<&str>) -> Result<Option<Action>, String> {
+    fn hold_command(&mut self, what: Option<&str>) -> Result<(), String> {
         match what {
             None => {
                 let hold = u8::from(self.settings.hold);
@@ -308,69 +338,40 @@ impl Management {
             Some("release") => {
                 self.released = true;
                 self.say("SUCCESS: hold release succeeded");
-                let begin = Action::Request(ProcessRequest::Begin);
-                return Ok(self.holding.take().map(|_| begin));
+                if std::mem::take(&mut self.holding) {
+                    self.requests.push(ProcessRequest::Begin);
+                }
             }
             Some(_) => return Err("bad hold command parameter".to_owned()),
         }
-        Ok(None)
+        Ok(())
     }
 
-    fn answer(
-        &mut self,
-        part: Part,
-        (kind, value): (String, Word),
-    ) -> Result<Option<Action>, String> {
+    fn answer(&mut self, part: Part, (kind, value): (String, Word)) -> Result<(), String> {
         let reply = take(self.asked.as_mut(), part, &kind, value)?;
         self.say(&reply);
-        let complete = self.asked.as_mut().and_then(Asked::complete);
-        let answer = complete.map(|(username, text)| Answer {
-            kind,
-            username,
-            text,
-        });
-        self.asked.take_if(|_| answer.is_some());
-        Ok(answer.map(|answer| Action::Request(ProcessRequest::Answer(answer))))
-    }
-
-    /// Replies to [`Action::Status`] with the status text, which ends with `END`.
-    pub(crate) fn reply_status(&mut self, text: &str) {
-        for line in text.lines() {
-            self.say(line);
+        if let Some((username, text)) = self.asked.as_mut().and_then(Asked::complete) {
+            self.asked = None;
+            self.requests.push(ProcessRequest::Answer(Answer {
+                kind,
+                username,
+                text,
+            }));
         }
+        Ok(())
     }
+}
 
-    /// Replies to [`Action::Kill`] with the number of disconnected clients.
-    pub(crate) fn reply_kill(&mut self, victim: &Victim, count: usize) {
-        self.say(&match (victim, count) {
-            (Victim::CommonName(name), 0) => format!("ERROR: common name '{name}' not found"),
-            (Victim::CommonName(name), _) => {
-                format!("SUCCESS: common name '{name}' found, {count} client(s) killed")
-            }
-            (Victim::Address(addr), 0) => format!("ERROR: client at address {addr} not found"),
-            (Victim::Address(addr), _) => {
-                format!("SUCCESS: {count} client(s) at address {addr} killed")
-            }
-        });
-    }
-
-    /// Replies to [`Action::LoadStats`] with the number of clients and the total bytes.
-    pub(crate) fn reply_load(&mut self, clients: usize, received: u64, sent: u64) {
-        self.say(&format!(
-            "SUCCESS: nclients={clients},bytesin={received},bytesout={sent}"
-        ));
-    }
-
-    /// Replies to [`Action::ClientCount`].
-    pub(crate) fn reply_client_count(&mut self, clients: usize) {
-        self.say(&format!("SUCCESS: nclients={clients}"));
-    }
-
-    /// Replies to [`Action::ClientKill`].
-    pub(crate) fn reply_client_kill(&mut self, success: bool) {
-        self.say(match success {
-            true => "SUCCESS: client-kill command succeeded",
-            false => "ERROR: client-kill command failed",
-        });
+/// The answer to `kill`, which disconnected this many clients.
+fn killed(victim: &Victim, count: usize) -> String {
+    match (victim, count) {
+        (Victim::CommonName(name), 0) => format!("ERROR: common name '{name}' not found"),
+        (Victim::CommonName(name), _) => {
+            format!("SUCCESS: common name '{name}' found, {count} client(s) killed")
+        }
+        (Victim::Address(addr), 0) => format!("ERROR: client at address {addr} not found"),
+        (Victim::Address(addr), _) => {
+            format!("SUCCESS: {count} client(s) at address {addr} killed")
+        }
     }
 }

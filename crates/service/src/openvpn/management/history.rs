@@ -57,19 +57,6 @@ impl State {
     }
 }
 
-/// A change of state.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct StateEntry {
-    /// Seconds since 1970.
-    pub at: u64,
-    /// The new state.
-    pub state: State,
-    /// `SUCCESS` or `ERROR` when connected, the reason with [`State::Reconnecting`] and [`State::Exiting`], else empty.
-    pub detail: String,
-    /// Addresses known in this state.
-    pub addresses: Addresses,
-}
-
 /// Inner and outer addresses of a tunnel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
@@ -79,41 +66,23 @@ pub(crate) struct Addresses {
     pub tunnel_v6: Option<Ipv6Addr>,
     /// The server's address.
     pub remote: Option<SocketAddr>,
-    /// This end's outer address.
-    pub local: Option<SocketAddr>,
 }
 
-/// A history entry in the protocol's format.
-pub(super) trait Entry {
-    fn text(&self) -> String;
-}
-
-impl Entry for StateEntry {
-    fn text(&self) -> String {
-        let outer = |addr: Option<SocketAddr>| {
-            addr.map_or_else(
-                || ",".to_owned(),
-                |addr| format!("{},{}", addr.ip().to_canonical(), addr.port()),
-            )
-        };
-        let Addresses {
-            tunnel,
-            tunnel_v6,
-            remote,
-            local,
-        } = self.addresses;
-        let tunnel = tunnel.map(|addr| addr.to_string()).unwrap_or_default();
-        let tunnel_v6 = tunnel_v6.map(|addr| format!(",{addr}"));
-        format!(
-            "{},{},{},{tunnel},{},{}{}",
-            self.at,
-            self.state.name(),
-            self.detail,
-            outer(remote),
-            outer(local),
-            tunnel_v6.unwrap_or_default(),
-        )
-    }
+/// A change of state in the protocol's format. The field of this end's outer address stays empty.
+pub(super) fn state_entry(at: u64, state: State, detail: &str, addresses: Addresses) -> String {
+    let Addresses {
+        tunnel,
+        tunnel_v6,
+        remote,
+    } = addresses;
+    let tunnel = tunnel.map(|addr| addr.to_string()).unwrap_or_default();
+    let tunnel_v6 = tunnel_v6.map(|addr| format!(",{addr}")).unwrap_or_default();
+    let remote = remote.map_or_else(
+        || ",".to_owned(),
+        |addr| format!("{},{}", addr.ip().to_canonical(), addr.port()),
+    );
+    let state = state.name();
+    format!("{at},{state},{detail},{tunnel},{remote},,{tunnel_v6}")
 }
 
 /// Severity of a log line.
@@ -134,7 +103,7 @@ pub(crate) enum LogFlag {
 }
 
 impl LogFlag {
-    const fn letter(self) -> &'static str {
+    pub(super) const fn letter(self) -> &'static str {
         match self {
             Self::Info => "I",
             Self::Fatal => "F",
@@ -143,33 +112,6 @@ impl LogFlag {
             Self::Debug => "D",
             Self::Detail => "",
         }
-    }
-}
-
-/// A line of the log.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct LogEntry {
-    pub(super) at: u64,
-    pub(super) flag: LogFlag,
-    pub(super) text: String,
-}
-
-impl Entry for LogEntry {
-    fn text(&self) -> String {
-        format!("{},{},{}", self.at, self.flag.letter(), self.text)
-    }
-}
-
-/// An `echo` text from the configuration or the server.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct EchoEntry {
-    pub(super) at: u64,
-    pub(super) text: String,
-}
-
-impl Entry for EchoEntry {
-    fn text(&self) -> String {
-        format!("{},{}", self.at, self.text)
     }
 }
 
@@ -200,35 +142,42 @@ impl Request {
     }
 }
 
-/// The last entries of one history.
+/// The last entries of one history, in the protocol's format.
 #[derive(Debug)]
-pub(super) struct History<T> {
-    entries: VecDeque<T>,
+pub(super) struct History {
+    /// The command that shows it.
+    name: &'static str,
+    entries: VecDeque<String>,
     most: usize,
     /// Send new entries at once.
     pub(super) realtime: bool,
 }
 
-impl<T: Entry> History<T> {
+impl History {
     /// Keeps the last `most` entries.
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(name: &'static str, most: usize) -> Self {
         Self {
+            name,
             entries: VecDeque::new(),
             most,
             realtime: false,
         }
     }
 
-    /// Adds an entry; a full history drops its oldest.
-    pub(super) fn add(&mut self, entry: T) {
+    /// Adds an entry; a full history drops its oldest. Returns the notification, if the client wants it at once.
+    pub(super) fn add(&mut self, entry: String) -> Option<String> {
+        let name = self.name.to_ascii_uppercase();
+        let told = self.realtime.then(|| format!(">{name}:{entry}"));
         if self.entries.len() >= self.most {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
+        told
     }
 
-    /// Answers a request, line by line. `name` is the command.
-    pub(super) fn answer(&mut self, request: Request, name: &str) -> Vec<String> {
+    /// Answers a request, line by line.
+    pub(super) fn answer(&mut self, request: Request) -> Vec<String> {
+        let name = self.name;
         let count = match request {
             Request::Realtime(on) => {
                 self.realtime = on;
@@ -246,7 +195,7 @@ impl<T: Entry> History<T> {
             Request::Last(count) => count,
         };
         let skipped = self.entries.len().saturating_sub(count);
-        let entries = self.entries.iter().skip(skipped).map(Entry::text);
+        let entries = self.entries.iter().skip(skipped).cloned();
         entries.chain(["END".to_owned()]).collect()
     }
 }
@@ -257,45 +206,35 @@ mod tests {
 
     #[test]
     fn states_have_the_fields_of_stock() {
-        let mut entry = StateEntry {
-            at: 1_795_219_592,
-            state: State::Connecting,
-            detail: String::new(),
-            addresses: Addresses::default(),
-        };
-        assert_eq!(entry.text(), "1795219592,CONNECTING,,,,,,");
-        entry.state = State::Connected;
-        entry.detail = "SUCCESS".to_owned();
-        entry.addresses.tunnel = Some([10, 8, 0, 2].into());
-        entry.addresses.remote = Some("192.0.2.1:1194".parse().unwrap());
+        let mut addresses = Addresses::default();
         assert_eq!(
-            entry.text(),
+            state_entry(1_795_219_592, State::Connecting, "", addresses),
+            "1795219592,CONNECTING,,,,,,"
+        );
+        addresses.tunnel = Some([10, 8, 0, 2].into());
+        addresses.remote = Some("192.0.2.1:1194".parse().unwrap());
+        assert_eq!(
+            state_entry(1_795_219_592, State::Connected, "SUCCESS", addresses),
             "1795219592,CONNECTED,SUCCESS,10.8.0.2,192.0.2.1,1194,,"
         );
-        entry.addresses.local = Some("[2001:db8::1]:5".parse().unwrap());
-        entry.addresses.tunnel_v6 = Some("fd00::2".parse().unwrap());
+        addresses.tunnel_v6 = Some("fd00::2".parse().unwrap());
         assert_eq!(
-            entry.text(),
-            "1795219592,CONNECTED,SUCCESS,10.8.0.2,192.0.2.1,1194,2001:db8::1,5,fd00::2"
+            state_entry(1_795_219_592, State::Connected, "SUCCESS", addresses),
+            "1795219592,CONNECTED,SUCCESS,10.8.0.2,192.0.2.1,1194,,,fd00::2"
         );
     }
 
     #[test]
     fn a_history_forgets_the_oldest() {
-        let mut history = History::new(2);
+        let mut history = History::new("echo", 2);
         for at in 1..=3 {
-            history.add(EchoEntry {
-                at,
-                text: "x".to_owned(),
-            });
+            assert_eq!(history.add(format!("{at},x")), None);
         }
-        assert_eq!(history.answer(Request::All, "echo"), ["2,x", "3,x", "END"]);
-        assert_eq!(history.answer(Request::Last(1), "echo"), ["3,x", "END"]);
-        assert_eq!(history.answer(Request::new("9"), "echo").len(), 3);
-        assert!(history.answer(Request::new("0"), "echo")[0].starts_with("ERROR: echo"));
-        assert!(
-            history.answer(Request::new("on"), "log")[0].ends_with("log notification set to ON")
-        );
-        assert!(history.realtime);
+        assert_eq!(history.answer(Request::All), ["2,x", "3,x", "END"]);
+        assert_eq!(history.answer(Request::Last(1)), ["3,x", "END"]);
+        assert_eq!(history.answer(Request::new("9")).len(), 3);
+        assert!(history.answer(Request::new("0"))[0].starts_with("ERROR: echo"));
+        assert!(history.answer(Request::new("on"))[0].ends_with("echo notification set to ON"));
+        assert_eq!(history.add("4,x".to_owned()).unwrap(), ">ECHO:4,x");
     }
 }

@@ -7,12 +7,12 @@ use config::openvpn::{AuthRetry, ScriptSecurity};
 use zeroize::Zeroizing;
 
 use super::answer::{Asked, Query};
-use super::command::Victim;
-use super::history::{EchoEntry, Entry as _, History, LogEntry, LogFlag, StateEntry};
+use super::history::{Addresses, History, LogFlag, State, state_entry};
 use super::words::{Line, Lines};
-use crate::openvpn::monitoring::ProcessRequest;
+use crate::openvpn::monitoring::{Monitored, ProcessRequest, Status};
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::status_file::Format;
+use crate::openvpn::timestamp::Clock;
 
 /// Most states and echoes kept.
 const HISTORY: usize = 100;
@@ -48,28 +48,6 @@ pub(crate) struct Settings {
     pub format: Format,
 }
 
-/// Action for the daemon; the port answers every other command itself. The daemon must give the reply that a variant
-/// names before it asks for the next action.
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) enum Action {
-    /// A request to the process.
-    Request(ProcessRequest),
-    /// Reply with the status by [`Management::reply_status`].
-    Status(Format),
-    /// Disconnect clients, and reply with their number by [`Management::reply_kill`].
-    Kill(Victim),
-    /// Reply with clients and bytes by [`Management::reply_load`].
-    LoadStats,
-    /// Reply with the number of clients by [`Management::reply_client_count`].
-    ClientCount,
-    /// Set `verb`.
-    Verb(u8),
-    /// Set `mute`.
-    Mute(u32),
-    /// Disconnect the client of this number; then [`Management::reply_client_kill`].
-    ClientKill(u64),
-}
-
 /// The user's answer to a query.
 #[derive(Eq, PartialEq)]
 pub(crate) struct Answer {
@@ -87,6 +65,23 @@ impl fmt::Debug for Answer {
             .field("kind", &self.kind)
             .finish_non_exhaustive()
     }
+}
+
+/// Event that the port reports.
+pub(crate) enum Told {
+    /// The tunnel's state changed. The text is `SUCCESS` or `ERROR` when connected, the reason with
+    /// [`State::Reconnecting`] and [`State::Exiting`], else empty.
+    State(State, String, Addresses),
+    /// The server sent a token in place of the password.
+    AuthToken(Zeroizing<String>),
+    /// The configuration or the server has an `echo` text.
+    Echo(String),
+    /// The server refused the password; with its reason.
+    VerificationFailed(Option<String>),
+    /// The interface went up or down, with the script's environment.
+    UpDown(bool, Environment),
+    /// The tunnel has ended; the next one begins with a new hold.
+    Closed,
 }
 
 /// Connection of a management client.
@@ -113,13 +108,16 @@ pub(super) struct Peer {
 pub(crate) struct Management {
     pub(super) settings: Settings,
     pub(super) peer: Option<Peer>,
-    pub(super) log: History<LogEntry>,
-    pub(super) echo: History<EchoEntry>,
-    pub(super) state: History<StateEntry>,
+    pub(super) clock: Clock,
+    pub(super) log: History,
+    pub(super) echo: History,
+    pub(super) state: History,
     pub(super) asked: Option<Asked>,
-    /// Seconds announced with the hold.
-    pub(super) holding: Option<u32>,
+    /// The tunnel waits for the client's release.
+    pub(super) holding: bool,
     pub(super) released: bool,
+    /// Requests to the process; the daemon takes them.
+    pub(crate) requests: Vec<ProcessRequest>,
 }
 
 impl fmt::Debug for Management {
@@ -135,14 +133,16 @@ impl Management {
     /// Makes a port without a client.
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
-            log: History::new(usize::from(settings.log_lines)),
-            echo: History::new(HISTORY),
-            state: History::new(HISTORY),
+            clock: Clock::system(),
+            log: History::new("log", settings.log_lines.into()),
+            echo: History::new("echo", HISTORY),
+            state: History::new("state", HISTORY),
             settings,
             peer: None,
             asked: None,
-            holding: None,
+            holding: false,
             released: false,
+            requests: Vec::new(),
         }
     }
 
@@ -184,7 +184,7 @@ impl Management {
         peer.is_some_and(|peer| !peer.trusted && peer.tries > 0)
     }
 
-    /// Takes received bytes; then call [`Self::next_action`] until it returns `None`.
+    /// Takes received bytes; then call [`Self::handle_lines`].
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if let Some(peer) = self.peer.as_mut().filter(|peer| !peer.closing) {
             peer.input.push(bytes);
@@ -212,15 +212,16 @@ impl Management {
         })
     }
 
-    /// Returns the next action; `None` once all received lines are handled.
-    pub(crate) fn next_action(&mut self, now: Instant) -> Option<Action> {
-        loop {
-            let peer = self.peer.as_mut()?;
+    /// Executes the received lines and answers each. Requests to the process go into [`Self::requests`].
+    pub(crate) fn handle_lines(&mut self, now: Instant, monitored: &mut dyn Monitored) {
+        while let Some(peer) = &mut self.peer {
             if peer.closing {
                 peer.input.clear();
-                return None;
+                return;
             }
-            let line = peer.input.next_line()?;
+            let Some(line) = peer.input.next_line() else {
+                return;
+            };
             if !std::mem::replace(&mut peer.greeted, true) && line.is_of_another_protocol() {
                 peer.stranger = true;
                 peer.closing = true;
@@ -228,20 +229,14 @@ impl Management {
                 peer.output.clear();
                 continue;
             }
-            let action = match line {
-                Line::TooLong => {
-                    self.say("ERROR: the line is too long (1024 bytes max)");
-                    None
-                }
-                Line::Whole(line) => self.line(&line, now),
-            };
+            match line {
+                Line::TooLong => self.say("ERROR: the line is too long (1024 bytes max)"),
+                Line::Whole(line) => self.line(&line, now, monitored),
+            }
             if let Some(peer) = &mut self.peer {
                 peer.spoken = peer.trusted;
             }
             self.prompt();
-            if action.is_some() {
-                return action;
-            }
         }
     }
 
@@ -263,8 +258,8 @@ impl Management {
 
     fn special(&self) -> Option<String> {
         let asked = self.asked.as_ref().map(|asked| asked.query.text());
-        let holding = self.holding;
-        asked.or_else(|| holding.map(|seconds| format!(">HOLD:Waiting for hold release:{seconds}")))
+        let hold = || ">HOLD:Waiting for hold release:0".to_owned();
+        asked.or_else(|| self.holding.then(hold))
     }
 
     fn prompt(&mut self) {
@@ -289,26 +284,21 @@ impl Management {
         }
     }
 
-    pub(super) fn say_all(&mut self, lines: &[String]) {
+    pub(super) fn say_all(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
-            self.say(line);
+            self.say(&line);
         }
     }
 
-    /// Starts a hold before the tunnel begins, which the client's release ends. `seconds` is the daemon's own delay before
-    /// it reconnects. Returns false if no hold is configured or it was released already.
-    pub(crate) fn hold(&mut self, seconds: u32) -> bool {
+    /// Starts a hold before the tunnel begins, which the client's release ends. Returns false if no hold is configured or
+    /// it was released already.
+    pub(crate) fn hold(&mut self) -> bool {
         if !self.settings.hold || self.released {
             return false;
         }
-        self.holding = Some(seconds);
+        self.holding = true;
         self.say_special();
         true
-    }
-
-    /// Notes that the tunnel has ended; the next one begins with a new hold.
-    pub(crate) fn tunnel_closed(&mut self) {
-        self.released = false;
     }
 
     /// Asks the user. The answer is taken from the client connected by then.
@@ -317,28 +307,39 @@ impl Management {
         self.say_special();
     }
 
-    /// Reports that the server refused the answer for `kind`, with its `reason` if any.
-    pub(crate) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
-        let reason = reason.map(|reason| format!(" ['{}']", one_line(reason)));
-        let reason = reason.unwrap_or_default();
-        self.say(&format!(">PASSWORD:Verification Failed: '{kind}'{reason}"));
-    }
-
-    /// Reports the token that the server sent in place of the password.
-    pub(crate) fn auth_token(&mut self, token: &str) {
-        self.say(&format!(">PASSWORD:Auth-Token:{}", one_line(token)));
-    }
-
-    /// Reports a new state of the tunnel.
-    pub(crate) fn state_changed(&mut self, entry: StateEntry) {
-        if self.settings.server && !entry.state.is_of_servers() {
-            return;
+    /// Reports an event `at` these seconds since 1970.
+    pub(crate) fn tell(&mut self, at: u64, told: &Told) {
+        match told {
+            Told::State(state, detail, addresses) => {
+                if self.settings.server && !state.is_of_servers() {
+                    return;
+                }
+                let told = self.state.add(state_entry(at, *state, detail, *addresses));
+                self.say_all(told);
+            }
+            Told::AuthToken(token) => {
+                self.say(&format!(">PASSWORD:Auth-Token:{}", one_line(token)));
+            }
+            Told::Echo(text) => {
+                let told = self.echo.add(format!("{at},{}", one_line(text)));
+                self.say_all(told);
+            }
+            Told::VerificationFailed(reason) => {
+                let reason = reason.as_deref().map(one_line);
+                let reason = reason.map(|reason| format!(" ['{reason}']"));
+                let reason = reason.unwrap_or_default();
+                self.say(&format!(">PASSWORD:Verification Failed: 'Auth'{reason}"));
+            }
+            Told::UpDown(up, environment) => {
+                let word = if *up { "UP" } else { "DOWN" };
+                self.say(&format!(">UPDOWN:{word}"));
+                for (name, value) in environment.visible(ScriptSecurity::Scripts) {
+                    self.say(&format!(">UPDOWN:ENV,{name}={value}"));
+                }
+                self.say(">UPDOWN:ENV,END");
+            }
+            Told::Closed => self.released = false,
         }
-        if self.state.realtime {
-            let text = format!(">STATE:{}", entry.text());
-            self.say(&text);
-        }
-        self.state.add(entry);
     }
 
     /// Adds a log line.
@@ -347,33 +348,8 @@ impl Management {
         if flag == LogFlag::Fatal {
             self.say(&format!(">FATAL:{text}"));
         }
-        let entry = LogEntry { at, flag, text };
-        if self.log.realtime {
-            self.say(&format!(">LOG:{}", entry.text()));
-        }
-        self.log.add(entry);
-    }
-
-    /// Reports an `echo` text from the configuration or the server.
-    pub(crate) fn echoed(&mut self, at: u64, text: &str) {
-        let text = one_line(text);
-        let entry = EchoEntry { at, text };
-        if self.echo.realtime {
-            self.say(&format!(">ECHO:{}", entry.text()));
-        }
-        self.echo.add(entry);
-    }
-
-    /// Reports that the interface went up or down (`management-up-down`), with the script's environment.
-    pub(crate) fn up_down(&mut self, up: bool, environment: &Environment) {
-        let word = if up { "UP" } else { "DOWN" };
-        self.say(&format!(">UPDOWN:{word}"));
-        let variables = environment.visible(ScriptSecurity::Scripts);
-        let lines: Vec<String> = variables
-            .map(|(name, value)| format!(">UPDOWN:ENV,{name}={value}"))
-            .chain([">UPDOWN:ENV,END".to_owned()])
-            .collect();
-        self.say_all(&lines);
+        let told = self.log.add(format!("{at},{},{text}", flag.letter()));
+        self.say_all(told);
     }
 
     /// When the next byte counts are due.
@@ -382,28 +358,31 @@ impl Management {
         Some(next)
     }
 
-    /// Whether byte counts are due: then call [`Self::bytes`], or [`Self::client_bytes`] for each client of a server.
-    pub(crate) fn bytes_due(&mut self, now: Instant) -> bool {
+    /// Reports the bytes received and sent, if that is due; a server reports each client.
+    pub(crate) fn tell_bytes(&mut self, now: Instant, monitored: &dyn Monitored) {
         let Some((period, next)) = self.peer.as_mut().and_then(|peer| peer.bytecount.as_mut())
         else {
-            return false;
+            return;
         };
         if now < *next {
-            return false;
+            return;
         }
         *next = now + *period;
-        true
-    }
-
-    /// Reports the bytes that a client received and sent since its start.
-    pub(crate) fn bytes(&mut self, received: u64, sent: u64) {
-        self.say(&format!(">BYTECOUNT:{received},{sent}"));
-    }
-
-    /// Reports the bytes that a server received from one client and sent to it.
-    #[cfg(feature = "server")]
-    pub(crate) fn client_bytes(&mut self, client: u64, received: u64, sent: u64) {
-        self.say(&format!(">BYTECOUNT_CLI:{client},{received},{sent}"));
+        match monitored.status() {
+            Status::Client(status) => {
+                let (received, sent) = (status.link_read, status.link_write);
+                self.say(&format!(">BYTECOUNT:{received},{sent}"));
+            }
+            #[cfg(feature = "server")]
+            Status::Server(status) => {
+                for client in &status.clients {
+                    self.say(&format!(
+                        ">BYTECOUNT_CLI:{},{},{}",
+                        client.client_id, client.bytes_received, client.bytes_sent
+                    ));
+                }
+            }
+        }
     }
 }
 

@@ -1,18 +1,18 @@
 //! The management port with its sockets: accepts clients and forwards their commands.
 
-use super::socket::{ManagementClient, ManagementSocket};
-use super::{Action, Management, Settings};
-use crate::openvpn::console::Console;
+use super::socket::ManagementSocket;
+use super::{Management, Settings, Told};
 use crate::openvpn::monitoring::{Monitored, ProcessRequest};
 use crate::openvpn::secrets;
 use crate::openvpn::signals::Signal;
-use crate::openvpn::timestamp::{Clock, unix};
+use crate::openvpn::timestamp::unix;
 use config::openvpn::{Management as Wanted, OpenVpn, Prompted};
 use host::gate::Gate;
 use host::strangers;
 use log::Level;
 use netio::poll::Poller;
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::time::{Duration, Instant, SystemTime};
 use zeroize::Zeroizing;
 
@@ -34,7 +34,7 @@ pub(crate) struct Port {
     socket: ManagementSocket,
     /// Watches the listening socket while there is no client.
     gate: Gate,
-    client: Option<ManagementClient>,
+    client: Option<File>,
     /// When a silent client must make room, and when it must if another waits.
     silent_until: [Instant; 2],
     /// Watches the client or, without one, the listening socket, in whose queue further clients wait.
@@ -45,8 +45,6 @@ pub(crate) struct Port {
     forget_on_leave: bool,
     /// `management-up-down`.
     pub up_down: bool,
-    /// Requests caused by a client's departure.
-    requests: Vec<ProcessRequest>,
     /// When the log last reported a connection that spoke another protocol.
     told: Option<Instant>,
 }
@@ -97,7 +95,7 @@ impl Port {
             log::info!("MANAGEMENT: socket listening");
         }
         for text in &config.service.echo {
-            machine.echoed(unix(SystemTime::now()), text);
+            machine.tell(unix(SystemTime::now()), &Told::Echo(text.clone()));
         }
         let events = Poller::new()?;
         if let Some(client) = &client {
@@ -113,7 +111,6 @@ impl Port {
             signal_on_leave: wanted.signal,
             forget_on_leave: wanted.forget_disconnect,
             up_down: wanted.up_down,
-            requests: Vec::new(),
             told: None,
         };
         port.follow(Instant::now())?;
@@ -130,7 +127,7 @@ impl Port {
     }
 
     /// Accepts the waiting client, unless descriptors ran out or the last client has just guessed at the password.
-    fn accept(&mut self, now: Instant) -> Option<ManagementClient> {
+    fn accept(&mut self, now: Instant) -> Option<File> {
         if self.gate.next_deadline().is_some_and(|until| now < until) {
             return None;
         }
@@ -154,27 +151,18 @@ impl Port {
         .min()
     }
 
-    /// Accepts a client and handles its commands. Requests to the process go into `requests`.
-    pub(crate) fn serve(
-        &mut self,
-        monitored: &mut dyn Monitored,
-        console: &Console,
-        title: &str,
-        clock: &Clock,
-        requests: &mut Vec<ProcessRequest>,
-    ) {
-        let now = Instant::now();
+    /// Accepts a client and handles its commands. Returns requests to the process.
+    pub(crate) fn serve(&mut self, monitored: &mut dyn Monitored) -> Vec<ProcessRequest> {
+        self.serve_at(Instant::now(), monitored);
+        std::mem::take(&mut self.machine.requests)
+    }
+
+    fn serve_at(&mut self, now: Instant, monitored: &mut dyn Monitored) {
         self.receive(now);
-        requests.append(&mut self.requests);
-        while let Some(action) = self.machine.next_action(now) {
-            self.act(action, monitored, console, title, clock, requests);
-        }
+        self.machine.handle_lines(now, monitored);
         self.end_silence(now);
-        if self.machine.bytes_due(now) {
-            monitored.status().tell_bytes(&mut self.machine);
-        }
+        self.machine.tell_bytes(now, monitored);
         self.transmit();
-        requests.append(&mut self.requests);
     }
 
     fn receive(&mut self, now: Instant) {
@@ -198,7 +186,7 @@ impl Port {
         }
     }
 
-    fn admit(&mut self, client: ManagementClient, now: Instant) {
+    fn admit(&mut self, client: File, now: Instant) {
         if let Err(error) = self.events.add(&client, 0) {
             log::warn!("MANAGEMENT: {error}");
         }
@@ -263,18 +251,18 @@ impl Port {
         if !spoken && !self.socket.was_called() {
             return;
         }
+        let requests = &mut self.machine.requests;
         if self.forget_on_leave {
-            self.requests.push(ProcessRequest::Forget);
+            requests.push(ProcessRequest::Forget);
         }
         if self.signal_on_leave {
             log::info!("MANAGEMENT: Triggering management signal");
-            self.requests.push(ProcessRequest::Signal(Signal::Restart));
+            requests.push(ProcessRequest::Signal(Signal::Restart));
         }
         if self.socket.was_called() {
             // The called client is the process that started this one.
             log::info!("MANAGEMENT: Triggering management exit");
-            self.requests
-                .push(ProcessRequest::Signal(Signal::Exit("SIGTERM")));
+            requests.push(ProcessRequest::Signal(Signal::Exit("SIGTERM")));
         }
     }
 
@@ -297,49 +285,13 @@ impl Port {
             log::warn!("MANAGEMENT: {error}");
         }
     }
-
-    fn act(
-        &mut self,
-        action: Action,
-        monitored: &mut dyn Monitored,
-        console: &Console,
-        title: &str,
-        clock: &Clock,
-        requests: &mut Vec<ProcessRequest>,
-    ) {
-        match action {
-            Action::Request(request) => requests.push(request),
-            Action::Status(format) => {
-                let text = monitored.status().text(format, title, clock);
-                self.machine.reply_status(&text);
-            }
-            Action::Kill(victim) => {
-                let count = monitored.kill(&victim);
-                self.machine.reply_kill(&victim, count);
-            }
-            Action::ClientKill(client) => {
-                let done = monitored.kill_client(client);
-                self.machine.reply_client_kill(done);
-            }
-            Action::LoadStats => {
-                let status = monitored.status();
-                let (received, sent) = status.bytes();
-                self.machine.reply_load(status.clients(), received, sent);
-            }
-            Action::ClientCount => self
-                .machine
-                .reply_client_count(monitored.status().clients()),
-            Action::Verb(verb) => console.set_verb(verb),
-            Action::Mute(mute) => console.set_mute(mute),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openvpn::management::tests::Daemon;
     use crate::openvpn::status_file::Format;
-    use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
     use std::path::Path;
 
@@ -378,10 +330,7 @@ mod tests {
     }
 
     fn turn(port: &mut Port, now: Instant) {
-        port.receive(now);
-        while port.machine.next_action(now).is_some() {}
-        port.end_silence(now);
-        port.transmit();
+        port.serve_at(now, &mut Daemon::default());
     }
 
     fn call(path: &Path) -> UnixStream {
@@ -445,14 +394,14 @@ mod tests {
         drop(call(&path));
         turn(&mut port, now);
         turn(&mut port, now);
-        assert!(port.client.is_none() && port.requests.is_empty());
+        assert!(port.client.is_none() && port.machine.requests.is_empty());
         // After a command, leaving has its effect.
         let mut known = call(&path);
         known.write_all(b"pid\n").unwrap();
         turn(&mut port, now);
         drop(known);
         turn(&mut port, now);
-        assert_eq!(port.requests.len(), 1);
+        assert_eq!(port.machine.requests.len(), 1);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Sockets of the management port: the listening socket, or the connection to the called client.
 
 use config::openvpn::{Management, ManagementAddress, OpenVpn};
-use host::gate::turned_away;
+use host::gate::{accepted, turned_away};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::unistd::{Gid, Group, Uid, User};
-use std::fs::{self, Permissions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -62,21 +62,6 @@ enum Listener {
     Called,
 }
 
-/// The connection of a management client.
-pub(crate) enum ManagementClient {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl AsFd for ManagementClient {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
 impl ManagementSocket {
     /// Listens for clients, or connects to the one of `management-client`.
     ///
@@ -85,10 +70,11 @@ impl ManagementSocket {
     pub(crate) fn open(
         config: &OpenVpn,
         wanted: &Management,
-    ) -> Result<(Self, Option<ManagementClient>), SocketError> {
+    ) -> Result<(Self, Option<File>), SocketError> {
         let allowed = Allowed::of(wanted)?;
         let made = if wanted.connect {
-            ManagementClient::call(config, &wanted.address).map(|it| (Listener::Called, Some(it)))
+            let client = allowed.call(config, &wanted.address);
+            client.map(|client| (Listener::Called, client))
         } else {
             Listener::open(config, &wanted.address).map(|it| (it, None))
         };
@@ -99,8 +85,7 @@ impl ManagementSocket {
             },
             error,
         })?;
-        let welcome = client.filter(|client| allowed.allows(client));
-        Ok((Self { listener, allowed }, welcome))
+        Ok((Self { listener, allowed }, client))
     }
 
     /// Returns the descriptor that becomes readable when a client connects.
@@ -121,25 +106,19 @@ impl ManagementSocket {
     ///
     /// # Errors
     /// Descriptors ran out.
-    pub(crate) fn accept(&self) -> io::Result<Option<ManagementClient>> {
-        let accepted = match &self.listener {
-            Listener::Tcp(listener) => listener.accept().map(|it| ManagementClient::Tcp(it.0)),
-            Listener::Unix(listener, _) => listener.accept().map(|it| ManagementClient::Unix(it.0)),
-            Listener::Called => return Ok(None),
+    pub(crate) fn accept(&self) -> io::Result<Option<File>> {
+        let allowed = self.allowed;
+        let client = match &self.listener {
+            Listener::Tcp(listener) => {
+                accepted(listener.accept())?.map(|(stream, _)| allowed.tcp(stream))
+            }
+            Listener::Unix(listener, _) => {
+                accepted(listener.accept())?.map(|(stream, _)| allowed.unix(stream))
+            }
+            Listener::Called => None,
         };
-        let client = match accepted {
-            Ok(client) => client,
-            // The client left before it was accepted.
-            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => return Ok(None),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(None),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        Ok(client
-            .prepare()
-            .ok()
-            .map(|()| client)
-            .filter(|client| self.allowed.allows(client)))
+        // The setup fails only for a client that has left.
+        Ok(client.and_then(Result::ok).flatten())
     }
 
     /// Accepts a client and closes its connection. Returns whether one was waiting.
@@ -208,10 +187,10 @@ impl Drop for SocketFile {
 /// comes from a configuration.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let data = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let in_use = |what| Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+    let in_use = |what| Err(io::Error::new(ErrorKind::AddrInUse, what));
     if !data.file_type().is_socket() {
         return in_use(
             "there is a file of that name that is no socket; remove it, or name another",
@@ -221,7 +200,7 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
         return in_use("there is a socket of another user; remove it, or name another");
     }
     match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             // Compares the identity, because the file may have been replaced.
             drop(SocketFile {
                 path: path.to_owned(),
@@ -253,64 +232,40 @@ impl Allowed {
         Ok(allowed)
     }
 
-    fn allows(self, client: &ManagementClient) -> bool {
-        if self.user.is_none() && self.group.is_none() {
-            return true;
-        }
-        let ManagementClient::Unix(stream) = client else {
-            return false;
-        };
-        let welcome = getsockopt(stream, sockopt::PeerCredentials).is_ok_and(|who| {
-            self.user.is_none_or(|uid| who.uid() == uid.as_raw())
-                && self.group.is_none_or(|gid| who.gid() == gid.as_raw())
-        });
+    /// Makes a client of a TCP connection; `None` if only some users may connect, because TCP does not tell its user.
+    fn tcp(self, stream: TcpStream) -> io::Result<Option<File>> {
+        // An unplugged client must not block others.
+        setsockopt(&stream, sockopt::KeepAlive, &true)?;
+        setsockopt(&stream, sockopt::TcpKeepIdle, &KEEPALIVE_SECONDS)?;
+        setsockopt(&stream, sockopt::TcpKeepInterval, &KEEPALIVE_SECONDS)?;
+        setsockopt(&stream, sockopt::TcpKeepCount, &KEEPALIVE_PROBES)?;
+        stream.set_nonblocking(true)?;
+        let welcome = self.user.is_none() && self.group.is_none();
+        Ok(welcome.then(|| OwnedFd::from(stream).into()))
+    }
+
+    /// Makes a client of a connection to a Unix socket; `None` if its user may not connect.
+    fn unix(self, stream: UnixStream) -> io::Result<Option<File>> {
+        stream.set_nonblocking(true)?;
+        let who = getsockopt(&stream, sockopt::PeerCredentials)?;
+        let welcome = self.user.is_none_or(|uid| who.uid() == uid.as_raw())
+            && self.group.is_none_or(|gid| who.gid() == gid.as_raw());
         if !welcome {
             log::warn!(
                 "MANAGEMENT: unix domain socket client connection rejected: it is not of the user \
                  or group that management-client-user and management-client-group name"
             );
         }
-        welcome
+        Ok(welcome.then(|| OwnedFd::from(stream).into()))
     }
-}
 
-impl ManagementClient {
-    fn call(config: &OpenVpn, address: &ManagementAddress) -> io::Result<Self> {
-        let client = match address {
+    /// Connects to the client of `management-client`.
+    fn call(self, config: &OpenVpn, address: &ManagementAddress) -> io::Result<Option<File>> {
+        match address {
             ManagementAddress::Tcp(host, port) => {
-                Self::Tcp(TcpStream::connect((host.as_str(), *port))?)
+                self.tcp(TcpStream::connect((host.as_str(), *port))?)
             }
-            ManagementAddress::Unix(path) => Self::Unix(UnixStream::connect(config.path(path))?),
-        };
-        client.prepare()?;
-        Ok(client)
-    }
-
-    fn prepare(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => {
-                // An unplugged client must not block others.
-                setsockopt(stream, sockopt::KeepAlive, &true)?;
-                setsockopt(stream, sockopt::TcpKeepIdle, &KEEPALIVE_SECONDS)?;
-                setsockopt(stream, sockopt::TcpKeepInterval, &KEEPALIVE_SECONDS)?;
-                setsockopt(stream, sockopt::TcpKeepCount, &KEEPALIVE_PROBES)?;
-                stream.set_nonblocking(true)
-            }
-            Self::Unix(stream) => stream.set_nonblocking(true),
-        }
-    }
-
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        }
-    }
-
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
+            ManagementAddress::Unix(path) => self.unix(UnixStream::connect(config.path(path))?),
         }
     }
 }
@@ -324,7 +279,7 @@ mod tests {
             "client\ndev tun\nremote a\nca c\nauth-user-pass\nremote-cert-tls server\n{lines}\n"
         );
         let name = Path::new("a.ovpn");
-        let mut none = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        let mut none = |_: &Path| Err(ErrorKind::NotFound.into());
         let options = config::openvpn::Options {
             permissions: config::permissions::Permissions::FILES,
             ..Default::default()
@@ -333,7 +288,7 @@ mod tests {
         import.unwrap().into_model().unwrap().0
     }
 
-    fn open(lines: &str) -> Result<(ManagementSocket, Option<ManagementClient>), SocketError> {
+    fn open(lines: &str) -> Result<(ManagementSocket, Option<File>), SocketError> {
         let config = config(lines);
         ManagementSocket::open(&config, config.service.management.as_ref().unwrap())
     }

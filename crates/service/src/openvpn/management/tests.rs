@@ -1,9 +1,10 @@
 //! Conversations with the management port, with the answers of stock 2.6.
 
 use super::*;
-use crate::openvpn::monitoring::ProcessRequest;
+use crate::openvpn::monitoring::{Monitored, ProcessRequest, Status};
 use crate::openvpn::signals::Signal;
-use crate::openvpn::status_file::Format;
+use crate::openvpn::status_file::{ClientStatus, Format};
+use crate::status::Status as Document;
 use config::openvpn::AuthRetry;
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
@@ -31,13 +32,35 @@ fn server() -> Settings {
     }
 }
 
-/// A state change without addresses.
-fn plain(at: u64, state: State, detail: &str) -> StateEntry {
-    StateEntry {
-        at,
-        state,
-        detail: detail.to_owned(),
-        addresses: Addresses::default(),
+/// A daemon with one client.
+#[derive(Default)]
+pub(super) struct Daemon {
+    killed: Vec<Victim>,
+}
+
+impl Monitored for Daemon {
+    fn status(&self) -> Status {
+        Status::Client(ClientStatus {
+            link_read: 2,
+            link_write: 3,
+            ..ClientStatus::default()
+        })
+    }
+
+    fn document(&self) -> Document {
+        Document::default()
+    }
+
+    fn kill(&mut self, victim: &Victim) -> usize {
+        self.killed.push(victim.clone());
+        match victim {
+            Victim::CommonName(_) => 2,
+            Victim::Address(_) => 0,
+        }
+    }
+
+    fn kill_client(&mut self, number: u64) -> bool {
+        number == 7
     }
 }
 
@@ -65,19 +88,29 @@ impl Conversation {
         text.replace("\r\n", "\n")
     }
 
-    fn send(&mut self, text: &str) -> Option<Action> {
+    /// Returns the client's requests to the process.
+    fn send(&mut self, text: &str) -> Vec<ProcessRequest> {
         self.port.receive(text.as_bytes());
-        self.port.next_action(self.now)
+        self.port.handle_lines(self.now, &mut Daemon::default());
+        std::mem::take(&mut self.port.requests)
     }
 
-    /// Returns the reply to a command that needs nothing of the daemon.
+    /// Returns the reply to a command that needs nothing of the process.
     fn ask(&mut self, line: &str) -> String {
-        assert_eq!(self.send(&format!("{line}\r\n")), None);
+        assert_eq!(self.send(&format!("{line}\r\n")), []);
         self.heard()
     }
 
-    fn act(&mut self, line: &str) -> Action {
-        self.send(&format!("{line}\n")).unwrap()
+    /// Returns the only request of a command.
+    fn act(&mut self, line: &str) -> ProcessRequest {
+        let mut requests = self.send(&format!("{line}\n"));
+        assert_eq!(requests.len(), 1, "{line}");
+        requests.remove(0)
+    }
+
+    fn state_changed(&mut self, at: u64, state: State, detail: &str) {
+        let told = Told::State(state, detail.to_owned(), Addresses::default());
+        self.port.tell(at, &told);
     }
 }
 
@@ -102,8 +135,9 @@ fn a_peer_that_begins_with_another_protocol_is_closed() {
             let sent = format!("{first}\r\nHost: a\r\nsecret\nsignal SIGTERM\nstatus\n");
             for byte in sent.bytes() {
                 talk.port.receive(&[byte]);
-                assert_eq!(talk.port.next_action(talk.now), None, "{first}");
+                talk.port.handle_lines(talk.now, &mut Daemon::default());
             }
+            assert_eq!(talk.port.requests, [], "{first}");
             assert!(talk.port.wants_close(), "{first}");
             assert_eq!(talk.heard(), "", "{first}");
         }
@@ -138,7 +172,7 @@ fn a_password_comes_first_and_may_be_wrong_twice() {
     assert_eq!(talk.heard(), "ENTER PASSWORD:");
     assert_eq!(talk.ask("pid"), "ENTER PASSWORD:");
     // The port sends nothing before the password.
-    talk.port.echoed(1, "x");
+    talk.port.tell(1, &Told::Echo("x".to_owned()));
     talk.port.logged(1, LogFlag::Fatal, "x");
     assert_eq!(talk.heard(), "");
     assert!(
@@ -252,27 +286,28 @@ fn simple_questions_have_the_answers_of_stock() {
 }
 
 #[test]
-fn what_the_daemon_must_do_is_asked_in_order() {
+fn what_the_daemon_must_do_is_done_in_order() {
     let mut talk = Conversation::new(server());
-    let victim = Victim::CommonName("foo".to_owned());
-    let action = talk.send("kill foo\nkill 192.0.2.1:5\nload-stats\nnclients\npid\n");
-    assert_eq!(action, Some(Action::Kill(victim.clone())));
-    talk.port.reply_kill(&victim, 2);
-    let victim = Victim::Address("192.0.2.1:5".parse().unwrap());
-    let action = talk.port.next_action(talk.now);
-    assert_eq!(action, Some(Action::Kill(victim.clone())));
-    talk.port.reply_kill(&victim, 0);
-    assert_eq!(talk.port.next_action(talk.now), Some(Action::LoadStats));
-    talk.port.reply_load(1, 2, 3);
-    assert_eq!(talk.port.next_action(talk.now), Some(Action::ClientCount));
-    talk.port.reply_client_count(7);
-    assert_eq!(talk.port.next_action(talk.now), None);
+    let mut daemon = Daemon::default();
+    let lines =
+        "kill foo\nkill 192.0.2.1:5\nload-stats\nnclients\nclient-kill 7\nclient-kill 8\npid\n";
+    talk.port.receive(lines.as_bytes());
+    talk.port.handle_lines(talk.now, &mut daemon);
+    assert_eq!(
+        daemon.killed,
+        [
+            Victim::CommonName("foo".to_owned()),
+            Victim::Address("192.0.2.1:5".parse().unwrap())
+        ]
+    );
     assert_eq!(
         talk.heard(),
         "SUCCESS: common name 'foo' found, 2 client(s) killed\n\
          ERROR: client at address 192.0.2.1:5 not found\n\
-         SUCCESS: nclients=1,bytesin=2,bytesout=3\n\
-         SUCCESS: nclients=7\n\
+         SUCCESS: nclients=0,bytesin=2,bytesout=3\n\
+         SUCCESS: nclients=0\n\
+         SUCCESS: client-kill command succeeded\n\
+         ERROR: client-kill command failed\n\
          SUCCESS: pid=42\n"
     );
 }
@@ -280,56 +315,74 @@ fn what_the_daemon_must_do_is_asked_in_order() {
 #[test]
 fn settings_are_changed() {
     let mut talk = Conversation::new(settings());
-    assert_eq!(talk.act("verb 5"), Action::Verb(5));
-    assert_eq!(talk.act("mute 7"), Action::Mute(7));
-    let interact = Action::Request(ProcessRequest::AuthRetry(AuthRetry::Interact));
+    assert_eq!(talk.act("verb 5"), ProcessRequest::Verb(5));
+    assert_eq!(talk.act("mute 7"), ProcessRequest::Mute(7));
+    let interact = ProcessRequest::AuthRetry(AuthRetry::Interact);
     assert_eq!(talk.act("auth-retry interact"), interact);
-    let forget = Action::Request(ProcessRequest::Forget);
-    assert_eq!(talk.act("forget-passwords"), forget);
+    assert_eq!(talk.act("forget-passwords"), ProcessRequest::Forget);
     let exit = ProcessRequest::Signal(Signal::Exit("SIGTERM"));
-    assert_eq!(talk.act("signal SIGTERM"), Action::Request(exit));
+    assert_eq!(talk.act("signal SIGTERM"), exit);
     talk.heard();
     assert_eq!(talk.ask("verb"), "SUCCESS: verb=5\n");
 }
 
+/// A server with no clients.
+#[cfg(feature = "server")]
+struct Empty;
+
+#[cfg(feature = "server")]
+impl Monitored for Empty {
+    fn status(&self) -> Status {
+        Status::Server(Default::default())
+    }
+
+    fn document(&self) -> Document {
+        Document::default()
+    }
+}
+
+#[cfg(feature = "server")]
 #[test]
 fn a_status_is_given_in_the_form_that_is_asked_for() {
     let mut talk = Conversation::new(server());
-    assert_eq!(talk.act("status 3"), Action::Status(Format::Three));
-    talk.port.reply_status("TITLE\tx\nEND\n");
-    assert_eq!(talk.heard(), "TITLE\tx\nEND\n");
+    let mut ask = |line: &[u8]| {
+        talk.port.receive(line);
+        talk.port.handle_lines(talk.now, &mut Empty);
+        talk.heard()
+    };
+    let three = ask(b"status 3\n");
+    assert!(three.starts_with("TITLE\tMillrace 0\n") && three.ends_with("\nEND\n"));
     assert_eq!(
-        talk.ask("status 9"),
+        ask(b"status 9\n"),
         "ERROR: bad status format version number\n"
     );
-    assert_eq!(talk.act("status"), Action::Status(Format::One));
-    talk.port.reply_status("END\n");
+    assert!(ask(b"status\n").starts_with("OpenVPN CLIENT LIST\n"));
     let mut talk = Conversation::new(settings());
-    assert_eq!(talk.act("status 9"), Action::Status(Format::One));
+    assert!(talk.ask("status 9").starts_with("OpenVPN STATISTICS\n"));
 }
 
 #[test]
 fn states_are_told_at_once_and_looked_up() {
     let mut talk = Conversation::new(settings());
-    talk.port.state_changed(plain(1, State::Connecting, ""));
-    talk.port.state_changed(plain(2, State::Wait, ""));
+    talk.state_changed(1, State::Connecting, "");
+    talk.state_changed(2, State::Wait, "");
     assert_eq!(talk.ask("state"), "2,WAIT,,,,,,\nEND\n");
     assert_eq!(
         talk.ask("state on all"),
         "SUCCESS: real-time state notification set to ON\n\
          1,CONNECTING,,,,,,\n2,WAIT,,,,,,\nEND\n"
     );
-    talk.port.state_changed(plain(3, State::Exiting, "SIGTERM"));
+    talk.state_changed(3, State::Exiting, "SIGTERM");
     assert_eq!(talk.heard(), ">STATE:3,EXITING,SIGTERM,,,,,\n");
     // The next client starts with default settings.
     assert!(talk.port.disconnected() && !talk.port.disconnected());
     talk.port.connected();
     talk.heard();
-    talk.port.state_changed(plain(4, State::Exiting, ""));
+    talk.state_changed(4, State::Exiting, "");
     assert_eq!(talk.heard(), "");
     // Clients' handshakes do not change a server's state.
     let mut talk = Conversation::new(server());
-    talk.port.state_changed(plain(1, State::Auth, ""));
+    talk.state_changed(1, State::Auth, "");
     assert_eq!(talk.ask("state"), "END\n");
 }
 
@@ -345,10 +398,10 @@ fn logs_and_echoes_are_kept_and_made_one_line() {
         "SUCCESS: real-time log notification set to ON\n4,I,line\nEND\n"
     );
     talk.port.logged(9, LogFlag::Detail, "a\r\n>INFO:b");
-    talk.port.echoed(9, "not told");
+    talk.port.tell(9, &Told::Echo("not told".to_owned()));
     assert_eq!(talk.heard(), ">LOG:9,,a  >INFO:b\n");
     assert_eq!(talk.ask("echo on all").lines().nth(1), Some("9,not told"));
-    talk.port.echoed(10, "x");
+    talk.port.tell(10, &Told::Echo("x".to_owned()));
     assert_eq!(talk.heard(), ">ECHO:10,x\n");
 }
 
@@ -358,23 +411,22 @@ fn a_hold_lasts_until_it_is_released() {
         hold: true,
         ..settings()
     });
-    assert!(talk.port.hold(5));
-    assert_eq!(talk.heard(), ">HOLD:Waiting for hold release:5\n");
+    assert!(talk.port.hold());
+    assert_eq!(talk.heard(), ">HOLD:Waiting for hold release:0\n");
     assert_eq!(
         talk.ask("signal SIGUSR1"),
-        "ERROR: signal 'SIGUSR1' is currently ignored\n>HOLD:Waiting for hold release:5\n"
+        "ERROR: signal 'SIGUSR1' is currently ignored\n>HOLD:Waiting for hold release:0\n"
     );
     talk.port.disconnected();
     talk.port.connected();
-    assert!(talk.heard().ends_with(">HOLD:Waiting for hold release:5\n"));
-    let begin = Action::Request(ProcessRequest::Begin);
-    assert_eq!(talk.act("hold release"), begin);
+    assert!(talk.heard().ends_with(">HOLD:Waiting for hold release:0\n"));
+    assert_eq!(talk.act("hold release"), ProcessRequest::Begin);
     assert_eq!(talk.heard(), "SUCCESS: hold release succeeded\n");
-    let restart = Action::Request(ProcessRequest::Signal(Signal::Restart));
+    let restart = ProcessRequest::Signal(Signal::Restart);
     assert_eq!(talk.act("signal SIGUSR1"), restart);
-    assert!(!talk.port.hold(0), "released for this tunnel");
-    talk.port.tunnel_closed();
-    assert!(talk.port.hold(0));
+    assert!(!talk.port.hold(), "released for this tunnel");
+    talk.port.tell(1, &Told::Closed);
+    assert!(talk.port.hold());
 }
 
 #[test]
@@ -404,16 +456,18 @@ fn names_and_passwords_are_entered() {
         username: Zeroizing::new("u".to_owned()),
         text: Zeroizing::new("p\"w".to_owned()),
     };
-    assert_eq!(answer, Action::Request(ProcessRequest::Answer(expected)));
+    assert_eq!(answer, ProcessRequest::Answer(expected));
     assert!(!format!("{answer:?}").contains("p\\\"w"));
     assert!(talk.heard().contains("password entered"));
     assert!(
         talk.ask("password Auth x")
             .starts_with("ERROR: no password")
     );
-    talk.port.verification_failed("Auth", None);
-    talk.port.verification_failed("Auth", Some("CRV1:R:x::y"));
-    talk.port.auth_token("SESS_ID");
+    for reason in [None, Some("CRV1:R:x::y".to_owned())] {
+        talk.port.tell(1, &Told::VerificationFailed(reason));
+    }
+    let token = Zeroizing::new("SESS_ID".to_owned());
+    talk.port.tell(1, &Told::AuthToken(token));
     assert_eq!(
         talk.heard(),
         ">PASSWORD:Verification Failed: 'Auth'\n\
@@ -429,8 +483,7 @@ fn other_questions_have_their_own_answers() {
         let kind = kind.to_owned();
         talk.port.ask(Query { kind, question });
         let asked = talk.heard();
-        let Some(Action::Request(ProcessRequest::Answer(answer))) = talk.send(&format!("{line}\n"))
-        else {
+        let ProcessRequest::Answer(answer) = talk.act(line) else {
             panic!("no answer to {asked}: {}", talk.heard())
         };
         talk.heard();
@@ -455,15 +508,11 @@ fn bytes_are_told_when_it_is_time() {
     );
     let due = talk.now + Duration::from_secs(5);
     assert_eq!(talk.port.next_deadline(), Some(due));
-    assert!(!talk.port.bytes_due(talk.now));
-    assert!(talk.port.bytes_due(due) && !talk.port.bytes_due(due));
-    talk.port.bytes(1, 2);
-    assert_eq!(talk.heard(), ">BYTECOUNT:1,2\n");
-    #[cfg(feature = "server")]
-    {
-        talk.port.client_bytes(7, 3, 4);
-        assert_eq!(talk.heard(), ">BYTECOUNT_CLI:7,3,4\n");
-    }
+    talk.port.tell_bytes(talk.now, &Daemon::default());
+    assert_eq!(talk.heard(), "");
+    talk.port.tell_bytes(due, &Daemon::default());
+    talk.port.tell_bytes(due, &Daemon::default());
+    assert_eq!(talk.heard(), ">BYTECOUNT:2,3\n");
     talk.ask("bytecount 0");
     assert_eq!(talk.port.next_deadline(), None);
     talk.ask("bytecount 99999999999999999999");
@@ -500,7 +549,7 @@ proptest! {
         talk.port.ask(Query { kind: "Auth".to_owned(), question: QueryKind::Password });
         for piece in pieces {
             talk.port.receive(&piece);
-            while talk.port.next_action(talk.now).is_some() {}
+            talk.port.handle_lines(talk.now, &mut Daemon::default());
             let _ = talk.heard();
         }
         let _ = talk.port.wants_close();

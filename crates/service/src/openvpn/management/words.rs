@@ -1,36 +1,10 @@
 //! Splits bytes into lines, and lines into words, by the rules of OpenVPN's configuration files.
 
-use thiserror::Error;
+use config::openvpn::{LexError, WORD_MAX, split_words};
 use zeroize::Zeroizing;
 
 /// Longest line in bytes without its end, as in stock.
 pub(super) const LINE_MAX: usize = 1024;
-
-/// Most words of a line; the rest is ignored.
-const WORDS_MAX: usize = 16;
-
-/// Longest word, in bytes.
-const WORD_MAX: usize = 256;
-
-/// Error while splitting a line into words.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub(super) enum WordError {
-    /// A double quote is not closed.
-    #[error("Options error: No closing quotation (\") in TCP:0")]
-    Quotation,
-    /// A single quote is not closed.
-    #[error("Options error: No closing single quotation (') in TCP:0")]
-    SingleQuotation,
-    /// A backslash before the end of the line.
-    #[error("Options error: Residual parse state (2) in TCP:0")]
-    Residual,
-    /// A backslash before a character that needs no escape.
-    #[error("Options warning: Bad backslash ('\\') usage in TCP:0")]
-    Backslash,
-    /// A word of more than [`WORD_MAX`] bytes.
-    #[error("Options error: Parameter at TCP:0 is too long ({WORD_MAX} chars max)")]
-    TooLong,
-}
 
 /// A word; it may be a password.
 pub(super) type Word = Zeroizing<String>;
@@ -103,79 +77,32 @@ impl Line {
     }
 }
 
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Within {
-    Nothing,
-    Word,
-    Quotes,
-    SingleQuotes,
-}
-
-/// Splits a line into words at spaces. `"…"` and `'…'` group words. Outside single quotes a backslash escapes a space,
-/// a quote or a backslash. `#` and `;` at a word's start begin a comment.
-pub(super) fn words(line: &str) -> Result<Vec<Word>, WordError> {
-    let mut words: Vec<Word> = Vec::new();
-    let mut word = Word::default();
-    let mut within = Within::Nothing;
-    let mut escaped = false;
-    // The end of the line ends a word, as a space does.
-    for c in line.chars().chain(['\0']) {
-        if words.len() == WORDS_MAX {
-            return Ok(words);
+/// Splits a line into words, by the rules of configuration files. The words beyond 16 are left out, as in stock.
+///
+/// # Errors
+/// Returns stock's text.
+pub(super) fn words(line: &str) -> Result<Vec<Word>, String> {
+    split_words(line, true).map_err(|error| match error {
+        LexError::Quote('\'') => {
+            "Options error: No closing single quotation (') in TCP:0".to_owned()
         }
-        if c == '\\' && !escaped && within != Within::SingleQuotes {
-            escaped = true;
-            continue;
+        LexError::Quote(mark) => format!("Options error: No closing quotation ({mark}) in TCP:0"),
+        LexError::Trailing => "Options error: Residual parse state (2) in TCP:0".to_owned(),
+        LexError::Backslash => "Options warning: Bad backslash ('\\') usage in TCP:0".to_owned(),
+        LexError::Word => {
+            format!("Options error: Parameter at TCP:0 is too long ({WORD_MAX} chars max)")
         }
-        let space = c.is_ascii_whitespace() || c == '\0';
-        let plain = !escaped;
-        let mut done = false;
-        let mut kept = None;
-        match within {
-            Within::Nothing if space => {}
-            Within::Nothing if plain && (c == '#' || c == ';') => break,
-            Within::Nothing if plain && c == '"' => within = Within::Quotes,
-            Within::Nothing if plain && c == '\'' => within = Within::SingleQuotes,
-            Within::Nothing => {
-                within = Within::Word;
-                kept = Some(c);
-            }
-            Within::Word if plain && space => done = true,
-            Within::Quotes if plain && c == '"' => done = true,
-            Within::SingleQuotes if c == '\'' => done = true,
-            Within::Word | Within::Quotes | Within::SingleQuotes => {
-                kept = (c != '\0').then_some(c);
-            }
-        }
-        if let Some(c) = kept {
-            if escaped && !(c == '\\' || c == '"' || c == '\'' || c.is_ascii_whitespace()) {
-                return Err(WordError::Backslash);
-            }
-            if word.len() + c.len_utf8() > WORD_MAX {
-                return Err(WordError::TooLong);
-            }
-            word.push(c);
-        }
-        if done {
-            words.push(std::mem::take(&mut word));
-            within = Within::Nothing;
-        }
-        escaped = false;
-    }
-    match within {
-        Within::Nothing => Ok(words),
-        Within::Word => Err(WordError::Residual),
-        Within::Quotes => Err(WordError::Quotation),
-        Within::SingleQuotes => Err(WordError::SingleQuotation),
-    }
+        other => other.to_string(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::openvpn::WORDS_MAX;
     use proptest::prelude::*;
 
-    fn split(line: &str) -> Result<Vec<String>, WordError> {
+    fn split(line: &str) -> Result<Vec<String>, String> {
         Ok(words(line)?.iter().map(|word| word.to_string()).collect())
     }
 
@@ -199,11 +126,27 @@ mod tests {
 
     #[test]
     fn broken_lines_are_refused() {
-        assert_eq!(split("\"a"), Err(WordError::Quotation));
-        assert_eq!(split("'a"), Err(WordError::SingleQuotation));
-        assert_eq!(split("a\\"), Err(WordError::Residual));
-        assert_eq!(split("a \\n"), Err(WordError::Backslash));
-        assert_eq!(split(&"x".repeat(257)), Err(WordError::TooLong));
+        let error = |line: &str| split(line).unwrap_err();
+        assert_eq!(
+            error("\"a"),
+            "Options error: No closing quotation (\") in TCP:0"
+        );
+        assert_eq!(
+            error("'a"),
+            "Options error: No closing single quotation (') in TCP:0"
+        );
+        assert_eq!(
+            error("a\\"),
+            "Options error: Residual parse state (2) in TCP:0"
+        );
+        assert_eq!(
+            error("a \\n"),
+            "Options warning: Bad backslash ('\\') usage in TCP:0"
+        );
+        assert_eq!(
+            error(&"x".repeat(257)),
+            "Options error: Parameter at TCP:0 is too long (256 chars max)"
+        );
         assert!(split(&"x".repeat(256)).is_ok());
     }
 

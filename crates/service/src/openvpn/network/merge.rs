@@ -105,7 +105,10 @@ impl TunnelNetwork {
             block_ipv6: config.block_ipv6 || pushed.block_ipv6,
             ifconfig_noexec: config.ifconfig_noexec,
             route_noexec: config.route_noexec,
-            forwarding: forwarding.map(crate::home::forwarding),
+            forwarding: forwarding.map(|home| {
+                let (masquerade, except) = home.masquerading();
+                Forwarding { masquerade, except }
+            }),
             recursive: config.allow_recursive_routing,
             redirect: redirect(config.redirect, pushed.redirect_gateway),
             pushed_addresses: pushed.ifconfig.is_some() || pushed.ifconfig_ipv6.is_some(),

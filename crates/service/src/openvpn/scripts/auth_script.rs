@@ -6,11 +6,10 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use config::openvpn::PasswordMethod;
 use tempfile::TempPath;
-use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::openvpn::scripts::names;
@@ -21,28 +20,6 @@ const FILE_MAX: u64 = 4096;
 
 /// Exit code of a script that will give its verdict later.
 const DEFERRED: i32 = 2;
-
-/// Error while asking the script.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub(crate) enum AuthScriptError {
-    /// The script cannot be run.
-    #[error(transparent)]
-    Script(#[from] ScriptError),
-    /// A file for the script cannot be made.
-    #[error("a file for auth-user-pass-verify cannot be made in {directory}: {error}")]
-    File {
-        /// The directory (`tmp-dir`).
-        directory: PathBuf,
-        /// The kernel's error.
-        error: io::Error,
-    },
-    /// The script wrote a malformed `auth_pending_file`.
-    #[error(
-        "auth_pending_file needs three lines: seconds to wait, the method, and what the user is told"
-    )]
-    Pending,
-}
 
 /// Name and password for the script.
 #[derive(Clone)]
@@ -95,11 +72,11 @@ pub(crate) struct AuthFiles {
 }
 
 impl AuthFiles {
-    fn new(directory: &Path) -> io::Result<Self> {
+    fn new(directory: &Path) -> Result<Self, ScriptError> {
         Ok(Self {
-            control: temporary(directory, "acf")?.into_temp_path(),
-            pending: temporary(directory, "apf")?.into_temp_path(),
-            reason: temporary(directory, "afr")?.into_temp_path(),
+            control: temporary(directory, "acf", b"")?,
+            pending: temporary(directory, "apf", b"")?,
+            reason: temporary(directory, "afr", b"")?,
         })
     }
 
@@ -127,7 +104,7 @@ impl AuthFiles {
         (!text.is_empty()).then_some(text)
     }
 
-    fn pending(&self) -> Result<Option<PendingAuth>, AuthScriptError> {
+    fn pending(&self) -> Result<Option<PendingAuth>, ScriptError> {
         let bytes = read(&self.pending).unwrap_or_default();
         if bytes.is_empty() {
             return Ok(None);
@@ -136,11 +113,11 @@ impl AuthFiles {
         let mut lines = text.lines().map(str::trim_end);
         let (Some(timeout), Some(method), Some(extra)) = (lines.next(), lines.next(), lines.next())
         else {
-            return Err(AuthScriptError::Pending);
+            return Err(ScriptError::Pending);
         };
         let timeout = timeout.trim().parse().ok().filter(|&seconds| seconds > 0);
         Ok(Some(PendingAuth {
-            timeout: timeout.ok_or(AuthScriptError::Pending)?,
+            timeout: timeout.ok_or(ScriptError::Pending)?,
             method: method.to_owned(),
             extra: extra.to_owned(),
         }))
@@ -156,12 +133,8 @@ pub(crate) fn verify(
     credentials: &Credentials,
     method: PasswordMethod,
     directory: &Path,
-) -> Result<Answer, AuthScriptError> {
-    let made = |error| AuthScriptError::File {
-        directory: directory.to_owned(),
-        error,
-    };
-    let files = AuthFiles::new(directory).map_err(made)?;
+) -> Result<Answer, ScriptError> {
+    let files = AuthFiles::new(directory)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut script = files.name_to(script);
     let username = names::name(&credentials.username);
@@ -175,10 +148,8 @@ pub(crate) fn verify(
                 .with("password", &password);
         }
         PasswordMethod::File => {
-            let mut file = temporary(directory, "up").map_err(made)?;
             let lines = Zeroizing::new(format!("{username}\n{}\n", password.as_str()));
-            file.write_all(lines.as_bytes()).map_err(made)?;
-            let path = file.into_temp_path();
+            let path = temporary(directory, "up", lines.as_bytes())?;
             script = script.with("username", &username).argument(text(&path));
             handed_over = Some(path);
         }
@@ -215,27 +186,31 @@ pub(crate) fn tell_response(
     script: Invocation,
     response: &str,
     directory: &Path,
-) -> Result<(), AuthScriptError> {
-    let write = || {
-        let mut file = temporary(directory, "cr")?;
-        file.write_all(response.as_bytes())?;
-        Ok(file.into_temp_path())
-    };
-    let path = write().map_err(|error| AuthScriptError::File {
-        directory: directory.to_owned(),
-        error,
-    })?;
+) -> Result<(), ScriptError> {
+    let path = temporary(directory, "cr", response.as_bytes())?;
     let script = script.argument(path.to_string_lossy().into_owned());
-    Ok(script.run_well()?)
+    script.run_well()
 }
 
-/// Makes a file with an unguessable name that only this user can read.
-pub(super) fn temporary(directory: &Path, kind: &str) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new()
+/// Makes a file of these bytes with an unguessable name that only this user can read.
+///
+/// # Errors
+/// [`ScriptError::File`].
+pub(crate) fn temporary(
+    directory: &Path,
+    kind: &str,
+    bytes: &[u8],
+) -> Result<TempPath, ScriptError> {
+    let made = tempfile::Builder::new()
         .prefix(&format!("openvpn_{kind}_"))
         .suffix(".tmp")
         .rand_bytes(16)
-        .tempfile_in(directory)
+        .tempfile_in(directory);
+    let written = made.and_then(|mut file| file.write_all(bytes).map(|()| file.into_temp_path()));
+    written.map_err(|error| ScriptError::File {
+        directory: directory.to_owned(),
+        error,
+    })
 }
 
 /// Reads the start of a script's file.
@@ -264,7 +239,7 @@ mod tests {
             }
         }
 
-        fn ask(&self, text: &str, method: PasswordMethod) -> Result<Answer, AuthScriptError> {
+        fn ask(&self, text: &str, method: PasswordMethod) -> Result<Answer, ScriptError> {
             let security = match method {
                 PasswordMethod::Environment => ScriptSecurity::Passwords,
                 PasswordMethod::File => ScriptSecurity::Scripts,
@@ -373,7 +348,7 @@ mod tests {
         for text in ["echo 60", "printf '0\\na\\nb\\n'", "printf 'x\\na\\nb\\n'"] {
             let text = format!("{text} > $auth_pending_file; exit 2");
             let error = fixture.ask(&text, PasswordMethod::File).unwrap_err();
-            assert!(matches!(error, AuthScriptError::Pending), "{error}");
+            assert!(matches!(error, ScriptError::Pending), "{error}");
         }
         assert!(fixture.is_clean());
     }

@@ -5,33 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
-use thiserror::Error;
 
 use crate::openvpn::scripts::auth_script::{read, temporary};
 use crate::openvpn::scripts::{Invocation, ScriptError};
 
 /// Largest settings file that is read, in bytes.
 const SETTINGS_MAX: u64 = 64 << 10;
-
-/// Error of a client's script. The server disconnects the client.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub(crate) enum ConnectScriptError {
-    /// The script cannot be run, or failed.
-    #[error(transparent)]
-    Script(#[from] ScriptError),
-    /// The script wrote 0, or an unknown value, to `client_connect_deferred_file`.
-    #[error("client-connect: the script refused the client in client_connect_deferred_file")]
-    Refused,
-    /// A file for the script cannot be made or read.
-    #[error("a file for client-connect in {directory}: {error}")]
-    File {
-        /// The directory (`tmp-dir`).
-        directory: PathBuf,
-        /// The kernel's error.
-        error: io::Error,
-    },
-}
 
 /// Result of the script.
 #[derive(Debug)]
@@ -55,15 +34,15 @@ impl ConnectFiles {
     ///
     /// # Errors
     /// The script refused the client, or the file is unreadable or too large.
-    pub(crate) fn poll(self) -> Result<Connected, ConnectScriptError> {
+    pub(crate) fn poll(self) -> Result<Connected, ScriptError> {
         match read(&self.deferred).unwrap_or_default().first() {
             None | Some(b'1') => self.text().map(Connected::Settings),
             Some(b'2') => Ok(Connected::Deferred(self)),
-            Some(_) => Err(ConnectScriptError::Refused),
+            Some(_) => Err(ScriptError::Refused),
         }
     }
 
-    fn text(&self) -> Result<String, ConnectScriptError> {
+    fn text(&self) -> Result<String, ScriptError> {
         let size = |path: &Path| fs::metadata(path).map(|data| data.len());
         let text = match size(&self.settings) {
             // A script may remove the file instead of writing settings.
@@ -71,14 +50,10 @@ impl ConnectFiles {
             Ok(size) if size > SETTINGS_MAX => Err(io::ErrorKind::FileTooLarge.into()),
             _ => fs::read_to_string(&self.settings),
         };
-        text.map_err(|error| self.error(error))
-    }
-
-    fn error(&self, error: io::Error) -> ConnectScriptError {
-        ConnectScriptError::File {
+        text.map_err(|error| ScriptError::File {
             directory: self.directory.clone(),
             error,
-        }
+        })
     }
 }
 
@@ -86,18 +61,10 @@ impl ConnectFiles {
 ///
 /// # Errors
 /// The script failed or could not be run.
-pub(crate) fn run(script: Invocation, directory: &Path) -> Result<Connected, ConnectScriptError> {
-    let make = |kind| {
-        temporary(directory, kind)
-            .map(tempfile::NamedTempFile::into_temp_path)
-            .map_err(|error| ConnectScriptError::File {
-                directory: directory.to_owned(),
-                error,
-            })
-    };
+pub(crate) fn run(script: Invocation, directory: &Path) -> Result<Connected, ScriptError> {
     let files = ConnectFiles {
-        settings: make("cc")?,
-        deferred: make("ccr")?,
+        settings: temporary(directory, "cc", b"")?,
+        deferred: temporary(directory, "ccr", b"")?,
         directory: directory.to_owned(),
     };
     let path = files.settings.to_string_lossy().into_owned();
@@ -119,7 +86,7 @@ mod tests {
     use crate::openvpn::scripts::{Hook, testing::shell};
     use config::openvpn::ScriptSecurity;
 
-    fn connect(text: &str, directory: &Path) -> Result<Connected, ConnectScriptError> {
+    fn connect(text: &str, directory: &Path) -> Result<Connected, ScriptError> {
         let environment = Environment::default();
         let security = ScriptSecurity::Scripts;
         let script = Invocation::new(

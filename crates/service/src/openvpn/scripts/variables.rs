@@ -159,7 +159,8 @@ impl Environment {
         let (v4, v6): (Vec<&RouteFacts>, Vec<_>) = routes.iter().partition(|r| r.network.is_ipv4());
         for (n, route) in (1u32..).zip(v4) {
             self.set(&format!("route_network_{n}"), route.network);
-            self.set(&format!("route_netmask_{n}"), netmask(route.bits));
+            let netmask = host::masked(Ipv4Addr::BROADCAST.into(), route.bits);
+            self.set(&format!("route_netmask_{n}"), netmask);
             self.set_way("route", n, route);
         }
         for (n, route) in (1u32..).zip(v6) {
@@ -328,11 +329,6 @@ impl Environment {
         self.set("bytes_sent", sent);
         self.set("time_duration", duration.as_secs());
     }
-}
-
-fn netmask(bits: u8) -> Ipv4Addr {
-    let host = 32u32.saturating_sub(u32::from(bits));
-    Ipv4Addr::from(u32::MAX.checked_shl(host).unwrap_or(0))
 }
 
 #[cfg(test)]

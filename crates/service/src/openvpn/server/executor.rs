@@ -131,9 +131,7 @@ impl<'a> Executor<'a> {
 
     /// Handles the events that other threads left. Returns whether more wait.
     fn hear(&mut self) -> bool {
-        for (_, (job, finished)) in self.host.background.take_done() {
-            // A job that was cancelled while it ran is already out of `jobs`.
-            self.host.jobs.remove(&job);
+        for (job, finished) in self.host.background.take_done() {
             if let Some(files) = finished.files {
                 self.host.files.insert(job, files);
             }

@@ -2,7 +2,7 @@
 //! parse them.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
 use crate::openvpn::status_file::Format;
@@ -16,7 +16,7 @@ pub(crate) const UNDEFINED: &str = "UNDEF";
 pub(crate) struct ClientRow {
     /// Common name from its certificate or user name; empty before login.
     pub common_name: String,
-    /// The client's outer address, as [`real_address`] writes it.
+    /// The client's outer address, as [`real_address`](super::real_address) writes it.
     pub real_address: String,
     /// The client's address in the tunnel.
     pub ipv4: Option<Ipv4Addr>,
@@ -66,12 +66,6 @@ pub(crate) struct ServerStatus {
     pub broadcast_queue_max: u64,
     /// A kernel data plane moves the packets.
     pub kernel_data_plane: bool,
-}
-
-/// Formats `10.1.2.3:1194`, or `[2001:db8::1]:1194` as OpenVPN 2.7 does; earlier releases omit brackets and port for
-/// IPv6.
-pub(crate) fn real_address(addr: SocketAddr) -> String {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string()
 }
 
 impl RouteRow {
@@ -224,6 +218,7 @@ fn finish(mut lines: Vec<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openvpn::status_file::real_address;
     use std::time::{Duration, UNIX_EPOCH};
 
     fn at(seconds: u64) -> SystemTime {

@@ -8,10 +8,11 @@
 use super::failures::Failures;
 use super::{ClientMachine, Session};
 use crate::pptp::machine::{Cx, Way};
-use crate::pptp::spread::{Traffic, among, lines_of};
+use crate::pptp::spread::Traffic;
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
-use lines::control::{Lines, status};
+use crate::status::lines::status;
+use lines::control::Lines;
 use plane::{LINES_MAX, LineId, LineSet, PeerId, PeerState, Times};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
@@ -160,7 +161,8 @@ impl ServerLines {
 
     /// All lines that packets of the call go by.
     pub(super) fn in_use(&self) -> LineSet {
-        lines_of(among(self.wanted, self.joined)).with(self.line())
+        let mode = self.wanted.among(self.joined);
+        mode.lines().with(self.line())
     }
 
     /// Moves the call's packets to the chosen line once it has joined.
@@ -171,7 +173,7 @@ impl ServerLines {
             self.heard = None;
         }
         self.traffic.spread.set_mode(match self.knows {
-            Knows::Several => among(self.wanted, self.joined),
+            Knows::Several => self.wanted.among(self.joined),
             _ => plane::LineMode::Single,
         });
     }

@@ -4,10 +4,10 @@ use super::control::Control;
 use super::lines::Sockets;
 use super::{RunError, RunOptions, STREAMS};
 use crate::pptp::awaited;
-use crate::pptp::lookup::Lookup;
 use crate::pptp::machine::{Host, ONLY, StreamId, Way};
 use crate::pptp::network::{self, Network};
 use ::config::pptp::{Pptp, Role};
+use ::lines::names::Resolver;
 use ::pptp::session::Up;
 use engine::interface::Writer;
 use host::strangers;
@@ -31,7 +31,7 @@ pub(super) struct Outside<'m> {
     pub(super) writer: Writer,
     pub(super) gre: Sockets,
     pub(super) streams: BTreeMap<StreamId, Control>,
-    pub(super) lookup: Lookup,
+    pub(super) resolver: Resolver<()>,
     pub(super) poller: Poller,
     pub(super) network: Network,
     pub(super) ended: Option<Result<(), RunError>>,
@@ -87,7 +87,7 @@ impl Outside<'_> {
 
 impl Host for Outside<'_> {
     fn look_up(&mut self, host: String) {
-        self.lookup.begin(host, self.network.is_set());
+        self.resolver.begin((), (host, 0), 0, self.network.is_set());
     }
 
     fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String> {

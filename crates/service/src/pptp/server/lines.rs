@@ -3,12 +3,12 @@
 use super::{Client, ServerMachine};
 use crate::pptp::machine::{Cx, Way};
 use crate::pptp::order::Order;
-use crate::pptp::spread::{Traffic, lines_of};
+use crate::pptp::spread::Traffic;
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
 use ::pptp::lines::{ADDRESSES_MAX, Addresses};
 use log::Level;
-use plane::{LINES_MAX, LineId, LineMode as Mode, LineSet};
+use plane::{LineId, LineMode as Mode, LineSet};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
@@ -27,15 +27,7 @@ impl Answering {
 
     /// The mode, for lines with these numbers.
     fn among(self, places: LineSet) -> Mode {
-        let shares = std::array::from_fn(|at| u64::from(places.contains(LineId(at as u8))));
-        const { assert!(LINES_MAX <= 256) };
-        match self.mode {
-            LineMode::Single | LineMode::Failover => Mode::Single,
-            LineMode::Duplicate => Mode::Duplicate(places),
-            LineMode::Critical => Mode::Critical(places),
-            LineMode::Balance => Mode::Balance(shares),
-            LineMode::BalancePackets => Mode::BalancePackets(shares),
-        }
+        lines::control::evenly(self.mode, places)
     }
 }
 
@@ -142,7 +134,7 @@ impl Client {
             let line = line.line;
             // Address only, as GRE has no ports.
             of.name = line.endpoint.addr.ip().to_string();
-            of.in_use = used == Some(line.id) || lines_of(mode).contains(line.id);
+            of.in_use = used == Some(line.id) || mode.lines().contains(line.id);
         }
     }
 }

@@ -119,33 +119,39 @@ fn predefined(compiler: &str, options: &str) -> Option<String> {
 /// Installed compilers must accept the options, which must give what the row says.
 #[test]
 fn compilers_take_the_options_and_use_what_the_chip_has() {
-    for soc in table().socs().iter().filter(|soc| soc.isa.is_arm()) {
-        let wide = soc.isa == Isa::Armv8;
+    for soc in table().socs().iter().filter(|soc| soc.core.isa.is_arm()) {
+        let wide = soc.core.isa == Isa::Armv8;
         let compiler = if wide {
             "aarch64-linux-gnu-gcc"
         } else {
             "arm-linux-gnueabihf-gcc"
         };
-        let Some(defined) = predefined(compiler, &soc.gcc) else {
+        let Some(defined) = predefined(compiler, &soc.core.gcc) else {
             continue;
         };
         let has = |name: &str| defined.contains(&format!("#define {name} "));
-        assert_eq!(has("__ARM_NEON"), soc.neon, "{}", soc.id);
-        assert_eq!(has("__ARM_FEATURE_CRYPTO"), soc.aes, "{}", soc.id);
-        assert_eq!(has("__ARM_FEATURE_ATOMICS"), soc.lse, "{}", soc.id);
+        assert_eq!(has("__ARM_NEON"), soc.core.neon, "{}", soc.id);
+        assert_eq!(has("__ARM_FEATURE_CRYPTO"), soc.core.aes, "{}", soc.id);
+        assert_eq!(has("__ARM_FEATURE_ATOMICS"), soc.core.lse, "{}", soc.id);
         if !wide {
-            assert_eq!(has("__ARM_FEATURE_IDIV"), soc.divide, "{}", soc.id);
-            assert_eq!(has("__ARM_PCS_VFP"), soc.fpu, "{}", soc.id);
-            let soft = predefined(compiler, &soc.gcc_soft_abi()).unwrap();
+            assert_eq!(has("__ARM_FEATURE_IDIV"), soc.core.divide, "{}", soc.id);
+            assert_eq!(has("__ARM_PCS_VFP"), soc.core.fpu, "{}", soc.id);
+            let soft = soc.core.gcc.replace("=hard", "=softfp");
+            let soft = predefined(compiler, &soft).unwrap();
             assert!(!soft.contains("__ARM_PCS_VFP"), "{}", soc.id);
-            assert_eq!(soft.contains("#define __ARM_FP "), soc.fpu, "{}", soc.id);
+            assert_eq!(
+                soft.contains("#define __ARM_FP "),
+                soc.core.fpu,
+                "{}",
+                soc.id
+            );
         }
-        if let Some(narrow) = &soc.gcc32
+        if let Some(narrow) = &soc.core.gcc32
             && let Some(defined) = predefined("arm-linux-gnueabihf-gcc", narrow)
         {
             assert_eq!(
                 defined.contains("#define __ARM_FEATURE_CRYPTO "),
-                soc.aes,
+                soc.core.aes,
                 "{}",
                 soc.id
             );
@@ -155,21 +161,6 @@ fn compilers_take_the_options_and_use_what_the_chip_has() {
                 soc.id
             );
         }
-        // Compilers must also know the `-march` name.
-        assert!(
-            predefined(compiler, &format!("-march={} {}", soc.march, float(soc))).is_some(),
-            "{}",
-            soc.id
-        );
-    }
-}
-
-/// The floating-point options for an architecture that does not name the unit.
-fn float(soc: &Soc) -> &str {
-    match (soc.isa, soc.fpu) {
-        (Isa::Armv8, _) => "",
-        (_, false) => "-mfloat-abi=soft",
-        (_, true) => "-mfloat-abi=softfp",
     }
 }
 
@@ -195,19 +186,25 @@ fn facts_that_no_source_confirms_are_told_apart() {
 #[test]
 fn chips_that_are_not_what_their_core_suggests() {
     let table = table();
-    assert!(!table.soc("an7581").unwrap().aes && table.soc("mt7986").unwrap().aes);
-    assert!(!table.soc("bcm2711").unwrap().aes && !table.soc("bcm2837").unwrap().aes);
-    assert!(!table.soc("bcm4708").unwrap().neon && table.soc("armada385").unwrap().neon);
-    assert!(table.soc("bcm2712").unwrap().gcc.contains("+crypto"));
+    assert!(!table.soc("an7581").unwrap().core.aes && table.soc("mt7986").unwrap().core.aes);
+    assert!(!table.soc("bcm2711").unwrap().core.aes && !table.soc("bcm2837").unwrap().core.aes);
+    assert!(!table.soc("bcm4708").unwrap().core.neon && table.soc("armada385").unwrap().core.neon);
+    assert!(table.soc("bcm2712").unwrap().core.gcc.contains("+crypto"));
     let krait = table.soc("ipq8065").unwrap();
     assert_eq!(
-        krait.gcc,
+        krait.core.gcc,
         "-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=hard"
     );
-    assert_eq!(
-        krait.gcc_soft_abi(),
-        "-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=softfp"
-    );
+}
+
+/// The rustc target that goes with the options of an ARM chip, for musl.
+fn rust_target(soc: &Soc) -> &'static str {
+    match (soc.core.isa, soc.core.fpu) {
+        (Isa::Armv5te, _) => "armv5te-unknown-linux-musleabi",
+        (Isa::Armv7, true) => "armv7-unknown-linux-musleabihf",
+        (Isa::Armv7, false) => "armv7-unknown-linux-musleabi",
+        _ => "aarch64-unknown-linux-musl",
+    }
 }
 
 /// Checks the options of rustc, which is always installed while tests run.
@@ -215,9 +212,9 @@ fn chips_that_are_not_what_their_core_suggests() {
 fn rustc_takes_the_options_and_uses_what_the_chip_has() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let mut seen = BTreeMap::new();
-    for soc in table().socs().iter().filter(|soc| soc.isa.is_arm()) {
+    for soc in table().socs().iter().filter(|soc| soc.core.isa.is_arm()) {
         let features = seen
-            .entry((soc.rust_target().unwrap(), soc.rust.clone()))
+            .entry((rust_target(soc), soc.core.rust.clone()))
             .or_insert_with(|| {
                 let mut command = Command::new(&rustc);
                 // rustc shows the unstable features of 32-bit ARM only with this variable.
@@ -225,9 +222,12 @@ fn rustc_takes_the_options_and_uses_what_the_chip_has() {
                     "--print",
                     "cfg",
                     "--target",
-                    soc.rust_target().unwrap(),
+                    rust_target(soc),
                 ]);
-                let output = command.args(soc.rust.split_whitespace()).output().unwrap();
+                let output = command
+                    .args(soc.core.rust.split_whitespace())
+                    .output()
+                    .unwrap();
                 let error = String::from_utf8_lossy(&output.stderr).into_owned();
                 assert!(
                     output.status.success() && !error.contains("not recognized"),
@@ -237,14 +237,14 @@ fn rustc_takes_the_options_and_uses_what_the_chip_has() {
                 String::from_utf8(output.stdout).unwrap()
             });
         let has = |name: &str| features.contains(&format!("target_feature=\"{name}\""));
-        assert_eq!(has("neon"), soc.neon, "{}", soc.id);
-        assert_eq!(has("aes"), soc.aes, "{}", soc.id);
-        if soc.isa != Isa::Armv8 {
-            assert_eq!(has("soft-float"), !soc.fpu, "{}", soc.id);
+        assert_eq!(has("neon"), soc.core.neon, "{}", soc.id);
+        assert_eq!(has("aes"), soc.core.aes, "{}", soc.id);
+        if soc.core.isa != Isa::Armv8 {
+            assert_eq!(has("soft-float"), !soc.core.fpu, "{}", soc.id);
             // Code cannot rely on a unit that is optional for the core.
             assert_eq!(
-                soc.fpu && has("vfp4"),
-                soc.vfp == crate::soc::Vfp::V4,
+                soc.core.fpu && has("vfp4"),
+                soc.core.vfp == crate::soc::Vfp::V4,
                 "{}",
                 soc.id
             );

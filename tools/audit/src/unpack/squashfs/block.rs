@@ -3,6 +3,7 @@
 
 use super::superblock::Superblock;
 use super::table::{METADATA, TableBlock};
+use crate::bytes::LITTLE;
 use crate::unpack::budget::{Budget, Fault};
 use crate::unpack::decompress;
 
@@ -147,10 +148,7 @@ fn lzma(form: Form, packed: &[u8], most: usize) -> std::io::Result<Vec<u8>> {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     };
     let size = match form {
-        Form::Alone => packed
-            .get(5..13)
-            .and_then(|b| b.try_into().ok())
-            .map(u64::from_le_bytes),
+        Form::Alone => LITTLE.u64(packed, 5),
         _ => None,
     };
     decompress::lzma_raw(

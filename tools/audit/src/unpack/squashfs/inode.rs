@@ -1,7 +1,8 @@
 //! Inodes and directories: whole bytes in 4.0, bit fields in 3.x.
 
-use super::superblock::{Order, Superblock};
+use super::superblock::Superblock;
 use super::table::{Position, Tables};
+use crate::bytes::Order;
 use crate::unpack::budget::{Budget, Fault};
 
 /// Longest directory listing, in bytes. Kernels read up to this much.
@@ -32,12 +33,6 @@ pub(super) enum Node {
     File(FileNode),
     Symlink(Vec<u8>),
     Special,
-}
-
-/// The inode fields that the reader uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Inode {
-    pub(super) node: Node,
 }
 
 /// Fields of one inode, read one after the other.
@@ -73,7 +68,7 @@ impl Fields<'_, '_, '_> {
     }
 }
 
-impl Inode {
+impl Node {
     /// Reads the inode at `at`.
     pub(super) fn read(
         tables: &mut Tables<'_>,
@@ -82,12 +77,16 @@ impl Inode {
     ) -> Result<Self, Fault> {
         let four = tables.superblock.major == 4;
         let mut fields = Fields { tables, at, budget };
-        let node = if four {
-            version_4(&mut fields)?
+        if four {
+            version_4(&mut fields)
         } else {
-            version_3(&mut fields)?
-        };
-        Ok(Self { node })
+            version_3(&mut fields)
+        }
+    }
+
+    fn directory(size: u32, block: u32, offset: u16) -> Self {
+        let position = Position { block, offset };
+        Self::Directory { position, size }
     }
 }
 
@@ -100,13 +99,7 @@ fn version_4(f: &mut Fields<'_, '_, '_>) -> Result<Node, Fault> {
             let block = f.u32()?;
             let _links = f.u32()?;
             let size = u32::from(f.u16()?);
-            Node::Directory {
-                position: Position {
-                    block,
-                    offset: f.u16()?,
-                },
-                size,
-            }
+            Node::directory(size, block, f.u16()?)
         }
         8 => {
             let _links = f.u32()?;
@@ -114,13 +107,7 @@ fn version_4(f: &mut Fields<'_, '_, '_>) -> Result<Node, Fault> {
             let block = f.u32()?;
             let _parent = f.u32()?;
             let _index = f.u16()?;
-            Node::Directory {
-                position: Position {
-                    block,
-                    offset: f.u16()?,
-                },
-                size,
-            }
+            Node::directory(size, block, f.u16()?)
         }
         2 => {
             let start = u64::from(f.u32()?);
@@ -159,13 +146,7 @@ fn version_3(f: &mut Fields<'_, '_, '_>) -> Result<Node, Fault> {
             let _links = f.u32()?;
             let sizes = u64::from(f.u32()?);
             let [size, offset] = split(f.order(), sizes, [19, 13]);
-            Node::Directory {
-                position: Position {
-                    block: f.u32()?,
-                    offset: offset as u16,
-                },
-                size,
-            }
+            Node::directory(size, f.u32()?, offset as u16)
         }
         8 => {
             let _links = f.u32()?;
@@ -175,13 +156,7 @@ fn version_3(f: &mut Fields<'_, '_, '_>) -> Result<Node, Fault> {
                 all << 8 | u64::from(bytes[if big { i } else { 4 - i }])
             });
             let [size, offset] = split(f.order(), whole, [27, 13]);
-            Node::Directory {
-                position: Position {
-                    block: f.u32()?,
-                    offset: offset as u16,
-                },
-                size,
-            }
+            Node::directory(size, f.u32()?, offset as u16)
         }
         2 => {
             let start = f.u64()?;

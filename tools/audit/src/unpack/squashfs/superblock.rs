@@ -2,45 +2,7 @@
 
 use super::MAGICS;
 use super::table::Position;
-
-/// Reads integers in the order of the image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Order {
-    /// Big-endian; for bit fields this means that the first is at the top.
-    pub(super) big: bool,
-}
-
-impl Order {
-    /// The 16 bits at `at`.
-    pub(super) fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
-        let bytes: [u8; 2] = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
-        Some(if self.big {
-            u16::from_be_bytes(bytes)
-        } else {
-            u16::from_le_bytes(bytes)
-        })
-    }
-
-    /// The 32 bits at `at`.
-    pub(super) fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
-        let bytes: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
-        Some(if self.big {
-            u32::from_be_bytes(bytes)
-        } else {
-            u32::from_le_bytes(bytes)
-        })
-    }
-
-    /// The 64 bits at `at`.
-    pub(super) fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
-        let bytes: [u8; 8] = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
-        Some(if self.big {
-            u64::from_be_bytes(bytes)
-        } else {
-            u64::from_le_bytes(bytes)
-        })
-    }
-}
+use crate::bytes::{BIG, LITTLE, Order};
 
 /// The superblock fields that the reader uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +41,7 @@ impl Superblock {
             return None;
         }
         // A vendor's magic number does not reveal the byte order; the version does.
-        let order = [false, true].map(|big| Order { big });
+        let order = [LITTLE, BIG];
         let order = order
             .into_iter()
             .find(|o| matches!(o.u16(image, 28), Some(3 | 4)))?;
@@ -111,7 +73,7 @@ impl Superblock {
             // Four letters alone prove nothing in the middle of an image.
             return first.then(|| ("squashfs".to_owned(), cut(96)));
         }
-        let order = [false, true].map(|big| Order { big });
+        let order = [LITTLE, BIG];
         let order = order
             .into_iter()
             .find(|o| matches!(o.u16(image, 28), Some(1..=9)))?;

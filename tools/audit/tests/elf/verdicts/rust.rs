@@ -65,7 +65,7 @@ fn build(bench: &Bench, target: &str, options: &str) -> Option<Vec<u8>> {
 }
 
 fn target(soc: &Soc) -> &'static str {
-    match (soc.isa, soc.vfp) {
+    match (soc.core.isa, soc.core.vfp) {
         (Isa::Armv8, _) => "aarch64-unknown-linux-gnu",
         (_, Vfp::None) => "armv7-unknown-linux-gnueabi",
         _ => "armv7-unknown-linux-gnueabihf",
@@ -77,10 +77,12 @@ fn target(soc: &Soc) -> &'static str {
 fn what_rustc_builds_with_a_chips_options_is_fine_for_it() {
     let bench = Bench::new();
     let known = |soc: &&Soc| {
-        matches!(soc.isa, Isa::Armv7 | Isa::Armv8) && !soc.rust.is_empty() && soc.unsure.is_empty()
+        matches!(soc.core.isa, Isa::Armv7 | Isa::Armv8)
+            && !soc.core.rust.is_empty()
+            && soc.unsure.is_empty()
     };
     for soc in Table::builtin().socs().iter().filter(known) {
-        let Some(bytes) = build(&bench, target(soc), &soc.rust) else {
+        let Some(bytes) = build(&bench, target(soc), &soc.core.rust) else {
             return;
         };
         let finding = finding("/usr/lib/libone.so", &bytes, &soc.id);
@@ -89,7 +91,7 @@ fn what_rustc_builds_with_a_chips_options_is_fine_for_it() {
             "fine",
             "{}, {}: {:#?}",
             soc.id,
-            soc.rust,
+            soc.core.rust,
             finding.evidence
         );
     }

@@ -197,20 +197,12 @@ impl Host for ThisHost<'_> {
 
     #[inline(never)]
     fn tell(&mut self, told: Told) {
-        let mut monitoring = self.context.monitoring.borrow_mut();
-        match told {
-            Told::State(state, detail, addresses) => monitoring.state(state, &detail, addresses),
-            Told::AuthToken(token) => monitoring.auth_token(&token),
-            Told::Echo(text) => monitoring.echoed(&text),
-            Told::VerificationFailed(reason) => {
-                if let Some(manager) = &self.context.manager {
-                    manager.refused(reason.as_deref().unwrap_or("AUTH_FAILED"));
-                }
-                monitoring.verification_failed("Auth", reason.as_deref());
-            }
-            Told::UpDown(up, environment) => monitoring.up_down(up, &environment),
-            Told::Closed => monitoring.closed(),
+        if let Told::VerificationFailed(reason) = &told
+            && let Some(manager) = &self.context.manager
+        {
+            manager.refused(reason.as_deref().unwrap_or("AUTH_FAILED"));
         }
+        self.context.monitoring.borrow_mut().tell(&told);
     }
 
     fn log_status(&mut self, status: ClientStatus) {

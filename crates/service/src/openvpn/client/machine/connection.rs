@@ -470,7 +470,6 @@ impl Machine<'_> {
             tunnel,
             tunnel_v6,
             remote: Some(it.remote),
-            local: None,
         };
         cx.tell(Told::State(
             State::Connected,

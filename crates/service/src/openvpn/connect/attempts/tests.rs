@@ -193,3 +193,13 @@ fn a_look_up_is_no_reason_for_a_second_pause() {
     attempts.looked_up(found(), now);
     assert_eq!(remote(attempts.next(now)), "192.0.2.1:1");
 }
+
+#[test]
+fn a_shuffle_loses_nothing() {
+    let mut list: Vec<u32> = (0..50).collect();
+    shuffle(&mut list);
+    // The list stays sorted with a probability of 1 in 50!.
+    assert!(!list.is_sorted());
+    list.sort_unstable();
+    assert_eq!(list, (0..50).collect::<Vec<_>>());
+}

@@ -57,49 +57,49 @@ pub(crate) type Work<T> = Box<dyn FnOnce() -> T + Send>;
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// Waiting work of one key, in order.
-struct Queue<K, T> {
+struct Queue<K, I, T> {
     key: K,
-    work: VecDeque<(u64, Work<T>)>,
+    work: VecDeque<(I, Work<T>)>,
 }
 
-struct State<K, T> {
+struct State<K, I, T> {
     /// Non-empty queues, ordered by turn.
-    queues: VecDeque<Queue<K, T>>,
+    queues: VecDeque<Queue<K, I, T>>,
     /// Keys of the work in progress.
     running: Vec<K>,
-    done: Vec<(u64, T)>,
+    done: Vec<(I, T)>,
     threads: usize,
     /// Number of idle threads.
     idle: usize,
 }
 
-struct Shared<K, T> {
-    state: Mutex<State<K, T>>,
+struct Shared<K, I, T> {
+    state: Mutex<State<K, I, T>>,
     wake: Wake,
     crew: Crew,
     /// Wakes an idle thread for new work.
     work: Condvar,
 }
 
-/// Runs work of one kind. A single thread does a key's work in the order of submission.
-pub(crate) struct Background<K, T> {
-    shared: Arc<Shared<K, T>>,
-    next: u64,
+/// Runs work of one kind, each piece with an identity of type `I`. A single thread does a key's work in the order of
+/// submission.
+pub(crate) struct Background<K, I, T> {
+    shared: Arc<Shared<K, I, T>>,
 }
 
-impl<K, T> State<K, T> {
+impl<K, I, T> State<K, I, T> {
     fn waiting(&self) -> usize {
         self.queues.iter().map(|queue| queue.work.len()).sum()
     }
 }
 
-impl<K: PartialEq, T> State<K, T> {
+impl<K: PartialEq, I, T> State<K, I, T> {
     fn waiting_of(&self, key: &K) -> usize {
         let queue = self.queues.iter().find(|queue| queue.key == *key);
         queue.map_or(0, |queue| queue.work.len())
     }
 
-    fn queue(&mut self, key: K) -> &mut Queue<K, T> {
+    fn queue(&mut self, key: K) -> &mut Queue<K, I, T> {
         let at = self.queues.iter().position(|queue| queue.key == key);
         let at = at.unwrap_or_else(|| {
             let work = VecDeque::new();
@@ -110,26 +110,26 @@ impl<K: PartialEq, T> State<K, T> {
     }
 
     /// Takes the next piece of work, from a key with fewer than `share` running. The key's turn is then over.
-    fn take(&mut self, share: usize) -> Option<(K, u64, Work<T>)>
+    fn take(&mut self, share: usize) -> Option<(K, I, Work<T>)>
     where
         K: Copy,
     {
-        let free = |queue: &Queue<K, T>| {
+        let free = |queue: &Queue<K, I, T>| {
             self.running.iter().filter(|it| **it == queue.key).count() < share
         };
         let at = self.queues.iter().position(free)?;
         let mut queue = self.queues.remove(at)?;
-        let (number, work) = queue.work.pop_front()?;
+        let (id, work) = queue.work.pop_front()?;
         let key = queue.key;
         if !queue.work.is_empty() {
             self.queues.push_back(queue);
         }
         self.running.push(key);
-        Some((key, number, work))
+        Some((key, id, work))
     }
 }
 
-impl<K, T> fmt::Debug for Background<K, T> {
+impl<K, I, T> fmt::Debug for Background<K, I, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.shared.lock();
         f.debug_struct("Background")
@@ -140,14 +140,19 @@ impl<K, T> fmt::Debug for Background<K, T> {
     }
 }
 
-impl<K, T> Shared<K, T> {
-    fn lock(&self) -> MutexGuard<'_, State<K, T>> {
+impl<K, I, T> Shared<K, I, T> {
+    fn lock(&self) -> MutexGuard<'_, State<K, I, T>> {
         // Work runs outside the lock, so a panic cannot leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
+impl<K, I, T> Background<K, I, T>
+where
+    K: Copy + PartialEq + Send + 'static,
+    I: PartialEq + Send + 'static,
+    T: Send + 'static,
+{
     /// Starts without threads. They call `wake` after each piece of work.
     pub(crate) fn new(crew: Crew, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let state = State {
@@ -164,26 +169,25 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
                 crew,
                 work: Condvar::new(),
             }),
-            next: 0,
         }
     }
 
-    /// Submits work for `key`. [`Self::take_done`] returns the number with the result.
+    /// Submits work for `key`. [`Self::take_done`] returns `id` with the result.
     ///
     /// # Errors
     /// The queue is full or no thread can be started; the work is dropped.
     pub(crate) fn submit(
-        &mut self,
+        &self,
         key: K,
+        id: I,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<u64, BusyError> {
-        let submitted = self.offer(key, Box::new(work));
+    ) -> Result<(), BusyError> {
+        let submitted = self.offer(key, id, Box::new(work));
         submitted.map_err(|(busy, _)| busy)
     }
 
     /// Like [`Self::submit`], but an error returns the work.
-    pub(crate) fn offer(&mut self, key: K, work: Work<T>) -> Result<u64, (BusyError, Work<T>)> {
-        let number = self.next;
+    pub(crate) fn offer(&self, key: K, id: I, work: Work<T>) -> Result<(), (BusyError, Work<T>)> {
         let crew = self.shared.crew;
         let mut state = self.shared.lock();
         let waiting = state.waiting();
@@ -210,27 +214,26 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
                 Err(error) => return Err((error.into(), work)),
             }
         }
-        state.queue(key).work.push_back((number, work));
-        self.next += 1;
-        Ok(number)
+        state.queue(key).work.push_back((id, work));
+        Ok(())
     }
 
     /// Cancels work that has not begun.
-    pub(crate) fn cancel(&self, number: u64) {
+    pub(crate) fn cancel(&self, id: &I) {
         let mut state = self.shared.lock();
         for queue in &mut state.queues {
-            queue.work.retain(|(at, _)| *at != number);
+            queue.work.retain(|(at, _)| at != id);
         }
         state.queues.retain(|queue| !queue.work.is_empty());
     }
 
     /// Returns the results since the last call.
-    pub(crate) fn take_done(&self) -> Vec<(u64, T)> {
+    pub(crate) fn take_done(&self) -> Vec<(I, T)> {
         std::mem::take(&mut self.shared.lock().done)
     }
 }
 
-fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
+fn serve<K: Copy + PartialEq, I, T>(shared: &Shared<K, I, T>) {
     let crew = shared.crew;
     if let Some(nice) = crew.nice {
         // On failure the work runs at normal priority.
@@ -239,20 +242,20 @@ fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
     if crew.confined {
         host::privileges::confine_this_thread();
     }
-    while let Some((key, number, work)) = next(shared) {
+    while let Some((key, id, work)) = next(shared) {
         let result = work();
         let mut state = shared.lock();
         if let Some(at) = state.running.iter().position(|it| *it == key) {
             state.running.swap_remove(at);
         }
-        state.done.push((number, result));
+        state.done.push((id, result));
         drop(state);
         (shared.wake)();
     }
 }
 
 /// Takes the next piece of work for a thread; `None` ends the thread.
-fn next<K: Copy + PartialEq, T>(shared: &Shared<K, T>) -> Option<(K, u64, Work<T>)> {
+fn next<K: Copy + PartialEq, I, T>(shared: &Shared<K, I, T>) -> Option<(K, I, Work<T>)> {
     let Crew { share, linger, .. } = shared.crew;
     let mut state = shared.lock();
     let next = state.take(share);

@@ -6,11 +6,10 @@
 //! handshake itself and meanwhile takes no packets out of the inbox. Strangers cannot cause this: all together have
 //! fewer sessions than one source has places (`openvpn::server::Listener`).
 
-use super::background::{Background, Crew, Work};
+use super::background::{Background, Crew};
 use crate::openvpn::server::machine::{ClientKey, Event};
 use openvpn::session::{Handshake, Handshaken};
 use plane::SourceNetwork;
-use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
@@ -29,9 +28,7 @@ type Turn = (SourceNetwork, bool);
 
 /// Handshake threads and their queue.
 pub(super) struct Handshakes<T = Box<Handshaken>> {
-    background: Background<Turn, (ClientKey, T)>,
-    /// Unfinished handshakes, and their numbers in `background`.
-    waiting: HashMap<ClientKey, u64>,
+    background: Background<Turn, ClientKey, T>,
 }
 
 /// Number of handshake threads: one per processor. `None` with one processor: the loop runs the handshakes.
@@ -55,39 +52,30 @@ impl<T: Send + 'static> Handshakes<T> {
         };
         Self {
             background: Background::new(crew, wake),
-            waiting: HashMap::new(),
         }
     }
 
     /// Queues the work, or runs it here if the queue is full. `turn` is the source and whether keys are renewed.
     fn offer(
-        &mut self,
+        &self,
         client: ClientKey,
         turn: Turn,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let work: Work<(ClientKey, T)> = Box::new(move || (client, work()));
-        match self.background.offer(turn, work) {
-            Ok(number) => {
-                self.waiting.insert(client, number);
-                None
-            }
-            Err((_, work)) => Some(work().1),
-        }
+        let offered = self.background.offer(turn, client, Box::new(work));
+        offered.err().map(|(_, work)| work())
     }
 
     /// Drops the handshake of a departed client, to free its memory.
-    pub(super) fn cancel(&mut self, client: ClientKey) {
-        if let Some(number) = self.waiting.remove(&client) {
-            self.background.cancel(number);
-        }
+    pub(super) fn cancel(&self, client: ClientKey) {
+        self.background.cancel(&client);
     }
 }
 
 impl Handshakes {
     /// Queues a handshake, or runs it here and returns its result.
     pub(super) fn begin<'a>(
-        &mut self,
+        &self,
         client: ClientKey,
         turn: Turn,
         work: Box<Handshake>,
@@ -97,13 +85,10 @@ impl Handshakes {
     }
 
     /// Takes the finished handshakes.
-    pub(super) fn take_done<'a>(&mut self) -> Vec<Event<'a>> {
+    pub(super) fn take_done<'a>(&self) -> Vec<Event<'a>> {
         let done = self.background.take_done().into_iter();
-        let events = done.map(|(_, (client, done))| {
-            self.waiting.remove(&client);
-            Event::Handshaken(client, done)
-        });
-        events.collect()
+        done.map(|(client, done)| Event::Handshaken(client, done))
+            .collect()
     }
 }
 
@@ -120,7 +105,7 @@ mod tests {
         let (many, other) = (source("192.0.2.1:1"), source("192.0.2.2:1"));
         let (release, wait) = mpsc::channel::<()>();
         let (begins, begun) = mpsc::channel();
-        let mut handshakes = Handshakes::new(1, 0, || {});
+        let handshakes = Handshakes::new(1, 0, || {});
         let client = |number| ClientKey {
             id: ClientId(1),
             number,

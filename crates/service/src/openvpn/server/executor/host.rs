@@ -10,7 +10,7 @@ use crate::openvpn::accounts;
 use crate::openvpn::accounts::htpasswd::PasswordFile;
 use crate::openvpn::device::{Link, SocketPlane};
 use crate::openvpn::hooks::Hooks;
-use crate::openvpn::management::{Addresses, State};
+use crate::openvpn::management::{Addresses, State, Told};
 use crate::openvpn::monitoring::Status;
 use crate::openvpn::revocation::RevocationFile;
 use crate::openvpn::server::machine::{
@@ -43,10 +43,8 @@ pub(super) struct ThisHost<'a> {
     pub(super) crl: RevocationFile,
     pub(super) listeners: Listeners,
     /// Background jobs, each queued under its client's source, or `None` for the server's own.
-    pub(super) background: Background<Option<SourceNetwork>, (JobId, Finished)>,
+    pub(super) background: Background<Option<SourceNetwork>, JobId, Finished>,
     pub(super) handshakes: Handshakes,
-    /// Unfinished jobs, and their numbers in `background`.
-    pub(super) jobs: HashMap<JobId, u64>,
     /// Files of scripts that answer later.
     pub(super) files: HashMap<JobId, Files>,
     /// The network settings in force.
@@ -95,17 +93,12 @@ impl Host for ThisHost<'_> {
             };
             *script = files.name_to(script.clone());
         }
-        let work = move || (id, jobs::run(job));
-        let submitted = self.background.submit(source, work);
-        self.jobs
-            .insert(id, submitted.map_err(|busy| busy.to_string())?);
-        Ok(())
+        let submitted = self.background.submit(source, id, move || jobs::run(job));
+        submitted.map_err(|busy| busy.to_string())
     }
 
     fn cancel(&mut self, id: JobId) {
-        if let Some(number) = self.jobs.remove(&id) {
-            self.background.cancel(number);
-        }
+        self.background.cancel(&id);
     }
 
     fn poll(&mut self, id: JobId) -> Option<Polled> {
@@ -192,8 +185,8 @@ impl Host for ThisHost<'_> {
             tunnel_v6: network.ifconfig_v6.map(|i| i.local),
             ..Addresses::default()
         };
-        let mut monitoring = self.context.monitoring.borrow_mut();
-        monitoring.state(state, detail, addresses);
+        let told = Told::State(state, detail.to_owned(), addresses);
+        self.context.monitoring.borrow_mut().tell(&told);
     }
 
     fn log_status(&mut self, status: ServerStatus) {

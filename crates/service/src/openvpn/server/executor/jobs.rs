@@ -1,10 +1,9 @@
 //! Background jobs, run on other threads.
 
-use crate::openvpn::scripts::Invocation;
-use crate::openvpn::scripts::auth_script::{self, Answer, AuthFiles, AuthScriptError, Verdict};
-use crate::openvpn::scripts::connect_script::{self, ConnectFiles, ConnectScriptError, Connected};
+use crate::openvpn::scripts::auth_script::{self, Answer, AuthFiles, Verdict, temporary};
+use crate::openvpn::scripts::connect_script::{self, ConnectFiles, Connected};
+use crate::openvpn::scripts::{Invocation, ScriptError};
 use crate::openvpn::server::machine::{Done, Job, Login, LoginChecks};
-use std::io::Write as _;
 use std::path::Path;
 
 /// Result of a job, and the files in which its script answers later.
@@ -76,7 +75,7 @@ pub(super) fn run(job: Job) -> Finished {
 
 /// Returns the settings that a script made, or its files if they come later.
 pub(super) fn settings(
-    outcome: Result<Connected, ConnectScriptError>,
+    outcome: Result<Connected, ScriptError>,
 ) -> (Result<Option<String>, String>, Option<Files>) {
     match outcome {
         Ok(Connected::Settings(text)) => (Ok(Some(text)), None),
@@ -85,7 +84,7 @@ pub(super) fn settings(
     }
 }
 
-fn check(checks: LoginChecks, certificate: &mut bool) -> Result<Answer, AuthScriptError> {
+fn check(checks: LoginChecks, certificate: &mut bool) -> Result<Answer, ScriptError> {
     let answer = |verdict| Answer {
         verdict,
         pending: None,
@@ -120,16 +119,8 @@ fn metadata_is_good(
     script: &Invocation,
     metadata: &[u8],
     directory: &Path,
-) -> Result<bool, AuthScriptError> {
-    let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        file.write_all(metadata)?;
-        Ok(file.into_temp_path())
-    };
-    let file = write().map_err(|error| AuthScriptError::File {
-        directory: directory.to_owned(),
-        error,
-    })?;
+) -> Result<bool, ScriptError> {
+    let file = temporary(directory, "tls_crypt_v2_metadata", metadata)?;
     let script = script
         .clone()
         .with("metadata_file", &file.to_string_lossy());

@@ -1,11 +1,12 @@
 //! Host side of a server's tunnel: its own address, and routes to its clients.
 
 use super::host::ThisHost;
+use crate::openvpn::management::Told;
 use crate::openvpn::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::variables::describe_routes;
 use crate::openvpn::scripts::{Hook, device_arguments};
-use config::openvpn::Network;
+use config::openvpn::{Command, Network};
 
 /// Settings in force, and the script variables for them.
 pub(super) struct Set {
@@ -39,10 +40,8 @@ impl ThisHost<'_> {
             Err(InsideError::Managed(error)) => log::warn!("{}: {error}", self.link.name),
             other => other?,
         }
-        self.context
-            .monitoring
-            .borrow_mut()
-            .up_down(true, &environment);
+        let told = Told::UpDown(true, environment.clone());
+        self.context.monitoring.borrow_mut().tell(&told);
         let script = config.scripts.route_up.as_ref();
         self.hooks.tell(Hook::RouteUp, script, [], &environment);
         self.set = Some(Set {
@@ -91,23 +90,20 @@ impl ThisHost<'_> {
         };
         let scripts = &self.context.config.scripts;
         set.environment.set("signal", "sigterm");
-        self.context
-            .monitoring
-            .borrow_mut()
-            .up_down(false, &set.environment);
-        let arguments = || self.arguments("init");
-        let pre = scripts.route_pre_down.as_ref();
-        self.hooks
-            .tell(Hook::RoutePreDown, pre, arguments(), &set.environment);
-        let down = scripts.down.as_ref();
-        if scripts.down_pre {
+        let told = Told::UpDown(false, set.environment.clone());
+        self.context.monitoring.borrow_mut().tell(&told);
+        let run = |hook, script: &Option<Command>| {
+            let arguments = self.arguments("init");
             self.hooks
-                .tell(Hook::Down, down, arguments(), &set.environment);
+                .tell(hook, script.as_ref(), arguments, &set.environment);
+        };
+        run(Hook::RoutePreDown, &scripts.route_pre_down);
+        if scripts.down_pre {
+            run(Hook::Down, &scripts.down);
         }
         set.inside.undo();
         if !scripts.down_pre {
-            self.hooks
-                .tell(Hook::Down, down, arguments(), &set.environment);
+            run(Hook::Down, &scripts.down);
         }
     }
 

@@ -205,7 +205,6 @@ impl<'a> Executor<'a> {
                 config.service.nice.unwrap_or(0),
                 move || bell.wake(),
             ),
-            jobs: HashMap::new(),
             files: HashMap::new(),
             set: None,
             events: VecDeque::new(),

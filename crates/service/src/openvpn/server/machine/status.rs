@@ -3,7 +3,8 @@
 use super::client::{Client, Step};
 use super::{Machine, peer};
 use crate::openvpn::channel::Plane;
-use crate::openvpn::status_file::server::{ClientRow, RouteRow, ServerStatus, real_address};
+use crate::openvpn::status_file::real_address;
+use crate::openvpn::status_file::server::{ClientRow, RouteRow, ServerStatus};
 use crate::openvpn::statusdoc;
 use crate::status::PeerStatus;
 use crate::status::lines::{order_status, their_status};

@@ -3,6 +3,7 @@
 use crate::pptp::client::ServerLines;
 use crate::pptp::server::Answering;
 use crate::pptp::tests::*;
+use lines::control::LineFacts;
 use plane::LineId;
 
 /// Addresses of the client, by line.

@@ -4,11 +4,11 @@ use super::*;
 use std::sync::mpsc;
 
 /// A pool and a channel that signals finished work.
-fn pool(threads: usize, waiting: usize) -> (Background<char, u32>, mpsc::Receiver<()>) {
+fn pool(threads: usize, waiting: usize) -> (Background<char, u64, u32>, mpsc::Receiver<()>) {
     pool_of(crew(threads, waiting))
 }
 
-fn pool_of(crew: Crew) -> (Background<char, u32>, mpsc::Receiver<()>) {
+fn pool_of(crew: Crew) -> (Background<char, u64, u32>, mpsc::Receiver<()>) {
     let (sender, receiver) = mpsc::channel();
     let wake = move || {
         let _ = sender.send(());
@@ -29,7 +29,7 @@ fn crew(threads: usize, waiting: usize) -> Crew {
 }
 
 /// A pool whose idle threads stay.
-fn lingering(threads: usize) -> (Background<char, u32>, mpsc::Receiver<()>) {
+fn lingering(threads: usize) -> (Background<char, u64, u32>, mpsc::Receiver<()>) {
     pool_of(Crew {
         share: threads,
         linger: Duration::from_secs(3600),
@@ -38,7 +38,7 @@ fn lingering(threads: usize) -> (Background<char, u32>, mpsc::Receiver<()>) {
 }
 
 fn collect(
-    pool: &Background<char, u32>,
+    pool: &Background<char, u64, u32>,
     woken: &mpsc::Receiver<()>,
     count: usize,
 ) -> Vec<(u64, u32)> {
@@ -50,11 +50,11 @@ fn collect(
     done
 }
 
-/// Occupies a thread with work for `a`, once it has begun, until the returned sender is dropped.
-fn occupy(pool: &mut Background<char, u32>) -> mpsc::Sender<()> {
+/// Occupies a thread with work 1000 for `a`, once it has begun, until the returned sender is dropped.
+fn occupy(pool: &Background<char, u64, u32>) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel::<()>();
     let (began, running) = mpsc::channel();
-    pool.submit('a', move || {
+    pool.submit('a', 1000, move || {
         let _ = began.send(());
         let _ = held.recv();
         0
@@ -66,43 +66,42 @@ fn occupy(pool: &mut Background<char, u32>) -> mpsc::Sender<()> {
 
 #[test]
 fn one_thread_keeps_the_order() {
-    let (mut pool, woken) = pool(1, 200);
-    let numbers: Vec<u64> = (0..50)
-        .map(|n| pool.submit('a', move || n).unwrap())
-        .collect();
+    let (pool, woken) = pool(1, 200);
+    for n in 0..50 {
+        pool.submit('a', n.into(), move || n).unwrap();
+    }
     let done = collect(&pool, &woken, 50);
-    assert_eq!(done, numbers.into_iter().zip(0..50).collect::<Vec<_>>());
+    assert_eq!(done, (0..50).zip(0..50).collect::<Vec<_>>());
     // Whether the thread has ended or not, the next piece is done.
-    pool.submit('a', || 7).unwrap();
-    assert_eq!(collect(&pool, &woken, 1)[0].1, 7);
+    pool.submit('a', 50, || 7).unwrap();
+    assert_eq!(collect(&pool, &woken, 1), [(50, 7)]);
 }
 
 #[test]
 fn slow_work_does_not_hold_up_the_rest() {
-    let (mut pool, woken) = pool(2, 10);
+    let (pool, woken) = pool(2, 10);
     let (release, held) = mpsc::channel::<()>();
-    let slow = pool
-        .submit('a', move || {
-            let _ = held.recv();
-            1
-        })
-        .unwrap();
-    let quick = pool.submit('b', || 2).unwrap();
-    assert_eq!(collect(&pool, &woken, 1), [(quick, 2)]);
+    let slow = move || {
+        let _ = held.recv();
+        1
+    };
+    pool.submit('a', 10, slow).unwrap();
+    pool.submit('b', 20, || 2).unwrap();
+    assert_eq!(collect(&pool, &woken, 1), [(20, 2)]);
     drop(release);
-    assert_eq!(collect(&pool, &woken, 1), [(slow, 1)]);
+    assert_eq!(collect(&pool, &woken, 1), [(10, 1)]);
 }
 
 #[test]
 fn what_waits_is_bounded() {
-    let (mut pool, woken) = pool(1, 3);
-    let release = occupy(&mut pool);
-    pool.submit('a', || 1).unwrap();
-    pool.submit('a', || 2).unwrap();
-    let error = pool.submit('a', || 3).unwrap_err();
+    let (pool, woken) = pool(1, 3);
+    let release = occupy(&pool);
+    pool.submit('a', 1, || 1).unwrap();
+    pool.submit('a', 2, || 2).unwrap();
+    let error = pool.submit('a', 3, || 3).unwrap_err();
     assert!(matches!(error, BusyError::Share { waiting: 2 }), "{error}");
-    pool.submit('b', || 4).unwrap();
-    let error = pool.submit('c', || 5).unwrap_err();
+    pool.submit('b', 4, || 4).unwrap();
+    let error = pool.submit('c', 5, || 5).unwrap_err();
     assert!(matches!(error, BusyError::Full { waiting: 3 }), "{error}");
     drop(release);
     assert_eq!(collect(&pool, &woken, 4).len(), 4);
@@ -110,87 +109,71 @@ fn what_waits_is_bounded() {
 
 #[test]
 fn no_key_has_every_thread_and_keys_take_turns() {
-    let (mut pool, woken) = pool(2, 1000);
-    let (release, held) = mpsc::channel::<()>();
-    let (began, running) = mpsc::channel();
-    let slow = pool
-        .submit('a', move || {
-            let _ = began.send(());
-            let _ = held.recv();
-            0
-        })
-        .unwrap();
-    running.recv().unwrap();
+    let (pool, woken) = pool(2, 1000);
+    let release = occupy(&pool);
     // Key `a` has its share running, so more of its work waits although a thread is idle.
-    let greedy: Vec<u64> = (0..100)
-        .map(|n| pool.submit('a', move || n).unwrap())
-        .collect();
-    let others = ['b', 'c', 'b'].map(|key| pool.submit(key, || 7).unwrap());
+    for n in 0..100 {
+        pool.submit('a', n, || 1).unwrap();
+    }
+    for (key, id) in [('b', 200), ('c', 201), ('b', 202)] {
+        pool.submit(key, id, || 7).unwrap();
+    }
     let done = collect(&pool, &woken, 3);
-    assert_eq!(done, [(others[0], 7), (others[1], 7), (others[2], 7)]);
+    assert_eq!(done, [(200, 7), (201, 7), (202, 7)]);
     drop(release);
     let done = collect(&pool, &woken, 101);
-    let numbers: Vec<u64> = done.iter().map(|it| it.0).collect();
-    assert_eq!((numbers[0], &numbers[1..]), (slow, &greedy[..]));
+    let ids = done.into_iter().map(|it| it.0);
+    assert!(ids.eq([1000].into_iter().chain(0..100)));
 }
 
 #[test]
 fn what_was_taken_back_is_not_done() {
-    let (mut pool, woken) = pool(1, 4);
-    let (release, held) = mpsc::channel::<()>();
-    let (began, running) = mpsc::channel();
-    let first = pool
-        .submit('a', move || {
-            let _ = began.send(());
-            let _ = held.recv();
-            0
-        })
-        .unwrap();
-    running.recv().unwrap();
-    let doomed = ['a', 'a', 'b', 'b'].map(|key| pool.submit(key, || 1).unwrap());
-    assert!(pool.submit('c', || 2).is_err());
-    // Cancelling the running piece has no effect: it runs to its end.
-    for number in doomed.into_iter().chain([first]) {
-        pool.cancel(number);
+    let (pool, woken) = pool(1, 4);
+    let release = occupy(&pool);
+    for (id, key) in ['a', 'a', 'b', 'b'].into_iter().enumerate() {
+        pool.submit(key, id as u64, || 1).unwrap();
     }
-    let last = pool.submit('c', || 2).unwrap();
+    assert!(pool.submit('c', 5, || 2).is_err());
+    // Cancelling the running piece has no effect: it runs to its end.
+    for id in [0, 1, 2, 3, 1000] {
+        pool.cancel(&id);
+    }
+    pool.submit('c', 5, || 2).unwrap();
     drop(release);
-    assert_eq!(collect(&pool, &woken, 2), [(first, 0), (last, 2)]);
+    assert_eq!(collect(&pool, &woken, 2), [(1000, 0), (5, 2)]);
 }
 
 /// Pieces that all wait for each other need all threads, even if some were idle before.
 #[test]
 fn threads_that_stay_take_what_comes_and_others_join_them() {
-    let (mut pool, woken) = lingering(4);
+    let (pool, woken) = lingering(4);
     for round in 0..20 {
         let count = 1 + round % 4;
         let barrier = Arc::new(std::sync::Barrier::new(count));
-        let numbers: Vec<u64> = (0..count)
-            .map(|_| {
-                let barrier = Arc::clone(&barrier);
-                let work = move || {
-                    barrier.wait();
-                    0
-                };
-                pool.submit('a', work).unwrap()
-            })
-            .collect();
+        for id in 0..count as u64 {
+            let barrier = Arc::clone(&barrier);
+            let work = move || {
+                barrier.wait();
+                0
+            };
+            pool.submit('a', id, work).unwrap();
+        }
         let mut done: Vec<u64> = collect(&pool, &woken, count)
             .into_iter()
-            .map(|(number, _)| number)
+            .map(|(id, _)| id)
             .collect();
         done.sort_unstable();
-        assert_eq!(done, numbers, "round {round}");
+        assert!(done.into_iter().eq(0..count as u64), "round {round}");
     }
     assert!(pool.shared.lock().threads <= 4);
 }
 
 #[test]
 fn work_that_is_not_taken_is_given_back() {
-    let (mut pool, woken) = pool(1, 2);
-    let release = occupy(&mut pool);
-    pool.submit('a', || 1).unwrap();
-    let (busy, work) = pool.offer('a', Box::new(|| 7)).unwrap_err();
+    let (pool, woken) = pool(1, 2);
+    let release = occupy(&pool);
+    pool.submit('a', 1, || 1).unwrap();
+    let (busy, work) = pool.offer('a', 2, Box::new(|| 7)).unwrap_err();
     assert!(matches!(busy, BusyError::Share { waiting: 1 }), "{busy}");
     assert_eq!(work(), 7);
     drop(release);
@@ -207,7 +190,7 @@ proptest::proptest! {
     ) {
         let linger = if linger { Duration::from_secs(3600) } else { Duration::ZERO };
         let crew = Crew { share: threads, linger, ..crew(threads, 60) };
-        let (mut pool, woken) = pool_of(crew);
+        let (pool, woken) = pool_of(crew);
         let begun = Arc::new(Mutex::new(Vec::new()));
         let (mut expected, mut taken) = (0, Vec::new());
         for (at, key) in keys.into_iter().enumerate() {
@@ -217,7 +200,7 @@ proptest::proptest! {
                 begun.lock().unwrap().push((key, at));
                 at as u32
             });
-            match pool.offer(key, work) {
+            match pool.offer(key, at as u64, work) {
                 Ok(_) => {
                     expected += 1;
                     taken.push((key, at));

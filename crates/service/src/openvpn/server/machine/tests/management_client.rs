@@ -1,6 +1,6 @@
 //! A management client that sends partial commands, reads seldom, and disconnects at random.
 
-use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, StateEntry};
+use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, Told};
 use crate::openvpn::seeded::Random;
 use crate::openvpn::status_file::Format;
 use crate::openvpn::timestamp::unix;
@@ -82,11 +82,8 @@ impl ManagementClient {
     }
 
     pub(super) fn state_changed(&mut self, state: State, now: Now) {
-        self.port.state_changed(StateEntry {
-            at: unix(now.wall),
-            state,
-            detail: String::new(),
-            addresses: Addresses::default(),
-        });
+        let at = unix(now.wall);
+        let told = Told::State(state, String::new(), Addresses::default());
+        self.port.tell(at, &told);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::world::Size;
 use crate::openvpn::OWN_NAME;
-use crate::openvpn::accounts::pool::{Ipv4Range, Layout, Pool};
+use crate::openvpn::accounts::pool::Pool;
 use crate::openvpn::terms;
 use config::openvpn::OpenVpn;
 use openvpn::identity::Identity;
@@ -95,10 +95,10 @@ pub(super) fn listener_settings(config: &OpenVpn, size: Size) -> ListenerSetting
 }
 
 pub(super) fn pool() -> Pool {
-    let range = Ipv4Range {
+    let range = config::openvpn::Pool {
         start: [10, 8, 0, 2].into(),
         end: [10, 8, 15, 253].into(),
-        layout: Layout::Single,
+        netmask: None,
     };
-    Pool::new(Some(range), None, false).unwrap()
+    Pool::new(Some(range), None, config::openvpn::Topology::Subnet, false).unwrap()
 }

@@ -1,12 +1,13 @@
 //! Faults that the simulation injects.
 
+use super::management_client::ManagementClient;
 use super::wire::Item;
 use super::world::World;
-use crate::openvpn::management::{Action, Victim};
-use crate::openvpn::monitoring::ProcessRequest;
+use crate::openvpn::management::Victim;
+use crate::openvpn::monitoring::{Monitored, ProcessRequest, Status};
 use crate::openvpn::server::machine::Event;
 use crate::openvpn::signals::Signal;
-use crate::openvpn::timestamp::Clock;
+use crate::status::Status as Document;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -80,8 +81,8 @@ impl World {
         self.around.clients[at].address = to;
     }
 
-    /// A management client sends all or part of a command. It may leave at any moment, even mid-command or before the
-    /// reply.
+    /// A management client sends all or part of a command. It may leave at any moment, even mid-command or before
+    /// the server acts.
     fn manage(&mut self, at: usize) {
         let client = &self.around.clients[at];
         let line = match self.around.random.below(9) {
@@ -97,28 +98,20 @@ impl World {
             _ => "status 2\n".to_owned(),
         };
         self.around.management.say(&line, &mut self.around.random);
-        while let Some(action) = self
-            .around
-            .management
-            .port
-            .next_action(self.around.now.monotonic)
-        {
-            // The server must act on a command even if its sender has left.
-            if self.around.random.percent(15) {
-                self.around.management.leave();
-            }
-            self.act(action);
+        let now = self.around.now.monotonic;
+        let mut management =
+            std::mem::replace(&mut self.around.management, ManagementClient::new());
+        management.port.handle_lines(now, self);
+        management.port.tell_bytes(now, self);
+        self.around.management = management;
+        // The server must act on a request even if its sender has left.
+        if self.around.random.percent(15) {
+            self.around.management.leave();
         }
-        if self
-            .around
-            .management
-            .port
-            .bytes_due(self.around.now.monotonic)
-        {
-            for client in self.status().clients {
-                let (received, sent) = (client.bytes_received, client.bytes_sent);
-                let port = &mut self.around.management.port;
-                port.client_bytes(client.client_id, received, sent);
+        for request in std::mem::take(&mut self.around.management.port.requests) {
+            match request {
+                ProcessRequest::Signal(signal) => self.tell(Event::Signal(signal)),
+                other => panic!("{other:?} was not asked for"),
             }
         }
         self.around.management.hear(&mut self.around.random);
@@ -132,40 +125,30 @@ impl World {
         self.around.seen.managers_gone = self.around.management.left;
     }
 
-    /// Performs an action like the management port's server.
-    fn act(&mut self, action: Action) {
-        match action {
-            Action::Request(ProcessRequest::Signal(signal)) => self.tell(Event::Signal(signal)),
-            Action::Status(format) => {
-                let text = self
-                    .status()
-                    .text(format, "title", &Clock::utc(), self.around.now.wall);
-                self.around.management.port.reply_status(&text);
-            }
-            Action::Kill(victim) => {
-                let count = self.machine.matching(&victim).len();
-                self.tell(Event::Kill(victim.clone()));
-                assert!(self.is_gone(&victim), "{victim:?} is still there");
-                self.around.management.port.reply_kill(&victim, count);
-            }
-            Action::ClientKill(client) => {
-                let found = self.machine.has_client(client);
-                self.tell(Event::KillClient(client));
-                self.around.management.port.reply_client_kill(found);
-            }
-            Action::LoadStats => {
-                let clients = self.status().clients.len();
-                self.around.management.port.reply_load(clients, 0, 0);
-            }
-            Action::ClientCount => {
-                let clients = self.status().clients.len();
-                self.around.management.port.reply_client_count(clients);
-            }
-            other => panic!("{other:?} was not asked for"),
-        }
-    }
-
     fn is_gone(&self, victim: &Victim) -> bool {
         self.machine.matching(victim).is_empty()
+    }
+}
+
+impl Monitored for World {
+    fn status(&self) -> Status {
+        Status::Server(Self::status(self))
+    }
+
+    fn document(&self) -> Document {
+        Document::default()
+    }
+
+    fn kill(&mut self, victim: &Victim) -> usize {
+        let count = self.machine.matching(victim).len();
+        self.tell(Event::Kill(victim.clone()));
+        assert!(self.is_gone(victim), "{victim:?} is still there");
+        count
+    }
+
+    fn kill_client(&mut self, number: u64) -> bool {
+        let found = self.machine.has_client(number);
+        self.tell(Event::KillClient(number));
+        found
     }
 }

@@ -1,9 +1,0 @@
-//! Output for people, and the progress of a long command.
-
-#![forbid(unsafe_code)]
-
-mod output;
-mod progress;
-
-pub use output::{escapes, is_up, line, note, note_text, print, say, shown, text};
-pub use progress::{Progress, rough};

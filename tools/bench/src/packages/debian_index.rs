@@ -1,0 +1,140 @@
+//! Writes `Packages` and `Release`, apt's index of a flat directory, as apt-ftparchive(1) would.
+
+use crate::packages::deb::{self, DebError};
+use crate::packages::hash;
+use crate::packages::stanza::{Stanza, StanzaError};
+use thiserror::Error;
+
+/// Why an index cannot be made.
+#[derive(Debug, Error)]
+pub enum IndexError {
+    /// A package is invalid.
+    #[error("{name}: {error}")]
+    Package {
+        /// The package's file name.
+        name: String,
+        /// Why.
+        error: DebError,
+    },
+    /// A package's control file is not a list of fields.
+    #[error("{name}: {error}")]
+    Stanza {
+        /// The package's file name.
+        name: String,
+        /// Why.
+        error: StanzaError,
+    },
+}
+
+/// Writes the text of `Packages` for packages and their file names.
+///
+/// # Errors
+/// When a package is invalid.
+pub fn packages(packages: &[(&str, &[u8])]) -> Result<String, IndexError> {
+    let mut sorted = packages.to_vec();
+    sorted.sort_unstable_by_key(|(name, _)| *name);
+    let mut text = String::new();
+    for (name, bytes) in sorted {
+        let content = deb::read(bytes);
+        let content = content.map_err(|error| IndexError::Package {
+            name: name.to_owned(),
+            error,
+        })?;
+        let control =
+            String::from_utf8_lossy(content.control.content("control").unwrap_or_default());
+        let stanzas = Stanza::parse(&control);
+        let stanzas = stanzas.map_err(|error| IndexError::Stanza {
+            name: name.to_owned(),
+            error,
+        })?;
+        for stanza in stanzas {
+            let file = Stanza::default()
+                .with("Filename", format!("./{name}"))
+                .with("Size", bytes.len())
+                .with("SHA256", hash::hex(&hash::sha256(bytes)));
+            text.push_str(&format!("{}\n", stanza.with_before("Description", file)));
+        }
+    }
+    Ok(text)
+}
+
+/// Writes the text of `Release` for index files and their names, with a date in seconds since 1970.
+#[must_use]
+pub fn release(files: &[(&str, &[u8])], date: u64) -> String {
+    let lines = files.iter().map(|(name, bytes)| {
+        let digest = hash::hex(&hash::sha256(bytes));
+        format!("\n{digest} {} {name}", bytes.len())
+    });
+    let stanza = Stanza::default()
+        .with("Origin", "Millrace")
+        .with("Label", "Millrace")
+        .with("Suite", "stable")
+        .with("Date", rfc_2822(date))
+        .with("SHA256", lines.collect::<String>());
+    // apt expects no space after the colon of a list.
+    stanza.to_string().replace("SHA256: \n", "SHA256:\n")
+}
+
+/// Formats a date like `Thu, 01 Jan 1970 00:00:00 UTC`.
+fn rfc_2822(date: u64) -> String {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    const WEEK: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    let (days, seconds) = (date / 86_400, date % 86_400);
+    // Counts days from 1 March of the year 0, in eras of 400 years, so that a leap day is the last day of its year.
+    let day = days + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let january_on = month >= 10;
+    let year = era * 400 + year + u64::from(january_on);
+    let month = MONTHS[((month + 2) % 12) as usize];
+    let week = WEEK[(days % 7) as usize];
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{week}, {of_month:02} {month} {year} {hours:02}:{minutes:02}:{seconds:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packages::ipk::Content;
+
+    #[test]
+    fn the_index_is_what_apt_reads() {
+        let mut content = Content::default();
+        content
+            .control
+            .file("control", 0o644, b"Package: a\nDescription: b\n")
+            .unwrap();
+        let bytes = deb::write(&content, 1).unwrap();
+        let text = packages(&[("a.deb", &bytes)]).unwrap();
+        let expected = format!(
+            "Package: a\nFilename: ./a.deb\nSize: {}\nSHA256: {}\nDescription: b\n\n",
+            bytes.len(),
+            hash::hex(&hash::sha256(&bytes)),
+        );
+        assert_eq!(text, expected);
+        let release = release(&[("Packages", b"x")], 1_709_210_096);
+        let expected = format!(
+            "Origin: Millrace\nLabel: Millrace\nSuite: stable\nDate: Thu, 29 Feb 2024 12:34:56 UTC\nSHA256:\n {} 1 Packages\n",
+            hash::hex(&hash::sha256(b"x")),
+        );
+        assert_eq!(release, expected);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (date, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 UTC"),
+            (951_782_399, "Mon, 28 Feb 2000 23:59:59 UTC"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 UTC"),
+            (1_735_689_599, "Tue, 31 Dec 2024 23:59:59 UTC"),
+            (1_735_689_600, "Wed, 01 Jan 2025 00:00:00 UTC"),
+        ] {
+            assert_eq!(rfc_2822(date), text);
+        }
+    }
+}

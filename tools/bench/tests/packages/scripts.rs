@@ -1,0 +1,133 @@
+//! `scripts/packages`, with a stand-in for the build script.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+use tools::packages::deb;
+
+/// A stand-in for `scripts/arm`, whose programs print when they were built.
+const ARM: &str = r#"#!/bin/sh
+set -eu
+bin=${CARGO_TARGET_DIR:-$PWD/target/arm}/bin
+mkdir -p "$bin"
+for chip; do
+    printf '#!/bin/sh\n# now\n[ "$1" != man ] || echo page >"$2/millrace.1"\n' >"$bin/millrace-$chip-$KINDS"
+    chmod 755 "$bin/millrace-$chip-$KINDS"
+done
+"#;
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn names(directory: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    entries
+        .map(|it| it.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|&it| it.to_owned()).collect()
+}
+
+/// Runs the script for a chip with these extra variables.
+fn run(top: &Path, chip: &str, variables: &[(&str, &Path)]) -> Output {
+    let path = format!("{}/bin:{}", top.display(), std::env::var("PATH").unwrap());
+    Command::new(top.join("scripts/packages"))
+        .env("PATH", path)
+        .env("CARGO_TARGET_DIR", top.join("built"))
+        .env("SOURCE_DATE_EPOCH", "1700000000")
+        .env("OUT", top.join("out"))
+        .env("CHIP", chip)
+        .env_remove("PROGRAMS")
+        .env_remove("STAGE")
+        .env_remove("KEY")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap()
+}
+
+// A single test, because it executes files that it writes: another thread's child could still have them open.
+#[test]
+fn only_what_is_asked_for_is_packed_and_nothing_older() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let scratch = tempfile::tempdir().unwrap();
+    let top = scratch.path();
+    for file in ["scripts/packages", "Cargo.toml"] {
+        write(
+            &top.join(file),
+            &fs::read_to_string(root.join(file)).unwrap(),
+        );
+    }
+    symlink(
+        fs::canonicalize(root.join("packaging")).unwrap(),
+        top.join("packaging"),
+    )
+    .unwrap();
+    for file in ["scripts/setup", "bin/cargo"] {
+        write(&top.join(file), "#!/bin/sh\n");
+    }
+    write(&top.join("scripts/arm"), ARM);
+    fs::create_dir_all(top.join("built/debug")).unwrap();
+    symlink(
+        env!("CARGO_BIN_EXE_millrace-packages"),
+        top.join("built/debug/millrace-packages"),
+    )
+    .unwrap();
+    // Leftovers of an earlier version.
+    for name in ["cortex-a7-router", "aarch64-debian", "x86_64-debian"] {
+        write(
+            &top.join(format!("built/bin/millrace-{name}")),
+            "#!/bin/sh\n# before\n",
+        );
+    }
+    let out = top.join("out");
+
+    let output = run(top, "cortex-a15", &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        names(&out.join("openwrt")),
+        set(&["arm_cortex-a15_neon-vfpv4"])
+    );
+    assert_eq!(names(&out), set(&["openwrt"]), "no Debian has that chip");
+
+    let stage = top.join("stage");
+    let output = run(top, "x86_64", &[("STAGE", &stage)]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(names(&out.join("openwrt")), set(&["x86_64"]));
+    let staged = ["millrace-x86_64-debian", "millrace-x86_64-router"];
+    assert_eq!(names(&stage), set(&staged));
+    let debs: Vec<String> = names(&out.join("debian"))
+        .into_iter()
+        .filter(|it| it.starts_with("millrace_"))
+        .collect();
+    assert_eq!(debs.len(), 1, "{debs:?}");
+    let deb = deb::read(&fs::read(out.join("debian").join(&debs[0])).unwrap()).unwrap();
+    let program = String::from_utf8_lossy(deb.data.content("usr/sbin/millrace").unwrap());
+    assert!(program.contains("# now"), "{program}");
+    assert!(
+        deb.data
+            .content("usr/share/man/man1/millrace.1.gz")
+            .is_some()
+    );
+
+    // The script packs existing programs unchanged, and ignores those of other chips.
+    let output = run(top, "cortex-a7", &[("PROGRAMS", &top.join("built/bin"))]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        names(&out.join("openwrt")),
+        set(&["arm_cortex-a7_neon-vfpv4"])
+    );
+    assert_eq!(names(&out), set(&["openwrt"]));
+
+    let output = run(top, "cortex-a99", &[]);
+    assert!(!output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cortex-a99"));
+}
