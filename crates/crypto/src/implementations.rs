@@ -33,7 +33,7 @@ pub(crate) use crate::blocks::Chain;
 pub(crate) use crate::hmac::{Hmac, Mac};
 pub(crate) use aws_lc::{AwsLcAead, AwsLcAes};
 pub(crate) use pair::Pair;
-pub(crate) use table::{AEADS, CBCS, MACS};
+pub(crate) use table::{AEADS, CBCS, Candidate, MACS, MakeAead, MakeMac};
 
 /// Maximum packets that an implementation gets at once.
 pub(crate) const CHUNK: usize = 64;
@@ -132,17 +132,6 @@ impl Backend {
             Self::Portable => "portable",
             Self::Simd => "simd",
             Self::Accelerator => "accelerator",
-        }
-    }
-
-    /// The back end of a setting: a name, or `auto` for the fastest, which is `None`.
-    ///
-    /// # Errors
-    /// [`UnknownBackend`].
-    pub fn from_setting(setting: &str) -> Result<Option<Self>, UnknownBackend> {
-        match setting {
-            "auto" => Ok(None),
-            name => name.parse().map(Some),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! millisecond or so of processor time, when the first key is made, or all at once by [`measure`]. Two are kept for
 //! each algorithm: the fastest for batches and the fastest for few packets.
 //!
-//! - [`set`] narrows one algorithm's candidates to one kind, [`set_all`] does so for all (`--crypto-backend`);
+//! - [`set`] narrows an algorithm's candidates to one kind (`--crypto-backend`);
 //! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
 //!
 //! [`Backend::Accelerator`] is used only on request, by [`set`] or by a profile. Whether an accelerator is worth the
@@ -18,7 +18,7 @@ use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Digest;
-use crate::implementations::{AEADS, Backend, CBCS, Hmac, MACS};
+use crate::implementations::{AEADS, Backend, CBCS, Candidate, Hmac, MACS, MakeAead, MakeMac};
 use crate::packet_aead::AeadAlgorithm;
 use measuring::Among;
 
@@ -95,52 +95,48 @@ impl Algorithm {
     /// absent.
     fn candidates_of(self, kinds: impl Fn(Backend) -> bool) -> Vec<(Backend, &'static str, bool)> {
         let key = [0; 32];
-        let is_there = |kind, make: &dyn Fn() -> bool| match kind {
-            _ if !kinds(kind) => false,
-            // Making a key would use one of the accelerator's few sessions.
-            #[cfg(feature = "accelerators")]
-            Backend::Accelerator => crate::accelerator::does(self),
-            _ => make(),
-        };
         let digest = match self {
             Self::HmacSha1 => Digest::Sha1,
             Self::HmacSha256 => Digest::Sha256,
             _ => Digest::Sha512,
         };
+        let aead = |algorithm| {
+            let is_there = |make: &MakeAead| make(algorithm, &key).is_some();
+            self.listed(AEADS, &kinds, is_there)
+        };
         match self {
-            Self::AesGcm | Self::ChaCha20Poly1305 => {
-                let algorithm = match self {
-                    Self::AesGcm => AeadAlgorithm::Aes256Gcm,
-                    _ => AeadAlgorithm::ChaCha20Poly1305,
-                };
-                AEADS
-                    .iter()
-                    .map(|of| {
-                        let kind = (of.backend)();
-                        let present = is_there(kind, &|| (of.make)(algorithm, &key).is_some());
-                        (kind, of.name, present)
-                    })
-                    .collect()
+            Self::AesGcm => aead(AeadAlgorithm::Aes256Gcm),
+            Self::ChaCha20Poly1305 => aead(AeadAlgorithm::ChaCha20Poly1305),
+            Self::AesCbcEncrypt | Self::AesCbcDecrypt => {
+                self.listed(CBCS, kinds, |make| make(&key).is_some())
             }
-            Self::AesCbcEncrypt | Self::AesCbcDecrypt => CBCS
-                .iter()
-                .map(|of| {
-                    let kind = (of.backend)();
-                    let present = is_there(kind, &|| (of.make)(&key).is_some());
-                    (kind, of.name, present)
-                })
-                .collect(),
             Self::HmacSha1 | Self::HmacSha256 | Self::HmacSha512 => {
                 let key = Hmac::new(digest, &key);
-                MACS.iter()
-                    .map(|of| {
-                        let kind = (of.backend)();
-                        let make = || key.as_ref().is_some_and(|key| (of.make)(key).is_some());
-                        (kind, of.name, is_there(kind, &make))
-                    })
-                    .collect()
+                let is_there = |make: &MakeMac| key.as_ref().and_then(make).is_some();
+                self.listed(MACS, kinds, is_there)
             }
         }
+    }
+
+    /// The candidates of a table; `is_there` says whether one can be made.
+    fn listed<Make>(
+        self,
+        table: &[Candidate<Make>],
+        kinds: impl Fn(Backend) -> bool,
+        is_there: impl Fn(&Make) -> bool,
+    ) -> Vec<(Backend, &'static str, bool)> {
+        let candidate = |of: &Candidate<Make>| {
+            let kind = (of.backend)();
+            let present = match kind {
+                _ if !kinds(kind) => false,
+                // Making a key would use one of the accelerator's few sessions.
+                #[cfg(feature = "accelerators")]
+                Backend::Accelerator => crate::accelerator::does(self),
+                _ => is_there(&of.make),
+            };
+            (kind, of.name, present)
+        };
+        table.iter().map(candidate).collect()
     }
 }
 
@@ -240,15 +236,6 @@ pub fn set(algorithm: Algorithm, backend: Option<Backend>) -> bool {
     there
 }
 
-/// Sets the back end of all algorithms; see [`set`]. Returns the algorithms without such a candidate, which stay as
-/// they are.
-pub fn set_all(backend: Option<Backend>) -> Vec<Algorithm> {
-    Algorithm::ALL
-        .into_iter()
-        .filter(|&algorithm| !set(algorithm, backend))
-        .collect()
-}
-
 /// Makes the choice for every algorithm now, which takes some milliseconds, and returns the choices.
 pub fn measure() -> Vec<Choice> {
     Algorithm::ALL.into_iter().map(chosen).collect()
@@ -259,6 +246,14 @@ pub fn measure() -> Vec<Choice> {
 pub fn chosen(algorithm: Algorithm) -> Choice {
     let candidates = algorithm.candidates();
     let picked = pick(algorithm, None).unwrap_or_else(|| pick_on_cpu(algorithm));
+    choice(algorithm, &candidates, picked)
+}
+
+fn choice(
+    algorithm: Algorithm,
+    candidates: &[(Backend, &'static str, bool)],
+    picked: Picked,
+) -> Choice {
     let (backend, many, _) = candidates[picked.many];
     Choice {
         algorithm,
@@ -294,13 +289,7 @@ pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
 pub fn chosen_on_cpu(algorithm: Algorithm) -> Choice {
     let candidates = algorithm.candidates_of(|_| false);
     let picked = pick_column(algorithm, CPU).unwrap_or(Picked::FIRST);
-    let (backend, many, _) = candidates[picked.many];
-    Choice {
-        algorithm,
-        backend,
-        many,
-        few: candidates[picked.few].1,
-    }
+    choice(algorithm, &candidates, picked)
 }
 
 /// The measurements behind the choice for this algorithm: empty if a profile made it, there was one candidate, or no

@@ -32,13 +32,12 @@ impl Numbers {
 pub(super) type Named<K> = (&'static str, Box<K>);
 
 pub(super) fn aeads(algorithm: AeadAlgorithm, key: &[u8]) -> Vec<Named<dyn AeadImplementation>> {
-    let with_key =
-        |of: &table::Candidate<table::MakeAead>| Some((of.name, (of.make)(algorithm, key)?));
+    let with_key = |of: &Candidate<MakeAead>| Some((of.name, (of.make)(algorithm, key)?));
     AEADS.iter().filter_map(with_key).collect()
 }
 
 pub(super) fn cbcs(key: &[u8]) -> Vec<Named<dyn CbcImplementation>> {
-    let with_key = |of: &table::Candidate<table::MakeCbc>| Some((of.name, (of.make)(key)?));
+    let with_key = |of: &Candidate<table::MakeCbc>| Some((of.name, (of.make)(key)?));
     CBCS.iter().filter_map(with_key).collect()
 }
 
@@ -46,6 +45,6 @@ pub(super) fn macs(digest: Digest, key: &[u8]) -> Vec<Named<dyn MacImplementatio
     let Some(key) = Hmac::new(digest, key) else {
         return Vec::new();
     };
-    let with_key = |of: &table::Candidate<table::MakeMac>| Some((of.name, (of.make)(&key)?));
+    let with_key = |of: &Candidate<MakeMac>| Some((of.name, (of.make)(&key)?));
     MACS.iter().filter_map(with_key).collect()
 }
