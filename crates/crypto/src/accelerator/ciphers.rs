@@ -4,12 +4,11 @@
 //! takes little more time for a long packet. While it works on copies, the CPU works on the rest in place. Afterwards
 //! the CPU does all packets that the accelerator did not do, for whatever reason.
 
-use core::ops::Range;
-
+use super::Task;
 use super::costs::Crossover;
+use super::found::{self, Offer};
 use super::job::JOBS;
 use super::offload::{Offload, Verdict};
-use super::{Task, found};
 use crate::TAG_LEN;
 use crate::accelerator::{Direction, Piece, Span};
 use crate::implementations::{
@@ -67,11 +66,8 @@ pub(crate) fn aead(algorithm: AeadAlgorithm, key: &[u8]) -> Option<AcceleratorAe
     let offer = found::offer(Task::of(algorithm.family())?)?;
     let crossovers = offer.crossovers()?;
     let cpu = Pair::aead_on_cpu(algorithm, key)?;
-    Some(AcceleratorAead::new(
-        (offer.open(key)?, offer.name),
-        crossovers,
-        cpu,
-    ))
+    let route = Route::new(offer, key, crossovers)?;
+    Some(AcceleratorAead { route, cpu })
 }
 
 /// Makes AES-CBC, under the same conditions.
@@ -79,65 +75,98 @@ pub(crate) fn cbc(key: &[u8]) -> Option<AcceleratorCbc> {
     let offer = found::offer(Task::AesCbc)?;
     let crossovers = offer.crossovers()?;
     let (encrypting, decrypting) = Pair::cbc_on_cpu(key)?;
-    Some(AcceleratorCbc::new(
-        (offer.open(key)?, offer.name),
-        crossovers,
-        [encrypting, decrypting],
-    ))
+    let route = Route::new(offer, key, crossovers)?;
+    let cpu = [encrypting, decrypting];
+    Some(AcceleratorCbc { route, cpu })
 }
 
-/// An AEAD shared between an accelerator and the CPU.
-pub(crate) struct AcceleratorAead {
-    offload: Offload,
-    name: &'static str,
-    sealing: Crossover,
-    opening: Crossover,
-    cpu: Pair<dyn AeadImplementation>,
+/// A key's way to the accelerator.
+pub(crate) struct Route {
+    pub(crate) offload: Offload,
+    /// The cipher's name while the accelerator works.
+    pub(crate) name: &'static str,
+    /// For encryption and for decryption.
+    pub(crate) crossovers: [Crossover; 2],
 }
 
-impl AcceleratorAead {
-    pub(crate) fn new(
-        (offload, name): (Offload, &'static str),
-        [sealing, opening]: [Crossover; 2],
-        cpu: Pair<dyn AeadImplementation>,
-    ) -> Self {
-        Self {
-            offload,
-            name,
-            sealing,
-            opening,
-            cpu,
-        }
+impl Route {
+    /// Opens a session of the key; `None` if none is left.
+    pub(crate) fn new(offer: &Offer, key: &[u8], crossovers: [Crossover; 2]) -> Option<Self> {
+        Some(Self {
+            offload: offer.open(key)?,
+            name: offer.name,
+            crossovers,
+        })
     }
 
-    /// Divides the packets into those that go and those that stay; `None` if all stay.
-    fn split(&self, crossover: &Crossover, places: &[Place]) -> Option<Parts<Place>> {
+    /// Divides a chunk into the items that go and those that stay; `None` if all stay. `len` is the length of an item's
+    /// text.
+    fn split<T: Clone>(
+        &self,
+        direction: Direction,
+        items: &[T],
+        len: impl Fn(&T) -> usize,
+        piece: impl Fn(&T) -> Piece,
+    ) -> Option<Parts<T>> {
         if !self.offload.is_alive() {
             return None;
         }
-        let lens = places.iter().map(|place| place.text.len());
-        let mut split = Split::new(crossover, lens)?;
-        let mut parts = Parts::new();
-        for (index, place) in places.iter().enumerate() {
-            if split.takes(place.text.len()) {
-                let mut nonce = [0; 16];
-                nonce[..12].copy_from_slice(&place.nonce);
-                parts.go.push(Piece {
-                    aad: Span::from(&place.aad),
-                    text: Span::from(&place.text),
-                    tag: Span {
-                        start: place.tag,
-                        len: TAG_LEN,
-                    },
-                    nonce,
-                });
+        let crossover = &self.crossovers[usize::from(direction == Direction::Decrypt)];
+        let mut split = Split::new(crossover, items.iter().map(&len))?;
+        let mut parts = Parts {
+            go: List::new(),
+            gone: List::new(),
+            stay: List::new(),
+            stayed: List::new(),
+        };
+        for (index, item) in items.iter().enumerate() {
+            if split.takes(len(item)) {
+                parts.go.push(piece(item));
                 parts.gone.push(index);
             } else {
-                parts.stay.push(place.clone());
+                parts.stay.push(item.clone());
                 parts.stayed.push(index);
             }
         }
         Some(parts)
+    }
+
+    /// Does a chunk that was divided: `cpu` does the items that stay, and those that the accelerator leaves undone.
+    fn work<T: Clone>(
+        &self,
+        memory: &mut [u8],
+        items: &[T],
+        direction: Direction,
+        parts: Option<Parts<T>>,
+        cpu: impl Fn(&mut [u8], &[T]),
+    ) {
+        let Some(parts) = parts else {
+            return cpu(memory, items);
+        };
+        let submission = self.offload.submit(memory, &parts.go, direction);
+        if !parts.stay.is_empty() {
+            cpu(memory, &parts.stay);
+        }
+        let mut verdicts = [Verdict::Undone; JOBS];
+        self.offload
+            .collect(&submission, memory, &parts.go, &mut verdicts);
+        let mut undone = List::new();
+        for (&index, verdict) in parts.gone.iter().zip(verdicts) {
+            if verdict != Verdict::Done {
+                undone.push(items[index].clone());
+            }
+        }
+        if !undone.is_empty() {
+            cpu(memory, &undone);
+        }
+    }
+
+    fn describe(&self, cpu: &'static str) -> &'static str {
+        if self.offload.is_alive() {
+            self.name
+        } else {
+            cpu
+        }
     }
 }
 
@@ -149,45 +178,50 @@ struct Parts<T> {
     stayed: List<usize>,
 }
 
-impl<T> Parts<T> {
-    fn new() -> Self {
-        Self {
-            go: List::new(),
-            gone: List::new(),
-            stay: List::new(),
-            stayed: List::new(),
-        }
+/// An AEAD shared between an accelerator and the CPU.
+pub(crate) struct AcceleratorAead {
+    pub(crate) route: Route,
+    pub(crate) cpu: Pair<dyn AeadImplementation>,
+}
+
+impl AcceleratorAead {
+    fn split(&self, direction: Direction, places: &[Place]) -> Option<Parts<Place>> {
+        let piece = |place: &Place| {
+            let mut nonce = [0; 16];
+            nonce[..12].copy_from_slice(&place.nonce);
+            Piece {
+                aad: Span::from(&place.aad),
+                text: Span::from(&place.text),
+                tag: Span {
+                    start: place.tag,
+                    len: TAG_LEN,
+                },
+                nonce,
+            }
+        };
+        self.route
+            .split(direction, places, |place| place.text.len(), piece)
     }
 }
 
 impl AeadImplementation for AcceleratorAead {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
-        let Some(parts) = self.split(&self.sealing, places) else {
-            return self.cpu.of(places.len()).seal(memory, places);
+        let direction = Direction::Encrypt;
+        let parts = self.split(direction, places);
+        let cpu = |memory: &mut [u8], places: &[Place]| {
+            self.cpu.of(places.len()).seal(memory, places);
         };
-        let submission = self.offload.submit(memory, &parts.go, Direction::Encrypt);
-        if !parts.stay.is_empty() {
-            self.cpu.of(parts.stay.len()).seal(memory, &parts.stay);
-        }
-        let mut verdicts = [Verdict::Undone; JOBS];
-        self.offload
-            .collect(&submission, memory, &parts.go, &mut verdicts);
-        let mut undone = List::new();
-        for (&index, verdict) in parts.gone.iter().zip(verdicts) {
-            if verdict != Verdict::Done {
-                undone.push(places[index].clone());
-            }
-        }
-        if !undone.is_empty() {
-            self.cpu.of(undone.len()).seal(memory, &undone);
-        }
+        self.route.work(memory, places, direction, parts, cpu);
     }
 
     fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]) {
-        let Some(parts) = self.split(&self.opening, places) else {
+        let Some(parts) = self.split(Direction::Decrypt, places) else {
             return self.cpu.of(places.len()).open(memory, places, authentic);
         };
-        let submission = self.offload.submit(memory, &parts.go, Direction::Decrypt);
+        let submission = self
+            .route
+            .offload
+            .submit(memory, &parts.go, Direction::Decrypt);
         let mut genuine = [false; CHUNK];
         if !parts.stay.is_empty() {
             let genuine = &mut genuine[..parts.stay.len()];
@@ -199,7 +233,8 @@ impl AeadImplementation for AcceleratorAead {
             }
         }
         let mut verdicts = [Verdict::Undone; JOBS];
-        self.offload
+        self.route
+            .offload
             .collect(&submission, memory, &parts.go, &mut verdicts);
         let (mut undone, mut which) = (List::new(), List::new());
         for (&index, verdict) in parts.gone.iter().zip(verdicts) {
@@ -219,105 +254,44 @@ impl AeadImplementation for AcceleratorAead {
             authentic[index] = *genuine;
             // A packet that the CPU rejects too was forged, so a forger costs no more than without an accelerator.
             if verdict == Verdict::Forged && *genuine {
-                self.offload
+                self.route
+                    .offload
                     .give_up(format_args!("it rejected a genuine packet"));
             }
         }
     }
 
     fn describe(&self) -> &'static str {
-        if self.offload.is_alive() {
-            self.name
-        } else {
-            self.cpu.many().describe()
-        }
+        self.route.describe(self.cpu.many().describe())
     }
 }
 
 /// AES in CBC mode, shared between an accelerator and the CPU.
 pub(crate) struct AcceleratorCbc {
-    offload: Offload,
-    name: &'static str,
-    encrypting: Crossover,
-    decrypting: Crossover,
+    pub(crate) route: Route,
     /// The CPU's implementations for encrypting and for decrypting.
-    cpu: [Pair<dyn CbcImplementation>; 2],
+    pub(crate) cpu: [Pair<dyn CbcImplementation>; 2],
 }
 
 impl AcceleratorCbc {
-    pub(crate) fn new(
-        (offload, name): (Offload, &'static str),
-        [encrypting, decrypting]: [Crossover; 2],
-        cpu: [Pair<dyn CbcImplementation>; 2],
-    ) -> Self {
-        Self {
-            offload,
-            name,
-            encrypting,
-            decrypting,
-            cpu,
-        }
-    }
-
     fn work(&self, memory: &mut [u8], chains: &[Chain], direction: Direction) {
-        let crossover = match direction {
-            Direction::Encrypt => &self.encrypting,
-            Direction::Decrypt => &self.decrypting,
-        };
         let cpu = |memory: &mut [u8], chains: &[Chain]| match direction {
             Direction::Encrypt => self.cpu[0].of(chains.len()).encrypt(memory, chains),
             Direction::Decrypt => self.cpu[1].of(chains.len()).decrypt(memory, chains),
         };
-        let Some(parts) = self.split(crossover, memory, chains) else {
-            return cpu(memory, chains);
+        let piece = |chain: &Chain| {
+            let text = chain.text();
+            let mut nonce = [0; 16];
+            nonce.copy_from_slice(&memory[text.start - 16..text.start]);
+            Piece {
+                text: Span::from(&text),
+                nonce,
+                ..Piece::default()
+            }
         };
-        let submission = self.offload.submit(memory, &parts.go, direction);
-        if !parts.stay.is_empty() {
-            cpu(memory, &parts.stay);
-        }
-        let mut verdicts = [Verdict::Undone; JOBS];
-        self.offload
-            .collect(&submission, memory, &parts.go, &mut verdicts);
-        let mut undone = List::new();
-        for (&index, verdict) in parts.gone.iter().zip(verdicts) {
-            if verdict != Verdict::Done {
-                undone.push(chains[index]);
-            }
-        }
-        if !undone.is_empty() {
-            cpu(memory, &undone);
-        }
-    }
-
-    fn split(
-        &self,
-        crossover: &Crossover,
-        memory: &[u8],
-        chains: &[Chain],
-    ) -> Option<Parts<Chain>> {
-        if !self.offload.is_alive() {
-            return None;
-        }
-        let lens = chains.iter().map(|chain| chain.text().len());
-        let mut split = Split::new(crossover, lens)?;
-        let mut parts = Parts::new();
-        for (index, chain) in chains.iter().enumerate() {
-            let text: Range<usize> = chain.text();
-            if split.takes(text.len()) {
-                let mut nonce = [0; 16];
-                nonce.copy_from_slice(&memory[text.start - 16..text.start]);
-                parts.go.push(Piece {
-                    text: Span::from(&text),
-                    nonce,
-                    ..Piece::default()
-                });
-                parts.gone.push(index);
-            } else {
-                parts.stay.push(*chain);
-                parts.stayed.push(index);
-            }
-        }
-        Some(parts)
+        let len = |chain: &Chain| chain.text().len();
+        let parts = self.route.split(direction, chains, len, piece);
+        self.route.work(memory, chains, direction, parts, cpu);
     }
 }
 
@@ -331,10 +305,6 @@ impl CbcImplementation for AcceleratorCbc {
     }
 
     fn describe(&self) -> &'static str {
-        if self.offload.is_alive() {
-            self.name
-        } else {
-            self.cpu[0].many().describe()
-        }
+        self.route.describe(self.cpu[0].many().describe())
     }
 }

@@ -6,7 +6,7 @@ use super::{Batch, Cpu, Side, Tuner, key};
 use crate::TAG_LEN;
 use crate::accelerator::Direction;
 use crate::accelerator::Task;
-use crate::accelerator::ciphers::{AcceleratorAead, AcceleratorCbc};
+use crate::accelerator::ciphers::{AcceleratorAead, AcceleratorCbc, Route};
 use crate::accelerator::costs::{Costs, Crossover, Sample};
 use crate::accelerator::found::Offer;
 use crate::accelerator::job::JOBS;
@@ -28,14 +28,15 @@ impl Tuner {
     ) -> Option<Self> {
         let key = key();
         let crossovers = crossovers.unwrap_or([Crossover::NEVER; 2]);
-        let with = (offer.open(&key)?, offer.name);
+        let route = Route::new(offer, &key, crossovers)?;
         let both = match Cpu::new(offer.task, &key)? {
             Cpu::Aead(pair) => {
-                let cipher = AcceleratorAead::new(with, crossovers, pair);
+                let cipher = AcceleratorAead { route, cpu: pair };
                 Cpu::Aead(Pair::only(Box::new(cipher)))
             }
             Cpu::Cbc(encrypting, decrypting) => {
-                let cipher = AcceleratorCbc::new(with, crossovers, [encrypting, decrypting]);
+                let cpu = [encrypting, decrypting];
+                let cipher = AcceleratorCbc { route, cpu };
                 let pair: Pair<dyn CbcImplementation> = Pair::only(Box::new(cipher));
                 Cpu::Cbc(pair.clone(), pair)
             }
