@@ -8,8 +8,7 @@ use core::arch::x86_64::*;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::Chain;
-use crate::implementations::{AwsLcAes, CbcImplementation};
+use crate::implementations::{AwsLcAes, CbcImplementation, Chain};
 use crate::portable::{self, MAX_ROUNDS};
 
 /// Chains that are processed together.
