@@ -39,6 +39,7 @@ mod measure;
 mod offload;
 #[cfg(feature = "accelerators")]
 mod pool;
+mod task;
 #[cfg(all(test, feature = "accelerators"))]
 mod tests;
 #[cfg(feature = "accelerators")]
@@ -47,13 +48,11 @@ mod thread;
 #[cfg(feature = "accelerators")]
 pub(crate) use ciphers::{aead, cbc};
 pub use costs::{Costs, Crossover, Sample};
-#[cfg(feature = "accelerators")]
-use job::{Job, Outcome};
 pub use measure::{Side, Timing, Tuner};
+pub use task::{Direction, Task};
 
-use core::ops::Range;
-
-use crate::select::Algorithm;
+#[cfg(feature = "accelerators")]
+use crate::algorithm::Algorithm;
 
 /// Whether this build has code for accelerators. If not, nothing looks for one.
 pub const BUILT: bool = cfg!(feature = "accelerators");
@@ -101,152 +100,4 @@ pub fn set_crossovers(task: Task, crossovers: [Crossover; 2]) -> bool {
 #[cfg(feature = "accelerators")]
 pub(crate) fn does(algorithm: Algorithm) -> bool {
     Task::of(algorithm).is_some_and(|task| found::offer(task).is_some())
-}
-
-/// The direction of a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Direction {
-    /// Sealing.
-    #[default]
-    Encrypt,
-    /// Opening.
-    Decrypt,
-}
-
-/// The places of a packet's parts in its memory. A cipher without a tag has an empty one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) aad: Span,
-    pub(crate) text: Span,
-    pub(crate) tag: Span,
-    /// Nonce or initialisation vector: the first bytes, as many as the task needs.
-    pub(crate) nonce: [u8; 16],
-}
-
-/// A range that is `Copy`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) start: usize,
-    pub(crate) len: usize,
-}
-
-impl Span {
-    pub(crate) const fn range(self) -> Range<usize> {
-        self.start..self.start + self.len
-    }
-}
-
-impl From<&Range<usize>> for Span {
-    fn from(range: &Range<usize>) -> Self {
-        Self {
-            start: range.start,
-            len: range.len(),
-        }
-    }
-}
-
-/// A task of an accelerator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Task {
-    /// AES in CBC mode, whole blocks. The initialisation vector is the job's nonce.
-    AesCbc,
-    /// AES-GCM with a nonce of 12 bytes and a tag of 16 behind the text.
-    AesGcm,
-    /// ChaCha20-Poly1305 (RFC 8439), likewise.
-    ChaCha20Poly1305,
-}
-
-impl Task {
-    /// All tasks.
-    pub const ALL: [Self; 3] = [Self::AesCbc, Self::AesGcm, Self::ChaCha20Poly1305];
-
-    /// The name in profiles and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AesCbc => "aes-cbc",
-            Self::AesGcm => "aes-gcm",
-            Self::ChaCha20Poly1305 => "chacha20-poly1305",
-        }
-    }
-
-    /// The task of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|task| task.name() == name)
-    }
-
-    /// The accelerator's task for an algorithm, if there is one.
-    #[must_use]
-    pub const fn of(algorithm: Algorithm) -> Option<Self> {
-        match algorithm {
-            Algorithm::AesGcm => Some(Self::AesGcm),
-            Algorithm::ChaCha20Poly1305 => Some(Self::ChaCha20Poly1305),
-            Algorithm::AesCbcEncrypt | Algorithm::AesCbcDecrypt => Some(Self::AesCbc),
-            // The CPU hashes many packets at once, and an accelerator would need one more call for each.
-            Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512 => None,
-        }
-    }
-
-    /// Bytes of nonce or initialisation vector.
-    #[cfg(feature = "accelerators")]
-    pub(crate) const fn nonce_len(self) -> usize {
-        match self {
-            Self::AesCbc => 16,
-            Self::AesGcm | Self::ChaCha20Poly1305 => 12,
-        }
-    }
-
-    /// Bytes of tag.
-    pub(crate) const fn tag_len(self) -> usize {
-        match self {
-            Self::AesCbc => 0,
-            Self::AesGcm | Self::ChaCha20Poly1305 => crate::TAG_LEN,
-        }
-    }
-}
-
-/// Why an accelerator does not do a task, or does it no longer.
-#[cfg(feature = "accelerators")]
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    /// The kernel has no such algorithm, or no accelerator for it.
-    #[error("no accelerator for it")]
-    Unsupported,
-    /// As many keys as an accelerator may have are in use.
-    #[error("it has enough keys")]
-    Crowded,
-    /// The driver runs on the CPU: our own code is faster without the detour.
-    #[error("{0} is software")]
-    Software(String),
-    /// The system's error.
-    #[error("{what}: {why}")]
-    System {
-        /// The call that failed.
-        what: &'static str,
-        /// The error of the call.
-        why: std::io::Error,
-    },
-}
-
-/// A device, or an interface to one.
-#[cfg(feature = "accelerators")]
-pub(crate) trait Accelerator: Send + Sync {
-    /// The name in logs: `/dev/crypto`.
-    fn name(&self) -> &'static str;
-
-    /// Prepares a key for one driver thread.
-    fn open(&self, task: Task, key: &[u8]) -> Result<Box<dyn Session>, Fault>;
-}
-
-/// One key on one driver thread.
-#[cfg(feature = "accelerators")]
-pub(crate) trait Session: Send {
-    /// The driver that does the work, as the kernel names it.
-    fn driver(&self) -> &str;
-
-    /// Does the jobs, in place in `memory`, and sets the outcome of each. Blocks as long as the driver does.
-    ///
-    /// An error means that the accelerator is gone; the outcomes are then meaningless.
-    fn run(&mut self, memory: &mut [u8], jobs: &mut [Job]) -> Result<(), Fault>;
 }

@@ -12,7 +12,6 @@ mod counters;
 mod gcm;
 #[cfg(target_arch = "aarch64")]
 mod instructions;
-mod schedule;
 #[cfg(test)]
 mod tests;
 

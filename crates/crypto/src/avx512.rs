@@ -29,12 +29,7 @@ use crate::implementations::{Place, is_right};
 use chacha20::ChaCha20;
 pub(crate) use groups::Groups;
 use poly1305::Poly1305;
-
-/// Packets that are processed together.
-pub(crate) const LANES: usize = 8;
-
-/// A column of a group: 64 bytes of each packet.
-type Rows = [__m512i; LANES];
+use transpose::{LANES, Rows};
 
 /// Packets of one length and one key, in one memory, whose parts lie within it.
 #[derive(Debug)]

@@ -12,62 +12,14 @@ mod small;
 #[cfg(target_arch = "x86_64")]
 mod vaes;
 
-use core::ops::Range;
-
 use crate::Cipher;
-use crate::implementations::{Backend, CbcImplementation, Pair};
+use crate::implementations::{Backend, CbcImplementation, Chain, Pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use aesni::AesNi;
 use blowfish::Blowfish;
 use des::{Des, TripleDes};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use vaes::Vaes;
-
-/// An initialisation vector and the whole blocks behind it, in a memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Chain {
-    /// First byte of the first block, behind the initialisation vector.
-    pub(crate) start: usize,
-    /// Bytes of all blocks.
-    pub(crate) len: usize,
-}
-
-impl Chain {
-    /// The chain over `text`.
-    ///
-    /// # Panics
-    /// If there is no room for `iv_len` bytes in front of `text`.
-    pub(crate) fn new(text: &Range<usize>, iv_len: usize) -> Self {
-        assert!(text.start >= iv_len);
-        Self {
-            start: text.start,
-            len: text.len(),
-        }
-    }
-
-    /// Whether the chain lies within a memory of `memory_len` bytes, with `iv_len` bytes in front of it.
-    #[cfg(any(neon, target_arch = "x86_64"))]
-    pub(crate) fn is_within(&self, memory_len: usize, iv_len: usize) -> bool {
-        self.start >= iv_len && self.start <= memory_len && self.len <= memory_len - self.start
-    }
-
-    /// The range of the blocks, behind the initialisation vector.
-    #[cfg(any(test, feature = "accelerators"))]
-    pub(crate) fn text(&self) -> Range<usize> {
-        self.start..self.start + self.len
-    }
-
-    /// The chain's initialisation vector and text.
-    pub(crate) fn parts<'a, const N: usize>(
-        &self,
-        memory: &'a mut [u8],
-    ) -> ([u8; N], &'a mut [[u8; N]]) {
-        let (front, rest) = memory.split_at_mut(self.start);
-        let mut iv = [0; N];
-        iv.copy_from_slice(&front[self.start - N..]);
-        (iv, rest[..self.len].as_chunks_mut().0)
-    }
-}
 
 /// A block cipher with its key.
 pub(crate) enum BlockCipher {

@@ -16,6 +16,7 @@ pub mod accelerator;
 pub mod aead;
 #[cfg(neon)]
 mod aes_arm;
+mod algorithm;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod blake2s;

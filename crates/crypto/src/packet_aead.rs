@@ -6,8 +6,8 @@
 use core::ops::Range;
 use std::sync::Arc;
 
+use crate::algorithm::Algorithm;
 use crate::implementations::{AeadImplementation, Backend, CHUNK, List, Pair, Place};
-use crate::select::Algorithm;
 use crate::{Batch, Cipher, Packet, PacketCipher, TAG_LEN};
 
 /// The places of number and tag in an AEAD's packets, and how the number makes the nonce. Numbers are big-endian.

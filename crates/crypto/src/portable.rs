@@ -19,6 +19,10 @@ mod poly1305;
 mod sbox;
 mod slices;
 
+#[cfg(target_arch = "arm")]
+pub(crate) use aes::substituted;
+#[cfg(any(target_arch = "x86_64", neon))]
+pub(crate) use aes::{MAX_ROUNDS, expand, rounds};
 pub(crate) use cbc::Cbc;
 pub(crate) use chacha20::ChaChaPoly;
 pub(crate) use gcm::Gcm;

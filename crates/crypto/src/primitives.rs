@@ -9,27 +9,10 @@ mod dsa;
 mod public_key;
 mod tunnel;
 
-pub use algorithm::{Algorithm, Operation};
+pub use algorithm::{Algorithm, Operation, Task};
 pub use tunnel::packet_cipher;
 
 use crate::Backend;
-
-/// Work that can be repeated.
-pub trait Task: Send {
-    /// Restores the input that the last run has used up; needed before each run. Its time is not the algorithm's.
-    fn prepare(&mut self) {}
-
-    /// Whether [`prepare`](Self::prepare) does anything, so that its time must be measured separately.
-    fn is_prepared(&self) -> bool {
-        false
-    }
-
-    /// Does the work once, and returns whether the result was right.
-    fn run(&mut self) -> bool;
-
-    /// The code and its instructions. For a tunnel's cipher, the code that works on batches.
-    fn implementation(&self) -> &'static str;
-}
 
 /// Makes the task of one operation on `batch` messages or packets of `bytes` bytes each, with a fresh key. For public
 /// keys it is one operation, whatever these numbers are.

@@ -14,78 +14,17 @@
 mod measuring;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Digest;
+pub use crate::algorithm::Algorithm;
 use crate::implementations::{AEADS, Backend, CBCS, Candidate, Hmac, MACS, MakeAead, MakeMac};
 use crate::packet_aead::AeadAlgorithm;
 use measuring::Among;
-
-/// An algorithm for which code is chosen. Key lengths do not matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
-    /// AES-GCM, both directions.
-    AesGcm,
-    /// ChaCha20-Poly1305, both directions.
-    ChaCha20Poly1305,
-    /// Encryption with AES-CBC.
-    AesCbcEncrypt,
-    /// Decryption with AES-CBC.
-    AesCbcDecrypt,
-    /// HMAC with SHA-1.
-    HmacSha1,
-    /// HMAC with SHA-256 and SHA-224.
-    HmacSha256,
-    /// HMAC with SHA-512 and SHA-384.
-    HmacSha512,
-}
+pub use measuring::Measured;
+pub(crate) use measuring::Picked;
 
 impl Algorithm {
-    /// All algorithms.
-    pub const ALL: [Self; 7] = [
-        Self::AesGcm,
-        Self::ChaCha20Poly1305,
-        Self::AesCbcEncrypt,
-        Self::AesCbcDecrypt,
-        Self::HmacSha1,
-        Self::HmacSha256,
-        Self::HmacSha512,
-    ];
-
-    /// The name in profiles and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AesGcm => "aes-gcm",
-            Self::ChaCha20Poly1305 => "chacha20-poly1305",
-            Self::AesCbcEncrypt => "aes-cbc-encrypt",
-            Self::AesCbcDecrypt => "aes-cbc-decrypt",
-            Self::HmacSha1 => "hmac-sha1",
-            Self::HmacSha256 => "hmac-sha256",
-            Self::HmacSha512 => "hmac-sha512",
-        }
-    }
-
-    /// The algorithm of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|algorithm| algorithm.name() == name)
-    }
-
-    /// The algorithm for choosing the code of a digest's HMAC. `None` for digests with one candidate, and for no
-    /// digest.
-    pub(crate) fn of_digest(digest: Digest) -> Option<Self> {
-        match digest {
-            Digest::Sha1 => Some(Self::HmacSha1),
-            Digest::Sha224 | Digest::Sha256 => Some(Self::HmacSha256),
-            Digest::Sha384 | Digest::Sha512 => Some(Self::HmacSha512),
-            _ => None,
-        }
-    }
-
     /// The candidates of the algorithm: kind, name, and whether the machine has what it needs.
     fn candidates(self) -> Vec<(Backend, &'static str, bool)> {
         self.candidates_of(|_| true)
@@ -151,47 +90,6 @@ pub struct Choice {
     pub many: &'static str,
     /// The candidate for few packets, by its name.
     pub few: &'static str,
-}
-
-/// The measured time of a candidate: processor time of the fastest of some runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measured {
-    /// The candidate's name.
-    pub name: &'static str,
-    /// The candidate's kind.
-    pub backend: Backend,
-    /// Time for each packet of a batch; `None` if the candidate was far behind already with small packets.
-    pub batch: Option<Duration>,
-    /// Bytes of each packet in the batch.
-    pub batch_len: usize,
-    /// Time for a single packet.
-    pub alone: Option<Duration>,
-    /// Bytes of the single packet.
-    pub alone_len: usize,
-}
-
-/// Candidates by their index in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Picked {
-    pub(crate) many: usize,
-    pub(crate) few: usize,
-}
-
-impl Picked {
-    /// The first candidate for everything.
-    pub(crate) const FIRST: Self = Self { many: 0, few: 0 };
-
-    const fn packed(self) -> u32 {
-        1 + (self.many << 8 | self.few) as u32
-    }
-
-    const fn unpacked(bits: u32) -> Self {
-        let bits = bits as usize - 1;
-        Self {
-            many: bits >> 8,
-            few: bits & 0xff,
-        }
-    }
 }
 
 /// The picks for each algorithm: by a profile, of each kind, and among those that run on the CPU. 0 means no pick yet.

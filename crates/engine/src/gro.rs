@@ -11,7 +11,7 @@ mod flow;
 
 use crate::checksum;
 use crate::ip::{IPV6_HEADER, TCP, UDP};
-use flow::same_flow;
+use flow::{Item, same_flow};
 use netio::tun::{GsoKind, VnetHdr};
 
 /// Most headers that a joined packet can have: IPv6 and the longest TCP header.
@@ -132,29 +132,6 @@ struct Part {
 }
 
 const END: u32 = u32::MAX;
-
-/// One write: a single packet, or several joined.
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    hash: u32,
-    /// Whether packets may still be joined to this write.
-    open: bool,
-    flow: bool,
-    udp: bool,
-    v6: bool,
-    header: u16,
-    /// Payload bytes per packet.
-    size: u16,
-    /// Sequence number that the next TCP packet must have.
-    next_seq: u32,
-    /// Identification that the next IPv4 packet must have if it may be fragmented.
-    next_id: u16,
-    /// Length of the super-packet so far, headers included.
-    total: u32,
-    count: u32,
-    first: u32,
-    last: u32,
-}
 
 /// Collects packets in order and yields writes.
 #[derive(Debug)]

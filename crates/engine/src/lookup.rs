@@ -10,16 +10,14 @@ use crate::shared::Shared;
 use crate::slot::{InboundRun, InboundSlot, Item, OutboundRun, OutboundSlot};
 use crate::stream::{RECORD_MAX, Stream};
 use crate::ways::Way;
-use arc_swap::ArcSwap;
 use destination::Destination;
 use lines::inner::Reader;
 use netio::tun::{GsoKind, VnetHdr};
 use netio::udp::{Ecn, Endpoint};
 use plane::{LineId, Notice, Packet, SessionName, Wire};
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Outbound lookup, by destination address.
@@ -410,80 +408,5 @@ impl<W: Wire> InboundLookup<W> {
                 count: 1,
             }),
         }
-    }
-}
-
-/// Count of shards, a power of two. Each change copies one shard, so many small ones are cheapest.
-const SHARDS: usize = 256;
-
-type Shard<W> = ArcSwap<HashMap<u32, Arc<ReceiveKey<W>>>>;
-
-/// All receiving sessions, by our index.
-pub(crate) struct Sessions<W: Wire> {
-    shards: Box<[Shard<W>]>,
-    /// The first of our session indices for the peer at an address, for packets that do not name their session.
-    of_senders: ArcSwap<HashMap<SocketAddr, u32>>,
-    /// Lock for changes: only control makes them, but from up to two threads.
-    changing: Mutex<()>,
-}
-
-impl<W: Wire> Sessions<W> {
-    pub(crate) fn new() -> Self {
-        let empty = Arc::new(HashMap::new());
-        let shards = (0..SHARDS)
-            .map(|_| ArcSwap::new(Arc::clone(&empty)))
-            .collect();
-        Self {
-            shards,
-            of_senders: ArcSwap::default(),
-            changing: Mutex::new(()),
-        }
-    }
-
-    fn shard(&self, index: u32) -> &Shard<W> {
-        &self.shards[index as usize % SHARDS]
-    }
-
-    pub(crate) fn find(&self, index: u32) -> Option<Arc<ReceiveKey<W>>> {
-        self.shard(index).load().get(&index).cloned()
-    }
-
-    /// Our index for the session that packets from `addr` call `number`.
-    pub(crate) fn of_sender(&self, addr: SocketAddr, number: u8) -> Option<u32> {
-        Some(self.of_senders.load().get(&addr)? + u32::from(number))
-    }
-
-    /// Maps packets from `addr` to the sessions from `first` on; removes that mapping if `theirs` is false.
-    pub(crate) fn set_sender(&self, addr: SocketAddr, first: u32, theirs: bool) {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut map = HashMap::clone(&self.of_senders.load());
-        if theirs {
-            map.insert(addr, first);
-        } else if map.get(&addr) == Some(&first) {
-            map.remove(&addr);
-        }
-        self.of_senders.store(Arc::new(map));
-    }
-
-    pub(crate) fn insert(&self, key: ReceiveKey<W>) {
-        self.change(key.index, |map| map.insert(key.index, Arc::new(key)));
-    }
-
-    pub(crate) fn remove(&self, index: u32) {
-        self.change(index, |map| map.remove(&index));
-    }
-
-    fn change(
-        &self,
-        index: u32,
-        change: impl FnOnce(&mut HashMap<u32, Arc<ReceiveKey<W>>>) -> Option<Arc<ReceiveKey<W>>>,
-    ) {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let shard = self.shard(index);
-        let mut map = HashMap::clone(&shard.load());
-        if let Some(old) = change(&mut map) {
-            old.remove();
-        }
-        shard.store(Arc::new(map));
     }
 }

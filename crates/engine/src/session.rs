@@ -4,12 +4,15 @@ use crate::flags::Removed;
 use crate::key::SendKey;
 use crate::peer::Peer;
 use crate::reorder::Order;
+use arc_swap::ArcSwap;
 use plane::AtomicU64;
 use plane::Format;
 use plane::KeyLimits;
 use plane::Wire;
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The key of one receiving session.
@@ -138,5 +141,80 @@ impl<W: Wire> ReceiveKey<W> {
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         self.limits.refresh_at.is_some_and(|at| now >= at)
             && !self.refresh_asked.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Count of shards, a power of two. Each change copies one shard, so many small ones are cheapest.
+const SHARDS: usize = 256;
+
+type Shard<W> = ArcSwap<HashMap<u32, Arc<ReceiveKey<W>>>>;
+
+/// All receiving sessions, by our index.
+pub(crate) struct Sessions<W: Wire> {
+    shards: Box<[Shard<W>]>,
+    /// The first of our session indices for the peer at an address, for packets that do not name their session.
+    of_senders: ArcSwap<HashMap<SocketAddr, u32>>,
+    /// Lock for changes: only control makes them, but from up to two threads.
+    changing: Mutex<()>,
+}
+
+impl<W: Wire> Sessions<W> {
+    pub(crate) fn new() -> Self {
+        let empty = Arc::new(HashMap::new());
+        let shards = (0..SHARDS)
+            .map(|_| ArcSwap::new(Arc::clone(&empty)))
+            .collect();
+        Self {
+            shards,
+            of_senders: ArcSwap::default(),
+            changing: Mutex::new(()),
+        }
+    }
+
+    fn shard(&self, index: u32) -> &Shard<W> {
+        &self.shards[index as usize % SHARDS]
+    }
+
+    pub(crate) fn find(&self, index: u32) -> Option<Arc<ReceiveKey<W>>> {
+        self.shard(index).load().get(&index).cloned()
+    }
+
+    /// Our index for the session that packets from `addr` call `number`.
+    pub(crate) fn of_sender(&self, addr: SocketAddr, number: u8) -> Option<u32> {
+        Some(self.of_senders.load().get(&addr)? + u32::from(number))
+    }
+
+    /// Maps packets from `addr` to the sessions from `first` on; removes that mapping if `theirs` is false.
+    pub(crate) fn set_sender(&self, addr: SocketAddr, first: u32, theirs: bool) {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = HashMap::clone(&self.of_senders.load());
+        if theirs {
+            map.insert(addr, first);
+        } else if map.get(&addr) == Some(&first) {
+            map.remove(&addr);
+        }
+        self.of_senders.store(Arc::new(map));
+    }
+
+    pub(crate) fn insert(&self, key: ReceiveKey<W>) {
+        self.change(key.index, |map| map.insert(key.index, Arc::new(key)));
+    }
+
+    pub(crate) fn remove(&self, index: u32) {
+        self.change(index, |map| map.remove(&index));
+    }
+
+    fn change(
+        &self,
+        index: u32,
+        change: impl FnOnce(&mut HashMap<u32, Arc<ReceiveKey<W>>>) -> Option<Arc<ReceiveKey<W>>>,
+    ) {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let shard = self.shard(index);
+        let mut map = HashMap::clone(&shard.load());
+        if let Some(old) = change(&mut map) {
+            old.remove();
+        }
+        shard.store(Arc::new(map));
     }
 }

@@ -2,14 +2,15 @@
 
 use crate::aqm::CrossTraffic;
 use crate::clock::Epoch;
+use crate::commit::RING_SLOTS;
 use crate::flags::{Alarm, HeldBack};
 use crate::icmp::{self, ANSWER_MAX};
 use crate::line::{Lines, ToldRates};
-use crate::lookup::Sessions;
 use crate::peer::Peer;
-use crate::slot::BATCH_PACKETS;
+use crate::session::Sessions;
+use crate::slot::{BATCH_PACKETS, OUTBOUND_BYTES};
 use crate::stats::{Carried, Drops, PipelineStats};
-use crate::stream::{PENDING_IN_FLIGHT_MAX, PENDING_MAX, Stream, Written};
+use crate::stream::{PENDING_MAX, Stream, Written};
 use arc_swap::ArcSwap;
 use netio::poll::{self, Waker};
 use netio::rung::Rung;
@@ -19,6 +20,10 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The limit where the interface is not read while bytes wait. It also covers batches in flight at that moment, which
+/// the ring's places bound. So a client drops no packets for lack of room.
+const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 
 /// Most injected payloads that wait for a worker.
 const INJECTED_MAX: usize = 1024;
@@ -320,7 +325,6 @@ pub(crate) fn tun_is_gone(error: &std::io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit::RING_SLOTS;
     use crate::key::tests::{Deaf, PlainWire};
     use crate::slot::BATCH_BYTES;
     use plane::StreamId;

@@ -2,8 +2,6 @@
 //!
 //! A slot holds records like datagrams, with the length as part of the header, so that one call writes a whole batch.
 
-use crate::commit::RING_SLOTS;
-use crate::slot::OUTBOUND_BYTES;
 use netio::poll::Poller;
 use netio::udp::{Endpoint, Source};
 use plane::{LineId, StreamId};
@@ -21,10 +19,6 @@ pub(crate) const RECORD_MAX: usize = u16::MAX as usize;
 /// Most bytes that may wait for a peer that does not read. A batch is queued whole or dropped, so the queue exceeds
 /// this by one batch at most. Bytes already sent do not count and are not kept.
 pub(crate) const PENDING_MAX: usize = 256 << 10;
-
-/// The limit where the interface is not read while bytes wait. It also covers batches in flight at that moment, which
-/// the ring's places bound. So a client drops no packets for lack of room.
-pub(crate) const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 
 /// No session belongs to the stream yet.
 const NO_SESSIONS: u32 = u32::MAX;

@@ -8,7 +8,6 @@ use std::ops::RangeInclusive;
 use netio::netlink::{Family, NetlinkError, Route, RouteKind, Rule, RuleAction};
 
 use crate::dns::Resolver;
-use crate::mtu::LineMtu;
 use crate::step::{FORWARD_V4, FORWARD_V6, MAIN, SRC_VALID_MARK, Step, accept_ra};
 use crate::system::System;
 use crate::want::{Gateway, Mtu, Want};
@@ -36,6 +35,35 @@ pub(crate) const ANYWHERE: [IpAddr; 2] = [
 
 /// Most name servers of the host that are read.
 const NAME_SERVERS_MAX: usize = 8;
+
+/// The MTU of an uplink.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LineMtu {
+    /// Name of the uplink's device.
+    pub device: String,
+    /// MTU of the device in bytes.
+    pub mtu: u32,
+    /// The route's MTU in bytes: its `mtu` metric, or the path's MTU that the kernel has learned.
+    pub route: Option<u32>,
+}
+
+impl LineMtu {
+    /// An uplink of which only the device is known.
+    #[must_use]
+    pub fn of(device: &str, mtu: u32) -> Self {
+        Self {
+            device: device.to_owned(),
+            mtu,
+            route: None,
+        }
+    }
+
+    /// The longest packet that fits, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u32 {
+        self.route.map_or(self.mtu, |route| route.min(self.mtu))
+    }
+}
 
 /// The host as it is before the tunnel. Facts that the given [`Want`] does not need are left out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -15,35 +15,6 @@ const MTU_RANGE: (u32, u32) = (68, 65535);
 /// MTU assumed for an unknown uplink, in bytes.
 const MTU_USUAL: u32 = 1500;
 
-/// The MTU of an uplink.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LineMtu {
-    /// Name of the uplink's device.
-    pub device: String,
-    /// MTU of the device in bytes.
-    pub mtu: u32,
-    /// The route's MTU in bytes: its `mtu` metric, or the path's MTU that the kernel has learned.
-    pub route: Option<u32>,
-}
-
-impl LineMtu {
-    /// An uplink of which only the device is known.
-    #[must_use]
-    pub fn of(device: &str, mtu: u32) -> Self {
-        Self {
-            device: device.to_owned(),
-            mtu,
-            route: None,
-        }
-    }
-
-    /// The longest packet that fits, in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> u32 {
-        self.route.map_or(self.mtu, |route| route.min(self.mtu))
-    }
-}
-
 /// The MTU that an interface should have, and why.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TunnelMtu {

@@ -79,19 +79,6 @@ impl Plan {
         plan
     }
 
-    /// Plans the routes and rules; those past the tunnel come first.
-    ///
-    /// # Errors
-    /// See [`PlanError`].
-    pub fn of_routes(want: &Want, facts: &Facts) -> Result<Self, PlanError> {
-        let mut plan = Self::empty(want, facts);
-        plan.warnings.clone_from(&want.warnings);
-        if want.leaves_interface {
-            plan.warn_of_v6(want, facts);
-        }
-        routes::Routes::new(want, facts, plan).finish()
-    }
-
     fn empty(want: &Want, facts: &Facts) -> Self {
         Self {
             fwmark: want.fwmark,

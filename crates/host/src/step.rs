@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 
 use netio::netlink::{Family, Route, RouteKind, Rule};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use self::written::Written;
 use super::dns::{NameServers, Resolver};
 
 mod written;
@@ -43,8 +42,7 @@ pub(super) fn is_setting_of_ours(key: &str) -> bool {
 }
 
 /// One change. The journal stores those that outlive the interface in this form.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(try_from = "Written")]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub enum Step {
     /// An address of the tunnel's interface.
     Address {

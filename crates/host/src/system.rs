@@ -140,10 +140,7 @@ impl System for Netlink {
         prefix: u8,
         peer: Option<IpAddr>,
     ) -> Result<(), NetlinkError> {
-        match peer {
-            Some(peer) => self.add_peer_address(dev, addr, peer),
-            None => self.add_address(dev, addr, prefix),
-        }
+        self.add_address(dev, addr, prefix, peer)
     }
 
     fn remove_address(
@@ -153,10 +150,7 @@ impl System for Netlink {
         prefix: u8,
         peer: Option<IpAddr>,
     ) -> Result<(), NetlinkError> {
-        match peer {
-            Some(peer) => self.remove_peer_address(dev, addr, peer),
-            None => self.remove_address(dev, addr, prefix),
-        }
+        self.remove_address(dev, addr, prefix, peer)
     }
 
     fn routes(&mut self, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {

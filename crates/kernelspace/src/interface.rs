@@ -101,10 +101,11 @@ fn create(netlink: &mut Netlink, name: &str, mode: OvpnMode) -> Result<(), Start
 /// Removes interfaces whose process has ended.
 fn sweep(netlink: &mut Netlink) {
     let here = Owner::this();
-    for interface in netlink.ovpn_interfaces().unwrap_or_default() {
-        if Owner::of(&interface.alias).is_some_and(|it| it.is_gone(&here)) {
-            match netlink.delete_link(interface.index) {
-                Ok(()) => log::info!("{}: deleted, as its process is gone", interface.name),
+    for link in netlink.links().unwrap_or_default() {
+        let owner = Owner::of(&link.alias).filter(|_| link.kind == "ovpn");
+        if owner.is_some_and(|it| it.is_gone(&here)) {
+            match netlink.delete_link(link.index) {
+                Ok(()) => log::info!("{}: deleted, as its process is gone", link.name),
                 Err(error) => log::debug!("{error}"),
             }
         }

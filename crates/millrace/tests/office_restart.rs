@@ -73,7 +73,7 @@ fn an_office_that_starts_again_calls_its_branches_from_the_address_that_they_cal
         // The branch moves without a handshake that would tell the office.
         let mut netlink = net.a.netlink().unwrap();
         let index = netlink.index_of("eth0").unwrap();
-        netlink.remove_address(index, own, prefix).unwrap();
+        netlink.remove_address(index, own, prefix, None).unwrap();
         add(&net.a, other);
         reaches(&net.a, B4);
         known(other);

@@ -95,7 +95,7 @@ fn server_renews_keys_too() {
 fn move_address(host: &Host, from: IpAddr, to: &str) {
     let mut netlink = host.netlink().unwrap();
     let index = netlink.index_of("eth0").unwrap();
-    netlink.remove_address(index, from, 24).unwrap();
+    netlink.remove_address(index, from, 24, None).unwrap();
     host.add_address("eth0", ip(to), 24).unwrap();
     usable(host, to);
 }

@@ -18,7 +18,7 @@ fn move_address(host: &Host, from: IpAddr, to: IpAddr, prefix: u8) {
     let mut netlink = host.netlink().unwrap();
     let index = netlink.index_of("eth0").unwrap();
     // The order matters: when the kernel removes a network's first address, it removes the others too.
-    netlink.remove_address(index, from, prefix).unwrap();
+    netlink.remove_address(index, from, prefix, None).unwrap();
     host.add_address("eth0", to, prefix).unwrap();
     usable(host, &to.to_string());
 }

@@ -40,8 +40,8 @@ pub use nftables::{
     HOOK_PREROUTING,
 };
 pub use ovpn::{
-    OVPN_NONCE_TAIL, Ovpn, OvpnCipher, OvpnDirection, OvpnEvent, OvpnFigures, OvpnInterface,
-    OvpnKey, OvpnMode, OvpnMonitor, OvpnPeer, OvpnPeerState, OvpnSlot, PeerEnd,
+    OVPN_NONCE_TAIL, Ovpn, OvpnCipher, OvpnDirection, OvpnEvent, OvpnFigures, OvpnKey, OvpnMode,
+    OvpnMonitor, OvpnPeer, OvpnPeerState, OvpnSlot, PeerEnd,
 };
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::{DeviceName, Further, Rule, RuleAction};
@@ -298,6 +298,59 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
         ));
     }
     Ok(length)
+}
+
+/// A socket that follows news of the kernel, and never blocks.
+#[derive(Debug)]
+struct Follower {
+    socket: Socket,
+    buffer: Box<[u8]>,
+    /// The news, for errors.
+    subject: &'static str,
+}
+
+/// The state of a follower's socket.
+enum News<'a> {
+    /// Messages have arrived.
+    Messages(&'a [u8]),
+    /// No message waits.
+    None,
+    /// The socket has lost messages.
+    Lost,
+}
+
+impl Follower {
+    /// Listens to the groups of these bits, in the network namespace of the current thread.
+    fn open(protocol: isize, groups: u32, subject: &'static str) -> Result<Self, NetlinkError> {
+        let mut socket = Socket::new(protocol).map_err(NetlinkError::Open)?;
+        socket
+            .bind(&SocketAddr::new(0, groups))
+            .map_err(NetlinkError::Open)?;
+        socket.set_non_blocking(true).map_err(NetlinkError::Open)?;
+        Ok(Self {
+            socket,
+            buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
+            subject,
+        })
+    }
+
+    fn receive(&mut self) -> Result<News<'_>, NetlinkError> {
+        match receive(&self.socket, &mut self.buffer) {
+            Ok(length) => Ok(News::Messages(&self.buffer[..length])),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(News::None),
+            Err(error)
+                if error.raw_os_error() == Some(libc::ENOBUFS)
+                    || error.kind() == io::ErrorKind::InvalidData =>
+            {
+                Ok(News::Lost)
+            }
+            Err(error) => Err(NetlinkError::Socket {
+                operation: "follow",
+                object: self.subject.to_owned(),
+                error,
+            }),
+        }
+    }
 }
 
 /// Splits a datagram into its messages.

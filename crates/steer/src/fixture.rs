@@ -6,7 +6,7 @@ use std::path::Path;
 
 use config::guard::{Guard, Pattern};
 use config::policy::{Mac, Policy};
-use netio::netlink::{Address, Chain, ChainRule, Counters, Family, Link, Route, Rule, TABLE_MAIN};
+use netio::netlink::{Address, Chain, ChainRule, Family, Link, Route, Rule, TABLE_MAIN};
 
 use crate::facts::Facts;
 use crate::filter::{WantedChain, WantedTable, comment};
@@ -77,11 +77,7 @@ pub(crate) fn link(index: u32, name: &str, up: bool) -> Link {
         mtu: 1500,
         up,
         running: up,
-        mac: Vec::new(),
-        master: None,
-        group: 0,
-        alias: String::new(),
-        counters: Counters::default(),
+        ..Link::default()
     }
 }
 

@@ -293,7 +293,6 @@ pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netio::netlink::Counters;
 
     const LO: u32 = 1;
     const LAN: u32 = 2;
@@ -445,11 +444,8 @@ mod tests {
             mtu: 1500,
             up: true,
             running: true,
-            mac: Vec::new(),
             master,
-            group: 0,
-            alias: String::new(),
-            counters: Counters::default(),
+            ..Link::default()
         };
         let links = [
             link(1, "lo", None),

@@ -14,7 +14,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 
 use super::drivers::{self, Driver};
-use super::{Accelerator, Direction, Fault, Job, Outcome, Session, Task};
+use super::job::{Accelerator, Fault, Job, Outcome, Session};
+use super::task::{Direction, Task};
 
 /// `ALG_OP_DECRYPT`, `ALG_OP_ENCRYPT`.
 const DECRYPT: u32 = 0;
@@ -325,7 +326,7 @@ mod tests {
 
     use super::*;
     use crate::accelerator::job::Work;
-    use crate::accelerator::{Piece, Span};
+    use crate::accelerator::task::{Piece, Span};
 
     extern "C" fn nothing(_: libc::c_int) {}
 

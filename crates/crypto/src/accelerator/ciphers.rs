@@ -4,13 +4,13 @@
 //! takes little more time for a long packet. While it works on copies, the CPU works on the rest in place. Afterwards
 //! the CPU does all packets that the accelerator did not do, for whatever reason.
 
-use super::Task;
 use super::costs::Crossover;
 use super::found::{self, Offer};
 use super::job::JOBS;
 use super::offload::{Offload, Verdict};
+use super::task::Task;
 use crate::TAG_LEN;
-use crate::accelerator::{Direction, Piece, Span};
+use crate::accelerator::task::{Direction, Piece, Span};
 use crate::implementations::{
     AeadImplementation, CHUNK, CbcImplementation, Chain, List, Pair, Place,
 };

@@ -11,7 +11,8 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use super::drivers::is_software;
-use super::{Accelerator, Direction, Fault, Job, Outcome, Session, Task};
+use super::job::{Accelerator, Fault, Job, Outcome, Session};
+use super::task::{Direction, Task};
 
 /// `CRYPTO_AES_CBC`.
 const AES_CBC: u32 = 11;

@@ -7,10 +7,12 @@
 #![allow(clippy::unwrap_used)]
 
 use super::afalg::AfAlg;
+use super::costs::{Costs, Crossover};
 use super::devcrypto::DevCrypto;
 use super::found::{self, Offer};
+use super::job::Accelerator;
 use super::measure::{Side, Tuner};
-use super::{Accelerator, Costs, Crossover, Direction, Task};
+use super::task::{Direction, Task};
 use crate::primitives::packet_cipher;
 use crate::{Backend, Batch, Cipher, Digest, Packet};
 

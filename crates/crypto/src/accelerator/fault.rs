@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::{Accelerator, Direction, Fault, Job, Outcome, Session, Task};
+use super::job::{Accelerator, Fault, Job, Outcome, Session};
+use super::task::{Direction, Task};
 use crate::implementations::{
     AeadImplementation, AwsLcAead, AwsLcAes, CbcImplementation, Chain, Place,
 };

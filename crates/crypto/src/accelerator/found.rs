@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::afalg::AfAlg;
 use super::costs::Crossover;
 use super::devcrypto::DevCrypto;
+use super::job::Accelerator;
+use super::measure;
 use super::offload::Offload;
 use super::pool::Pool;
-use super::{Accelerator, Task, measure};
+use super::task::Task;
 
 /// A task that an accelerator does.
 pub(crate) struct Offer {

@@ -1,8 +1,8 @@
-//! Jobs: copies of packets on their way through an accelerator.
+//! Jobs: copies of packets on their way through an accelerator, and the interface to devices that do them.
 
 use core::ops::Range;
 
-use crate::accelerator::{Direction, Piece};
+use super::task::{Direction, Piece, Task};
 
 /// The outcome of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,10 +175,52 @@ impl Drop for Work {
     }
 }
 
+/// Why an accelerator does not do a task, or does it no longer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// The kernel has no such algorithm, or no accelerator for it.
+    #[error("no accelerator for it")]
+    Unsupported,
+    /// As many keys as an accelerator may have are in use.
+    #[error("it has enough keys")]
+    Crowded,
+    /// The driver runs on the CPU: our own code is faster without the detour.
+    #[error("{0} is software")]
+    Software(String),
+    /// The system's error.
+    #[error("{what}: {why}")]
+    System {
+        /// The call that failed.
+        what: &'static str,
+        /// The error of the call.
+        why: std::io::Error,
+    },
+}
+
+/// A device, or an interface to one.
+pub(crate) trait Accelerator: Send + Sync {
+    /// The name in logs: `/dev/crypto`.
+    fn name(&self) -> &'static str;
+
+    /// Prepares a key for one driver thread.
+    fn open(&self, task: Task, key: &[u8]) -> Result<Box<dyn Session>, Fault>;
+}
+
+/// One key on one driver thread.
+pub(crate) trait Session: Send {
+    /// The driver that does the work, as the kernel names it.
+    fn driver(&self) -> &str;
+
+    /// Does the jobs, in place in `memory`, and sets the outcome of each. Blocks as long as the driver does.
+    ///
+    /// An error means that the accelerator is gone; the outcomes are then meaningless.
+    fn run(&mut self, memory: &mut [u8], jobs: &mut [Job]) -> Result<(), Fault>;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accelerator::Span;
+    use crate::accelerator::task::Span;
 
     #[test]
     fn what_is_cleared_leaves_nothing() {

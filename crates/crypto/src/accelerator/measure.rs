@@ -5,10 +5,10 @@ mod device;
 
 use std::time::{Duration, Instant};
 
-use super::Task;
 use super::costs::Crossover;
+use super::task::Task;
 use crate::TAG_LEN;
-use crate::accelerator::{Direction, Piece, Span};
+use crate::accelerator::task::{Direction, Piece, Span};
 use crate::implementations::{
     AeadImplementation, CHUNK, CbcImplementation, Chain, List, Pair, Place,
 };

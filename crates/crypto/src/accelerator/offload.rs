@@ -4,11 +4,12 @@ use core::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::job::Fault;
 use super::job::{JOBS, Outcome, Work};
 use super::pool::{Pool, Sessions};
+use super::task::Task;
 use super::thread::{Returned, STACK};
-use super::{Fault, Task};
-use crate::accelerator::{Direction, Piece};
+use crate::accelerator::task::{Direction, Piece};
 
 /// Maximum driver threads of a submission: as many as a pool ever has.
 const MAX_THREADS: usize = 8;

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::job::{Accelerator, Fault};
+use super::task::Task;
 use super::thread::{DriverThread, SessionCell};
-use super::{Accelerator, Fault, Task};
 
 /// Operations under way at once, one in each thread. Four keep the units busy, as far as figures are known: a hash
 /// unit, a cipher unit, a packet on its way in and one on its way out.

@@ -11,9 +11,10 @@ use proptest::prelude::*;
 use super::ciphers::{AcceleratorAead, AcceleratorCbc, Route};
 use super::costs::{Costs, Crossover};
 use super::fault::{Faulty, Injected};
+use super::found;
 use super::offload::Offload;
 use super::pool::Pool;
-use super::{Task, found};
+use super::task::Task;
 use crate::implementations::{
     AeadImplementation, AwsLcAead, AwsLcAes, Backend, CHUNK, CbcImplementation, Chain, Pair, Place,
 };

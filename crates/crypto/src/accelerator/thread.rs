@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::job::Work;
-use super::{Fault, Session};
+use super::job::{Fault, Session};
 
 /// A session that a driver thread shares with the workers that give it jobs. The driver thread holds the lock while it works.
 pub(crate) type SessionCell = Arc<Mutex<Box<dyn Session>>>;
@@ -210,8 +210,9 @@ fn work(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accelerator::{Direction, Job};
-    use crate::accelerator::{Piece, Span};
+    use crate::accelerator::job::Job;
+    use crate::accelerator::task::Direction;
+    use crate::accelerator::task::{Piece, Span};
 
     /// Reports which signals are blocked in its thread.
     struct Teller(std::sync::mpsc::Sender<Vec<i32>>);

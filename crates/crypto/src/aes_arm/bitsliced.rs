@@ -2,8 +2,8 @@
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::schedule::{self, MAX_KEYS};
 use crate::implementations::{CHUNK, CbcImplementation, Chain, List};
+use crate::portable::{self, MAX_ROUNDS};
 
 /// Bytes of a round key: eight registers, one for each bit of a byte.
 pub(super) const KEY: usize = 128;
@@ -12,14 +12,14 @@ pub(super) const KEY: usize = 128;
 #[derive(Zeroize, ZeroizeOnDrop)]
 #[repr(C, align(16))]
 pub(super) struct Keys {
-    bits: [[u8; KEY]; MAX_KEYS],
+    bits: [[u8; KEY]; MAX_ROUNDS + 1],
     rounds: u32,
 }
 
 impl Keys {
     pub(super) fn empty() -> Self {
         Self {
-            bits: [[0; KEY]; MAX_KEYS],
+            bits: [[0; KEY]; MAX_ROUNDS + 1],
             rounds: 0,
         }
     }
@@ -27,8 +27,8 @@ impl Keys {
     /// # Panics
     /// If `key` has not 16, 24 or 32 bytes.
     pub(super) fn set(&mut self, key: &[u8]) {
-        let round_keys = schedule::expand(key);
-        let rounds = schedule::rounds(key.len());
+        let round_keys = portable::expand(key);
+        let rounds = portable::rounds(key.len());
         self.rounds = rounds as u32;
         for round in 0..=rounds {
             // The core leaves out the constant that SubBytes adds to each byte and MixColumns keeps, so it goes into

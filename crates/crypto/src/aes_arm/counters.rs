@@ -4,13 +4,10 @@
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::bitsliced::KEY;
-use super::schedule;
+use crate::portable::substituted;
 
 /// Groups of four times eight counters: `CTR_FOURS` in aes_ctr.h.
 const FOURS: usize = 3;
-
-/// The column of MixColumns that takes a block's last byte to the rows of the first column.
-const FACTORS: [u8; 4] = [1, 1, 3, 2];
 
 /// The differences that the counters from 1 to 96 make in the first round of a counter block whose counter is zero:
 /// `struct ctr_counters` in aes_ctr.h.
@@ -34,15 +31,17 @@ impl Counters {
     pub(super) fn set(&mut self, key: &[u8]) {
         // The first round key is the key's first 16 bytes, and all but the last of the counter's four bytes are zero.
         let last = key[15];
-        let zero = schedule::substituted(u32::from(last)) as u8;
+        let zero = substituted(u32::from(last)) as u8;
         *self = Self::empty();
         for counter in 1..=FOURS * 32 {
             let byte = last ^ counter as u8;
-            let change = u32::from(schedule::substituted(u32::from(byte)) as u8 ^ zero);
+            let change = substituted(u32::from(byte)) as u8 ^ zero;
+            let double = (change << 1) ^ ((change >> 7) * 0x1b);
             let (four, eight, lane) =
                 ((counter - 1) / 32, (counter - 1) / 8 % 4, (counter - 1) % 8);
-            for (row, factor) in FACTORS.into_iter().enumerate() {
-                let change = schedule::product(change, u32::from(factor)) as u8;
+            // The column of MixColumns that takes a block's last byte to the rows of the first column: 1, 1, 3, 2.
+            let rows = [change, change, double ^ change, double];
+            for (row, change) in rows.into_iter().enumerate() {
                 for bit in 0..8 {
                     let set = (change >> (7 - bit)) & 1;
                     self.bits[four][16 * bit + 4 * eight + row] |= set << (7 - lane);

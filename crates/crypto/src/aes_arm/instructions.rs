@@ -4,9 +4,9 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::bitsliced::{RawChain, raw as raw_chains};
 use super::gcm::{RawPacket, knows, raw as raw_packets};
-use super::schedule::{self, MAX_KEYS};
 use crate::implementations::{AeadImplementation, CHUNK, CbcImplementation, Chain, Place};
 use crate::packet_aead::AeadAlgorithm;
+use crate::portable::{self, MAX_ROUNDS};
 
 /// Whether the CPU has instructions for AES and for carry-less multiplication.
 fn are_there() -> bool {
@@ -17,14 +17,14 @@ fn are_there() -> bool {
 #[derive(Zeroize, ZeroizeOnDrop)]
 #[repr(C, align(16))]
 struct RoundKeys {
-    keys: [[u8; 16]; MAX_KEYS],
+    keys: [[u8; 16]; MAX_ROUNDS + 1],
     rounds: u32,
 }
 
 impl RoundKeys {
     fn empty() -> Self {
         Self {
-            keys: [[0; 16]; MAX_KEYS],
+            keys: [[0; 16]; MAX_ROUNDS + 1],
             rounds: 0,
         }
     }
@@ -32,8 +32,8 @@ impl RoundKeys {
     /// # Panics
     /// If `key` has not 16, 24 or 32 bytes.
     fn set(&mut self, key: &[u8]) {
-        self.keys = *schedule::expand(key);
-        self.rounds = schedule::rounds(key.len()) as u32;
+        self.keys = *portable::expand(key);
+        self.rounds = portable::rounds(key.len()) as u32;
     }
 }
 

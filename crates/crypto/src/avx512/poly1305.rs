@@ -5,7 +5,7 @@
 
 use core::arch::x86_64::*;
 
-use super::LANES;
+use super::transpose::LANES;
 use crate::TAG_LEN;
 
 type Limbs = [__m512i; 3];

@@ -2,6 +2,12 @@
 
 use core::arch::x86_64::*;
 
+/// Packets that are processed together.
+pub(crate) const LANES: usize = 8;
+
+/// A column of a group: 64 bytes of each packet.
+pub(crate) type Rows = [__m512i; LANES];
+
 /// Transposes an 8x8 matrix of 64-bit words, whose rows are the registers.
 #[inline]
 #[target_feature(enable = "avx512f")]

@@ -8,14 +8,11 @@ use core::arch::x86_64::*;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::Chain;
-use crate::implementations::{AwsLcAes, CbcImplementation};
+use crate::implementations::{AwsLcAes, CbcImplementation, Chain};
+use crate::portable::{self, MAX_ROUNDS};
 
 /// Chains that are processed together.
 const LANES: usize = 8;
-
-/// Rounds of the longest key.
-pub(super) const MAX_ROUNDS: usize = 14;
 
 /// AES-CBC of batches. The library does work without parallel chains: single packets, and all decryption.
 pub(crate) struct AesNi {
@@ -67,17 +64,13 @@ impl Schedule {
     /// # Panics
     /// If `key` has not 16, 24 or 32 bytes.
     pub(super) fn new(key: &[u8]) -> Option<Self> {
-        assert!(matches!(key.len(), 16 | 24 | 32));
         if !is_x86_feature_detected!("aes") || !is_x86_feature_detected!("avx") {
             return None;
         }
-        let mut cipher = Self {
-            keys: [[0; 16]; MAX_ROUNDS + 1],
-            rounds: key.len() / 4 + 6,
-        };
-        // SAFETY: the features have just been found.
-        unsafe { expand(key, &mut cipher.keys) };
-        Some(cipher)
+        Some(Self {
+            keys: *portable::expand(key),
+            rounds: portable::rounds(key.len()),
+        })
     }
 
     /// Encrypts the chains in place.
@@ -99,41 +92,6 @@ impl Schedule {
             }
         }
     }
-}
-
-/// The key schedule of FIPS 197, section 5.2.
-#[target_feature(enable = "aes,avx")]
-fn expand(key: &[u8], keys: &mut [[u8; 16]; MAX_ROUNDS + 1]) {
-    let words = key.len() / 4;
-    let all = keys.as_flattened_mut();
-    all[..key.len()].copy_from_slice(key);
-    let mut constant = 1_u32;
-    for at in words..(words + 7) * 4 {
-        let word = |all: &[u8], at: usize| {
-            u32::from_le_bytes([
-                all[4 * at],
-                all[4 * at + 1],
-                all[4 * at + 2],
-                all[4 * at + 3],
-            ])
-        };
-        let mut next = word(all, at - 1);
-        if at % words == 0 {
-            next = substituted(next.rotate_right(8)) ^ constant;
-            constant = (constant << 1) ^ ((constant >> 7) * 0x11b);
-        } else if words == 8 && at % words == 4 {
-            next = substituted(next);
-        }
-        next ^= word(all, at - words);
-        all[4 * at..4 * at + 4].copy_from_slice(&next.to_le_bytes());
-    }
-}
-
-/// The S-box on each byte. A last round also shifts rows, which does nothing to four equal columns.
-#[target_feature(enable = "aes,avx")]
-fn substituted(word: u32) -> u32 {
-    let columns = _mm_set1_epi32(word as i32);
-    _mm_cvtsi128_si32(_mm_aesenclast_si128(columns, _mm_setzero_si128())) as u32
 }
 
 /// Lanes under way.

@@ -3,7 +3,7 @@
 //! The rounds of these ciphers are look-ups in tables, each of which waits for the one before; a CPU can do several
 //! such chains in the time of one.
 
-use super::Chain;
+use crate::implementations::Chain;
 
 /// Chains that are processed together. Eight exceed the registers, but with Blowfish are still faster than six.
 const LANES: usize = 8;

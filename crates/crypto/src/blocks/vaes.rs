@@ -5,9 +5,9 @@ use core::arch::x86_64::*;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::Chain;
-use super::aesni::{MAX_ROUNDS, Schedule};
-use crate::implementations::{AwsLcAes, CbcImplementation};
+use super::aesni::Schedule;
+use crate::implementations::{AwsLcAes, CbcImplementation, Chain};
+use crate::portable::MAX_ROUNDS;
 
 /// Chains that are processed together.
 const LANES: usize = 16;

@@ -6,7 +6,10 @@ use super::sbox::{substitute, substitute_back};
 use super::slices::{MAX_BLOCKS, Row, Rows, Word, pack, unpack};
 
 /// Rounds of the longest key.
-const MAX_ROUNDS: usize = 14;
+pub(crate) const MAX_ROUNDS: usize = 14;
+
+/// The key before the first round, and the key of each round.
+pub(crate) type RoundKeys = Zeroizing<[[u8; 16]; MAX_ROUNDS + 1]>;
 
 /// Some blocks; only as many as the word has lanes are processed, and the others stay unchanged.
 pub(super) type Blocks = [[u8; 16]; MAX_BLOCKS];
@@ -22,10 +25,8 @@ impl<W: Word> Aes<W> {
     /// # Panics
     /// If `key` has not 16, 24 or 32 bytes.
     pub(super) fn new(key: &[u8]) -> Self {
-        assert!(matches!(key.len(), 16 | 24 | 32));
-        let rounds = key.len() / 4 + 6;
-        let mut bytes = Zeroizing::new([[0; 16]; MAX_ROUNDS + 1]);
-        expand(key, &mut bytes);
+        let bytes = expand(key);
+        let rounds = rounds(key.len());
         let mut keys = [[[W::default(); 8]; 4]; MAX_ROUNDS + 1];
         for (round, (bytes, key)) in bytes.iter().zip(&mut keys).enumerate() {
             let constant = if round == 0 { 0 } else { 0x63 };
@@ -74,13 +75,23 @@ impl<W: Word> Drop for Aes<W> {
     }
 }
 
-/// The key schedule (FIPS 197, section 5.2).
-fn expand(key: &[u8], keys: &mut [[u8; 16]; MAX_ROUNDS + 1]) {
+/// The number of rounds with a key of so many bytes.
+pub(crate) const fn rounds(key_len: usize) -> usize {
+    key_len / 4 + 6
+}
+
+/// The key schedule (FIPS 197, section 5.2), in constant time; the first `rounds + 1` keys are used.
+///
+/// # Panics
+/// If `key` has not 16, 24 or 32 bytes.
+pub(crate) fn expand(key: &[u8]) -> RoundKeys {
+    assert!(matches!(key.len(), 16 | 24 | 32));
     let words = key.len() / 4;
+    let mut keys = RoundKeys::default();
     let all = keys.as_flattened_mut().as_chunks_mut::<4>().0;
-    all.as_flattened_mut()[..key.len()].copy_from_slice(key);
+    all[..words].copy_from_slice(key.as_chunks().0);
     let mut constant = 1_u32;
-    for at in words..(words + 7) * 4 {
+    for at in words..4 * (rounds(key.len()) + 1) {
         let mut next = u32::from_le_bytes(all[at - 1]);
         if at % words == 0 {
             next = substituted(next.rotate_right(8)) ^ constant;
@@ -90,10 +101,11 @@ fn expand(key: &[u8], keys: &mut [[u8; 16]; MAX_ROUNDS + 1]) {
         }
         all[at] = (next ^ u32::from_le_bytes(all[at - words])).to_le_bytes();
     }
+    keys
 }
 
 /// The S-box on each byte of a word.
-fn substituted(word: u32) -> u32 {
+pub(crate) fn substituted(word: u32) -> u32 {
     let mut row: Row<u32> = core::array::from_fn(|bit| word >> bit & 0x0101_0101);
     substitute(&mut row);
     row.iter()
@@ -212,5 +224,27 @@ mod tests {
     fn words_of_both_widths_agree_with_the_standard() {
         the_examples_of_the_standard::<u32>();
         the_examples_of_the_standard::<u64>();
+    }
+
+    fn key(len: usize) -> Vec<u8> {
+        let bytes = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4";
+        (0..len)
+            .map(|at| u8::from_str_radix(&bytes[2 * at..2 * at + 2], 16).unwrap())
+            .collect()
+    }
+
+    /// FIPS 197, appendix A.
+    #[test]
+    fn the_last_words_are_those_of_the_standard() {
+        let from = |hex: &str| -> Vec<u8> {
+            (0..hex.len() / 2)
+                .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+                .collect()
+        };
+        let short = from("2b7e151628aed2a6abf7158809cf4f3c");
+        assert_eq!(expand(&short)[10][12..], from("b6630ca6"));
+        let middle = from("8e73b0f7da0e6452c810f32b809079e562f8ead2522c6b7b");
+        assert_eq!(expand(&middle)[12][12..], from("01002202"));
+        assert_eq!(expand(&key(32))[14][12..], from("706c631e"));
     }
 }

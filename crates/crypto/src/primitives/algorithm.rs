@@ -188,6 +188,23 @@ impl fmt::Display for Operation {
     }
 }
 
+/// Work that can be repeated.
+pub trait Task: Send {
+    /// Restores the input that the last run has used up; needed before each run. Its time is not the algorithm's.
+    fn prepare(&mut self) {}
+
+    /// Whether [`prepare`](Self::prepare) does anything, so that its time must be measured separately.
+    fn is_prepared(&self) -> bool {
+        false
+    }
+
+    /// Does the work once, and returns whether the result was right.
+    fn run(&mut self) -> bool;
+
+    /// The code and its instructions. For a tunnel's cipher, the code that works on batches.
+    fn implementation(&self) -> &'static str;
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-use super::{Operation, Task};
-use crate::blocks::{BlockCipher, Chain};
-use crate::implementations::{CHUNK, Hmac, Mac, MacImplementation, Pair};
+use super::algorithm::{Operation, Task};
+use crate::blocks::BlockCipher;
+use crate::implementations::{CHUNK, Chain, Hmac, Mac, MacImplementation, Pair};
 use crate::select::Algorithm;
 use crate::{Backend, Cipher, Digest, Rc4};
 

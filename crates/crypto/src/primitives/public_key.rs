@@ -8,8 +8,8 @@ use aws_lc_rs::signature::{
     VerificationAlgorithm,
 };
 
+use super::algorithm::{Algorithm, Operation, Task};
 use super::dsa::Dsa;
-use super::{Algorithm, Operation, Task};
 use crate::x25519::{PrivateKey, PublicKey};
 
 /// The message to sign: as long as a SHA-256 hash. The time to hash it is negligible.

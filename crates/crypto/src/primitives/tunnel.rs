@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Operation, Task};
+use super::algorithm::{Operation, Task};
 use crate::packet_aead::{self, AeadLayout};
 use crate::{Backend, Batch, Cipher, Digest, Packet, PacketCbc, PacketCipher};
 

@@ -4,13 +4,54 @@ use core::ops::Range;
 use core::time::Duration;
 use std::time::Instant;
 
-use super::{Algorithm, Measured, Picked};
+use crate::algorithm::Algorithm;
 use crate::implementations::{
     AEADS, AeadImplementation, Backend, CBCS, CbcImplementation, Chain, Hmac, MACS, Mac,
     MacImplementation, Place,
 };
 use crate::packet_aead::AeadAlgorithm;
 use crate::{Digest, TAG_LEN};
+
+/// The measured time of a candidate: processor time of the fastest of some runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// The candidate's name.
+    pub name: &'static str,
+    /// The candidate's kind.
+    pub backend: Backend,
+    /// Time for each packet of a batch; `None` if the candidate was far behind already with small packets.
+    pub batch: Option<Duration>,
+    /// Bytes of each packet in the batch.
+    pub batch_len: usize,
+    /// Time for a single packet.
+    pub alone: Option<Duration>,
+    /// Bytes of the single packet.
+    pub alone_len: usize,
+}
+
+/// Candidates by their index in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Picked {
+    pub(crate) many: usize,
+    pub(crate) few: usize,
+}
+
+impl Picked {
+    /// The first candidate for everything.
+    pub(crate) const FIRST: Self = Self { many: 0, few: 0 };
+
+    pub(super) const fn packed(self) -> u32 {
+        1 + (self.many << 8 | self.few) as u32
+    }
+
+    pub(super) const fn unpacked(bits: u32) -> Self {
+        let bits = bits as usize - 1;
+        Self {
+            many: bits >> 8,
+            few: bits & 0xff,
+        }
+    }
+}
 
 /// Batches: packets, and bytes of each. The first two stand for a tunnel's usual traffic, data and acknowledgements;
 /// the others are few packets. A quarter of a full packet tells candidates apart as well as a full one, in a quarter of

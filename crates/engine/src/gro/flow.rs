@@ -1,11 +1,33 @@
 //! Checks whether a packet continues a super-packet, by comparing it with the first packet.
 
-use super::Item;
 use crate::ip::IPV6_HEADER;
 
 /// Headers without options, in bytes.
 const IPV4_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
+
+/// One write: a single packet, or several joined.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) hash: u32,
+    /// Whether packets may still be joined to this write.
+    pub(super) open: bool,
+    pub(super) flow: bool,
+    pub(super) udp: bool,
+    pub(super) v6: bool,
+    pub(super) header: u16,
+    /// Payload bytes per packet.
+    pub(super) size: u16,
+    /// Sequence number that the next TCP packet must have.
+    pub(super) next_seq: u32,
+    /// Identification that the next IPv4 packet must have if it may be fragmented.
+    pub(super) next_id: u16,
+    /// Length of the super-packet so far, headers included.
+    pub(super) total: u32,
+    pub(super) count: u32,
+    pub(super) first: u32,
+    pub(super) last: u32,
+}
 
 /// Whether `new` continues the super-packet that began with `old`: everything but lengths, identification, sequence
 /// number, PSH and checksums must be equal.

@@ -7,7 +7,7 @@ use netio::netlink::{Netlink, NetlinkError};
 
 use super::ApplyError;
 use super::effect::{execute, exists, revert};
-use super::keep::Rounds;
+use super::keep::{REFUSED_MAX, Rounds};
 use super::recovery::recovered;
 use super::rivals::Rivals;
 use crate::journal::{DIRECTORY, Directory, Journal};
@@ -15,9 +15,6 @@ use crate::plan::Plan;
 use crate::step::Step;
 use crate::system::System;
 use crate::ways::{Way, with_free_metric};
-
-/// Most messages about refused steps that are kept: a server may push many routes.
-pub(super) const REFUSED_MAX: usize = 32;
 
 /// Opens the host.
 pub(super) type Open = fn() -> Result<Box<dyn System>, NetlinkError>;

@@ -12,6 +12,9 @@ use crate::ways::metric_of;
 /// Rounds of restoring within a [`WINDOW`]; another daemon may remove the steps each time.
 const ROUNDS: u32 = 3;
 
+/// Most messages about refused steps that are kept: a server may push many routes.
+pub(super) const REFUSED_MAX: usize = 32;
+
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Who removed the missing steps.
@@ -155,7 +158,7 @@ impl Applied {
     /// Puts the present losses into the status, and new ones into the log.
     pub(super) fn tell_lost(&mut self, mut lost: Vec<String>) {
         lost.retain(|why| !self.refused.iter().any(|(_, known)| known == why));
-        lost.truncate(super::applied::REFUSED_MAX);
+        lost.truncate(REFUSED_MAX);
         for why in lost.iter().filter(|why| !self.lost.contains(why)) {
             log::error!("{}: {why}", self.ifname);
         }

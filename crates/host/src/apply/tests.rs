@@ -45,7 +45,9 @@ fn make_lines(netlink: &mut Netlink) {
     }
     let wan = netlink.index_of("wan").unwrap();
     netlink.set_up(wan).unwrap();
-    netlink.add_address(wan, ip("198.51.100.2"), 24).unwrap();
+    netlink
+        .add_address(wan, ip("198.51.100.2"), 24, None)
+        .unwrap();
     let default = Route::default_of(Family::V4).via(ip("198.51.100.1"));
     netlink.add_route(&default).unwrap();
 }
@@ -259,7 +261,9 @@ fn routes_past_the_tunnel_follow_the_gateway() {
         // The cable is pulled, and there is another uplink.
         let wan = netlink.index_of("wan").unwrap();
         let other = netlink.index_of("wan-far").unwrap();
-        netlink.add_address(other, ip("203.0.113.2"), 24).unwrap();
+        netlink
+            .add_address(other, ip("203.0.113.2"), 24, None)
+            .unwrap();
         netlink.set_down(wan).unwrap();
         assert_eq!(dev_to(netlink, "192.0.2.1", 0), "wg0");
         assert!(!applied.follow(netlink).unwrap());

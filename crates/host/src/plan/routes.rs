@@ -24,6 +24,21 @@ enum Way {
 /// Destination and bits of the prefix, gateway, metric and table.
 type RouteKey = (IpAddr, u8, Option<IpAddr>, Option<u32>, u32);
 
+impl Plan {
+    /// Plans the routes and rules; those past the tunnel come first.
+    ///
+    /// # Errors
+    /// See [`PlanError`].
+    pub fn of_routes(want: &Want, facts: &Facts) -> Result<Self, PlanError> {
+        let mut plan = Self::empty(want, facts);
+        plan.warnings.clone_from(&want.warnings);
+        if want.leaves_interface {
+            plan.warn_of_v6(want, facts);
+        }
+        Routes::new(want, facts, plan).finish()
+    }
+}
+
 /// The routes of a plan, in the groups in which they are made.
 pub(super) struct Routes<'a> {
     pub(super) want: &'a Want,

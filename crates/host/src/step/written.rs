@@ -11,12 +11,6 @@ use serde::{Deserialize, Deserializer};
 use super::{SavedRoute, Step};
 use crate::dns::{NameServers, Resolver};
 
-/// `{KIND: {NAME: VALUE, ...}}`, or only `KIND` for a step without values.
-pub(super) struct Written {
-    kind: String,
-    values: Values,
-}
-
 /// The values; those that the kind does not have are absent.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -53,7 +47,8 @@ struct Values {
     via: Option<IpAddr>,
 }
 
-impl<'de> Deserialize<'de> for Written {
+/// `{KIND: {NAME: VALUE, ...}}`, or only `KIND` for a step without values.
+impl<'de> Deserialize<'de> for Step {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Reader)
     }
@@ -62,39 +57,29 @@ impl<'de> Deserialize<'de> for Written {
 struct Reader;
 
 impl<'de> Visitor<'de> for Reader {
-    type Value = Written;
+    type Value = Step;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a step")
     }
 
-    fn visit_str<E: Error>(self, kind: &str) -> Result<Written, E> {
-        Ok(Written {
-            kind: kind.to_owned(),
-            values: Values::default(),
-        })
+    fn visit_str<E: Error>(self, kind: &str) -> Result<Step, E> {
+        Values::default().read(kind)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Written, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Step, A::Error> {
         let none = || A::Error::custom("a step without a kind");
-        let (kind, values) = map.next_entry()?.ok_or_else(none)?;
-        Ok(Written { kind, values })
-    }
-}
-
-impl TryFrom<Written> for Step {
-    type Error = String;
-
-    fn try_from(written: Written) -> Result<Self, String> {
-        let kind = written.kind;
-        written
-            .values
-            .step(&kind)
-            .ok_or_else(|| format!("no step, or not all that belongs to one: {kind}"))
+        let (kind, values): (String, Values) = map.next_entry()?.ok_or_else(none)?;
+        values.read(&kind)
     }
 }
 
 impl Values {
+    fn read<E: Error>(self, kind: &str) -> Result<Step, E> {
+        let fault = || E::custom(format!("no step, or not all that belongs to one: {kind}"));
+        self.step(kind).ok_or_else(fault)
+    }
+
     /// The step of that kind; `None` for an unknown kind or a missing value.
     fn step(self, kind: &str) -> Option<Step> {
         Some(match kind {

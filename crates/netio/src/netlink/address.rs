@@ -47,11 +47,20 @@ impl Netlink {
     /// Gives an interface an address. IPv6 addresses go through duplicate address detection on interfaces that have it
     /// (Ethernet does, a TUN does not).
     ///
+    /// With a `peer`, of the same family, that is the address's only neighbour, and `prefix` is unused. The two are the
+    /// ends of a point-to-point link, and need not share a network.
+    ///
     /// # Errors
     /// [`NetlinkError::is_exists`] if the interface already has the address, [`NetlinkError::is_not_found`] if the
     /// interface does not exist, EACCES or EOPNOTSUPP if IPv6 is switched off.
-    pub fn add_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
-        self.add(index, ip, prefix, 0)
+    pub fn add_address(
+        &mut self,
+        index: u32,
+        ip: IpAddr,
+        prefix: u8,
+        peer: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        self.change_address(true, index, (ip, prefix, peer), 0)
     }
 
     /// Adds an address as [`Netlink::add_address`] does, but usable at once: without duplicate address detection.
@@ -64,51 +73,10 @@ impl Netlink {
         ip: IpAddr,
         prefix: u8,
     ) -> Result<(), NetlinkError> {
-        self.add(index, ip, prefix, IFA_F_NODAD)
+        self.change_address(true, index, (ip, prefix, None), IFA_F_NODAD)
     }
 
-    /// Gives an interface an address whose only neighbour is `peer`, of the same family. The two are the ends of a
-    /// point-to-point link, and need not share a network.
-    ///
-    /// # Errors
-    /// The errors of [`Netlink::add_address`].
-    pub fn add_peer_address(
-        &mut self,
-        index: u32,
-        ip: IpAddr,
-        peer: IpAddr,
-    ) -> Result<(), NetlinkError> {
-        self.change(
-            RTM_NEWADDR,
-            &message(index, ip, Family::of(ip).bits(), 0, peer),
-            NLM_F_CREATE | NLM_F_EXCL,
-            "add address",
-            format_args!("{ip} with peer {peer} to interface number {index}"),
-        )
-        .map_err(|error| error.about(format!("{ip} with peer {peer} to {}", self.label(index))))
-    }
-
-    /// Removes an address that [`Netlink::add_peer_address`] added.
-    ///
-    /// # Errors
-    /// [`NetlinkError::is_not_found`] if the interface does not have it.
-    pub fn remove_peer_address(
-        &mut self,
-        index: u32,
-        ip: IpAddr,
-        peer: IpAddr,
-    ) -> Result<(), NetlinkError> {
-        self.change(
-            RTM_DELADDR,
-            &message(index, ip, Family::of(ip).bits(), 0, peer),
-            0,
-            "remove address",
-            format_args!("{ip} with peer {peer} from interface number {index}"),
-        )
-        .map_err(|error| error.about(format!("{ip} with peer {peer} from {}", self.label(index))))
-    }
-
-    /// Removes an address from an interface.
+    /// Removes an address from an interface, as it was added.
     ///
     /// # Errors
     /// [`NetlinkError::is_not_found`] if the interface does not have it.
@@ -117,15 +85,9 @@ impl Netlink {
         index: u32,
         ip: IpAddr,
         prefix: u8,
+        peer: Option<IpAddr>,
     ) -> Result<(), NetlinkError> {
-        self.change(
-            RTM_DELADDR,
-            &message(index, ip, prefix, 0, ip),
-            0,
-            "remove address",
-            format_args!("{ip}/{prefix} from interface number {index}"),
-        )
-        .map_err(|error| error.about(format!("{ip}/{prefix} from {}", self.label(index))))
+        self.change_address(false, index, (ip, prefix, peer), 0)
     }
 
     /// Removes all addresses from an interface.
@@ -134,7 +96,7 @@ impl Netlink {
     /// The first error of the kernel; addresses that vanish meanwhile cause none.
     pub fn flush_addresses(&mut self, index: u32) -> Result<(), NetlinkError> {
         for address in self.addresses(Some(index))? {
-            match self.remove_address(index, address.ip, address.prefix) {
+            match self.remove_address(index, address.ip, address.prefix, None) {
                 // The kernel removes secondary IPv4 addresses along with their primary.
                 Err(error) if error.is_not_found() => {}
                 other => other?,
@@ -157,17 +119,28 @@ impl Netlink {
         )
     }
 
-    fn add(&mut self, index: u32, ip: IpAddr, prefix: u8, flags: u8) -> Result<(), NetlinkError> {
-        let mut message = message(index, ip, prefix, flags, ip);
-        message.push_ip(IFA_BROADCAST, broadcast(ip, prefix).map(IpAddr::V4));
-        self.change(
-            RTM_NEWADDR,
-            &message,
-            NLM_F_CREATE | NLM_F_EXCL,
-            "add address",
-            format_args!("{ip}/{prefix} to interface number {index}"),
-        )
-        .map_err(|error| error.about(format!("{ip}/{prefix} to {}", self.label(index))))
+    fn change_address(
+        &mut self,
+        is_new: bool,
+        index: u32,
+        (ip, prefix, peer): (IpAddr, u8, Option<IpAddr>),
+        flags: u8,
+    ) -> Result<(), NetlinkError> {
+        let (words, prefix) = match peer {
+            Some(peer) => (format!("{ip} with peer {peer}"), Family::of(ip).bits()),
+            None => (format!("{ip}/{prefix}"), prefix),
+        };
+        let mut message = message(index, ip, prefix, flags, peer.unwrap_or(ip));
+        let (kind, mode, operation, words) = if is_new {
+            message.push_ip(IFA_BROADCAST, broadcast(ip, prefix).map(IpAddr::V4));
+            let mode = NLM_F_CREATE | NLM_F_EXCL;
+            (RTM_NEWADDR, mode, "add address", words + " to")
+        } else {
+            (RTM_DELADDR, 0, "remove address", words + " from")
+        };
+        let object = format_args!("{words} interface number {index}");
+        self.change(kind, &message, mode, operation, object)
+            .map_err(|error| error.about(format!("{words} {}", self.label(index))))
     }
 }
 

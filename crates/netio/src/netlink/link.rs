@@ -65,6 +65,8 @@ pub struct Link {
     pub index: u32,
     /// Name, at most 15 bytes.
     pub name: String,
+    /// The driver's kind, such as `bridge`; empty if the driver does not say.
+    pub kind: String,
     /// Largest packet, in bytes without the link layer header.
     pub mtu: u32,
     /// Whether it is administratively up.
@@ -347,8 +349,22 @@ impl Netlink {
     /// # Errors
     /// The errors of [`Netlink::create_veth`].
     pub fn create_bridge(&mut self, name: &str) -> Result<(), NetlinkError> {
+        self.create_link(name, "bridge", None, "create bridge")
+    }
+
+    /// Makes an interface of this kind, with the driver's own attributes.
+    pub(super) fn create_link(
+        &mut self,
+        name: &str,
+        kind: &str,
+        data: Option<&Body>,
+        operation: &'static str,
+    ) -> Result<(), NetlinkError> {
         let mut info = Body::attributes();
-        info.push_text(IFLA_INFO_KIND, "bridge");
+        info.push_text(IFLA_INFO_KIND, kind);
+        if let Some(data) = data {
+            info.push_body(IFLA_INFO_DATA, data);
+        }
         let mut body = body(0);
         body.push_text(IFLA_IFNAME, checked_name(name)?);
         body.push_body(IFLA_LINKINFO, &info);
@@ -356,7 +372,7 @@ impl Netlink {
             RTM_NEWLINK,
             &body,
             NLM_F_CREATE | NLM_F_EXCL,
-            "create bridge",
+            operation,
             format_args!("{name}"),
         )
     }
@@ -430,15 +446,9 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
     let flags = decode_u32(body.get(8..)?)?;
     let mut link = Link {
         index: decode_u32(body.get(4..)?)?,
-        name: String::new(),
-        mtu: 0,
         up: flags & libc::IFF_UP.cast_unsigned() != 0,
         running: flags & libc::IFF_RUNNING.cast_unsigned() != 0,
-        mac: Vec::new(),
-        master: None,
-        group: 0,
-        alias: String::new(),
-        counters: Counters::default(),
+        ..Link::default()
     };
     let mut wide = false;
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
@@ -449,6 +459,10 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
             IFLA_MASTER => link.master = decode_u32(value),
             IFLA_GROUP => link.group = decode_u32(value)?,
             IFLA_IFALIAS => link.alias = decode_str(value),
+            IFLA_LINKINFO => {
+                let mut kinds = attributes(value).filter(|(kind, _)| *kind == IFLA_INFO_KIND);
+                link.kind = kinds.next().map_or_else(String::new, |it| decode_str(it.1));
+            }
             IFLA_STATS64 => {
                 wide = true;
                 link.counters = counters(value, 8);

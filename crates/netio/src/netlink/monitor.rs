@@ -1,12 +1,10 @@
 //! Events from the kernel: links, addresses, routes and rules that change.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
 
-use super::{BUFFER_SIZE, ChainsWatch, NetlinkError, link, messages, receive};
+use super::{ChainsWatch, Follower, NetlinkError, News, link, messages};
 use crate::poll::Poller;
 
 // Multicast groups as the bits of sockaddr_nl, linux/rtnetlink.h.
@@ -117,9 +115,8 @@ pub enum Event {
 /// Its descriptor becomes readable when an event waits; [`Monitor::next`] never blocks.
 #[derive(Debug)]
 pub struct Monitor {
-    socket: Socket,
-    buffer: Box<[u8]>,
-    /// The part of `buffer` that is still to be parsed.
+    follower: Follower,
+    /// The part of the follower's buffer that is still to be parsed.
     pending: std::ops::Range<usize>,
     /// Socket for the packet filter's tables, and the poll set of both descriptors.
     table: Option<(ChainsWatch, Poller)>,
@@ -132,14 +129,9 @@ impl Monitor {
     /// # Errors
     /// [`NetlinkError::Open`].
     pub fn open(watch: Watch) -> Result<Self, NetlinkError> {
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::Open)?;
-        socket
-            .bind(&SocketAddr::new(0, watch.groups()))
-            .map_err(NetlinkError::Open)?;
-        socket.set_non_blocking(true).map_err(NetlinkError::Open)?;
+        let subject = "changes of links, addresses, routes and rules";
         Ok(Self {
-            socket,
-            buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
+            follower: Follower::open(NETLINK_ROUTE, watch.groups(), subject)?,
             pending: 0..0,
             table: None,
         })
@@ -153,7 +145,7 @@ impl Monitor {
     pub fn follow_table(&mut self, table: &str) -> Result<(), NetlinkError> {
         let chains = ChainsWatch::open(table)?;
         let both = Poller::new().map_err(NetlinkError::Open)?;
-        both.add(self.socket.as_fd(), 0)
+        both.add(self.follower.socket.as_fd(), 0)
             .map_err(NetlinkError::Open)?;
         both.add(&chains, 1).map_err(NetlinkError::Open)?;
         self.table = Some((chains, both));
@@ -176,33 +168,21 @@ impl Monitor {
                     return Ok(event);
                 }
             }
-            self.pending = match receive(&self.socket, &mut self.buffer) {
-                Ok(length) => 0..length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            self.pending = match self.follower.receive()? {
+                News::Messages(bytes) => 0..bytes.len(),
+                News::None => {
                     let table = self.table.as_mut();
                     let changed = table.map_or(Ok(false), |(chains, _)| chains.changed())?;
                     return Ok(changed.then_some(Event::TableChanged));
                 }
-                Err(error)
-                    if error.raw_os_error() == Some(libc::ENOBUFS)
-                        || error.kind() == io::ErrorKind::InvalidData =>
-                {
-                    return Ok(Some(Event::Overrun));
-                }
-                Err(error) => {
-                    return Err(NetlinkError::Socket {
-                        operation: "follow",
-                        object: "changes of links, addresses, routes and rules".to_owned(),
-                        error,
-                    });
-                }
+                News::Lost => return Ok(Some(Event::Overrun)),
             };
         }
     }
 
     /// Reads one message of the pending bytes: its event, if any, and its length in bytes.
     fn pending_event(&self) -> Option<(Option<Event>, usize)> {
-        let bytes = self.buffer.get(self.pending.clone())?;
+        let bytes = self.follower.buffer.get(self.pending.clone())?;
         let Ok(message) = messages(bytes).next()? else {
             return Some((None, bytes.len()));
         };
@@ -234,13 +214,13 @@ impl AsFd for Monitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.table {
             Some((_, both)) => both.as_fd(),
-            None => self.socket.as_fd(),
+            None => self.follower.socket.as_fd(),
         }
     }
 }
 
 impl AsRawFd for Monitor {
     fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.follower.socket.as_raw_fd()
     }
 }

@@ -3,16 +3,14 @@
 //! Rules are recognised by their comments and counters. Their conditions are not read: they are written in expressions
 //! that `nft` chooses.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::NLM_F_ACK;
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use netlink_sys::{Socket, SocketAddr};
 
 use super::request::Body;
 use super::{
-    BUFFER_SIZE, Netfilter, NetlinkError, attributes, decode_str, decode_u32, messages, receive,
+    Follower, Netfilter, NetlinkError, News, attributes, decode_str, decode_u32, messages,
 };
 
 /// Bytes of `struct nfgenmsg`, which every message starts with.
@@ -164,8 +162,7 @@ fn counter((kind, expression): (u16, &[u8])) -> Option<u64> {
 /// sets: a resolver fills them at each answer.
 #[derive(Debug)]
 pub struct ChainsWatch {
-    socket: Socket,
-    buffer: Box<[u8]>,
+    follower: Follower,
     table: String,
 }
 
@@ -176,14 +173,9 @@ impl ChainsWatch {
     /// # Errors
     /// [`NetlinkError::Open`], EPERM without CAP_NET_ADMIN.
     pub fn open(table: &str) -> Result<Self, NetlinkError> {
-        let mut socket = Socket::new(NETLINK_NETFILTER).map_err(NetlinkError::Open)?;
-        socket
-            .bind(&SocketAddr::new(0, GROUP))
-            .map_err(NetlinkError::Open)?;
-        socket.set_non_blocking(true).map_err(NetlinkError::Open)?;
+        let subject = "changes of the packet filter";
         Ok(Self {
-            socket,
-            buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
+            follower: Follower::open(NETLINK_NETFILTER, GROUP, subject)?,
             table: table.to_owned(),
         })
     }
@@ -195,26 +187,14 @@ impl ChainsWatch {
     pub fn changed(&mut self) -> Result<bool, NetlinkError> {
         let mut changed = false;
         loop {
-            match receive(&self.socket, &mut self.buffer) {
-                Ok(length) => {
-                    let mut news = messages(&self.buffer[..length]).flatten();
+            match self.follower.receive()? {
+                News::Messages(bytes) => {
+                    let mut news = messages(bytes).flatten();
                     changed |=
                         news.any(|it| is_about(&self.table, it.message_type(), it.payload()));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changed),
-                Err(error)
-                    if error.raw_os_error() == Some(libc::ENOBUFS)
-                        || error.kind() == io::ErrorKind::InvalidData =>
-                {
-                    changed = true;
-                }
-                Err(error) => {
-                    return Err(NetlinkError::Socket {
-                        operation: "follow",
-                        object: "changes of the packet filter".to_owned(),
-                        error,
-                    });
-                }
+                News::None => return Ok(changed),
+                News::Lost => changed = true,
             }
         }
     }
@@ -239,7 +219,7 @@ fn is_named(wanted: &str, name: &str) -> bool {
 
 impl AsFd for ChainsWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.follower.socket.as_fd()
     }
 }
 

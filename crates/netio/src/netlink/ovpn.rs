@@ -14,7 +14,7 @@ use super::generic::{Numbers, command};
 use super::request::Body;
 use super::{Netlink, NetlinkError};
 
-pub use interface::{OvpnInterface, OvpnMode};
+pub use interface::OvpnMode;
 pub use monitor::{OvpnEvent, OvpnMonitor, PeerEnd};
 pub use state::{OvpnFigures, OvpnPeerState};
 

@@ -157,7 +157,7 @@ impl Stand {
         let address = || {
             let mut netlink = Netlink::open()?;
             let index = netlink.index_of(NAME)?;
-            netlink.add_address(index, IpAddr::V4(HOST), 24)?;
+            netlink.add_address(index, IpAddr::V4(HOST), 24, None)?;
             netlink.set_up(index)
         };
         address().map_err(|e| e.to_string())?;

@@ -86,6 +86,7 @@ fn links_are_made_changed_and_deleted() {
         assert!(netlink.set_mtu(a, 1 << 20).is_err());
 
         netlink.create_bridge("br").unwrap();
+        assert_eq!(netlink.link("br").unwrap().kind, "bridge");
         let bridge = netlink.index_of("br").unwrap();
         netlink.enslave(a, Some(bridge)).unwrap();
         assert_eq!(netlink.link("a").unwrap().master, Some(bridge));
@@ -106,10 +107,12 @@ fn addresses_are_added_once_and_flushed() {
     in_namespace(|| {
         let mut netlink = Netlink::open().unwrap();
         let a = pair(&mut netlink);
-        netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
-        netlink.add_address(a, ip("10.9.0.2"), 24).unwrap();
+        netlink.add_address(a, ip("10.9.0.1"), 24, None).unwrap();
+        netlink.add_address(a, ip("10.9.0.2"), 24, None).unwrap();
         netlink.add_address_nodad(a, ip("fd09::1"), 64).unwrap();
-        let error = netlink.add_address(a, ip("10.9.0.1"), 24).unwrap_err();
+        let error = netlink
+            .add_address(a, ip("10.9.0.1"), 24, None)
+            .unwrap_err();
         assert!(error.is_exists(), "{error}");
         assert!(error.to_string().contains("10.9.0.1/24 to a"), "{error}");
 
@@ -119,8 +122,10 @@ fn addresses_are_added_once_and_flushed() {
                 .iter()
                 .any(|f| f.ip == ip("fd09::1") && f.prefix == 64 && !f.tentative)
         );
-        netlink.remove_address(a, ip("10.9.0.2"), 24).unwrap();
-        let error = netlink.remove_address(a, ip("10.9.0.2"), 24).unwrap_err();
+        netlink.remove_address(a, ip("10.9.0.2"), 24, None).unwrap();
+        let error = netlink
+            .remove_address(a, ip("10.9.0.2"), 24, None)
+            .unwrap_err();
         assert!(error.is_not_found(), "{error}");
         netlink.flush_addresses(a).unwrap();
         assert_eq!(netlink.addresses(Some(a)).unwrap(), []);
@@ -132,7 +137,7 @@ fn routes_are_added_found_replaced_and_deleted() {
     in_namespace(|| {
         let mut netlink = Netlink::open().unwrap();
         let a = pair(&mut netlink);
-        netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
+        netlink.add_address(a, ip("10.9.0.1"), 24, None).unwrap();
         netlink.add_address_nodad(a, ip("fd09::1"), 64).unwrap();
 
         let way = Route::new(ip("10.77.0.0"), 16).via(ip("10.9.0.9"));
@@ -176,7 +181,7 @@ fn rules_choose_the_table_by_mark() {
     in_namespace(|| {
         let mut netlink = Netlink::open().unwrap();
         let a = pair(&mut netlink);
-        netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
+        netlink.add_address(a, ip("10.9.0.1"), 24, None).unwrap();
         netlink
             .add_route(&Route::default_of(Family::V4).dev(a).table(51_820))
             .unwrap();
@@ -306,7 +311,7 @@ fn monitor_tells_of_changes_and_of_the_end() {
         let mut netlink = Netlink::open().unwrap();
         let a = pair(&mut netlink);
         netlink.set_mtu(a, 1400).unwrap();
-        netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
+        netlink.add_address(a, ip("10.9.0.1"), 24, None).unwrap();
         netlink.delete_link(a).unwrap();
         // The kernel has acknowledged all changes above, so their events are already in the socket.
         let mut events = Vec::new();

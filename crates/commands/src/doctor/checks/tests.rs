@@ -3,7 +3,7 @@
 use super::*;
 use crate::doctor::facts::{Listening, NameServer, Tunnel, Up};
 use crate::doctor::gather::{listeners, name_servers};
-use netio::netlink::{Address, Counters, Link};
+use netio::netlink::{Address, Link};
 use std::time::SystemTime;
 
 /// A box without faults: one uplink, one tunnel for everything.
@@ -14,11 +14,7 @@ fn sound() -> Facts {
         mtu,
         up: true,
         running: true,
-        mac: Vec::new(),
-        master: None,
-        group: 0,
-        alias: String::new(),
-        counters: Counters::default(),
+        ..Link::default()
     };
     let address = |index, ip: &str, prefix| Address {
         index,

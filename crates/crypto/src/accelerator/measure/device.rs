@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{Batch, Cpu, Side, Tuner, key};
 use crate::TAG_LEN;
-use crate::accelerator::Direction;
-use crate::accelerator::Task;
 use crate::accelerator::ciphers::{AcceleratorAead, AcceleratorCbc, Route};
 use crate::accelerator::costs::{Costs, Crossover, Sample};
 use crate::accelerator::found::Offer;
 use crate::accelerator::job::JOBS;
 use crate::accelerator::offload::{Offload, Verdict};
+use crate::accelerator::task::Direction;
+use crate::accelerator::task::Task;
 use crate::implementations::{CbcImplementation, Pair};
 
 /// An accelerator with a key.

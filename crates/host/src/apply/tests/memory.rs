@@ -60,7 +60,9 @@ fn a_gateway_is_looked_for_where_the_kernel_looks_for_it() {
     };
     in_host("gateways", |netlink, _| {
         let wan = netlink.index_of("wan").unwrap();
-        netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+        netlink
+            .add_address(wan, ip("2001:db8:1::2"), 64, None)
+            .unwrap();
         let tunnel = netlink.index_of("wg0").unwrap();
         netlink.set_up(tunnel).unwrap();
         let by_kernel = taken(netlink, &wanted(wan, tunnel));

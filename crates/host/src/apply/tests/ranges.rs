@@ -45,7 +45,9 @@ fn ranges_win_over_networks_of_the_host_of_the_same_length() {
     ] {
         in_host("ranges", |netlink, directory| {
             let wan = netlink.index_of("wan").unwrap();
-            netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+            netlink
+                .add_address(wan, ip("2001:db8:1::2"), 64, None)
+                .unwrap();
             for (network, prefix, via) in [
                 ("10.20.0.0", 16, "198.51.100.1"),
                 ("198.51.100.128", 26, "198.51.100.1"),

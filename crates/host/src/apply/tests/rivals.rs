@@ -62,7 +62,9 @@ fn routes_win_over_those_of_the_host_or_are_told() {
         let (network, prefix, has, asked, address, inside, told) = case;
         in_host("rivals", |netlink, directory| {
             let wan = netlink.index_of("wan").unwrap();
-            netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+            netlink
+                .add_address(wan, ip("2001:db8:1::2"), 64, None)
+                .unwrap();
             if (network, has) != ("0.0.0.0", None) || prefix != 0 {
                 netlink.add_route(&own(network, prefix, has)).unwrap();
             }
@@ -113,7 +115,9 @@ fn a_default_route_that_comes_later_does_not_win() {
         netlink.delete_route(&default).unwrap();
         netlink.prepend_route(&default).unwrap();
         let wan = netlink.index_of("wan").unwrap();
-        netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+        netlink
+            .add_address(wan, ip("2001:db8:1::2"), 64, None)
+            .unwrap();
         netlink.add_route(&own("::", 0, Some(1))).unwrap();
         for address in ["8.8.8.8", "192.0.2.1", "2001:db8:9::1"] {
             assert_eq!(dev_to(netlink, address, 0), "wg0", "{address}");
@@ -208,7 +212,9 @@ fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
     for block_ipv6 in [false, true] {
         in_host("beside", |netlink, directory| {
             let wan = netlink.index_of("wan").unwrap();
-            netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+            netlink
+                .add_address(wan, ip("2001:db8:1::2"), 64, None)
+                .unwrap();
             netlink.add_route(&own("2000::", 4, Some(1))).unwrap();
             let before = state(netlink);
             let want = Want {
@@ -233,7 +239,9 @@ fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
 fn ipv6_that_leaves_although_it_is_blocked_is_told() {
     in_host("unblocked", |netlink, directory| {
         let wan = netlink.index_of("wan").unwrap();
-        netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+        netlink
+            .add_address(wan, ip("2001:db8:1::2"), 64, None)
+            .unwrap();
         // The host's own default route leads where the rule does.
         netlink.add_route(&own("::", 0, None)).unwrap();
         netlink.add_route(&own("::", 0, None).table(99)).unwrap();

@@ -1,18 +1,10 @@
 //! Interfaces of `ovpn`, the kernel's data plane of OpenVPN.
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-
-use crate::netlink::link::{
-    HEADER_SIZE, IFLA_IFALIAS, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINKINFO,
-    RTM_GETLINK, RTM_NEWLINK, body, checked_name,
-};
 use crate::netlink::request::Body;
-use crate::netlink::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
+use crate::netlink::{Netlink, NetlinkError};
 
 /// Within the data of IFLA_LINKINFO, linux/if_link.h.
 const IFLA_OVPN_MODE: u16 = 1;
-
-const KIND: &str = "ovpn";
 
 /// How many peers an `ovpn` interface has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,63 +27,7 @@ impl Netlink {
             OvpnMode::ManyPeers => 1,
         };
         let data = Body::attributes().with(IFLA_OVPN_MODE, &[mode]);
-        let mut info = Body::attributes();
-        info.push_text(IFLA_INFO_KIND, KIND);
-        info.push_body(IFLA_INFO_DATA, &data);
-        let mut body = body(0);
-        body.push_text(IFLA_IFNAME, checked_name(name)?);
-        body.push_body(IFLA_LINKINFO, &info);
-        self.change(
-            RTM_NEWLINK,
-            &body,
-            NLM_F_CREATE | NLM_F_EXCL,
-            "create the interface of kernel OpenVPN",
-            format_args!("{name}"),
-        )
+        let operation = "create the interface of kernel OpenVPN";
+        self.create_link(name, "ovpn", Some(&data), operation)
     }
-
-    /// All `ovpn` interfaces that have an alias.
-    ///
-    /// # Errors
-    /// Only if the kernel refuses the dump or the socket fails.
-    pub fn ovpn_interfaces(&mut self) -> Result<Vec<OvpnInterface>, NetlinkError> {
-        self.dump(
-            RTM_GETLINK,
-            &body(0),
-            "list the interfaces of kernel OpenVPN",
-            parse,
-        )
-    }
-}
-
-/// An `ovpn` interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OvpnInterface {
-    /// Its index.
-    pub index: u32,
-    /// Its name.
-    pub name: String,
-    /// Its alias.
-    pub alias: String,
-}
-
-fn parse(body: &[u8]) -> Option<OvpnInterface> {
-    let index = decode_u32(body.get(4..)?)?;
-    let (mut name, mut alias, mut ours) = (None, None, false);
-    for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
-        match kind {
-            IFLA_IFNAME => name = Some(decode_str(value)),
-            IFLA_IFALIAS => alias = Some(decode_str(value)),
-            IFLA_LINKINFO => {
-                let mut kinds = attributes(value).filter(|(kind, _)| *kind == IFLA_INFO_KIND);
-                ours = kinds.any(|(_, kind)| decode_str(kind) == KIND);
-            }
-            _ => {}
-        }
-    }
-    Some(OvpnInterface {
-        index,
-        name: name?,
-        alias: alias.filter(|_| ours)?,
-    })
 }

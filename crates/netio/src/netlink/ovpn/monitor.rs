@@ -2,19 +2,15 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::protocols::NETLINK_GENERIC;
-use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 
 use super::state::{is, peer_of};
 use super::{A_IFINDEX, A_KEYCONF, A_PEER, FAMILY, GROUP, KEY_ID, KEY_PEER_ID};
 use crate::netlink::generic::HEADER_SIZE;
-use crate::netlink::{
-    BUFFER_SIZE, Netlink, NetlinkError, attributes, decode_u32, messages, receive,
-};
+use crate::netlink::{Follower, Netlink, NetlinkError, News, attributes, decode_u32, messages};
 
 // Commands of events.
 const PEER_DEL_NTF: u8 = 5;
@@ -97,9 +93,8 @@ impl PeerEnd {
 /// Its descriptor becomes readable when an event waits; [`OvpnMonitor::next`] never blocks.
 #[derive(Debug)]
 pub struct OvpnMonitor {
-    socket: Socket,
+    follower: Follower,
     index: u32,
-    buffer: Box<[u8]>,
     pending: VecDeque<OvpnEvent>,
 }
 
@@ -116,16 +111,14 @@ impl OvpnMonitor {
             object: "peers of ovpn".to_owned(),
             reason: "the family has no group of that name".to_owned(),
         })?;
-        let mut socket = Socket::new(NETLINK_GENERIC).map_err(NetlinkError::Open)?;
-        socket
-            .bind(&NetlinkAddr::new(0, 0))
+        let follower = Follower::open(NETLINK_GENERIC, 0, "peers of ovpn")?;
+        follower
+            .socket
+            .add_membership(group)
             .map_err(NetlinkError::Open)?;
-        socket.add_membership(group).map_err(NetlinkError::Open)?;
-        socket.set_non_blocking(true).map_err(NetlinkError::Open)?;
         Ok(Self {
-            socket,
+            follower,
             index,
-            buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
             pending: VecDeque::new(),
         })
     }
@@ -143,26 +136,14 @@ impl OvpnMonitor {
             if let Some(event) = self.pending.pop_front() {
                 return Ok(Some(event));
             }
-            match receive(&self.socket, &mut self.buffer) {
-                Ok(length) => {
-                    let found = messages(&self.buffer[..length]).flatten();
+            match self.follower.receive()? {
+                News::Messages(bytes) => {
+                    let found = messages(bytes).flatten();
                     let found = found.filter_map(|message| event(message.payload(), self.index));
                     self.pending.extend(found);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error)
-                    if error.raw_os_error() == Some(libc::ENOBUFS)
-                        || error.kind() == io::ErrorKind::InvalidData =>
-                {
-                    return Ok(Some(OvpnEvent::Overrun));
-                }
-                Err(error) => {
-                    return Err(NetlinkError::Socket {
-                        operation: "follow",
-                        object: "peers of ovpn".to_owned(),
-                        error,
-                    });
-                }
+                News::None => return Ok(None),
+                News::Lost => return Ok(Some(OvpnEvent::Overrun)),
             }
         }
     }
@@ -170,7 +151,7 @@ impl OvpnMonitor {
 
 impl AsFd for OvpnMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.follower.socket.as_fd()
     }
 }
 

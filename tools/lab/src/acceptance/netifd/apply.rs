@@ -90,18 +90,12 @@ impl Has {
         }
         for it in self.addresses.iter().filter(|it| !addresses.contains(it)) {
             self.changes.push(format!("-{}/{}", it.0, it.1));
-            let _ = match it.2 {
-                Some(peer) => netlink.remove_peer_address(device, it.0, peer),
-                None => netlink.remove_address(device, it.0, it.1),
-            };
+            let _ = netlink.remove_address(device, it.0, it.1, it.2);
         }
         for it in addresses.iter().filter(|it| !self.addresses.contains(it)) {
             let words = format!("{}/{}", it.0, it.1);
             self.changes.push(format!("+{words}"));
-            let added = match it.2 {
-                Some(peer) => netlink.add_peer_address(device, it.0, peer),
-                None => netlink.add_address(device, it.0, it.1),
-            };
+            let added = netlink.add_address(device, it.0, it.1, it.2);
             added.map_err(failed(words))?;
         }
         for it in routes.iter().filter(|it| !self.routes.contains(it)) {

@@ -62,7 +62,9 @@ fn a_client_comes_reconnects_and_goes() {
         interface(&mut netlink, &ifname);
         let wan = interface(&mut netlink, "wan");
         netlink.set_up(wan).unwrap();
-        netlink.add_address(wan, ip("198.51.100.2"), 24).unwrap();
+        netlink
+            .add_address(wan, ip("198.51.100.2"), 24, None)
+            .unwrap();
         let default = Route::default_of(AddressFamily::V4).via(ip("198.51.100.1"));
         netlink.add_route(&default).unwrap();
         let before = routes(&mut netlink);
