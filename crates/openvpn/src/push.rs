@@ -7,8 +7,7 @@ mod option;
 mod reply;
 
 pub use option::{
-    Compression, DnsServer, Ifconfig6, PushedDns, RedirectGateway, Refusal, Route, RouteTarget,
-    Topology,
+    Compression, DnsServer, Ifconfig6, PushedDns, Redirect, Refusal, Route, RouteTarget, Topology,
 };
 pub use reply::{Assembler, MAX_OPTIONS, PushError, PushReply};
 

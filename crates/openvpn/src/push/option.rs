@@ -47,12 +47,16 @@ pub enum Topology {
 }
 
 impl Topology {
-    pub(super) fn parse(word: &str) -> Option<Self> {
-        match word {
-            "net30" => Some(Self::Net30),
-            "p2p" => Some(Self::P2p),
-            "subnet" => Some(Self::Subnet),
-            _ => None,
+    /// All topologies.
+    pub const ALL: [Self; 3] = [Self::Subnet, Self::Net30, Self::P2p];
+
+    /// The topology's name in files and pushed options.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Net30 => "net30",
+            Self::P2p => "p2p",
+            Self::Subnet => "subnet",
         }
     }
 }
@@ -94,50 +98,57 @@ pub struct Route<A> {
     pub metric: Option<u32>,
 }
 
-/// The words of `redirect-gateway` and `redirect-private`.
+/// `redirect-gateway` and `redirect-private`, whose flags add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)]
-pub struct RedirectGateway {
-    /// `redirect-private`: set everything up but the default routes.
-    pub private: bool,
-    /// No route to the server is needed, it is on the same network.
-    pub local: bool,
-    /// Means `local` if the server is on the same network.
-    pub autolocal: bool,
-    /// Two routes for the halves of all addresses instead of the default route.
-    pub def1: bool,
-    /// Keep the DHCP server reachable.
-    pub bypass_dhcp: bool,
-    /// Keep the name servers reachable.
-    pub bypass_dns: bool,
-    /// Block everything else on the local network.
-    pub block_local: bool,
-    /// Redirect IPv6 as well.
+pub struct Redirect {
+    /// True for `redirect-gateway`: the default route goes through the tunnel. False if only `redirect-private` is
+    /// given.
+    pub gateway: bool,
+    /// IPv4 is redirected: true unless `!ipv4`.
+    pub ipv4: bool,
+    /// `ipv6`: IPv6 is redirected too.
     pub ipv6: bool,
-    /// Do not redirect IPv4.
-    pub not_ipv4: bool,
+    /// `local`: the server is on the same subnet and needs no route of its own.
+    pub local: bool,
+    /// `autolocal`: find out whether the server is on the same subnet.
+    pub autolocal: bool,
+    /// `def1`: two half-size routes instead of the default route.
+    pub def1: bool,
+    /// `bypass-dhcp`: a route past the tunnel to the DHCP server.
+    pub bypass_dhcp: bool,
+    /// `bypass-dns`: a route past the tunnel to the name servers.
+    pub bypass_dns: bool,
+    /// `block-local`: the local network is cut off while the tunnel is up.
+    pub block_local: bool,
 }
 
-impl RedirectGateway {
-    pub(super) fn parse(words: &[String], private: bool) -> Option<Self> {
-        let mut flags = Self {
-            private,
+/// The place of a flag in a [`Redirect`].
+type Flag = fn(&mut Redirect) -> &mut bool;
+
+impl Redirect {
+    /// The words of both options; one that begins with `!` clears its flag.
+    pub const FLAGS: [(&'static str, Flag); 8] = [
+        ("def1", |it| &mut it.def1),
+        ("ipv6", |it| &mut it.ipv6),
+        ("!ipv4", |it| &mut it.ipv4),
+        ("local", |it| &mut it.local),
+        ("autolocal", |it| &mut it.autolocal),
+        ("bypass-dhcp", |it| &mut it.bypass_dhcp),
+        ("bypass-dns", |it| &mut it.bypass_dns),
+        ("block-local", |it| &mut it.block_local),
+    ];
+
+    pub(super) fn parse(words: &[String], gateway: bool) -> Option<Self> {
+        let mut redirect = Self {
+            gateway,
+            ipv4: true,
             ..Self::default()
         };
         for word in words {
-            match &**word {
-                "local" => flags.local = true,
-                "autolocal" => flags.autolocal = true,
-                "def1" => flags.def1 = true,
-                "bypass-dhcp" => flags.bypass_dhcp = true,
-                "bypass-dns" => flags.bypass_dns = true,
-                "block-local" => flags.block_local = true,
-                "ipv6" => flags.ipv6 = true,
-                "!ipv4" => flags.not_ipv4 = true,
-                _ => return None,
-            }
+            let (name, flag) = Self::FLAGS.iter().find(|(name, _)| name == word)?;
+            *flag(&mut redirect) = !name.starts_with('!');
         }
-        Some(flags)
+        Some(redirect)
     }
 }
 

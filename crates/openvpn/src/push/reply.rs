@@ -6,7 +6,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::option::{
-    Compression, Ifconfig6, PushedDns, RedirectGateway, Refusal, Route, Topology, address, bounded,
+    Compression, Ifconfig6, PushedDns, Redirect, Refusal, Route, Topology, address, bounded,
     number, prefixed, route4, route6, seconds, words,
 };
 use crate::push::{FilterAction, PullFilter, loggable};
@@ -57,7 +57,7 @@ pub struct PushReply {
     /// How long to wait before routes are set.
     pub route_delay: Option<Duration>,
     /// All traffic goes through the tunnel.
-    pub redirect_gateway: Option<RedirectGateway>,
+    pub redirect_gateway: Option<Redirect>,
     /// IPv6 packets are answered as unreachable.
     pub block_ipv6: bool,
     /// Name servers and domains.
@@ -194,7 +194,7 @@ impl PushReply {
                 });
             }
             ("topology", [word]) => {
-                let topology = Topology::parse(word);
+                let topology = Topology::ALL.into_iter().find(|it| it.as_str() == word);
                 self.topology = Some(topology.ok_or(Refusal::Malformed("net30, p2p or subnet"))?);
             }
             ("route", words) => bounded(&mut self.routes, route4(words)?, MAX_OPTIONS)?,
@@ -208,8 +208,8 @@ impl PushReply {
                 self.route_delay = Some(Duration::from_secs(delay.into()));
             }
             ("redirect-gateway" | "redirect-private", flags) => {
-                let flags = RedirectGateway::parse(flags, name == "redirect-private");
-                self.redirect_gateway = Some(flags.ok_or(Refusal::Malformed("known flags"))?);
+                let redirect = Redirect::parse(flags, name == "redirect-gateway");
+                self.redirect_gateway = Some(redirect.ok_or(Refusal::Malformed("known flags"))?);
             }
             ("block-ipv6", []) => self.block_ipv6 = true,
             ("dhcp-option", words) => self.dns.dhcp(words)?,

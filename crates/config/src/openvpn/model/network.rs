@@ -3,31 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+pub use openvpn::push::{FilterAction, Redirect, Topology};
+
 use crate::home::HomeServer;
-
-/// `topology`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Topology {
-    /// A point-to-point pair of a /30 for each client; the default of 2.4 to 2.6.
-    #[default]
-    Net30,
-    /// A point-to-point pair, with one server address for all clients.
-    P2p,
-    /// One subnet for all clients.
-    Subnet,
-}
-
-impl Topology {
-    /// The topology's name in files.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Net30 => "net30",
-            Self::P2p => "p2p",
-            Self::Subnet => "subnet",
-        }
-    }
-}
 
 /// `ifconfig LOCAL SECOND`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,30 +77,6 @@ pub enum RouteGateway {
     Dhcp,
 }
 
-/// `redirect-gateway` and `redirect-private`, whose flags add up.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Redirect {
-    /// True for `redirect-gateway`: the default route goes through the tunnel. False if only `redirect-private` is
-    /// given.
-    pub gateway: bool,
-    /// IPv4 is redirected: true unless `!ipv4`.
-    pub ipv4: bool,
-    /// `ipv6`: IPv6 is redirected too.
-    pub ipv6: bool,
-    /// `local`: the server is on the same subnet and needs no route of its own.
-    pub local: bool,
-    /// `autolocal`: find out whether the server is on the same subnet.
-    pub autolocal: bool,
-    /// `def1`: two half-size routes instead of the default route.
-    pub def1: bool,
-    /// `bypass-dhcp`: a route past the tunnel to the DHCP server.
-    pub bypass_dhcp: bool,
-    /// `bypass-dns`: a route past the tunnel to the name servers.
-    pub bypass_dns: bool,
-    /// `block-local`: the local network is cut off while the tunnel is up.
-    pub block_local: bool,
-}
-
 /// `dhcp-option` lines, by kind, in their order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DhcpOptions {
@@ -184,26 +138,6 @@ pub enum DnsTransport {
     Tls,
     /// `DoH`.
     Https,
-}
-
-/// The effect of `pull-filter` on an option that begins with its text.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum FilterAction {
-    /// The option is accepted.
-    Accept,
-    /// The option is ignored.
-    Ignore,
-    /// The connection is closed.
-    Reject,
-}
-
-/// `pull-filter ACTION TEXT`; the first match decides.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct PullFilter {
-    /// The action.
-    pub action: FilterAction,
-    /// The beginning of the matching options.
-    pub prefix: String,
 }
 
 /// Settings inside the tunnel: addresses, routes and name servers.

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use super::{Ifconfig, IfconfigV6, Prompted, PullFilter, Secret, Source};
+use super::{FilterAction, Ifconfig, IfconfigV6, Prompted, Secret, Source};
 
 /// Client or server, with its settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -50,8 +50,8 @@ pub enum ResolvRetry {
 /// A client.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Client {
-    /// `pull-filter`, in their order.
-    pub pull_filters: Vec<PullFilter>,
+    /// `pull-filter`, in their order: each with the beginning of the options that it applies to.
+    pub pull_filters: Vec<(FilterAction, String)>,
     /// `remote-random`.
     pub remote_random: bool,
     /// `remote-random-hostname`: put a random label in front of the server's name.
@@ -117,7 +117,7 @@ pub struct AuthToken {
 }
 
 /// A limit: `count` events in `seconds`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Rate {
     /// Number of events.
     pub count: u32,
@@ -126,7 +126,7 @@ pub struct Rate {
 }
 
 /// A server.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Server {
     /// `ifconfig-pool`, or the pool that `server` derives from its network.
     pub pool: Option<Pool>,
@@ -163,33 +163,6 @@ pub struct Server {
     pub connect_freq: Option<Rate>,
     /// `connect-freq-initial`: limit of answers to first packets, by default 100 in 10 seconds.
     pub connect_freq_initial: Rate,
-}
-
-impl Default for Server {
-    fn default() -> Self {
-        Self {
-            pool: None,
-            pool_v6: None,
-            pool_persist: None,
-            ifconfig_push_constraint: None,
-            push: Vec::new(),
-            client_config_dir: None,
-            ccd_exclusive: false,
-            client_to_client: false,
-            duplicate_cn: false,
-            max_clients: 1024,
-            max_routes_per_client: 256,
-            username_as_common_name: false,
-            auth_user_pass_optional: false,
-            password_file: None,
-            auth_token: None,
-            connect_freq: None,
-            connect_freq_initial: Rate {
-                count: 100,
-                seconds: 10,
-            },
-        }
-    }
 }
 
 /// Settings of one client, from a file of `client-config-dir` or a `client-connect` script.

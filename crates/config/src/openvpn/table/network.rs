@@ -170,20 +170,9 @@ fn route_v6(directive: &Directive) -> Result<RouteV6, String> {
 }
 
 fn redirect<'d>(draft: &'d mut Draft, directive: &Directive) -> Result<&'d mut Redirect, String> {
-    type Flag = fn(&mut Redirect) -> &mut bool;
-    let flags: [(&str, Flag); 8] = [
-        ("def1", |it| &mut it.def1),
-        ("ipv6", |it| &mut it.ipv6),
-        ("!ipv4", |it| &mut it.ipv4),
-        ("local", |it| &mut it.local),
-        ("autolocal", |it| &mut it.autolocal),
-        ("bypass-dhcp", |it| &mut it.bypass_dhcp),
-        ("bypass-dns", |it| &mut it.bypass_dns),
-        ("block-local", |it| &mut it.block_local),
-    ];
     let given = directive.values.iter();
-    let given = given.map(|flag| Ok((flag, word(flag, &flags)?)));
-    let given: Vec<(&String, Flag)> = given.collect::<Result<_, String>>()?;
+    let given = given.map(|flag| Ok((flag, word(flag, &Redirect::FLAGS)?)));
+    let given: Vec<_> = given.collect::<Result<_, String>>()?;
     let redirect = draft.network.redirect.get_or_insert_with(|| Redirect {
         ipv4: true,
         ..Redirect::default()

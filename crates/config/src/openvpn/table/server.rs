@@ -119,7 +119,7 @@ pub(super) const ROWS: &[Entry] = &[
     .end(End::IdleInClient)
     .client(|settings, it| some(&mut settings.max_routes, routes(it.at(0)))),
     yes("verify-client-cert", 0, 1, |d, it| {
-        d.tls.verify.client_certificate = match it.get(0) {
+        d.tls.client_certificate = match it.get(0) {
             None => ClientCertificate::Require,
             Some("optional") => ClientCertificate::Optional,
             Some("none") => ClientCertificate::None,
@@ -130,7 +130,7 @@ pub(super) const ROWS: &[Entry] = &[
     })
     .end(End::Server),
     yes("client-cert-not-required", 0, 0, |d, _| {
-        d.tls.verify.client_certificate = ClientCertificate::None;
+        d.tls.client_certificate = ClientCertificate::None;
         note("the old name of `verify-client-cert none`")
     })
     .end(End::Server)

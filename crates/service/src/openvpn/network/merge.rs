@@ -3,11 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use config::openvpn::{
-    DnsTransport, Network, Place, Redirect, RouteGateway, Topology as ConfigTopology,
-};
+use config::openvpn::{DnsTransport, Network, Place, Redirect, RouteGateway, Topology};
 use host::{Forwarding, NameServers, WantedAddress};
-use openvpn::push::{self, PushReply, RouteTarget, Topology};
+use openvpn::push::{self, PushReply, RouteTarget};
 use thiserror::Error;
 
 /// DNS port; name-server managers support no other.
@@ -143,12 +141,7 @@ impl TunnelNetwork {
     }
 
     fn add_addresses(&mut self, config: &Network, pushed: &PushReply) -> Result<(), NetworkError> {
-        let configured = match config.topology.unwrap_or_default() {
-            ConfigTopology::Net30 => Topology::Net30,
-            ConfigTopology::P2p => Topology::P2p,
-            ConfigTopology::Subnet => Topology::Subnet,
-        };
-        let topology = pushed.topology.unwrap_or(configured);
+        let topology = pushed.topology.or(config.topology).unwrap_or_default();
         let own = config.ifconfig.map(|it| (it.local, it.second));
         if let Some((local, second)) = pushed.ifconfig.or(own) {
             self.add_v4(local, second, topology)?;
@@ -339,20 +332,10 @@ impl<'a> Offer<'a> {
 }
 
 /// Joins the flags of both sides.
-fn redirect(own: Option<Redirect>, pushed: Option<push::RedirectGateway>) -> Option<Redirect> {
-    let Some(flags) = pushed else { return own };
-    let pushed = Redirect {
-        gateway: !flags.private,
-        ipv4: !flags.not_ipv4,
-        ipv6: flags.ipv6,
-        local: flags.local,
-        autolocal: flags.autolocal,
-        def1: flags.def1,
-        bypass_dhcp: flags.bypass_dhcp,
-        bypass_dns: flags.bypass_dns,
-        block_local: flags.block_local,
+fn redirect(own: Option<Redirect>, pushed: Option<Redirect>) -> Option<Redirect> {
+    let (Some(own), Some(pushed)) = (own, pushed) else {
+        return own.or(pushed);
     };
-    let Some(own) = own else { return Some(pushed) };
     Some(Redirect {
         gateway: own.gateway || pushed.gateway,
         ipv4: own.ipv4 && pushed.ipv4,

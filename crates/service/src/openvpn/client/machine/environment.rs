@@ -3,10 +3,8 @@
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::variables::describe_routes;
-use config::openvpn::{
-    DnsOptions, DnsServer, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Network, Topology,
-};
-use openvpn::push::{self, PushReply, PushedDns};
+use config::openvpn::{DnsOptions, DnsServer, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Network};
+use openvpn::push::{PushReply, PushedDns};
 
 /// The interface's addresses; the server's take precedence over the configuration's.
 pub(super) fn ifconfig(reply: &PushReply, own: Option<Ifconfig>) -> Option<Ifconfig> {
@@ -24,12 +22,7 @@ pub(super) fn describe(
     ifconfig: Option<Ifconfig>,
     own: &Network,
 ) {
-    let topology = match reply.topology {
-        Some(push::Topology::Subnet) => Topology::Subnet,
-        Some(push::Topology::P2p) => Topology::P2p,
-        Some(push::Topology::Net30) => Topology::Net30,
-        None => own.topology.unwrap_or_default(),
-    };
+    let topology = reply.topology.or(own.topology).unwrap_or_default();
     let v6 = reply.ifconfig_ipv6.map(|i| IfconfigV6 {
         local: i.local,
         bits: i.prefix,
