@@ -167,7 +167,13 @@ fn a_router_as_server() {
         "10.8.0.1"
     );
     assert_eq!(
-        model.network.ifconfig_v6.unwrap().remote.to_string(),
+        model
+            .network
+            .ifconfig_v6
+            .unwrap()
+            .remote
+            .unwrap()
+            .to_string(),
         "fd00:8::2"
     );
     assert_eq!(model.timers.ping_timeout, PingTimeout::Restart(120));

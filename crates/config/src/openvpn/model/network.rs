@@ -1,72 +1,13 @@
 //! Addresses, routes and names inside the tunnel.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 
-pub use openvpn::push::{FilterAction, Redirect, Topology};
+pub use openvpn::push::{
+    DnsOptions, DnsServer, DnsTransport, Dnssec, FilterAction, Ifconfig, IfconfigV6, Place,
+    Redirect, Route, Topology,
+};
 
 use crate::home::HomeServer;
-
-/// `ifconfig LOCAL SECOND`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Ifconfig {
-    /// Our address.
-    pub local: Ipv4Addr,
-    /// The peer's address, or the netmask with [`Topology::Subnet`].
-    pub second: Ipv4Addr,
-}
-
-/// `ifconfig-ipv6 LOCAL/BITS REMOTE`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct IfconfigV6 {
-    /// Our address.
-    pub local: Ipv6Addr,
-    /// Length of the prefix, in bits.
-    pub bits: u8,
-    /// The peer's address.
-    pub remote: Ipv6Addr,
-}
-
-/// A place in a `route` line: an address, a name, or a word that stands for one.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Place {
-    /// `vpn_gateway`, or an omitted word: the other end of the tunnel.
-    VpnGateway,
-    /// `net_gateway`: the gateway of the default route before the tunnel.
-    NetGateway,
-    /// `remote_host`: the server's outer address.
-    RemoteHost,
-    /// An address.
-    Address(IpAddr),
-    /// A name to resolve when the route is set.
-    Name(String),
-}
-
-/// `route NETWORK [NETMASK] [GATEWAY] [METRIC]`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Route {
-    /// The network.
-    pub network: Place,
-    /// Length of the prefix, in bits, 0 to 32.
-    pub bits: u8,
-    /// The gateway; `None` for [`Network::route_gateway`] or the tunnel.
-    pub gateway: Option<Place>,
-    /// The metric; `None` for [`Network::route_metric`].
-    pub metric: Option<u32>,
-}
-
-/// `route-ipv6 NETWORK/BITS [GATEWAY] [METRIC]`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RouteV6 {
-    /// The network.
-    pub network: Ipv6Addr,
-    /// Length of the prefix, in bits, 0 to 128.
-    pub bits: u8,
-    /// The gateway; `None` for the tunnel.
-    pub gateway: Option<Ipv6Addr>,
-    /// The metric; `None` for [`Network::route_metric`].
-    pub metric: Option<u32>,
-}
 
 /// `route-gateway`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -90,56 +31,6 @@ pub struct DhcpOptions {
     pub lines: Vec<String>,
 }
 
-/// `dns`.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct DnsOptions {
-    /// `dns server N …` by priority: the lowest number first.
-    pub servers: BTreeMap<i8, DnsServer>,
-    /// `dns search-domains`.
-    pub search_domains: Vec<String>,
-}
-
-/// `dns server N`.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct DnsServer {
-    /// `address`: up to 8; port 0 means the transport's default.
-    pub addresses: Vec<SocketAddr>,
-    /// `resolve-domains`: only these domains are asked of this server.
-    pub resolve_domains: Vec<String>,
-    /// `dnssec`.
-    pub dnssec: Dnssec,
-    /// `transport`.
-    pub transport: DnsTransport,
-    /// `sni`: the server's name in TLS.
-    pub sni: Option<String>,
-}
-
-/// `dns server N dnssec`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Dnssec {
-    /// Not given.
-    #[default]
-    Unset,
-    /// `yes`.
-    Yes,
-    /// `optional`.
-    Optional,
-    /// `no`.
-    No,
-}
-
-/// `dns server N transport`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum DnsTransport {
-    /// `plain`, the default.
-    #[default]
-    Plain,
-    /// `DoT`.
-    Tls,
-    /// `DoH`.
-    Https,
-}
-
 /// Settings inside the tunnel: addresses, routes and name servers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Network {
@@ -156,7 +47,7 @@ pub struct Network {
     /// `route`.
     pub routes: Vec<Route>,
     /// `route-ipv6`.
-    pub routes_v6: Vec<RouteV6>,
+    pub routes_v6: Vec<Route>,
     /// `route-gateway`.
     pub route_gateway: Option<RouteGateway>,
     /// `route-ipv6-gateway`.

@@ -179,7 +179,7 @@ pub struct ClientSettings {
     /// `ifconfig-push LOCAL SECOND ALIAS`: the address that the server routes to instead of LOCAL.
     pub ifconfig_push_alias: Option<Ipv4Addr>,
     /// `ifconfig-ipv6-push`; without a remote, the server's own address is used.
-    pub ifconfig_v6_push: Option<IfconfigV6Push>,
+    pub ifconfig_v6_push: Option<IfconfigV6>,
     /// `inactive SECONDS [BYTES]` for this client.
     pub inactive: Option<(u32, u64)>,
     /// `session-timeout` for this client, in seconds.
@@ -190,27 +190,6 @@ pub struct ClientSettings {
     pub iroutes: Vec<(Ipv4Addr, u8)>,
     /// `iroute-ipv6`.
     pub iroutes_v6: Vec<(Ipv6Addr, u8)>,
-}
-
-/// `ifconfig-ipv6-push LOCAL/BITS [REMOTE]`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct IfconfigV6Push {
-    /// The client's address.
-    pub local: Ipv6Addr,
-    /// Length of the prefix, in bits.
-    pub bits: u8,
-    /// The server's address; `None` for the address of `ifconfig-ipv6`.
-    pub remote: Option<Ipv6Addr>,
-}
-
-impl From<IfconfigV6> for IfconfigV6Push {
-    fn from(whole: IfconfigV6) -> Self {
-        Self {
-            local: whole.local,
-            bits: whole.bits,
-            remote: Some(whole.remote),
-        }
-    }
 }
 
 /// A change to the list of pushed options.

@@ -12,7 +12,6 @@ use crate::openvpn::draft::Draft;
 use crate::openvpn::lexer::shown;
 use crate::openvpn::{
     DhcpOptions, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Place, Redirect, Route, RouteGateway,
-    RouteV6,
 };
 
 /// Most routes of one configuration.
@@ -123,7 +122,7 @@ fn ifconfig_v6(directive: &Directive) -> Result<IfconfigV6, String> {
     Ok(IfconfigV6 {
         local,
         bits,
-        remote: ipv6(directive.at(1))?,
+        remote: Some(ipv6(directive.at(1))?),
     })
 }
 
@@ -151,21 +150,26 @@ fn route(directive: &Directive) -> Result<Route, String> {
         _ => {}
     }
     Ok(Route {
+        v6: false,
         network,
         bits,
         gateway: given(2).map(place).transpose()?,
         metric: given(3).map(seconds).transpose()?,
+        pushed: false,
     })
 }
 
-fn route_v6(directive: &Directive) -> Result<RouteV6, String> {
+fn route_v6(directive: &Directive) -> Result<Route, String> {
     let given = |index| directive.get(index).filter(|text| *text != "default");
     let (network, bits) = ipv6_network_or_host(directive.at(0))?;
-    Ok(RouteV6 {
-        network,
+    let gateway = given(1).map(ipv6).transpose()?;
+    Ok(Route {
+        v6: true,
+        network: Place::Address(network.into()),
         bits,
-        gateway: given(1).map(ipv6).transpose()?,
+        gateway: gateway.map(|it| Place::Address(it.into())),
         metric: given(2).map(seconds).transpose()?,
+        pushed: false,
     })
 }
 
@@ -248,22 +252,8 @@ fn dns(draft: &mut Draft, directive: &Directive) -> Outcome {
             server.resolve_domains.extend(domains(values)?);
             OK
         }
-        "dnssec" => {
-            let ways = [
-                ("yes", Dnssec::Yes),
-                ("optional", Dnssec::Optional),
-                ("no", Dnssec::No),
-            ];
-            set(&mut server.dnssec, word(value, &ways))
-        }
-        "transport" => {
-            let transports = [
-                ("plain", DnsTransport::Plain),
-                ("DoT", DnsTransport::Tls),
-                ("DoH", DnsTransport::Https),
-            ];
-            set(&mut server.transport, word(value, &transports))
-        }
+        "dnssec" => set(&mut server.dnssec, word(value, &Dnssec::WORDS)),
+        "transport" => set(&mut server.transport, word(value, &DnsTransport::WORDS)),
         "sni" => some(&mut server.sni, host(value)),
         other => {
             let known = ["address", "resolve-domains", "dnssec", "transport", "sni"];

@@ -12,8 +12,8 @@ use super::{End, Entry, KERNEL, LIST, SECRET, WEAKENING, file, flag, no, one, pa
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{Draft, ServerHelper};
 use crate::openvpn::{
-    AuthToken, ClientCertificate, ClientSettings, Ifconfig, IfconfigV6Push, Pool, PoolPersist,
-    PoolV6, PushChange, Rate,
+    AuthToken, ClientCertificate, ClientSettings, Ifconfig, IfconfigV6, Pool, PoolPersist, PoolV6,
+    PushChange, Rate,
 };
 
 /// Largest pool, as the prefix length of its network, as in stock.
@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Entry] = &[
             false => (ipv6(it.at(0))?, 64),
         };
         let remote = it.get(1).map(ipv6).transpose()?;
-        let push = IfconfigV6Push {
+        let push = IfconfigV6 {
             local,
             bits,
             remote,
