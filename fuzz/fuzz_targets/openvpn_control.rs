@@ -18,21 +18,24 @@ use openvpn::wrap::{Wrap, WrapSettings};
 fn pair(kind: u8) -> (Wrap, Wrap) {
     let key = StaticKey::new(&[0x5a; 256]);
     let auth = |digest| {
-        let end = |direction| Wrap::tls_auth(&key, direction, digest).expect("it is not none");
+        let end = |direction| {
+            WrapSettings::tls_auth(&key, direction, digest)
+                .expect("it is not none")
+                .wrap()
+        };
         (end(KeyDirection::Inverse), end(KeyDirection::Normal))
     };
     let crypt = || {
         (
-            Wrap::tls_crypt(&key, Role::Client),
-            Wrap::tls_crypt(&key, Role::Server),
+            WrapSettings::tls_crypt(&key, Role::Client).wrap(),
+            WrapSettings::tls_crypt(&key, Role::Server).wrap(),
         )
     };
     match kind % 8 {
-        0..=2 => (Wrap::none(), Wrap::none()),
+        0..=2 => (WrapSettings::none().wrap(), WrapSettings::none().wrap()),
         3 => auth(Digest::Sha1),
         4 => auth(Digest::Sha512),
-        5 => crypt(),
-        6 => (crypt().0, Wrap::tls_crypt_v2_server(&key)),
+        5 | 6 => crypt(),
         _ => {
             let (client, server) = auth(Digest::Md5);
             (

@@ -27,7 +27,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
         for timer in [reply.ping, reply.ping_restart, reply.ping_exit] {
             assert!(timer.is_none_or(|it| it <= day));
         }
-        assert!(reply.routes.iter().all(|it| it.prefix <= 32));
+        assert!(reply.routes.iter().all(|it| it.bits <= 32));
         assert!(reply.echo.is_empty());
         assert!(!filter.no_routes || (reply.routes.is_empty() && reply.dns.is_empty()));
     }

@@ -13,7 +13,7 @@ mod requests;
 mod write;
 
 pub use requests::Requests;
-pub use write::{DeviceState, PeerState, write_errno, write_get, write_set};
+pub use write::{DeviceState, PeerState, write_errno, write_get};
 
 /// Longest accepted line, in bytes. The longest that `wg` writes is `preshared_key=` and 64 digits.
 pub const LINE_MAX: usize = 256;
@@ -162,18 +162,6 @@ impl SetParser {
             message,
         }
     }
-}
-
-/// Reads the lines of a `set=1` request, up to an empty line or the end.
-///
-/// # Errors
-/// The error of [`SetParser::line`] for the first wrong line.
-pub fn parse_set<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<SetDevice, UapiError> {
-    let mut parser = SetParser::default();
-    for line in lines.into_iter().take_while(|line| !line.is_empty()) {
-        parser.line(line)?;
-    }
-    Ok(parser.finish())
 }
 
 fn device_line(device: &mut SetDevice, key: &str, value: &str) -> Result<(), String> {

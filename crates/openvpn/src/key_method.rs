@@ -29,9 +29,6 @@ pub const PEER_INFO_MAX: usize = 8192;
 /// The largest record that is read; no well-meaning peer sends a longer one.
 pub const RECORD_MAX: usize = 5 + 48 + 64 + 8 + OPTIONS_MAX + 2 * CREDENTIAL_MAX + PEER_INFO_MAX;
 
-/// The largest record that stock programs read in one piece.
-pub const STOCK_RECORD_MAX: usize = 2048;
-
 const METHOD: u8 = 2;
 /// The upper half of the byte once held flags.
 const METHOD_MASK: u8 = 0x0f;

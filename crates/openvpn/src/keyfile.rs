@@ -24,16 +24,6 @@ pub enum KeyDirection {
 }
 
 impl KeyDirection {
-    /// The direction of an argument: `0` or `1`.
-    #[must_use]
-    pub fn from_argument(argument: &str) -> Option<Self> {
-        match argument {
-            "0" => Some(Self::Normal),
-            "1" => Some(Self::Inverse),
-            _ => None,
-        }
-    }
-
     /// Which half is for sending and which for receiving.
     pub(crate) const fn halves(self) -> (usize, usize) {
         match self {
@@ -293,11 +283,6 @@ mod tests {
         let key = StaticKey::new(&bytes);
         assert_eq!((key.cipher(0)[0], key.hmac(0)[0]), (0, 64));
         assert_eq!((key.cipher(1)[0], key.hmac(1)[0]), (128, 192));
-        assert_eq!(
-            KeyDirection::from_argument("1"),
-            Some(KeyDirection::Inverse)
-        );
-        assert_eq!(KeyDirection::from_argument("2"), None);
         assert_eq!(key.xor(&bytes).as_bytes(), &[0; 256]);
         assert_eq!(format!("{key:?}"), "StaticKey(..)");
     }

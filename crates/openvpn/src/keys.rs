@@ -118,20 +118,11 @@ impl KeyBlock {
     }
 }
 
-/// The key that wraps the control packets of renegotiations (dynamic tls-crypt), in the order of a
-/// static key file. `wrapped_by` is the key file of tls-auth, tls-crypt or tls-crypt-v2 that wraps
-/// the first negotiation, if one does: its bytes are mixed in, so that a peer without it is kept out.
-pub fn dynamic_tls_crypt(
-    tls: &TlsSession,
-    wrapped_by: Option<&[u8; KEY_BLOCK_LEN]>,
-) -> Result<Zeroizing<[u8; KEY_BLOCK_LEN]>, TlsError> {
+/// The key that wraps the control packets of renegotiations (dynamic tls-crypt), in the order of a static key file.
+/// [`Wrap::dynamic`](crate::wrap::Wrap::dynamic) mixes in the key file of the first negotiation, if there is one.
+pub fn dynamic_tls_crypt(tls: &TlsSession) -> Result<Zeroizing<[u8; KEY_BLOCK_LEN]>, TlsError> {
     let mut key = Zeroizing::new([0; KEY_BLOCK_LEN]);
     tls.export(DYNAMIC_TLS_CRYPT_LABEL, &mut key[..])?;
-    if let Some(wrapped_by) = wrapped_by {
-        for (byte, other) in key.iter_mut().zip(wrapped_by) {
-            *byte ^= other;
-        }
-    }
     Ok(key)
 }
 

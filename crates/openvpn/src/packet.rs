@@ -238,33 +238,19 @@ impl ControlPacket {
     /// The packet without any wrap.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
-        let mut packet = Vec::with_capacity(CONTROL_HEAD_LEN + self.body_len());
-        packet.extend_from_slice(&self.head().emit());
-        self.emit_body(&mut packet);
-        packet
-    }
-
-    /// Appends what follows the head.
-    pub fn emit_body(&self, out: &mut Vec<u8>) {
+        let mut packet = self.head().emit().to_vec();
         let (acks, peer) = self.acknowledged();
         // Eight at most.
-        out.push(acks.len() as u8);
+        packet.push(acks.len() as u8);
         for id in acks {
-            out.extend_from_slice(&id.to_be_bytes());
+            packet.extend_from_slice(&id.to_be_bytes());
         }
-        out.extend_from_slice(peer);
+        packet.extend_from_slice(peer);
         if self.opcode != Opcode::AckV1 {
-            out.extend_from_slice(&self.message_id.unwrap_or(0).to_be_bytes());
+            packet.extend_from_slice(&self.message_id.unwrap_or(0).to_be_bytes());
         }
-        out.extend_from_slice(&self.payload);
-    }
-
-    /// Bytes of what [`Self::emit_body`] appends.
-    #[must_use]
-    pub fn body_len(&self) -> usize {
-        let (acks, peer) = self.acknowledged();
-        let id = if self.opcode == Opcode::AckV1 { 0 } else { 4 };
-        1 + 4 * acks.len() + peer.len() + id + self.payload.len()
+        packet.extend_from_slice(&self.payload);
+        packet
     }
 
     fn acknowledged(&self) -> (&[u32], &[u8]) {

@@ -7,8 +7,8 @@ mod option;
 mod reply;
 
 pub use option::{
-    Compression, DnsServer, Ifconfig6, PushedDns, RedirectGateway, Refusal, Route, RouteTarget,
-    Topology,
+    Compression, DnsOptions, DnsServer, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Place,
+    PushedDns, Redirect, Refusal, Route, Topology,
 };
 pub use reply::{Assembler, MAX_OPTIONS, PushError, PushReply};
 

@@ -79,36 +79,6 @@ impl Wrap {
         }
     }
 
-    /// No protection at all.
-    #[must_use]
-    pub fn none() -> Self {
-        Self::with(Keys::none())
-    }
-
-    /// tls-auth with an HMAC of `digest`, which is that of `--auth`; `None` for [`Digest::None`].
-    #[must_use]
-    pub fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Option<Self> {
-        Some(Self::with(Keys::tls_auth(key, direction, digest)?))
-    }
-
-    /// tls-crypt.
-    #[must_use]
-    pub fn tls_crypt(key: &StaticKey, role: Role) -> Self {
-        Self::with(Keys::tls_crypt(key, role))
-    }
-
-    /// tls-crypt-v2 at the client. Its first packets announce that it understands early negotiation.
-    #[must_use]
-    pub fn tls_crypt_v2_client(key: &ClientKey) -> Self {
-        Self::with(Keys::tls_crypt_v2_client(key))
-    }
-
-    /// tls-crypt-v2 at the server, with the key that the client has sent. [`WrapSettings::open_first`] makes this.
-    #[must_use]
-    pub fn tls_crypt_v2_server(key: &StaticKey) -> Self {
-        Self::with(Keys::tls_crypt_v2_server(key))
-    }
-
     /// Dynamic tls-crypt: the wrap of the renegotiations of a session that began under this wrap, if both ends offered
     /// it.
     ///
@@ -125,12 +95,6 @@ impl Wrap {
             client_key: WrappedClientKey::Refused,
             material: None,
         })
-    }
-
-    /// The key file that this wrap is made from: tls-auth's, tls-crypt's, or the client's key of tls-crypt-v2.
-    #[must_use]
-    pub fn static_key(&self) -> Option<&StaticKey> {
-        self.keys.material.as_deref()
     }
 
     /// Bytes that the wrap adds to a packet, without the wrapped client key.
@@ -151,12 +115,6 @@ impl Wrap {
             WrappedClientKey::Appended(wrapped) => wrapped.len(),
             WrappedClientKey::Refused | WrappedClientKey::Skipped => 0,
         }
-    }
-
-    /// Whether packets are encrypted: tls-crypt or a variant of it.
-    #[must_use]
-    pub const fn is_encrypted(&self) -> bool {
-        matches!(self.keys.method, Method::TlsCrypt(_))
     }
 
     /// Whether packets have no wrap.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::directive::Origin;
 use super::{
-    Action, Client, DataChannel, Device, Family, HttpProxy, KeyDirection, Management, Mtu, Network,
-    Options, PORT, Prompted, Proxy, Scripts, Server, Service, Sockets, Source, Timers, Tls,
-    resolve,
+    Action, Cipher, Client, DataChannel, Device, Family, HttpProxy, KeyDirection, Management, Mtu,
+    Network, Options, PORT, Prompted, Proxy, Rate, Renegotiation, Scripts, Server, Service,
+    Sockets, Source, Timers, Tls, Usage, resolve,
 };
 
 /// The state after the directives so far.
@@ -47,6 +47,8 @@ pub(crate) struct Draft {
     pub device: Device,
     pub sockets: Sockets,
     pub tls: Tls,
+    /// `remote-cert-tls`, which other rules override whatever the order of the lines.
+    pub remote_cert_tls: Option<Usage>,
     pub data: DataChannel,
     pub ciphers: CipherNames,
     pub timers: Timers,
@@ -62,14 +64,52 @@ pub(crate) struct Draft {
     pub management_companion: Option<String>,
 }
 
+/// Ciphers of a file without `data-ciphers`, and its word `DEFAULT`.
+pub(crate) const DEFAULT_CIPHERS: [Cipher; 3] = [
+    Cipher::Aes256Gcm,
+    Cipher::Aes128Gcm,
+    Cipher::ChaCha20Poly1305,
+];
+
 impl Draft {
+    /// Stock's defaults.
     pub(crate) fn new(options: Options) -> Self {
         Self {
             options,
             connection: ConnectionDraft::new(),
             data: DataChannel {
+                ciphers: DEFAULT_CIPHERS.to_vec(),
                 allow_insecure: options.allow_insecure_ciphers,
+                unpack: true,
                 ..DataChannel::default()
+            },
+            timers: Timers {
+                renegotiation: Renegotiation {
+                    seconds: 3600,
+                    ..Renegotiation::default()
+                },
+                hand_window: 60,
+                tran_window: 3600,
+                tls_timeout: 2,
+                ..Timers::default()
+            },
+            service: Service {
+                verb: 1,
+                status_version: 1,
+                ..Service::default()
+            },
+            server: Server {
+                max_clients: 1024,
+                max_routes_per_client: 256,
+                connect_freq_initial: Rate {
+                    count: 100,
+                    seconds: 10,
+                },
+                ..Server::default()
+            },
+            management: Management {
+                log_cache: 250,
+                ..Management::default()
             },
             ..Self::default()
         }

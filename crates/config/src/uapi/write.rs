@@ -1,8 +1,7 @@
-//! Writes the protocol's text: answers, and clients' requests.
+//! Writes the answers to requests.
 
 use std::io::{self, Write};
 
-use super::{AllowedIpChange, SetDevice, SetPeer};
 use crate::types::{AllowedIp, Endpoint, Key32};
 
 /// The interface's own part of the answer to `get=1`.
@@ -91,57 +90,4 @@ fn write_peer(out: &mut impl Write, peer: &PeerState) -> io::Result<()> {
 /// The errors of `out`.
 pub fn write_errno(out: &mut impl Write, errno: i32) -> io::Result<()> {
     write!(out, "errno={}\n\n", -i64::from(errno))
-}
-
-/// Writes a request that parses to `device`.
-///
-/// # Errors
-/// The errors of `out`.
-pub fn write_set(out: &mut impl Write, device: &SetDevice) -> io::Result<()> {
-    writeln!(out, "set=1")?;
-    if let Some(key) = &device.private_key {
-        writeln!(out, "private_key={}", key.to_hex().as_str())?;
-    }
-    if let Some(port) = device.listen_port {
-        writeln!(out, "listen_port={port}")?;
-    }
-    if let Some(mark) = device.fwmark {
-        writeln!(out, "fwmark={mark}")?;
-    }
-    if device.replace_peers {
-        writeln!(out, "replace_peers=true")?;
-    }
-    for peer in &device.peers {
-        write_set_peer(out, peer)?;
-    }
-    writeln!(out)
-}
-
-fn write_set_peer(out: &mut impl Write, peer: &SetPeer) -> io::Result<()> {
-    writeln!(out, "public_key={}", peer.public_key.to_hex().as_str())?;
-    if peer.remove {
-        writeln!(out, "remove=true")?;
-    }
-    if peer.update_only {
-        writeln!(out, "update_only=true")?;
-    }
-    if let Some(key) = &peer.preshared_key {
-        writeln!(out, "preshared_key={}", key.to_hex().as_str())?;
-    }
-    if let Some(endpoint) = &peer.endpoint {
-        writeln!(out, "endpoint={endpoint}")?;
-    }
-    if let Some(seconds) = peer.persistent_keepalive {
-        writeln!(out, "persistent_keepalive_interval={seconds}")?;
-    }
-    if peer.replace_allowed_ips {
-        writeln!(out, "replace_allowed_ips=true")?;
-    }
-    for change in &peer.allowed_ips {
-        match change {
-            AllowedIpChange::Add(range) => writeln!(out, "allowed_ip={range}")?,
-            AllowedIpChange::Remove(range) => writeln!(out, "allowed_ip=-{range}")?,
-        }
-    }
-    Ok(())
 }

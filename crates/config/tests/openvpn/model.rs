@@ -149,7 +149,7 @@ fn values_reach_the_model() {
         (connection.mtu.tun, connection.mtu.occ),
         (Some(1400), Some(1500))
     );
-    assert_eq!(connection.mtu.mssfix, MssFix::Mtu(1300));
+    assert_eq!(connection.mtu.mssfix, Some(MssFix::Mtu(1300)));
     assert_eq!(
         model.client().unwrap().resolv_retry,
         ResolvRetry::Seconds(30)

@@ -3,8 +3,8 @@
 use config::error::ImportError;
 use config::kind::Kind;
 use config::openvpn::{
-    Cipher, Digest, Family, Framing, KeyDirection, ManagementAddress, MssFix, OpenVpn, PingTimeout,
-    SharedWrap, Source, TlsVersion, X509NameKind, parse_bytes, read,
+    Cipher, Digest, Family, Framing, KeyDirection, ManagementAddress, MssFix, NameRule, OpenVpn,
+    PingTimeout, SharedWrap, Source, TlsVersion, parse_bytes, read,
 };
 use config::report::Verdict;
 use std::path::Path;
@@ -56,7 +56,7 @@ fn profiles_give_models_and_every_line_a_verdict() {
 fn profiles_mean_what_they_mean_to_stock() {
     let nord = model("nordvpn");
     let connection = &nord.connections[0];
-    assert_eq!(connection.mtu.mssfix, MssFix::Payload(1450));
+    assert_eq!(connection.mtu.mssfix, Some(MssFix::Link(1450)));
     assert!(!connection.local.bind && connection.local.port == 0);
     assert!(matches!(
         connection.wrap.shared,
@@ -72,17 +72,14 @@ fn profiles_mean_what_they_mean_to_stock() {
         (Framing::Lzo, Digest::Sha512)
     );
     assert_eq!(nord.data.fallback, Some(Cipher::Aes256Cbc));
-    assert_eq!(
-        nord.tls.verify.x509_name.as_ref().unwrap().kind,
-        X509NameKind::Name
-    );
+    assert!(matches!(nord.tls.rules.name, Some(NameRule::Name(_))));
 
     let proton = model("protonvpn");
     assert_eq!(proton.connections.len(), 4);
     assert!(proton.client().unwrap().remote_random);
     assert_eq!(proton.connections[3].remote.as_ref().unwrap().port, 4569);
     assert_eq!(proton.connections[0].connect_timeout, 20);
-    assert_eq!(proton.connections[0].mtu.mssfix, MssFix::Off);
+    assert_eq!(proton.connections[0].mtu.mssfix, Some(MssFix::Off));
     assert!(proton.scripts.up.is_none(), "not permitted");
     assert!(matches!(
         proton.connections[0].wrap.shared,
@@ -90,8 +87,8 @@ fn profiles_mean_what_they_mean_to_stock() {
     ));
 
     let express = model("expressvpn");
-    assert_eq!(express.connections[0].mtu.fragment.unwrap().size, 1300);
-    assert!(express.tls.verify.ns_cert_type.is_some());
+    assert_eq!(express.connections[0].mtu.fragment.unwrap().bytes, 1300);
+    assert!(express.tls.rules.netscape_type.is_some());
     assert_eq!(express.sockets.send_buffer, Some(524_288));
     assert_eq!(express.network.route_delay, Some(2));
 
@@ -108,7 +105,7 @@ fn profiles_mean_what_they_mean_to_stock() {
     assert!(pia.tls.crl.is_some());
     assert_eq!(
         (pia.data.auth, pia.data.framing),
-        (Digest::Sha1, Framing::Stub)
+        (Digest::Sha1, Framing::Swap)
     );
 
     let opnsense = model("opnsense");
@@ -127,10 +124,10 @@ fn profiles_mean_what_they_mean_to_stock() {
             .echo
     );
     assert!(opnsense.connections[0].wrap.tls_crypt_v2.is_some());
-    assert_eq!(opnsense.data.framing, Framing::StubV2);
+    assert_eq!(opnsense.data.framing, Framing::V2);
 
     let installer = model("installer");
-    assert_eq!(installer.tls.verify.peer_fingerprints.len(), 1);
+    assert_eq!(installer.tls.rules.peer_fingerprints.len(), 1);
     assert!(installer.tls.ca.is_none());
     assert_eq!(installer.tls.version_min, TlsVersion::V1_2);
 
@@ -170,7 +167,13 @@ fn a_router_as_server() {
         "10.8.0.1"
     );
     assert_eq!(
-        model.network.ifconfig_v6.unwrap().remote.to_string(),
+        model
+            .network
+            .ifconfig_v6
+            .unwrap()
+            .remote
+            .unwrap()
+            .to_string(),
         "fd00:8::2"
     );
     assert_eq!(model.timers.ping_timeout, PingTimeout::Restart(120));

@@ -12,8 +12,6 @@ use super::wire::{Layout, RECORD_HEADER_LEN};
 pub const DEFAULT_TUN_MTU: u16 = 1500;
 /// Default of `mssfix` if the interface's MTU is the default: bytes of the outer IP packet.
 pub const DEFAULT_MSSFIX: u16 = 1492;
-/// The least that `fragment` can be.
-pub const MIN_FRAGMENT: u16 = 68;
 
 /// Bytes of IPv4 and TCP headers without options: what `mssfix` takes off for the inner packet.
 const INNER_HEADERS: usize = 20 + 20;
@@ -86,7 +84,7 @@ impl MssFix {
 /// `fragment`: the limit for the size of pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentSize {
-    /// Bytes, [`MIN_FRAGMENT`] or more.
+    /// Bytes, 68 or more.
     pub bytes: u16,
     /// `fragment N mtu`: of the outer IP packet instead of the UDP payload.
     pub of_outer_packet: bool,
@@ -170,25 +168,6 @@ impl Encapsulation {
         self.plaintext(room)?
             .checked_sub(super::fragment::HEADER_LEN + packet_id)
             .filter(|&most| most >= 4)
-    }
-
-    /// `link-mtu` in the string of options that the ends compare (OCC): without peer id, with the longest padding, and
-    /// for AEAD with an IV and a block that is never sent.
-    #[must_use]
-    pub fn occ_link_mtu(&self, tun_mtu: u16) -> usize {
-        let plain = Self {
-            layout: Layout::V1,
-            ..*self
-        };
-        let block = match self.cipher {
-            // OpenSSL treats it as a stream cipher.
-            Cipher::ChaCha20Poly1305 => 1,
-            cipher if cipher.is_aead() => 16,
-            cipher => cipher.iv_len(),
-        };
-        let iv = if self.cipher.is_aead() { 12 } else { 0 };
-        // Stock counts BF-CBC as no cipher and adds its block and IV; the packet id contributes the same either way.
-        usize::from(tun_mtu) + plain.payload_headers() + plain.protocol_headers() + block + iv
     }
 
     /// Bytes of the data packet for an unfragmented inner packet of `len` bytes.
@@ -325,55 +304,6 @@ mod tests {
                     }
                 }
             }
-        }
-    }
-
-    /// `link-mtu` in the strings that stock 2.6.14 has printed.
-    #[test]
-    fn link_mtu_of_stock() {
-        let gcm = plain(Cipher::Aes256Gcm, Digest::Sha1);
-        let cbc = plain(Cipher::Aes256Cbc, Digest::Sha256);
-        let chacha = plain(Cipher::ChaCha20Poly1305, Digest::None);
-        let tcp = |it: Encapsulation| Encapsulation {
-            outer: outer("tcp6"),
-            ..it
-        };
-        let cut = |it: Encapsulation, framing| Encapsulation {
-            framing,
-            fragment: true,
-            ..it
-        };
-        for (encapsulation, tun_mtu, expected) in [
-            (gcm, 1500, 1549),
-            (cbc, 1500, 1569),
-            (chacha, 1500, 1534),
-            (tcp(gcm), 1500, 1551),
-            (tcp(cbc), 1500, 1571),
-            (tcp(chacha), 1500, 1536),
-            (gcm, 1400, 1449),
-            (cut(gcm, Framing::Lzo), 1500, 1554),
-            (cut(cbc, Framing::Swap), 1500, 1574),
-            (plain(Cipher::BlowfishCbc, Digest::Sha1), 1500, 1541),
-            (plain(Cipher::None, Digest::None), 1500, 1505),
-            // From the stock program's own tests.
-            (plain(Cipher::Aes128Cbc, Digest::Sha1), 1400, 1457),
-            (
-                Encapsulation {
-                    outer: Outer {
-                        socks: true,
-                        ..outer("udp4")
-                    },
-                    ..cut(gcm, Framing::Lzo)
-                },
-                1400,
-                1464,
-            ),
-        ] {
-            assert_eq!(
-                encapsulation.occ_link_mtu(tun_mtu),
-                expected,
-                "{encapsulation:?}"
-            );
         }
     }
 

@@ -145,12 +145,6 @@ pub fn value<'a>(text: &'a str, word: &str) -> Option<&'a str> {
         })
 }
 
-/// Whether the peer's string says that it puts compression framing around its packets.
-#[must_use]
-pub fn has_comp_lzo(text: &str) -> bool {
-    text.split(',').any(|it| it == "comp-lzo")
-}
-
 /// Differences between the peer's string and what was expected, in words for the log. None of them ends the session.
 ///
 /// Words that are negotiated in another way, or follow from such words, are left out.
@@ -289,7 +283,6 @@ mod tests {
         assert_eq!(value(text, "cipher"), Some("none"));
         assert_eq!(value(text, "auth"), Some("SHA1"));
         assert_eq!(value(text, "key"), None);
-        assert!(has_comp_lzo(text));
         assert_eq!(value("", "cipher"), None);
     }
 

@@ -161,12 +161,6 @@ impl PeerInfo {
         self.value(name) == Some("1")
     }
 
-    /// `IV_TCPNL`: the peer does not insist on packet numbers without gaps over TCP.
-    #[must_use]
-    pub fn tcp_non_linear(&self) -> bool {
-        self.flag("IV_TCPNL")
-    }
-
     fn number(&self, name: &str) -> Option<u32> {
         self.value(name)?.trim().parse().ok()
     }
@@ -196,7 +190,7 @@ mod tests {
         assert_eq!(info.emit(), text);
         assert_eq!(info.value("IV_VER"), Some("2.6.14"));
         assert_eq!(info.mtu(), Some(1600));
-        assert!(info.tcp_non_linear() && info.negotiates_cipher() && info.flag("IV_COMP_STUBv2"));
+        assert!(info.flag("IV_TCPNL") && info.negotiates_cipher() && info.flag("IV_COMP_STUBv2"));
         let proto = info.proto();
         for bit in [
             IvProto::DATA_V2,

@@ -1,5 +1,6 @@
 //! The single options of a push reply, their words as OpenVPN's files have them, and their bounds.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -47,97 +48,124 @@ pub enum Topology {
 }
 
 impl Topology {
-    pub(super) fn parse(word: &str) -> Option<Self> {
-        match word {
-            "net30" => Some(Self::Net30),
-            "p2p" => Some(Self::P2p),
-            "subnet" => Some(Self::Subnet),
-            _ => None,
+    /// All topologies.
+    pub const ALL: [Self; 3] = [Self::Subnet, Self::Net30, Self::P2p];
+
+    /// The topology's name in files and pushed options.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Net30 => "net30",
+            Self::P2p => "p2p",
+            Self::Subnet => "subnet",
         }
     }
 }
 
-/// The IPv6 address of the interface.
+/// `ifconfig LOCAL SECOND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ifconfig6 {
+pub struct Ifconfig {
+    /// Our address.
+    pub local: Ipv4Addr,
+    /// The peer's address, or the netmask with [`Topology::Subnet`].
+    pub second: Ipv4Addr,
+}
+
+/// `ifconfig-ipv6 LOCAL/BITS [REMOTE]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IfconfigV6 {
     /// Our address.
     pub local: Ipv6Addr,
-    /// Leading bits that the network has in common.
-    pub prefix: u8,
-    /// The other end, which becomes the gateway of IPv6 routes.
+    /// Length of the prefix, in bits.
+    pub bits: u8,
+    /// The peer's address, which becomes the gateway of IPv6 routes.
     pub remote: Option<Ipv6Addr>,
 }
 
-/// A destination or gateway: an address or a keyword.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteTarget<A> {
-    /// An address.
-    Address(A),
-    /// The gateway inside the tunnel.
+/// A place in a route: an address, a name, or a word that stands for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `vpn_gateway`, or an omitted word: the other end of the tunnel.
     VpnGateway,
-    /// The gateway of the default route before the tunnel came up.
+    /// `net_gateway`: the gateway of the default route before the tunnel.
     NetGateway,
-    /// The VPN server's own address.
+    /// `remote_host`: the server's outer address.
     RemoteHost,
+    /// An address.
+    Address(IpAddr),
+    /// A name to resolve when the route is set. Only files may have names: a server could make a client ask any name
+    /// server for anything.
+    Name(String),
 }
 
-/// A route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route<A> {
+/// `route NETWORK [NETMASK] [GATEWAY] [METRIC]`, or `route-ipv6 NETWORK/BITS [GATEWAY] [METRIC]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// IPv6.
+    pub v6: bool,
     /// The network.
-    pub network: RouteTarget<A>,
-    /// Leading bits of the network.
-    pub prefix: u8,
-    /// The gateway; `None` for that of the tunnel.
-    pub gateway: Option<RouteTarget<A>>,
+    pub network: Place,
+    /// Length of the prefix, in bits.
+    pub bits: u8,
+    /// The gateway; `None` for that of `route-gateway` or the tunnel.
+    pub gateway: Option<Place>,
     /// The metric; `None` for that of `route-metric`.
     pub metric: Option<u32>,
+    /// The server pushed the route.
+    pub pushed: bool,
 }
 
-/// The words of `redirect-gateway` and `redirect-private`.
+/// `redirect-gateway` and `redirect-private`, whose flags add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)]
-pub struct RedirectGateway {
-    /// `redirect-private`: set everything up but the default routes.
-    pub private: bool,
-    /// No route to the server is needed, it is on the same network.
-    pub local: bool,
-    /// Means `local` if the server is on the same network.
-    pub autolocal: bool,
-    /// Two routes for the halves of all addresses instead of the default route.
-    pub def1: bool,
-    /// Keep the DHCP server reachable.
-    pub bypass_dhcp: bool,
-    /// Keep the name servers reachable.
-    pub bypass_dns: bool,
-    /// Block everything else on the local network.
-    pub block_local: bool,
-    /// Redirect IPv6 as well.
+pub struct Redirect {
+    /// True for `redirect-gateway`: the default route goes through the tunnel. False if only `redirect-private` is
+    /// given.
+    pub gateway: bool,
+    /// IPv4 is redirected: true unless `!ipv4`.
+    pub ipv4: bool,
+    /// `ipv6`: IPv6 is redirected too.
     pub ipv6: bool,
-    /// Do not redirect IPv4.
-    pub not_ipv4: bool,
+    /// `local`: the server is on the same subnet and needs no route of its own.
+    pub local: bool,
+    /// `autolocal`: find out whether the server is on the same subnet.
+    pub autolocal: bool,
+    /// `def1`: two half-size routes instead of the default route.
+    pub def1: bool,
+    /// `bypass-dhcp`: a route past the tunnel to the DHCP server.
+    pub bypass_dhcp: bool,
+    /// `bypass-dns`: a route past the tunnel to the name servers.
+    pub bypass_dns: bool,
+    /// `block-local`: the local network is cut off while the tunnel is up.
+    pub block_local: bool,
 }
 
-impl RedirectGateway {
-    pub(super) fn parse(words: &[String], private: bool) -> Option<Self> {
-        let mut flags = Self {
-            private,
+/// The place of a flag in a [`Redirect`].
+type Flag = fn(&mut Redirect) -> &mut bool;
+
+impl Redirect {
+    /// The words of both options; one that begins with `!` clears its flag.
+    pub const FLAGS: [(&'static str, Flag); 8] = [
+        ("def1", |it| &mut it.def1),
+        ("ipv6", |it| &mut it.ipv6),
+        ("!ipv4", |it| &mut it.ipv4),
+        ("local", |it| &mut it.local),
+        ("autolocal", |it| &mut it.autolocal),
+        ("bypass-dhcp", |it| &mut it.bypass_dhcp),
+        ("bypass-dns", |it| &mut it.bypass_dns),
+        ("block-local", |it| &mut it.block_local),
+    ];
+
+    pub(super) fn parse(words: &[String], gateway: bool) -> Option<Self> {
+        let mut redirect = Self {
+            gateway,
+            ipv4: true,
             ..Self::default()
         };
         for word in words {
-            match &**word {
-                "local" => flags.local = true,
-                "autolocal" => flags.autolocal = true,
-                "def1" => flags.def1 = true,
-                "bypass-dhcp" => flags.bypass_dhcp = true,
-                "bypass-dns" => flags.bypass_dns = true,
-                "block-local" => flags.block_local = true,
-                "ipv6" => flags.ipv6 = true,
-                "!ipv4" => flags.not_ipv4 = true,
-                _ => return None,
-            }
+            let (name, flag) = Self::FLAGS.iter().find(|(name, _)| name == word)?;
+            *flag(&mut redirect) = !name.starts_with('!');
         }
-        Some(flags)
+        Some(redirect)
     }
 }
 
@@ -159,10 +187,8 @@ pub struct PushedDns {
     pub domain: Option<String>,
     /// `dhcp-option DOMAIN-SEARCH` and `dns search-domains`.
     pub search: Vec<String>,
-    /// `dns server`, by priority.
-    pub by_priority: Vec<DnsServer>,
-    /// The domains of `dns search-domains` among `search`.
-    pub search_domains: Vec<String>,
+    /// `dns`.
+    pub options: DnsOptions,
     /// The words behind every accepted `dhcp-option`, in the server's order: for scripts.
     pub lines: Vec<String>,
 }
@@ -170,21 +196,72 @@ pub struct PushedDns {
 /// Most `dhcp-option`s that scripts are told of.
 const LINES_MAX: usize = 64;
 
-/// One `dns server`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `dns`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct DnsOptions {
+    /// `dns server N …` by priority: the lowest number first.
+    pub servers: BTreeMap<i8, DnsServer>,
+    /// `dns search-domains`.
+    pub search_domains: Vec<String>,
+}
+
+/// `dns server N`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DnsServer {
-    /// The lowest goes first.
-    pub priority: i8,
-    /// Its addresses; port 0 for the usual one.
+    /// `address`: up to 8; port 0 means the transport's default.
     pub addresses: Vec<SocketAddr>,
-    /// The domains that this server is asked about; all if empty.
+    /// `resolve-domains`: only these domains are asked of this server.
     pub resolve_domains: Vec<String>,
-    /// `yes`, `optional` or `no`.
-    pub dnssec: Option<String>,
-    /// `DoH`, `DoT` or `plain`.
-    pub transport: Option<String>,
-    /// The name in the server's certificate.
+    /// `dnssec`.
+    pub dnssec: Dnssec,
+    /// `transport`.
+    pub transport: DnsTransport,
+    /// `sni`: the server's name in TLS.
     pub sni: Option<String>,
+}
+
+/// `dns server N dnssec`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Dnssec {
+    /// Not given.
+    #[default]
+    Unset,
+    /// `yes`.
+    Yes,
+    /// `optional`.
+    Optional,
+    /// `no`.
+    No,
+}
+
+impl Dnssec {
+    /// The words of the option.
+    pub const WORDS: [(&'static str, Self); 3] = [
+        ("yes", Self::Yes),
+        ("optional", Self::Optional),
+        ("no", Self::No),
+    ];
+}
+
+/// `dns server N transport`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum DnsTransport {
+    /// `plain`, the default.
+    #[default]
+    Plain,
+    /// `DoT`.
+    Tls,
+    /// `DoH`.
+    Https,
+}
+
+impl DnsTransport {
+    /// The words of the option.
+    pub const WORDS: [(&'static str, Self); 3] = [
+        ("plain", Self::Plain),
+        ("DoT", Self::Tls),
+        ("DoH", Self::Https),
+    ];
 }
 
 /// Reads a number between bounds.
@@ -226,7 +303,7 @@ pub(super) fn address<A: core::str::FromStr>(word: &str) -> Result<A, Refusal> {
         .map_err(|_| Refusal::Malformed("an IP address"))
 }
 
-pub(super) fn route4(words: &[String]) -> Result<Route<Ipv4Addr>, Refusal> {
+pub(super) fn route4(words: &[String]) -> Result<Route, Refusal> {
     const SHAPE: Refusal =
         Refusal::Malformed("a network, and then perhaps netmask, gateway, metric");
     if words.is_empty() || words.len() > 4 {
@@ -234,36 +311,40 @@ pub(super) fn route4(words: &[String]) -> Result<Route<Ipv4Addr>, Refusal> {
     }
     let word = |at: usize| words.get(at).filter(|it| *it != "default");
     let mask: Ipv4Addr = word(1).map_or(Ok(Ipv4Addr::BROADCAST), |it| address(it))?;
-    let prefix = mask.to_bits().leading_ones();
-    if prefix + mask.to_bits().trailing_zeros() < 32 {
+    let bits = mask.to_bits().leading_ones();
+    if bits + mask.to_bits().trailing_zeros() < 32 {
         return Err(Refusal::Malformed("a netmask of leading ones"));
     }
     Ok(Route {
-        network: target(&words[0])?,
+        v6: false,
+        network: target::<Ipv4Addr>(&words[0])?,
         // At most 32.
-        prefix: prefix as u8,
-        gateway: word(2).map(|it| target(it)).transpose()?,
+        bits: bits as u8,
+        gateway: word(2).map(|it| target::<Ipv4Addr>(it)).transpose()?,
         metric: word(3)
             .map(|it| number(Some(it), 0, i32::MAX as u32))
             .transpose()?,
+        pushed: true,
     })
 }
 
-pub(super) fn route6(words: &[String]) -> Result<Route<Ipv6Addr>, Refusal> {
+pub(super) fn route6(words: &[String]) -> Result<Route, Refusal> {
     const SHAPE: Refusal =
         Refusal::Malformed("a network with its prefix, and then perhaps gateway, metric");
     if words.is_empty() || words.len() > 3 {
         return Err(SHAPE);
     }
-    let (network, prefix) = prefixed(&words[0])?;
+    let (network, bits) = prefixed(&words[0])?;
     let word = |at: usize| words.get(at).filter(|it| *it != "default");
     Ok(Route {
-        network: RouteTarget::Address(network),
-        prefix,
-        gateway: word(1).map(|it| target(it)).transpose()?,
+        v6: true,
+        network: Place::Address(network.into()),
+        bits,
+        gateway: word(1).map(|it| target::<Ipv6Addr>(it)).transpose()?,
         metric: word(2)
             .map(|it| number(Some(it), 0, i32::MAX as u32))
             .transpose()?,
+        pushed: true,
     })
 }
 
@@ -277,12 +358,12 @@ pub(super) fn prefixed(word: &str) -> Result<(Ipv6Addr, u8), Refusal> {
 }
 
 /// Reads an address or a keyword. Names are not looked up: a server could make us ask any name server for anything.
-fn target<A: core::str::FromStr>(word: &str) -> Result<RouteTarget<A>, Refusal> {
+fn target<A: core::str::FromStr + Into<IpAddr>>(word: &str) -> Result<Place, Refusal> {
     Ok(match word {
-        "vpn_gateway" => RouteTarget::VpnGateway,
-        "net_gateway" | "net_gateway_ipv6" => RouteTarget::NetGateway,
-        "remote_host" => RouteTarget::RemoteHost,
-        _ => RouteTarget::Address(address(word)?),
+        "vpn_gateway" => Place::VpnGateway,
+        "net_gateway" | "net_gateway_ipv6" => Place::NetGateway,
+        "remote_host" => Place::RemoteHost,
+        _ => Place::Address(address::<A>(word)?.into()),
     })
 }
 
@@ -315,7 +396,7 @@ impl PushedDns {
                 for name in names {
                     let name = domain(name)?;
                     bounded(&mut self.search, name.clone(), 16)?;
-                    bounded(&mut self.search_domains, name, 16)?;
+                    bounded(&mut self.options.search_domains, name, 16)?;
                 }
                 Ok(())
             }
@@ -332,22 +413,11 @@ impl PushedDns {
     }
 
     fn server(&mut self, priority: i8) -> Result<&mut DnsServer, Refusal> {
-        let at = match self
-            .by_priority
-            .binary_search_by_key(&priority, |it| it.priority)
-        {
-            Ok(at) => at,
-            Err(_) if self.by_priority.len() >= 8 => return Err(Refusal::TooMany(8)),
-            Err(at) => {
-                let server = DnsServer {
-                    priority,
-                    ..DnsServer::default()
-                };
-                self.by_priority.insert(at, server);
-                at
-            }
-        };
-        Ok(&mut self.by_priority[at])
+        let servers = &mut self.options.servers;
+        if servers.len() >= 8 && !servers.contains_key(&priority) {
+            return Err(Refusal::TooMany(8));
+        }
+        Ok(servers.entry(priority).or_default())
     }
 
     /// Whether anything is set.
@@ -359,10 +429,6 @@ impl PushedDns {
 
 impl DnsServer {
     fn set(&mut self, what: &str, values: &[String]) -> Result<(), Refusal> {
-        let one_of = |words: &[&str]| match values {
-            [value] if words.contains(&&**value) => Ok(Some(value.clone())),
-            _ => Err(Refusal::Malformed("one of the words that it knows")),
-        };
         match what {
             "address" => {
                 for value in values {
@@ -379,8 +445,8 @@ impl DnsServer {
                     bounded(&mut self.resolve_domains, domain(value)?, 16)?;
                 }
             }
-            "dnssec" => self.dnssec = one_of(&["yes", "optional", "no"])?,
-            "transport" => self.transport = one_of(&["DoH", "DoT", "plain"])?,
+            "dnssec" => self.dnssec = one_of(values, &Dnssec::WORDS)?,
+            "transport" => self.transport = one_of(values, &DnsTransport::WORDS)?,
             "sni" => self.sni = Some(domain(&values[0])?),
             _ => {
                 return Err(Refusal::Malformed(
@@ -390,6 +456,16 @@ impl DnsServer {
         }
         Ok(())
     }
+}
+
+/// The meaning of an option's only value, one of the known words.
+fn one_of<T: Copy>(values: &[String], words: &[(&str, T)]) -> Result<T, Refusal> {
+    let known = |value: &str| words.iter().find(|(word, _)| *word == value);
+    match values {
+        [value] => known(value).map(|(_, meaning)| *meaning),
+        _ => None,
+    }
+    .ok_or(Refusal::Malformed("one of the words that it knows"))
 }
 
 pub(super) fn bounded<T>(list: &mut Vec<T>, value: T, max: usize) -> Result<(), Refusal> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::option::{
-    Compression, Ifconfig6, PushedDns, RedirectGateway, Refusal, Route, Topology, address, bounded,
-    number, prefixed, route4, route6, seconds, words,
+    Compression, Ifconfig, IfconfigV6, PushedDns, Redirect, Refusal, Route, Topology, address,
+    bounded, number, prefixed, route4, route6, seconds, words,
 };
 use crate::push::{FilterAction, PullFilter, loggable};
 
@@ -39,15 +39,15 @@ pub enum PushError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushReply {
     /// The interface's address, and the other end's address (net30, p2p) or the netmask (subnet).
-    pub ifconfig: Option<(Ipv4Addr, Ipv4Addr)>,
+    pub ifconfig: Option<Ifconfig>,
     /// The interface's IPv6 address.
-    pub ifconfig_ipv6: Option<Ifconfig6>,
+    pub ifconfig_ipv6: Option<IfconfigV6>,
     /// The meaning of the second address of `ifconfig`.
     pub topology: Option<Topology>,
     /// IPv4 routes.
-    pub routes: Vec<Route<Ipv4Addr>>,
+    pub routes: Vec<Route>,
     /// IPv6 routes.
-    pub routes_ipv6: Vec<Route<Ipv6Addr>>,
+    pub routes_ipv6: Vec<Route>,
     /// The gateway of routes that name no gateway.
     pub route_gateway: Option<Ipv4Addr>,
     /// The gateway of IPv6 routes.
@@ -57,7 +57,7 @@ pub struct PushReply {
     /// How long to wait before routes are set.
     pub route_delay: Option<Duration>,
     /// All traffic goes through the tunnel.
-    pub redirect_gateway: Option<RedirectGateway>,
+    pub redirect_gateway: Option<Redirect>,
     /// IPv6 packets are answered as unreachable.
     pub block_ipv6: bool,
     /// Name servers and domains.
@@ -182,19 +182,22 @@ impl PushReply {
         let first = values.first();
         match (name, values) {
             ("ifconfig", [local, other]) => {
-                self.ifconfig = Some((address(local)?, address(other)?));
+                self.ifconfig = Some(Ifconfig {
+                    local: address(local)?,
+                    second: address(other)?,
+                });
             }
             ("ifconfig-ipv6", [local, rest @ ..]) => {
-                let (local, prefix) = prefixed(local)?;
+                let (local, bits) = prefixed(local)?;
                 let remote = rest.first().map(|it| address(it)).transpose()?;
-                self.ifconfig_ipv6 = Some(Ifconfig6 {
+                self.ifconfig_ipv6 = Some(IfconfigV6 {
                     local,
-                    prefix,
+                    bits,
                     remote,
                 });
             }
             ("topology", [word]) => {
-                let topology = Topology::parse(word);
+                let topology = Topology::ALL.into_iter().find(|it| it.as_str() == word);
                 self.topology = Some(topology.ok_or(Refusal::Malformed("net30, p2p or subnet"))?);
             }
             ("route", words) => bounded(&mut self.routes, route4(words)?, MAX_OPTIONS)?,
@@ -208,8 +211,8 @@ impl PushReply {
                 self.route_delay = Some(Duration::from_secs(delay.into()));
             }
             ("redirect-gateway" | "redirect-private", flags) => {
-                let flags = RedirectGateway::parse(flags, name == "redirect-private");
-                self.redirect_gateway = Some(flags.ok_or(Refusal::Malformed("known flags"))?);
+                let redirect = Redirect::parse(flags, name == "redirect-gateway");
+                self.redirect_gateway = Some(redirect.ok_or(Refusal::Malformed("known flags"))?);
             }
             ("block-ipv6", []) => self.block_ipv6 = true,
             ("dhcp-option", words) => self.dns.dhcp(words)?,

@@ -156,14 +156,6 @@ impl SendWindow {
         self.messages.clear();
     }
 
-    /// Makes all messages due now, with the first timeout: for when we first hear from the peer.
-    pub fn schedule_now(&mut self, now: Instant) {
-        for message in &mut self.messages {
-            message.due = now;
-            message.timeout = self.first_timeout;
-        }
-    }
-
     /// When [`pop_due`](Self::pop_due) will have something, which may be in the past; `None` if nothing waits.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -223,9 +215,6 @@ mod tests {
             at += Duration::from_secs(wait);
             assert_eq!(sent(&mut window, at - Duration::from_millis(1)), []);
         }
-        window.schedule_now(at);
-        assert_eq!(sent(&mut window, at), [0]);
-        assert_eq!(window.next_deadline(), Some(at + TIMEOUT));
         window.acknowledge(&[0].into_iter().collect(), at);
         assert_eq!(window.next_deadline(), None);
         assert!(window.is_empty());

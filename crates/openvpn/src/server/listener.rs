@@ -116,7 +116,7 @@ impl Listener {
         match head.opcode {
             Opcode::HardResetClientV2 | Opcode::HardResetClientV3 => {
                 // A client's reset is always message 0 of key 0.
-                if first.packet.message_id != Some(0) || first.packet.key_id != 0 {
+                if !first.packet.begins_session() {
                     return Err(Refused::NotFirst);
                 }
                 self.room(from)?;

@@ -39,7 +39,7 @@ impl Session {
             }
         };
         if agreed.dynamic_wrap && self.dynamic.is_none() {
-            let exported = keys::dynamic_tls_crypt(tls, None).map_err(failed)?;
+            let exported = keys::dynamic_tls_crypt(tls).map_err(failed)?;
             self.dynamic = Some(Box::new(DynamicWrap::new(exported)));
         }
         let (send, receive) = block.split(role);

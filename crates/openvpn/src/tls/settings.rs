@@ -17,9 +17,10 @@ use crate::verify::{
 };
 
 /// A TLS version that Millrace supports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
     /// TLS 1.2
+    #[default]
     V1_2,
     /// TLS 1.3
     V1_3,

@@ -76,7 +76,7 @@ fn fixed<const N: usize>(digest: &[u8]) -> [u8; N] {
 }
 
 /// The rules for the peer's certificate, beyond its chain.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PeerRules {
     /// `remote-cert-ku`
     pub key_usage: Option<KeyUsageRule>,
@@ -96,16 +96,17 @@ pub struct PeerRules {
 }
 
 impl PeerRules {
-    /// `remote-cert-tls`: the peer's certificate must have been made for that end of TLS.
+    /// `remote-cert-tls`: the peer's certificate must have been made for that end of TLS. Explicit `remote-cert-ku` and
+    /// `remote-cert-eku` stay.
     pub fn remote_cert_tls(&mut self, usage: Usage) {
-        self.key_usage = Some(KeyUsageRule::Present);
-        self.extended_key_usage = Some(
+        self.key_usage.get_or_insert(KeyUsageRule::Present);
+        self.extended_key_usage.get_or_insert_with(|| {
             match usage {
                 Usage::Client => "TLS Web Client Authentication",
                 Usage::Server => "TLS Web Server Authentication",
             }
-            .to_owned(),
-        );
+            .to_owned()
+        });
     }
 
     /// The peer's common name, or the field that replaces it.

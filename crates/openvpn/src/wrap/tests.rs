@@ -26,26 +26,24 @@ fn client_key() -> ClientKey {
 fn pair(name: &str) -> (Wrap, Wrap) {
     let key = static_key();
     let auth = |digest, client, server| {
-        (
-            Wrap::tls_auth(&key, client, digest).unwrap(),
-            Wrap::tls_auth(&key, server, digest).unwrap(),
-        )
+        let end = |side| Wrap::with(Keys::tls_auth(&key, side, digest).unwrap());
+        (end(client), end(server))
     };
     let (normal, inverse) = (KeyDirection::Normal, KeyDirection::Inverse);
     let both = KeyDirection::Bidirectional;
     match name {
-        "none" => (Wrap::none(), Wrap::none()),
+        "none" => (Wrap::with(Keys::none()), Wrap::with(Keys::none())),
         "tls-auth-sha1" => auth(Digest::Sha1, inverse, normal),
         "tls-auth-sha256" => auth(Digest::Sha256, inverse, normal),
         "tls-auth-sha512-both" => auth(Digest::Sha512, both, both),
         "tls-auth-blake2b" => auth(Digest::Blake2b512, inverse, normal),
         "tls-crypt" => (
-            Wrap::tls_crypt(&key, Role::Client),
-            Wrap::tls_crypt(&key, Role::Server),
+            Wrap::with(Keys::tls_crypt(&key, Role::Client)),
+            Wrap::with(Keys::tls_crypt(&key, Role::Server)),
         ),
         "tls-crypt-v2" => (
-            Wrap::tls_crypt_v2_client(&client_key()),
-            Wrap::tls_crypt_v2_server(client_key().key()),
+            Wrap::with(Keys::tls_crypt_v2_client(&client_key())),
+            Wrap::with(Keys::tls_crypt_v2_server(client_key().key())),
         ),
         "dynamic" => {
             let (client, server) = pair("tls-auth-sha1");
@@ -152,7 +150,7 @@ fn early_negotiation_of_stock() {
             assert!(first.announces_early_negotiation());
             assert!(first.metadata.unwrap().made_at().is_some());
             assert_eq!(
-                first.wrap.static_key().unwrap().as_bytes(),
+                first.wrap.keys.material.unwrap().as_bytes(),
                 client_key().key().as_bytes()
             );
         } else if !from_client {
@@ -262,7 +260,7 @@ fn cve_2026_13698_a_client_key_that_comes_again() {
 #[test]
 fn cve_2026_40215_answers_have_nothing_of_other_clients() {
     let settings = WrapSettings::tls_crypt_v2_server(&server_key(), None);
-    let mut client = Wrap::tls_crypt_v2_client(&client_key());
+    let mut client = Wrap::with(Keys::tls_crypt_v2_client(&client_key()));
     let mut long = message(Opcode::HardResetClientV3);
     long.payload = vec![0xee; 1000];
     settings.open_first(&client.seal(&long, 1000), 0).unwrap();
@@ -304,8 +302,8 @@ fn cve_2026_13117_the_dynamic_wrap_outlives_its_origin() {
     assert!(other.open(&bytes).is_err());
     // Without a key file there is only the export.
     let mut plain = (
-        Wrap::none().dynamic(&[1; 256], Role::Client),
-        Wrap::tls_crypt(&StaticKey::new(&[1; 256]), Role::Server),
+        Wrap::with(Keys::none()).dynamic(&[1; 256], Role::Client),
+        Wrap::with(Keys::tls_crypt(&StaticKey::new(&[1; 256]), Role::Server)),
     );
     let bytes = plain.0.seal(&message(Opcode::SoftResetV1), 5);
     assert!(plain.1.open(&bytes).is_ok());
@@ -343,9 +341,9 @@ fn a_server_without_state() {
 #[test]
 fn which_clients_a_server_takes() {
     let key = static_key();
-    let mut plain = Wrap::none();
-    let mut crypt = Wrap::tls_crypt(&key, Role::Client);
-    let mut v2 = Wrap::tls_crypt_v2_client(&client_key());
+    let mut plain = Wrap::with(Keys::none());
+    let mut crypt = Wrap::with(Keys::tls_crypt(&key, Role::Client));
+    let mut v2 = Wrap::with(Keys::tls_crypt_v2_client(&client_key()));
     let reset = |opcode| ControlPacket {
         message_id: Some(0),
         ..message(opcode)
@@ -379,7 +377,8 @@ fn keys_that_are_too_old() {
     const DAY: u64 = 86_400;
     let open = |text: &str, max_age: Option<u64>, now: u64| {
         let key = ClientKey::parse(text).unwrap();
-        let bytes = Wrap::tls_crypt_v2_client(&key).seal(&message(Opcode::HardResetClientV3), 1);
+        let bytes = Wrap::with(Keys::tls_crypt_v2_client(&key))
+            .seal(&message(Opcode::HardResetClientV3), 1);
         let max_age = max_age.map(Duration::from_secs);
         WrapSettings::tls_crypt_v2_server(&server_key(), max_age)
             .open_first(&bytes, now)

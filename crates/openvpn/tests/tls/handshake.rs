@@ -99,13 +99,8 @@ fn both_ends_export_the_same_keys() {
         );
         assert_ne!(send.cipher, receive.cipher);
 
-        let bare = dynamic_tls_crypt(&pair.client, None).expect("a key");
-        let mixed = dynamic_tls_crypt(&pair.server, Some(&[0xff; 256])).expect("a key");
-        assert!(
-            bare.iter()
-                .zip(mixed.iter())
-                .all(|(bare, mixed)| bare ^ mixed == 0xff)
-        );
+        let client = dynamic_tls_crypt(&pair.client).expect("a key");
+        assert_eq!(client, dynamic_tls_crypt(&pair.server).expect("a key"));
     }
 }
 

@@ -116,9 +116,8 @@ impl Addresses {
         let ours_v6 = server.ifconfig_v6.map(|ifconfig| ifconfig.local);
         let fixed_v6 = settings.ifconfig_v6_push.and_then(|push| {
             Some(IfconfigV6 {
-                local: push.local,
-                bits: push.bits,
-                remote: push.remote.or(ours_v6)?,
+                remote: Some(push.remote.or(ours_v6)?),
+                ..push
             })
         });
         let leased_v6 = || {
@@ -127,7 +126,7 @@ impl Addresses {
                 bits: server
                     .pool_bits_v6
                     .or_else(|| Some(server.ifconfig_v6?.bits))?,
-                remote: ours_v6?,
+                remote: Some(ours_v6?),
             })
         };
         Self {
@@ -185,13 +184,11 @@ pub(crate) fn push_options(
             }
         }
     }
-    let ifconfig_v6 = ifconfig_v6.map(|i| {
-        let IfconfigV6 {
-            local,
-            bits,
-            remote,
-        } = i;
-        format!("ifconfig-ipv6 {local}/{bits} {remote}")
+    let ifconfig_v6 = ifconfig_v6.and_then(|i| {
+        Some(format!(
+            "ifconfig-ipv6 {}/{} {}",
+            i.local, i.bits, i.remote?
+        ))
     });
     let ifconfig = ifconfig.map(|i| {
         let local = addresses.alias.unwrap_or(i.local);
@@ -223,7 +220,7 @@ pub(crate) fn inner_networks(
 mod tests {
     use super::*;
     use crate::openvpn::accounts::pool::Pool;
-    use config::openvpn::{IfconfigV6Push, Pool as Range, PoolV6};
+    use config::openvpn::{Pool as Range, PoolV6};
 
     fn server(topology: Topology) -> ServerSide {
         ServerSide {
@@ -238,7 +235,7 @@ mod tests {
             ifconfig_v6: Some(IfconfigV6 {
                 local: "fd00::1".parse().unwrap(),
                 bits: 64,
-                remote: "fd00::2".parse().unwrap(),
+                remote: Some("fd00::2".parse().unwrap()),
             }),
             pool_netmask: None,
             pool_bits_v6: Some(64),
@@ -322,7 +319,7 @@ mod tests {
             local: [10, 8, 0, 99].into(),
             second: [255, 255, 255, 0].into(),
         };
-        let v6 = IfconfigV6Push {
+        let v6 = IfconfigV6 {
             local: "fd00::99".parse().unwrap(),
             bits: 64,
             remote: None,

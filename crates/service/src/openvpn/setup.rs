@@ -1,15 +1,11 @@
 //! Reads the configuration's files and makes the protocol's settings from them.
 
 use super::revocation::RevokedDirectory;
-use config::openvpn::{
-    CertProfile, CertRole, ClientCertificate, Connection, Crl, Fingerprint, KeyDirection, OpenVpn,
-    SharedWrap, Source, Tls, TlsVersion, X509NameKind,
-};
+use config::openvpn::{Connection, Crl, OpenVpn, SharedWrap, Source, Tls};
 use openvpn::identity::{Identity, IdentityError};
 use openvpn::keyfile::{KeyFileError, StaticKey, v2};
 use openvpn::role::Role;
 use openvpn::tls::{self, TlsOptions, TlsSettings};
-use openvpn::verify::{self, KeyUsageRule, NameRule, PeerRules, Usage};
 use openvpn::wrap::WrapSettings;
 use std::io;
 use std::path::Path;
@@ -127,24 +123,17 @@ pub(super) fn tls_settings(
     let mut options = TlsOptions::new(role(config));
     options.ca = load_or_empty("ca", wanted.ca.as_ref(), directory)?.to_vec();
     options.identity = identity(wanted, directory, passphrase)?;
-    options.version_min = version(wanted.version_min);
+    options.version_min = wanted.version_min;
     if let Some(max) = wanted.version_max {
-        options.version_max = version(max);
+        options.version_max = max;
     }
     let joined = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.join(":"));
     options.cipher = joined(&wanted.ciphers);
     options.ciphersuites = joined(&wanted.ciphersuites);
     options.groups = joined(&wanted.groups);
-    options.profile = match wanted.profile {
-        CertProfile::Legacy => verify::CertificateProfile::Legacy,
-        CertProfile::Preferred => verify::CertificateProfile::Preferred,
-        CertProfile::SuiteB => verify::CertificateProfile::SuiteB,
-    };
-    options.client_certificate = match wanted.verify.client_certificate {
-        ClientCertificate::None => tls::ClientCertificate::None,
-        ClientCertificate::Optional => tls::ClientCertificate::Optional,
-        ClientCertificate::Require => tls::ClientCertificate::Require,
-    };
+    options.profile = wanted.profile;
+    options.client_certificate = wanted.client_certificate;
+    options.rules = wanted.rules.clone();
     if let Some(Crl::List(list)) = &wanted.crl {
         options.crl = Some(load("crl-verify", list, directory)?.to_vec());
     }
@@ -157,7 +146,6 @@ pub(super) fn tls_settings(
             })?;
         options.revoked_serials = Some(Arc::new(revoked));
     }
-    options.rules = rules(wanted);
     Ok(TlsSettings::new(options)?)
 }
 
@@ -246,61 +234,6 @@ fn from_base64(what: &'static str, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, S
         })
 }
 
-fn version(version: TlsVersion) -> tls::TlsVersion {
-    match version {
-        TlsVersion::V1_2 => tls::TlsVersion::V1_2,
-        TlsVersion::V1_3 => tls::TlsVersion::V1_3,
-    }
-}
-
-fn usage(role: CertRole) -> Usage {
-    match role {
-        CertRole::Client => Usage::Client,
-        CertRole::Server => Usage::Server,
-    }
-}
-
-fn rules(wanted: &Tls) -> PeerRules {
-    let verify = &wanted.verify;
-    let fingerprints = |list: &[Fingerprint]| {
-        let convert = |print: &Fingerprint| match print {
-            Fingerprint::Sha1(digest) => verify::Fingerprint::Sha1(*digest),
-            Fingerprint::Sha256(digest) => verify::Fingerprint::Sha256(*digest),
-        };
-        list.iter().map(convert).collect()
-    };
-    let mut rules = PeerRules {
-        netscape_type: verify.ns_cert_type.map(usage),
-        name: verify.x509_name.as_ref().map(|name| {
-            let text = name.name.clone();
-            match name.kind {
-                X509NameKind::Subject => NameRule::Subject(text),
-                X509NameKind::Name => NameRule::Name(text),
-                X509NameKind::NamePrefix => NameRule::NamePrefix(text),
-            }
-        }),
-        peer_fingerprints: fingerprints(&verify.peer_fingerprints),
-        issuer_fingerprints: fingerprints(&verify.issuer_fingerprints),
-        username_fields: verify.username_fields.clone(),
-        ..PeerRules::default()
-    };
-    if let Some(role) = verify.remote_cert_tls {
-        rules.remote_cert_tls(usage(role));
-    }
-    // Explicit `remote-cert-ku` and `remote-cert-eku` override what `remote-cert-tls` implies.
-    if let Some(masks) = &verify.remote_cert_ku {
-        rules.key_usage = Some(if masks.is_empty() {
-            KeyUsageRule::Present
-        } else {
-            KeyUsageRule::AnyOf(masks.clone())
-        });
-    }
-    if let Some(eku) = &verify.remote_cert_eku {
-        rules.extended_key_usage = Some(eku.clone());
-    }
-    rules
-}
-
 /// Returns how the control channel is wrapped.
 ///
 /// # Errors
@@ -318,13 +251,8 @@ pub(super) fn wrap_settings(
     let shared = match &wrap.shared {
         SharedWrap::None => None,
         SharedWrap::TlsAuth { key, direction } => {
-            let direction = match direction {
-                KeyDirection::Bidirectional => openvpn::keyfile::KeyDirection::Bidirectional,
-                KeyDirection::Normal => openvpn::keyfile::KeyDirection::Normal,
-                KeyDirection::Inverse => openvpn::keyfile::KeyDirection::Inverse,
-            };
             let key = static_key("tls-auth", key)?;
-            let wrap = WrapSettings::tls_auth(&key, direction, config.data.auth);
+            let wrap = WrapSettings::tls_auth(&key, *direction, config.data.auth);
             Some(wrap.ok_or_else(|| SetupError::Content {
                 what: "tls-auth",
                 reason: "it needs a digest: set auth to one other than none".to_owned(),

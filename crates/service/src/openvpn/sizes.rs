@@ -1,8 +1,8 @@
 //! Sizes and shapes of data packets, from the configuration.
 
-use config::openvpn::{Connection, Framing as Configured, MssFix as Wanted, OpenVpn};
+use config::openvpn::{Connection, OpenVpn};
 use openvpn::data::format::{Framing, Shape};
-use openvpn::data::mtu::{DEFAULT_TUN_MTU, Encapsulation, FragmentSize, MssFix, Outer};
+use openvpn::data::mtu::{DEFAULT_TUN_MTU, Encapsulation, MssFix, Outer};
 use openvpn::data::wire::Layout;
 use openvpn::negotiate::Cipher;
 use openvpn::push::Compression;
@@ -15,16 +15,6 @@ use openvpn::data::fragment::Fragments;
 #[derive(Debug, thiserror::Error)]
 #[error("fragment {0}: with this cipher no byte of a packet fits; set a larger size")]
 pub(super) struct NoRoom(u16);
-
-/// Returns the configured framing.
-pub(super) fn configured(framing: Configured) -> Framing {
-    match framing {
-        Configured::None => Framing::None,
-        Configured::Lzo => Framing::Lzo,
-        Configured::Stub | Configured::Lz4 => Framing::Swap,
-        Configured::StubV2 | Configured::Lz4V2 => Framing::V2,
-    }
-}
 
 /// Returns the framing that the server pushed.
 pub(super) fn pushed(compression: &Compression) -> Framing {
@@ -65,21 +55,12 @@ pub(super) fn shape(
             socks: false,
         },
     };
-    let mssfix = match connection.mtu.mssfix {
-        Wanted::Off => MssFix::Off,
-        Wanted::Default => MssFix::default_for(tun_mtu, fragment.map(|f| f.size)),
-        Wanted::Payload(bytes) => MssFix::Link(bytes),
-        Wanted::Mtu(bytes) => MssFix::Mtu(bytes),
-        Wanted::Fixed(bytes) => MssFix::Fixed(bytes),
-    };
+    let mssfix = connection.mtu.mssfix;
+    let mssfix = mssfix.unwrap_or(MssFix::default_for(tun_mtu, fragment.map(|it| it.bytes)));
     let fragments = match fragment {
         None => None,
-        Some(wanted) => {
-            let size = FragmentSize {
-                bytes: wanted.size,
-                of_outer_packet: wanted.with_headers,
-            };
-            let most = sizes.max_fragment(size).ok_or(NoRoom(wanted.size))?;
+        Some(size) => {
+            let most = sizes.max_fragment(size).ok_or(NoRoom(size.bytes))?;
             // Framing may add a few bytes to an interface packet.
             Some(Arc::new(Fragments::new(most, usize::from(tun_mtu) + 64)))
         }

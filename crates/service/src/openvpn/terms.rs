@@ -1,8 +1,6 @@
 //! Protocol settings from the configuration: offers, limits and timers.
 
-use config::openvpn::{
-    Connection, FilterAction, Framing, KeyDirection, OpenVpn, PingTimeout, SharedWrap,
-};
+use config::openvpn::{Connection, Framing, KeyDirection, OpenVpn, PingTimeout, SharedWrap};
 use openvpn::negotiate::{Cipher, CipherList, OccOptions, PeerInfo, Transport};
 use openvpn::push;
 use openvpn::session::{ClientSettings, Renegotiate, Settings, Timers};
@@ -43,7 +41,7 @@ fn occ(config: &OpenVpn, connection: &Connection, ciphers: &CipherList) -> OccOp
             .into(),
         transport: transport(connection),
         comp_lzo: framing != Framing::None,
-        comp_byte: !matches!(framing, Framing::None | Framing::StubV2 | Framing::Lz4V2),
+        comp_byte: matches!(framing, Framing::Lzo | Framing::Swap),
         fragment: connection.mtu.fragment.is_some(),
         key_direction: match direction {
             KeyDirection::Bidirectional => None,
@@ -147,18 +145,7 @@ pub(super) fn client(
     }
     settings.peer_info = info;
     settings.filter = push::PullFilter {
-        rules: client
-            .pull_filters
-            .iter()
-            .map(|filter| {
-                let action = match filter.action {
-                    FilterAction::Accept => push::FilterAction::Accept,
-                    FilterAction::Ignore => push::FilterAction::Ignore,
-                    FilterAction::Reject => push::FilterAction::Reject,
-                };
-                (action, filter.prefix.clone())
-            })
-            .collect(),
+        rules: client.pull_filters.clone(),
         no_routes: config.network.route_nopull,
     };
     let own = tun_mtu(connection);

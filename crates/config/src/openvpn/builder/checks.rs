@@ -13,15 +13,17 @@ const NOWHERE: Origin = Origin::of_argument(0);
 
 impl Builder {
     pub(super) fn check_tls(&mut self, server: bool) {
-        let tls = &self.draft.tls;
-        let verify = &tls.verify;
+        let tls = &mut self.draft.tls;
+        if let Some(usage) = self.draft.remote_cert_tls {
+            tls.rules.remote_cert_tls(usage);
+        }
         let has_ca = tls.ca.is_some() || tls.pkcs12.is_some();
-        let by_fingerprint = !verify.peer_fingerprints.is_empty();
+        let by_fingerprint = !tls.rules.peer_fingerprints.is_empty();
         if !has_ca && !by_fingerprint && !self.was_refused("ca") && !self.was_refused("capath") {
             let reason = "nothing says whom to believe; give `ca`, or `peer-fingerprint`";
             self.refuse(&NOWHERE, "ca", reason);
         }
-        if by_fingerprint && !self.draft.tls.verify.issuer_fingerprints.is_empty() {
+        if by_fingerprint && !self.draft.tls.rules.issuer_fingerprints.is_empty() {
             self.conflict(
                 "verify-hash",
                 "`peer-fingerprint` is given too; keep that one",
@@ -72,14 +74,13 @@ impl Builder {
     }
 
     fn check_server_verified(&mut self) {
-        let verify = &self.draft.tls.verify;
-        let checked = verify.remote_cert_tls.is_some()
-            || verify.remote_cert_eku.is_some()
-            || verify.remote_cert_ku.is_some()
-            || verify.ns_cert_type.is_some()
-            || verify.x509_name.is_some()
-            || !verify.peer_fingerprints.is_empty()
-            || !verify.issuer_fingerprints.is_empty();
+        let rules = &self.draft.tls.rules;
+        let checked = rules.extended_key_usage.is_some()
+            || rules.key_usage.is_some()
+            || rules.netscape_type.is_some()
+            || rules.name.is_some()
+            || !rules.peer_fingerprints.is_empty()
+            || !rules.issuer_fingerprints.is_empty();
         let checked = checked || self.draft.scripts.tls_verify.is_some();
         if !checked {
             self.warnings.push(
@@ -261,7 +262,7 @@ impl Builder {
         let by_password = self.has("auth-user-pass-verify") || self.has("auth-user-pass-file");
         let remedy = "needs somebody who checks passwords: `auth-user-pass-file` or \
             `auth-user-pass-verify`";
-        let lax = self.draft.tls.verify.client_certificate != ClientCertificate::Require;
+        let lax = self.draft.tls.client_certificate != ClientCertificate::Require;
         if lax && !by_password {
             let name = if self.has("verify-client-cert") {
                 "verify-client-cert"

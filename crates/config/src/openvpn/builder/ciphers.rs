@@ -1,8 +1,9 @@
 //! Selects the permitted ciphers among those that the lines name.
 
 use super::Builder;
+use crate::openvpn::draft::DEFAULT_CIPHERS;
 use crate::openvpn::lexer::shown;
-use crate::openvpn::{Cipher, DataChannel, Digest};
+use crate::openvpn::{Cipher, Digest};
 
 const INSECURE: &str = "needs --allow-insecure-ciphers: anybody on the way may come to read or \
     change packets; ask for AES-256-GCM instead";
@@ -97,7 +98,7 @@ impl Builder {
         for token in list.split(':').filter(|token| !token.is_empty()) {
             let bare = token.strip_prefix('?').unwrap_or(token);
             let named = match bare {
-                "DEFAULT" => DataChannel::default().ciphers,
+                "DEFAULT" => DEFAULT_CIPHERS.to_vec(),
                 _ => Cipher::from_name(bare).into_iter().collect(),
             };
             if named.is_empty() {

@@ -184,10 +184,12 @@ impl Builder {
                 });
             }
             self.draft.network.routes.push(Route {
+                v6: false,
                 network: Place::Address(IpAddr::V4(network)),
                 bits: helper.bits,
                 gateway: None,
                 metric: None,
+                pushed: false,
             });
             if self.draft.server.client_to_client {
                 self.draft
@@ -241,7 +243,7 @@ impl Builder {
         self.draft.network.ifconfig_v6 = Some(IfconfigV6 {
             local: plus(1),
             bits,
-            remote: plus(2),
+            remote: Some(plus(2)),
         });
         let base = plus(if bits < 112 { 0x1000 } else { 2 });
         self.draft.server.pool_v6 = Some(PoolV6 { base, bits });

@@ -1,5 +1,8 @@
 //! Remotes, and the settings that may differ between them.
 
+pub use openvpn::data::mtu::{FragmentSize, MssFix};
+pub use openvpn::keyfile::KeyDirection;
+
 use super::{Prompted, Source};
 use crate::settings::MtuDiscovery;
 
@@ -118,31 +121,6 @@ pub enum HttpAuth {
     AutoNoClearText,
 }
 
-/// `mssfix`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum MssFix {
-    /// Not given: like [`MssFix::Mtu`] with 1492 if the tunnel's MTU is 1500, otherwise the tunnel's MTU.
-    #[default]
-    Default,
-    /// `mssfix 0`.
-    Off,
-    /// `mssfix N`: outer packets of at most N bytes, without their IP and UDP or TCP headers.
-    Payload(u16),
-    /// `mssfix N mtu`: outer packets of at most N bytes, IP and UDP or TCP headers included.
-    Mtu(u16),
-    /// `mssfix N fixed`: this MSS, whatever the overhead.
-    Fixed(u16),
-}
-
-/// `fragment`: the largest outer packet; longer payloads are cut into pieces. UDP only; both ends must have it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Fragment {
-    /// Size in bytes.
-    pub size: u16,
-    /// `mtu`: the size includes the outer IP and UDP headers.
-    pub with_headers: bool,
-}
-
 /// Packet sizes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Mtu {
@@ -155,24 +133,12 @@ pub struct Mtu {
     pub occ: Option<u16>,
     /// `max-packet-size`: largest packet of the control channel, in bytes, 154 to 2048, by default 1250.
     pub control: Option<u16>,
-    /// `mssfix`.
-    pub mssfix: MssFix,
-    /// `fragment`.
-    pub fragment: Option<Fragment>,
+    /// `mssfix`; `None` for [`MssFix::default_for`] the tunnel's MTU.
+    pub mssfix: Option<MssFix>,
+    /// `fragment`. UDP only; both ends must have it.
+    pub fragment: Option<FragmentSize>,
     /// `mtu-disc`; `None` uses Millrace's settings.
     pub discovery: Option<MtuDiscovery>,
-}
-
-/// `key-direction`: which of a static key's two key sets is for sending.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum KeyDirection {
-    /// Not given: the first set in both directions.
-    #[default]
-    Bidirectional,
-    /// `0`, the usual choice of servers.
-    Normal,
-    /// `1`, the usual choice of clients.
-    Inverse,
 }
 
 /// The control channel's wrapping with a key that all clients share.

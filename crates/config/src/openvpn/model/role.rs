@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use super::{Ifconfig, IfconfigV6, Prompted, PullFilter, Secret, Source};
+use super::{FilterAction, Ifconfig, IfconfigV6, Prompted, Secret, Source};
 
 /// Client or server, with its settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -50,8 +50,8 @@ pub enum ResolvRetry {
 /// A client.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Client {
-    /// `pull-filter`, in their order.
-    pub pull_filters: Vec<PullFilter>,
+    /// `pull-filter`, in their order: each with the beginning of the options that it applies to.
+    pub pull_filters: Vec<(FilterAction, String)>,
     /// `remote-random`.
     pub remote_random: bool,
     /// `remote-random-hostname`: put a random label in front of the server's name.
@@ -117,7 +117,7 @@ pub struct AuthToken {
 }
 
 /// A limit: `count` events in `seconds`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Rate {
     /// Number of events.
     pub count: u32,
@@ -126,7 +126,7 @@ pub struct Rate {
 }
 
 /// A server.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Server {
     /// `ifconfig-pool`, or the pool that `server` derives from its network.
     pub pool: Option<Pool>,
@@ -165,33 +165,6 @@ pub struct Server {
     pub connect_freq_initial: Rate,
 }
 
-impl Default for Server {
-    fn default() -> Self {
-        Self {
-            pool: None,
-            pool_v6: None,
-            pool_persist: None,
-            ifconfig_push_constraint: None,
-            push: Vec::new(),
-            client_config_dir: None,
-            ccd_exclusive: false,
-            client_to_client: false,
-            duplicate_cn: false,
-            max_clients: 1024,
-            max_routes_per_client: 256,
-            username_as_common_name: false,
-            auth_user_pass_optional: false,
-            password_file: None,
-            auth_token: None,
-            connect_freq: None,
-            connect_freq_initial: Rate {
-                count: 100,
-                seconds: 10,
-            },
-        }
-    }
-}
-
 /// Settings of one client, from a file of `client-config-dir` or a `client-connect` script.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClientSettings {
@@ -206,7 +179,7 @@ pub struct ClientSettings {
     /// `ifconfig-push LOCAL SECOND ALIAS`: the address that the server routes to instead of LOCAL.
     pub ifconfig_push_alias: Option<Ipv4Addr>,
     /// `ifconfig-ipv6-push`; without a remote, the server's own address is used.
-    pub ifconfig_v6_push: Option<IfconfigV6Push>,
+    pub ifconfig_v6_push: Option<IfconfigV6>,
     /// `inactive SECONDS [BYTES]` for this client.
     pub inactive: Option<(u32, u64)>,
     /// `session-timeout` for this client, in seconds.
@@ -217,27 +190,6 @@ pub struct ClientSettings {
     pub iroutes: Vec<(Ipv4Addr, u8)>,
     /// `iroute-ipv6`.
     pub iroutes_v6: Vec<(Ipv6Addr, u8)>,
-}
-
-/// `ifconfig-ipv6-push LOCAL/BITS [REMOTE]`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct IfconfigV6Push {
-    /// The client's address.
-    pub local: Ipv6Addr,
-    /// Length of the prefix, in bits.
-    pub bits: u8,
-    /// The server's address; `None` for the address of `ifconfig-ipv6`.
-    pub remote: Option<Ipv6Addr>,
-}
-
-impl From<IfconfigV6> for IfconfigV6Push {
-    fn from(whole: IfconfigV6) -> Self {
-        Self {
-            local: whole.local,
-            bits: whole.bits,
-            remote: Some(whole.remote),
-        }
-    }
 }
 
 /// A change to the list of pushed options.

@@ -13,8 +13,14 @@ pub enum ManagementAddress {
     Unix(PathBuf),
 }
 
+impl Default for ManagementAddress {
+    fn default() -> Self {
+        Self::Tcp(String::new(), 0)
+    }
+}
+
 /// `management` and its related directives.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Management {
     /// The address to listen on or connect to.
     pub address: ManagementAddress,
@@ -38,24 +44,6 @@ pub struct Management {
     pub user: Option<String>,
     /// `management-client-group`.
     pub group: Option<String>,
-}
-
-impl Default for Management {
-    fn default() -> Self {
-        Self {
-            address: ManagementAddress::Tcp(String::new(), 0),
-            password: None,
-            connect: false,
-            hold: false,
-            signal: false,
-            forget_disconnect: false,
-            up_down: false,
-            query_passwords: false,
-            log_cache: 250,
-            user: None,
-            group: None,
-        }
-    }
 }
 
 /// `log`, `log-append`.
@@ -86,7 +74,7 @@ pub enum RemapUsr1 {
 }
 
 /// How the process runs.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Service {
     /// `user` to switch to after the start.
     pub user: Option<String>,
@@ -132,35 +120,6 @@ pub struct Service {
     pub auth_nocache: bool,
     /// `echo`, `parameter`: texts for the log.
     pub echo: Vec<String>,
-}
-
-impl Default for Service {
-    fn default() -> Self {
-        Self {
-            user: None,
-            group: None,
-            daemon: false,
-            syslog: false,
-            syslog_name: None,
-            pid_file: None,
-            log: None,
-            verb: 1,
-            mute: 0,
-            suppress_timestamps: false,
-            machine_readable: false,
-            status: None,
-            status_version: 1,
-            nice: None,
-            mlock: false,
-            management: None,
-            remap_usr1: None,
-            persist_tun: false,
-            persist_key: false,
-            persist_remote_ip: false,
-            auth_nocache: false,
-            echo: Vec::new(),
-        }
-    }
 }
 
 /// A program and its arguments: the words of a directive's value.

@@ -1,6 +1,11 @@
 //! A session: certificates and the rules for the peer's, the data channel, and timers. All times are in seconds.
 
 pub use crypto::{Cipher, Digest};
+pub use openvpn::data::format::Framing;
+pub use openvpn::tls::{ClientCertificate, TlsVersion};
+pub use openvpn::verify::{
+    CertificateProfile, Fingerprint, KeyUsageRule, NameRule, PeerRules, Usage,
+};
 
 use super::{Prompted, Source};
 
@@ -32,9 +37,11 @@ pub struct Tls {
     /// `tls-groups`, or the one of `ecdh-curve`.
     pub groups: Option<Vec<String>>,
     /// `tls-cert-profile`.
-    pub profile: CertProfile,
-    /// The rules for the peer's certificate.
-    pub verify: Verify,
+    pub profile: CertificateProfile,
+    /// The rules for the peer's certificate, beyond its signature by the CA.
+    pub rules: PeerRules,
+    /// `verify-client-cert`, in a server.
+    pub client_certificate: ClientCertificate,
     /// `tls-crypt-v2 … force-cookie`: keeps no state of a client, not even of one before 2.6, until it proved its
     /// address.
     pub force_cookie: bool,
@@ -51,122 +58,8 @@ pub enum Crl {
     Directory(std::path::PathBuf),
 }
 
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub enum TlsVersion {
-    /// TLS 1.2, the oldest version supported.
-    #[default]
-    V1_2,
-    /// TLS 1.3.
-    V1_3,
-}
-
-/// `tls-cert-profile`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum CertProfile {
-    /// SHA-1 refused, RSA from 2048 bits.
-    #[default]
-    Legacy,
-    /// SHA-2, RSA from 2048 bits, any curve.
-    Preferred,
-    /// P-256 and P-384 with their SHA-2 only.
-    SuiteB,
-}
-
-/// The end that a certificate is for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum CertRole {
-    /// `client`.
-    Client,
-    /// `server`.
-    Server,
-}
-
-/// `verify-x509-name`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct X509Name {
-    /// The part of the certificate that is compared.
-    pub kind: X509NameKind,
-    /// The name.
-    pub name: String,
-}
-
-/// The part of a certificate that `verify-x509-name` compares.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum X509NameKind {
-    /// `subject`, the default: the whole subject, `C=KG, ST=NA, CN=Server-1`.
-    #[default]
-    Subject,
-    /// `name`: the common name (or the field of `x509-username-field`).
-    Name,
-    /// `name-prefix`: the beginning of the common name.
-    NamePrefix,
-}
-
-/// A digest that identifies a certificate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Fingerprint {
-    /// SHA-256 of the DER.
-    Sha256([u8; 32]),
-    /// SHA-1 of the DER, only with `verify-hash … SHA1`.
-    Sha1([u8; 20]),
-}
-
-/// Whether a client must present a certificate.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ClientCertificate {
-    /// `verify-client-cert none`: the server does not ask for one.
-    None,
-    /// `verify-client-cert optional`: verified if presented.
-    Optional,
-    /// The client must present one.
-    #[default]
-    Require,
-}
-
-/// The rules for the peer's certificate, beyond its signature by the CA.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Verify {
-    /// `remote-cert-tls`: the peer's key usage and extended key usage must fit this role.
-    pub remote_cert_tls: Option<CertRole>,
-    /// `remote-cert-ku`: the key usage must cover one of these masks; `Some` and empty for "any key usage".
-    pub remote_cert_ku: Option<Vec<u16>>,
-    /// `remote-cert-eku`: object identifier or OpenSSL's name.
-    pub remote_cert_eku: Option<String>,
-    /// `ns-cert-type`: satisfied by the Netscape extension or the extended key usage.
-    pub ns_cert_type: Option<CertRole>,
-    /// `verify-x509-name`.
-    pub x509_name: Option<X509Name>,
-    /// `peer-fingerprint`: the peer's certificate must be one of these. Without a CA it may be self-signed.
-    pub peer_fingerprints: Vec<Fingerprint>,
-    /// `verify-hash`: the certificate that signed the peer's must be one of these.
-    pub issuer_fingerprints: Vec<Fingerprint>,
-    /// `verify-client-cert`, in a server.
-    pub client_certificate: ClientCertificate,
-    /// `x509-username-field`: fields that give the common name, joined by `_`; empty for `CN`.
-    pub username_fields: Vec<String>,
-}
-
-/// The bytes that `comp-lzo` and `compress` put around a packet. Millrace never compresses.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Framing {
-    /// No framing; the peer must have none either.
-    #[default]
-    None,
-    /// `comp-lzo` in each form, `compress lzo`: one byte 0xFA in front.
-    Lzo,
-    /// `compress` without a word, `compress stub`: byte 0xFB first, the packet's first byte last.
-    Stub,
-    /// `compress lz4`: as [`Framing::Stub`]; the peer may send LZ4.
-    Lz4,
-    /// `compress stub-v2`: only an escape for ambiguous first bytes.
-    StubV2,
-    /// `compress lz4-v2`: as [`Framing::StubV2`]; the peer may send LZ4.
-    Lz4V2,
-}
-
 /// The data channel's settings before anything is negotiated.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DataChannel {
     /// `data-ciphers`: ciphers to negotiate, in order of preference; never empty.
     pub ciphers: Vec<Cipher>,
@@ -182,30 +75,10 @@ pub struct DataChannel {
     pub framing: Framing,
     /// Whether packets that the peer compressed are decompressed: yes, unless `allow-compression no` is given.
     pub unpack: bool,
-    /// `compress migrate`: a server moves clients to [`Framing::StubV2`] or `comp-lzo no`.
+    /// `compress migrate`: a server moves clients to [`Framing::V2`] or `comp-lzo no`.
     pub migrate: bool,
     /// `reorder`, a Millrace switch: puts UDP packets back into order before they are written.
     pub reorder: bool,
-}
-
-impl Default for DataChannel {
-    fn default() -> Self {
-        Self {
-            ciphers: vec![
-                Cipher::Aes256Gcm,
-                Cipher::Aes128Gcm,
-                Cipher::ChaCha20Poly1305,
-            ],
-            fallback: None,
-            cipher: None,
-            auth: Digest::default(),
-            allow_insecure: false,
-            framing: Framing::default(),
-            unpack: true,
-            migrate: false,
-            reorder: false,
-        }
-    }
 }
 
 /// The action when no packet arrives from the peer.
@@ -224,7 +97,7 @@ pub enum PingTimeout {
 }
 
 /// `reneg-*`: when keys are renewed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Renegotiation {
     /// `reneg-sec MAX`, by default 3600; 0 for never.
     pub seconds: u32,
@@ -237,19 +110,8 @@ pub struct Renegotiation {
     pub packets: Option<u64>,
 }
 
-impl Default for Renegotiation {
-    fn default() -> Self {
-        Self {
-            seconds: 3600,
-            seconds_min: None,
-            bytes: None,
-            packets: None,
-        }
-    }
-}
-
 /// Timers of a session. In a client, pushed values replace the ping and timeout fields.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Timers {
     /// `ping`: a ping after this many seconds without sending; 0 for none.
     pub ping: u32,
@@ -269,20 +131,4 @@ pub struct Timers {
     pub tls_timeout: u32,
     /// `tls-exit`: exit when a handshake fails.
     pub tls_exit: bool,
-}
-
-impl Default for Timers {
-    fn default() -> Self {
-        Self {
-            ping: 0,
-            ping_timeout: PingTimeout::Unset,
-            inactive: None,
-            session_timeout: None,
-            renegotiation: Renegotiation::default(),
-            hand_window: 60,
-            tran_window: 3600,
-            tls_timeout: 2,
-            tls_exit: false,
-        }
-    }
 }

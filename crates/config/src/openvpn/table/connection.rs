@@ -8,7 +8,9 @@ use super::value::{
 use super::{End, Entry, INLINE, LIST, SECRET, Support, flag, here, no, one, skip, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{ConnectionDraft, HttpOptions, LocalLine, RawTransport, RemoteLine};
-use crate::openvpn::{Family, Fragment, HttpAuth, HttpProxy, MssFix, Prompted, Proxy, ResolvRetry};
+use crate::openvpn::{
+    Family, FragmentSize, HttpAuth, HttpProxy, MssFix, Prompted, Proxy, ResolvRetry,
+};
 use crate::settings::MtuDiscovery;
 
 /// Most `local` addresses of one server.
@@ -155,10 +157,13 @@ pub(super) const ROWS: &[Entry] = &[
     here("mssfix", 0, 2, |d, it| set(&mut d.mtu.mssfix, mssfix(it))),
     here("fragment", 1, 2, |d, it| {
         let words = it.get(1);
-        let with_headers = words.map_or(Ok(false), |it| word(it, &[("mtu", true)]))?;
+        let of_outer_packet = words.map_or(Ok(false), |it| word(it, &[("mtu", true)]))?;
         d.mtu.fragment = match number(it.at(0), 0..=u16::MAX)? {
             0 => None,
-            size @ 68.. => Some(Fragment { size, with_headers }),
+            bytes @ 68.. => Some(FragmentSize {
+                bytes,
+                of_outer_packet,
+            }),
             _ => return Err("needs to be at least 68".to_owned()),
         };
         OK
@@ -167,7 +172,7 @@ pub(super) const ROWS: &[Entry] = &[
         let size = number(it.at(0), 0..=u16::MAX)?;
         let held = size.clamp(154, 2048);
         d.mtu.control = Some(held);
-        d.mtu.mssfix = MssFix::Mtu(size);
+        d.mtu.mssfix = Some(MssFix::Mtu(size));
         match held == size {
             true => OK,
             false => note(&format!("{held} is used: the limits are 154 and 2048")),
@@ -240,19 +245,17 @@ fn link_mtu(draft: &mut ConnectionDraft, directive: &Directive) -> Outcome {
     ignored("the tunnel's MTU is not derived from it; write `tun-mtu`, or `mssfix` for TCP")
 }
 
-fn mssfix(directive: &Directive) -> Result<MssFix, String> {
+fn mssfix(directive: &Directive) -> Result<Option<MssFix>, String> {
     let Some(size) = directive.get(0) else {
-        return Ok(MssFix::Default);
+        return Ok(None);
     };
     let size = number(size, 0..=u16::MAX)?;
-    match (size, directive.get(1)) {
-        (0, _) => Ok(MssFix::Off),
-        (_, None) => Ok(MssFix::Payload(size)),
-        (_, Some(kind)) => {
-            let kinds = [("mtu", MssFix::Mtu(size)), ("fixed", MssFix::Fixed(size))];
-            word(kind, &kinds)
-        }
-    }
+    let kinds = [("mtu", MssFix::Mtu(size)), ("fixed", MssFix::Fixed(size))];
+    Ok(Some(match (size, directive.get(1)) {
+        (0, _) => MssFix::Off,
+        (_, None) => MssFix::Link(size),
+        (_, Some(kind)) => word(kind, &kinds)?,
+    }))
 }
 
 /// The HTTP proxy of a directive's first two values.

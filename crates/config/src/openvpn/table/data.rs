@@ -91,18 +91,18 @@ const UNPACKED: &str = "nothing is compressed here, and what the peer compresses
 
 fn compress(draft: &mut Draft, directive: &Directive) -> Outcome {
     let framings = [
-        ("stub", Some(Framing::Stub)),
-        ("stub-v2", Some(Framing::StubV2)),
+        ("stub", Some(Framing::Swap)),
+        ("stub-v2", Some(Framing::V2)),
         ("lzo", Some(Framing::Lzo)),
-        ("lz4", Some(Framing::Lz4)),
-        ("lz4-v2", Some(Framing::Lz4V2)),
+        ("lz4", Some(Framing::Swap)),
+        ("lz4-v2", Some(Framing::V2)),
         ("migrate", None),
     ];
     let framing = word(directive.get(0).unwrap_or("stub"), &framings)?;
     draft.data.migrate = framing.is_none();
     draft.data.framing = framing.unwrap_or_default();
-    match framing {
-        Some(Framing::Lzo | Framing::Lz4 | Framing::Lz4V2) => note(UNPACKED),
+    match directive.get(0) {
+        Some("lzo" | "lz4" | "lz4-v2") => note(UNPACKED),
         _ => OK,
     }
 }

@@ -36,8 +36,7 @@ pub(super) const ROWS: &[Entry] = &[
         "the setting dataplane.kind says who moves the packets",
     ),
     yes("topology", 1, 1, |d, it| {
-        let topologies = [Topology::Subnet, Topology::Net30, Topology::P2p];
-        let topologies = topologies.map(|it| (it.as_str(), it));
+        let topologies = Topology::ALL.map(|it| (it.as_str(), it));
         some(&mut d.network.topology, word(it.at(0), &topologies))
     }),
     flag("persist-tun", |d| &mut d.service.persist_tun),

@@ -12,7 +12,6 @@ use crate::openvpn::draft::Draft;
 use crate::openvpn::lexer::shown;
 use crate::openvpn::{
     DhcpOptions, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Place, Redirect, Route, RouteGateway,
-    RouteV6,
 };
 
 /// Most routes of one configuration.
@@ -123,7 +122,7 @@ fn ifconfig_v6(directive: &Directive) -> Result<IfconfigV6, String> {
     Ok(IfconfigV6 {
         local,
         bits,
-        remote: ipv6(directive.at(1))?,
+        remote: Some(ipv6(directive.at(1))?),
     })
 }
 
@@ -151,39 +150,33 @@ fn route(directive: &Directive) -> Result<Route, String> {
         _ => {}
     }
     Ok(Route {
+        v6: false,
         network,
         bits,
         gateway: given(2).map(place).transpose()?,
         metric: given(3).map(seconds).transpose()?,
+        pushed: false,
     })
 }
 
-fn route_v6(directive: &Directive) -> Result<RouteV6, String> {
+fn route_v6(directive: &Directive) -> Result<Route, String> {
     let given = |index| directive.get(index).filter(|text| *text != "default");
     let (network, bits) = ipv6_network_or_host(directive.at(0))?;
-    Ok(RouteV6 {
-        network,
+    let gateway = given(1).map(ipv6).transpose()?;
+    Ok(Route {
+        v6: true,
+        network: Place::Address(network.into()),
         bits,
-        gateway: given(1).map(ipv6).transpose()?,
+        gateway: gateway.map(|it| Place::Address(it.into())),
         metric: given(2).map(seconds).transpose()?,
+        pushed: false,
     })
 }
 
 fn redirect<'d>(draft: &'d mut Draft, directive: &Directive) -> Result<&'d mut Redirect, String> {
-    type Flag = fn(&mut Redirect) -> &mut bool;
-    let flags: [(&str, Flag); 8] = [
-        ("def1", |it| &mut it.def1),
-        ("ipv6", |it| &mut it.ipv6),
-        ("!ipv4", |it| &mut it.ipv4),
-        ("local", |it| &mut it.local),
-        ("autolocal", |it| &mut it.autolocal),
-        ("bypass-dhcp", |it| &mut it.bypass_dhcp),
-        ("bypass-dns", |it| &mut it.bypass_dns),
-        ("block-local", |it| &mut it.block_local),
-    ];
     let given = directive.values.iter();
-    let given = given.map(|flag| Ok((flag, word(flag, &flags)?)));
-    let given: Vec<(&String, Flag)> = given.collect::<Result<_, String>>()?;
+    let given = given.map(|flag| Ok((flag, word(flag, &Redirect::FLAGS)?)));
+    let given: Vec<_> = given.collect::<Result<_, String>>()?;
     let redirect = draft.network.redirect.get_or_insert_with(|| Redirect {
         ipv4: true,
         ..Redirect::default()
@@ -259,22 +252,8 @@ fn dns(draft: &mut Draft, directive: &Directive) -> Outcome {
             server.resolve_domains.extend(domains(values)?);
             OK
         }
-        "dnssec" => {
-            let ways = [
-                ("yes", Dnssec::Yes),
-                ("optional", Dnssec::Optional),
-                ("no", Dnssec::No),
-            ];
-            set(&mut server.dnssec, word(value, &ways))
-        }
-        "transport" => {
-            let transports = [
-                ("plain", DnsTransport::Plain),
-                ("DoT", DnsTransport::Tls),
-                ("DoH", DnsTransport::Https),
-            ];
-            set(&mut server.transport, word(value, &transports))
-        }
+        "dnssec" => set(&mut server.dnssec, word(value, &Dnssec::WORDS)),
+        "transport" => set(&mut server.transport, word(value, &DnsTransport::WORDS)),
         "sni" => some(&mut server.sni, host(value)),
         other => {
             let known = ["address", "resolve-domains", "dnssec", "transport", "sni"];

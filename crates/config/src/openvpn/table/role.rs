@@ -5,7 +5,7 @@ use super::value::{OK, Outcome, prompted, put, set, word};
 use super::{End, Entry, INLINE, LIST, MANY, SECRET, flag, one, skip, yes};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
-use crate::openvpn::{AuthRetry, FilterAction, PullFilter, Secret, StaticChallenge};
+use crate::openvpn::{AuthRetry, FilterAction, Secret, StaticChallenge};
 
 pub(super) const ROWS: &[Entry] = &[
     flag("client", |d| &mut d.client_helper),
@@ -76,10 +76,9 @@ fn pull_filter(draft: &mut Draft, directive: &Directive) -> Outcome {
         ("ignore", FilterAction::Ignore),
         ("reject", FilterAction::Reject),
     ];
-    draft.client.pull_filters.push(PullFilter {
-        action: word(directive.at(0), &actions)?,
-        prefix: directive.at(1).to_owned(),
-    });
+    let action = word(directive.at(0), &actions)?;
+    let filters = &mut draft.client.pull_filters;
+    filters.push((action, directive.at(1).to_owned()));
     OK
 }
 

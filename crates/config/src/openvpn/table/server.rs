@@ -12,8 +12,8 @@ use super::{End, Entry, KERNEL, LIST, SECRET, WEAKENING, file, flag, no, one, pa
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{Draft, ServerHelper};
 use crate::openvpn::{
-    AuthToken, ClientCertificate, ClientSettings, Ifconfig, IfconfigV6Push, Pool, PoolPersist,
-    PoolV6, PushChange, Rate,
+    AuthToken, ClientCertificate, ClientSettings, Ifconfig, IfconfigV6, Pool, PoolPersist, PoolV6,
+    PushChange, Rate,
 };
 
 /// Largest pool, as the prefix length of its network, as in stock.
@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Entry] = &[
             false => (ipv6(it.at(0))?, 64),
         };
         let remote = it.get(1).map(ipv6).transpose()?;
-        let push = IfconfigV6Push {
+        let push = IfconfigV6 {
             local,
             bits,
             remote,
@@ -119,7 +119,7 @@ pub(super) const ROWS: &[Entry] = &[
     .end(End::IdleInClient)
     .client(|settings, it| some(&mut settings.max_routes, routes(it.at(0)))),
     yes("verify-client-cert", 0, 1, |d, it| {
-        d.tls.verify.client_certificate = match it.get(0) {
+        d.tls.client_certificate = match it.get(0) {
             None => ClientCertificate::Require,
             Some("optional") => ClientCertificate::Optional,
             Some("none") => ClientCertificate::None,
@@ -130,7 +130,7 @@ pub(super) const ROWS: &[Entry] = &[
     })
     .end(End::Server),
     yes("client-cert-not-required", 0, 0, |d, _| {
-        d.tls.verify.client_certificate = ClientCertificate::None;
+        d.tls.client_certificate = ClientCertificate::None;
         note("the old name of `verify-client-cert none`")
     })
     .end(End::Server)

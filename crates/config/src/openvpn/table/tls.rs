@@ -14,7 +14,7 @@ use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::{ConnectionDraft, Draft};
 use crate::openvpn::lexer::shown;
 use crate::openvpn::{
-    CertProfile, CertRole, Crl, Fingerprint, KeyDirection, TlsVersion, X509Name, X509NameKind,
+    CertificateProfile, Crl, Fingerprint, KeyDirection, KeyUsageRule, NameRule, TlsVersion, Usage,
 };
 
 /// Most fingerprints of one configuration.
@@ -79,9 +79,9 @@ pub(super) const ROWS: &[Entry] = &[
         ),
         name => {
             let profiles = [
-                ("legacy", CertProfile::Legacy),
-                ("preferred", CertProfile::Preferred),
-                ("suiteb", CertProfile::SuiteB),
+                ("legacy", CertificateProfile::Legacy),
+                ("preferred", CertificateProfile::Preferred),
+                ("suiteb", CertificateProfile::SuiteB),
             ];
             set(&mut d.tls.profile, word(name, &profiles))
         }
@@ -105,21 +105,25 @@ pub(super) const ROWS: &[Entry] = &[
     })
     .end(End::IdleInClient),
     one("remote-cert-tls", |d, v| {
-        some(&mut d.tls.verify.remote_cert_tls, role(v))
+        some(&mut d.remote_cert_tls, role(v))
     }),
     yes("remote-cert-ku", 0, MANY, |d, it| {
-        let masks = it.values.iter().map(|text| usage(text)).collect();
-        some(&mut d.tls.verify.remote_cert_ku, masks)
+        let masks: Result<Vec<u16>, _> = it.values.iter().map(|text| usage(text)).collect();
+        let rule = masks.map(|masks| match masks.is_empty() {
+            true => KeyUsageRule::Present,
+            false => KeyUsageRule::AnyOf(masks),
+        });
+        some(&mut d.tls.rules.key_usage, rule)
     }),
-    text("remote-cert-eku", |d| &mut d.tls.verify.remote_cert_eku),
+    text("remote-cert-eku", |d| &mut d.tls.rules.extended_key_usage),
     one("ns-cert-type", |d, v| {
-        some(&mut d.tls.verify.ns_cert_type, role(v))
+        some(&mut d.tls.rules.netscape_type, role(v))
     }),
     yes("verify-x509-name", 1, 2, x509_name),
     yes("verify-hash", 1, 2, verify_hash).is(INLINE | LIST),
     yes("peer-fingerprint", 1, 1, |d, it| {
         let new = fingerprints(it, true)?;
-        let all = &mut d.tls.verify.peer_fingerprints;
+        let all = &mut d.tls.rules.peer_fingerprints;
         if all.len() + new.len() > FINGERPRINTS_MAX {
             return Err(format!("more than {FINGERPRINTS_MAX} fingerprints"));
         }
@@ -291,8 +295,8 @@ fn version_min(draft: &mut Draft, directive: &Directive) -> Outcome {
     OK
 }
 
-fn role(value: &str) -> Result<CertRole, String> {
-    let roles = [("client", CertRole::Client), ("server", CertRole::Server)];
+fn role(value: &str) -> Result<Usage, String> {
+    let roles = [("client", Usage::Client), ("server", Usage::Server)];
     word(value, &roles)
 }
 
@@ -304,17 +308,17 @@ fn usage(text: &str) -> Result<u16, String> {
 }
 
 fn x509_name(draft: &mut Draft, directive: &Directive) -> Outcome {
-    let kinds = [
-        ("subject", X509NameKind::Subject),
-        ("name", X509NameKind::Name),
-        ("name-prefix", X509NameKind::NamePrefix),
+    let kinds: [(&str, fn(String) -> NameRule); 3] = [
+        ("subject", NameRule::Subject),
+        ("name", NameRule::Name),
+        ("name-prefix", NameRule::NamePrefix),
     ];
-    let kind = word(directive.get(1).unwrap_or("subject"), &kinds)?;
+    let rule = word(directive.get(1).unwrap_or("subject"), &kinds)?;
     let name = directive.at(0).to_owned();
     if name.is_empty() {
         return Err("the name is empty, which every certificate would fit".to_owned());
     }
-    put(&mut draft.tls.verify.x509_name, X509Name { kind, name })
+    put(&mut draft.tls.rules.name, rule(name))
 }
 
 fn verify_hash(draft: &mut Draft, directive: &Directive) -> Outcome {
@@ -325,7 +329,7 @@ fn verify_hash(draft: &mut Draft, directive: &Directive) -> Outcome {
         directive,
         sha256.unwrap_or_else(|| directive.inline.is_some()),
     )?;
-    draft.tls.verify.issuer_fingerprints.extend(new);
+    draft.tls.rules.issuer_fingerprints.extend(new);
     note("`peer-fingerprint`, or the signing certificate as `ca`, says it better")
 }
 
@@ -385,6 +389,6 @@ fn username_fields(draft: &mut Draft, directive: &Directive) -> Outcome {
             None => fields.push(field.to_ascii_uppercase()),
         }
     }
-    draft.tls.verify.username_fields = fields;
+    draft.tls.rules.username_fields = fields;
     OK
 }

@@ -1,7 +1,7 @@
 //! Replies as servers push them, and as they must not.
 
 use super::*;
-use crate::push::option::{DnsServer, RouteTarget};
+use crate::push::option::{DnsServer, DnsTransport, Place};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> PushReply {
@@ -18,14 +18,18 @@ fn reads_what_stock_pushes() {
     );
     assert!(reply.refused.is_empty(), "{:?}", reply.refused);
     let mask = Ipv4Addr::new(255, 255, 255, 0);
-    assert_eq!(reply.ifconfig, Some((Ipv4Addr::new(10, 77, 0, 2), mask)));
+    let ifconfig = reply.ifconfig.unwrap();
+    assert_eq!(
+        (ifconfig.local, ifconfig.second),
+        (Ipv4Addr::new(10, 77, 0, 2), mask)
+    );
     assert_eq!(reply.topology, Some(Topology::Subnet));
     assert_eq!(reply.route_gateway, Some(Ipv4Addr::new(10, 77, 0, 1)));
-    let [route] = reply.routes[..] else {
+    let [route] = &reply.routes[..] else {
         panic!("one route")
     };
-    let network = RouteTarget::Address(Ipv4Addr::new(10, 99, 0, 0));
-    assert_eq!((route.network, route.prefix), (network, 16));
+    let network = Place::Address(Ipv4Addr::new(10, 99, 0, 0).into());
+    assert_eq!((&route.network, route.bits), (&network, 16));
     assert_eq!(reply.dns.servers.len(), 1);
     assert_eq!(reply.ping, Some(Duration::from_secs(10)));
     assert_eq!(reply.ping_restart, Some(Duration::from_secs(60)));
@@ -59,26 +63,23 @@ fn reads_ipv6_and_dns() {
     );
     assert!(reply.refused.is_empty(), "{:?}", reply.refused);
     let ifconfig = reply.ifconfig_ipv6.unwrap();
-    assert_eq!(ifconfig.prefix, 64);
+    assert_eq!(ifconfig.bits, 64);
     assert_eq!(ifconfig.remote, Some("fd00::1".parse().unwrap()));
     assert_eq!(reply.routes_ipv6[1].metric, Some(5));
-    assert_eq!(reply.routes[0].network, RouteTarget::VpnGateway);
-    assert_eq!(reply.routes[1].gateway, Some(RouteTarget::NetGateway));
+    assert_eq!(reply.routes[0].network, Place::VpnGateway);
+    assert_eq!(reply.routes[1].gateway, Some(Place::NetGateway));
     assert!(reply.block_ipv6);
-    let [first, second] = &reply.dns.by_priority[..] else {
-        panic!("two servers")
-    };
-    assert_eq!((first.priority, second.priority), (-5, 1));
+    let servers = &reply.dns.options.servers;
+    assert!(servers.keys().eq(&[-5, 1]));
     let expected = DnsServer {
-        priority: 1,
         addresses: vec![
             "10.0.0.1:0".parse().unwrap(),
             "[fd00::1]:5353".parse().unwrap(),
         ],
-        transport: Some("DoT".to_owned()),
+        transport: DnsTransport::Tls,
         ..DnsServer::default()
     };
-    assert_eq!(second, &expected);
+    assert_eq!(servers[&1], expected);
     assert_eq!(reply.dns.search, ["a.example", "b.example"]);
 }
 

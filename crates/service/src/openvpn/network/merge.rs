@@ -1,13 +1,13 @@
 //! Joins the configuration with the server's push.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use config::openvpn::{
-    DnsTransport, Network, Place, Redirect, RouteGateway, Topology as ConfigTopology,
+    DnsServer, DnsTransport, Network, Place, Redirect, Route, RouteGateway, Topology,
 };
 use host::{Forwarding, NameServers, WantedAddress};
-use openvpn::push::{self, PushReply, RouteTarget, Topology};
+use openvpn::push::PushReply;
 use thiserror::Error;
 
 /// DNS port; name-server managers support no other.
@@ -32,23 +32,6 @@ pub(crate) enum NetworkError {
         /// The second address.
         second: Ipv4Addr,
     },
-}
-
-/// A route of the options, not yet resolved.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Route {
-    /// IPv6.
-    pub v6: bool,
-    /// The network.
-    pub network: Place,
-    /// Prefix length.
-    pub prefix: u8,
-    /// The gateway; `None` for the tunnel's gateway.
-    pub gateway: Option<Place>,
-    /// The metric; `None` for the kernel's choice.
-    pub metric: Option<u32>,
-    /// The server pushed the route.
-    pub pushed: bool,
 }
 
 /// Network settings inside the tunnel.
@@ -146,15 +129,9 @@ impl TunnelNetwork {
     }
 
     fn add_addresses(&mut self, config: &Network, pushed: &PushReply) -> Result<(), NetworkError> {
-        let configured = match config.topology.unwrap_or_default() {
-            ConfigTopology::Net30 => Topology::Net30,
-            ConfigTopology::P2p => Topology::P2p,
-            ConfigTopology::Subnet => Topology::Subnet,
-        };
-        let topology = pushed.topology.unwrap_or(configured);
-        let own = config.ifconfig.map(|it| (it.local, it.second));
-        if let Some((local, second)) = pushed.ifconfig.or(own) {
-            self.add_v4(local, second, topology)?;
+        let topology = pushed.topology.or(config.topology).unwrap_or_default();
+        if let Some(it) = pushed.ifconfig.or(config.ifconfig) {
+            self.add_v4(it.local, it.second, topology)?;
         }
         match (&config.route_gateway, pushed.route_gateway) {
             (_, Some(gateway)) => self.gateway = Some(gateway.into()),
@@ -167,19 +144,14 @@ impl TunnelNetwork {
             // A TUN has no DHCP.
             (Some(RouteGateway::Dhcp) | None, None) => {}
         }
-        let pushed_v6 = pushed
-            .ifconfig_ipv6
-            .map(|it| (it.local, it.prefix, it.remote));
-        let own = config.ifconfig_v6;
-        let own = own.map(|it| (it.local, it.bits, Some(it.remote)));
-        if let Some((local, prefix, remote)) = pushed_v6.or(own) {
+        if let Some(it) = pushed.ifconfig_ipv6.or(config.ifconfig_v6) {
             self.addresses.push(WantedAddress {
-                addr: local.into(),
-                prefix,
+                addr: it.local.into(),
+                prefix: it.bits,
                 peer: None,
             });
             let gateway = pushed.route_ipv6_gateway.or(config.route_gateway_v6);
-            self.gateway_v6 = gateway.or(remote);
+            self.gateway_v6 = gateway.or(it.remote);
         }
         Ok(())
     }
@@ -219,31 +191,21 @@ impl TunnelNetwork {
 
     fn add_routes(&mut self, config: &Network, pushed: &PushReply) {
         let metric = pushed.route_metric.or(config.route_metric);
-        let own = config.routes.iter().map(|route| Route {
-            v6: false,
-            network: route.network.clone(),
-            prefix: route.bits,
-            gateway: route.gateway.clone(),
-            metric: route.metric.or(metric),
-            pushed: false,
+        let order = [
+            &config.routes,
+            &pushed.routes,
+            &config.routes_v6,
+            &pushed.routes_ipv6,
+        ];
+        let routes = order.into_iter().flatten().map(|route| Route {
+            // A pushed default route must override the host's, so its metric is ignored.
+            metric: match route.pushed && route.bits == 0 {
+                true => config.route_metric,
+                false => route.metric.or(metric),
+            },
+            ..route.clone()
         });
-        let theirs = pushed
-            .routes
-            .iter()
-            .map(|route| from_push(route, false, metric, config.route_metric));
-        let own_v6 = config.routes_v6.iter().map(|route| Route {
-            v6: true,
-            network: Place::Address(route.network.into()),
-            prefix: route.bits,
-            gateway: route.gateway.map(|gateway| Place::Address(gateway.into())),
-            metric: route.metric.or(metric),
-            pushed: false,
-        });
-        let theirs_v6 = pushed
-            .routes_ipv6
-            .iter()
-            .map(|route| from_push(route, true, metric, config.route_metric));
-        self.routes = own.chain(theirs).chain(own_v6).chain(theirs_v6).collect();
+        self.routes = routes.collect();
     }
 
     /// `dns server` overrides `dhcp-option`, and the server's settings override the configuration's.
@@ -259,23 +221,25 @@ impl TunnelNetwork {
                 search.push(domain.clone());
             }
         }
-        let mut offers: Vec<Offer<'_>> = pushed.dns.by_priority.iter().map(Offer::pushed).collect();
-        offers.extend(config.dns.servers.iter().map(Offer::configured));
+        let mut offers: Vec<(&i8, &DnsServer)> = pushed.dns.options.servers.iter().collect();
+        offers.extend(&config.dns.servers);
         // A stable sort keeps the server's first among equals.
-        offers.sort_by_key(|offer| offer.priority);
+        offers.sort_by_key(|(priority, _)| **priority);
         let offered = !offers.is_empty();
-        for offer in offers {
-            if !offer.plain {
+        for (priority, offer) in offers {
+            let usual = |addr: &&SocketAddr| [0, DNS_PORT].contains(&addr.port());
+            let servers = offer.addresses.iter().filter(usual);
+            let servers: Vec<IpAddr> = servers.map(SocketAddr::ip).collect();
+            if offer.transport != DnsTransport::Plain || servers.is_empty() {
                 self.warnings.push(format!(
-                    "dns server {}: only plain DNS on port 53 can be set; it is passed over",
-                    offer.priority
+                    "dns server {priority}: only plain DNS on port 53 can be set; it is passed over"
                 ));
                 continue;
             }
             self.dns = Some(NameServers {
-                servers: offer.servers,
+                servers,
                 search,
-                only: offer.only.to_vec(),
+                only: offer.resolve_domains.clone(),
             });
             return;
         }
@@ -296,66 +260,11 @@ impl TunnelNetwork {
     }
 }
 
-/// One `dns server` with its priority.
-struct Offer<'a> {
-    priority: i8,
-    servers: Vec<IpAddr>,
-    only: &'a [String],
-    plain: bool,
-}
-
-impl<'a> Offer<'a> {
-    fn pushed(server: &'a push::DnsServer) -> Self {
-        let plain = server.transport.as_deref().is_none_or(|it| it == "plain");
-        Self::new(
-            server.priority,
-            &server.addresses,
-            &server.resolve_domains,
-            plain,
-        )
-    }
-
-    fn configured((&priority, server): (&i8, &'a config::openvpn::DnsServer)) -> Self {
-        let plain = server.transport == DnsTransport::Plain;
-        Self::new(priority, &server.addresses, &server.resolve_domains, plain)
-    }
-
-    fn new(
-        priority: i8,
-        addresses: &[std::net::SocketAddr],
-        only: &'a [String],
-        plain: bool,
-    ) -> Self {
-        let usual = |port: u16| [0, DNS_PORT].contains(&port);
-        let usual: Vec<IpAddr> = addresses
-            .iter()
-            .filter(|addr| usual(addr.port()))
-            .map(|addr| addr.ip())
-            .collect();
-        Self {
-            priority,
-            plain: plain && !usual.is_empty(),
-            servers: usual,
-            only,
-        }
-    }
-}
-
 /// Joins the flags of both sides.
-fn redirect(own: Option<Redirect>, pushed: Option<push::RedirectGateway>) -> Option<Redirect> {
-    let Some(flags) = pushed else { return own };
-    let pushed = Redirect {
-        gateway: !flags.private,
-        ipv4: !flags.not_ipv4,
-        ipv6: flags.ipv6,
-        local: flags.local,
-        autolocal: flags.autolocal,
-        def1: flags.def1,
-        bypass_dhcp: flags.bypass_dhcp,
-        bypass_dns: flags.bypass_dns,
-        block_local: flags.block_local,
+fn redirect(own: Option<Redirect>, pushed: Option<Redirect>) -> Option<Redirect> {
+    let (Some(own), Some(pushed)) = (own, pushed) else {
+        return own.or(pushed);
     };
-    let Some(own) = own else { return Some(pushed) };
     Some(Redirect {
         gateway: own.gateway || pushed.gateway,
         ipv4: own.ipv4 && pushed.ipv4,
@@ -367,30 +276,4 @@ fn redirect(own: Option<Redirect>, pushed: Option<push::RedirectGateway>) -> Opt
         bypass_dns: own.bypass_dns || pushed.bypass_dns,
         block_local: own.block_local || pushed.block_local,
     })
-}
-
-fn from_push<A: Copy + Into<IpAddr>>(
-    route: &push::Route<A>,
-    v6: bool,
-    metric: Option<u32>,
-    own: Option<u32>,
-) -> Route {
-    let place = |target: RouteTarget<A>| match target {
-        RouteTarget::Address(addr) => Place::Address(addr.into()),
-        RouteTarget::VpnGateway => Place::VpnGateway,
-        RouteTarget::NetGateway => Place::NetGateway,
-        RouteTarget::RemoteHost => Place::RemoteHost,
-    };
-    Route {
-        v6,
-        network: place(route.network),
-        prefix: route.prefix,
-        gateway: route.gateway.map(place),
-        // A pushed default route must override the host's, so its metric is ignored.
-        metric: match route.prefix {
-            0 => own,
-            _ => route.metric.or(metric),
-        },
-        pushed: true,
-    }
 }

@@ -386,10 +386,12 @@ fn default_routes_by_route_are_those_of_def1() {
     // A route in the file itself keeps its metric.
     let config = Network {
         routes: vec![ConfigRoute {
+            v6: false,
             network: Place::Address(ip("0.0.0.0")),
             bits: 0,
             gateway: None,
             metric: Some(300),
+            pushed: false,
         }],
         ..Network::default()
     };
@@ -439,10 +441,12 @@ fn a_route_to_the_server_alone_is_left_out() {
 #[test]
 fn names_of_the_configuration_are_looked_up_beforehand() {
     let route = |name: &str| ConfigRoute {
+        v6: false,
         network: Place::Name(name.to_owned()),
         bits: 32,
         gateway: None,
         metric: None,
+        pushed: false,
     };
     let config = Network {
         routes: vec![route("intra.example"), route("gone.example")],
@@ -473,10 +477,12 @@ fn a_server_has_its_own_address_and_routes() {
             second: "10.8.0.2".parse().unwrap(),
         }),
         routes: vec![ConfigRoute {
+            v6: false,
             network: Place::Address(ip("10.8.0.0")),
             bits: 24,
             gateway: None,
             metric: None,
+            pushed: false,
         }],
         ..Network::default()
     };

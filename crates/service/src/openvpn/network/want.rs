@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use config::openvpn::{Place, Redirect};
+use config::openvpn::{Place, Redirect, Route};
 use host::{
     DefaultV4, DefaultV6, Destination, EndpointRoutes, Gateway, MAIN, Mtu, Want, WantedRoute,
 };
 
-use super::merge::{Route, TunnelNetwork};
+use super::merge::TunnelNetwork;
 
 /// Inputs besides the options.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ impl TunnelNetwork {
         routes.extend(networks.into_iter().map(|to| WantedRoute {
             name: name(route),
             to,
-            prefix: route.prefix,
+            prefix: route.bits,
             gateway,
             metric: route.metric,
             table: MAIN,
@@ -151,5 +151,5 @@ fn name(route: &Route) -> String {
         Place::NetGateway => "net_gateway".to_owned(),
         Place::RemoteHost => "remote_host".to_owned(),
     };
-    format!("{option} {network}/{}", route.prefix)
+    format!("{option} {network}/{}", route.bits)
 }

@@ -134,7 +134,7 @@ impl Environment {
         if let Some(ifconfig) = ifconfig_v6 {
             self.set("ifconfig_ipv6_local", ifconfig.local);
             self.set("ifconfig_ipv6_netbits", ifconfig.bits);
-            self.set("ifconfig_ipv6_remote", ifconfig.remote);
+            self.set_or_remove("ifconfig_ipv6_remote", ifconfig.remote);
         }
     }
 
@@ -256,7 +256,7 @@ fn routes(network: &TunnelNetwork) -> Vec<RouteFacts> {
         };
         Some(RouteFacts {
             network: address(&route.network)?,
-            bits: route.prefix,
+            bits: route.bits,
             gateway: route.gateway.as_ref().and_then(address).or(own),
             metric: route.metric,
         })
@@ -312,7 +312,7 @@ impl Environment {
         }
         if let Some(ifconfig) = ifconfig_v6 {
             self.set("ifconfig_pool_remote_ip6", ifconfig.local);
-            self.set("ifconfig_pool_local_ip6", ifconfig.remote);
+            self.set_or_remove("ifconfig_pool_local_ip6", ifconfig.remote);
             self.set("ifconfig_pool_ip6_netbits", ifconfig.bits);
         }
     }

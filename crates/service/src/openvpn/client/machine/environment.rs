@@ -3,17 +3,12 @@
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
 use crate::openvpn::scripts::environment::Environment;
 use crate::openvpn::scripts::variables::describe_routes;
-use config::openvpn::{
-    DnsOptions, DnsServer, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Network, Topology,
-};
-use openvpn::push::{self, PushReply, PushedDns};
+use config::openvpn::{DnsOptions, Ifconfig, IfconfigV6, Network};
+use openvpn::push::PushReply;
 
 /// The interface's addresses; the server's take precedence over the configuration's.
 pub(super) fn ifconfig(reply: &PushReply, own: Option<Ifconfig>) -> Option<Ifconfig> {
-    let pushed = reply
-        .ifconfig
-        .map(|(local, second)| Ifconfig { local, second });
-    pushed.or(own)
+    reply.ifconfig.or(own)
 }
 
 /// Adds the variables about the tunnel's network.
@@ -24,22 +19,16 @@ pub(super) fn describe(
     ifconfig: Option<Ifconfig>,
     own: &Network,
 ) {
-    let topology = match reply.topology {
-        Some(push::Topology::Subnet) => Topology::Subnet,
-        Some(push::Topology::P2p) => Topology::P2p,
-        Some(push::Topology::Net30) => Topology::Net30,
-        None => own.topology.unwrap_or_default(),
-    };
-    let v6 = reply.ifconfig_ipv6.map(|i| IfconfigV6 {
-        local: i.local,
-        bits: i.prefix,
-        remote: i.remote.unwrap_or(i.local),
+    let topology = reply.topology.or(own.topology).unwrap_or_default();
+    let v6 = reply.ifconfig_ipv6.map(|it| IfconfigV6 {
+        remote: it.remote.or(Some(it.local)),
+        ..it
     });
     environment.set_addresses(topology, ifconfig, v6);
     if let Some((network, facts)) = set {
         describe_routes(environment, network, facts);
     }
-    let dns = dns_options(&own.dns, &reply.dns);
+    let dns = dns_options(&own.dns, &reply.dns.options);
     let lines = [&*own.dhcp.lines, &reply.dns.lines].concat();
     environment.set_foreign_options(&lines, &dns);
     environment.set_dns(&dns);
@@ -49,27 +38,9 @@ pub(super) fn describe(
 }
 
 /// Joins the `dns` options of the file and the server; at equal priority the server's come first.
-fn dns_options(own: &DnsOptions, pushed: &PushedDns) -> DnsOptions {
+fn dns_options(own: &DnsOptions, pushed: &DnsOptions) -> DnsOptions {
     let mut dns = own.clone();
-    for server in &pushed.by_priority {
-        let told = DnsServer {
-            addresses: server.addresses.clone(),
-            resolve_domains: server.resolve_domains.clone(),
-            dnssec: match server.dnssec.as_deref() {
-                Some("yes") => Dnssec::Yes,
-                Some("optional") => Dnssec::Optional,
-                Some("no") => Dnssec::No,
-                _ => Dnssec::Unset,
-            },
-            transport: match server.transport.as_deref() {
-                Some("DoT") => DnsTransport::Tls,
-                Some("DoH") => DnsTransport::Https,
-                _ => DnsTransport::Plain,
-            },
-            sni: server.sni.clone(),
-        };
-        dns.servers.insert(server.priority, told);
-    }
+    dns.servers.extend(pushed.servers.clone());
     dns.search_domains
         .extend(pushed.search_domains.iter().cloned());
     dns

@@ -55,7 +55,7 @@ impl Machine<'_> {
             .unwrap_or_else(|| terms::tun_mtu(connection));
         let framing = match &reply.compression {
             Some(pushed) => sizes::pushed(pushed),
-            None => sizes::configured(config.data.framing),
+            None => config.data.framing,
         };
         if let Some(agreed) = it.session.data_channel() {
             match sizes::shape(config, connection, agreed, framing, mtu, it.remote) {

@@ -182,7 +182,7 @@ fn addresses_of_a_client_follow_the_topology() {
     let ifconfig_v6 = Some(IfconfigV6 {
         local: "fd00::2".parse().unwrap(),
         bits: 64,
-        remote: "fd00::1".parse().unwrap(),
+        remote: Some("fd00::1".parse().unwrap()),
     });
     let mut environment = Environment::default();
     environment.set_pool(Topology::Net30, ifconfig, ifconfig_v6);

@@ -5,8 +5,7 @@ use super::{ClientFile, Cx, Job, JobId, Machine, line};
 use crate::openvpn::accounts::{self, Addresses};
 use crate::openvpn::console::log_lines;
 use crate::openvpn::scripts::Hook;
-use crate::openvpn::sizes;
-use config::openvpn::{ClientSettings, Framing as Configured, parse_client_settings};
+use config::openvpn::{ClientSettings, parse_client_settings};
 use config::report::{Report, Verdict};
 use openvpn::data::format::Framing;
 use openvpn::message::{Advance, AuthFailed, AuthFailedKind};
@@ -291,7 +290,7 @@ impl Machine<'_> {
                 Framing::None
             };
         } else {
-            client.framing = sizes::configured(config.data.framing);
+            client.framing = config.data.framing;
         }
         // Pushed framing options also apply to the server's side.
         for option in &options {
@@ -305,7 +304,7 @@ impl Machine<'_> {
                 _ => {}
             }
         }
-        debug_assert!(config.data.framing == Configured::None || !options.is_empty());
+        debug_assert!(config.data.framing == Framing::None || !options.is_empty());
         let push = PushOptions {
             options,
             tun_mtu: Some(self.mtu.into()),

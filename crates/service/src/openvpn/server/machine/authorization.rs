@@ -146,7 +146,7 @@ impl Machine<'_> {
         client.common_name = match from_certificate {
             Some(name) if !server.username_as_common_name || client.username.is_empty() => name,
             _ if server.username_as_common_name
-                || config.tls.verify.client_certificate == ClientCertificate::None =>
+                || config.tls.client_certificate == ClientCertificate::None =>
             {
                 client.username.clone()
             }

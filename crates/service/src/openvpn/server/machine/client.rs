@@ -8,7 +8,6 @@ use crate::openvpn::channel::Channel;
 use crate::openvpn::console::Who;
 use crate::openvpn::console::log_lines;
 use crate::openvpn::scripts::environment::Environment;
-use crate::openvpn::sizes;
 use config::openvpn::ClientSettings;
 use openvpn::data::format::Framing;
 use openvpn::keyfile::v2::Metadata;
@@ -174,7 +173,7 @@ impl Machine<'_> {
             number,
             environment,
             metadata,
-            framing: sizes::configured(self.config.data.framing),
+            framing: self.config.data.framing,
             deferred: None,
             settings: Default::default(),
             scripted: Default::default(),
