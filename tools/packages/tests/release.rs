@@ -6,7 +6,7 @@
 use packages::assemble::{self, Release};
 use packages::key::{Keys, new_p256, new_usign, usign_holds};
 use packages::tree::{Kind, Tree};
-use packages::{apk, apk_index, deb, ipk, opkg_index};
+use packages::{apk, apk_index, deb, index, ipk};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -151,7 +151,7 @@ fn indexes_list_the_packages_and_are_signed() {
         .map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
         .collect();
     let index = String::from_utf8(files["Packages"].clone()).unwrap();
-    opkg_index::check(&index, &ipks).unwrap();
+    index::check(&index, &ipks).unwrap();
     let public = |name: &str| {
         let path = directory.path().join("out/openwrt/keys").join(name);
         fs::read_to_string(path).unwrap()
