@@ -64,7 +64,7 @@ pub(super) fn executable(image: &Image<'_>) -> Vec<Range<usize>> {
     let sections = image
         .sections
         .iter()
-        .filter(|section| section.flags & u64::from(elf::SHF_EXECINSTR.0) != 0);
+        .filter(|section| section.flags & elf::SHF_EXECINSTR.0 != 0);
     let sections: Vec<_> = sections.map(|section| section.range.clone()).collect();
     let sections = merged(sections);
     if !sections.is_empty() {
