@@ -1,7 +1,7 @@
 //! Reads the facts of an ELF file: bytes in, [`Facts`] out. The reader trusts nothing in a file: it checks
 //! offsets, counts and lengths, and limits every list.
 //!
-//! [`image`] brings headers and symbols into one form, [`dynamic`] reads the loader's table, [`attributes`]
+//! [`image`] brings headers, symbols and the loader's table into one form, [`attributes`]
 //! reads the instruction sets that the builder recorded, and [`notes`] the texts. [`count`]
 //! decodes the code: [`regions`] locates it, the decoders classify instructions, and [`spread`] locates
 //! NEON.
@@ -11,7 +11,6 @@ mod a64;
 mod attributes;
 mod classes;
 mod count;
-mod dynamic;
 mod image;
 mod neon;
 mod notes;
@@ -22,46 +21,15 @@ mod vfp;
 
 use std::collections::BTreeSet;
 
-use dynamic::Tag;
-use image::{Image, PT_INTERP, SymbolKind};
+use object::elf;
+
+pub use image::ElfError;
+use image::{Image, SymbolKind};
 
 use crate::facts::{Facts, Kind, Machine};
 
-const ET_REL: u16 = 1;
-const ET_EXEC: u16 = 2;
-const ET_DYN: u16 = 3;
-const EM_386: u16 = 3;
-const EM_MIPS: u16 = 8;
-const EM_PPC: u16 = 20;
-const EM_PPC64: u16 = 21;
-const EM_ARM: u16 = 40;
-const EM_X86_64: u16 = 62;
-const EM_AARCH64: u16 = 183;
-/// Flag of linked files: big-endian data and little-endian code.
-const EF_ARM_BE8: u32 = 0x0080_0000;
-/// Flag of the N32 convention: 64-bit registers in ELFCLASS32.
-const EF_MIPS_ABI2: u32 = 0x20;
-const DF_1_PIE: u64 = 0x0800_0000;
-
 /// Most names in a set. A kernel has some 60 000 functions.
 const MAX_NAMES: usize = 100_000;
-
-/// Why a file has no facts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ElfError {
-    /// The magic number is missing.
-    #[error("not an ELF file")]
-    Magic,
-    /// The file ends within its header.
-    #[error("the ELF header is cut off")]
-    Short,
-    /// The class, byte order or version has an undefined value.
-    #[error("the ELF header says nothing that makes sense")]
-    Header,
-    /// `e_type` is neither program, library nor object file: a core dump, for example.
-    #[error("an ELF file of type {0}, which holds no code of its own")]
-    Type(u16),
-}
 
 /// Whether bytes begin as an ELF file does.
 pub fn is_elf(bytes: &[u8]) -> bool {
@@ -79,7 +47,7 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
     }
     let image = Image::parse(bytes)?;
     let machine = machine(&image);
-    let interpreted = image.segment(PT_INTERP).is_some();
+    let interpreted = image.segment(elf::PT_INTERP).is_some();
     let kind = kind(&image, interpreted)?;
     let arm = matches!(machine, Machine::Arm { .. }).then(|| {
         let section = image.section(".ARM.attributes");
@@ -93,14 +61,14 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
         flags: image.flags,
         is_static: kind == Kind::Program
             && !interpreted
-            && image.dynamic.get(Tag::NEEDED).is_none(),
+            && image.dynamic.get(elf::DT_NEEDED).is_none(),
         arm: arm.flatten(),
         mips: matches!(machine, Machine::Mips { .. }).then(|| attributes::mips_flags(&image)),
         imports: names(&image, |symbol| !symbol.defined),
         functions: names(&image, |symbol| {
             symbol.defined && symbol.kind == SymbolKind::Function
         }),
-        soname: image.dynamic.text(&image, Tag::SONAME),
+        soname: image.dynamic.text(&image, elf::DT_SONAME),
         modinfo: notes::modinfo(&image),
         notes: notes::notes(bytes),
         text: found.text,
@@ -112,24 +80,24 @@ pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
 fn machine(image: &Image<'_>) -> Machine {
     let (big, wide) = (image.order.big, image.wide);
     match image.machine {
-        EM_ARM => Machine::Arm { big },
-        EM_AARCH64 => Machine::Aarch64 { big },
-        EM_MIPS => Machine::Mips {
+        elf::EM_ARM => Machine::Arm { big },
+        elf::EM_AARCH64 => Machine::Aarch64 { big },
+        elf::EM_MIPS => Machine::Mips {
             big,
-            wide: wide || image.flags & EF_MIPS_ABI2 != 0,
+            wide: wide || image.flags & elf::EF_MIPS_ABI2.0 != 0,
         },
-        EM_PPC | EM_PPC64 => Machine::PowerPc { wide },
-        EM_386 | EM_X86_64 => Machine::X86 { wide },
-        other => Machine::Other(other),
+        elf::EM_PPC | elf::EM_PPC64 => Machine::PowerPc { wide },
+        elf::EM_386 | elf::EM_X86_64 => Machine::X86 { wide },
+        other => Machine::Other(other.0),
     }
 }
 
 fn kind(image: &Image<'_>, interpreted: bool) -> Result<Kind, ElfError> {
     match image.file_type {
-        ET_EXEC => Ok(Kind::Program),
-        ET_DYN if interpreted => Ok(Kind::Program),
-        ET_DYN => {
-            let flags = image.dynamic.get(Tag::FLAGS_1).unwrap_or(0);
+        elf::ET_EXEC => Ok(Kind::Program),
+        elf::ET_DYN if interpreted => Ok(Kind::Program),
+        elf::ET_DYN => {
+            let flags = image.dynamic.get(elf::DT_FLAGS_1).unwrap_or(0);
             // No flag: a static program exports nothing. musl's library also has an entry point and needs
             // nothing, but it exports all of C.
             let has = |tag| image.dynamic.get(tag).is_some();
@@ -137,16 +105,17 @@ fn kind(image: &Image<'_>, interpreted: bool) -> Result<Kind, ElfError> {
                 .symbols
                 .iter()
                 .any(|symbol| symbol.dynamic && symbol.defined && symbol.global);
-            let alone = image.entry != 0 && !has(Tag::NEEDED) && !has(Tag::SONAME) && !exports;
-            Ok(if flags & DF_1_PIE != 0 || alone {
+            let alone =
+                image.entry != 0 && !has(elf::DT_NEEDED) && !has(elf::DT_SONAME) && !exports;
+            Ok(if flags & elf::DF_1_PIE.0 != 0 || alone {
                 Kind::Program
             } else {
                 Kind::Library
             })
         }
-        ET_REL if image.section(".modinfo").is_some() => Ok(Kind::Module),
-        ET_REL => Ok(Kind::Object),
-        other => Err(ElfError::Type(other)),
+        elf::ET_REL if image.section(".modinfo").is_some() => Ok(Kind::Module),
+        elf::ET_REL => Ok(Kind::Object),
+        other => Err(ElfError::Type(other.0)),
     }
 }
 

@@ -1,5 +1,31 @@
 //! `millrace bench`: tunnels side by side.
 
+/// Defines an enum whose values have names on the command line and in documents.
+macro_rules! named {
+    ($(#[$meta:meta])* $Name:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $Name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $Name {
+            /// All values, in order.
+            pub(crate) const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// The value's name on the command line and in documents.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Returns the value with this name.
+            pub(crate) fn named(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.name() == name)
+            }
+        }
+    };
+}
+
 mod clients;
 pub(super) mod contender;
 mod handshakes;
@@ -99,11 +125,7 @@ fn bench(options: &Options) -> Result<bool, RigError> {
     drop(grounds);
 
     let text = report::markdown(&run, &records);
-    host::terminal::say(&text);
-    let mut good = records.failures.is_empty();
-    if let Some(path) = &options.markdown {
-        good &= write(path, &text);
-    }
+    let mut good = publish(options, &text) && records.failures.is_empty();
     if let Some(path) = &options.plot {
         for (path, svg) in plot::files(path, &run, &records) {
             good &= write(&path, &svg);
@@ -150,22 +172,23 @@ fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
     if !handshakes.is_empty() {
         text += &handshakes::markdown(&handshakes);
     }
-    host::terminal::say(&text);
-    Ok(match &options.markdown {
-        Some(path) => write(path, &text),
-        None => true,
-    })
+    Ok(publish(options, &text))
 }
 
 /// Measures streams over one line with jitter, over two lines, and over a full line.
 fn lines(options: &Options) -> Result<bool, RigError> {
     prepare(&["wg", "iperf3"])?;
     let text = lines::measure(&options.lines, options.repetitions, options.seconds)?;
-    host::terminal::say(&text);
-    Ok(match &options.markdown {
-        Some(path) => write(path, &text),
-        None => true,
-    })
+    Ok(publish(options, &text))
+}
+
+/// Shows the report, and writes it where the options say; returns whether that worked.
+fn publish(options: &Options, text: &str) -> bool {
+    host::terminal::say(text);
+    options
+        .markdown
+        .as_ref()
+        .is_none_or(|path| write(path, text))
 }
 
 /// Checks that all programs and devices are there before networks are built.

@@ -9,13 +9,15 @@
 //! | [`ipk`] | tar archives in a tar archive | opkg, OpenWrt to 24.10 |
 //! | [`apk`] | values of [`adb`] and blocks of content | apk 3, OpenWrt from 25.12 |
 //! | [`deb`] | tar archives in an `ar` archive | dpkg |
-//! | [`opkg_index`], [`apk_index`], [`debian_index`] | the packages of a directory | the same |
+//! | [`mod@index`], [`apk_index`] | the packages of a directory | the same |
 //!
 //! Readers share only constants with writers. They check sizes, checksums and installed paths, hold whole files in
 //! memory, and refuse files larger than [`LARGEST`]. The same input gives the same bytes, except for P-256
 //! signatures, which are partly random.
 
-use crate::packages::tree::Tree;
+use crate::packages::ipk::Content;
+use crate::packages::stanza::Stanza;
+use crate::packages::tree::{Tree, TreeError};
 
 pub mod adb;
 pub mod apk;
@@ -24,17 +26,22 @@ pub mod assemble;
 pub mod compress;
 pub mod deb;
 pub mod debian;
-pub mod debian_index;
 pub mod hash;
+pub mod index;
 pub mod ipk;
 pub mod key;
 pub mod manifest;
 pub mod openwrt;
-pub mod opkg_index;
 pub mod sbom;
 pub mod stanza;
 pub mod tar;
 pub mod tree;
+
+/// The lines of a script without its interpreter, for a script that another one contains.
+fn script_lines(script: &str) -> String {
+    let lines = script.lines().filter(|it| !it.starts_with("#!"));
+    lines.map(|it| format!("{it}\n")).collect()
+}
 
 /// The most bytes to unpack from one package: several times a router's storage.
 pub const LARGEST: usize = 256 << 20;
@@ -79,6 +86,39 @@ pub struct Package {
 }
 
 impl Package {
+    /// The architecture in the format's notation; `any` for all architectures.
+    pub(crate) fn architecture_or<'a>(&'a self, any: &'a str) -> &'a str {
+        match self.architecture.as_str() {
+            "noarch" => any,
+            architecture => architecture,
+        }
+    }
+
+    /// The summary and the description.
+    pub(crate) fn full_description(&self) -> String {
+        match self.description.as_str() {
+            "" => self.summary.clone(),
+            more => format!("{}\n{more}", self.summary),
+        }
+    }
+
+    /// Starts the content of an ipk or a deb: its control file, and the list of its configuration files.
+    pub(crate) fn content(&self, control: &Stanza, data: Tree) -> Result<Content, TreeError> {
+        let mut content = Content {
+            data,
+            ..Content::default()
+        };
+        let text = control.to_string();
+        content.control.file("control", 0o644, text.as_bytes())?;
+        let conffiles: String = self.own_conffiles().map(|it| format!("{it}\n")).collect();
+        if !conffiles.is_empty() {
+            content
+                .control
+                .file("conffiles", 0o644, conffiles.as_bytes())?;
+        }
+        Ok(content)
+    }
+
     /// Absolute paths of the configuration files that the package itself brings.
     pub fn own_conffiles(&self) -> impl Iterator<Item = &str> {
         let is_own = |it: &&String| self.tree.content(it.trim_start_matches('/')).is_some();

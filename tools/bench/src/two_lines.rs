@@ -1,6 +1,6 @@
 //! A branch with two emulated lines to its office, and a WireGuard tunnel between two Millraces over them.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -32,6 +32,10 @@ pub(crate) struct Use {
 }
 
 impl Use {
+    pub(crate) const fn new(mode: &'static str, lines: &'static [usize]) -> Self {
+        Self { mode, lines }
+    }
+
     /// Whether packets of one connection use several lines.
     fn reorders(&self) -> bool {
         matches!(self.mode, "duplicate" | "critical" | "balance-packets")
@@ -91,20 +95,14 @@ fn cables(branch: &Host, office: &Host, lines: [Impairment; 2]) -> Result<[Emula
     office.add_address("lo", OFFICE.into(), 32)?;
     let mut netlink = branch.netlink()?;
     for (at, link) in links.iter().enumerate() {
-        let failed = |error| LabError::Load {
-            what: format!("cannot lead the branch to the office by {}", NAMES[at]),
-            error,
+        let failed = |error| {
+            let what = format!("cannot lead the branch to the office by {}", NAMES[at]);
+            failed(what)(io::Error::other(error))
         };
         let mut route = Route::new(OFFICE.into(), 32).via(link.b4());
-        route.dev = Some(
-            netlink
-                .index_of(NAMES[at])
-                .map_err(|e| failed(io::Error::other(e)))?,
-        );
+        route.dev = Some(netlink.index_of(NAMES[at]).map_err(failed)?);
         route.metric = Some(at as u32 + 1);
-        netlink
-            .add_route(&route)
-            .map_err(|e| failed(io::Error::other(e)))?;
+        netlink.add_route(&route).map_err(failed)?;
     }
     Ok(cables)
 }
@@ -123,11 +121,7 @@ fn branch_file(how: Use, lines: [Impairment; 2], keys: &[Keys; 2]) -> String {
             text += &format!("#! Rate = {rate}\n");
         }
     }
-    text + &format!(
-        "[Interface]\nPrivateKey = {}\nAddress = {}/24\n[Peer]\nPublicKey = {}\nEndpoint = {OFFICE}:{PORT}\n\
-         AllowedIPs = {}/32\n",
-        keys[0].private, INNER[0], keys[1].public, INNER[1]
-    )
+    wireguard(&text, keys, 0, Some(OFFICE.into()))
 }
 
 fn office_file(how: Use, keys: &[Keys; 2]) -> String {
@@ -138,11 +132,28 @@ fn office_file(how: Use, keys: &[Keys; 2]) -> String {
             text += "#! Reorder = yes\n";
         }
     }
-    text + &format!(
-        "[Interface]\nPrivateKey = {}\nListenPort = {PORT}\nAddress = {}/24\n[Peer]\nPublicKey = {}\n\
-         AllowedIPs = {}/32\n",
-        keys[1].private, INNER[1], keys[0].public, INNER[0]
+    wireguard(&text, keys, 1, None)
+}
+
+/// The configuration file of end `own`, which begins with `head`. The end calls the other one at `peer`; without an
+/// address it listens.
+pub(crate) fn wireguard(head: &str, keys: &[Keys; 2], own: usize, peer: Option<IpAddr>) -> String {
+    let (private, public) = (&keys[own].private, &keys[1 - own].public);
+    let (here, there) = (INNER[own], INNER[1 - own]);
+    let (listens, calls) = match peer {
+        Some(peer) => (String::new(), format!("Endpoint = {peer}:{PORT}\n")),
+        None => (format!("ListenPort = {PORT}\n"), String::new()),
+    };
+    format!(
+        "{head}[Interface]\nPrivateKey = {private}\nAddress = {here}/24\n{listens}\
+         [Peer]\nPublicKey = {public}\nAllowedIPs = {there}/32\n{calls}"
     )
+}
+
+/// Makes the error of a task that failed.
+pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+    let what = what.into();
+    move |error| LabError::Load { what, error }
 }
 
 /// Waits until the branch reports that the peer answers on `count` lines.
@@ -162,10 +173,8 @@ fn wait_for_lines(branch: &Host, count: usize) -> Result<(), LabError> {
             return Ok(());
         }
         if Instant::now() >= end {
-            return Err(LabError::Load {
-                what: format!("wait for the uplinks of the branch: {text}"),
-                error: io::ErrorKind::TimedOut.into(),
-            });
+            let what = format!("wait for the uplinks of the branch: {text}");
+            return Err(failed(what)(io::ErrorKind::TimedOut.into()));
         }
         thread::sleep(Duration::from_millis(100));
     }

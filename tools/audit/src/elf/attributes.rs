@@ -149,14 +149,11 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `PT_MIPS_ABIFLAGS`. (The same number is something else on other machines.)
-const PT_MIPS_ABIFLAGS: u32 = 0x7000_0003;
-
 /// Reads the flags; every file has `e_flags`.
 pub(super) fn mips_flags(image: &Image<'_>) -> MipsFlags {
     let table = image
         .section(".MIPS.abiflags")
-        .or_else(|| image.segment(PT_MIPS_ABIFLAGS));
+        .or_else(|| image.segment(object::elf::PT_MIPS_ABIFLAGS));
     table
         .and_then(|table| abiflags(table, image.order))
         .unwrap_or_else(|| header(image.flags))

@@ -22,11 +22,13 @@
 
 use std::ops::Range;
 
+use object::elf;
+
 use super::classes::Classes;
 use super::image::{Image, Symbol};
 use super::regions::{self, Mode, Region, Sure};
 use super::spread::Places;
-use super::{EF_ARM_BE8, EM_ARM, ET_REL, a32, a64, t32};
+use super::{a32, a64, t32};
 use crate::bytes::Order;
 use crate::facts::{Counts, Spread};
 
@@ -54,8 +56,8 @@ pub(super) fn count(image: &Image<'_>) -> Found {
         bytes: image.bytes,
         order: Order {
             big: image.order.big
-                && image.machine == EM_ARM
-                && (image.flags & EF_ARM_BE8 == 0 || image.file_type == ET_REL),
+                && image.machine == elf::EM_ARM
+                && (image.flags & elf::EF_ARM_BE8.0 == 0 || image.file_type == elf::ET_REL),
         },
         skip: Vec::new(),
         base: 0,

@@ -1,4 +1,5 @@
-//! An ELF file in one form for both classes and byte orders: segments, sections and symbols.
+//! An ELF file in one form for both classes and byte orders: segments, sections, symbols, and the loader's table,
+//! which files keep even without section headers.
 //!
 //! The crate `object` parses the layout; this module keeps its results as offsets into the file, checked
 //! against its length. A table that does not fit the file counts as absent: vendors' tools leave nonsense
@@ -7,12 +8,10 @@
 use std::ops::Range;
 
 use object::Endianness;
-use object::elf::{FileHeader32, FileHeader64};
+use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::SymbolIndex;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 
-use super::ElfError;
-use super::dynamic::{Dynamic, Tag};
 use crate::bytes::Order;
 
 /// Most symbols read from one table. A kernel has about 100 000.
@@ -23,21 +22,32 @@ const MAX_SEGMENTS: usize = 128;
 const MAX_SECTIONS: usize = 20_000;
 /// Longest name that is kept, in bytes; longer mangled C++ names are cut off.
 const MAX_NAME: usize = 256;
+/// Most entries that are read; real files have about thirty.
+const MAX_ENTRIES: usize = 4096;
+/// Most buckets and chains of `DT_GNU_HASH` that are followed.
+const MAX_CHAIN: usize = 400_000;
 
-pub(super) const PT_LOAD: u32 = 1;
-pub(super) const PT_DYNAMIC: u32 = 2;
-pub(super) const PT_INTERP: u32 = 3;
-pub(super) const PF_X: u32 = 1;
-const SHT_SYMTAB: u32 = 2;
-const SHT_NOBITS: u32 = 8;
-const SHT_DYNSYM: u32 = 11;
-const SHN_XINDEX: u16 = 0xffff;
-const SHN_LORESERVE: u16 = 0xff00;
+/// Why a file has no facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElfError {
+    /// The magic number is missing.
+    #[error("not an ELF file")]
+    Magic,
+    /// The file ends within its header.
+    #[error("the ELF header is cut off")]
+    Short,
+    /// The class, byte order or version has an undefined value.
+    #[error("the ELF header says nothing that makes sense")]
+    Header,
+    /// `e_type` is neither program, library nor object file: a core dump, for example.
+    #[error("an ELF file of type {0}, which holds no code of its own")]
+    Type(u16),
+}
 
 /// One program header.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    pub(super) kind: u32,
+    pub(super) kind: elf::ProgramType,
     pub(super) flags: u32,
     pub(super) address: u64,
     /// Range in the file, cut off at the file's end.
@@ -86,8 +96,8 @@ pub(super) struct Image<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) order: Order,
     pub(super) wide: bool,
-    pub(super) machine: u16,
-    pub(super) file_type: u16,
+    pub(super) machine: elf::Machine,
+    pub(super) file_type: elf::FileType,
     pub(super) flags: u32,
     pub(super) entry: u64,
     pub(super) segments: Vec<Segment>,
@@ -122,8 +132,8 @@ impl<'a> Image<'a> {
                 big: header.is_big_endian(),
             },
             wide: header.is_class_64(),
-            machine: header.e_machine(endian).0,
-            file_type: header.e_type(endian).0,
+            machine: header.e_machine(endian),
+            file_type: header.e_type(endian),
             flags: header.e_flags(endian).0,
             entry: header.e_entry(endian).into(),
             segments: Vec::new(),
@@ -139,7 +149,7 @@ impl<'a> Image<'a> {
         {
             let (offset, size) = segment.file_range(endian);
             image.segments.push(Segment {
-                kind: segment.p_type(endian).0,
+                kind: segment.p_type(endian),
                 flags: segment.p_flags(endian).0,
                 address: segment.p_vaddr(endian).into(),
                 range: image.cut(offset, size),
@@ -159,7 +169,7 @@ impl<'a> Image<'a> {
             });
             let names = names.unwrap_or_default();
             for section in sections.iter().take(MAX_SECTIONS) {
-                let size = if section.sh_type(endian).0 == SHT_NOBITS {
+                let size = if section.sh_type(endian) == elf::SHT_NOBITS {
                     0
                 } else {
                     section.sh_size(endian).into()
@@ -172,12 +182,12 @@ impl<'a> Image<'a> {
             }
             let mut seen = [false; 2];
             for (index, section) in sections.iter().enumerate().take(MAX_SECTIONS) {
-                let kind = section.sh_type(endian).0;
-                if kind != SHT_SYMTAB && kind != SHT_DYNSYM {
+                let kind = section.sh_type(endian);
+                if kind != elf::SHT_SYMTAB && kind != elf::SHT_DYNSYM {
                     continue;
                 }
                 // ELF allows one table of each kind.
-                let dynamic = kind == SHT_DYNSYM;
+                let dynamic = kind == elf::SHT_DYNSYM;
                 if std::mem::replace(&mut seen[usize::from(dynamic)], true) {
                     continue;
                 }
@@ -193,9 +203,9 @@ impl<'a> Image<'a> {
                     .map(|names| names.range.clone());
                 let names = names.unwrap_or_default();
                 for (at, symbol) in table.iter().enumerate().skip(1).take(MAX_SYMBOLS) {
-                    let number = match symbol.st_shndx(endian).0 {
-                        SHN_XINDEX => table.shndx(endian, SymbolIndex(at)),
-                        other => Some(u32::from(other)),
+                    let number = match symbol.st_shndx(endian) {
+                        elf::SHN_XINDEX => table.shndx(endian, SymbolIndex(at)),
+                        other => Some(u32::from(other.0)),
                     };
                     image.add_symbol(endian, symbol, &names, number, dynamic);
                 }
@@ -204,8 +214,10 @@ impl<'a> Image<'a> {
         image.dynamic = Dynamic::read(&image);
         // Without section headers, find the dynamic symbols as the loader does.
         if !image.symbols.iter().any(|symbol| symbol.dynamic)
-            && let (Some(table), Some(names)) =
-                (image.dynamic.get(Tag::SYMTAB), image.dynamic.names.clone())
+            && let (Some(table), Some(names)) = (
+                image.dynamic.get(elf::DT_SYMTAB),
+                image.dynamic.names.clone(),
+            )
             && let Some(start) = image.offset(table)
         {
             let size = if image.wide { 24 } else { 16 };
@@ -245,14 +257,14 @@ impl<'a> Image<'a> {
             _ => SymbolKind::Other,
         };
         let mut value: u64 = symbol.st_value(endian).into();
-        let thumb = self.machine == super::EM_ARM && kind == SymbolKind::Function && value & 1 == 1;
+        let thumb = self.machine == elf::EM_ARM && kind == SymbolKind::Function && value & 1 == 1;
         value &= !u64::from(thumb);
-        let reserved =
-            section.is_none_or(|number| number >= u32::from(SHN_LORESERVE) && number <= 0xffff);
+        let reserved = section
+            .is_none_or(|number| number >= u32::from(elf::SHN_LORESERVE) && number <= 0xffff);
         let defined = section != Some(0);
         let offset = if !defined || reserved {
             None
-        } else if self.file_type == super::ET_REL {
+        } else if self.file_type == elf::ET_REL {
             let section = section.and_then(|number| self.sections.get(number as usize));
             section.and_then(|section| within(&section.range, value))
         } else {
@@ -284,7 +296,7 @@ impl<'a> Image<'a> {
         let loads = self
             .segments
             .iter()
-            .filter(|segment| segment.kind == PT_LOAD);
+            .filter(|segment| segment.kind == elf::PT_LOAD);
         loads
             .filter(|s| address >= s.address)
             .find_map(|s| within(&s.range, address - s.address))
@@ -297,7 +309,7 @@ impl<'a> Image<'a> {
     }
 
     /// The first segment of that type.
-    pub(super) fn segment(&self, kind: u32) -> Option<&'a [u8]> {
+    pub(super) fn segment(&self, kind: elf::ProgramType) -> Option<&'a [u8]> {
         let segment = self.segments.iter().find(|segment| segment.kind == kind)?;
         self.bytes.get(segment.range.clone())
     }
@@ -322,6 +334,117 @@ impl<'a> Image<'a> {
         let bytes = self.bytes.get(start..end).unwrap_or_default();
         bytes.split(|byte| *byte == 0).next().unwrap_or_default()
     }
+}
+
+/// The entries, and the string table that they point into.
+#[derive(Debug, Default)]
+pub(super) struct Dynamic {
+    entries: Vec<(u64, u64)>,
+    /// `DT_STRTAB`, as a range of the file.
+    names: Option<Range<usize>>,
+}
+
+impl Dynamic {
+    /// Reads the entries; an image without such a segment has none.
+    fn read(image: &Image<'_>) -> Self {
+        let Some(segment) = image
+            .segments
+            .iter()
+            .find(|segment| segment.kind == elf::PT_DYNAMIC)
+        else {
+            return Self::default();
+        };
+        let size = if image.wide { 8 } else { 4 };
+        let mut dynamic = Self::default();
+        for at in segment.range.clone().step_by(2 * size).take(MAX_ENTRIES) {
+            let (Some(tag), Some(value)) = (image.word(at), image.word(at + size)) else {
+                break;
+            };
+            if tag == 0 {
+                break;
+            }
+            dynamic.entries.push((tag, value));
+        }
+        let start = dynamic
+            .get(elf::DT_STRTAB)
+            .and_then(|address| image.offset(address));
+        dynamic.names = start.map(|start| {
+            let size = dynamic
+                .get(elf::DT_STRSZ)
+                .and_then(|size| usize::try_from(size).ok())
+                .unwrap_or(usize::MAX);
+            start..start.saturating_add(size).min(image.bytes.len())
+        });
+        dynamic
+    }
+
+    /// Value of the first entry with that tag.
+    pub(super) fn get(&self, tag: elf::DynamicTag) -> Option<u64> {
+        self.entries
+            .iter()
+            .find(|entry| entry.0 == tag.0 as u64)
+            .map(|entry| entry.1)
+    }
+
+    /// The text that an entry points at.
+    pub(super) fn text(&self, image: &Image<'_>, tag: elf::DynamicTag) -> Option<String> {
+        Some(text(image.string(self.names.as_ref()?, self.get(tag)?)))
+    }
+
+    /// Number of dynamic symbols, which only the hash tables reveal: `DT_HASH` states it; for
+    /// `DT_GNU_HASH`, the longest chain must be followed to its end.
+    fn symbol_count(&self, image: &Image<'_>) -> usize {
+        if let Some(at) = self
+            .get(elf::DT_HASH)
+            .and_then(|address| image.offset(address))
+            && let Some(count) = image.u32(at + 4)
+        {
+            return count as usize;
+        }
+        if let Some(at) = self
+            .get(elf::DT_GNU_HASH)
+            .and_then(|address| image.offset(address))
+            && let Some(count) = gnu_count(image, at)
+        {
+            return count;
+        }
+        // MIPS files without either table have `DT_MIPS_SYMTABNO`.
+        if image.machine == elf::EM_MIPS {
+            return self
+                .get(elf::DT_MIPS_SYMTABNO)
+                .and_then(|count| usize::try_from(count).ok())
+                .unwrap_or(0);
+        }
+        0
+    }
+}
+
+fn gnu_count(image: &Image<'_>, at: usize) -> Option<usize> {
+    let buckets = image.u32(at)? as usize;
+    let first = image.u32(at + 4)? as usize;
+    let bloom = image.u32(at + 8)? as usize;
+    let start = at
+        .checked_add(16)?
+        .checked_add(bloom.checked_mul(if image.wide { 8 } else { 4 })?)?;
+    let mut last = 0;
+    for bucket in 0..buckets.min(MAX_CHAIN) {
+        let Some(symbol) = image.u32(start.checked_add(bucket * 4)?) else {
+            break;
+        };
+        last = last.max(symbol as usize);
+    }
+    if last < first {
+        return Some(first);
+    }
+    let chains = start.checked_add(buckets.checked_mul(4)?)?;
+    for _ in 0..MAX_CHAIN {
+        let hash = image.u32(chains.checked_add((last - first).checked_mul(4)?)?)?;
+        last += 1;
+        if hash & 1 == 1 {
+            break;
+        }
+    }
+    Some(last)
 }
 
 /// The offset `at` bytes into a range, if it lies in the range.

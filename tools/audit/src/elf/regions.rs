@@ -10,13 +10,10 @@
 
 use std::ops::Range;
 
-use super::image::{Image, PF_X, PT_LOAD, Symbol, SymbolKind};
-use super::{EM_AARCH64, EM_ARM};
+use object::elf::{self, EM_AARCH64, EM_ARM, PT_ARM_EXIDX, PT_GNU_EH_FRAME};
 
-const SHF_EXECINSTR: u64 = 4;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-/// `PT_ARM_EXIDX`: the table of unwinding instructions, by the functions' addresses.
-const PT_ARM_EXIDX: u32 = 0x7000_0001;
+use super::image::{Image, Symbol, SymbolKind};
+
 /// Fewest addresses named as code that suffice to cut a segment down to them.
 const FEW: usize = 8;
 /// Most bytes of `.fini`, of which the dynamic table gives only the start.
@@ -67,7 +64,7 @@ pub(super) fn executable(image: &Image<'_>) -> Vec<Range<usize>> {
     let sections = image
         .sections
         .iter()
-        .filter(|section| section.flags & SHF_EXECINSTR != 0);
+        .filter(|section| section.flags & elf::SHF_EXECINSTR.0 != 0);
     let sections: Vec<_> = sections.map(|section| section.range.clone()).collect();
     let sections = merged(sections);
     if !sections.is_empty() {
@@ -76,7 +73,7 @@ pub(super) fn executable(image: &Image<'_>) -> Vec<Range<usize>> {
     let segments = image
         .segments
         .iter()
-        .filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0);
+        .filter(|segment| segment.kind == elf::PT_LOAD && segment.flags & elf::PF_X.0 != 0);
     let segments = merged(segments.map(|segment| segment.range.clone()).collect());
     let mut known = known(image);
     known.sort_unstable();
@@ -186,20 +183,19 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
 
 /// Offsets that a table names as code.
 fn known(image: &Image<'_>) -> Vec<usize> {
-    use super::dynamic::Tag;
-
     let mut known = Vec::new();
     let mut add =
         |address: Option<u64>| known.extend(address.and_then(|address| image.offset(address & !1)));
     add(Some(image.entry).filter(|entry| *entry != 0));
-    add(image.dynamic.get(Tag::INIT));
-    add(image.dynamic.get(Tag::FINI));
+    add(image.dynamic.get(elf::DT_INIT));
+    add(image.dynamic.get(elf::DT_FINI));
     // ELF allows one table of each kind.
     let tables =
         [PT_ARM_EXIDX, PT_GNU_EH_FRAME].map(|kind| image.segments.iter().find(|s| s.kind == kind));
     for segment in tables.into_iter().flatten() {
         let range = segment.range.clone();
         match segment.kind {
+            // The table of unwinding instructions, by the functions' addresses.
             PT_ARM_EXIDX if image.machine == EM_ARM => {
                 for at in range.clone().step_by(8).take(MAX_ENTRIES) {
                     // A signed distance of 31 bits from the word's own address.

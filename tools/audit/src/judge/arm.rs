@@ -1,6 +1,6 @@
 //! 32-bit ARM programs and libraries.
 
-use super::simd::{self, Registers, registers};
+use super::simd::{self, ENOUGH, NOISE, Registers, few, noise, registers};
 use super::{Case, ciphers};
 use crate::facts::{ArmAttributes, Facts};
 use crate::soc::{Isa, Vfp};
@@ -14,21 +14,6 @@ pub(super) const FLOAT_SOFT: u32 = 0x200;
 /// `Tag_CPU_arch`.
 const V7: u64 = 10;
 const V8: u64 = 14;
-
-/// Most instructions of a class that count as data among the code.
-pub(super) const NOISE: u64 = 8;
-/// Fewest instructions in which an option's own instructions would show.
-pub(super) const ENOUGH: u64 = 2000;
-
-/// [`NOISE`] for large files: among 678 000 instructions of ARMv5TE, 43 looked like those of v7.
-pub(super) fn noise(facts: &Facts) -> u64 {
-    NOISE.max(facts.counts.instructions / 5000)
-}
-
-/// Whether the file is so small, and the count so low, that the counted words may be code or data.
-pub(super) fn few(facts: &Facts, counted: u64) -> bool {
-    counted > 0 && counted <= NOISE && facts.counts.instructions <= ENOUGH
-}
 
 pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     wide_core(case, facts);

@@ -68,7 +68,7 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "rules": rules,
     });
-    document(driver, results, audit.skipped.is_empty(), notifications)
+    document(&driver, &results, audit.skipped.is_empty(), &notifications)
 }
 
 /// A SARIF document for a box that the audit could not judge, with the reason.
@@ -76,16 +76,11 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
 pub fn sarif_of_nothing(why: &str) -> Value {
     let driver = json!({ "name": "millrace audit", "version": env!("CARGO_PKG_VERSION") });
     let note = json!({ "level": "note", "message": { "text": format!("not judged: {why}") } });
-    document(driver, Vec::new(), true, vec![note])
+    document(&driver, &[], true, &[note])
 }
 
 /// The document of one run.
-fn document(
-    driver: Value,
-    results: Vec<Value>,
-    successful: bool,
-    notifications: Vec<Value>,
-) -> Value {
+fn document(driver: &Value, results: &[Value], successful: bool, notifications: &[Value]) -> Value {
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

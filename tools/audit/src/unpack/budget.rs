@@ -1,6 +1,63 @@
-//! The resources left for unpacking an image.
+//! The limits for unpacking an image, and the resources left.
 
-use super::{Limits, UnpackError};
+use std::io;
+use std::path::PathBuf;
+
+/// The limits for an image. The defaults fit firmware of any router with room to spare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one unpacked file. A larger one is skipped.
+    pub file: u64,
+    /// Unpacked bytes in all, from any source. Exceeding the limit ends the walk.
+    pub total: u64,
+    /// Bytes of a directory's files in all; the walk reads these without unpacking. Exceeding the limit
+    /// ends the walk.
+    pub directory: u64,
+    /// Files, links and devices in all. Exceeding the limit ends the walk.
+    pub files: u32,
+    /// Nesting depth of images within images. Deeper ones are skipped.
+    pub depth: u32,
+    /// Unpacked bytes for each packed byte, once a stream has given 16 MiB. A part that exceeds it is skipped.
+    pub ratio: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            file: 128 << 20,
+            total: 1 << 30,
+            directory: 16 << 30,
+            files: 200_000,
+            depth: 8,
+            ratio: 1000,
+        }
+    }
+}
+
+/// Why a walk ended early. Entries handed over before are valid.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    /// The named file or directory cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A device, a FIFO or a socket was named.
+    #[error("{}: neither a file nor a directory", .0.display())]
+    NotAFile(PathBuf),
+    /// The image unpacks to more bytes than [`Limits::total`].
+    #[error("more than {0} bytes unpacked: the rest was not looked at")]
+    TooLarge(u64),
+    /// A directory's files have more bytes than [`Limits::directory`].
+    #[error("files of more than {0} bytes: the rest was not looked at")]
+    TooMuch(u64),
+    /// There are more entries than [`Limits::files`].
+    #[error("more than {0} files: the rest was not looked at")]
+    TooMany(u32),
+}
 
 /// Why a part cannot be unpacked.
 #[derive(Debug)]

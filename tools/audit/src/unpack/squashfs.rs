@@ -15,12 +15,8 @@ use super::budget::{Fault, too_large};
 use super::{EntryKind, Found, Part, UnpackError, Walker};
 use block::Decoder;
 use inode::Node;
-use superblock::Superblock;
-use table::{Fragments, Position, Tables};
-
-/// The magic numbers of squashfs: 4.0 and 3.x in both orders, and numbers that vendors made up so that stock tools
-/// refuse their LZMA.
-pub(super) const MAGICS: [&[u8]; 6] = [b"hsqs", b"sqsh", b"qshs", b"shsq", b"tqsh", b"hsqt"];
+use superblock::{Position, Superblock};
+use table::{Fragments, Tables};
 
 /// Longest path that the walk builds, in bytes.
 const LONGEST_PATH: usize = 4096;
@@ -147,7 +143,7 @@ impl Reader<'_, '_, '_> {
                 Fault::Part(too_large(file.size, &self.walker.budget.limits))
             }
             Ok(Node::File(file)) => {
-                match table::contents(&mut self.tables, fragments, &file, &mut self.walker.budget) {
+                match inode::contents(&mut self.tables, fragments, &file, &mut self.walker.budget) {
                     Ok(data) => {
                         self.walker.file_in_tree(path, &self.origin, &data)?;
                         return Ok(None);

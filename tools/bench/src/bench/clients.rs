@@ -16,8 +16,9 @@ use lab::{Host, LabError, Link, LinkOptions};
 use super::contender::Contender;
 use super::openvpn::{Ends, Suite, credentials};
 use super::rig::RigError;
-use super::table::Table;
+use super::table::{Table, Verdicts};
 use crate::bench::table::number;
+use crate::two_lines::failed;
 use host::machine::Machine;
 
 /// How long all clients together may take to connect.
@@ -178,11 +179,7 @@ fn wait_for(server: &RunningOpenVpn<'_>, clients: u32) -> Result<(), RigError> {
         }
         if Instant::now() >= end {
             let error = io::Error::other(format!("{found} of {clients} came"));
-            return Err(LabError::Load {
-                what: "wait for clients".to_owned(),
-                error,
-            }
-            .into());
+            return Err(failed("wait for clients")(error).into());
         }
         thread::sleep(LOOK);
     }
@@ -259,7 +256,7 @@ pub(super) fn markdown(outcomes: &[Outcome]) -> String {
         "among the idle",
         "kept",
     ]);
-    let mut verdicts = Table::of_words(["target", "wanted", "measured", "verdict"]);
+    let mut verdicts = Verdicts::default();
     for outcome in outcomes {
         let [alone, among] = outcome.rate;
         let kept = among / alone.max(1.0);
@@ -281,31 +278,27 @@ pub(super) fn markdown(outcomes: &[Outcome]) -> String {
         if !outcome.name.starts_with("ovpn-") {
             continue;
         }
-        let mut judge = |what: &str, wanted: String, value: f64, good: bool| {
-            let verdict = if good { "PASS" } else { "short" };
-            let what = format!("{}: {what}", outcome.name);
-            verdicts.row([what, wanted, number(value), verdict.to_owned()]);
-        };
+        let name = |what: &str| format!("{}: {what}", outcome.name);
         let [seconds, kilobytes, least] = TARGETS;
         // The target is for 1,000 clients. Fewer get proportionally less time, except for the second before a client
         // reconnects.
         let seconds = 1.0 + (seconds - 1.0) * f64::from(outcome.clients) / 1000.0;
         let back = outcome.back.as_secs_f64();
-        judge(
-            "all back, s",
+        verdicts.row(
+            name("all back, s"),
             format!("< {}", number(seconds)),
             back,
             back < seconds,
         );
         let each = outcome.kilobytes_each();
-        judge(
-            "KB for each idle client",
+        verdicts.row(
+            name("KB for each idle client"),
             format!("<= {kilobytes}"),
             each,
             each <= kilobytes,
         );
-        judge(
-            "rate kept by the busy client",
+        verdicts.row(
+            name("rate kept by the busy client"),
             format!(">= {least}"),
             kept,
             kept >= least,

@@ -16,8 +16,9 @@ use lab::{Carrier, Host, LabError, Link, LinkOptions};
 
 use super::contender::Contender;
 use super::rig::RigError;
-use super::table::Table;
+use super::table::{Table, Verdicts};
 use crate::bench::table::number;
+use crate::two_lines::failed;
 
 /// How long all clients together may take to connect.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -82,11 +83,7 @@ pub(super) fn measure(contender: Contender, clients: u32) -> Result<Outcome, Rig
     let after = usage(process)?;
     if times.len() < clients as usize {
         let error = io::Error::other(format!("{} of {clients} have a session", times.len()));
-        return Err(LabError::Load {
-            what: "wait for handshakes".to_owned(),
-            error,
-        }
-        .into());
+        return Err(failed("wait for handshakes")(error).into());
     }
     Ok(Outcome {
         name,
@@ -110,7 +107,7 @@ pub(super) fn markdown(outcomes: &[Outcome]) -> String {
         "server's MB before",
         "after",
     ]);
-    let mut verdicts = Table::of_words(["target", "wanted", "measured", "verdict"]);
+    let mut verdicts = Verdicts::default();
     for outcome in outcomes {
         let all = outcome.times.max().as_secs_f64();
         let [before, after] = outcome.memory.map(|bytes| number(bytes as f64 / 1e6));
@@ -127,13 +124,8 @@ pub(super) fn markdown(outcomes: &[Outcome]) -> String {
         if !outcome.name.starts_with("millrace") {
             continue;
         }
-        let verdict = if all <= TARGET { "PASS" } else { "short" };
-        verdicts.row([
-            format!("{}: all handshakes, s", outcome.name),
-            format!("<= {TARGET}"),
-            number(all),
-            verdict.to_owned(),
-        ]);
+        let what = format!("{}: all handshakes, s", outcome.name);
+        verdicts.row(what, format!("<= {TARGET}"), all, all <= TARGET);
     }
     let machine = Machine::this().show();
     format!(

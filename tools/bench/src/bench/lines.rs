@@ -15,32 +15,19 @@ use lab::{Emulator, Host, Impairment, LabError, LinkOptions, Process};
 
 use super::contender::own_program;
 use super::rig::RigError;
-use super::table::Table;
+use super::table::{Table, Verdicts};
 use crate::bench::table::{Spread, number};
-use crate::two_lines::{INNER, TwoLines, Use};
+use crate::two_lines::{INNER, TwoLines, Use, wireguard};
 
-/// A part of the measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// One stream over one line.
-    One,
-    /// One stream over two lines.
-    Two,
-    /// Pings beside streams that fill the line.
-    Full,
-}
-
-impl Part {
-    /// All parts.
-    pub(super) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Full];
-
-    /// The part's name for `--uplinks`.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::One => "one",
-            Self::Two => "two",
-            Self::Full => "full",
-        }
+named! {
+    /// A part of the measurements, with its name for `--uplinks`.
+    Part {
+        /// One stream over one line.
+        One = "one",
+        /// One stream over two lines.
+        Two = "two",
+        /// Pings beside streams that fill the line.
+        Full = "full",
     }
 }
 
@@ -163,16 +150,8 @@ impl Carrier {
                     true => "#! [Uplinks]\n#! Reorder = yes\n",
                     false => "",
                 };
-                let text = |own: usize, more: String| {
-                    let (private, public) = (&keys[own].private, &keys[1 - own].public);
-                    let (here, there) = (INNER[own], INNER[1 - own]);
-                    format!(
-                        "{lines}[Interface]\nPrivateKey = {private}\nAddress = {here}/24\nListenPort = 51820\n\
-                         [Peer]\nPublicKey = {public}\nAllowedIPs = {there}/32\n{more}"
-                    )
-                };
-                let calls = text(0, format!("Endpoint = {at}:51820\n"));
-                (["a.conf", "b.conf"], [calls, text(1, String::new())])
+                let text = |own, peer| wireguard(lines, &keys, own, peer);
+                (["a.conf", "b.conf"], [text(0, Some(at)), text(1, None)])
             }
             Self::Pptp { reorder } => {
                 let both = format!(
@@ -273,27 +252,9 @@ fn pair(loss: [f64; 2]) -> [Impairment; 2] {
 
 /// The ways to use the two lines.
 const USES: [(&str, Use); 3] = [
-    (
-        "first uplink",
-        Use {
-            mode: "single",
-            lines: &[0],
-        },
-    ),
-    (
-        "second uplink",
-        Use {
-            mode: "single",
-            lines: &[1],
-        },
-    ),
-    (
-        "balance-packets",
-        Use {
-            mode: "balance-packets",
-            lines: &[0, 1],
-        },
-    ),
+    ("first uplink", Use::new("single", &[0])),
+    ("second uplink", Use::new("single", &[1])),
+    ("balance-packets", Use::new("balance-packets", &[0, 1])),
 ];
 
 /// Seconds that TCP gets to find the rate of a long line, or of two lines, of which the first packets use only one.
@@ -344,31 +305,12 @@ fn congestions() -> Vec<&'static str> {
     ["cubic", "bbr"].into_iter().filter(there).collect()
 }
 
-/// The targets, the measured values, and whether they suffice.
-struct Verdicts(Table);
-
-impl Verdicts {
-    fn at_least(&mut self, what: String, wanted: f64, value: f64) {
-        self.row(what, ">=", wanted, value, value >= wanted);
-    }
-
-    fn at_most(&mut self, what: String, wanted: f64, value: f64) {
-        self.row(what, "<=", wanted, value, value <= wanted);
-    }
-
-    fn row(&mut self, what: String, sign: &str, wanted: f64, value: f64, met: bool) {
-        let verdict = if met { "PASS" } else { "short" };
-        let (wanted, value) = (format!("{sign} {}", number(wanted)), number(value));
-        self.0.row([what, wanted, value, verdict.to_owned()]);
-    }
-}
-
 /// Measures the given parts and returns the report.
 ///
 /// # Errors
 /// [`RigError`] if a network cannot be built or a host does not answer.
 pub(super) fn measure(parts: &[Part], repetitions: u32, seconds: u32) -> Result<String, RigError> {
-    let mut verdicts = Verdicts(Table::of_words(["target", "wanted", "measured", "verdict"]));
+    let mut verdicts = Verdicts::default();
     let mut report = format!(
         "# millrace bench --uplinks\n\n{}.\n\nMbit/s of TCP for {seconds} s between two Millraces, medians of \
          {repetitions}. Both ends, the load and the uplinks, which are emulated in user space, share this machine.\n\n",
@@ -382,7 +324,7 @@ pub(super) fn measure(parts: &[Part], repetitions: u32, seconds: u32) -> Result<
         };
         report += &format!("{text}\n\n{}\n", table.render());
     }
-    Ok(report + &verdicts.0.render())
+    Ok(report + &verdicts.render())
 }
 
 const ONE: &str = "## One uplink\n\nOne stream, reno. Delay each way, and the most memory of TCP's buffers. *In order*: \

@@ -1,7 +1,7 @@
 //! The OpenVPN contenders: the program at each end, and the cipher.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use lab::openvpn::{
     Cipher, Credentials, Digest, KeyKind, MillraceOpenVpn, OpenVpn, Setup, StockOpenVpn, Transport,
@@ -69,48 +69,24 @@ impl Ends {
     }
 }
 
-/// A cipher with its digest, and the packet size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Suite {
-    None,
-    Gcm,
-    ChaCha,
-    Cbc,
-    Bf,
-    NoneJumbo,
-    GcmJumbo,
-    GcmTcp,
+named! {
+    /// A cipher with its digest, and the packet size.
+    Suite {
+        None = "none",
+        Gcm = "gcm",
+        ChaCha = "chacha",
+        Cbc = "cbc",
+        Bf = "bf",
+        NoneJumbo = "none-9k",
+        GcmJumbo = "gcm-9k",
+        GcmTcp = "gcm-tcp",
+    }
 }
 
 /// The MTU of jumbo packets, which make the cost per packet small.
 const JUMBO: u16 = 9000;
 
 impl Suite {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::None,
-        Self::Gcm,
-        Self::ChaCha,
-        Self::Cbc,
-        Self::Bf,
-        Self::NoneJumbo,
-        Self::GcmJumbo,
-        Self::GcmTcp,
-    ];
-
-    /// The suite's name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Gcm => "gcm",
-            Self::ChaCha => "chacha",
-            Self::Cbc => "cbc",
-            Self::Bf => "bf",
-            Self::NoneJumbo => "none-9k",
-            Self::GcmJumbo => "gcm-9k",
-            Self::GcmTcp => "gcm-tcp",
-        }
-    }
-
     /// The cipher's short name for the plot.
     pub(super) fn label(self) -> &'static str {
         match self {
@@ -134,11 +110,6 @@ impl Suite {
             Self::GcmJumbo => "AES-256-GCM, tun-mtu 9000, mssfix 0",
             Self::GcmTcp => "AES-256-GCM over TCP",
         }
-    }
-
-    /// Returns the suite with this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
     pub(super) fn setup(self) -> Setup {
@@ -171,71 +142,11 @@ impl Suite {
 
 /// The name of a pair in tables and on the command line.
 pub(crate) fn name(ends: Ends, suite: Suite) -> &'static str {
-    let names: [&'static str; 5] = match suite {
-        Suite::None => [
-            "ovpn-none",
-            "ovpn-client-none",
-            "ovpn-server-none",
-            "openvpn-none",
-            "other-none",
-        ],
-        Suite::Gcm => [
-            "ovpn-gcm",
-            "ovpn-client-gcm",
-            "ovpn-server-gcm",
-            "openvpn-gcm",
-            "other-gcm",
-        ],
-        Suite::ChaCha => [
-            "ovpn-chacha",
-            "ovpn-client-chacha",
-            "ovpn-server-chacha",
-            "openvpn-chacha",
-            "other-chacha",
-        ],
-        Suite::Cbc => [
-            "ovpn-cbc",
-            "ovpn-client-cbc",
-            "ovpn-server-cbc",
-            "openvpn-cbc",
-            "other-cbc",
-        ],
-        Suite::Bf => [
-            "ovpn-bf",
-            "ovpn-client-bf",
-            "ovpn-server-bf",
-            "openvpn-bf",
-            "other-bf",
-        ],
-        Suite::NoneJumbo => [
-            "ovpn-none-9k",
-            "ovpn-client-none-9k",
-            "ovpn-server-none-9k",
-            "openvpn-none-9k",
-            "other-none-9k",
-        ],
-        Suite::GcmJumbo => [
-            "ovpn-gcm-9k",
-            "ovpn-client-gcm-9k",
-            "ovpn-server-gcm-9k",
-            "openvpn-gcm-9k",
-            "other-gcm-9k",
-        ],
-        Suite::GcmTcp => [
-            "ovpn-gcm-tcp",
-            "ovpn-client-gcm-tcp",
-            "ovpn-server-gcm-tcp",
-            "openvpn-gcm-tcp",
-            "other-gcm-tcp",
-        ],
-    };
-    match ends {
-        Ends::Millrace => names[0],
-        Ends::Client => names[1],
-        Ends::Server => names[2],
-        Ends::Stock => names[3],
-        Ends::Other => names[4],
-    }
+    static NAMES: LazyLock<[[String; Suite::ALL.len()]; 5]> = LazyLock::new(|| {
+        let programs = ["ovpn", "ovpn-client", "ovpn-server", "openvpn", "other"];
+        programs.map(|program| Suite::ALL.map(|suite| format!("{program}-{}", suite.name())))
+    });
+    &NAMES[ends as usize][suite as usize]
 }
 
 /// Returns the carrier of a pair.

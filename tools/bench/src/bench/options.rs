@@ -208,13 +208,10 @@ impl From<&ArgMatches> for Options {
             contenders.extend(Contender::openvpn().filter(wanted));
         }
         let clients = matches.get_one::<u32>("clients").copied();
-        let lines: Vec<_> = matches
-            .get_many::<String>("uplinks")
-            .into_iter()
-            .flatten()
-            .collect();
-        let part = |part: &lines::Part| lines.iter().any(|name| *name == part.name());
-        let lines: Vec<_> = lines::Part::ALL.into_iter().filter(part).collect();
+        let named = |name: &String| lines::Part::named(name);
+        let mut lines: Vec<_> = names("uplinks").filter_map(named).collect();
+        lines.sort_by_key(|part| *part as usize);
+        lines.dedup();
         let against = matches.get_one::<PathBuf>("against").cloned();
         if contenders.is_empty() && clients.is_some() {
             contenders.push(Contender::OpenVpn(Ends::Millrace, Suite::Gcm));

@@ -13,6 +13,7 @@ use lab::{Host, LabError, Link, LinkOptions, Offloads, Tunnel, TunnelOptions};
 
 use super::contender::Contender;
 use super::test::{Metric, Test};
+use crate::two_lines::failed;
 
 /// How long a tunnel gets to answer for the first time.
 const ANSWER: Duration = Duration::from_secs(40);
@@ -238,11 +239,7 @@ impl<'g> Rig<'g> {
         let report = load.run(&self.ground.a)?;
         let used = meter.read()?;
         if let Some(why) = report.first_error {
-            return Err(LabError::Load {
-                what: "fetch files".to_owned(),
-                error: io::Error::other(why),
-            }
-            .into());
+            return Err(failed("fetch files")(io::Error::other(why)).into());
         }
         let mut values = vec![
             (Metric::Kbytes, report.bits_per_second() / 8.0 / 1024.0),

@@ -77,6 +77,40 @@ impl Table {
     }
 }
 
+/// The targets, the measured values, and whether they suffice.
+#[derive(Debug, Default)]
+pub(crate) struct Verdicts(Vec<[String; 4]>);
+
+impl Verdicts {
+    /// Adds a target of at least `wanted`.
+    pub(crate) fn at_least(&mut self, what: String, wanted: f64, value: f64) {
+        let words = format!(">= {}", number(wanted));
+        self.row(what, words, value, value >= wanted);
+    }
+
+    /// Adds a target of at most `wanted`.
+    pub(crate) fn at_most(&mut self, what: String, wanted: f64, value: f64) {
+        let words = format!("<= {}", number(wanted));
+        self.row(what, words, value, value <= wanted);
+    }
+
+    /// Adds a target: its name, the limit in words, the measured value, and whether it suffices.
+    pub(crate) fn row(&mut self, what: String, wanted: String, value: f64, met: bool) {
+        let verdict = if met { "PASS" } else { "short" };
+        self.0
+            .push([what, wanted, number(value), verdict.to_owned()]);
+    }
+
+    /// Formats the table of all targets.
+    pub(crate) fn render(&self) -> String {
+        let mut table = Table::of_words(["target", "wanted", "measured", "verdict"]);
+        for row in &self.0 {
+            table.row(row);
+        }
+        table.render()
+    }
+}
+
 /// The minimum, median and maximum of some values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {

@@ -27,12 +27,7 @@ struct Target {
 }
 
 /// A target relative to another implementation, by the median of the ratios.
-const fn ratio(
-    what: &'static str,
-    pair: (Contender, Contender),
-    figure: (Test, Metric),
-    limit: Limit,
-) -> Target {
+fn ratio(what: &'static str, pair: Pair, figure: (Test, Metric), limit: Limit) -> Target {
     Target {
         what,
         contender: pair.0,
@@ -43,105 +38,59 @@ const fn ratio(
     }
 }
 
-const WIREGUARD_GO: (Contender, Contender) = (Contender::Millrace, Contender::WireguardGo);
-const BORINGTUN: (Contender, Contender) = (Contender::Millrace, Contender::BoringTun);
-const GOTATUN: (Contender, Contender) = (Contender::Millrace, Contender::GotaTun);
-const PLAIN: (Contender, Contender) = (Contender::MillracePlain, Contender::WireguardGoPackaged);
-const NULL: (Contender, Contender) = (Contender::MillraceNull, Contender::Forwarder);
+/// A contender, and the one to compare it with.
+type Pair = (Contender, Contender);
 
-const TARGETS: [Target; 21] = {
-    use Limit::{AtLeast, AtMost};
-    use Metric::{CpuReceive, CpuSend, P99, Packets, Rate};
-    use Test::{PingLoaded, Tcp1, Tcp1Back, Udp64, Udp1300};
+/// The targets for the rate of one TCP stream: there and back.
+fn rates(pair: Pair, least: f64) -> [Target; 2] {
     [
-        ratio("TCP, one stream", WIREGUARD_GO, (Tcp1, Rate), AtLeast(1.8)),
-        ratio(
-            "TCP, one stream back",
-            WIREGUARD_GO,
-            (Tcp1Back, Rate),
-            AtLeast(1.8),
-        ),
-        ratio(
-            "CPU per GB, sending",
-            WIREGUARD_GO,
-            (Tcp1, CpuSend),
-            AtMost(0.5),
-        ),
-        ratio(
-            "CPU per GB, receiving",
-            WIREGUARD_GO,
-            (Tcp1, CpuReceive),
-            AtMost(0.5),
-        ),
-        ratio(
-            "CPU per GB, sending back",
-            WIREGUARD_GO,
-            (Tcp1Back, CpuSend),
-            AtMost(0.5),
-        ),
-        ratio(
-            "CPU per GB, receiving back",
-            WIREGUARD_GO,
-            (Tcp1Back, CpuReceive),
-            AtMost(0.5),
-        ),
-        ratio(
-            "ping p99 under load",
-            WIREGUARD_GO,
-            (PingLoaded, P99),
-            AtMost(1.0),
-        ),
-        ratio(
-            "UDP 1300 B, loss-free",
-            WIREGUARD_GO,
-            (Udp1300, Packets),
-            AtLeast(1.5),
-        ),
-        ratio(
-            "UDP 64 B, loss-free",
-            WIREGUARD_GO,
-            (Udp64, Packets),
-            AtLeast(1.5),
-        ),
-        ratio("TCP, one stream", BORINGTUN, (Tcp1, Rate), AtLeast(4.0)),
-        ratio(
-            "TCP, one stream back",
-            BORINGTUN,
-            (Tcp1Back, Rate),
-            AtLeast(4.0),
-        ),
-        ratio(
-            "ping p99 under load",
-            BORINGTUN,
-            (PingLoaded, P99),
-            AtMost(1.0),
-        ),
-        ratio("TCP, one stream", GOTATUN, (Tcp1, Rate), AtLeast(4.0)),
-        ratio(
-            "TCP, one stream back",
-            GOTATUN,
-            (Tcp1Back, Rate),
-            AtLeast(4.0),
-        ),
-        ratio("TCP, one stream", PLAIN, (Tcp1, Rate), AtLeast(1.2)),
-        ratio(
-            "TCP, one stream back",
-            PLAIN,
-            (Tcp1Back, Rate),
-            AtLeast(1.2),
-        ),
-        ratio("TCP, one stream", NULL, (Tcp1, Rate), AtLeast(0.85)),
-        ratio(
-            "TCP, one stream back",
-            NULL,
-            (Tcp1Back, Rate),
-            AtLeast(0.85),
-        ),
-        memory("RSS idle, MB", Test::Setup, Metric::Rss),
-        memory("RSS after load, MB", Test::Memory, Metric::Rss),
-        memory("RSS at most, MB", Test::Memory, Metric::RssPeak),
+        ("TCP, one stream", Test::Tcp1),
+        ("TCP, one stream back", Test::Tcp1Back),
     ]
-};
+    .map(|(what, test)| ratio(what, pair, (test, Metric::Rate), Limit::AtLeast(least)))
+}
+
+/// The targets for the processor time of one TCP stream: there, then back.
+fn processor(pair: Pair, most: f64) -> [Target; 4] {
+    use Metric::{CpuReceive, CpuSend};
+    use Test::{Tcp1, Tcp1Back};
+    [
+        ("CPU per GB, sending", (Tcp1, CpuSend)),
+        ("CPU per GB, receiving", (Tcp1, CpuReceive)),
+        ("CPU per GB, sending back", (Tcp1Back, CpuSend)),
+        ("CPU per GB, receiving back", (Tcp1Back, CpuReceive)),
+    ]
+    .map(|(what, figure)| ratio(what, pair, figure, Limit::AtMost(most)))
+}
+
+/// The targets for WireGuard and for the memory of this program.
+fn wireguard() -> Vec<Target> {
+    let against = |other| (Contender::Millrace, other);
+    let latency = |pair| {
+        let figure = (Test::PingLoaded, Metric::P99);
+        ratio("ping p99 under load", pair, figure, Limit::AtMost(1.0))
+    };
+    let go = against(Contender::WireguardGo);
+    let datagrams = |what, test| ratio(what, go, (test, Metric::Packets), Limit::AtLeast(1.5));
+    let boringtun = against(Contender::BoringTun);
+    let plain = (Contender::MillracePlain, Contender::WireguardGoPackaged);
+    let null = (Contender::MillraceNull, Contender::Forwarder);
+    let mut targets = Vec::new();
+    targets.extend(rates(go, 1.8));
+    targets.extend(processor(go, 0.5));
+    targets.push(latency(go));
+    targets.push(datagrams("UDP 1300 B, loss-free", Test::Udp1300));
+    targets.push(datagrams("UDP 64 B, loss-free", Test::Udp64));
+    targets.extend(rates(boringtun, 4.0));
+    targets.push(latency(boringtun));
+    targets.extend(rates(against(Contender::GotaTun), 4.0));
+    targets.extend(rates(plain, 1.2));
+    targets.extend(rates(null, 0.85));
+    targets.push(memory("RSS idle, MB", Test::Setup, Metric::Rss));
+    targets.push(memory("RSS after load, MB", Test::Memory, Metric::Rss));
+    targets.push(memory("RSS at most, MB", Test::Memory, Metric::RssPeak));
+    targets
+}
 
 /// The targets for OpenVPN: suite, ratio of one TCP stream to that of stock at both ends, and optionally ratio of
 /// processor time per gigabyte at each end.
@@ -163,8 +112,7 @@ const MIXED: f64 = 0.25;
 const SET_UP: f64 = 1.5;
 
 fn openvpn() -> Vec<Target> {
-    use Limit::{AtLeast, AtMost};
-    use Metric::{CpuReceive, CpuSend, Rate};
+    use Metric::{CpuReceive, CpuSend};
     use Test::{Tcp1, Tcp1Back};
     let mut targets = Vec::new();
     for (suite, faster, cpu) in OPENVPN {
@@ -173,22 +121,9 @@ fn openvpn() -> Vec<Target> {
             (Contender::OpenVpn(ends, suite), stock)
         };
         let both = against(Ends::Millrace);
-        let mut add = |what, pair, figure, limit| targets.push(ratio(what, pair, figure, limit));
-        add("TCP, one stream", both, (Tcp1, Rate), AtLeast(faster));
-        add(
-            "TCP, one stream back",
-            both,
-            (Tcp1Back, Rate),
-            AtLeast(faster),
-        );
+        targets.extend(rates(both, faster));
         if let Some(most) = cpu {
-            add("CPU per GB, sending", both, (Tcp1, CpuSend), AtMost(most));
-            add(
-                "CPU per GB, receiving",
-                both,
-                (Tcp1, CpuReceive),
-                AtMost(most),
-            );
+            targets.extend(&processor(both, most)[..2]);
         }
         if matches!(suite, Suite::NoneJumbo | Suite::GcmJumbo) {
             continue;
@@ -196,33 +131,25 @@ fn openvpn() -> Vec<Target> {
         // The client is end a. It sends in one test and receives in the reverse test; the server is end b.
         let client = against(Ends::Client);
         let server = against(Ends::Server);
+        let mut add =
+            |what, pair, figure, most| targets.push(ratio(what, pair, figure, Limit::AtMost(most)));
         // The cost of a set-up does not depend on the cipher.
         if suite == Suite::Gcm {
             for pair in [both, client, server] {
-                add("set-up", pair, (Test::Setup, Metric::SetUp), AtMost(SET_UP));
+                add("set-up", pair, (Test::Setup, Metric::SetUp), SET_UP);
             }
         }
-        let most = AtMost(MIXED);
-        add("own CPU per GB, sending", client, (Tcp1, CpuSend), most);
-        add(
-            "own CPU per GB, receiving",
-            client,
-            (Tcp1Back, CpuReceive),
-            most,
-        );
-        add(
-            "own CPU per GB, receiving",
-            server,
-            (Tcp1, CpuReceive),
-            most,
-        );
-        add("own CPU per GB, sending", server, (Tcp1Back, CpuSend), most);
+        let (sending, receiving) = ("own CPU per GB, sending", "own CPU per GB, receiving");
+        add(sending, client, (Tcp1, CpuSend), MIXED);
+        add(receiving, client, (Tcp1Back, CpuReceive), MIXED);
+        add(receiving, server, (Tcp1, CpuReceive), MIXED);
+        add(sending, server, (Tcp1Back, CpuSend), MIXED);
     }
     targets
 }
 
 /// A target for the memory of this program.
-const fn memory(what: &'static str, test: Test, metric: Metric) -> Target {
+fn memory(what: &'static str, test: Test, metric: Metric) -> Target {
     Target {
         what,
         contender: Contender::Millrace,
@@ -258,30 +185,19 @@ fn verdict(value: f64, limit: Limit) -> String {
 /// The targets for this program against another build: no slower and no larger, with a tolerance for the difference
 /// between two runs.
 fn against_another() -> impl Iterator<Item = Target> {
-    use Metric::{CpuReceive, CpuSend, Rate, Rss, RssPeak};
-    use Test::{Memory, Tcp1, Tcp1Back};
-    let (fast, cheap, small) = (
-        Limit::AtLeast(0.97),
-        Limit::AtMost(1.03),
-        Limit::AtMost(1.0),
-    );
-    let figures = [
-        ("TCP, one stream", (Tcp1, Rate), fast),
-        ("TCP, one stream back", (Tcp1Back, Rate), fast),
-        ("CPU per GB, sending", (Tcp1, CpuSend), cheap),
-        ("CPU per GB, receiving", (Tcp1, CpuReceive), cheap),
-        ("CPU per GB, sending back", (Tcp1Back, CpuSend), cheap),
-        ("CPU per GB, receiving back", (Tcp1Back, CpuReceive), cheap),
-        ("RSS after load", (Memory, Rss), small),
-        ("RSS at most", (Memory, RssPeak), small),
-    ];
-    pairs_against()
-        .flat_map(move |pair| figures.map(|(what, figure, limit)| ratio(what, pair, figure, limit)))
+    pairs_against().flat_map(|pair| {
+        let small = |what, metric| ratio(what, pair, (Test::Memory, metric), Limit::AtMost(1.0));
+        let mut targets = rates(pair, 0.97).to_vec();
+        targets.extend(processor(pair, 1.03));
+        targets.push(small("RSS after load", Metric::Rss));
+        targets.push(small("RSS at most", Metric::RssPeak));
+        targets
+    })
 }
 
 /// All targets for which this run has results.
 pub(super) fn table(records: &Records) -> Table {
-    judge(TARGETS.into_iter().chain(openvpn()), records)
+    judge(wireguard().into_iter().chain(openvpn()), records)
 }
 
 /// The comparison with another build of this program.

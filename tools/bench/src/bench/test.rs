@@ -1,59 +1,23 @@
 //! The tests of a bench.
 
-/// A test: one measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Test {
-    Setup,
-    Ping,
-    Tcp1,
-    Tcp1Back,
-    Tcp4,
-    Tcp4Both,
-    Udp1300,
-    Udp64,
-    PingLoaded,
-    Http,
-    Memory,
+named! {
+    /// A test: one measurement. They run in this order: memory last, after all loads.
+    Test {
+        Setup = "setup",
+        Ping = "ping",
+        Tcp1 = "tcp1",
+        Tcp1Back = "tcp1-back",
+        Tcp4 = "tcp4",
+        Tcp4Both = "tcp4-both",
+        Udp1300 = "udp1300",
+        Udp64 = "udp64",
+        PingLoaded = "ping-load",
+        Http = "http",
+        Memory = "memory",
+    }
 }
 
 impl Test {
-    /// All tests in the order of execution: memory last, after all loads.
-    pub(super) const ALL: [Self; 11] = [
-        Self::Setup,
-        Self::Ping,
-        Self::Tcp1,
-        Self::Tcp1Back,
-        Self::Tcp4,
-        Self::Tcp4Both,
-        Self::Udp1300,
-        Self::Udp64,
-        Self::PingLoaded,
-        Self::Http,
-        Self::Memory,
-    ];
-
-    /// The test's name on the command line and in documents.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Setup => "setup",
-            Self::Ping => "ping",
-            Self::Tcp1 => "tcp1",
-            Self::Tcp1Back => "tcp1-back",
-            Self::Tcp4 => "tcp4",
-            Self::Tcp4Both => "tcp4-both",
-            Self::Udp1300 => "udp1300",
-            Self::Udp64 => "udp64",
-            Self::PingLoaded => "ping-load",
-            Self::Http => "http",
-            Self::Memory => "memory",
-        }
-    }
-
-    /// Returns the test with this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
-    }
-
     /// Estimated seconds per implementation when a load runs for `seconds`.
     pub(super) fn duration(self, seconds: u32) -> f64 {
         let seconds = f64::from(seconds);

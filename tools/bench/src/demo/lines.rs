@@ -13,7 +13,7 @@ use lab::load::{HttpLoad, HttpServer, HttpWatch};
 use lab::{Impairment, LabError};
 
 use crate::bench::prepare;
-use crate::two_lines::{INNER, TwoLines, Use};
+use crate::two_lines::{INNER, TwoLines, Use, failed};
 use call::Call;
 use picture::{Shown, picture, table, words};
 
@@ -52,58 +52,37 @@ struct Way {
 const WAYS: [Way; 7] = [
     Way {
         name: "dsl",
-        how: Use {
-            mode: "single",
-            lines: &[0],
-        },
+        how: Use::new("single", &[0]),
         what: "20 Mbit/s, 20 ms each way, 2 % loss",
     },
     Way {
         name: "lte",
-        how: Use {
-            mode: "single",
-            lines: &[1],
-        },
+        how: Use::new("single", &[1]),
         what: "10 Mbit/s, 40 ms each way and 10 more or less, 2 % loss in bursts",
     },
     Way {
         name: "failover",
-        how: Use {
-            mode: "failover",
-            lines: &[0, 1],
-        },
+        how: Use::new("failover", &[0, 1]),
         what: "the better uplink while it works",
     },
     Way {
         name: "critical",
-        how: Use {
-            mode: "critical",
-            lines: &[0, 1],
-        },
+        how: Use::new("critical", &[0, 1]),
         what: "the same, and small packets by both",
     },
     Way {
         name: "duplicate",
-        how: Use {
-            mode: "duplicate",
-            lines: &[0, 1],
-        },
+        how: Use::new("duplicate", &[0, 1]),
         what: "every packet by both",
     },
     Way {
         name: "balance",
-        how: Use {
-            mode: "balance",
-            lines: &[0, 1],
-        },
+        how: Use::new("balance", &[0, 1]),
         what: "each connection by one of them",
     },
     Way {
         name: "packets",
-        how: Use {
-            mode: "balance-packets",
-            lines: &[0, 1],
-        },
+        how: Use::new("balance-packets", &[0, 1]),
         what: "each packet of a download by one of them, put back into order",
     },
 ];
@@ -185,10 +164,10 @@ fn show(way: &Way, time: Duration) -> Result<Shown, LabError> {
             .join()
             .unwrap_or_else(|why| std::panic::resume_unwind(why))?;
         match report.first_error {
-            Some(why) => Err(LabError::Load {
-                what: format!("a download by {} failed", way.name),
-                error: io::Error::other(why),
-            }),
+            Some(why) => {
+                let what = format!("a download by {} failed", way.name);
+                Err(failed(what)(io::Error::other(why)))
+            }
             None => Ok((packets, downloaded)),
         }
     })?;

@@ -10,7 +10,10 @@ use lab::{Impairment, LabError, LinkOptions, Site, Tunnel};
 use super::outcome::{Download, Outcome, SIZES};
 use super::title;
 use crate::bench::contender::Contender;
+use crate::two_lines::failed;
 
+/// A task, for errors.
+const USAGE: &str = "cannot read what the programs used";
 const WEB_PORT: u16 = 80;
 const ECHO_PORT: u16 = 7;
 /// How long a tunnel gets to answer for the first time.
@@ -52,7 +55,10 @@ impl Tour {
                 let start = tunnel.connect()?;
                 let echo = EchoServer::start(&site.office, ECHO_PORT)?;
                 let answer = echo.first_answer(&site.device, target, ANSWER)?;
-                let answer = answer.ok_or_else(|| silent(contender))?;
+                let answer = answer.ok_or_else(|| {
+                    let what = format!("nothing came through the tunnel of {}", contender.name());
+                    failed(what)(io::ErrorKind::TimedOut.into())
+                })?;
                 let elapsed = answer.saturating_duration_since(start);
                 say(&format!(
                     "  first answer after {:.0} ms",
@@ -77,9 +83,9 @@ impl Tour {
 
         for size in SIZES {
             let load = HttpLoad::new((target, WEB_PORT), size.bytes, u64::MAX);
-            let meter = CpuMeter::start(&processes).map_err(unreadable)?;
+            let meter = CpuMeter::start(&processes).map_err(failed(USAGE))?;
             let report = self.download(&site, &load, size.name)?;
-            let used = meter.read().map_err(unreadable)?;
+            let used = meter.read().map_err(failed(USAGE))?;
             let cpu = (processes.len() == 2 && report.bytes > 0)
                 .then(|| [0, 1].map(|end| used.seconds_per_gigabyte(end, report.bytes)));
             outcome.downloads.push(Download {
@@ -89,7 +95,7 @@ impl Tour {
             });
         }
         if let &[branch, office] = processes.as_slice() {
-            let rss = |process| usage(process).map(|usage| usage.rss).map_err(unreadable);
+            let rss = |process| usage(process).map(|usage| usage.rss).map_err(failed(USAGE));
             outcome.rss = Some([rss(branch)?, rss(office)?]);
         }
         drop(tunnel);
@@ -129,10 +135,8 @@ impl Tour {
         ));
         if report.errors > 0 {
             let why = report.first_error.unwrap_or_default();
-            return Err(LabError::Load {
-                what: format!("{} downloads of {name} failed", report.errors),
-                error: io::Error::other(why),
-            });
+            let what = format!("{} downloads of {name} failed", report.errors);
+            return Err(failed(what)(io::Error::other(why)));
         }
         Ok(report)
     }
@@ -140,18 +144,4 @@ impl Tour {
 
 fn say(text: &str) {
     host::terminal::say(text);
-}
-
-fn unreadable(error: io::Error) -> LabError {
-    LabError::Load {
-        what: "cannot read what the programs used".to_owned(),
-        error,
-    }
-}
-
-fn silent(contender: Contender) -> LabError {
-    LabError::Load {
-        what: format!("nothing came through the tunnel of {}", contender.name()),
-        error: io::ErrorKind::TimedOut.into(),
-    }
 }

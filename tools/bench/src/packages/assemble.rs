@@ -1,11 +1,11 @@
 //! Builds all packages of a release and their indexes from the manifest, the file trees beside it and a directory of
 //! programs.
 
+use crate::packages::apk::Apk;
+use crate::packages::index::Manager;
 use crate::packages::key::Keys;
 use crate::packages::manifest::{Description, Distribution, Manifest, ManifestError};
-use crate::packages::{
-    Package, apk, apk_index, compress, deb, debian, debian_index, hash, ipk, openwrt, opkg_index,
-};
+use crate::packages::{Package, apk, apk_index, compress, deb, debian, hash, index, ipk, openwrt};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -192,23 +192,23 @@ impl Release<'_> {
             let name = openwrt::ipk_name(package);
             let content = openwrt::ipk(package).map_err(|error| fault(&name, error))?;
             let bytes = ipk::write(&content, self.date).map_err(|error| fault(&name, error))?;
-            let read = ipk::read(&bytes).map_err(|error| fault(&name, error))?;
-            if read != content {
-                return Err(AssembleError::Differs(name));
-            }
-            ipks.insert(name, bytes);
+            ipks.insert(
+                name.clone(),
+                checked(&name, ipk::read(&bytes), bytes, |it| *it == content)?,
+            );
             let name = openwrt::apk_name(package);
             let content = openwrt::apk(package, self.date).map_err(|error| fault(&name, error))?;
             let bytes = apk::write(&content).map_err(|error| fault(&name, error))?;
-            let read = apk::read(&bytes).map_err(|error| fault(&name, error))?;
-            if read.tree != content.tree || read.scripts != content.scripts {
-                return Err(AssembleError::Differs(name));
-            }
-            apks.insert(name, bytes);
+            let same = |it: &Apk| it.tree == content.tree && it.scripts == content.scripts;
+            apks.insert(
+                name.clone(),
+                checked(&name, apk::read(&bytes), bytes, same)?,
+            );
         }
         let listed: Vec<(&str, &[u8])> = list(&ipks);
-        let index = opkg_index::write(&listed).map_err(|error| fault("Packages", error))?;
-        opkg_index::check(&index, &listed).map_err(|error| fault("Packages", error))?;
+        let index =
+            index::packages(Manager::Opkg, &listed).map_err(|error| fault("Packages", error))?;
+        index::check(&index, &listed).map_err(|error| fault("Packages", error))?;
         let adbs: Vec<&[u8]> = apks.values().map(Vec::as_slice).collect();
         let key = self.keys.p256.as_ref();
         let adb = apk_index::write(&adbs, key).map_err(|error| fault(apk_index::NAME, error))?;
@@ -235,22 +235,19 @@ impl Release<'_> {
         let name = debian::name(package);
         let content = debian::deb(package).map_err(|error| fault(&name, error))?;
         let bytes = deb::write(&content, self.date).map_err(|error| fault(&name, error))?;
-        let read = deb::read(&bytes).map_err(|error| fault(&name, error))?;
-        if read != content {
-            return Err(AssembleError::Differs(name));
-        }
+        let bytes = checked(&name, deb::read(&bytes), bytes, |it| *it == content)?;
         Ok((name, bytes))
     }
 
     fn debian_index(&self, files: &mut Files) -> Result<(), AssembleError> {
-        let packages = debian_index::packages(&list(files));
+        let packages = index::packages(Manager::Apt, &list(files));
         let packages = packages.map_err(|error| fault("Packages", error))?;
         let compressed = gzip("Packages.gz", packages.as_bytes())?;
         let indexes: [(&str, &[u8]); 2] = [
             ("Packages", packages.as_bytes()),
             ("Packages.gz", &compressed),
         ];
-        let release = debian_index::release(&indexes, self.date);
+        let release = index::release(&indexes, self.date);
         files.insert("Release".to_owned(), release.into_bytes());
         files.insert("Packages".to_owned(), packages.into_bytes());
         files.insert("Packages.gz".to_owned(), compressed);
@@ -293,6 +290,20 @@ impl Release<'_> {
             fs::write(&path, bytes).map_err(fault(&path))?;
         }
         Ok(())
+    }
+}
+
+/// Returns the bytes of a package if what was read back from them is the same content.
+fn checked<T>(
+    name: &str,
+    read: Result<T, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
+    bytes: Vec<u8>,
+    is_same: impl Fn(&T) -> bool,
+) -> Result<Vec<u8>, AssembleError> {
+    let read = read.map_err(|error| fault(name, error))?;
+    match is_same(&read) {
+        true => Ok(bytes),
+        false => Err(AssembleError::Differs(name.to_owned())),
     }
 }
 

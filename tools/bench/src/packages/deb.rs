@@ -1,40 +1,13 @@
 //! Debian's packages: an `ar` archive of `debian-binary`, `control.tar.gz` and `data.tar.xz`, in this order (deb(5)).
 
-use crate::packages::compress::{self, UnpackError};
-use crate::packages::ipk::{Content, VERSION};
-use crate::packages::tar::{self, TarError};
+use crate::packages::ipk::{self, Content, PackageError, VERSION};
+use crate::packages::{compress, tar};
 use std::io;
-use thiserror::Error;
 
 const MAGIC: &[u8] = b"!<arch>\n";
 const HEADER: usize = 60;
 const END: &[u8] = b"`\n";
 const PARTS: [&str; 3] = ["debian-binary", "control.tar.gz", "data.tar.xz"];
-
-/// Why bytes are not a valid package.
-#[derive(Debug, Error)]
-pub enum DebError {
-    /// The outer archive is damaged.
-    #[error("ar: byte {at}: {what}")]
-    Ar {
-        /// Offset of the fault.
-        at: usize,
-        /// The fault.
-        what: &'static str,
-    },
-    /// The package lacks parts, has unknown ones, or has them in another order.
-    #[error("not debian-binary (2.0), control.tar.gz and data.tar.xz")]
-    Parts,
-    /// A part cannot be unpacked.
-    #[error("{0}")]
-    Unpack(#[from] UnpackError),
-    /// A part is not a valid archive.
-    #[error("{0}")]
-    Tar(#[from] TarError),
-    /// The package has no control file.
-    #[error("no control file")]
-    NoControl,
-}
 
 /// Writes a package in which everything has the same date.
 ///
@@ -64,23 +37,20 @@ pub fn write(content: &Content, date: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When the package is invalid, or this crate would not have written it.
-pub fn read(bytes: &[u8]) -> Result<Content, DebError> {
+pub fn read(bytes: &[u8]) -> Result<Content, PackageError> {
     let [version, control, data] = parts(bytes)?;
     if version != VERSION {
-        return Err(DebError::Parts);
+        return Err(PackageError::Parts);
     }
-    let control = tar::read(&compress::gunzip(control)?)?.tree;
-    let data = tar::read(&compress::unxz(data)?)?.tree;
-    if control.content("control").is_none() {
-        return Err(DebError::NoControl);
-    }
-    Ok(Content { control, data })
+    let control = ipk::archive(PARTS[1], compress::gunzip(control))?;
+    let data = ipk::archive(PARTS[2], compress::unxz(data))?;
+    ipk::content(control, data)
 }
 
 /// The parts of the outer archive.
-fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], DebError> {
+fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], PackageError> {
     if !bytes.starts_with(MAGIC) {
-        return Err(DebError::Ar {
+        return Err(PackageError::Ar {
             at: 0,
             what: "no archive",
         });
@@ -88,14 +58,14 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], DebError> {
     let mut parts = [&[][..]; 3];
     let mut at = MAGIC.len();
     for (name, part) in PARTS.iter().zip(&mut parts) {
-        let wrong = move |what| DebError::Ar { at, what };
+        let wrong = move |what| PackageError::Ar { at, what };
         let header = bytes.get(at..at + HEADER).ok_or_else(|| wrong("it ends"))?;
         let text = str::from_utf8(header).map_err(|_| wrong("no header"))?;
         if &header[58..] != END || !text.is_ascii() {
             return Err(wrong("no header"));
         }
         if text[..16].trim_end() != *name {
-            return Err(DebError::Parts);
+            return Err(PackageError::Parts);
         }
         if text[28..40].split_whitespace().collect::<Vec<_>>() != ["0", "0"] {
             return Err(wrong("an owner that is not root"));
@@ -120,7 +90,7 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], DebError> {
         }
     }
     if at != bytes.len() {
-        return Err(DebError::Ar {
+        return Err(PackageError::Ar {
             at,
             what: "something behind the last part",
         });

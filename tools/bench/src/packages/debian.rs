@@ -1,10 +1,10 @@
 //! A package as Debian expects it: a control file, and maintainer scripts that tell systemd about the package's units
 //! (as debhelper's do, deb-systemd-helper(1p)).
 
-use crate::packages::Package;
 use crate::packages::ipk::Content;
 use crate::packages::stanza::Stanza;
 use crate::packages::tree::{Kind, TreeError};
+use crate::packages::{Package, script_lines};
 
 /// Shell condition: systemd runs, and dpkg installs into the running system and not into another root.
 const BOOTED: &str = "[ -z \"${DPKG_ROOT-}\" ] && [ -d /run/systemd/system ]";
@@ -19,15 +19,8 @@ pub fn name(package: &Package) -> String {
         "{}_{}_{}.deb",
         package.name,
         package.version,
-        architecture(package)
+        package.architecture_or("all")
     )
-}
-
-fn architecture(package: &Package) -> &str {
-    match package.architecture.as_str() {
-        "noarch" => "all",
-        architecture => architecture,
-    }
 }
 
 /// Builds the content of a deb.
@@ -35,14 +28,10 @@ fn architecture(package: &Package) -> &str {
 /// # Errors
 /// When a configuration file's path cannot be listed.
 pub fn deb(package: &Package) -> Result<Content, TreeError> {
-    let description = match package.description.as_str() {
-        "" => package.summary.clone(),
-        more => format!("{}\n{more}", package.summary),
-    };
     let stanza = Stanza::default()
         .with("Package", &package.name)
         .with("Version", &package.version)
-        .with("Architecture", architecture(package))
+        .with("Architecture", package.architecture_or("all"))
         .with("Maintainer", &package.maintainer)
         .with("Installed-Size", installed_kilobytes(package))
         .with("Depends", package.depends.join(", "))
@@ -53,33 +42,20 @@ pub fn deb(package: &Package) -> Result<Content, TreeError> {
         .with("Section", &package.section)
         .with("Priority", "optional")
         .with("Homepage", &package.url)
-        .with("Description", description);
-    let mut content = Content {
-        data: package.tree.clone(),
-        ..Content::default()
-    };
-    let control = &mut content.control;
-    control.file("control", 0o644, stanza.to_string().as_bytes())?;
-    let conffiles: String = package
-        .own_conffiles()
-        .map(|it| format!("{it}\n"))
-        .collect();
-    if !conffiles.is_empty() {
-        control.file("conffiles", 0o644, conffiles.as_bytes())?;
-    }
-    let own = |script: &str| {
-        let lines = script.lines().filter(|it| !it.starts_with("#!"));
-        lines.map(|it| format!("{it}\n")).collect::<String>()
-    };
+        .with("Description", package.full_description());
+    let mut content = package.content(&stanza, package.tree.clone())?;
     let scripts = [
-        ("postinst", own(&package.postinst) + &postinst(package)),
-        ("prerm", own(&package.prerm) + &prerm(package)),
+        (
+            "postinst",
+            script_lines(&package.postinst) + &postinst(package),
+        ),
+        ("prerm", script_lines(&package.prerm) + &prerm(package)),
         ("postrm", postrm(package)),
     ];
     for (name, script) in scripts {
         if !script.is_empty() {
             let script = format!("#!/bin/sh\nset -e\n{script}");
-            control.file(name, 0o755, script.as_bytes())?;
+            content.control.file(name, 0o755, script.as_bytes())?;
         }
     }
     Ok(content)

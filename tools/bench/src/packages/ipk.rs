@@ -21,9 +21,20 @@ pub struct Content {
     pub data: Tree,
 }
 
-/// Why bytes are not a valid package.
+/// Why bytes are not a valid ipk or deb.
 #[derive(Debug, Error)]
-pub enum IpkError {
+pub enum PackageError {
+    /// The outer archive of a deb is damaged.
+    #[error("ar: byte {at}: {what}")]
+    Ar {
+        /// Offset of the fault.
+        at: usize,
+        /// The fault.
+        what: &'static str,
+    },
+    /// The package lacks parts, has unknown ones, or has them in another order.
+    #[error("not debian-binary (2.0), a control.tar and a data.tar, in the format's order")]
+    Parts,
     /// A part cannot be unpacked.
     #[error("{part}: {error}")]
     Unpack {
@@ -40,9 +51,6 @@ pub enum IpkError {
         /// Why.
         error: TarError,
     },
-    /// The package lacks parts, has unknown ones, or has them in another order.
-    #[error("not debian-binary (2.0), data.tar.gz and control.tar.gz")]
-    Parts,
     /// The package has no control file.
     #[error("no control file")]
     NoControl,
@@ -67,27 +75,36 @@ pub fn write(content: &Content, date: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When the package is invalid, or this crate would not have written it.
-pub fn read(bytes: &[u8]) -> Result<Content, IpkError> {
-    let outer = archive("the package", bytes)?;
+pub fn read(bytes: &[u8]) -> Result<Content, PackageError> {
+    let outer = archive("the package", compress::gunzip(bytes))?;
     let parts = ["./debian-binary", "./data.tar.gz", "./control.tar.gz"];
     if outer.names != parts || outer.tree.content("debian-binary") != Some(VERSION) {
-        return Err(IpkError::Parts);
+        return Err(PackageError::Parts);
     }
-    let inner = |name: &'static str| {
-        let bytes = outer.tree.content(name).ok_or(IpkError::Parts)?;
-        archive(name, bytes).map(|it| it.tree)
-    };
-    let data = inner("data.tar.gz")?;
-    let control = inner("control.tar.gz")?;
-    if control.content("control").is_none() {
-        return Err(IpkError::NoControl);
-    }
-    Ok(Content { control, data })
+    let part = |name| outer.tree.content(name).ok_or(PackageError::Parts);
+    let data = archive("data.tar.gz", compress::gunzip(part("data.tar.gz")?))?;
+    let control = archive("control.tar.gz", compress::gunzip(part("control.tar.gz")?))?;
+    content(control, data)
 }
 
-fn archive(part: &'static str, bytes: &[u8]) -> Result<tar::Archive, IpkError> {
-    let bytes = compress::gunzip(bytes).map_err(|error| IpkError::Unpack { part, error })?;
-    tar::read(&bytes).map_err(|error| IpkError::Tar { part, error })
+/// Reads the archive of an unpacked part.
+pub(crate) fn archive(
+    part: &'static str,
+    bytes: Result<Vec<u8>, UnpackError>,
+) -> Result<tar::Archive, PackageError> {
+    let bytes = bytes.map_err(|error| PackageError::Unpack { part, error })?;
+    tar::read(&bytes).map_err(|error| PackageError::Tar { part, error })
+}
+
+/// The content of the two archives, if there is a control file.
+pub(crate) fn content(control: tar::Archive, data: tar::Archive) -> Result<Content, PackageError> {
+    match control.tree.content("control") {
+        Some(_) => Ok(Content {
+            control: control.tree,
+            data: data.tree,
+        }),
+        None => Err(PackageError::NoControl),
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::packages::apk::{Apk, ApkError, Info};
 use crate::packages::ipk::Content;
 use crate::packages::stanza::Stanza;
 use crate::packages::tree::{Kind, TreeError};
-use crate::packages::{Package, hash};
+use crate::packages::{Package, hash, script_lines};
 use std::collections::BTreeMap;
 
 /// Where sysupgrade finds lists of files to keep, besides configuration files.
@@ -20,7 +20,7 @@ pub fn ipk_name(package: &Package) -> String {
         "{}_{}_{}.ipk",
         package.name,
         package.version,
-        architecture(package, "all")
+        package.architecture_or("all")
     )
 }
 
@@ -28,14 +28,6 @@ pub fn ipk_name(package: &Package) -> String {
 #[must_use]
 pub fn apk_name(package: &Package) -> String {
     format!("{}-{}.apk", package.name, package.version)
-}
-
-/// The architecture. `any` is the format's word for all architectures.
-fn architecture<'a>(package: &'a Package, any: &'a str) -> &'a str {
-    match package.architecture.as_str() {
-        "noarch" => any,
-        architecture => architecture,
-    }
 }
 
 /// Builds the content of an ipk.
@@ -54,22 +46,11 @@ pub fn ipk(package: &Package) -> Result<Content, TreeError> {
         .with("Section", &package.section)
         .with("URL", &package.url)
         .with("Maintainer", &package.maintainer)
-        .with("Architecture", architecture(package, "all"))
+        .with("Architecture", package.architecture_or("all"))
         .with("Installed-Size", package.tree.size())
-        .with("Description", description(package));
-    let mut content = Content {
-        data: with_keep_list(package)?.tree,
-        ..Content::default()
-    };
+        .with("Description", package.full_description());
+    let mut content = package.content(&stanza, with_keep_list(package)?.tree)?;
     let control = &mut content.control;
-    control.file("control", 0o644, stanza.to_string().as_bytes())?;
-    let conffiles: String = package
-        .own_conffiles()
-        .map(|it| format!("{it}\n"))
-        .collect();
-    if !conffiles.is_empty() {
-        control.file("conffiles", 0o644, conffiles.as_bytes())?;
-    }
     for (name, function, own) in [
         ("postinst", "default_postinst", &package.postinst),
         ("prerm", "default_prerm", &package.prerm),
@@ -138,15 +119,11 @@ pub fn apk(package: &Package, date: u64) -> Result<Apk, ApkError> {
     let root = "export root=\"${IPKG_INSTROOT}\"".to_owned();
     let named = format!("export pkgname={name}");
     let exports = [root, named];
-    let own = |script: &str| {
-        let lines = script.lines().filter(|it| !it.starts_with("#!"));
-        lines.map(|it| format!("{it}\n")).collect::<String>()
-    };
     let install =
-        script(&exports, "add_group_and_user\ndefault_postinst") + &own(&package.postinst);
+        script(&exports, "add_group_and_user\ndefault_postinst") + &script_lines(&package.postinst);
     // On an upgrade, the function restarts running services and leaves disabled ones disabled.
     let upgrade = install.replacen('\n', "\nexport PKG_UPGRADE=1\n", 1);
-    let remove = script(&exports, "default_prerm") + &own(&package.prerm);
+    let remove = script(&exports, "default_prerm") + &script_lines(&package.prerm);
     let scripts = [
         ("post-install", install),
         ("post-upgrade", upgrade),
@@ -158,13 +135,6 @@ pub fn apk(package: &Package, date: u64) -> Result<Apk, ApkError> {
         scripts: BTreeMap::from(scripts),
         tree,
     })
-}
-
-fn description(package: &Package) -> String {
-    match package.description.as_str() {
-        "" => package.summary.clone(),
-        more => format!("{}\n{more}", package.summary),
-    }
 }
 
 /// Adds the list of files that sysupgrade keeps besides configuration files.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tools::packages::assemble::{self, Release};
 use tools::packages::key::{Keys, new_p256, new_usign, usign_holds};
 use tools::packages::tree::{Kind, Tree};
-use tools::packages::{apk, apk_index, deb, ipk, opkg_index};
+use tools::packages::{apk, apk_index, deb, index, ipk};
 
 const ARCHITECTURE: &str = "arm_cortex-a15_neon-vfpv4";
 /// A dummy program that runs on every chip and prints its arguments.
@@ -151,7 +151,7 @@ fn indexes_list_the_packages_and_are_signed() {
         .map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
         .collect();
     let index = String::from_utf8(files["Packages"].clone()).unwrap();
-    opkg_index::check(&index, &ipks).unwrap();
+    index::check(&index, &ipks).unwrap();
     let public = |name: &str| {
         let path = directory.path().join("out/openwrt/keys").join(name);
         fs::read_to_string(path).unwrap()

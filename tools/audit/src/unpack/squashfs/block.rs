@@ -1,11 +1,38 @@
 //! Compressed blocks of squashfs. The superblock of 4.0 names the compressor. No field names a vendor's
 //! form of LZMA; the decoder finds it by trying the forms on the first block of a table.
 
-use super::superblock::Superblock;
-use super::table::{METADATA, TableBlock};
+use super::superblock::{METADATA, Superblock};
 use crate::bytes::LITTLE;
 use crate::unpack::budget::{Budget, Fault};
 use crate::unpack::decompress;
+
+/// One block of a table, as it lies in the image.
+pub(super) struct TableBlock<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) packed: bool,
+    /// Offset of the data after the block.
+    pub(super) end: u64,
+}
+
+impl<'a> TableBlock<'a> {
+    /// The block at offset `at` of the image.
+    pub(super) fn at(image: &'a [u8], superblock: &Superblock, at: u64) -> Option<Self> {
+        let at = usize::try_from(at).ok()?;
+        let head = superblock.order.u16(image, at)?;
+        let length = usize::from(head & 0x7fff);
+        let start = at + 2 + usize::from(superblock.marker);
+        // Limit: a stored block of 8 KiB, plus the most that a compressor may add.
+        if length > METADATA + 64 {
+            return None;
+        }
+        let bytes = image.get(start..start + length)?;
+        Some(Self {
+            bytes,
+            packed: head & 0x8000 == 0,
+            end: (start + length) as u64,
+        })
+    }
+}
 
 /// Where a vendor's LZMA streams keep their properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Inodes and directories: whole bytes in 4.0, bit fields in 3.x.
 
-use super::superblock::Superblock;
-use super::table::{Position, Tables};
+use super::superblock::{Position, Superblock};
+use super::table::{Fragments, Tables};
 use crate::bytes::Order;
 use crate::unpack::budget::{Budget, Fault};
 
@@ -237,6 +237,40 @@ fn symlink(f: &mut Fields<'_, '_, '_>, length: u32) -> Result<Node, Fault> {
         return Err(Fault::part("a link to a target longer than any path"));
     }
     Ok(Node::Symlink(f.take(length as usize)?))
+}
+
+/// Reads the bytes of a file.
+pub(super) fn contents(
+    tables: &mut Tables<'_>,
+    fragments: &mut Fragments,
+    file: &FileNode,
+    budget: &mut Budget,
+) -> Result<Vec<u8>, Fault> {
+    let size = usize::try_from(file.size).map_err(|_| Fault::part("too large for this machine"))?;
+    let block_size = tables.superblock.block_size as usize;
+    let mut data = Vec::new();
+    let mut start = file.start;
+    for &block in &file.blocks {
+        let expected = block_size.min(size - data.len());
+        if block & 0x01ff_ffff == 0 {
+            // A hole: zeros without stored data.
+            tables.account(expected, budget)?;
+            data.resize(data.len() + expected, 0);
+            continue;
+        }
+        let bytes = tables.data(start, block, budget)?;
+        let bytes = bytes
+            .get(..expected)
+            .ok_or_else(|| Fault::part("a block is too short"))?;
+        data.extend_from_slice(bytes);
+        start = start.saturating_add(u64::from(block & 0x00ff_ffff));
+    }
+    if let Some((index, offset)) = file.fragment {
+        let part = fragments.part(tables, index, offset, size - data.len(), budget)?;
+        budget.unpacked(part.len())?;
+        data.extend_from_slice(part);
+    }
+    Ok(data)
 }
 
 /// The names in a directory, each with its inode. `size` is 3 more than the listing, for `.` and `..`.

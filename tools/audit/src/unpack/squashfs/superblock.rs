@@ -1,8 +1,30 @@
 //! The superblocks of squashfs 4.0 (96 bytes) and 3.x (119 bytes).
 
-use super::MAGICS;
-use super::table::Position;
 use crate::bytes::{BIG, LITTLE, Order};
+
+/// The magic numbers of squashfs: 4.0 and 3.x in both orders, and numbers that vendors made up so that stock tools
+/// refuse their LZMA.
+const MAGICS: [&[u8]; 6] = [b"hsqs", b"sqsh", b"qshs", b"shsq", b"tqsh", b"hsqt"];
+
+/// Largest unpacked block of a table, in bytes.
+pub(super) const METADATA: usize = 8192;
+
+/// A position in a table: the block's offset in the packed table, and the offset in the unpacked block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Position {
+    pub(super) block: u32,
+    pub(super) offset: u16,
+}
+
+impl Position {
+    /// Reads an inode reference: block in bits 16 to 47, offset in bits 0 to 15.
+    pub(super) fn from_reference(reference: u64) -> Option<Self> {
+        Some(Self {
+            block: u32::try_from(reference >> 16).ok()?,
+            offset: (reference & 0xffff) as u16,
+        })
+    }
+}
 
 /// The superblock fields that the reader uses.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,65 +1,16 @@
-//! Table blocks, positions in tables, fragments, and the contents of files.
+//! Tables and fragments, with the blocks that were unpacked last.
 
 use std::collections::HashMap;
 
-use super::block::Decoder;
-use super::inode::FileNode;
-use super::superblock::Superblock;
+use super::block::{Decoder, TableBlock};
+use super::superblock::{METADATA, Position, Superblock};
 use crate::unpack::budget::{Budget, Fault};
-
-/// Largest unpacked block of a table, in bytes.
-pub(super) const METADATA: usize = 8192;
 
 /// Most unpacked table blocks that are kept; no router's tables have more.
 const KEPT: usize = 1024;
 
 /// Most fragment blocks that are kept: small files share a block with their neighbours.
 const FRAGMENTS_KEPT: usize = 4;
-
-/// A position in a table: the block's offset in the packed table, and the offset in the unpacked block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Position {
-    pub(super) block: u32,
-    pub(super) offset: u16,
-}
-
-impl Position {
-    /// Reads an inode reference: block in bits 16 to 47, offset in bits 0 to 15.
-    pub(super) fn from_reference(reference: u64) -> Option<Self> {
-        Some(Self {
-            block: u32::try_from(reference >> 16).ok()?,
-            offset: (reference & 0xffff) as u16,
-        })
-    }
-}
-
-/// One block of a table, as it lies in the image.
-pub(super) struct TableBlock<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) packed: bool,
-    /// Offset of the data after the block.
-    end: u64,
-}
-
-impl<'a> TableBlock<'a> {
-    /// The block at offset `at` of the image.
-    pub(super) fn at(image: &'a [u8], superblock: &Superblock, at: u64) -> Option<Self> {
-        let at = usize::try_from(at).ok()?;
-        let head = superblock.order.u16(image, at)?;
-        let length = usize::from(head & 0x7fff);
-        let start = at + 2 + usize::from(superblock.marker);
-        // Limit: a stored block of 8 KiB, plus the most that a compressor may add.
-        if length > METADATA + 64 {
-            return None;
-        }
-        let bytes = image.get(start..start + length)?;
-        Some(Self {
-            bytes,
-            packed: head & 0x8000 == 0,
-            end: (start + length) as u64,
-        })
-    }
-}
 
 /// The tables of one image, with the most recently used unpacked blocks.
 pub(super) struct Tables<'a> {
@@ -144,7 +95,12 @@ impl<'a> Tables<'a> {
     }
 
     /// Reads a block of data. `size` comes from a block list; its bit 24 marks a stored block.
-    fn data(&mut self, start: u64, size: u32, budget: &mut Budget) -> Result<Vec<u8>, Fault> {
+    pub(super) fn data(
+        &mut self,
+        start: u64,
+        size: u32,
+        budget: &mut Budget,
+    ) -> Result<Vec<u8>, Fault> {
         let length = (size & 0x00ff_ffff) as usize;
         let most = self.superblock.block_size as usize;
         let bytes = usize::try_from(start)
@@ -160,7 +116,8 @@ impl<'a> Tables<'a> {
         Ok(out)
     }
 
-    fn account(&mut self, bytes: usize, budget: &mut Budget) -> Result<(), Fault> {
+    /// Counts unpacked bytes of the image.
+    pub(super) fn account(&mut self, bytes: usize, budget: &mut Budget) -> Result<(), Fault> {
         budget.unpacked(bytes)?;
         self.unpacked += bytes as u64;
         if budget.is_bomb(self.unpacked, self.image.len() as u64) {
@@ -214,7 +171,8 @@ impl Fragments {
         })
     }
 
-    fn part(
+    /// The `length` bytes at `offset` of a fragment.
+    pub(super) fn part(
         &mut self,
         tables: &mut Tables<'_>,
         index: u32,
@@ -244,38 +202,4 @@ impl Fragments {
             .and_then(|rest| rest.get(..length));
         part.ok_or_else(|| Fault::part("its fragment is too short"))
     }
-}
-
-/// Reads the bytes of a file.
-pub(super) fn contents(
-    tables: &mut Tables<'_>,
-    fragments: &mut Fragments,
-    file: &FileNode,
-    budget: &mut Budget,
-) -> Result<Vec<u8>, Fault> {
-    let size = usize::try_from(file.size).map_err(|_| Fault::part("too large for this machine"))?;
-    let block_size = tables.superblock.block_size as usize;
-    let mut data = Vec::new();
-    let mut start = file.start;
-    for &block in &file.blocks {
-        let expected = block_size.min(size - data.len());
-        if block & 0x01ff_ffff == 0 {
-            // A hole: zeros without stored data.
-            tables.account(expected, budget)?;
-            data.resize(data.len() + expected, 0);
-            continue;
-        }
-        let bytes = tables.data(start, block, budget)?;
-        let bytes = bytes
-            .get(..expected)
-            .ok_or_else(|| Fault::part("a block is too short"))?;
-        data.extend_from_slice(bytes);
-        start = start.saturating_add(u64::from(block & 0x00ff_ffff));
-    }
-    if let Some((index, offset)) = file.fragment {
-        let part = fragments.part(tables, index, offset, size - data.len(), budget)?;
-        budget.unpacked(part.len())?;
-        data.extend_from_slice(part);
-    }
-    Ok(data)
 }

@@ -11,6 +11,7 @@ use lab::{Emulator, Host, Impairment, LabError, LinkOptions};
 
 use super::{INNER, IPERF_PORT, up};
 use crate::bench::rig::RigError;
+use crate::two_lines::wireguard;
 
 /// Rates up and down, in bits per second.
 const RATES: [u64; 2] = [5_000_000, 20_000_000];
@@ -72,7 +73,7 @@ pub(super) fn fill(way: Way, direction: Direction, seconds: u32) -> Result<Fille
     };
     let directory = Directory::new()?;
     let keys = [Keys::generate(&a)?, Keys::generate(&b)?];
-    let file = |own: usize, name: &str, more: String| -> Result<_, LabError> {
+    let file = |own: usize, name: &str, peer| -> Result<_, LabError> {
         let lines = match shape {
             true => format!(
                 "#! [Uplinks]\n#! Mode = single\n#! Shape = yes\n\
@@ -81,16 +82,10 @@ pub(super) fn fill(way: Way, direction: Direction, seconds: u32) -> Result<Fille
             ),
             false => String::new(),
         };
-        let (private, public) = (&keys[own].private, &keys[1 - own].public);
-        let (here, there) = (INNER[own], INNER[1 - own]);
-        let text = format!(
-            "{lines}[Interface]\nPrivateKey = {private}\nAddress = {here}/24\nListenPort = 51820\n\
-             [Peer]\nPublicKey = {public}\nAllowedIPs = {there}/32\n{more}"
-        );
-        directory.file(name, text)
+        directory.file(name, wireguard(&lines, &keys, own, peer))
     };
-    let answers = file(1, "b.conf", String::new())?;
-    let calls = file(0, "a.conf", format!("Endpoint = {}:51820\n", link.b4()))?;
+    let answers = file(1, "b.conf", None)?;
+    let calls = file(0, "a.conf", Some(link.b4()))?;
     let _b = up(&b, &answers)?;
     let _a = up(&a, &calls)?;
     load([&a, &b], INNER[1].into(), direction, seconds)

@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 
 use lab::{Host, LabError};
 
+use crate::two_lines::failed;
+
+/// The task, for errors.
+const TASK: &str = "cannot hold a call";
 const PORT: u16 = 5004;
 /// Bytes of a G.711 packet with its headers.
 const SIZE: usize = 172;
@@ -55,7 +59,7 @@ impl Call {
     ) -> Result<Self, LabError> {
         let target = SocketAddr::from((address, PORT));
         let count = (time.as_millis() / EACH.as_millis()) as usize;
-        let socket = to.run(|| UdpSocket::bind(target))?.map_err(failed)?;
+        let socket = to.run(|| UdpSocket::bind(target))?.map_err(failed(TASK))?;
         let finished = Finished::default();
         let receiver = to.spawn("call", {
             let finished = Arc::clone(&finished.0);
@@ -128,12 +132,5 @@ fn joined<T>(thread: JoinHandle<io::Result<T>>) -> Result<T, LabError> {
     let result = thread
         .join()
         .unwrap_or_else(|why| std::panic::resume_unwind(why));
-    result.map_err(failed)
-}
-
-fn failed(error: io::Error) -> LabError {
-    LabError::Load {
-        what: "cannot hold a call".to_owned(),
-        error,
-    }
+    result.map_err(failed(TASK))
 }
