@@ -16,7 +16,6 @@ mod network;
 mod order;
 mod server;
 mod settings;
-mod spread;
 
 pub use executor::{RunError, RunOptions, rehearse, run};
 

@@ -9,9 +9,9 @@ use super::failures::Failures;
 use super::{ClientMachine, Session};
 use crate::lines::{Answers, Lines, status};
 use crate::pptp::machine::{Effect, Way};
-use crate::pptp::spread::Spread;
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
+use ::lines::scheduler::Spread;
 use plane::{
     Endpoint, LINES_MAX, Line, LineCounts, LineId, LineSet, LineState, PeerId, PeerState, Times,
     Transport,
@@ -109,7 +109,7 @@ impl ServerLines {
             failures: Failures::default(),
             resting: LineSet::EMPTY,
             wanted: plane::LineMode::Single,
-            spread: Spread::new(),
+            spread: Spread::default(),
             copies: Vec::new(),
             tells: None,
             times: Times::default(),

@@ -3,9 +3,9 @@
 use super::{Client, ServerMachine};
 use crate::pptp::machine::{Effect, Way};
 use crate::pptp::order::Order;
-use crate::pptp::spread::Spread;
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
+use ::lines::scheduler::Spread;
 use ::pptp::lines::{ADDRESSES_MAX, Addresses};
 use ::pptp::session::Ends;
 use log::Level;
@@ -45,7 +45,7 @@ impl ClientLines {
         Self {
             answering,
             places: LineSet::EMPTY,
-            spread: Spread::new(),
+            spread: Spread::default(),
             counts: [LineCounts::default(); ADDRESSES_MAX],
         }
     }
