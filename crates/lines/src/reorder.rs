@@ -27,7 +27,6 @@
 
 use plane::LineId;
 
-mod counters;
 mod history;
 mod line;
 #[cfg(test)]
@@ -40,11 +39,10 @@ mod tests;
 mod trail;
 mod window;
 
-pub use counters::{Copies, Counters};
-pub use line::Reordering;
+pub use line::{Copies, Reordering};
 pub use repair::{Learnt, Repairs};
 pub use settings::{Jump, Late, Order, Settings};
-pub use window::Window;
+pub use window::{Counters, Window};
 
 /// Maximum span of a window's numbers, from the one it waits for to the greatest that has come. A power of two, so that
 /// places in rings stay consecutive when numbers of 32 bits wrap.

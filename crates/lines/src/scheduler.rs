@@ -20,7 +20,7 @@ pub use failover::{FailoverSettings, SwitchReason};
 pub use plane::LineSet;
 
 use crate::health::LineState;
-pub use balance::{FlowTable, PacketShare};
+pub use balance::{FlowTable, PacketShare, Spread};
 use failover::{Failover, Rank};
 use plane::{LINES_MAX, LineId, LineMode};
 use std::time::Instant;

@@ -16,7 +16,7 @@ mod network;
 mod order;
 mod server;
 mod settings;
-mod spread;
+mod traffic;
 
 pub use executor::{RunError, RunOptions, rehearse, run};
 

@@ -1,7 +1,9 @@
 //! One line as a window knows it: whether it is alive, how late its packets are, how much it reorders them itself.
 //! Times are microseconds since the window's first packet.
 
-use super::counters::Copies;
+use std::iter::Sum;
+use std::ops::Add;
+
 use super::trail::Trail;
 
 /// A line that was silent for less than this is alive, however often it had delivered before: a transfer over a long path
@@ -74,6 +76,64 @@ impl Lateness {
         let difference = value.abs_diff(self.mean);
         self.deviation = self.deviation - self.deviation / 4 + difference / 4;
         self.mean = self.mean - self.mean / 8 + value / 8;
+    }
+}
+
+/// Copies that came by one line, or from one peer by all lines, by their fate.
+///
+/// Each copy is counted once: [`Self::received`] is the sum of all except `buffered`, which counts the accepted packets
+/// that had to wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// First copies that came before their number was given up.
+    pub accepted: u64,
+    /// First copies that came after their number was given up.
+    pub late: u64,
+    /// Accepted packets that waited for a packet in front of them.
+    pub buffered: u64,
+    /// Copies of a number at or above the window's limit that had already come.
+    pub duplicated_within: u64,
+    /// Copies of a number below the window's limit that had already come.
+    pub duplicated_below: u64,
+    /// Copies of numbers too old to know whether they had come.
+    pub ancient: u64,
+    /// Copies with a number too far ahead, or that came while there was no room.
+    pub ignored: u64,
+}
+
+impl Copies {
+    /// All copies.
+    #[must_use]
+    pub const fn received(&self) -> u64 {
+        self.accepted + self.late + self.duplicated() + self.ancient + self.ignored
+    }
+
+    /// Copies of numbers that had already come.
+    #[must_use]
+    pub const fn duplicated(&self) -> u64 {
+        self.duplicated_within + self.duplicated_below
+    }
+}
+
+impl Add for Copies {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            accepted: self.accepted + other.accepted,
+            late: self.late + other.late,
+            buffered: self.buffered + other.buffered,
+            duplicated_within: self.duplicated_within + other.duplicated_within,
+            duplicated_below: self.duplicated_below + other.duplicated_below,
+            ancient: self.ancient + other.ancient,
+            ignored: self.ignored + other.ignored,
+        }
+    }
+}
+
+impl Sum for Copies {
+    fn sum<I: Iterator<Item = Self>>(copies: I) -> Self {
+        copies.fold(Self::default(), Add::add)
     }
 }
 

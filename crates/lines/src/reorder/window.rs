@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use plane::{LINES_MAX, LineId};
 
-use crate::reorder::counters::{Copies, Counters};
 use crate::reorder::history::{History, REMEMBERED};
-use crate::reorder::line::{LineTrack, Reordering};
+use crate::reorder::line::{Copies, LineTrack, Reordering};
 use crate::reorder::repair::Repair;
 use crate::reorder::settings::{Jump, Late, Order, Settings};
 use crate::reorder::store::Store;
@@ -23,6 +22,28 @@ const LOOK_BACK: u64 = 64;
 const NO_LINE: u8 = u8::MAX;
 /// The value of `in_order` when packets wait, or the window has seen none.
 const NONE: u64 = u64::MAX;
+
+/// Counters of a window, of one peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// The copies of all lines.
+    pub copies: Copies,
+    /// Numbers that were given up, including those that came later.
+    pub given_up: u64,
+    /// Numbers whose fate is decided: accepted or given up. Waiting packets are not counted.
+    pub decided: u64,
+    /// Accepted packets behind a gap: those that wait, and those that passed it.
+    pub waiting: u64,
+}
+
+impl Counters {
+    /// Numbers of which no copy has come. `decided` is `copies.accepted - waiting + given_up`, so this is also the
+    /// packets sent minus those that came.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.given_up - self.copies.late
+    }
+}
 
 /// Puts the packets of one peer back into order. The packets that wait are of type `T`.
 ///

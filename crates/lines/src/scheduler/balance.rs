@@ -1,6 +1,7 @@
 //! Packets shared among lines by their rates.
 
-use plane::{LINES_MAX, LineId, LineSet};
+use crate::inner::Reader;
+use plane::{LINES_MAX, LineId, LineMode, LineSet};
 
 /// Places that flows share.
 const PLACES: usize = 256;
@@ -162,6 +163,64 @@ impl PacketShare {
     }
 }
 
+/// Chooses the lines, or addresses, by which each packet of a peer goes.
+#[derive(Debug)]
+pub struct Spread {
+    mode: LineMode,
+    reader: Reader,
+    flows: Box<FlowTable>,
+    packets: PacketShare,
+}
+
+impl Default for Spread {
+    /// Sends each packet by the line in use.
+    fn default() -> Self {
+        let mut seed = [0; 8];
+        crypto::random(&mut seed);
+        Self {
+            mode: LineMode::Single,
+            reader: Reader::new(u64::from_le_bytes(seed)),
+            flows: Box::default(),
+            packets: PacketShare::default(),
+        }
+    }
+}
+
+impl Spread {
+    /// Spreads packets in this mode from now on.
+    pub fn set_mode(&mut self, mode: LineMode) {
+        if self.mode == mode {
+            return;
+        }
+        self.mode = mode;
+        match &mode {
+            LineMode::Balance(shares) => self.flows.share(shares),
+            LineMode::BalancePackets(shares) => self.packets.share(shares),
+            LineMode::Single | LineMode::Duplicate(_) | LineMode::Critical(_) => {}
+        }
+    }
+
+    /// Whether all packets go by the line in use.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.mode == LineMode::Single
+    }
+
+    /// The lines of a packet, at least one.
+    pub fn pick(&mut self, packet: &[u8], used: LineId) -> LineSet {
+        let inner = || self.reader.read(packet);
+        let critical = || inner().is_some_and(|it| it.critical());
+        let line = match self.mode {
+            LineMode::Duplicate(lines) if !lines.is_empty() => return lines,
+            LineMode::Critical(lines) if critical() => return lines.with(used),
+            LineMode::Balance(_) => inner().and_then(|it| self.flows.line(it.flow)),
+            LineMode::BalancePackets(_) if !critical() => self.packets.next(packet.len()),
+            _ => None,
+        };
+        LineSet::of(line.unwrap_or(used))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,5 +288,46 @@ mod tests {
             (190..=210).contains(&first),
             "it does not catch up: {first}"
         );
+    }
+
+    const BOTH: LineSet = LineSet::of(LineId(0)).with(LineId(1));
+
+    #[test]
+    fn a_packet_has_a_line_whatever_the_mode_is_left_with() {
+        let mut spread = Spread::default();
+        let packet = [0x45; 1200];
+        let used = LineId(1);
+        let shares = std::array::from_fn(|at| u64::from(at < 2));
+        for mode in [
+            LineMode::Single,
+            LineMode::Duplicate(BOTH),
+            LineMode::Critical(BOTH),
+            LineMode::Balance(shares),
+            LineMode::BalancePackets(shares),
+        ] {
+            spread.set_mode(mode.among(LineSet::EMPTY));
+            assert_eq!(spread.pick(&packet, used), LineSet::of(used), "{mode:?}");
+            spread.set_mode(mode);
+            let picked: Vec<usize> = (0..100).map(|_| spread.pick(&packet, used).len()).collect();
+            let copies = usize::from(matches!(mode, LineMode::Duplicate(_))) + 1;
+            assert_eq!(picked, [copies; 100], "{mode:?}");
+            assert!(mode.lines().is_empty() || mode.lines() == BOTH);
+        }
+    }
+
+    #[test]
+    fn balanced_packets_go_by_turns() {
+        let mut spread = Spread::default();
+        let shares = std::array::from_fn(|at| u64::from(at < 2));
+        spread.set_mode(LineMode::BalancePackets(shares));
+        let mut packet = vec![0; 1200];
+        packet[0] = 0x45;
+        packet[9] = 6;
+        packet[32] = 0x50;
+        let mut sent = [0; 2];
+        for _ in 0..100 {
+            sent[spread.pick(&packet, LineId(0)).first().unwrap().index()] += 1;
+        }
+        assert_eq!(sent, [50, 50]);
     }
 }

@@ -3,8 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::reorder::counters::Copies;
-use crate::reorder::line::Reordering;
+use crate::reorder::line::{Copies, Reordering};
 use crate::reorder::repair::Cause;
 use crate::reorder::window::Window;
 

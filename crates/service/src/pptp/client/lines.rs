@@ -8,7 +8,7 @@
 use super::failures::Failures;
 use super::{ClientMachine, Session};
 use crate::pptp::machine::{Cx, Way};
-use crate::pptp::spread::Traffic;
+use crate::pptp::traffic::Traffic;
 use crate::status::PeerStatus;
 use crate::status::lines::status;
 use ::config::lines::{LineMode, Lines as Settings};

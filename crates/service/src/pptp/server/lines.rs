@@ -3,7 +3,7 @@
 use super::{Client, ServerMachine};
 use crate::pptp::machine::{Cx, Way};
 use crate::pptp::order::Order;
-use crate::pptp::spread::Traffic;
+use crate::pptp::traffic::Traffic;
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
 use ::pptp::lines::{ADDRESSES_MAX, Addresses};
