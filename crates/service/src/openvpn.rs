@@ -14,39 +14,20 @@ pub mod authority {
     pub use ::openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 }
 
-#[cfg(feature = "server")]
-mod accounts;
 mod actions;
 mod channel;
 mod client;
-mod connect;
-mod console;
 mod context;
 mod device;
-#[doc(hidden)]
-pub mod fuzz;
-mod hooks;
 mod kernel_plane;
-mod management;
 mod monitoring;
-mod network;
-mod process;
 mod ready;
-mod revocation;
-mod scripts;
-mod secrets;
 #[cfg(test)]
 mod seeded;
 #[cfg(feature = "server")]
 mod server;
-mod setup;
-mod signals;
-mod sizes;
-mod status_file;
 pub(crate) mod status_socket;
 mod statusdoc;
-mod terms;
-mod timestamp;
 
 use crate::inbox::InboxLimits;
 use crate::running::Claim;
@@ -54,7 +35,6 @@ use config::lines::SharedLines;
 use config::openvpn::{self, OpenVpn};
 use config::permissions::Permissions;
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
-use console::Console;
 use context::Context;
 use crypto::Cipher;
 use crypto::select::Algorithm;
@@ -62,7 +42,8 @@ use device::Rungs;
 use host::SharedManager;
 use host::background;
 use host::written_file::PidFile;
-use signals::Signals;
+use openvpn_host::console::Console;
+use openvpn_host::signals::Signals;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -92,7 +73,7 @@ const OWN_NAME: openvpn::Options = openvpn::Options {
 /// # Errors
 /// There is no terminal.
 pub fn ask_at_terminal(prompt: &str) -> io::Result<zeroize::Zeroizing<String>> {
-    secrets::ask(prompt, false)
+    openvpn_host::secrets::ask(prompt, false)
 }
 
 /// Most configuration faults that are printed.
@@ -336,7 +317,7 @@ fn with_config(
             return refuse(&format!("log {}: {error}", path.display()));
         }
     };
-    log::info!("{}", monitoring::title());
+    log::info!("{}", openvpn_host::monitored::title());
     let waits = options.wait;
     let rungs = Rungs::test(&config.device, &dataplane);
     #[cfg(feature = "server")]
@@ -372,9 +353,9 @@ fn with_config(
         }
     };
     if !waits {
-        process::into_background();
+        openvpn_host::process::into_background();
     }
-    process::settle(&context.config.service);
+    openvpn_host::process::settle(&context.config.service);
     for text in &context.config.service.echo {
         log::info!("ECHO:{text}");
     }

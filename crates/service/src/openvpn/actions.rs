@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-use super::timestamp::unix;
+use openvpn_host::timestamp::unix;
 
 /// Runs the action, and returns the process's exit status. Stock OpenVPN exits with 1 after `--help`
 /// and `--version`, and scripts expect it.
@@ -22,7 +22,7 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
             return 1;
         }
         Action::Version => {
-            host::terminal::line(super::monitoring::title());
+            host::terminal::line(openvpn_host::monitored::title());
             host::terminal::line("library versions: rustls with AWS-LC; TLS 1.2 and 1.3");
             return 1;
         }

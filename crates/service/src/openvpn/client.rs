@@ -13,14 +13,15 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use super::hooks::Hooks;
-use super::management::QueryKind;
 use super::ready::Ready;
-use super::revocation::RevocationFile;
-use super::{Context, Ended, secrets, setup};
+use super::{Context, Ended};
 use config::openvpn::Prompted;
 use executor::Executor;
 use machine::{Machine, Parts};
+use openvpn_host::hooks::Hooks;
+use openvpn_host::management::QueryKind;
+use openvpn_host::revocation::RevocationFile;
+use openvpn_host::{secrets, setup};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::SystemTime;

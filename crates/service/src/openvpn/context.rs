@@ -1,21 +1,23 @@
 //! Context of every client and server: configuration, signals, monitoring, and the state that outlives a session.
 
 use super::ReadAgain;
-use super::connect::{Attend, Stop};
-use super::console::{self, Console};
+use super::RunOptions;
 use super::device::Rungs;
 use super::kernel_plane;
-use super::management::{Answer, Query, QueryKind};
-use super::monitoring::{Idle, Monitored, Monitoring, ProcessRequest};
-use super::secrets::SecretError;
-use super::signals::{Signal, Signals};
-use super::{RunOptions, process};
+use super::monitoring::{Documented, Idle, Monitoring};
 use crate::watchdog::Watchdog;
 use config::openvpn::{AuthRetry, OpenVpn, RemapUsr1, ScriptSecurity};
 use config::settings::DataplaneSettings;
 use host::{SharedManager, background, notify, privileges};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
+use openvpn_host::connect::{Attend, Stop};
+use openvpn_host::console::{self, Console};
+use openvpn_host::management::{Answer, Query, QueryKind};
+use openvpn_host::monitored::ProcessRequest;
+use openvpn_host::process;
+use openvpn_host::secrets::SecretError;
+use openvpn_host::signals::{Signal, Signals};
 #[cfg(feature = "server")]
 use std::cell::OnceCell;
 use std::cell::{Cell, RefCell};
@@ -362,7 +364,7 @@ impl Context {
     }
 
     /// Serves management clients and status readers, whose signals count as real ones.
-    pub(super) fn serve(&self, monitored: &mut dyn Monitored) {
+    pub(super) fn serve(&self, monitored: &mut dyn Documented) {
         let requests = self.monitoring.borrow_mut().serve(monitored);
         for request in requests {
             self.note(&request);

@@ -1,38 +1,24 @@
 //! Monitors of a running tunnel: the status file and the management port.
 
-use super::console::Console;
 use super::device::Link;
-use super::management::server::{self, Port};
-use super::management::{Answer, Query, Settings, Told, Victim};
-use super::signals::Signal;
-#[cfg(feature = "server")]
-use super::status_file::server::ServerStatus;
-use super::status_file::{ClientStatus, Format, PeriodicFile};
 use super::status_socket::StatusSocket;
-use super::timestamp::{Clock, unix};
 use crate::status::Status as Document;
-use config::openvpn::{AuthRetry, OpenVpn};
+use config::openvpn::OpenVpn;
 use netio::poll::{Poller, Waker};
+use openvpn_host::console::Console;
+use openvpn_host::management::server::{self, Port};
+use openvpn_host::management::{Query, Settings, Told};
+use openvpn_host::monitored::{Monitored, ProcessRequest, Status, title};
+use openvpn_host::status_file::{ClientStatus, Format, PeriodicFile};
+use openvpn_host::timestamp::{Clock, unix};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Daemon functions that the status file and the management port call.
-pub(super) trait Monitored {
-    /// Returns the current status.
-    fn status(&self) -> Status;
+/// A client or server, for `millrace status` too.
+pub(super) trait Documented: Monitored {
     /// Returns the status for `millrace status`; the socket fills in name, protocol and age of the interface.
     fn document(&self) -> Document;
-    /// Disconnects clients and returns their number; always 0 in a client.
-    fn kill(&mut self, victim: &Victim) -> usize {
-        let _ = victim;
-        0
-    }
-    /// Disconnects one client, named by its number in the status.
-    fn kill_client(&mut self, number: u64) -> bool {
-        let _ = number;
-        false
-    }
 }
 
 /// Stands in for a client or server that has no session: before the first one, and between two sessions.
@@ -42,90 +28,15 @@ impl Monitored for Idle {
     fn status(&self) -> Status {
         Status::Client(ClientStatus::default())
     }
+}
 
+impl Documented for Idle {
     fn document(&self) -> Document {
         Document {
             state: Some("connecting".to_owned()),
             ..Document::default()
         }
     }
-}
-
-/// Status of a tunnel at one moment.
-pub(super) enum Status {
-    /// Status of a client.
-    Client(ClientStatus),
-    /// Status of a server.
-    #[cfg(feature = "server")]
-    Server(ServerStatus),
-}
-
-impl Status {
-    pub(super) fn text(&self, format: Format, title: &str, clock: &Clock) -> String {
-        let now = SystemTime::now();
-        match self {
-            Self::Client(status) => {
-                // A client's status has one format and no title.
-                let _ = (format, title);
-                status.text(clock, now)
-            }
-            #[cfg(feature = "server")]
-            Self::Server(status) => status.text(format, title, clock, now),
-        }
-    }
-
-    /// Total bytes received and sent.
-    pub(super) fn bytes(&self) -> (u64, u64) {
-        match self {
-            Self::Client(status) => (status.link_read, status.link_write),
-            #[cfg(feature = "server")]
-            Self::Server(status) => status.clients.iter().fold((0, 0), |(r, s), client| {
-                (r + client.bytes_received, s + client.bytes_sent)
-            }),
-        }
-    }
-
-    /// Number of clients; 0 in a client.
-    pub(super) fn clients(&self) -> usize {
-        match self {
-            Self::Client(_) => 0,
-            #[cfg(feature = "server")]
-            Self::Server(status) => status.clients.len(),
-        }
-    }
-}
-
-/// The release of OpenVPN that this program behaves like and is tested with.
-const RELEASE: &str = "2.6.14";
-
-/// The program's name and version where the stock program has its own: `--version`, the log's first
-/// line, `version` at the management port, the head of status files. Monitoring programs split it
-/// at its spaces: the second word is three numbers, the third is the machine, and brackets follow.
-pub(super) fn title() -> String {
-    format!(
-        "OpenVPN {RELEASE} {}-linux [millrace {}] [AEAD]",
-        std::env::consts::ARCH,
-        env!("CARGO_PKG_VERSION")
-    )
-}
-
-/// Request of a management client to the process itself.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ProcessRequest {
-    /// Act as on this signal.
-    Signal(Signal),
-    /// Begin, after a hold.
-    Begin,
-    /// Answer to a question.
-    Answer(Answer),
-    /// Forget passwords.
-    Forget,
-    /// Set the reaction to a refused password.
-    AuthRetry(AuthRetry),
-    /// Set `verb`.
-    Verb(u8),
-    /// Set `mute`.
-    Mute(u32),
 }
 
 /// The status file and the management port.
@@ -237,7 +148,7 @@ impl Monitoring {
     }
 
     /// Does the due work and serves the management client. Returns the client's requests to the process.
-    pub(super) fn serve(&mut self, monitored: &mut dyn Monitored) -> Vec<ProcessRequest> {
+    pub(super) fn serve(&mut self, monitored: &mut dyn Documented) -> Vec<ProcessRequest> {
         let now = Instant::now();
         let (format, title, clock) = (self.format, &self.title, &self.clock);
         if let Some(file) = &mut self.status

@@ -3,13 +3,7 @@
 //! The start takes a [`Ready`]; `millrace check` makes one with [`rehearse`] and drops it, so both report the same
 //! faults.
 
-#[cfg(feature = "server")]
-use super::accounts::{htpasswd::PasswordFile, persist, pool::Pool};
-use super::hooks::Hooks;
-use super::management::server::password;
-use super::scripts::Hook;
-use super::secrets::{self, SecretError};
-use super::{kernel_plane, lacking, setup};
+use super::{kernel_plane, lacking};
 #[cfg(feature = "server")]
 use config::openvpn::Server;
 use config::openvpn::{ControlWrap, OpenVpn, Prompted};
@@ -17,6 +11,13 @@ use config::settings::DataplaneSettings;
 use host::privileges;
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
+#[cfg(feature = "server")]
+use openvpn_host::accounts::{htpasswd::PasswordFile, persist, pool::Pool};
+use openvpn_host::hooks::Hooks;
+use openvpn_host::management::server::password;
+use openvpn_host::scripts::Hook;
+use openvpn_host::secrets::{self, SecretError};
+use openvpn_host::setup;
 use std::error::Error;
 #[cfg(feature = "server")]
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The status document: one peer, and what clients and servers have alike.
 
 use crate::openvpn::channel::{Channel, Plane};
-use crate::openvpn::network::Inside;
-use crate::openvpn::status_file::real_address;
-use crate::openvpn::timestamp::unix;
 use crate::status::{PeerStatus, Status, dataplane, expected_within};
 use config::openvpn::OpenVpn;
 use openvpn::session::Session;
+use openvpn_host::network::Inside;
+use openvpn_host::status_file::real_address;
+use openvpn_host::timestamp::unix;
 use plane::{DataPlane, PeerState};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};

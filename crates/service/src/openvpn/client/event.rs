@@ -1,12 +1,12 @@
 //! Events that the client's machine handles.
 
 use crate::inbox::Arrival;
-use crate::openvpn::connect::ResolveError;
-use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::scripts::Hook;
-use crate::openvpn::secrets::Login;
-use crate::openvpn::signals::Signal;
 use config::openvpn::AuthRetry;
+use openvpn_host::connect::ResolveError;
+use openvpn_host::network::{HostFacts, TunnelNetwork};
+use openvpn_host::scripts::Hook;
+use openvpn_host::secrets::Login;
+use openvpn_host::signals::Signal;
 use plane::{LineId, Notice, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;

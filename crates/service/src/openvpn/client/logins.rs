@@ -1,7 +1,7 @@
 //! Credentials that a client shows to its server: a name with a password or a token.
 
-use crate::openvpn::secrets::Login;
 use config::openvpn::OpenVpn;
+use openvpn_host::secrets::Login;
 use zeroize::Zeroizing;
 
 /// The next credentials to show.

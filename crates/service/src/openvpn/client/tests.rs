@@ -15,12 +15,13 @@ mod steps;
 mod world;
 
 use super::machine::{Machine, Parts};
-use crate::openvpn::hooks::Hooks;
-use crate::openvpn::{OWN_NAME, setup};
+use crate::openvpn::OWN_NAME;
 use config::lines::Lines;
 use config::openvpn::{OpenVpn, parse_arguments};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
+use openvpn_host::hooks::Hooks;
+use openvpn_host::setup;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;

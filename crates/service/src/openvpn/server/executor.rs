@@ -10,14 +10,15 @@ mod start;
 
 use super::machine::{Cx, Event, Machine};
 use crate::inbox::{Inbox, MESSAGES};
-use crate::openvpn::management::Victim;
-use crate::openvpn::monitoring::{Monitored, Status};
-use crate::openvpn::signals::Signal;
+use crate::openvpn::monitoring::Documented;
 use crate::openvpn::{Context, Ended, statusdoc};
 use crate::status::Status as Document;
 use host::ThisHost;
 use netio::poll::{Poller, Waker};
 use openvpn::server::ClientId;
+use openvpn_host::management::Victim;
+use openvpn_host::monitored::{Monitored, Status};
+use openvpn_host::signals::Signal;
 use plane::LineId;
 use plane::Now;
 use std::rc::Rc;
@@ -195,6 +196,20 @@ impl Monitored for Executor<'_> {
         self.host.status(status)
     }
 
+    fn kill(&mut self, victim: &Victim) -> usize {
+        let count = self.machine.matching(victim).len();
+        self.tell(Event::Kill(victim.clone()));
+        count
+    }
+
+    fn kill_client(&mut self, number: u64) -> bool {
+        let found = self.machine.has_client(number);
+        self.tell(Event::KillClient(number));
+        found
+    }
+}
+
+impl Documented for Executor<'_> {
     fn document(&self) -> Document {
         let config = self.machine.config();
         let network = &config.network;
@@ -214,17 +229,5 @@ impl Monitored for Executor<'_> {
             refused,
             ..statusdoc::document(config, Some(plane), inside.map(|set| &set.inside))
         }
-    }
-
-    fn kill(&mut self, victim: &Victim) -> usize {
-        let count = self.machine.matching(victim).len();
-        self.tell(Event::Kill(victim.clone()));
-        count
-    }
-
-    fn kill_client(&mut self, number: u64) -> bool {
-        let found = self.machine.has_client(number);
-        self.tell(Event::KillClient(number));
-        found
     }
 }

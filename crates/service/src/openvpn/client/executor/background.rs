@@ -1,14 +1,14 @@
 //! Threads for slow work: name look-ups, connections and scripts.
 
 use crate::openvpn::client::event::Event;
-use crate::openvpn::connect::{
-    self, DialError, Name, ProxyLogin, ResolveError, Socket, Stop, Target,
-};
-use crate::openvpn::network::{RouteNames, route_names};
-use crate::openvpn::scripts::{Hook, Invocation};
 use config::openvpn::OpenVpn;
 use lines::names;
 use netio::poll::Waker;
+use openvpn_host::connect::{
+    self, DialError, Name, ProxyLogin, ResolveError, Socket, Stop, Target,
+};
+use openvpn_host::network::{RouteNames, route_names};
+use openvpn_host::scripts::{Hook, Invocation};
 use plane::LineId;
 use std::io;
 use std::net::SocketAddr;

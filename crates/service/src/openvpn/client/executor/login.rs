@@ -2,9 +2,9 @@
 
 use super::host::ThisHost;
 use crate::openvpn::client::event::{Event, Realm};
-use crate::openvpn::management::{Answer, Query, QueryKind};
-use crate::openvpn::secrets::{self, Login, SecretError};
 use config::openvpn::Prompted;
+use openvpn_host::management::{Answer, Query, QueryKind};
+use openvpn_host::secrets::{self, Login, SecretError};
 use zeroize::Zeroizing;
 
 impl ThisHost<'_> {

@@ -2,10 +2,11 @@
 
 use super::Executor;
 use crate::openvpn::client::host::SERVER;
-use crate::openvpn::monitoring::{Monitored, Status};
+use crate::openvpn::monitoring::Documented;
 use crate::openvpn::statusdoc;
 use crate::status::lines;
 use crate::status::{PeerStatus, Status as Document};
+use openvpn_host::monitored::{Monitored, Status};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -13,7 +14,9 @@ impl Monitored for Executor<'_> {
     fn status(&self) -> Status {
         Status::Client(self.machine.status(self.host.plane().as_deref()))
     }
+}
 
+impl Documented for Executor<'_> {
     fn document(&self) -> Document {
         let Self { machine, host, .. } = self;
         let config = &self.context.config;

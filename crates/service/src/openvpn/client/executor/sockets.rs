@@ -4,11 +4,11 @@ use super::host::ThisHost;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::client::host::Failure;
 use crate::openvpn::client::machine::Machine;
-use crate::openvpn::connect::{Socket, Target};
 use crate::openvpn::context::Context;
 use crate::openvpn::device;
 use ::plane::{LineId, StreamId};
 use lines::control::UsageFile;
+use openvpn_host::connect::{Socket, Target};
 use std::net::SocketAddr;
 use std::path::Path;
 

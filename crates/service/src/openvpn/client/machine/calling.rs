@@ -1,9 +1,9 @@
 //! Reports about a server that does not answer: its address, and likely reasons for the silence.
 
 use crate::openvpn::client::host::Cx;
-use crate::openvpn::connect::Target;
 use config::openvpn::SharedWrap;
 use log::Level;
+use openvpn_host::connect::Target;
 use std::time::{Duration, Instant};
 
 /// Time without an answer after which the likely reasons are logged.

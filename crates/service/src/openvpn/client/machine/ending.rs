@@ -4,10 +4,10 @@ use super::connection::{Connection, End};
 use super::{Machine, Phase};
 use crate::openvpn::Ended;
 use crate::openvpn::client::host::{Cx, SERVER, Told};
-use crate::openvpn::management::State;
-use crate::openvpn::signals::Signal;
 use config::openvpn::{AuthRetry, RemapUsr1};
 use openvpn::session::CloseReason;
+use openvpn_host::management::State;
+use openvpn_host::signals::Signal;
 
 /// Outcome of a connection attempt.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Script variables for the tunnel's network.
 
-use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::scripts::environment::Environment;
-use crate::openvpn::scripts::variables::describe_routes;
 use config::openvpn::{DnsOptions, Ifconfig, IfconfigV6, Network};
 use openvpn::push::PushReply;
+use openvpn_host::network::{HostFacts, TunnelNetwork};
+use openvpn_host::scripts::environment::Environment;
+use openvpn_host::scripts::variables::describe_routes;
 
 /// The interface's addresses; the server's take precedence over the configuration's.
 pub(super) fn ifconfig(reply: &PushReply, own: Option<Ifconfig>) -> Option<Ifconfig> {

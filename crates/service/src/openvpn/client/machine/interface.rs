@@ -6,11 +6,11 @@ use super::environment::{describe, ifconfig};
 use super::network::{Incoming, Routes, TunnelState};
 use crate::openvpn::client::event::Planned;
 use crate::openvpn::client::host::{Cx, Told};
-use crate::openvpn::management::State;
-use crate::openvpn::network::{HostFacts, TunnelNetwork};
-use crate::openvpn::scripts::{Hook, device_arguments};
-use crate::openvpn::{sizes, terms};
 use openvpn::push::{PushReply, Refusal};
+use openvpn_host::management::State;
+use openvpn_host::network::{HostFacts, TunnelNetwork};
+use openvpn_host::scripts::{Hook, device_arguments};
+use openvpn_host::{sizes, terms};
 use std::time::Duration;
 
 /// Most filtered options that the log line names.

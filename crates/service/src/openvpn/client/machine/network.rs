@@ -3,11 +3,11 @@
 use super::Machine;
 use super::connection::Connection;
 use crate::openvpn::client::host::{Cx, Told};
-use crate::openvpn::network::TunnelNetwork;
-use crate::openvpn::scripts::environment::Environment;
-use crate::openvpn::scripts::{Hook, device_arguments};
 use config::openvpn::{Command, Ifconfig};
 use openvpn::push::PushReply;
+use openvpn_host::network::TunnelNetwork;
+use openvpn_host::scripts::environment::Environment;
+use openvpn_host::scripts::{Hook, device_arguments};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 

@@ -5,10 +5,10 @@
 
 use super::Machine;
 use crate::openvpn::client::host::{Cx, SERVER};
-use crate::openvpn::connect::Name as LookUpOf;
 use config::openvpn::Family;
 use lines::names::Whose;
 use openvpn::data::protocol::session;
+use openvpn_host::connect::Name as LookUpOf;
 use plane::Now;
 use plane::{LineId, Sender};
 use std::net::SocketAddr;

@@ -4,9 +4,9 @@
 use super::Machine;
 use super::connection::Connection;
 use crate::openvpn::client::host::Cx;
-use crate::openvpn::scripts::{Hook, tls_verify_arguments};
 use openvpn::session::Output;
 use openvpn::verify::PeerCertificate;
+use openvpn_host::scripts::{Hook, tls_verify_arguments};
 use plane::Now;
 
 /// Pending request to the `tls-verify` program.

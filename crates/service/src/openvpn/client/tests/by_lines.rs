@@ -6,9 +6,9 @@ use super::seeds::number;
 use super::world::{World, secs};
 use crate::openvpn::client::event::Event;
 use crate::openvpn::seeded::Random;
-use crate::openvpn::signals::Signal;
 use config::lines::{Line, LineMode as Mode, Lines};
 use config::types::Key32;
+use openvpn_host::signals::Signal;
 use plane::{LineId, LineMode, LineSet};
 use std::net::SocketAddr;
 

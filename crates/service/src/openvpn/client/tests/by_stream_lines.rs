@@ -6,10 +6,10 @@ use super::seeds::number;
 use super::world::{World, secs};
 use crate::openvpn::Ended;
 use crate::openvpn::client::event::Event;
-use crate::openvpn::scripts::Hook;
 use crate::openvpn::seeded::Random;
-use crate::openvpn::signals::Signal;
 use config::lines::{Line, LineMode as Mode, Lines};
+use openvpn_host::scripts::Hook;
+use openvpn_host::signals::Signal;
 use plane::LineId;
 use std::net::SocketAddr;
 

@@ -4,10 +4,10 @@ use super::scenarios::{begin, leave};
 use super::world::{World, secs};
 use crate::openvpn::Ended;
 use crate::openvpn::client::event::Event;
-use crate::openvpn::management::State;
-use crate::openvpn::scripts::Hook;
-use crate::openvpn::signals::Signal;
 use openvpn::message::Restart;
+use openvpn_host::management::State;
+use openvpn_host::scripts::Hook;
+use openvpn_host::signals::Signal;
 
 const AROUND: &str = "--script-security 2 --up /x --down /x --route-up /x --route-pre-down /x";
 

@@ -5,9 +5,9 @@ use super::world::{Faults, World, secs};
 use crate::openvpn::Ended;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::seeded::Random;
-use crate::openvpn::signals::Signal;
 use config::openvpn::AuthRetry;
 use openvpn::message::Restart;
+use openvpn_host::signals::Signal;
 use std::net::SocketAddr;
 use std::time::Duration;
 

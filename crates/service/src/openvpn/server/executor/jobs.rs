@@ -1,9 +1,9 @@
 //! Background jobs, run on other threads.
 
-use crate::openvpn::scripts::auth_script::{self, Answer, AuthFiles, Verdict, temporary};
-use crate::openvpn::scripts::connect_script::{self, ConnectFiles, Connected};
-use crate::openvpn::scripts::{Invocation, ScriptError};
 use crate::openvpn::server::machine::{Done, Job, Login, LoginChecks};
+use openvpn_host::scripts::auth_script::{self, Answer, AuthFiles, Verdict, temporary};
+use openvpn_host::scripts::connect_script::{self, ConnectFiles, Connected};
+use openvpn_host::scripts::{Invocation, ScriptError};
 use std::path::Path;
 
 /// Result of a job, and the files in which its script answers later.

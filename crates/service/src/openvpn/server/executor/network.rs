@@ -1,12 +1,12 @@
 //! Host side of a server's tunnel: its own address, and routes to its clients.
 
 use super::host::ThisHost;
-use crate::openvpn::management::Told;
-use crate::openvpn::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
-use crate::openvpn::scripts::environment::Environment;
-use crate::openvpn::scripts::variables::describe_routes;
-use crate::openvpn::scripts::{Hook, device_arguments};
 use config::openvpn::{Command, Network};
+use openvpn_host::management::Told;
+use openvpn_host::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
+use openvpn_host::scripts::environment::Environment;
+use openvpn_host::scripts::variables::describe_routes;
+use openvpn_host::scripts::{Hook, device_arguments};
 
 /// Settings in force, and the script variables for them.
 pub(super) struct Set {

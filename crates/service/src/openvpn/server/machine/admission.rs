@@ -2,9 +2,6 @@
 
 use super::client::{Deferred, Step};
 use super::{ClientFile, Cx, Job, JobId, Machine, line};
-use crate::openvpn::accounts::{self, Addresses};
-use crate::openvpn::console::log_lines;
-use crate::openvpn::scripts::Hook;
 use config::openvpn::{ClientSettings, parse_client_settings};
 use config::report::{Report, Verdict};
 use openvpn::data::format::Framing;
@@ -13,6 +10,9 @@ use openvpn::negotiate::IvProto;
 use openvpn::push::PushOptions;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
+use openvpn_host::accounts::{self, Addresses};
+use openvpn_host::console::log_lines;
+use openvpn_host::scripts::Hook;
 use plane::SourceNetwork;
 use std::net::IpAddr;
 

@@ -2,17 +2,17 @@
 
 use super::told::stranger;
 use super::{ClientKey, Cx, JobId, Machine, Speaking, channel, line, peer};
-use crate::openvpn::accounts::Addresses;
-use crate::openvpn::accounts::pool::Lease;
 use crate::openvpn::channel::Channel;
-use crate::openvpn::console::Who;
-use crate::openvpn::console::log_lines;
-use crate::openvpn::scripts::environment::Environment;
 use config::openvpn::ClientSettings;
 use openvpn::data::format::Framing;
 use openvpn::keyfile::v2::Metadata;
 use openvpn::server::{ClientId, Remote};
 use openvpn::session::{AuthId, CloseReason, ControlTraffic, Session};
+use openvpn_host::accounts::Addresses;
+use openvpn_host::accounts::pool::Lease;
+use openvpn_host::console::Who;
+use openvpn_host::console::log_lines;
+use openvpn_host::scripts::environment::Environment;
 use plane::{Moving, Reorder};
 use std::net::IpAddr;
 use std::sync::Arc;

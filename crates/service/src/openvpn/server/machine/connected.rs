@@ -2,11 +2,11 @@
 
 use super::client::Step;
 use super::{Cx, Figures, Job, Machine, line, peer};
-use crate::openvpn::scripts::environment::Environment;
-use crate::openvpn::scripts::{Hook, Learned, learn_address_arguments};
 use config::openvpn::Command;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
+use openvpn_host::scripts::environment::Environment;
+use openvpn_host::scripts::{Hook, Learned, learn_address_arguments};
 use plane::RouteChange;
 use std::net::IpAddr;
 use std::time::Duration;

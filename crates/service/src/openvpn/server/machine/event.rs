@@ -2,12 +2,12 @@
 
 use super::host::JobId;
 use crate::inbox::Arrival;
-use crate::openvpn::management::Victim;
-use crate::openvpn::scripts::auth_script::{PendingAuth, Verdict};
-use crate::openvpn::signals::Signal;
 use config::openvpn::OpenVpn;
 use openvpn::server::ClientId;
 use openvpn::session::{AuthId, Handshaken};
+use openvpn_host::management::Victim;
+use openvpn_host::scripts::auth_script::{PendingAuth, Verdict};
+use openvpn_host::signals::Signal;
 use plane::{Notice, PeerId, StreamId};
 use std::net::SocketAddr;
 use std::path::PathBuf;

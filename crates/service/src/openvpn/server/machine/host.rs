@@ -2,15 +2,15 @@
 
 use super::event::{ClientFile, ClientKey, Polled};
 use crate::openvpn::Ended;
-use crate::openvpn::accounts::htpasswd::PasswordFile;
 use crate::openvpn::channel::Plane;
-use crate::openvpn::management::State;
-use crate::openvpn::scripts::Invocation;
-use crate::openvpn::scripts::auth_script::Credentials;
-use crate::openvpn::status_file::server::ServerStatus;
 use config::openvpn::{OpenVpn, PasswordMethod};
 use openvpn::session::{AuthId, Handshake};
 use openvpn::verify::PeerCertificate;
+use openvpn_host::accounts::htpasswd::PasswordFile;
+use openvpn_host::management::State;
+use openvpn_host::scripts::Invocation;
+use openvpn_host::scripts::auth_script::Credentials;
+use openvpn_host::status_file::server::ServerStatus;
 use plane::Now;
 use plane::{SourceNetwork, StreamId};
 use std::io;

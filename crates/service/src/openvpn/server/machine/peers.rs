@@ -4,9 +4,9 @@
 //! at once after the first move, then once a second, and logs a move once a minute.
 
 use super::{Cx, Machine, channel, line, peer};
-use crate::openvpn::sizes;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, DataKeys, Session};
+use openvpn_host::sizes;
 use std::time::{Duration, Instant};
 
 /// Minimum interval between two looks at a client's address.

@@ -4,11 +4,11 @@ use super::client::Step;
 use super::connected::{add, remove};
 use super::{ConfigurationRead, Cx, Machine, line};
 use crate::openvpn::Ended;
-use crate::openvpn::accounts::{self, Addresses};
-use crate::openvpn::scripts::Learned;
 use config::openvpn::{ClientSettings, OpenVpn, Role};
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
+use openvpn_host::accounts::{self, Addresses};
+use openvpn_host::scripts::Learned;
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -3,13 +3,13 @@
 use super::client::{Client, Step};
 use super::{Machine, peer};
 use crate::openvpn::channel::Plane;
-use crate::openvpn::status_file::real_address;
-use crate::openvpn::status_file::server::{ClientRow, RouteRow, ServerStatus};
 use crate::openvpn::statusdoc;
 use crate::status::PeerStatus;
 use crate::status::lines::{order_status, their_status};
 use openvpn::server::ClientId;
 use openvpn::session::{ControlTraffic, Session};
+use openvpn_host::status_file::real_address;
+use openvpn_host::status_file::server::{ClientRow, RouteRow, ServerStatus};
 use plane::Now;
 use plane::{PeerLines, PeerState};
 use std::collections::BTreeMap;

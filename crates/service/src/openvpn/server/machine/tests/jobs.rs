@@ -1,8 +1,8 @@
 //! Scripts and password checks that answer now, later, or never.
 
-use crate::openvpn::scripts::auth_script::Verdict;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::server::machine::{Done, Job, JobId, Login, Polled};
+use openvpn_host::scripts::auth_script::Verdict;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 

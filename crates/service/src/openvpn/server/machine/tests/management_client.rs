@@ -1,10 +1,10 @@
 //! A management client that sends partial commands, reads seldom, and disconnects at random.
 
-use crate::openvpn::management::{Addresses, LogFlag, Management, Settings, State, Told};
 use crate::openvpn::seeded::Random;
-use crate::openvpn::status_file::Format;
-use crate::openvpn::timestamp::unix;
 use config::openvpn::AuthRetry;
+use openvpn_host::management::{Addresses, LogFlag, Management, Settings, State, Told};
+use openvpn_host::status_file::Format;
+use openvpn_host::timestamp::unix;
 use plane::Now;
 
 pub(super) struct ManagementClient {

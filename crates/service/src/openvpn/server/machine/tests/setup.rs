@@ -2,8 +2,6 @@
 
 use super::world::Size;
 use crate::openvpn::OWN_NAME;
-use crate::openvpn::accounts::pool::Pool;
-use crate::openvpn::terms;
 use config::openvpn::OpenVpn;
 use openvpn::identity::Identity;
 use openvpn::negotiate::{Cipher, OccOptions, Transport};
@@ -12,6 +10,8 @@ use openvpn::server::ListenerSettings;
 use openvpn::session::{ClientSettings, Settings};
 use openvpn::tls::{ClientCertificate, TlsOptions, TlsSettings};
 use openvpn::wrap::WrapSettings;
+use openvpn_host::accounts::pool::Pool;
+use openvpn_host::terms;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

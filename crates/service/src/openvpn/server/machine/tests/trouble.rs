@@ -3,11 +3,10 @@
 use super::management_client::ManagementClient;
 use super::wire::Item;
 use super::world::World;
-use crate::openvpn::management::Victim;
-use crate::openvpn::monitoring::{Monitored, ProcessRequest, Status};
 use crate::openvpn::server::machine::Event;
-use crate::openvpn::signals::Signal;
-use crate::status::Status as Document;
+use openvpn_host::management::Victim;
+use openvpn_host::monitored::{Monitored, ProcessRequest, Status};
+use openvpn_host::signals::Signal;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -133,10 +132,6 @@ impl World {
 impl Monitored for World {
     fn status(&self) -> Status {
         Status::Server(Self::status(self))
-    }
-
-    fn document(&self) -> Document {
-        Document::default()
     }
 
     fn kill(&mut self, victim: &Victim) -> usize {

@@ -10,22 +10,22 @@ use super::setup;
 use super::wire::{Agenda, Item, Packet};
 use crate::inbox::Arrival;
 use crate::openvpn::Ended;
-use crate::openvpn::accounts::ServerSide;
-use crate::openvpn::accounts::htpasswd::PasswordFile;
-use crate::openvpn::hooks::Hooks;
-use crate::openvpn::management::State;
 use crate::openvpn::seeded::Random;
 use crate::openvpn::server::machine::{
     ClientFile, ClientKey, ConfigurationRead, Connections, Cx, Event, Host, Job, JobId, Machine,
     Polled, Setup,
 };
-use crate::openvpn::signals::Signal;
-use crate::openvpn::status_file::server::ServerStatus;
-use crate::openvpn::timestamp::Clock;
 use config::openvpn::OpenVpn;
 use openvpn::server::Listener;
 use openvpn::session::{ClientSettings, Handshake};
 use openvpn::verify::PeerCertificate;
+use openvpn_host::accounts::ServerSide;
+use openvpn_host::accounts::htpasswd::PasswordFile;
+use openvpn_host::hooks::Hooks;
+use openvpn_host::management::State;
+use openvpn_host::signals::Signal;
+use openvpn_host::status_file::server::ServerStatus;
+use openvpn_host::timestamp::Clock;
 use plane::Now;
 use plane::{LineId, SourceNetwork, StreamId};
 use std::collections::{HashMap, VecDeque};
