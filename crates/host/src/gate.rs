@@ -29,9 +29,9 @@ pub struct Gate {
     pub turned_away: u64,
 }
 
-impl Gate {
+impl Default for Gate {
     /// Makes a gate that is open.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             reserve: reserve(),
             shut_until: None,
@@ -40,7 +40,9 @@ impl Gate {
             turned_away: 0,
         }
     }
+}
 
+impl Gate {
     /// Has the poller watch for connections, unless a pause is on.
     ///
     /// # Errors
@@ -171,7 +173,7 @@ mod tests {
         let path = directory.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
-        let (poller, mut gate, mut now) = (Poller::new().unwrap(), Gate::new(), Instant::now());
+        let (poller, mut gate, mut now) = (Poller::new().unwrap(), Gate::default(), Instant::now());
         let follow = |gate: &mut Gate, now| {
             gate.follow(&poller, [(listener.as_fd(), 7)], now).unwrap();
             !poller.wait(Some(Duration::ZERO)).unwrap().is_empty()

@@ -56,7 +56,8 @@ pub fn shape(
         },
     };
     let mssfix = connection.mtu.mssfix;
-    let mssfix = mssfix.unwrap_or(MssFix::default_for(tun_mtu, fragment.map(|it| it.bytes)));
+    let mssfix =
+        mssfix.unwrap_or_else(|| MssFix::default_for(tun_mtu, fragment.map(|it| it.bytes)));
     let fragments = match fragment {
         None => None,
         Some(size) => {

@@ -89,7 +89,7 @@ impl Settings for Asked {
 
     fn set(
         mut self,
-        before: Option<&Asked>,
+        before: Option<&Self>,
         record: Option<&Record>,
         ways: Option<&Ways>,
         restarts: &mut Restarts,

@@ -138,13 +138,13 @@ impl Settings for Asked {
 
     fn set(
         mut self,
-        before: Option<&Asked>,
+        before: Option<&Self>,
         record: Option<&Record>,
         ways: Option<&Ways>,
         restarts: &mut Restarts,
     ) -> Result<Done, SteerError> {
         let mut resolved = self.resolved();
-        let of_before = before.map(Asked::resolved);
+        let of_before = before.map(Self::resolved);
         let mut system = System::open()?;
         let earlier = before.map(|it| it.policy.table);
         let mut facts = gather(&resolved, earlier, &mut system)?;

@@ -47,6 +47,7 @@ pub mod load;
 mod mounts;
 #[cfg(feature = "network")]
 mod namespace;
+mod needs;
 #[cfg(feature = "network")]
 pub mod openvpn;
 #[cfg(feature = "network")]
@@ -55,7 +56,6 @@ pub mod peer;
 mod process;
 #[cfg(feature = "network")]
 mod random;
-mod require;
 #[cfg(feature = "network")]
 mod router;
 #[cfg(feature = "network")]
@@ -79,9 +79,9 @@ pub use error::LabError;
 pub use link::{Link, LinkOptions, Offloads};
 #[cfg(feature = "network")]
 pub use namespace::{Host, HostCommand};
+pub use needs::{Missing, met, require, require_that};
 #[cfg(feature = "network")]
 pub use process::{Exit, Process};
-pub use require::{Missing, met, require, require_that};
 #[cfg(feature = "network")]
 pub use router::Router;
 #[cfg(feature = "network")]

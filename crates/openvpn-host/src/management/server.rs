@@ -105,7 +105,7 @@ impl Port {
         let mut port = Self {
             machine,
             socket,
-            gate: Gate::new(),
+            gate: Gate::default(),
             client,
             silent_until: [Instant::now() + SILENCE; 2],
             events,

@@ -32,7 +32,7 @@ impl StatusSocket {
         token: u64,
     ) -> Result<Self, SocketError> {
         let listener = Listener::status(ifname)?;
-        let mut gate = Gate::new();
+        let mut gate = Gate::default();
         let socket = [(listener.socket.as_fd(), token)];
         listener
             .socket

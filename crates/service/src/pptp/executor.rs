@@ -296,7 +296,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             received: Received::new(),
             reader: Reader::new(),
             listener,
-            gate: Gate::new(),
+            gate: Gate::default(),
             signals,
             stopping: false,
             status,

@@ -245,7 +245,7 @@ impl Daemon {
             ifindex,
             mtus: HashMap::new(),
             busy: false,
-            gate: Gate::new(),
+            gate: Gate::default(),
             started: Instant::now(),
             watchdog: Watchdog::new(Instant::now()),
         })

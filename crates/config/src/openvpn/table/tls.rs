@@ -308,7 +308,8 @@ fn usage(text: &str) -> Result<u16, String> {
 }
 
 fn x509_name(draft: &mut Draft, directive: &Directive) -> Outcome {
-    let kinds: [(&str, fn(String) -> NameRule); 3] = [
+    type Make = fn(String) -> NameRule;
+    let kinds: [(&str, Make); 3] = [
         ("subject", NameRule::Subject),
         ("name", NameRule::Name),
         ("name-prefix", NameRule::NamePrefix),

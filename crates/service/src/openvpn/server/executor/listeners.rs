@@ -29,7 +29,7 @@ impl Listeners {
     pub(super) fn new() -> Self {
         Self {
             sockets: Vec::new(),
-            gate: Gate::new(),
+            gate: Gate::default(),
             accepted: HashMap::new(),
             next: 0,
         }

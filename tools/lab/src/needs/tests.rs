@@ -42,7 +42,7 @@ fn again(test: &str, list: &List, require: Option<&str>) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command
         .args(["--exact", "--include-ignored", "--test-threads=2"])
-        .arg(format!("require::tests::{test}"))
+        .arg(format!("needs::tests::{test}"))
         .env(LIST, &list.0)
         .env_remove(REQUIRE);
     if let Some(value) = require {
@@ -58,14 +58,14 @@ fn what_is_missing_is_listed_with_the_test_that_needs_it() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         fs::read_to_string(&list.0).unwrap(),
-        "lab: require::tests::needs_what_is_not_there: there is no unicorn: plant one\n"
+        "lab: needs::tests::needs_what_is_not_there: there is no unicorn: plant one\n"
     );
     let output = again("meets_something", &list, None);
     assert!(output.status.success(), "{output:?}");
     assert!(
         fs::read_to_string(&list.0)
             .unwrap()
-            .ends_with("\nlab: require::tests::meets_something: met unicorn 1.2\n")
+            .ends_with("\nlab: needs::tests::meets_something: met unicorn 1.2\n")
     );
 }
 
