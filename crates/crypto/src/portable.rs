@@ -19,7 +19,7 @@ mod poly1305;
 mod sbox;
 mod slices;
 
-#[cfg(target_arch = "arm")]
+#[cfg(all(neon, target_arch = "arm"))]
 pub(crate) use aes::substituted;
 #[cfg(any(target_arch = "x86_64", neon))]
 pub(crate) use aes::{MAX_ROUNDS, expand, rounds};

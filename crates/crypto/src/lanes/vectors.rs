@@ -5,6 +5,7 @@
 
 /// Defines functions of the type [`Compress`](super::routine::Compress) from the functions that load a block of each lane,
 /// `$load_block`, and hash it, `$block`.
+#[cfg(target_arch = "x86_64")]
 macro_rules! compress {
     (
         $features:literal, $load:ident, $store:ident;
@@ -40,6 +41,7 @@ macro_rules! compress {
 }
 
 /// Implements [`sha2::Vector`](super::sha2::Vector) for a register by the instructions' names.
+#[cfg(target_arch = "x86_64")]
 macro_rules! sha2_vector {
     (
         $vector:ident, $word:ident as $signed:ty, $splat:ident, $add:ident, $choose:path, $majority:path,
@@ -101,4 +103,6 @@ macro_rules! sigmas {
     };
 }
 
-pub(super) use {compress, sha2_vector, sigmas};
+pub(super) use sigmas;
+#[cfg(target_arch = "x86_64")]
+pub(super) use {compress, sha2_vector};

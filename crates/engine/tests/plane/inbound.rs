@@ -338,10 +338,10 @@ fn packets_that_name_no_session_are_found_by_their_sender() {
     world.peer_sends(&[unnamed.datagram(0, &packet)]);
     assert_eq!(world.drops(), [("no_session", 1)]);
     let addr = world.remote.addr();
-    world
-        .plane
-        .tunnel
-        .set_sender(PeerId(1), Sender::Address(addr), 40);
+    let before = world.around.peer(&world.plane.tunnel, 2, None).id();
+    let tunnel = &world.plane.tunnel;
+    tunnel.set_sender(before, Sender::Address(addr), 7);
+    tunnel.set_sender(PeerId(1), Sender::Address(addr), 40);
     world.peer_sends(&[unnamed.datagram(1, &packet)]);
     assert_eq!(
         world.around.written.packets(),
@@ -351,7 +351,7 @@ fn packets_that_name_no_session_are_found_by_their_sender() {
     world
         .plane
         .tunnel
-        .clear_sender(PeerId(2), Sender::Address(addr));
+        .clear_sender(before, Sender::Address(addr));
     world.peer_sends(&[unnamed.datagram(2, &packet)]);
     world
         .plane

@@ -9,7 +9,7 @@
 //! if !browser::ready() {
 //!     return; // noted as missing; a failure with MILLRACE_TEST_REQUIRE=all
 //! }
-//! let host = crate::Host::private("page").unwrap();
+//! let host = lab::Host::private("page").unwrap();
 //! // ... start a server in `host` ...
 //! let browser = Browser::start(&host);
 //! browser.size(PHONE);
