@@ -353,6 +353,33 @@ fn a_peer_that_floods_and_does_not_read_is_cut_off() {
 }
 
 #[test]
+fn a_peer_that_floods_and_does_not_read_may_still_ask_for_a_call() {
+    let now = Instant::now();
+    let refuse = Answer::Refuse {
+        result: OutgoingResult::DoNotAccept,
+        error: ErrorCode::None,
+    };
+    for answer in [Answer::Accept { call_id: 5 }, refuse] {
+        let (_, mut server) = established(now);
+        let mut flood = Vec::new();
+        for identifier in 0..820 {
+            Message::EchoRequest { identifier }.write(&mut flood);
+        }
+        server.receive(&flood, now);
+        let request = Message::OutgoingCallRequest {
+            call_id: 7,
+            serial: 1,
+            window: 64,
+        };
+        hear(&mut server, request, now);
+        server.answer_call(7, answer);
+        let events = events(&mut server);
+        let closed = Event::Closed(CloseReason::NotReading);
+        assert!(events.contains(&closed), "{events:?}");
+    }
+}
+
+#[test]
 fn messages_about_unknown_calls_are_ignored() {
     let now = Instant::now();
     let (_, mut server) = established(now);

@@ -180,6 +180,8 @@ impl Connection {
                 if self.calls.by_id.contains_key(&call_id) {
                     return false;
                 }
+                // A reply may close the connection, which forgets all requests.
+                self.calls.offered.remove(at);
                 let call = Call {
                     state: CallState::Up,
                     peer_call_id,
@@ -189,10 +191,10 @@ impl Connection {
                 self.reply_to_call(call_id, peer_call_id, result, ErrorCode::None);
             }
             Answer::Refuse { result, error } => {
+                self.calls.offered.remove(at);
                 self.reply_to_call(0, peer_call_id, result, error);
             }
         }
-        self.calls.offered.remove(at);
         true
     }
 
