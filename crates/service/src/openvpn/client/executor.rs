@@ -87,7 +87,9 @@ impl<'a> Executor<'a> {
                 if matches!(event, Event::ScriptFinished(..)) {
                     self.steps.script_ended(&mut self.host);
                 }
-                self.with_machine(|machine, cx| machine.handle(event, cx));
+                if self.host.ended.is_none() {
+                    self.with_machine(|machine, cx| machine.handle(event, cx));
+                }
                 if let Some(ended) = self.host.ended {
                     return ended;
                 }

@@ -138,6 +138,9 @@ pub(super) trait Host {
     /// Reports that the connection is lost and will be made again.
     fn is_lost(&mut self);
 
+    /// Whether the client has ended; no step runs after that.
+    fn has_ended(&self) -> bool;
+
     /// Ends the client.
     fn end(&mut self, ended: Ended);
 }

@@ -226,6 +226,8 @@ impl<'a> Machine<'a> {
                 if self.network.is_some() {
                     cx.follow();
                 }
+                // If the routes cannot follow, uplinks are tested all the same.
+                cx.steps.begin();
                 self.read_lines(cx);
             }
             Event::Hurry => {

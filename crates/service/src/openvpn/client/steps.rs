@@ -40,7 +40,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Begins the next event.
+    /// Begins the steps of an event, or a part of them that does not depend on those before.
     pub(super) fn begin(&mut self) {
         self.number += 1;
         self.failed = false;
@@ -48,7 +48,7 @@ impl Steps {
 
     /// Runs a step at once, unless it must wait for a script or an earlier step of this event has failed.
     pub(super) fn add(&mut self, kind: Kind, step: Step, host: &mut dyn Host) {
-        if self.failed {
+        if self.failed || host.has_ended() {
             return;
         }
         if !self.script {
@@ -62,6 +62,7 @@ impl Steps {
     pub(super) fn script_ended(&mut self, host: &mut dyn Host) {
         self.script = false;
         while !self.script
+            && !host.has_ended()
             && let Some((number, kind, step)) = self.waiting.pop_front()
         {
             if !self.run(kind, step, host) {

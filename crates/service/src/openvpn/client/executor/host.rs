@@ -406,6 +406,10 @@ impl Host for ThisHost<'_> {
         self.context.is_lost();
     }
 
+    fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     fn end(&mut self, ended: Ended) {
         self.ended = Some(ended);
     }

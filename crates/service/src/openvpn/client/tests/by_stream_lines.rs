@@ -103,6 +103,28 @@ fn a_device_that_goes_is_left_at_once() {
     assert_eq!(world.used, DSL);
 }
 
+/// The routes cannot follow, so the connection is made anew; the line that came back is tested all the same.
+#[test]
+fn a_line_that_comes_back_is_tested_although_the_routes_cannot_follow() {
+    let mut world = begin(1);
+    world.handle(Event::Begin);
+    world.run_for(secs(30));
+    world.devices[0] = false;
+    world.handle(Event::NetworkChanged);
+    world.run_for(secs(10));
+    assert!(world.is_connected(), "{:?}", world.log);
+    assert_eq!((world.used, world.tries.len()), (LTE, 0));
+
+    world.devices[0] = true;
+    world.faults.host = 100;
+    world.handle(Event::NetworkChanged);
+    world.faults.host = 0;
+    assert!(!world.is_connected(), "it could not follow");
+    world.run_for(secs(120));
+    assert!(world.is_connected(), "{:?}", world.log);
+    assert_eq!(world.used, DSL, "{:?}", world.tries);
+}
+
 #[test]
 fn without_a_device_there_is_no_attempt_and_one_that_comes_is_used() {
     let mut world = begin(1);

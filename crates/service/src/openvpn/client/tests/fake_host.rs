@@ -451,6 +451,10 @@ impl Host for World {
 
     fn is_lost(&mut self) {}
 
+    fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     fn end(&mut self, ended: Ended) {
         self.called();
         assert!(self.ended.is_none(), "it ends once");

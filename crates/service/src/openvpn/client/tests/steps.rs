@@ -2,6 +2,7 @@
 
 use super::config;
 use super::world::World;
+use crate::openvpn::Ended;
 use crate::openvpn::client::host::Host;
 use crate::openvpn::client::steps::{Kind, Steps};
 use std::cell::RefCell;
@@ -23,7 +24,7 @@ impl Letters {
         }
     }
 
-    /// Adds the steps of one event: a script at `s`, `f` once for all, failing steps in capitals.
+    /// Adds the steps of one event: a script at `s`, `f` once for all, the end at `e`, failing steps in capitals.
     fn event(&mut self, letters: &str) {
         self.steps.begin();
         for letter in letters.chars() {
@@ -33,8 +34,11 @@ impl Letters {
                 _ => Kind::Plain,
             };
             let seen = Rc::clone(&self.seen);
-            let step = Box::new(move |_: &mut dyn Host| {
+            let step = Box::new(move |host: &mut dyn Host| {
                 seen.borrow_mut().push(letter);
+                if letter == 'e' {
+                    host.end(Ended::Exit(1));
+                }
                 match letter.is_uppercase() {
                     true => Err("it fails".into()),
                     false => Ok(None),
@@ -80,6 +84,18 @@ fn after_a_failure_no_step_of_the_same_event_runs_but_those_before_it() {
     assert_eq!(it.seen(), "s");
     assert_eq!(it.script_ended(), "uFh");
     assert_eq!(it.steps.results.len(), 2);
+}
+
+#[test]
+fn nothing_comes_after_the_end() {
+    let mut it = Letters::new();
+    it.event("seu");
+    it.event("s");
+    it.event("e");
+    assert_eq!(it.seen(), "s");
+    assert_eq!(it.script_ended(), "e");
+    it.event("u");
+    assert_eq!(it.script_ended(), "");
 }
 
 #[test]
