@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         path_of(matches, "to"),
         matches,
     )?;
-    // `up` finds a name alone only in the directories that it searches.
+    // Only in the directories that `up` searches a name alone is enough.
     let stem = kept.file_stem().unwrap_or_default();
     let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
     let called = if by_name { Path::new(stem) } else { &kept };

@@ -30,7 +30,7 @@ pub struct Gate {
 }
 
 impl Default for Gate {
-    /// Makes a gate that is open.
+    /// An open gate.
     fn default() -> Self {
         Self {
             reserve: reserve(),

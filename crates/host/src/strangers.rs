@@ -25,7 +25,7 @@ pub struct Strangers {
 }
 
 impl Strangers {
-    /// Nobody has been told of yet.
+    /// Makes a count of no lines yet.
     #[expect(clippy::new_without_default, reason = "a static needs it")]
     pub const fn new() -> Self {
         Self {

@@ -70,7 +70,7 @@ pub struct Lines {
     rate: Option<rate::Told>,
     relays: Relays,
     caps: Caps,
-    /// As set by [`Lines::set_answers`].
+    /// How peers answer; see [`Lines::set_answers`].
     answers: Option<Duration>,
     /// Use one line at a time and probe no other, whatever the mode.
     singly: bool,

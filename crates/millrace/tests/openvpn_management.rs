@@ -163,13 +163,15 @@ fn client_holds_and_asks() {
         let mut management = opened.unwrap();
         management.wait_for(">HOLD:").unwrap();
         assert!(!net.a.has_interface("ovpn0").unwrap());
-        management.command("hold release").unwrap();
+        // What stands behind it in the same write counts, too.
+        management.command("hold release\nverb 4").unwrap();
         management
             .wait_for(">PASSWORD:Need 'Auth' username/password")
             .unwrap();
         management.command("username \"Auth\" user").unwrap();
         management.command("password \"Auth\" \"se cret\"").unwrap();
         client.wait_until_ready(1).unwrap();
+        assert!(client.said(" us=") > 0, "times of verb 4 have microseconds");
         pings(&net.a, "10.8.0.1", 3);
     }
 }

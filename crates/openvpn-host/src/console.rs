@@ -43,7 +43,7 @@ pub struct Speaking(Option<Who>);
 
 #[cfg(feature = "server")]
 impl Speaking {
-    /// What this configuration says about the log.
+    /// Begins log lines of this thread that are about a client.
     pub fn of(who: Who) -> Self {
         Self(WHO.replace(Some(who)))
     }

@@ -4,6 +4,7 @@ use crate::management::{LogFlag, Management, Settings, Victim};
 use crate::monitored::{Monitored, Status};
 use crate::status_file::{ClientStatus, Format};
 use config::openvpn::AuthRetry;
+use std::cell::Cell;
 use std::time::Instant;
 
 pub use crate::connect::fuzz::proxy;
@@ -13,22 +14,21 @@ const WAITING: usize = (1 << 20) + (1 << 18);
 
 /// A daemon that notes whether a command reached it.
 #[derive(Default)]
-struct Daemon {
-    acted: bool,
-}
+struct Daemon(Cell<bool>);
 
 impl Monitored for Daemon {
     fn status(&self) -> Status {
+        self.0.set(true);
         Status::Client(ClientStatus::default())
     }
 
     fn kill(&mut self, _: &Victim) -> usize {
-        self.acted = true;
+        self.0.set(true);
         1
     }
 
     fn kill_client(&mut self, _: u64) -> bool {
-        self.acted = true;
+        self.0.set(true);
         true
     }
 }
@@ -56,11 +56,15 @@ pub fn management(bytes: &[u8]) {
     let mut daemon = Daemon::default();
     let now = Instant::now();
     for part in bytes.chunks(usize::from(form >> 3) * 8 + 1) {
-        port.receive(part);
-        port.handle_lines(now, &mut daemon);
-        let acted = std::mem::take(&mut daemon.acted) || !port.requests.is_empty();
-        assert!(port.has_trusted_peer() || !acted, "no password");
-        port.requests.clear();
+        // One line at a time, as the password may be one of them.
+        for line in part.split_inclusive(|it| *it == b'\n') {
+            let trusted = port.has_trusted_peer();
+            port.receive(line);
+            port.handle_lines(now, &mut daemon);
+            let acted = daemon.0.take() || !port.requests.is_empty();
+            assert!(trusted || !acted, "no password");
+            port.requests.clear();
+        }
         // A peer's text in the log must not look like an answer.
         let before = port.transmit().len();
         port.logged(0, LogFlag::Info, &String::from_utf8_lossy(part));

@@ -1,4 +1,4 @@
-//! What the status file and the management port read of a client or server, and ask of it.
+//! A client or server, as the status file and the management port see it.
 
 use crate::management::{Answer, Victim};
 use crate::signals::Signal;

@@ -125,7 +125,7 @@ pub fn split_words(line: &str, lenient: bool) -> Result<Vec<Zeroizing<String>>, 
         State::Quoted(mark) => return Err(LexError::Quote(mark)),
         State::Plain if backslash => return Err(LexError::Trailing),
         State::Plain => words.push(word),
-        // As stock, accepts a backslash after the last word.
+        // Stock accepts a backslash after the last word.
         State::Between => {}
     }
     Ok(words)
@@ -179,6 +179,8 @@ mod tests {
         assert_eq!(split("a 'b"), Err(LexError::Quote('\'')));
         assert_eq!(split(r"up C:\dir\file"), Err(LexError::Backslash));
         assert_eq!(split("a b\\"), Err(LexError::Trailing));
+        assert_eq!(split(r"a \\\"), Err(LexError::Trailing));
+        assert_eq!(split("ca \"f\"\\").unwrap(), ["ca", "f"]);
         assert_eq!(split("a \\'"), Err(LexError::Backslash));
         assert_eq!(split(&"a ".repeat(17)), Err(LexError::Words));
         assert_eq!(split(&"a ".repeat(16)).unwrap().len(), 16);

@@ -181,7 +181,7 @@ pub(crate) enum Fault {
     /// The kernel has no such algorithm, or no accelerator for it.
     #[error("no accelerator for it")]
     Unsupported,
-    /// As many keys as an accelerator may have are in use.
+    /// The accelerator holds as many keys as it may.
     #[error("it has enough keys")]
     Crowded,
     /// The driver runs on the CPU: our own code is faster without the detour.

@@ -473,5 +473,12 @@ mod tests {
         // Although nobody announced it.
         count(&mut lines, 100_000, now);
         assert_eq!(used(&lines).0, 2_000_000);
+        // The last one ended before it could be asked.
+        out.gone = true;
+        lines.end(now.monotonic, &mut out);
+        out.gone = false;
+        lines.bind(now.monotonic, &mut out);
+        count(&mut lines, 300_000, now);
+        assert_eq!(used(&lines).0, 2_300_000);
     }
 }

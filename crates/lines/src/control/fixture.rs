@@ -11,6 +11,8 @@ pub(super) struct Fake {
     pub(super) facts: Vec<Option<LineFacts>>,
     pub(super) wall: SystemTime,
     pub(super) carried: [u64; LINES_MAX],
+    /// There is no data plane.
+    pub(super) gone: bool,
     /// Calls since [`told`](Self::told): the kind, the line, and an address.
     pub(super) calls: Vec<(&'static str, u8, Option<SocketAddr>)>,
     pub(super) hellos: Vec<(Line, Vec<u8>)>,
@@ -29,6 +31,7 @@ impl Fake {
             facts: vec![Some(there); 2],
             wall: SystemTime::UNIX_EPOCH,
             carried: [0; LINES_MAX],
+            gone: false,
             calls: Vec::new(),
             hellos: Vec::new(),
             usage: Vec::new(),
@@ -47,7 +50,10 @@ impl Outside for Fake {
     }
 
     fn plane(&mut self) -> Option<&mut dyn LinePlane> {
-        Some(self)
+        match self.gone {
+            true => None,
+            false => Some(self),
+        }
     }
 
     fn facts(&mut self) -> Vec<Option<LineFacts>> {

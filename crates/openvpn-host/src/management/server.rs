@@ -30,7 +30,7 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// The management port.
 pub struct Port {
-    /// What it says and understands.
+    /// The conversation with its client.
     pub machine: Management,
     socket: ManagementSocket,
     /// Watches the listening socket while there is no client.

@@ -307,6 +307,49 @@ fn what_the_daemon_must_do_is_done_in_order() {
     );
 }
 
+#[cfg(feature = "server")]
+mod of_two_clients {
+    use super::*;
+    use crate::status_file::server::{ClientRow, ServerStatus};
+    use std::time::SystemTime;
+
+    /// A server's daemon, with numbers that are all different.
+    pub(super) struct Daemon;
+
+    impl Monitored for Daemon {
+        fn status(&self) -> Status {
+            let row = |client_id, bytes_received, bytes_sent| ClientRow {
+                common_name: String::new(),
+                real_address: String::new(),
+                ipv4: None,
+                ipv6: None,
+                bytes_received,
+                bytes_sent,
+                connected_since: SystemTime::UNIX_EPOCH,
+                username: String::new(),
+                client_id,
+                peer_id: 0,
+                cipher: String::new(),
+            };
+            Status::Server(ServerStatus {
+                clients: vec![row(7, 10, 4), row(9, 20, 5)],
+                routes: Vec::new(),
+                broadcast_queue_max: 0,
+                kernel_data_plane: false,
+            })
+        }
+    }
+
+    #[test]
+    fn are_added_up() {
+        let mut talk = Conversation::new(server());
+        talk.port.receive(b"load-stats\nnclients\n");
+        talk.port.handle_lines(talk.now, &mut Daemon);
+        let wanted = "SUCCESS: nclients=2,bytesin=30,bytesout=9\nSUCCESS: nclients=2\n";
+        assert_eq!(talk.heard(), wanted);
+    }
+}
+
 #[test]
 fn settings_are_changed() {
     let mut talk = Conversation::new(settings());
@@ -504,6 +547,15 @@ fn bytes_are_told_when_it_is_time() {
     talk.port.tell_bytes(due, &Daemon::default());
     talk.port.tell_bytes(due, &Daemon::default());
     assert_eq!(talk.heard(), ">BYTECOUNT:2,3\n");
+    #[cfg(feature = "server")]
+    {
+        let due = due + Duration::from_secs(5);
+        talk.port.tell_bytes(due, &of_two_clients::Daemon);
+        assert_eq!(
+            talk.heard(),
+            ">BYTECOUNT_CLI:7,10,4\n>BYTECOUNT_CLI:9,20,5\n"
+        );
+    }
     talk.ask("bytecount 0");
     assert_eq!(talk.port.next_deadline(), None);
     talk.ask("bytecount 99999999999999999999");

@@ -82,6 +82,8 @@ impl Line {
 /// # Errors
 /// Returns stock's text.
 pub(crate) fn words(line: &str) -> Result<Vec<Word>, String> {
+    // C's strings end at a NUL.
+    let line = line.split('\0').next().unwrap_or_default();
     split_words(line, true).map_err(|error| match error {
         LexError::Quote('\'') => {
             "Options error: No closing single quotation (') in TCP:0".to_owned()
@@ -120,6 +122,7 @@ mod tests {
         ok("a#b ;c", &["a#b"]);
         ok("", &[]);
         ok("\t", &[]);
+        ok("pid\0 x", &["pid"]);
         let many = "x ".repeat(20);
         assert_eq!(split(&many).unwrap().len(), WORDS_MAX);
     }

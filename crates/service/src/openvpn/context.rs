@@ -441,7 +441,7 @@ impl Context {
             let requests = self.monitoring.borrow_mut().serve(&mut Idle);
             let mut found = None;
             for request in requests {
-                // What the same client asks for behind it counts, too.
+                // Requests behind the awaited one count, too.
                 match found {
                     Some(_) => self.note(&request),
                     None => match wanted(request) {

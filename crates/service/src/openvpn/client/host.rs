@@ -177,7 +177,7 @@ impl Cx<'_> {
         self.steps.add(Kind::Plain, Box::new(step), self.host);
     }
 
-    /// As [`step`](Self::step), for a call without a result.
+    /// Makes a call without a result, as a [`step`](Self::step).
     pub(super) fn later(&mut self, call: impl FnOnce(&mut dyn Host) + 'static) {
         self.step(|host| {
             call(host);

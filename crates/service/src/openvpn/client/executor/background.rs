@@ -122,7 +122,7 @@ impl Background {
         }
     }
 
-    /// As [`spawn`](Self::spawn), for work that waits until the returned waker wakes; `None` if it did not begin.
+    /// Spawns work that ends when the returned waker wakes; `None` if it did not begin. See [`spawn`](Self::spawn).
     fn stoppable(
         &self,
         name: &str,
