@@ -71,8 +71,9 @@ struct Notes {
     /// Inner packets that were delivered.
     delivered: Vec<Vec<u8>>,
     facts: Vec<Option<LineFacts>>,
-    /// Connections fail at once.
+    /// Connections fail, at once or later.
     unreachable: bool,
+    late: bool,
 }
 
 impl Notes {
@@ -92,7 +93,7 @@ impl Host for Notes {
 
     fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String> {
         self.effects.push(Effect::Connect(server, line));
-        match self.unreachable {
+        match self.unreachable && !self.late {
             true => Err("no way".to_owned()),
             false => Ok(()),
         }
@@ -228,6 +229,8 @@ impl World {
                         let mut cx = self.at_server.cx(self.now);
                         self.stream = self.server.accept(CALLED, &mut cx);
                         self.tell(Event::Connected);
+                    } else if self.at_client.late {
+                        self.tell(Event::NotConnected("no way".to_owned()));
                     }
                 }
                 Effect::Gre(way, packet) => {
@@ -507,16 +510,18 @@ fn packets_from_elsewhere_are_counted_only() {
 
 #[test]
 fn a_server_out_of_reach_is_called_again_after_longer_and_longer() {
-    let mut world = World::new(&THERE.to_string(), "word", "");
-    world.at_client.unreachable = true;
-    let start = world.now;
-    world.tell(Event::Start);
-    world.run(|world| world.calls.len() == 7);
-    let passed = (world.now - start).as_secs();
-    assert_eq!(passed, 1 + 2 + 4 + 10 + 30 + 30);
-    world.at_client.unreachable = false;
-    world.run(|world| world.up.is_some());
-    assert_eq!(world.ended, None);
+    for late in [false, true] {
+        let mut world = World::new(&THERE.to_string(), "word", "");
+        (world.at_client.unreachable, world.at_client.late) = (true, late);
+        let start = world.now;
+        world.tell(Event::Start);
+        world.run(|world| world.calls.len() == 7);
+        let passed = (world.now - start).as_secs();
+        assert_eq!(passed, 1 + 2 + 4 + 10 + 30 + 30);
+        world.at_client.unreachable = false;
+        world.run(|world| world.up.is_some());
+        assert_eq!(world.ended, None);
+    }
 }
 
 #[test]
