@@ -59,8 +59,8 @@ pub(crate) fn tunnel_file() -> Arg {
         .required(true)
         .value_parser(value_parser!(PathBuf))
         .help(
-            "IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP); or NAME for the file of that name \
-             in /etc/millrace, /etc/wireguard or /etc/openvpn/client",
+            "IFNAME.conf; NAME.ovpn; NAME.toml, or a pppd options file or pptpd.conf (PPTP); or NAME for the file of \
+             that name in /etc/millrace, /etc/wireguard or /etc/openvpn/client",
         )
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn of_data_plane(command: Command) -> Command {
     let kind = option(
         "crypto-backend",
         "KIND",
-        "Which code computes ciphers; the same as --set dataplane.crypto-backend=KIND",
+        "Code that computes ciphers; the same as --set dataplane.crypto-backend=KIND",
     );
     command
         .arg(settings_file())
@@ -109,7 +109,7 @@ pub(crate) fn settings_file() -> Arg {
     path(
         "config",
         "FILE",
-        "Settings file [default: /etc/millrace/millrace.toml, if it is there]",
+        "Settings file [default: /etc/millrace/millrace.toml, if it exists]",
     )
 }
 
@@ -125,11 +125,7 @@ pub(crate) fn settings(matches: &ArgMatches) -> Result<Settings, SettingsError> 
 
 /// The option `--log` of commands that run a tunnel.
 pub(crate) fn log() -> Arg {
-    path(
-        "log",
-        "FILE",
-        "Append the log to a file, which SIGHUP opens anew",
-    )
+    path("log", "FILE", "Append the log to a file; SIGHUP reopens it")
 }
 
 /// The option `--bind-device` of commands that run a tunnel.

@@ -22,13 +22,13 @@ use crate::{Outcome, code};
 enum Failure {
     #[error(transparent)]
     Audit(#[from] AuditError),
-    #[error("no chip is called {name}{}: millrace audit --list-socs", listed_near(.near))]
+    #[error("unknown chip {name}{}; `millrace audit --list-socs` lists the known ones", listed_near(.near))]
     NoSoc { name: String, near: Vec<String> },
-    #[error("{0} is a router, not a chip: say --router {0}")]
+    #[error("{0} is a router, not a chip: give --router {0}")]
     RouterForSoc(String),
-    #[error("no router is called {name}{}: millrace audit --list-socs", listed_near(.near))]
+    #[error("unknown router {name}{}; `millrace audit --list-socs` lists the known ones", listed_near(.near))]
     NoRouter { name: String, near: Vec<String> },
-    #[error("cannot read what this box says of itself: {0}")]
+    #[error("cannot read this machine's own hardware data: {0}")]
     Live(io::Error),
     #[error("{0}")]
     Write(String),
@@ -56,41 +56,45 @@ pub(crate) fn command() -> Command {
     let fail = option(
         "fail-on",
         "VERDICTS",
-        "Verdicts that make the exit code 1, separated by commas, or \"none\" [default: all that are worth fixing]",
+        "Verdicts that make the exit code 1, separated by commas, or \"none\" [default: all verdicts that can be \
+         fixed]",
     );
     Command::new("audit")
-        .about("Say what of its chip a firmware does not use: NEON, ciphers")
+        .about("Find features of the chip that a firmware does not use: NEON, ciphers")
         .arg(path.help("An ELF file, a root file system's directory, or a firmware image"))
         .arg(option(
             "soc",
             "NAME",
-            "The chip to judge for, such as ipq8065; found in the firmware if not given",
+            "Chip to audit for, such as ipq8065 [default: found in the firmware]",
         ))
         .arg(option(
             "router",
             "MODEL",
-            "The router to judge for, such as R7800",
+            "Router model to audit for, such as R7800",
         ))
         .group(ArgGroup::new("chip").args(["soc", "router"]))
         .arg(flag(
             "live",
-            "Judge the box that this runs on: its kernel, its ciphers, its accelerators",
+            "Audit this machine: its kernel, ciphers and accelerators",
         ))
         .arg(flag(
             "list-socs",
-            "List the chips and routers that are known, and what fits each",
+            "List the known chips and routers, with the right build settings for each",
         ))
         .group(
             ArgGroup::new("what")
                 .args(["PATH", "live", "list-socs"])
                 .required(true),
         )
-        .arg(flag("json", "Print one JSON object a line for each file"))
+        .arg(flag(
+            "json",
+            "Print one JSON object per file, each on its own line",
+        ))
         .arg(flag("sarif", "Print one SARIF document"))
         .group(ArgGroup::new("format").args(["json", "sarif"]))
         .arg(flag(
             "all",
-            "Tell every file by itself, also those that are fine",
+            "Report every file separately, including those without a fault",
         ))
         .arg(fail.value_delimiter(',').value_parser(fail_on))
         .after_help(format!(
@@ -162,7 +166,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
                             report::sarif_of_nothing(&error.to_string())
                         ))?;
                     }
-                    host::terminal::note(format_args!("millrace: not judged: {error}"));
+                    host::terminal::note(format_args!("millrace: cannot audit: {error}"));
                     return Ok(ExitCode::SUCCESS);
                 }
                 audit => audit?,
@@ -221,7 +225,7 @@ fn shown(audit: &Audit<'_>, format: Format) -> String {
 /// The report's line for the box itself: the facts, and the reason if it is not judged.
 fn box_line(facts: &[String], soc: Option<&str>, error: Option<&AuditError>) -> String {
     let mut evidence = facts.to_vec();
-    evidence.extend(error.map(|error| format!("not judged: {error}")));
+    evidence.extend(error.map(|error| format!("cannot audit: {error}")));
     let verdict = match error {
         Some(_) => Verdict::CannotTell,
         None => Verdict::Fine,

@@ -46,9 +46,10 @@ pub(crate) struct Judged {
 #[must_use]
 pub(crate) fn command() -> Command {
     let command = Command::new("check")
-        .about("Say which lines of a file are honoured, ignored or refused")
+        .about("Show which lines of a file are honoured, ignored or refused")
         .long_about(
-            "Say of every line of a file whether it is honoured, ignored or refused, and why. A relay's file is judged, too.",
+            "Show for every line of a file whether it is honoured, ignored or refused, and why. Also checks relay \
+             files.",
         )
         .arg(arguments::tunnel_file())
         .arg(flag("json", "Print one JSON document"));
@@ -60,20 +61,21 @@ pub(crate) fn permissions(command: Command) -> Command {
     command
         .arg(flag(
             "allow-scripts",
-            "Judge as if PreUp, PostUp, PreDown, PostDown and OpenVPN's scripts were permitted",
+            "Check as if PreUp, PostUp, PreDown, PostDown and OpenVPN's scripts were permitted",
         ))
         .arg(flag(
             "allow-files",
-            "Judge as if files to be written, to be sent and to be read as configuration were permitted (implied by \
-             --allow-scripts)",
+            "Check as if the file were permitted to name files to write, to send (passwords) and to read as \
+             configuration (implied by --allow-scripts)",
         ))
         .arg(flag(
             "allow-forwarding",
-            "Judge as if a WireGuard file that also calls a peer might make this machine a router ([Server]; implied by --allow-scripts)",
+            "Check as if [Server] (forwarding and masquerading) were permitted in a WireGuard file whose peer has an \
+             Endpoint (implied by --allow-scripts)",
         ))
         .arg(flag(
             "allow-insecure-ciphers",
-            "Judge as if OpenVPN's insecure ciphers were permitted",
+            "Check as if OpenVPN's insecure ciphers were permitted",
         ))
         .arg(arguments::settings_file())
 }
@@ -153,7 +155,7 @@ fn judge_pptp(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportError
     let (file, permissions) = (&arguments.file, arguments.permissions);
     let mut import = pptp::read_bytes(bytes, file, permissions)?;
     if arguments.alone {
-        let reason = "put the password into this file: password = \"...\"";
+        let reason = "put the password into this file, as password = \"...\"";
         import.refuse_where("password-file", reason, pptp::Pptp::has_password_file);
     }
     let rehearsed = import.model().map(service::pptp::rehearse);
@@ -289,13 +291,14 @@ fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
         let effect = match table {
             Table::Off => return None,
             Table::Auto if range.is_default() => return None,
-            Table::Auto => "this host's packets to that range use the tunnel; the tunnel's own go past it, by a mark".to_owned(),
+            Table::Auto => "this host's packets to that range use the tunnel, except the tunnel's own packets, which \
+                            a mark keeps outside".to_owned(),
             Table::Id(table) => format!(
-                "with Table = {table} rules of your own must keep the tunnel's packets out of that table: set FwMark, and add \
-                 `ip rule add not fwmark MARK table {table}`"
+                "with Table = {table}, add a rule that keeps the tunnel's own packets out of that table: set FwMark, \
+                 and run `ip rule add not fwmark MARK table {table}`"
             ),
         };
-        Some(format!("AllowedIPs {range} holds the endpoint {endpoint}: {effect}"))
+        Some(format!("AllowedIPs {range} contains the endpoint {endpoint}: {effect}"))
     });
     ranges.collect()
 }
@@ -309,12 +312,12 @@ fn default_routes(model: &openvpn::OpenVpn) -> Vec<String> {
     let v6 = v6.map(|it| ("route-ipv6 ::/0", it.metric.or(network.route_metric)));
     let told = v4.chain(v6).map(|(option, metric)| match metric {
         None => format!(
-            "{option} leads all packets into the tunnel, by more specific routes as redirect-gateway def1 makes them: no \
-             default route of this host wins over them"
+            "{option} routes all packets into the tunnel, with more specific routes like those of redirect-gateway \
+             def1, which take precedence over every default route of this host"
         ),
         Some(metric) => format!(
-            "{option} has metric {metric}: a default route of this host with a lower one wins, and packets leave outside the \
-             tunnel; leave the metric out to have the tunnel win"
+            "{option} has metric {metric}: a default route of this host with a lower metric takes precedence, and \
+             packets leave outside the tunnel; remove the metric so that the tunnel takes precedence"
         ),
     });
     told.collect()

@@ -14,14 +14,14 @@ use std::fmt::Write as _;
 /// The command-line definition of `doctor`.
 pub(crate) fn command() -> Command {
     Command::new("doctor")
-        .about("Say what is wrong with this host's set-up, and what to do")
+        .about("Find faults in this host's set-up, with remedies")
         .long_about(
-            "Say what is wrong with this host's set-up, and what to do: the device for tunnels, clock, routes, name servers, \
-             MTU, offloads, rules of other programs, ports that are open to others, forwarding, addresses, files with secrets, \
-             the kernel, memory, and what is started after a reboot. Nothing is changed. Run it as root: what a user may not \
-             look at is left out.",
+            "Find faults in this host's set-up, with remedies. Checks the tunnel device, clock, routes, name servers, \
+             MTU, offloads, rules of other programs, open ports, forwarding, addresses, files with secrets, the \
+             kernel, memory, and which tunnels start after a reboot. Changes nothing. Run it as root: checks that \
+             need root are skipped otherwise.",
         )
-        .arg(flag("json", "Print an array of JSON documents"))
+        .arg(flag("json", "Print a JSON array"))
 }
 
 /// Runs the command.
@@ -44,7 +44,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 fn text(found: &[Finding]) -> String {
     if found.is_empty() {
         // One check is not in the list: services that start after a reboot.
-        return format!("nothing is wrong that shows: {} checks\n", CHECKS.len() + 1);
+        return format!("no faults found in {} checks\n", CHECKS.len() + 1);
     }
     let mut text = String::new();
     for finding in found {

@@ -34,7 +34,7 @@ const SOCKETS: [&str; 2] = [service::status::SOCKET_DIR, "/var/run/wireguard"];
 /// The command-line definition of `down`.
 pub(crate) fn command() -> Command {
     Command::new("down")
-        .about("End a tunnel completely; or undo what a killed one has left")
+        .about("End a tunnel, or clean up after one that was killed")
         .arg(
             Arg::new("NAME")
                 .required(true)
@@ -47,11 +47,11 @@ pub(crate) fn command() -> Command {
 pub(crate) enum DownError {
     #[error("{name}: no tunnel of this name is up{}", others(.running))]
     NotRunning { name: String, running: Vec<Running> },
-    #[error("{name}: these profiles of that name are up, name one by its path: {}", paths(.running))]
+    #[error("{name}: several profiles of that name are up; name one by its path: {}", paths(.running))]
     Several { name: String, running: Vec<Running> },
     #[error(transparent)]
     Hidden(#[from] running::Hidden),
-    #[error("{name}: this user may not end it; run this as root")]
+    #[error("{name}: this user may not end the tunnel; run this as root")]
     NotAllowed { name: String },
     #[error("{name}: process {pid}: {error}")]
     Kill {
@@ -59,14 +59,14 @@ pub(crate) enum DownError {
         pid: i32,
         error: Errno,
     },
-    #[error("{name}: process {pid} has not ended within a minute; its log says more")]
+    #[error("{name}: process {pid} has not ended within a minute; see its log")]
     Lasts { name: String, pid: i32 },
 }
 
 fn others(running: &[Running]) -> String {
     let names: Vec<&str> = running.iter().map(|it| it.name.as_str()).collect();
     match names.is_empty() {
-        true => "; nothing that `millrace up` started is".to_owned(),
+        true => "; no tunnel of `millrace up` is up".to_owned(),
         false => format!("; up are: {}", names.join(", ")),
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                     return Err(error.into());
                 }
                 Err(error) => {
-                    let why = "what a killed process has left is not undone";
+                    let why = "cannot undo the changes that a killed process left";
                     return Err(format!("{name}: {why}: {error}").into());
                 }
             }
@@ -107,11 +107,11 @@ pub(crate) fn end(name: &str, pid: i32) -> Result<(), DownError> {
         if !is_told && begin.elapsed() >= QUIET {
             is_told = true;
             let why = match state {
-                'T' => format!(", which is stopped: `kill -CONT {pid}` lets it go on"),
+                'T' => format!(", which is stopped; `kill -CONT {pid}` continues it"),
                 _ => String::new(),
             };
             host::terminal::note(format_args!(
-                "{name}: waiting, for a minute at most, until process {pid} has ended{why}"
+                "{name}: waiting at most a minute for process {pid} to end{why}"
             ));
         }
         if begin.elapsed() >= PATIENCE {

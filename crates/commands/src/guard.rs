@@ -39,7 +39,7 @@ const OFF: u8 = 3;
 const NOTHING: u8 = 4;
 
 /// Precedes the reason why watching has not started yet.
-const NOT_YET: &str = "guard: it is not watched yet, and tried again each second";
+const NOT_YET: &str = "guard: cannot watch yet; trying again each second";
 
 /// The pause between two tries of `on --wait` and `watch`.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -48,22 +48,23 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
     Command::new("guard")
-        .about("Let the LAN leave by a tunnel, or not at all (kill switch)")
+        .about("Block LAN traffic that does not use a tunnel (kill switch)")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
             wanted::arguments(of(
                 "on",
-                "Hold what leaves by no tunnel, now and after any tunnel ends",
+                "Block traffic outside tunnels, now and after any tunnel ends",
             ))
-            .arg(flag("show", "Print what would be set, and set nothing"))
+            .arg(flag("show", "Print the rules, but set nothing"))
             .arg(flag(
                 "if-asked",
-                "For init scripts: say nothing where nothing is asked for",
+                "For init scripts: print nothing if no settings ask for a guard",
             ))
             .arg(flag(
                 "wait",
-                "For units before the network: end only when packets are held, or nothing is asked for",
+                "For units that start before the network: return only when packets are blocked, or if no settings ask \
+                 for a guard",
             ))
             .arg(flag(
                 "save",
@@ -72,22 +73,22 @@ pub(crate) fn command() -> Command {
         )
         .subcommand(wanted::arguments(of(
             "watch",
-            "As `on`, and again when other programs undo it; follow LAN and tunnels",
+            "Apply the settings as `on` does; reapply when other programs undo them, or the LAN or tunnels change",
         )))
         .subcommand(wanted::arguments(of(
             "reload",
-            "Take over changed settings, for init scripts",
+            "Apply changed settings, for init scripts",
         )))
         .subcommand(of(
             "refresh",
-            "Set again what is missing, if the guard is on",
+            "Restore missing rules, if the guard is on",
         ))
         .subcommand(of(
             "off",
-            "Let everything leave in clear until `on` or the next boot",
+            "Stop blocking until `on` or the next boot: traffic may leave unencrypted",
         ))
         .subcommand(
-            of("status", "Show what is held and why")
+            of("status", "Show which traffic is blocked, and why")
             .arg(flag("json", "Print a JSON document"))
             .arg(wanted::file_argument())
             .arg(wanted::uci_argument()),
@@ -103,13 +104,13 @@ enum CommandError {
     Guard(#[from] SteerError),
     #[error("{}: {error}", path.display())]
     Save { path: PathBuf, error: io::Error },
-    #[error("{}: {error}; what interfaces listed before is still held", path.display())]
+    #[error("{}: {error}; devices that interfaces listed before stay blocked", path.display())]
     Lists { path: PathBuf, error: ListsError },
     #[error(
-        "no device of the LAN is named: write `lan = [\"br-lan\"]` to {DEFAULT_PATH}, or say --lan br-lan"
+        "no LAN device is named; write `lan = [\"br-lan\"]` to {DEFAULT_PATH}, or give --lan br-lan"
     )]
     Nothing,
-    #[error("nothing that interfaces list (only_through) can be held: {}", .0.join("; "))]
+    #[error("the guard cannot block any device that `only_through` lists: {}", .0.join("; "))]
     Refused(Vec<String>),
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn must_administer(what: &str) -> Result<(), String> {
     match host::privileges::administers() {
         true => Ok(()),
         false => Err(format!(
-            "{what}: this user may not look at it or change it; run this as root"
+            "{what}: this user may not read or change it; run this as root"
         )),
     }
 }
@@ -208,9 +209,8 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 /// Sets the guard again and again until at least one layer is in place. The network waits for this, so that no packet
 /// leaks when it starts. Returns at once if no settings ask for a guard.
 fn wait(matches: &ArgMatches) -> ExitCode {
-    until_held(
-        "guard: nothing is held yet, so the network waits",
-        || match set(matches).map_or_else(hold, |set| Ok(set.0)) {
+    until_held("guard: not set yet, so the network waits", || {
+        match set(matches).map_or_else(hold, |set| Ok(set.0)) {
             Ok(done) if done.report.is_closed() => {
                 tell(&done.errors);
                 Ok(ExitCode::SUCCESS)
@@ -218,8 +218,8 @@ fn wait(matches: &ArgMatches) -> ExitCode {
             Ok(done) => Err(sentences(&done.errors).join("; ")),
             Err(CommandError::Nothing) => Ok(ExitCode::SUCCESS),
             Err(error) => Err(error.to_string()),
-        },
-    )
+        }
+    })
 }
 
 /// Repeats `attempt` until it succeeds, and returns its result. Logs a failure only if it differs from the one before.
@@ -282,7 +282,7 @@ fn hold(error: CommandError) -> Result<Done, CommandError> {
         && let Some(done) = steer::guard::refresh()?
     {
         log::error!("{error}");
-        log::warn!("what the guard was switched on with is still in force");
+        log::warn!("the guard keeps the settings that it was switched on with");
         return Ok(done);
     }
     Err(error)
@@ -371,7 +371,7 @@ fn end(errors: &[SteerError]) -> Result<ExitCode, CommandError> {
         log::error!("{error}");
     }
     if errors.is_empty() {
-        host::terminal::note("guard: off; everything leaves by the way that the host has for it");
+        host::terminal::note("guard: off; traffic uses the host's normal routes");
     }
     Ok(code(errors.is_empty()))
 }

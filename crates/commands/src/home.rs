@@ -39,17 +39,17 @@ pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, St
         "peer_revoke" => {
             let server = named(given, keep)?;
             change(&server, || peer::revoke(&server, &given.name))?;
-            let said = format!("{} is kept out.", given.name);
+            let said = format!("{} can no longer connect.", given.name);
             Ok(json!({"said": said, "note": tell(&server, false)?}))
         }
         "peer_rename" => {
             let server = named(given, keep)?;
             change(&server, || peer::rename(&server, &given.name, &given.to))?;
-            Ok(json!({"said": format!("{} is called {} now.", given.name, given.to)}))
+            Ok(json!({"said": format!("{} is now called {}.", given.name, given.to)}))
         }
         "server_plan" => make(given, keep, false),
         "server_init" => make(given, keep, true),
-        _ => Err(format!("there is no method {}", config::shown(method))),
+        _ => Err(format!("unknown method {}", config::shown(method))),
     }
 }
 
@@ -83,7 +83,7 @@ fn files(keep: &Path) -> Vec<PathBuf> {
 fn named(given: &Given, keep: &Path) -> Result<PathBuf, String> {
     let mut all = files(keep).into_iter();
     let found = all.find(|it| it.display().to_string() == given.server);
-    let found = found.ok_or("there is no such server at home")?;
+    let found = found.ok_or("this server does not exist")?;
     // Symbolic links are followed, as in the command.
     fs::canonicalize(&found).map_err(|error| error.to_string())
 }

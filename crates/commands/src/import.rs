@@ -33,23 +33,24 @@ const ENDINGS: [&str; 3] = ["conf", "ovpn", "toml"];
 /// Why a file is not imported.
 #[derive(Debug, Error)]
 pub(crate) enum ImportingError {
-    #[error("what comes from standard input has no name: say --name NAME")]
+    #[error("a file from standard input has no name; give --name NAME")]
     NoName,
     #[error(
-        "{0}: a tunnel's name has at most 15 letters, digits and _=+-; say another with --name"
+        "{0}: a tunnel's name has at most 15 letters, digits and _=+-; choose another with --name"
     )]
     Name(String),
-    #[error("{}: there Millrace has its own settings; say another name with --name", .0.display())]
+    #[error("{}: this file name is reserved for Millrace's own settings; choose another name with \
+             --name", .0.display())]
     Settings(PathBuf),
-    #[error("{name}: there is a tunnel of this name: {}; say another with --name", .at.display())]
+    #[error("{name}: a tunnel of this name exists: {}; choose another name with --name", .at.display())]
     Taken { name: String, at: PathBuf },
     #[error(
-        "{}: this password would become the new tunnel's, and its file could send it to any server: move it away, or say \
-         another name with --name; if you made it for this tunnel, move it back after the import",
+        "{}: the new tunnel would use this password file, and could send the password to any server; move the file \
+         away, or choose another name with --name; if you made it for this tunnel, move it back after the import",
         .0.display()
     )]
     Password(PathBuf),
-    #[error("{}: larger than a mebibyte: no tunnel's file", .0.display())]
+    #[error("{}: larger than a mebibyte, so not a tunnel's file", .0.display())]
     Large(PathBuf),
     #[error("{}: {error} (run as root)", .path.display())]
     Directory { path: PathBuf, error: io::Error },
@@ -57,10 +58,11 @@ pub(crate) enum ImportingError {
     File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
-    #[error("not kept: the file gives no tunnel")]
+    #[error("not kept: no tunnel can be made from this file")]
     Unusable,
     #[error(
-        "not kept: the file names others that lie beside it; put them into it (<ca>…</ca>), or name them by their whole paths"
+        "not kept: the file names files in its own directory; put their content into it (<ca>…</ca>), or name them \
+         with absolute paths"
     )]
     Beside,
 }
@@ -73,14 +75,14 @@ pub(crate) fn command() -> Command {
             Arg::new("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("A file of wg-quick, OpenVPN or PPTP; - for standard input"),
+                .help("A wg-quick, OpenVPN or PPTP file; - for standard input"),
         )
         .arg(option(
             "name",
             "NAME",
-            "What the tunnel is called; as its file if left out",
+            "The tunnel's name [default: its file's name]",
         ))
-        .arg(path("to", "DIRECTORY", "Where the file goes").default_value(DIRECTORY));
+        .arg(path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
     check::permissions(command)
 }
 
@@ -115,10 +117,10 @@ fn end(kept: &str, called: &str, refused: usize) -> String {
     match refused {
         0 => format!("kept as {kept}; `millrace up {called}` brings it up"),
         1 => format!(
-            "kept as {kept} without the line that is refused (above); `millrace up {called}` brings it up as it is"
+            "kept as {kept} without the refused line (above); `millrace up {called}` brings it up"
         ),
         _ => format!(
-            "kept as {kept} without the {refused} lines that are refused (above); `millrace up {called}` brings it up as it is"
+            "kept as {kept} without the {refused} refused lines (above); `millrace up {called}` brings it up"
         ),
     }
 }
@@ -190,8 +192,8 @@ fn import(
     })?;
     if is_asking(&kept, &text) {
         host::terminal::note(format_args!(
-            "it asks for a name and a password: for a start without a terminal put both, a line each, into {} between \
-             <auth-user-pass> and </auth-user-pass>",
+            "the tunnel asks for a user name and a password; to start it without a terminal, put them on two lines \
+             into {}, between <auth-user-pass> and </auth-user-pass>",
             kept.display()
         ));
     }
@@ -288,7 +290,7 @@ fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
             ("http-proxy" | "socks-proxy", [name, host, port, _, rest @ ..]) => {
                 kept.push_str(&format!("{name} {host} {port} stdin {}", rest.join(" ")));
             }
-            _ => kept.push_str(&format!("# left out, as it was refused: {key}")),
+            _ => kept.push_str(&format!("# removed because it was refused: {key}")),
         }
         kept.push('\n');
     }
@@ -349,7 +351,7 @@ mod tests {
         assert_eq!(mode(&kept), 0o600);
         assert_eq!(mode(kept.parent().unwrap()), 0o700);
         let again = bench.import(&source, None).unwrap_err();
-        assert!(again.contains("there is a tunnel of this name"), "{again}");
+        assert!(again.contains("a tunnel of this name exists"), "{again}");
         let second = bench.import(&source, Some("office8")).unwrap();
         assert!(second.ends_with("kept/office8.conf"));
     }
@@ -374,13 +376,13 @@ mod tests {
             .replace("auth-user-pass /etc/shadow", "auth-user-pass")
             .replace("socks-proxy a 1 /etc/shadow", "socks-proxy a 1 stdin ");
         for (number, (there, line)) in (1..).zip(written.lines().zip(expected.lines())) {
-            let left_out = there.starts_with("# left out, as it was refused: ");
+            let left_out = there.starts_with("# removed because it was refused: ");
             assert_eq!(left_out, [6, 8, 10].contains(&number), "{written}");
             assert!(left_out || there == line, "{written}");
         }
         let said = end("F", "away", refused);
-        assert!(said.contains("without the 5 lines") && said.ends_with("brings it up as it is"));
-        assert!(end("F", "away", 1).contains("without the line that is refused"));
+        assert!(said.contains("without the 5 refused lines") && said.ends_with("brings it up"));
+        assert!(end("F", "away", 1).contains("without the refused line"));
         assert!(end("F", "away", 0).ends_with("`millrace up away` brings it up"));
 
         // Lines that the user permits stay.
@@ -412,7 +414,7 @@ mod tests {
                 reason: String::new(),
             });
         }
-        let refused = "# left out, as it was refused:";
+        let refused = "# removed because it was refused:";
         let expected = format!("a\n{refused} b\n#\n#\nc\n<d>\n{refused} e\n</d>\n");
         assert_eq!(without_refused(text, &report).as_str(), expected);
     }
@@ -441,7 +443,7 @@ mod tests {
         let kept = bench.import(&bench.file("old.txt", pptp), None);
         match cfg!(feature = "pptp") {
             true => assert!(kept.unwrap().ends_with("kept/old.toml")),
-            false => assert!(kept.unwrap_err().contains("nothing was kept")),
+            false => assert!(kept.unwrap_err().contains("not kept")),
         }
     }
 
@@ -478,7 +480,7 @@ mod tests {
         let authority = CA.replace("<ca>\n", "").replace("</ca>\n", "");
         bench.file("ca.crt", &authority);
         let error = bench.import(&beside, None).unwrap_err();
-        assert!(error.contains("others that lie beside it"), "{error}");
+        assert!(error.contains("files in its own directory"), "{error}");
         assert!(!bench.0.path().join("kept").exists());
     }
 

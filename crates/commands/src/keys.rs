@@ -79,7 +79,7 @@ fn warn_of_readers() {
     if SFlag::from_bits_truncate(stat.st_mode).contains(SFlag::S_IFREG) && stat.st_mode & 0o007 != 0
     {
         host::terminal::note(
-            "millrace: warning: this file can be read by everybody; set the umask to 077 and make the key anew",
+            "millrace: warning: everybody can read this file; set the umask to 077 and make a new key",
         );
     }
 }

@@ -35,37 +35,38 @@ const UNKNOWN: u8 = 2;
 /// The command-line definition of `leak-test`.
 pub(crate) fn command() -> Command {
     Command::new("leak-test")
-        .about("Say by which device fresh names are asked for, and packets leave")
+        .about("Test whether DNS queries and packets leave outside the tunnels")
         .long_about(
-            "Asks for names that nobody has asked for, sends a packet of each family to an address that nobody has, and \
-             watches by which devices they leave: by tunnels or not at all, or by another device, which is a leak.",
+            "Queries fresh names, sends one IPv4 and one IPv6 packet to unused addresses, and watches through which \
+             devices they leave. Any device other than a tunnel is a leak.",
         )
         .arg(parsed(
             option(
                 "domain",
                 "DOMAIN",
-                "Ask for names below it [default: the guard's first name, or example.com]",
+                "Query names below this domain [default: the guard's first name, or example.com]",
             ),
             domain,
             "write a domain, such as example.com",
         ))
         .arg(tunnels(
-            "A tunnel's device, or mr-* for all that begin so [default: the guard's, or the policy's, or all that are tunnels]",
+            "A tunnel's device, or mr-* for all that begin with mr- [default: the guard's, or the policy's, or all \
+             tunnels]",
         ))
         .arg(devices(
             "lan",
-            "A device of the LAN [default: the guard's, or the policy's]",
+            "A LAN device [default: the guard's, or the policy's]",
         ))
         .arg(
             option(
                 "from-lan",
                 "SECONDS",
-                "Wait so long for a device of the LAN to ask, too; it is said what to type there",
+                "Also test a LAN computer: print the commands to type there, and wait this long",
             )
             .value_parser(value_parser!(u64).range(1..=3600)),
         )
-        .arg(flag("no-packets", "Look at names only"))
-        .arg(flag("no-router", "Look only at what the LAN sends").requires("from-lan"))
+        .arg(flag("no-packets", "Test DNS queries only"))
+        .arg(flag("no-router", "Test only packets from the LAN").requires("from-lan"))
         .arg(flag("json", "Print a JSON document"))
 }
 
@@ -76,9 +77,9 @@ fn domain(word: &str) -> Option<String> {
 
 #[derive(Debug, Error)]
 enum LeakTestError {
-    #[error("no device of the LAN is named: say --lan br-lan, or write guard.toml or policy.toml")]
+    #[error("no LAN device is named; give --lan br-lan, or write guard.toml or policy.toml")]
     NoLan,
-    #[error("packets cannot be watched: {0}; run this as root")]
+    #[error("cannot watch packets: {0}; run this as root")]
     Watch(io::Error),
     #[error(transparent)]
     Netlink(#[from] netio::netlink::NetlinkError),
@@ -115,9 +116,7 @@ fn test(matches: &ArgMatches) -> Result<u8, LeakTestError> {
         .map(
             |probe| match verdict(probe, |index| plan.devices.role(index)) {
                 leak @ Verdict::Leak(_) => leak,
-                _ if !is_whole => {
-                    Verdict::Unknown("packets went by too fast to be seen".to_owned())
-                }
+                _ if !is_whole => Verdict::Unknown("too many packets: some were missed".to_owned()),
                 Verdict::Held if !plan.devices.can_leave => {
                     Verdict::Unknown("no network device but the loopback is up".to_owned())
                 }
@@ -136,8 +135,8 @@ fn test(matches: &ArgMatches) -> Result<u8, LeakTestError> {
         host::terminal::line(match code {
             0 => "no leak",
             LEAK => "LEAK: see above",
-            _ if !plan.devices.can_leave => "nothing could be tested",
-            _ => "it could not be told for all",
+            _ if !plan.devices.can_leave => "no test was possible",
+            _ => "some tests had no result",
         });
     }
     Ok(code)
@@ -269,7 +268,7 @@ fn probes(plan: &Plan) -> Vec<Probe> {
 /// Tells the user what to run on a device of the LAN.
 fn tell(probes: &[Probe], plan: &Plan, time: Duration) {
     note(format!(
-        "on a device of the LAN, within {} seconds:",
+        "run on a computer in the LAN, within {} seconds:",
         time.as_secs()
     ));
     for probe in probes.iter().filter(|it| it.from == From::Lan) {
@@ -305,9 +304,9 @@ fn words(verdict: &Verdict, devices: &Devices) -> String {
     let names = |list: &[u32]| devices.names(list).join(", ");
     match verdict {
         Verdict::Leak(list) => format!("LEFT BY {}", names(list)),
-        Verdict::Tunnel(list) => format!("left by the tunnel {}", names(list)),
-        Verdict::Held => "left by nothing".to_owned(),
-        Verdict::Unknown(why) => format!("not known: {why}"),
+        Verdict::Tunnel(list) => format!("left through the tunnel {}", names(list)),
+        Verdict::Held => "did not leave".to_owned(),
+        Verdict::Unknown(why) => format!("unknown: {why}"),
     }
 }
 

@@ -87,7 +87,7 @@ fn cli_of(entries: impl Iterator<Item = &'static table::Entry>) -> Command {
                 .long("verbose")
                 .global(true)
                 .action(ArgAction::Count)
-                .help("Say more (-v: what happens, -vv: every handshake)"),
+                .help("Log more (-v: each event, -vv: every handshake)"),
         )
         .subcommand_required(true)
         .arg_required_else_help(true)

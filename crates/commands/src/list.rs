@@ -29,8 +29,8 @@ pub(crate) struct Listed {
 /// The command-line definition of `list`.
 pub(crate) fn command() -> Command {
     Command::new("list")
-        .about("Show the tunnels that this host has files of, and which are up")
-        .arg(flag("json", "Print an array of JSON documents"))
+        .about("List the tunnels whose files this host has, and which are up")
+        .arg(flag("json", "Print a JSON array"))
 }
 
 /// Runs the command.
@@ -39,7 +39,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let hidden = profile::hidden();
     for directory in &hidden {
         let directory = directory.display();
-        log::error!("{directory}: this user may not look into it; run this as root");
+        log::error!("{directory}: this user may not read it; run this as root");
     }
     // Users would read an incomplete list as "no tunnels".
     if listed.is_empty() && !hidden.is_empty() {
@@ -137,7 +137,7 @@ fn protocol_of(path: &Path) -> &'static str {
 
 fn text(listed: &[Listed]) -> String {
     if listed.is_empty() {
-        return "no tunnels; `millrace import FILE` keeps one\n".to_owned();
+        return "no tunnels; `millrace import FILE` adds one\n".to_owned();
     }
     let width = listed.iter().map(|it| it.name.chars().count()).max();
     let width = width.unwrap_or_default();

@@ -21,13 +21,13 @@ const SYSLOGS: [&str; 2] = ["var/log/syslog", "var/log/messages"];
 /// The command-line definition of `logs`.
 pub(crate) fn command() -> Cli {
     Cli::new("logs")
-        .about("Show what tunnels have said")
+        .about("Show the tunnels' log")
         .long_about(
-            "Show what tunnels have said: from the file that `millrace up --log` writes, from systemd's journal, from \
-             OpenWrt's log (logread), or from the file of the syslog daemon.",
+            "Show the tunnels' log: from the file that `millrace up --log` writes, systemd's journal, OpenWrt's log \
+             (logread), or the syslog daemon's file.",
         )
-        .arg(Arg::new("NAME").help("Only this tunnel, by its profile's or its interface's name"))
-        .arg(flag("follow", "Go on with what comes, until interrupted").short('f'))
+        .arg(Arg::new("NAME").help("Show only this tunnel, named by its profile or interface"))
+        .arg(flag("follow", "Show new lines, too, until interrupted").short('f'))
 }
 
 /// Runs the command.
@@ -39,15 +39,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let running = running.unwrap_or_default();
     let known = may_be_up || name.is_none_or(|name| is_known(name, &running));
     let source = source(name, follow, Path::new("/"), &running).ok_or(
-        "this host keeps no log that is known here: neither a journal, nor logread, nor a file of a syslog daemon; \
-         have tunnels write one (millrace up --log FILE)",
+        "no log found: this host has no journal, no logread and no syslog file; start tunnels with `millrace up --log \
+         FILE`",
     )?;
     let (code, count) = source.show(follow && known)?;
     if count == 0 && !known {
         // A removed tunnel may still have a log.
         let name = name.unwrap_or_default();
         log::error!(
-            "{name}: no tunnel of this name is known, and the log has no line of one; `millrace list` shows the tunnels"
+            "{name}: no tunnel of this name exists, and the log has no lines of one; `millrace list` shows the tunnels"
         );
         return Ok(match code {
             ExitCode::SUCCESS => ExitCode::FAILURE,
@@ -56,7 +56,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     }
     if count == 0 && !follow {
         let whose = name.map_or_else(String::new, |name| format!("{name}: "));
-        host::terminal::note(format_args!("millrace: {whose}the log has no line yet"));
+        host::terminal::note(format_args!("millrace: {whose}the log is empty"));
     }
     Ok(code)
 }

@@ -15,14 +15,14 @@ pub(crate) fn man_command() -> Command {
         .arg(
             Arg::new("DIRECTORY")
                 .value_parser(value_parser!(PathBuf))
-                .help("Such as /usr/local/share/man/man1; without, print this program's own page"),
+                .help("Such as /usr/local/share/man/man1 [default: print the page of `millrace` itself]"),
         )
 }
 
 /// The command-line definition of `completions`.
 pub(crate) fn completions_command() -> Command {
     Command::new("completions")
-        .about("Print a script by which a shell completes command lines")
+        .about("Print a completion script for a shell")
         .arg(
             Arg::new("SHELL")
                 .required(true)

@@ -33,14 +33,15 @@ pub(crate) fn command() -> Command {
         argument.value_parser(value_parser!(PathBuf))
     };
     Command::new("migrate")
-        .about("Make WireGuard files of PPTP's, or take OpenWrt's tunnels over")
+        .about("Convert PPTP files to WireGuard, or take over OpenWrt's tunnels")
         .after_help(
-            "With --openwrt: interfaces of OpenWrt's WireGuard protocol in /etc/config/network, and instances with a file in\n\
-             /etc/config/openvpn, become interfaces with proto millrace. What would change is shown; --apply writes it.",
+            "With --openwrt: interfaces of OpenWrt's WireGuard protocol in /etc/config/network, and instances with a \
+             file in\n/etc/config/openvpn, become interfaces with proto millrace. What would change is shown; --apply \
+             writes it.",
         )
         .arg(path(
             "FILE",
-            "NAME.toml of a PPTP server or client, or a file of pppd's or pptpd.conf",
+            "NAME.toml of a PPTP server or client, a pppd options file, or pptpd.conf",
         ))
         .arg(path(
             "DIRECTORY",
@@ -49,21 +50,22 @@ pub(crate) fn command() -> Command {
         .arg(option(
             "endpoint",
             "HOST[:PORT]",
-            "Where the users call the office, for the file of a server",
+            "The office's public address, for a server's file",
         ))
         .arg(
             flag(
                 "openwrt",
-                "Take over what is in /etc/config/network and /etc/config/openvpn",
+                "Take over the tunnels in /etc/config/network and /etc/config/openvpn",
             )
             .conflicts_with_all(["FILE", "DIRECTORY", "endpoint"]),
         )
-        .arg(option("interface", "NAME", "Only this interface or instance").requires("openwrt"))
+        .arg(option("interface", "NAME", "Take over only this interface or instance").requires("openwrt"))
         .arg(
-            flag("apply", "Write what is shown; copies go to /etc/millrace").requires("openwrt"),
+            flag("apply", "Write the changes that are shown; copies of the old files go to \
+                           /etc/millrace").requires("openwrt"),
         )
         .arg(
-            arguments::path("uci", "DIRECTORY", "Where UCI's files are")
+            arguments::path("uci", "DIRECTORY", "Directory of the UCI files")
                 .requires("openwrt")
                 .default_value("/etc/config"),
         )
@@ -74,17 +76,19 @@ pub(crate) fn command() -> Command {
 enum MigrateError {
     #[error(transparent)]
     Import(#[from] ImportError),
-    #[error("{0}: no PPTP file: those end in .toml, or are pppd's that call pptp, or pptpd.conf")]
+    #[error(
+        "{0}: not a PPTP file; give NAME.toml, pptpd.conf, or a pppd options file that runs pptp"
+    )]
     NotPptp(PathBuf),
-    #[error("say where the users call the office: --endpoint vpn.example")]
+    #[error("the office's public address is missing; give --endpoint vpn.example")]
     NoEndpoint,
     #[error("--endpoint {0}: write HOST or HOST:PORT")]
     Endpoint(String),
     #[error(
-        "this is a client's file: it names the office itself, --endpoint is for the office's own file"
+        "--endpoint is for a server's file; a client's file already names the office, so leave the option out"
     )]
     EndpointOfClient,
-    #[error("{users} users, but the pool has {pool} addresses: make it larger")]
+    #[error("{users} users, but the pool has {pool} addresses: enlarge the pool")]
     Pool { users: usize, pool: usize },
     #[error("{}: {error}", .path.display())]
     Write { path: PathBuf, error: io::Error },
@@ -241,9 +245,9 @@ fn server_files(
         let outside = server.dns.iter().filter(outside);
         let outside: String = outside.map(|dns| format!(", {dns}/32")).collect();
         let of_user = format!(
-            "# {user}\n[Interface]\nPrivateKey = {}\nAddress = {inside}/32\n{dns}\n[Peer]\nPublicKey = {}\n\
-             Endpoint = {endpoint}\n# All of IPv4, as with a default route: 0.0.0.0/0\nAllowedIPs = {network}/{bits}{outside}\n\
-             PersistentKeepalive = 25\n",
+            "# {user}\n[Interface]\nPrivateKey = {}\nAddress = {inside}/32\n{dns}\n[Peer]\nPublicKey = {}\nEndpoint = \
+             {endpoint}\n# All of IPv4, as with a default route: 0.0.0.0/0\nAllowedIPs = \
+             {network}/{bits}{outside}\nPersistentKeepalive = 25\n",
             own.to_base64().as_str(),
             public.to_base64().as_str()
         );
@@ -253,10 +257,10 @@ fn server_files(
         });
     }
     let words = format!(
-        "DIRECTORY/{office}.conf is the office's: `millrace up` it, and let UDP port {port} in. The others are the \
-         users', one each: hand each over by a way that others cannot read, then delete it here. They work with \
-         WireGuard's own programs on any system. Networks behind the office go into AllowedIPs of the users' files. \
-         When the last user has changed, end PPTP and close TCP port {} and protocol 47.",
+        "DIRECTORY/{office}.conf is the office's: run `millrace up` with it, and open UDP port {port}. The others are \
+         for the users, one each: send each over a confidential channel, then delete it here. They work with \
+         WireGuard's own programs on any system. Add networks behind the office to AllowedIPs in the users' files. \
+         When the last user has switched, end PPTP and close TCP port {} and protocol 47.",
         server.listen.port()
     );
     files.insert(
@@ -289,9 +293,10 @@ fn client_file(client: &Client, office: &str) -> (Vec<New>, String) {
         client.host
     );
     let words = format!(
-        "DIRECTORY/{office}.conf is this end's, but for what the office says: the Address of this end, and the office's \
-         PublicKey. It needs a [Peer] with this end's public key,\n\n    {}\n\nand with AllowedIPs that is this end's \
-         Address. What the tunnel is to carry is AllowedIPs; name servers are DNS of [Interface]. With Millrace at the office, `millrace migrate` there writes the files of all users.",
+        "DIRECTORY/{office}.conf is this end's. Two values have to come from the office: Address, and the office's \
+         PublicKey. The office needs a [Peer] with this end's public key,\n\n    {}\n\nand this end's Address as \
+         AllowedIPs. List the networks behind the office in AllowedIPs here, and name servers as DNS under \
+         [Interface]. With Millrace at the office, `millrace migrate` there writes the files of all users.",
         public.to_base64().as_str()
     );
     let file = New {

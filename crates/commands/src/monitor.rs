@@ -54,24 +54,23 @@ const FILE_MAX: u64 = 4096;
 
 /// The command-line definition of `monitor`.
 pub(crate) fn command() -> Command {
-    let password =
-        || path("password", "FILE", "Where the password is kept").default_value(PASSWORD);
+    let password = || path("password", "FILE", "Password file").default_value(PASSWORD);
     let front = flag(
         "front",
-        "Serve, and ask the process at the other end of standard input",
+        "Serve, with data from the process at the other end of standard input",
     );
     Command::new("monitor")
-        .about("Serve a web page of the tunnels, and /metrics for Prometheus")
+        .about("Serve a web page about the tunnels, and /metrics for Prometheus")
         .args_conflicts_with_subcommands(true)
         .subcommand(
             Command::new("password")
-                .about("Set the password of the page, asked for or read from standard input")
+                .about("Set the web page's password, from a prompt or standard input")
                 .arg(password()),
         )
         .arg(list(
             "listen",
             "ADDRESS[:PORT]",
-            "Where to listen [default: 127.0.0.1:8470]; may be repeated",
+            "Address to listen on [default: 127.0.0.1:8470]; may be repeated",
         ))
         .arg(list(
             "name",
@@ -83,24 +82,34 @@ pub(crate) fn command() -> Command {
             path(
                 "token",
                 "FILE",
-                "What programs show for /metrics, if it is there",
+                "File with the token that /metrics requires, if the file exists",
             )
             .default_value(TOKEN),
         )
-        .arg(path("history", "FILE", "Where the rates of a day are kept").default_value(HISTORY))
-        .arg(option("user", "USER", "Whom the process that serves becomes").default_value("nobody"))
+        .arg(
+            path(
+                "history",
+                "FILE",
+                "File that keeps the rates of the last day",
+            )
+            .default_value(HISTORY),
+        )
+        .arg(
+            option("user", "USER", "User that the serving process becomes").default_value("nobody"),
+        )
         .arg(front.hide(true))
 }
 
 /// Why the page cannot be served.
 #[derive(Debug, Error)]
 enum MonitorError {
-    #[error("--listen {0}: write an address, or ADDRESS:PORT")]
+    #[error("--listen {0}: not an address; write ADDRESS or ADDRESS:PORT")]
     Address(String),
-    #[error("--listen: at most {LISTENERS} addresses")]
+    #[error("--listen: at most {LISTENERS} addresses are possible")]
     Many,
     #[error(
-        "{0}: without a password only addresses of the loopback are listened on: `millrace monitor password` sets one"
+        "{0}: without a password the monitor listens only on loopback addresses; set one with `millrace monitor \
+         password`"
     )]
     Open(SocketAddr),
     #[error("cannot listen on {address}: {error}")]
@@ -112,7 +121,7 @@ enum MonitorError {
     File { path: PathBuf, error: io::Error },
     #[error("{}: {error}", .path.display())]
     Password { path: PathBuf, error: PasswordError },
-    #[error("{}: a token has at least {TOKEN_LEAST} characters", .0.display())]
+    #[error("{}: the token is too short; it needs at least {TOKEN_LEAST} characters", .0.display())]
     Token(PathBuf),
     #[error("the two passwords differ")]
     Differ,
@@ -151,7 +160,7 @@ fn set_password(path: &Path) -> Result<(), MonitorError> {
         error,
     })?;
     host::terminal::note(format_args!(
-        "{} is written; a monitor that runs takes it when it is started anew",
+        "{} is written; restart a running monitor to use the new password",
         path.display()
     ));
     Ok(())
@@ -159,7 +168,7 @@ fn set_password(path: &Path) -> Result<(), MonitorError> {
 
 fn asked() -> Result<Zeroizing<String>, MonitorError> {
     let once = service::openvpn::ask_at_terminal("Password of the page: ")?;
-    let again = service::openvpn::ask_at_terminal("The same again: ")?;
+    let again = service::openvpn::ask_at_terminal("Repeat the password: ")?;
     match once == again {
         true => Ok(once),
         false => Err(MonitorError::Differ),
@@ -270,7 +279,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         host::privileges::confine_this_thread();
         // Other processes of that user must not read this one's memory.
         if let Err(error) = nix::sys::prctl::set_dumpable(false) {
-            log::debug!("processes of the same user may look into this one: {error}");
+            log::debug!("processes of the same user can read this process's memory: {error}");
         }
     }
     for listener in &listeners {

@@ -66,22 +66,21 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// The command-line definition of `netifd`.
 pub(crate) fn command() -> Command {
     let command = Command::new("netifd")
-        .about("Run an interface of OpenWrt, as its network daemon starts it")
+        .about("Run an OpenWrt interface; the network daemon starts this")
         .long_about(
-            "Run an interface of OpenWrt that has `option proto 'millrace'` in /etc/config/network. \
-             Its network daemon (netifd) starts this by the protocol handler; by hand there is \
-             `ifup NAME`.",
+            "Run an OpenWrt interface that has `option proto 'millrace'` in /etc/config/network. OpenWrt's network \
+             daemon (netifd) starts this command; by hand use `ifup NAME`.",
         )
         .arg(
             Arg::new("INTERFACE")
                 .required(true)
                 .help("The interface's name in /etc/config/network"),
         )
-        .arg(path("uci", "DIRECTORY", "Where the file `network` is").default_value("/etc/config"))
+        .arg(path("uci", "DIRECTORY", "Directory of the file `network`").default_value("/etc/config"))
         .arg(path(
             "ubus",
             "SOCKET",
-            "Where ubus listens [default: /var/run/ubus/ubus.sock]",
+            "Socket of ubus [default: /var/run/ubus/ubus.sock]",
         ))
         .arg(arguments::log());
     arguments::of_data_plane(command)
@@ -134,7 +133,7 @@ fn claim(at: &At, waiting: &mut Waiting) -> Result<Option<Claim>, Over> {
         }
         // The process still holds its file, so the ID is its own.
         if pid > 0 && kill(Pid::from_raw(pid), signal).is_ok() {
-            log::info!("{}: process {pid} of before is ended", at.interface);
+            log::info!("{}: ended the earlier process {pid}", at.interface);
         }
         if waiting.wait(Duration::from_millis(200)) {
             return Err(Over);
@@ -212,7 +211,7 @@ enum Ended {
 /// Ends after rejected credentials. Unless blocked, netifd restarts the program at once, and the server may count each
 /// attempt.
 fn refused(why: &str, blocks: bool, waiting: &mut Waiting, telling: &Telling) -> ExitCode {
-    log::error!("the other end does not take the credentials: {why}");
+    log::error!("the other end refuses the credentials: {why}");
     telling.fault(code::AUTH_FAILED, why);
     if blocks {
         telling.block();
@@ -250,7 +249,7 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
                     log::error!("{}", fault.words);
                     telling.fault(fault.code, &fault.words);
                 }
-                log::warn!("{}: waiting until it can be made", at.interface);
+                log::warn!("{}: waiting until the tunnel can be created", at.interface);
                 told = Some(faults);
             }
         }

@@ -159,7 +159,7 @@ pub(crate) fn until_end(path: &Path, matches: &ArgMatches, settings: &Settings) 
         });
         match read {
             Ok(read) => model = read,
-            Err(error) => log::error!("{error}; the tunnel begins anew as it was"),
+            Err(error) => log::error!("{error}; the tunnel restarts with its old configuration"),
         }
     }
 }

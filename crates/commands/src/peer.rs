@@ -33,13 +33,13 @@ pub(crate) fn command() -> Command {
     let about =
         |name: &'static str, about: &'static str| Command::new(name).about(about).arg(server());
     Command::new("peer")
-        .about("Let clients call a server at home, or keep them out again")
+        .about("Add, list, revoke or rename the clients of a server at home")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
             about(
                 "add",
-                "Make keys for a client, let it in, and print its file",
+                "Add a client to a server: make its keys, and print its file",
             )
             .arg(name(
                 "NAME",
@@ -47,7 +47,7 @@ pub(crate) fn command() -> Command {
             ))
             .arg(flag(
                 "qr",
-                "Print the file as a QR code, for the camera of a phone",
+                "Print the file as a QR code, for a phone's camera",
             ))
             .arg(
                 flag(
@@ -59,37 +59,41 @@ pub(crate) fn command() -> Command {
             .arg(arguments::path(
                 "file",
                 "OUT",
-                "Write the file here, where none may be",
+                "Write the client's file here; it must not exist yet",
             ))
             .arg(flag(
                 "full-tunnel",
-                "The client sends everything by the server; so it is without this, too",
+                "Route all of the client's traffic through the server (the default)",
             ))
             .arg(
                 flag(
                     "lan-only",
-                    "The client sends only what goes to the networks at home",
+                    "Route only the client's traffic to the networks at home through the server",
                 )
                 .conflicts_with("full-tunnel"),
             )
             .arg(option(
                 "endpoint",
                 "HOST:PORT",
-                "Where this client calls the server, if not where others do",
+                "Server address for this client, if it differs from the other clients'",
             )),
         )
         .subcommand(
-            about("list", "List those who may call")
-                .arg(flag("json", "Print an array of JSON documents")),
+            about("list", "List the clients that may connect")
+                .arg(flag("json", "Print a JSON array")),
         )
         .subcommand(
-            about("revoke", "Keep a client out, at once if the server is up").arg(name(
+            about(
+                "revoke",
+                "Revoke a client; it can no longer connect, at once if the server is up",
+            )
+            .arg(name(
                 "NAME",
                 "The client's name, or its public key (WireGuard)",
             )),
         )
         .subcommand(
-            about("rename", "Give a client another name")
+            about("rename", "Rename a client")
                 .arg(name("OLD", "Its name"))
                 .arg(name("NEW", "Its new name")),
         )
@@ -99,34 +103,38 @@ pub(crate) fn command() -> Command {
 #[derive(Debug, Error)]
 pub(crate) enum PeerError {
     #[error(
-        "{0:?} cannot be a name: letters, digits, `-`, `_` and `.`, a letter or digit first, at most 63"
+        "{0:?} is not a valid name; use at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit first"
     )]
     Name(String),
-    #[error("{0}: there is a client of this name")]
+    #[error("{0}: a client of this name exists; choose another name")]
     Taken(String),
-    #[error("{0}: there is no client of this name; `millrace peer list` shows them")]
+    #[error("{0}: no client has this name; `millrace peer list` shows the names")]
     Absent(String),
-    #[error("{}: it does not say where clients call it: give --endpoint HOST:PORT, or write `#! [Server]` and `#! Endpoint = HOST:PORT` under its [Interface]", .0.display())]
+    #[error("{}: the server's public address is missing; give --endpoint HOST:PORT, or write `#! [Server]` and `#! \
+             Endpoint = HOST:PORT` under its [Interface]", .0.display())]
     NoEndpoint(PathBuf),
     #[error("--endpoint {value}: {error}")]
     Endpoint { value: String, error: AddressError },
     #[error("{}: {why}", .path.display())]
     Unfit { path: PathBuf, why: &'static str },
-    #[error("{}: no address is free for another client", .0.display())]
+    #[error("{}: no address is free for a new client; enlarge the network in `Address`", .0.display())]
     Full(PathBuf),
-    #[error("the file has {0} bytes, too many for a QR code: write it by --file OUT and send that")]
+    #[error(
+        "the file has {0} bytes, too many for a QR code; write the file with --file OUT and send it"
+    )]
     TooLong(usize),
     #[error(
-        "an OpenVPN file has {0} bytes, too many for a QR code that a camera reads: write it by --file OUT.ovpn and send that"
+        "an OpenVPN file has {0} bytes, too many for a QR code that a camera can read; write the file with --file \
+         OUT.ovpn and send it"
     )]
     OpenVpnCode(usize),
-    #[error("it is done, but the server does not know it yet: {0}")]
+    #[error("the change is saved, but the running server did not load it: {0}")]
     Signal(DownError),
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error(transparent)]
     Place(#[from] PlaceError),
-    #[error("it is done, but whether a server has to be told is not known: {0}")]
+    #[error("the change is saved, but whether a running server must reload is unknown: {0}")]
     Hidden(#[from] running::Hidden),
     #[error(transparent)]
     Authority(#[from] service::openvpn::authority::AuthorityError),
@@ -162,7 +170,8 @@ impl Wanted<'_> {
     pub(crate) fn look_for_lan(&self, home: Option<&HomeServer>, path: &Path) {
         if self.lan_only && home.is_none_or(|home| home.lan.is_empty()) {
             host::terminal::note(format_args!(
-                "{}: no network at home is named by `#! LAN = PREFIX`: {} reaches the server and its other clients only",
+                "{}: no line `#! LAN = PREFIX` names a network at home, so {} reaches only the server and its other \
+                 clients",
                 path.display(),
                 self.name
             ));
@@ -268,7 +277,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             }
             if let Some(file) = wanted.file {
                 host::terminal::note(format_args!(
-                    "{} is for {}: hand it over by a way that others cannot read, then delete it here",
+                    "{} is for {}: send it over a confidential channel, then delete it here",
                     file.display(),
                     wanted.name
                 ));
@@ -293,7 +302,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 /// The note if [`tell`] finds no running server.
 pub(crate) fn not_up(path: &Path) -> String {
     let name = running::name_of(path);
-    format!("{name} is not up by `millrace up`: it counts from the next start")
+    format!("`millrace up` has not started {name}; the change takes effect at the next start")
 }
 
 /// Whether a file is a server's, in the form that `millrace server init` writes.

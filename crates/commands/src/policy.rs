@@ -28,36 +28,37 @@ const OFF: u8 = 3;
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
     Command::new("policy")
-        .about("Lead devices, networks and names through tunnels or around them")
+        .about("Route devices, networks and domains through tunnels or around them")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
-            of("on", "Do what the settings say, until `off` or the next boot")
+            of("on", "Apply the settings, until `off` or the next boot")
                 .arg(file_argument())
                 .arg(flag(
                     "wait",
-                    "For units before the network: end only when packets are led and held, or there are no settings",
+                    "For units that start before the network: return only when the rules are set, or if there are no \
+                     settings",
                 ))
-                .arg(flag("show", "Print what would be set, and set nothing")),
+                .arg(flag("show", "Print the rules, but set nothing")),
         )
         .subcommand(
             of(
                 "watch",
-                "As `on`, and again when other programs undo it; follow tunnels and leases",
+                "Apply the settings as `on` does; reapply when other programs undo them, or tunnels or leases change",
             )
             .arg(file_argument()),
         )
         .subcommand(of(
             "refresh",
-            "Set again what is missing, if the policy is on",
+            "Restore missing rules, if the policy is on",
         ))
         .subcommand(
-            of("off", "Let everything leave by the router's own routes").arg(file_argument()),
+            of("off", "Remove the rules: all traffic uses the router's own routes").arg(file_argument()),
         )
         .subcommand(
             of(
                 "status",
-                "Show which way packets go, and what gets in the way",
+                "Show which route each entry's packets take, and conflicts",
             )
             .arg(flag("json", "Print a JSON document"))
             .arg(file_argument()),
@@ -137,9 +138,8 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 /// Sets the policy again and again until the packet filter or the rules are in place. The network waits for this, so
 /// that it starts with devices held. Returns at once without a file.
 fn wait(file: &Path) -> ExitCode {
-    until_held(
-        "policy: nothing is held yet, so the network waits",
-        || match set(file).or_else(|error| hold(file, error)) {
+    until_held("policy: not set yet, so the network waits", || {
+        match set(file).or_else(|error| hold(file, error)) {
             Ok(done) if done.report.is_closed() => {
                 tell(&done.errors);
                 Ok(ExitCode::SUCCESS)
@@ -147,8 +147,8 @@ fn wait(file: &Path) -> ExitCode {
             Ok(done) => Err(sentences(&done.errors).join("; ")),
             Err(error) if error.is_absence() => Ok(ExitCode::SUCCESS),
             Err(error) => Err(error.to_string()),
-        },
-    )
+        }
+    })
 }
 
 /// The file in which names of leases outlive a boot, beside the settings.
@@ -181,7 +181,7 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
     }
     if let Some(done) = steer::policy::refresh()? {
         log::error!("{error}");
-        log::warn!("what the policy was switched on with is still in force");
+        log::warn!("the policy keeps the settings that it was switched on with");
         return Ok(done);
     }
     let copy = copy_of(file);
@@ -190,7 +190,7 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
     };
     log::error!("{error}");
     log::warn!(
-        "the policy is set by the last settings that were good, {}",
+        "the policy uses the last valid settings, {}",
         copy.display()
     );
     Ok(steer::policy::on(&policy, &text, &leases_of(file))?)
@@ -198,17 +198,14 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     // Retries instead of exiting: procd would start the process again and again, and log the same error each time.
-    let done = until_held(
-        "policy: it is not watched yet, and tried again each second",
-        || {
-            match set(file(matches)).or_else(|error| hold(file(matches), error)) {
-                // The watch retries other steps, but cannot work without a record.
-                Ok(done) if !done.report.asked => Err(sentences(&done.errors).join("; ")),
-                Err(error) if !error.is_absence() => Err(error.to_string()),
-                other => Ok(other),
-            }
-        },
-    )?;
+    let done = until_held("policy: cannot watch yet; trying again each second", || {
+        match set(file(matches)).or_else(|error| hold(file(matches), error)) {
+            // The watch retries other steps, but cannot work without a record.
+            Ok(done) if !done.report.asked => Err(sentences(&done.errors).join("; ")),
+            Err(error) if !error.is_absence() => Err(error.to_string()),
+            other => Ok(other),
+        }
+    })?;
     tell(&done.errors);
     steer::policy::watch()?;
     Ok(ExitCode::SUCCESS)
@@ -230,9 +227,7 @@ fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         log::error!("{error}");
     }
     if errors.is_empty() {
-        host::terminal::note(
-            "policy: off; everything leaves by the way that the router has for it",
-        );
+        host::terminal::note("policy: off; traffic uses the router's normal routes");
     }
     Ok(code(errors.is_empty()))
 }

@@ -20,7 +20,7 @@ const PLACES: [Place; 3] = [
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ProfileError {
     /// No directory has a file of that name.
-    #[error("{name}: there is no file of this name here, nor {}", paths(.looked_for, " or "))]
+    #[error("{name}: no file of this name exists here, nor {}", paths(.looked_for, " or "))]
     None {
         /// The name.
         name: String,
@@ -29,7 +29,7 @@ pub(crate) enum ProfileError {
     },
     /// This user may not read some directories, and the others have no such file.
     #[error(
-        "{name}: this user may not look into {}; run this as root",
+        "{name}: this user may not read {}; run this as root",
         paths(.directories, ", ")
     )]
     Hidden {
@@ -39,7 +39,7 @@ pub(crate) enum ProfileError {
         directories: Vec<PathBuf>,
     },
     /// More than one file has that name.
-    #[error("{name}: these are all of this name, name one by its path: {}", paths(.found, ", "))]
+    #[error("{name}: several files have this name; name one by its path: {}", paths(.found, ", "))]
     Several {
         /// The name.
         name: String,

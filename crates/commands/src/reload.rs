@@ -15,20 +15,16 @@ use std::{env, fs};
 
 /// The command-line definition of `reload`.
 pub(crate) fn command() -> Cli {
-    let pid = option(
-        "pid",
-        "PID",
-        "The process that has the tunnel up, in place of NAME",
-    );
+    let pid = option("pid", "PID", "The tunnel's process, instead of NAME");
     Cli::new("reload")
-        .about("Have a running tunnel read its file again")
+        .about("Make a running tunnel read its file again")
         .long_about(
             "Read the file of a running tunnel as its process would, with the arguments that it was started with, and \
-             send the process SIGHUP. A file that cannot be used is refused: the tunnel goes on as it was.\n\n\
-             WireGuard: keys, peers, addresses, routes and name servers change while sessions go on; uplinks change at \
-             the next start; no script runs. OpenVPN client: it connects anew. OpenVPN server: routes, pushes, limits, \
-             users and clients' files change while sessions go on; after any other change it starts anew. Relay: keys \
-             change; Listen does at the next start. PPTP: nothing can change; `millrace restart` it.",
+             send the process SIGHUP. A file that cannot be used is refused: the tunnel goes on as it \
+             was.\n\nWireGuard: keys, peers, addresses, routes and name servers change while sessions go on; uplinks \
+             change at the next start; no script runs. OpenVPN client: it reconnects. OpenVPN server: routes, pushes, \
+             limits, users and clients' files change while sessions go on; after any other change it restarts. Relay: \
+             keys change at once, Listen at the next start. PPTP: nothing can change; use `millrace restart`.",
         )
         .arg(
             Arg::new("NAME")
@@ -46,13 +42,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let name = text(matches, "NAME").unwrap_or_default();
     let pid = match matches.get_one::<i32>("pid") {
         Some(pid) if !is_millrace(*pid) => {
-            return Err(format!("process {pid} is no Millrace").into());
+            return Err(format!("process {pid} is not Millrace").into());
         }
         Some(pid) => *pid,
         None => process_of(name, running::all()?)?,
     };
     if judge_process(pid)? == Some(Kind::Pptp) {
-        return Err("a PPTP tunnel reads its file only when it begins: `millrace restart` ends it and brings it up again".into());
+        return Err("a PPTP tunnel reads its file only when it begins: `millrace restart` ends it and brings it up \
+                    again".into());
     }
     signal(name, pid, Signal::SIGHUP)?;
     Ok(ExitCode::SUCCESS)

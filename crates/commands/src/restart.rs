@@ -16,21 +16,22 @@ use std::process::{Command, ExitCode};
 /// The command-line definition of `restart`.
 pub(crate) fn command() -> Cli {
     Cli::new("restart")
-        .about("End a tunnel and bring it up again, as it was brought up")
+        .about("End a tunnel and bring it up again in the same way")
         .long_about(
-            "End a tunnel and bring it up again: by systemd where a unit (millrace@NAME, openvpn-client@NAME, one of your own) \
-             has it up, or by millrace@NAME where there is no such tunnel yet, by netifd (ifup) on OpenWrt where it is an interface, and otherwise with the arguments that `millrace up` was \
-             called with, in the background. A tunnel whose file cannot be used any more is not ended.",
+            "End a tunnel and bring it up again: by systemd where a unit (millrace@NAME, openvpn-client@NAME, one of \
+             your own) has it up, or by millrace@NAME where there is no such tunnel yet, by netifd (ifup) on OpenWrt \
+             where it is an interface, and otherwise with the arguments that `millrace up` was called with, in the \
+             background. A tunnel whose file cannot be used any more is not ended.",
         )
         .arg(
             Arg::new("NAME")
                 .required_unless_present("daemons")
-                .help("The profile's name, or the interface's on OpenWrt"),
+                .help("Name of the profile, or of the interface on OpenWrt"),
         )
         .arg(
             flag(
                 "daemons",
-                "Every tunnel that `millrace up --daemon` has brought up: after an upgrade",
+                "Restart every tunnel that `millrace up --daemon` has brought up, for example after an upgrade",
             )
             .conflicts_with("NAME"),
         )
@@ -279,12 +280,13 @@ fn by(
             Some(main) if main == pid || main == 0 => Ok(By::Systemd(unit)),
             _ => {
                 let how = format!(
-                    "restart {unit} if that has it up; otherwise `millrace down {name}`, and bring it up again as before"
+                    "restart {unit} if it runs the tunnel; otherwise run `millrace down {name}`, and bring the tunnel \
+                     up again as before"
                 );
-                Err(
-                    format!("{name}: process {pid} is in {unit} and not its main process; {how}")
-                        .into(),
+                Err(format!(
+                    "{name}: process {pid} belongs to {unit}, but is not its main process; {how}"
                 )
+                .into())
             }
         };
     }
@@ -294,7 +296,7 @@ fn by(
         .first()
         .is_none_or(|it| it != "up" && it != "start")
     {
-        let how = "it was not brought up by `millrace up`; restart what started it";
+        let how = "`millrace up` did not start it; restart the program that did";
         return Err(format!("{name}: process {pid}: {how}").into());
     }
     Ok(By::Hand {

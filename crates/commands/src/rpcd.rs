@@ -84,13 +84,17 @@ pub(crate) fn command() -> Command {
         )
         .arg(word(
             "METHOD",
-            "Of call; its arguments come by standard input",
+            "Method to call; its arguments are read from standard input",
         ))
-        .arg(directory("uci", "/etc/config", "Where UCI's files are"))
+        .arg(directory(
+            "uci",
+            "/etc/config",
+            "Directory of the UCI files",
+        ))
         .arg(directory(
             "keep",
             DIRECTORY,
-            "Where files of tunnels are kept",
+            "Directory of the tunnels' files",
         ))
 }
 
@@ -128,7 +132,7 @@ fn input() -> Result<Zeroizing<Vec<u8>>, String> {
         .read_to_end(&mut text)
         .map_err(|error| error.to_string())?;
     if text.len() as u64 > INPUT_MAX {
-        return Err("more than 128 KiB were sent".to_owned());
+        return Err("the request is larger than 128 KiB".to_owned());
     }
     Ok(text)
 }
@@ -138,7 +142,8 @@ fn parse<T: Default + DeserializeOwned>(text: &[u8]) -> Result<T, String> {
         return Ok(T::default());
     }
     // serde_json's message could quote the arguments.
-    serde_json::from_slice(text).map_err(|_| "the arguments are no such JSON object".to_owned())
+    serde_json::from_slice(text)
+        .map_err(|_| "the arguments are not a JSON object of this method's form".to_owned())
 }
 
 fn call(method: &str, text: &[u8], at: &At) -> Result<Value, String> {

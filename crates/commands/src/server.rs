@@ -36,52 +36,52 @@ pub(crate) fn command() -> Command {
                 .value_parser(["wireguard", "openvpn"])
                 .default_value("wireguard"),
         )
-        .arg(option("name", "NAME", "Of the file and of the interface").default_value(NAME))
+        .arg(option("name", "NAME", "Name of the file and of the interface").default_value(NAME))
         .arg(option(
             "endpoint",
             "HOST[:PORT]",
-            "Where clients call it: a name or an address; without, the address of the uplink",
+            "Public name or address for clients [default: the uplink's address]",
         ))
         .arg(
             option(
                 "port",
                 "PORT",
-                "UDP port to listen on (51820; OpenVPN 1194)",
+                "UDP port to listen on [default: 51820; OpenVPN 1194]",
             )
             .value_parser(value_parser!(u16).range(1..)),
         )
         .arg(option(
             "subnet",
             "PREFIX",
-            "IPv4 network of the clients; without, a free one",
+            "IPv4 network of the clients [default: a free one]",
         ))
         .arg(option(
             "subnet6",
             "PREFIX",
-            "IPv6 network of the clients, or none; without, a free one",
+            "IPv6 network of the clients, or `none` [default: a free one]",
         ))
         .arg(list(
             "lan",
             "PREFIX",
-            "A network at home; may be given again; without, found",
+            "A network at home; may be repeated [default: those found on this host]",
         ))
         .arg(list(
             "dns",
             "ADDRESS",
-            "Name server for the clients; may be given again",
+            "Name server for the clients; may be repeated",
         ))
         .arg(
             option(
                 "masquerade",
                 "WHAT",
-                "Which packets leave with this host's address: yes (all), internet or no",
+                "Packets to masquerade with this host's address: yes (all), internet or no",
             )
             .value_parser(Masquerading::ALL.map(Masquerading::as_str))
             .default_value(Masquerading::Yes.as_str()),
         )
-        .arg(arguments::path("to", "DIRECTORY", "Where the file goes").default_value(DIRECTORY));
+        .arg(arguments::path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
     Command::new("server")
-        .about("Make a server that phones and computers reach home by")
+        .about("Set up a server through which phones and computers reach home")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(init)
@@ -90,9 +90,9 @@ pub(crate) fn command() -> Command {
 /// Why the server cannot be made.
 #[derive(Debug, Error)]
 pub(crate) enum InitError {
-    #[error("{0:?} cannot be the name of an interface: 1 to 15 letters, digits, `-`, `_` and `.`")]
+    #[error("{0:?} is not a valid interface name; use 1 to 15 letters, digits, `-`, `_` and `.`")]
     Name(String),
-    #[error("{}: is there already; choose another --name, or remove it", .0.display())]
+    #[error("{}: already exists; choose another --name, or remove it", .0.display())]
     Exists(PathBuf),
     #[error("--{option} {value}: {why}")]
     Value {
@@ -100,11 +100,13 @@ pub(crate) enum InitError {
         value: String,
         why: String,
     },
-    #[error("this host has no default route: say where clients call it by --endpoint HOST")]
+    #[error(
+        "this host has no default route, so its public address is unknown; give --endpoint HOST"
+    )]
     NoLine,
-    #[error("no private network of this size is free; choose one by --subnet")]
+    #[error("no private network of this size is free; choose one with --subnet")]
     NoSubnet,
-    #[error("UDP port {0} is in use; choose another by --port")]
+    #[error("UDP port {0} is in use; choose another with --port")]
     Port(u16),
     #[error(transparent)]
     Host(#[from] NetlinkError),
@@ -122,13 +124,20 @@ impl InitError {
     pub(crate) fn on_page(&self) -> String {
         match self {
             Self::Exists(path) => {
-                format!("{} is there already: choose another name", path.display())
+                format!("{} already exists; choose another name", path.display())
             }
             Self::Value { value, why, .. } => format!("{value}: {why}"),
-            Self::NoLine => "this host has no default route: say where clients call it".to_owned(),
-            Self::NoSubnet => "no private network is free for clients".to_owned(),
+            Self::NoLine => {
+                "this host has no default route; give the address at which clients reach it"
+                    .to_owned()
+            }
+            Self::NoSubnet => {
+                "no private network is free for clients; choose one with `millrace server init --subnet` on the shell"
+                    .to_owned()
+            }
             Self::Port(port) => format!(
-                "UDP port {port} is in use: end what uses it, or choose another by `millrace server init` on the shell"
+                "UDP port {port} is in use; end the program that uses it, or choose another port with `millrace \
+                 server init --port` on the shell"
             ),
             other => other.to_string(),
         }
@@ -284,7 +293,8 @@ fn home(wanted: &Wanted, port: u16, host: &Host) -> Result<HomeServer, InitError
         return Err(InitError::Value {
             option: "lan",
             value: all.to_string(),
-            why: "this is everything there is and no network at home; what clients send, they send to the server anyway"
+            why: "this range covers all addresses and is not a network at home; leave the option out, as clients send \
+                  all traffic to the server by default"
                 .to_owned(),
         });
     }

@@ -30,33 +30,30 @@ pub(crate) fn command() -> Command {
     Command::new("status")
         .about("Show tunnels, peers, rates and what the data plane does")
         .arg(Arg::new("IFNAME").help("Only this interface"))
-        .arg(flag("json", "Print an array of JSON documents"))
+        .arg(flag("json", "Print a JSON array"))
         .arg(flag("no-rate", "Do not wait a second to measure the rates"))
-        .arg(flag(
-            "watch",
-            "Show it again every second until interrupted",
-        ))
+        .arg(flag("watch", "Repeat every second until interrupted"))
 }
 
 /// Why there is no status.
 #[derive(Debug, Error)]
 pub(crate) enum StatusError {
     #[error(
-        "{ifname}: no Millrace tunnel of this name runs; `millrace status` lists those that do"
+        "{ifname}: no Millrace tunnel of this name is running; `millrace status` lists the running ones"
     )]
     NotRunning { ifname: String },
-    #[error("{ifname}: this user may not look at it; run this as root")]
+    #[error("{ifname}: this user may not read its status; run this as root")]
     NotAllowed { ifname: String },
     #[error("{directory}: {error}")]
     Directory {
         directory: &'static str,
         error: io::Error,
     },
-    #[error("{ifname} does not answer: its process hangs, is stopped, or has too much to do")]
+    #[error("{ifname} does not answer: its process hangs, is stopped, or is overloaded")]
     Silent { ifname: String },
     #[error("{ifname}: its socket: {error}")]
     Socket { ifname: String, error: io::Error },
-    #[error("{ifname}: its daemon answers what is no status: {error}")]
+    #[error("{ifname}: its daemon's status socket returned invalid JSON: {error}")]
     Garbled {
         ifname: String,
         error: serde_json::Error,
@@ -208,7 +205,7 @@ fn show(matches: &ArgMatches, statuses: &[Status]) -> io::Result<()> {
         write!(out, "\x1b[H\x1b[J")?;
     }
     if statuses.is_empty() {
-        writeln!(out, "No Millrace tunnel runs.")?;
+        writeln!(out, "No Millrace tunnel is running.")?;
     }
     for (position, status) in statuses.iter().enumerate() {
         if position > 0 {
@@ -231,7 +228,7 @@ fn show(matches: &ArgMatches, statuses: &[Status]) -> io::Result<()> {
         ("policy", config::policy::DEFAULT_PATH),
     ] {
         if !host::privileges::administers() && Path::new(path).exists() {
-            let why = "this user may not look at it; run this as root";
+            let why = "this user may not read its status; run this as root";
             writeln!(out, "\n{name}: {why}")?;
         }
     }

@@ -25,7 +25,7 @@ const GROUPS: [(Group, &str); 6] = [
     (EveryDay, "Every day"),
     (Servers, "Servers"),
     (Lan, "Devices of the LAN"),
-    (InPlace, "In the place of other programs"),
+    (InPlace, "In place of other programs"),
     (Figures, "Figures"),
     (Firmware, "Builders of firmware and packages"),
 ];

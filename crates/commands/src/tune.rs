@@ -42,16 +42,16 @@ const USUAL: usize = 32;
 /// The command-line definition of `tune`.
 pub(crate) fn command() -> Command {
     Command::new("tune")
-        .about("Measure ciphers on CPU and accelerators, and keep the fastest")
+        .about("Measure ciphers on CPU and accelerators, and save which is fastest")
         .long_about(
-            "Measure ciphers on the CPU and on accelerators behind /dev/crypto or AF_ALG, from 16 bytes to 64 KiB \
-             and in batches of 1 to 64 packets, and write to the profile what is fastest when. Tunnels that are \
-             started afterwards use it. Nothing else should run meanwhile.",
+            "Measure ciphers on the CPU and on accelerators behind /dev/crypto or AF_ALG, from 16 bytes to 64 KiB and \
+             in batches of 1 to 64 packets, and write to the profile which is fastest for each size. Tunnels that \
+             start later use it. Run nothing else meanwhile.",
         )
         .arg(arguments::path(
             "profile",
             "PATH",
-            "Where to write [default: MILLRACE_PROFILE, or /etc/millrace/profile.json]",
+            "File to write [default: MILLRACE_PROFILE, or /etc/millrace/profile.json]",
         ))
         .arg(flag("no-profile", "Measure only").conflicts_with("profile"))
         .arg(
@@ -61,7 +61,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(flag(
             "json",
-            "One object a line: each figure, then the profile",
+            "Print one JSON object per line: each figure, then the profile",
         ))
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 
 fn cannot_write(path: &Path, why: &io::Error) -> String {
     format!(
-        "cannot write {}: {why}. Name another file with --profile, and tunnels' with {}",
+        "cannot write {}: {why}; name another file with --profile, and to tunnels with {}",
         path.display(),
         profile::ENVIRONMENT
     )
@@ -143,7 +143,7 @@ impl Run {
         if devices.is_empty() {
             let text = match accelerator::BUILT {
                 true => "accelerators       none",
-                false => "accelerators       none: this build of Millrace has no code for them",
+                false => "accelerators       none: this build of Millrace does not support them",
             };
             let built = accelerator::BUILT;
             self.show(&json!({ "accelerators": [], "built": built }), text);
@@ -241,7 +241,7 @@ impl Run {
         }
         text.push_str("\n packets   bytes        CPU");
         if device.is_some() {
-            text.push_str("  accelerator       both  accelerator's use of the CPU");
+            text.push_str("  accelerator       both  accelerator's share of the CPU time");
         }
         for row in rows {
             let rate = |timing: &Timing| {
@@ -310,7 +310,8 @@ impl Run {
                     None => "never".to_owned(),
                 };
                 format!(
-                    "to the accelerator: a packet alone {}, of {USUAL} some {}; of {USUAL} x {FULL} {}",
+                    "to the accelerator: single packets {}, batches of {USUAL} {}; of {USUAL} x {FULL} bytes {} \
+                     packets",
                     told(1),
                     told(USUAL),
                     crossover.share(USUAL, USUAL * FULL)
@@ -406,11 +407,11 @@ fn worth(rows: &[Row], crossover: &Crossover) -> Result<(), &'static str> {
         return Err("the accelerator has failed");
     };
     if crossover.share(USUAL, USUAL * FULL) == 0 {
-        return Err("it is faster alone");
+        return Err("the CPU is faster alone");
     }
     // When every core handles packets, the accelerator must save CPU time.
     if accelerator.cpu >= cpu.cpu {
-        return Err("the way to the accelerator costs more of it than encrypting");
+        return Err("passing packets to the accelerator takes more CPU time than encrypting them");
     }
     Ok(())
 }
@@ -454,7 +455,7 @@ mod tests {
         });
         assert_eq!(
             judged(&busy),
-            Err("the way to the accelerator costs more of it than encrypting")
+            Err("passing packets to the accelerator takes more CPU time than encrypting them")
         );
         let failed = rows(|packets, _| (packets == 1).then_some((1, 1)));
         assert!(fit(&failed).is_none());

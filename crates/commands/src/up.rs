@@ -25,7 +25,7 @@ pub(crate) fn command() -> Command {
     let wait = arguments::option(
         "wait",
         "SECONDS",
-        "With --daemon, wait at most so long for the peer's answer; then go on trying in the background",
+        "With --daemon, wait at most this long for the peer's answer; then go on trying in the background",
     );
     let command = Command::new("up")
         .visible_alias("start")
@@ -42,23 +42,24 @@ pub(crate) fn command() -> Command {
         ))
         .arg(flag(
             "allow-files",
-            "Let the file name files to write, to send (passwords) and to read as configuration, and sockets for commands \
-             (implied by --allow-scripts)",
+            "Permit the file to name files to write, to send (passwords) and to read as configuration, and command \
+             sockets (implied by --allow-scripts)",
         ))
         .arg(flag(
             "allow-forwarding",
-            "Let a WireGuard file that also calls a peer make this machine a router ([Server]; implied by --allow-scripts)",
+            "Permit [Server] (forwarding and masquerading) in a WireGuard file whose peer has an Endpoint (implied by \
+             --allow-scripts)",
         ))
         .arg(flag(
             "allow-insecure-ciphers",
-            "Permit BF-CBC, DES and no cipher at all, which can be broken (OpenVPN)",
+            "Permit insecure OpenVPN ciphers: BF-CBC, DES and no encryption",
         ))
         .arg(flag(
             "ignore-refused",
-            "Start without the lines that are refused",
+            "Start without the refused lines",
         ))
         .arg(arguments::log())
-        .arg(flag("no-dns", "Leave the name servers alone"))
+        .arg(flag("no-dns", "Do not change the host's name servers"))
         .arg(arguments::bind_device());
     arguments::of_data_plane(command)
 }
@@ -78,7 +79,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         #[cfg(not(feature = "pptp"))]
         Kind::Pptp => Err(config::pptp::NOT_BUILT.into()),
         Kind::OpenVpn => openvpn::until_end(&path, matches, &settings),
-        Kind::Relay => Err("this file is a relay's: run it by `millrace relay`".into()),
+        Kind::Relay => Err("this file belongs to a relay; run it with `millrace relay`".into()),
         Kind::WireGuard => wireguard::up(&path, matches, settings),
     }
 }
@@ -131,7 +132,7 @@ fn mend(report: &Report) -> Result<(), Box<dyn Error>> {
     if report.with(Verdict::Refused).count() > 1 {
         tell(report);
         let file = &report.file;
-        return Err(format!("{file}: lines are refused (see above): mend them").into());
+        return Err(format!("{file}: lines are refused (see above); correct them").into());
     }
     Ok(())
 }
@@ -148,11 +149,11 @@ pub(crate) fn tell_lines(origin: Option<&str>, warnings: &[String]) {
 
 /// The error for `--bind-device` beside lines in a file.
 pub(crate) const BOUND: &str =
-    "the file has uplinks, which have devices of their own: leave --bind-device out";
+    "the file has uplinks with devices of their own; leave --bind-device out";
 
 /// The error for refused lines.
-pub(crate) const REFUSED: &str = "lines are refused (see above): mend them, allow what they want with \
-    --allow-scripts, --allow-files or --allow-forwarding, or go on without them with --ignore-refused";
+pub(crate) const REFUSED: &str = "lines are refused (see above); correct them, permit them with --allow-scripts, \
+                                  --allow-files or --allow-forwarding, or skip them with --ignore-refused";
 
 /// Brings up the tunnel of a PPTP file and serves it until it ends.
 #[cfg(feature = "pptp")]
@@ -184,9 +185,9 @@ pub(crate) fn relay_command() -> Command {
     let file = clap::Arg::new("FILE")
         .required(true)
         .value_parser(value_parser!(std::path::PathBuf))
-        .help("The relay's file, with a [Relay] section; SIGHUP reads it anew");
+        .help("The relay's file, with a [Relay] section; SIGHUP makes it read the file again");
     let command = Command::new("relay")
-        .about("Forward tunnels of clients that hold a key to one server")
+        .about("Forward tunnels to one server, for clients that have a key")
         .arg(file)
         .arg(arguments::log());
     arguments::of_data_plane(command)

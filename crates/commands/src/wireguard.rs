@@ -37,7 +37,7 @@ pub(crate) fn command() -> Command {
     let command = command.arg(
         flag(
             "null-cipher",
-            "NO ENCRYPTION: for measuring the engine only",
+            "NO ENCRYPTION: only for measuring the engine",
         )
         .hide(true),
     );
@@ -88,7 +88,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     if !foreground {
         logging::leave_terminal(daemon.ifname());
         if let Err(e) = background::ready() {
-            log::warn!("cannot let go of the terminal: {e}");
+            log::warn!("cannot detach from the terminal: {e}");
         }
     }
     background::start_is_over();
@@ -112,7 +112,7 @@ fn lines(shared: Option<&SharedLines>, bound: bool) -> Lines {
         return Lines::default();
     };
     let given = match bound {
-        true => shared.refuse("--bind-device names one device for everything"),
+        true => shared.refuse("--bind-device sets one device for all packets"),
         // `wg` may add several peers, but a relay serves only one.
         false => shared.fit(false, usize::MAX),
     };
@@ -135,7 +135,7 @@ impl Owner for Unowned {
 
     fn reload(&mut self, _: &Daemon) -> Result<(), Box<dyn Error>> {
         logging::reopen();
-        log::info!("SIGHUP: there is no file to be read again");
+        log::info!("SIGHUP ignored: there is no file to read again");
         Ok(())
     }
 }

@@ -212,9 +212,9 @@ fn the_doctor_says_what_is_wrong_and_no_more_once_it_is_mended() {
     says(&mut process, "is up");
     until("all that is wrong with it", || {
         let found = found(a);
-        has(&found, "dns-leak", "past wg0")
+        has(&found, "dns-leak", "outside wg0")
             && has(&found, "mtu", "1480")
-            && has(&found, "addresses", "one network")
+            && has(&found, "addresses", "the same network")
     });
     let exit = run(a, &["doctor"]);
     assert!(exit.stdout.contains("    do:    "), "{exit:?}");

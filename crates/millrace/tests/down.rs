@@ -207,6 +207,10 @@ fn keys_are_those_of_wg() {
         let script = format!("umask {mask}; {PROGRAM} genkey > {}", out.display());
         let exit = a.command("sh").args(["-c", &script]).spawn().unwrap();
         let exit = exit.wait_at_most(PATIENCE).unwrap();
-        assert_eq!(exit.stderr.contains("read by everybody"), warns, "{exit:?}");
+        assert_eq!(
+            exit.stderr.contains("everybody can read"),
+            warns,
+            "{exit:?}"
+        );
     }
 }

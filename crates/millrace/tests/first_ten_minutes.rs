@@ -267,7 +267,12 @@ impl World {
         }
         let exit = test.wait_at_most(PATIENCE * 2).unwrap();
         assert!(exit.stdout.ends_with("no leak\n"), "{exit:?}");
-        assert_eq!(exit.stdout.matches("left by the tunnel mr-away").count(), 3);
+        assert_eq!(
+            exit.stdout
+                .matches("left through the tunnel mr-away")
+                .count(),
+            3
+        );
     }
 }
 

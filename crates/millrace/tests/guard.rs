@@ -410,7 +410,7 @@ fn a_tunnel_that_the_router_option_cuts_off_is_named() {
     let directory = Directory::new();
     let _far = world.far_end(&directory);
     let tunnel = world.tunnel(&directory, "mr-real");
-    let note = "`router` holds back the packets of mr-real to its server: add \"192.168.3.2\" to `router_allow`";
+    let note = "`router` blocks the packets of mr-real to its server; add \"192.168.3.2\" to `router_allow`";
     let told = |more: &[&str]| {
         let text = guard(
             &world,

@@ -43,7 +43,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     let (code, text) = run(&["on", "--settings", file]);
     assert!(code == Some(1) && state(&text), "{text}");
     assert!(
-        text.contains("not valid TOML") && text.contains("still in force"),
+        text.contains("not valid TOML") && text.contains("keeps the settings"),
         "{text}"
     );
     let mut watching = world
@@ -132,7 +132,7 @@ fn a_mistake_in_the_first_settings_is_told_once_and_waited_out() {
         wait(" held");
         watch.signal(Signal::SIGTERM).unwrap();
         let exit = watch.wait_at_most(PATIENCE).unwrap();
-        let mistakes = exit.stderr.matches("it is not watched yet").count();
+        let mistakes = exit.stderr.matches("cannot watch yet").count();
         assert_eq!(mistakes, 2, "{exit:?}");
     }
 }

@@ -410,7 +410,7 @@ fn the_guard_alone_is_enough_for_a_tunnel() {
         .exit()
         .unwrap()
         .stdout;
-    assert!(text.contains("lead into the tunnel that is up"), "{text}");
+    assert!(text.contains("add the route into the tunnel"), "{text}");
     assert!(!text.contains("bring a tunnel up"), "{text}");
     let _watch = watch(&world, &["guard", "watch"]);
     let _load = Load::start(&world);
@@ -529,7 +529,7 @@ fn the_network_waits_until_something_is_held() {
             world.router.command(PROGRAM).args(words)
         };
         let mut waits = on(&file.display().to_string()).spawn().unwrap();
-        let told = |line: &str| line.contains("nothing is held yet, so the network waits");
+        let told = |line: &str| line.contains("not set yet, so the network waits");
         waits.wait_for_line("the mistake", PATIENCE, told).unwrap();
         directory.file(&format!("{name}.toml"), right);
         let exit = waits.wait_at_most(PATIENCE).unwrap();

@@ -222,7 +222,7 @@ fn damaged_files_are_told_and_not_kept() {
             "a.conf",
             b"[Interface]\n<img/src=x/onerror=stubErrors.push(1)> = 1\n",
         );
-        browser.wait_for_text(".millrace-report", "gives no tunnel");
+        browser.wait_for_text(".millrace-report", "no tunnel can be made");
         assert!(!browser.shows(".millrace-report img"));
         let large = vec![b'#'; 50_000];
         drop_file(browser, "large.conf", &large);
@@ -363,7 +363,7 @@ fn makes_a_server(browser: &Browser<'_>, router: &Router<'_>) {
     browser.click(".modal .cbi-button-positive");
     browser.wait_for_text(".millrace-made", "house.conf is written");
     let choices = |text: &str| {
-        let (_, rest) = text.split_once("clients call").unwrap();
+        let (_, rest) = text.split_once("clients connect to").unwrap();
         rest.lines().next().unwrap().to_owned()
     };
     assert_eq!(choices(&words(browser, ".millrace-made")), choices(&plan));

@@ -57,7 +57,7 @@ fn a_server_at_home_is_made_on_the_page() {
         assert!(!browser.shows("#init"));
         // The network chosen for clients.
         let text = browser.text("#planned");
-        let (_, rest) = text.split_once("get addresses of ").unwrap();
+        let (_, rest) = text.split_once("get addresses from ").unwrap();
         rest.split(['.', ',', '/'])
             .take(3)
             .collect::<Vec<_>>()
@@ -106,7 +106,7 @@ fn a_server_at_home_is_made_on_the_page() {
         browser.click("#init button");
         let network = planned("/etc/millrace/home.ovpn is written");
         browser.click("#make");
-        browser.wait_for_text("#made", "clients call home.example:1195");
+        browser.wait_for_text("#made", "clients connect to home.example:1195");
         let file = fs::read_to_string(etc.join("home.ovpn")).unwrap();
         assert!(file.contains(&format!("server {network}.")), "{file}");
     }

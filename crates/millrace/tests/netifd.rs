@@ -217,7 +217,7 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
     netifd.renew();
     let routes = [&ROUTES[..], &["10.7.0.0/16"]].concat();
     netifd.until_has(&ADDRESSES, &routes);
-    netifd.until_said("it is left out");
+    netifd.until_said("it is ignored");
     let fault = netifd.until_fault("PEER_FAULT");
     assert!(fault.contains("@millrace_office[1].public_key"), "{fault}");
     reaches(a, C4);

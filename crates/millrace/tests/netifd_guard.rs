@@ -47,7 +47,7 @@ fn a_list_that_is_not_held_is_a_fault() {
     netifd.until_up();
     let fault = netifd.until_fault("CONFIG_FAULT");
     assert!(
-        fault.contains("there is no interface and no device nowhere; nothing of it is held back"),
+        fault.contains("no interface or device is called nowhere, so nothing is blocked for it"),
         "{fault}"
     );
     assert_eq!(netifd.faults().len(), 1, "{:?}", netifd.faults());

@@ -71,7 +71,7 @@ fn a_tunnel_waits_for_a_device_of_one_of_its_lines() {
     netifd.if_up();
     let fault = netifd.until_fault("UPLINK_UNKNOWN");
     assert!(fault.contains("modem, stick"), "{fault}");
-    netifd.until_said("waiting until it can be made");
+    netifd.until_said("waiting until the tunnel can be created");
     assert!(!a.has_interface("mr-office").unwrap());
     // After a renew the tunnel still waits; told to end, it ends.
     netifd.renew();

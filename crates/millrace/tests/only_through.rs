@@ -212,8 +212,8 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     for told in [
         "guard: held\n",
         "guarded: br-lan, br-guest\n",
-        "br-lan: only by mr-office: held: no tunnel is up: there is no device mr-office\n",
-        "br-guest: only by mr-home: held: no tunnel is up: there is no device mr-home\n",
+        "br-lan: only through mr-office: held: no tunnel is up: there is no device mr-office\n",
+        "br-guest: only through mr-home: held: no tunnel is up: there is no device mr-home\n",
         "rules 900 to 981: in place",
     ] {
         assert!(text.contains(told), "{told:?} is not in {text}");
@@ -329,7 +329,10 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     assert_eq!(lists.guard(&["reload"]).1, Some(3));
     let (status, code) = lists.status();
     let notes = status["notes"].to_string();
-    assert!(code == Some(3) && notes.contains("let go by"), "{notes}");
+    assert!(
+        code == Some(3) && notes.contains("switched it off"),
+        "{notes}"
+    );
     assert_eq!(lists.guard(&["on"]).1, Some(0));
     lists.write(&[], &[]);
     assert_eq!(lists.guard(&["reload"]).1, Some(4), "nothing is left");
@@ -439,9 +442,9 @@ fn lists_and_the_file_hold_together() {
     let (text, code) = lists.guard(&on);
     assert_eq!(code, Some(1), "not all that is listed is held: {text}");
     for told in [
-        "br-lan: by no tunnel: held: the guard's file and only_through have no tunnel in common",
-        "br-guest, nowhere: only by mr-home: held",
-        "no interface and no device nowhere; nothing of it is held back",
+        "br-lan: through no tunnel: held: the guard's file and only_through have no tunnel in common",
+        "br-guest, nowhere: only through mr-home: held",
+        "no interface or device is called nowhere, so nothing is blocked for it",
         "only_through: wan: it is no network of the LAN, as interface wan has protocol dhcp",
     ] {
         assert!(text.contains(told), "{told:?} is not in {text}");
@@ -458,7 +461,10 @@ fn lists_and_the_file_hold_together() {
     assert_eq!(lists.left("br-lan", "mr-home"), [0, 0]);
 
     // Neither mistake releases a device, while the guard is on and at the next start.
-    let held = ["br-lan: by no tunnel", "br-guest: only by mr-home"];
+    let held = [
+        "br-lan: through no tunnel",
+        "br-guest: only through mr-home",
+    ];
     for (wrong_file, wrong_list) in [(true, false), (false, true), (true, true)] {
         lists.write(&[], &["lan", "guest"]);
         settings.file(

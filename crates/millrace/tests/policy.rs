@@ -304,7 +304,10 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     assert_eq!(resolver.restarts(), told);
     resolver.settings("[[entry]]\nwho = \"a b\"\n");
     let (code, text) = all.policy(&["on", "--settings", &file]);
-    assert!(code == Some(1) && text.contains("still in force"), "{text}");
+    assert!(
+        code == Some(1) && text.contains("keeps the settings"),
+        "{text}"
+    );
     case(1, "a mistake", pc, far.clone(), Some("wg1"));
 
     watch.signal(Signal::SIGTERM).unwrap();

@@ -724,7 +724,7 @@ fn ranges_that_hold_the_peer_carry_packets() {
         let checked = a.command(PROGRAM).arg("check").arg(&file).exit().unwrap();
         let told = checked
             .stdout
-            .contains(&format!("holds the endpoint {endpoint}"));
+            .contains(&format!("contains the endpoint {endpoint}"));
         assert_eq!(told, ranges != "0.0.0.0/0", "{}", checked.stdout);
         let of_the_lan = ranges.ends_with("192.168.1.0/24");
         let mut process = a.command(PROGRAM).arg("up").arg(&file).spawn().unwrap();

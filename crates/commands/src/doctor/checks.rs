@@ -85,20 +85,20 @@ fn tun(facts: &Facts, found: &mut Vec<Finding>) {
         TunDevice::Works => {}
         TunDevice::Absent => say(
             found,
-            "there is no device for tunnels: the kernel's module is missing or not loaded"
+            "the tunnel device is missing: its kernel module is not installed or not loaded"
                 .to_owned(),
             place,
-            "modprobe tun; on OpenWrt install kmod-tun; in a container have the host hand /dev/net/tun in",
+            "modprobe tun; on OpenWrt install kmod-tun; in a container, pass /dev/net/tun in from the host",
         ),
         TunDevice::Hidden => say(
             found,
-            "this user may not open the device for tunnels".to_owned(),
+            "this user may not open the tunnel device".to_owned(),
             place,
             "run this as root",
         ),
         TunDevice::Refused(why) => say(
             found,
-            format!("the device for tunnels cannot be opened: {why}"),
+            format!("cannot open the tunnel device: {why}"),
             place,
             "load the module (modprobe tun), or in a container allow the device (c 10:200 rw)",
         ),
@@ -117,22 +117,22 @@ fn clock(facts: &Facts, found: &mut Vec<Finding>) {
         return say(
             found,
             format!(
-                "the clock shows {now}, and has shown {known}: either it is behind now, or it once ran ahead"
+                "the clock shows {now}, but earlier it showed {known}: it is slow now, or it was fast then"
             ),
             &file.display().to_string(),
-            "if it is behind, have it set by NTP; if it ran ahead, end all tunnels, remove this file and start them again (a \
-             WireGuard peer that has seen stamps of that time answers again when its own tunnel is started anew)",
+            "if it is slow, set it with NTP; if it was fast, end all tunnels, remove this file and start them again \
+             (a WireGuard peer that has seen timestamps of that time answers again once its own tunnel restarts)",
         );
     }
     let (now, known) = (netio::time::local(now), netio::time::local(known));
     say(
         found,
         format!(
-            "the clock shows {now}, and it is {known} or later: certificates may seem not valid yet"
+            "the clock shows {now}, but it is {known} or later; certificates may appear not yet valid"
         ),
         "the system's clock",
-        "have it set by NTP before the tunnel's names are needed (OpenWrt: sysntpd with addresses for servers; \
-         Debian: systemd-timesyncd or chrony), or by date -s",
+        "set it with NTP before the tunnel's names are looked up (OpenWrt: sysntpd, with its servers given as \
+         addresses; Debian: systemd-timesyncd or chrony), or with date -s",
     );
 }
 
@@ -140,9 +140,9 @@ fn route(facts: &Facts, found: &mut Vec<Finding>) {
     if facts.way_out.is_none() {
         say(
             found,
-            "no route leads to the Internet: tunnels wait for one".to_owned(),
+            "there is no route to the Internet, so tunnels wait".to_owned(),
             "ip route, ip -6 route",
-            "look at the uplink: its cable, its device's address, the modem",
+            "check the uplink: its cable, its device's address, the modem",
         );
     }
 }
@@ -151,21 +151,22 @@ fn dns(facts: &Facts, found: &mut Vec<Finding>) {
     if facts.name_servers.is_empty() {
         return say(
             found,
-            "no name server is set: names of endpoints are not found".to_owned(),
+            "no name server is set, so endpoint names cannot be resolved".to_owned(),
             "/etc/resolv.conf",
             "set one (nameserver ADDRESS), or give the tunnel's endpoint as an address",
         );
     }
     for server in facts.name_servers.iter().filter(|it| !it.answers) {
         let by = match &server.device {
-            Some(device) => format!(", which is reached by {device}"),
-            None => ", to which there is no way".to_owned(),
+            Some(device) => format!(", which is reached through {device}"),
+            None => ", to which there is no route".to_owned(),
         };
         say(
             found,
             format!("the name server {} does not answer{by}", server.address),
             "/etc/resolv.conf",
-            "if it is the tunnel's, the tunnel does not carry packets (millrace status); if it is the uplink's, look at the uplink",
+            "if it belongs to the tunnel, the tunnel does not carry packets (see millrace status); if it belongs to \
+             the uplink, check the uplink",
         );
     }
 }
@@ -184,11 +185,11 @@ fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
         say(
             found,
             format!(
-                "names are asked of {} by {device}, past {tunnel}, which carries the rest",
+                "DNS queries to {} leave through {device}, outside {tunnel}, which carries all other packets",
                 server.address
             ),
             "/etc/resolv.conf",
-            "give the tunnel's file DNS of its own and leave --no-dns out; see docs/this-device-only.md for the devices of the LAN",
+            "write `DNS` into the tunnel's file and leave --no-dns out; for LAN devices see docs/this-device-only.md",
         );
     }
 }
@@ -200,12 +201,13 @@ fn into_itself(facts: &Facts, found: &mut Vec<Finding>) {
             say(
                 found,
                 format!(
-                    "the packets of {} to its peer {peer} are led into {} itself, and reach nobody",
+                    "the packets of {} to its peer {peer} are routed into {} itself and are lost",
                     tunnel.device, tunnel.device
                 ),
                 &format!("ip route get {peer}; AllowedIPs, route"),
                 &format!(
-                    "let `millrace up` set the routes, which keeps {peer} outside; or add a route to {peer} by the uplink"
+                    "let `millrace up` set the routes, which keeps {peer} outside the tunnel; or add a route to \
+                     {peer} through the uplink"
                 ),
             );
         }
@@ -225,12 +227,13 @@ fn mtu(facts: &Facts, found: &mut Vec<Finding>) {
                 say(
                     found,
                     format!(
-                        "packets of {} bytes do not fit: the way by {line} takes {mtu}, of which {overhead} are needed to reach {peer}",
+                        "packets of {} bytes do not fit: the path through {line} carries {mtu} bytes, of which \
+                         {overhead} are overhead to reach {peer}",
                         tunnel.mtu
                     ),
                     &place,
                     &format!(
-                        "leave MTU out of its file, or set it to {most}, or raise that of {line}"
+                        "leave MTU out of the tunnel's file, set it to {most}, or raise the MTU of {line}"
                     ),
                 );
             }
@@ -244,8 +247,8 @@ fn offload(facts: &Facts, found: &mut Vec<Finding>) {
     if hard && facts.guarded {
         say(
             found,
-            "connections that the chip forwards by itself (flow_offloading_hw) are seen neither by the guard nor by a \
-             policy once they have begun"
+            "hardware flow offloading (flow_offloading_hw) is on: once a connection is offloaded, neither the guard \
+             nor a policy sees its packets"
                 .to_owned(),
             place,
             "uci set firewall.@defaults[0].flow_offloading_hw=0; uci commit firewall; service firewall restart",
@@ -253,7 +256,8 @@ fn offload(facts: &Facts, found: &mut Vec<Finding>) {
     } else if soft && facts.guarded {
         say(
             found,
-            "connections that began past the tunnel stay there (flow_offloading): they do not read rules again".to_owned(),
+            "software flow offloading (flow_offloading) is on: connections that began outside the tunnel stay \
+             outside, because they bypass changed rules".to_owned(),
             place,
             "uci set firewall.@defaults[0].flow_offloading=0; uci commit firewall; service firewall restart",
         );
@@ -266,7 +270,7 @@ fn owner(rule: &Rule) -> Option<&'static str> {
     let priority = rule.priority.unwrap_or(0);
     match priority {
         900..=999 if !steer::is_ours(rule) => {
-            Some("another program in the priorities of Millrace (900 to 999)")
+            Some("another program with rules at Millrace's priorities (900 to 999)")
         }
         1000..=3999 if mask == 0x3f00 => Some("mwan3"),
         5210..=5270 | 1310..=1370 if rule.table == 52 || mask == 0x00ff_0000 => Some("Tailscale"),
@@ -286,9 +290,10 @@ fn rules(facts: &Facts, found: &mut Vec<Finding>) {
     for owner in owners.into_iter().filter(|_| ours) {
         say(
             found,
-            format!("routing rules of {owner} decide about packets too, beside those of Millrace"),
+            format!("routing rules of {owner} route packets, too, besides those of Millrace"),
             "ip rule, ip -6 rule",
-            "let one of the two decide about a device or a destination; `millrace guard status` shows which rules hold",
+            "let only one of the two route a device or a destination; `millrace guard status` shows which rules take \
+             effect",
         );
     }
 }
@@ -305,10 +310,10 @@ fn port(facts: &Facts, found: &mut Vec<Finding>) {
         say(
             found,
             format!(
-                "process {} listens at {}, where others than this host and its LAN reach it",
+                "process {} listens at {}, which can be reached from outside this host and its LAN",
                 socket.pid, socket.address
             ),
-            "management in an OpenVPN file, or the address of a monitor",
+            "`management` in an OpenVPN file, or --listen of `millrace monitor`",
             "bind it to 127.0.0.1 or to an address of the LAN, or to a UNIX socket",
         );
     }
@@ -328,10 +333,9 @@ fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
     if facts.is_router && !facts.forwards {
         say(
             found,
-            "packets of others are not forwarded: devices behind this host reach nothing"
-                .to_owned(),
+            "IP forwarding is off, so devices behind this host reach nothing".to_owned(),
             "net.ipv4.ip_forward",
-            "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d",
+            "sysctl -w net.ipv4.ip_forward=1, and write the same line to a file in /etc/sysctl.d",
         );
     }
 }
@@ -346,11 +350,12 @@ fn rp_filter(facts: &Facts, found: &mut Vec<Finding>) {
         say(
             found,
             format!(
-                "of several uplinks, {device} drops answers that do not come by the best route"
+                "{device}, one of several uplinks, drops packets from addresses to which another uplink has the best \
+                 route (rp_filter)"
             ),
             &format!("net.ipv4.conf.{device}.rp_filter"),
             &format!(
-                "sysctl -w net.ipv4.conf.{device}.rp_filter=2 (and conf.all, which counts where it is higher)"
+                "sysctl -w net.ipv4.conf.{device}.rp_filter=2 (and conf.all, which takes effect if it is higher)"
             ),
         );
     }
@@ -368,7 +373,8 @@ fn addresses(facts: &Facts, found: &mut Vec<Finding>) {
                 format!("{a} and {b} have the same address, {}", one.ip)
             } else if overlap((one.ip, one.prefix), (other.ip, other.prefix)) {
                 format!(
-                    "{one} of {a} and {other} of {b} are of one network: it is reached by one of them only"
+                    "{one} of {a} and {other} of {b} are in the same network, which can be reached through only one \
+                     of the two"
                 )
             } else {
                 continue;
@@ -377,7 +383,7 @@ fn addresses(facts: &Facts, found: &mut Vec<Finding>) {
                 found,
                 what,
                 "ip address",
-                "give one of the two networks other addresses; the LAN's is the easier to change",
+                "give one of the two networks different addresses; the LAN is easier to change",
             );
         }
     }
@@ -420,14 +426,15 @@ fn kernel(facts: &Facts, found: &mut Vec<Finding>) {
     if !facts.nf_tables {
         say(
             found,
-            "this kernel has no nf_tables: of the guard only the routing rules hold".to_owned(),
+            "this kernel has no nf_tables: only the guard's routing rules take effect".to_owned(),
             place,
             "modprobe nf_tables; on OpenWrt install kmod-nft-core",
         );
     } else if !facts.nft {
         say(
             found,
-            "the program nft is not installed: of the guard only the routing rules hold".to_owned(),
+            "the program nft is not installed: only the guard's routing rules take effect"
+                .to_owned(),
             place,
             "install nftables",
         );
@@ -439,11 +446,11 @@ fn memory(facts: &Facts, found: &mut Vec<Finding>) {
         say(
             found,
             format!(
-                "{} MB of memory are left: the kernel may end a tunnel to have some",
+                "only {} MB of memory are left: the kernel may kill a tunnel to free some",
                 left >> 10
             ),
             "/proc/meminfo",
-            "end what is not needed (ps), or have memory compressed (zram)",
+            "end programs that are not needed (ps), or compress memory (zram)",
         );
     }
 }
@@ -452,7 +459,7 @@ fn left(facts: &Facts, found: &mut Vec<Finding>) {
     for name in &facts.left {
         say(
             found,
-            format!("a process that was killed has left routes, rules or settings of {name}"),
+            format!("a killed process has left routes, rules or settings of {name}"),
             "/run/millrace",
             &format!("millrace down {name} (or bring it up again)"),
         );
@@ -473,8 +480,8 @@ fn starts(facts: &Facts, found: &mut Vec<Finding>) {
         };
         say(
             found,
-            format!("{} is up, and will not be after a reboot", up.name),
-            "what is started with the host",
+            format!("{} is up, but does not start after a reboot", up.name),
+            "programs that start at boot",
             &remedy,
         );
     }

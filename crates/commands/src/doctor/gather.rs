@@ -139,7 +139,7 @@ fn tun() -> TunDevice {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return TunDevice::Absent,
         Ok(data) if !data.file_type().is_char_device() => {
-            return TunDevice::Refused("it is no device".to_owned());
+            return TunDevice::Refused("it is not a device".to_owned());
         }
         _ => {}
     }

@@ -53,14 +53,14 @@ fn what_to_do(wanted: &Guard) -> String {
         .map(String::as_str)
         .collect();
     let listed = match devices.is_empty() {
-        true => "nothing any more".to_owned(),
+        true => "no device any more".to_owned(),
         false => devices.join(", "),
     };
     let how = match steer::guard::is_let_go() {
-        true => "it was let go by `millrace guard off`; `millrace guard on` sets it again",
+        true => "`millrace guard off` switched it off; `millrace guard on` sets it again",
         false => "run `/etc/init.d/millrace-guard enable` and `start`, or `reload`",
     };
-    format!("interfaces list {listed} (only_through), and that is not what is in force: {how}")
+    format!("`only_through` lists {listed}, which differs from the settings in force: {how}")
 }
 
 /// Adds a note for each running tunnel that is cut off, with the setting that allows its packets.
@@ -106,12 +106,12 @@ fn cut_off(tunnel: &Status, guard: &Guard, marks: &[u32]) -> Option<String> {
         (false, _) => {
             let servers: Vec<String> = servers.iter().map(|it| format!("\"{it}\"")).collect();
             Some(format!(
-                "`router` holds back the packets of {name} to its server: add {} to `router_allow`",
+                "`router` blocks the packets of {name} to its server; add {} to `router_allow`",
                 servers.join(", ")
             ))
         }
         (true, true) => Some(format!(
-            "`router` holds back the packets of {name} to its server: give the server by its address, and add that to \
+            "`router` blocks the packets of {name} to its server; give the server as an address, and add it to \
              `router_allow`"
         )),
         (true, false) => None,
@@ -134,7 +134,7 @@ mod tests {
             ..Status::default()
         };
         let told = cut_off(&tunnel, &guard, &[51820]).unwrap();
-        assert!(told.contains("give the server by its address"), "{told}");
+        assert!(told.contains("give the server as an address"), "{told}");
         tunnel.fwmark = 51820;
         assert_eq!(cut_off(&tunnel, &guard, &[51820]), None);
         tunnel.fwmark = 7;

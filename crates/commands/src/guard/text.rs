@@ -33,8 +33,8 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
     if report.state != State::Off {
         for part in report.parts.iter().filter(|_| !is_one) {
             let tunnels = match part.tunnels.is_empty() {
-                true => "by no tunnel".to_owned(),
-                false => format!("only by {}", part.tunnels.join(", ")),
+                true => "through no tunnel".to_owned(),
+                false => format!("only through {}", part.tunnels.join(", ")),
             };
             line(
                 &part.lan.join(", "),
@@ -67,7 +67,7 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
             ("masquerading", &report.masquerade),
             ("the router's own packets", &report.router),
             ("port 53 to the router", &report.redirect),
-            ("dnsmasq by the tunnel", &report.dnsmasq),
+            ("dnsmasq through the tunnel", &report.dnsmasq),
         ] {
             if let Some(layer) = layer {
                 line(label, layer.words());
@@ -84,7 +84,7 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
         line("note", words);
     }
     if let Some(how) = how(report) {
-        line("to let go", &how);
+        line("to unblock", &how);
     }
     rows
 }
@@ -93,9 +93,9 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
 fn unwatched(report: &Report) -> Option<&'static str> {
     let is_on = report.state != State::Off && report.asked;
     (is_on && !report.watched).then_some(
-        "no `millrace guard watch` runs: nothing leads into a tunnel that comes up later, nor follows new networks of the LAN; \
-         start the service (OpenWrt: `service millrace-guard start`, Debian: `systemctl enable --now millrace-guard`), \
-         `millrace guard watch`, or run `millrace guard refresh` after each change",
+        "no `millrace guard watch` runs, so tunnels that come up later get no route, and new networks of the LAN are \
+         not followed; start the service (OpenWrt: `service millrace-guard start`, Debian: `systemctl enable --now \
+         millrace-guard`), `millrace guard watch`, or run `millrace guard refresh` after each change",
     )
 }
 
@@ -126,8 +126,8 @@ fn how(report: &Report) -> Option<String> {
                 });
                 // A tunnel that is up is not what is missing.
                 if whys.any(|why| matches!(why, Why::NoRoute { .. })) {
-                    let way =
-                        "lead into the tunnel that is up (`millrace guard watch`, `refresh` once)";
+                    let way = "add the route into the tunnel: run `millrace guard watch`, or `millrace guard refresh` \
+                               once";
                     if !ways.iter().any(|it| it == way) {
                         ways.push(way.to_owned());
                     }
@@ -148,7 +148,9 @@ fn how(report: &Report) -> Option<String> {
             if !tunnels.is_empty() {
                 ways.insert(0, format!("bring a tunnel up ({})", tunnels.join(", ")));
             }
-            ways.push("or `millrace guard off`: everything leaves in clear then".to_owned());
+            ways.push(
+                "or run `millrace guard off`: then all traffic leaves unencrypted".to_owned(),
+            );
             Some(ways.join(", "))
         }
         State::Through => Some("`millrace guard off`".to_owned()),
@@ -242,10 +244,10 @@ mod tests {
             "  guarded: br-lan\n",
             "  IPv4: held: no tunnel is up: there is no device mr-*\n",
             "  rules 900 to 981: IPv4 in place, IPv6 missing\n",
-            "  dnsmasq by the tunnel: missing\n",
+            "  dnsmasq through the tunnel: missing\n",
             "  refused: 7 packets\n",
             "  note: no device\n  note: a word\n",
-            "  to let go: bring a tunnel up (mr-*), or `millrace guard off`",
+            "  to unblock: bring a tunnel up (mr-*), or run `millrace guard off`",
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in {text}");
         }
@@ -261,11 +263,11 @@ mod tests {
         });
         let text = render(&report);
         assert!(
-            text.contains("  note: no `millrace guard watch` runs:"),
+            text.contains("  note: no `millrace guard watch` runs"),
             "{text}"
         );
         assert!(
-            text.contains("  to let go: lead into the tunnel that is up"),
+            text.contains("  to unblock: add the route into the tunnel"),
             "{text}"
         );
         assert!(!text.contains("bring a tunnel up"), "{text}");
@@ -299,8 +301,8 @@ mod tests {
         let text = render(&report);
         for wanted in [
             "  guarded: br-lan, br-guest\n",
-            "  br-lan: only by mr-*: held: no tunnel is up",
-            "  br-guest: only by mr-office: IPv4 through mr-office; IPv6 held: mr-office has no address",
+            "  br-lan: only through mr-*: held: no tunnel is up",
+            "  br-guest: only through mr-office: IPv4 through mr-office; IPv6 held: mr-office has no address",
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in {text}");
         }
@@ -312,7 +314,7 @@ mod tests {
         // The advice does not name the tunnel of a group whose packets pass already.
         assert_eq!(
             document["to_let_go"],
-            "bring a tunnel up (mr-*), or `millrace guard off`: everything leaves in clear then"
+            "bring a tunnel up (mr-*), or run `millrace guard off`: then all traffic leaves unencrypted"
         );
         report.parts[0].tunnels.clear();
         let told = how(&report).unwrap();

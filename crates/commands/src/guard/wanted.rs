@@ -28,7 +28,7 @@ pub(super) fn file_argument() -> Arg {
     path(
         "settings",
         "FILE",
-        "Settings [default: /etc/millrace/guard.toml, if it is there]",
+        "Settings [default: /etc/millrace/guard.toml, if it exists]",
     )
 }
 
@@ -36,7 +36,7 @@ pub(super) fn uci_argument() -> Arg {
     path(
         "uci",
         "DIRECTORY",
-        "Where OpenWrt's file `network` is, for only_through",
+        "Directory of OpenWrt's file `network`, for only_through",
     )
     .default_value(UCI)
 }
@@ -47,10 +47,10 @@ pub(super) fn arguments(command: Command) -> Command {
         .arg(uci_argument())
         .arg(devices(
             "lan",
-            "A guarded device, instead of the file's; may be repeated",
+            "A guarded device, in place of those of the file; may be repeated",
         ))
-        .arg(devices("reach", "A further device that those may reach"))
-        .arg(tunnels("A tunnel's device, or mr-* for all that begin so"))
+        .arg(devices("reach", "Another device that guarded devices may reach"))
+        .arg(tunnels("A tunnel's device, or mr-* for all that begin with mr-"))
         .arg(parsed(
             option("table", "NUMBER", "The guard's routing table [default: 77]"),
             config::guard::table,
@@ -58,13 +58,13 @@ pub(super) fn arguments(command: Command) -> Command {
         ))
         .arg(flag(
             "no-lead",
-            "Make no default route in the table; the tunnels do",
+            "Make no default route in the guard's table, because the tunnels do",
         ))
         .arg(parsed(
             list(
                 "dns",
                 "ADDRESS",
-                "A name server behind the tunnel: the router's dnsmasq asks only it, by the tunnel",
+                "A name server behind the tunnel: the router's dnsmasq asks only this one, through the tunnel",
             ),
             config::guard::server,
             "write the address of a name server behind the tunnel",
@@ -73,26 +73,26 @@ pub(super) fn arguments(command: Command) -> Command {
             list(
                 "dns-name",
                 "DOMAIN",
-                "Ask it for this domain only; others as before",
+                "Ask that name server only for this domain; other domains as before",
             ),
             config::guard::domain,
             "write a domain, such as corp.example",
         ))
         .arg(flag(
             "dns-redirect",
-            "Have queries of the LAN to other servers (port 53) come to the router",
+            "Redirect the LAN's DNS queries (port 53) to the router",
         ))
         .arg(flag(
             "dns-block-tls",
-            "Refuse DNS over TLS and QUIC of the LAN (port 853)",
+            "Refuse the LAN's DNS over TLS and QUIC (port 853)",
         ))
         .arg(flag(
             "no-masquerade",
-            "Do not masquerade the LAN's packets into tunnels: the firewall does, or nobody",
+            "Do not masquerade the LAN's packets into tunnels, for example because the firewall does",
         ))
         .arg(flag(
             "router",
-            "Hold the router's own packets, too, except DHCP, NTP and the tunnel's own",
+            "Block the router's own packets, too, except DHCP, NTP and the tunnel's own",
         ))
         .arg(parsed(
             list(
@@ -219,15 +219,12 @@ fn written_in(matches: &ArgMatches, lists: &Lists, before: &[Group]) -> Guard {
 /// The settings that replace those of a faulty file: those in force, or the last valid text.
 fn instead(in_force: Option<&Guard>, matches: &ArgMatches) -> Option<Guard> {
     if let Some(guard) = in_force {
-        log::warn!("what the guard was switched on with is still in force");
+        log::warn!("the guard keeps the settings that it was switched on with");
         return Some(guard.clone());
     }
     let kept = read_copy(file(matches))?;
     let path = copy_of(file(matches));
-    log::warn!(
-        "the guard is set by the last settings that were good, {}",
-        path.display()
-    );
+    log::warn!("the guard uses the last valid settings, {}", path.display());
     Some(kept)
 }
 
@@ -250,7 +247,7 @@ pub(super) fn unheld_of(lists: &Lists) -> Vec<String> {
 
 /// The warning about a word that names neither an interface nor a device of this host.
 pub(crate) fn unknown_words(name: &str) -> String {
-    format!("there is no interface and no device {name}; nothing of it is held back")
+    format!("no interface or device is called {name}, so nothing is blocked for it")
 }
 
 /// The path of the settings file.

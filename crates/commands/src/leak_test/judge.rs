@@ -265,15 +265,15 @@ pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
     }
     // A server or proxy in the LAN forwards the query in a packet of its own.
     if !of(Role::Lan).is_empty() {
-        let words = "it went to a device of the LAN, and what becomes of it there is not seen";
+        let words = "the query went to a LAN device, and how that forwards it cannot be seen";
         return Verdict::Unknown(words.to_owned());
     }
     if !tunnels.is_empty() {
         return Verdict::Tunnel(tunnels);
     }
     if probe.answered {
-        let words = "it was answered, and no query of it was seen to leave: the name server asks by DNS over TLS or HTTPS, \
-             or answers by itself";
+        let words = "the query was answered, but not seen leaving: the name server uses DNS over TLS or HTTPS, or \
+                     answers by itself";
         return Verdict::Unknown(words.to_owned());
     }
     match (&probe.unsent, probe.began, probe.from, probe.kind) {
@@ -282,11 +282,9 @@ pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
             Verdict::Held
         }
         (None, false, From::Router, Kind::Query) => {
-            Verdict::Unknown("the query was sent and not seen".to_owned())
+            Verdict::Unknown("the query was sent, but not seen".to_owned())
         }
-        (_, false, From::Lan, _) => {
-            Verdict::Unknown("nothing of it came from a device of the LAN".to_owned())
-        }
+        (_, false, From::Lan, _) => Verdict::Unknown("no LAN device sent it".to_owned()),
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) enum Error {
     TakeOver(#[from] TakeOverError),
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
-    #[error("{0}: has changes that are not committed: `uci commit` or `uci revert` them first")]
+    #[error("{0}: has uncommitted changes; run `uci commit` or `uci revert` first")]
     Pending(&'static str),
 }
 
@@ -67,7 +67,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
         return Ok(words(&taken, "nothing to take over\n"));
     }
     if !order.apply {
-        let end = "this is what would change; write it with --apply\n";
+        let end = "these are the changes; write them with --apply\n";
         return Ok(words(&taken, end));
     }
     // The interface is written before the instance is disabled. A power cut between the two leaves both, which `doctor`
@@ -87,8 +87,8 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
         }
     }
     let end = format!(
-        "done; what was there is kept in {0}/*.before-millrace. Now: /etc/init.d/openvpn restart (where there is one), and \
-         /etc/init.d/network restart or a reboot\n",
+        "done; the old files are kept as {0}/*.before-millrace. Now run /etc/init.d/openvpn restart (if it exists) \
+         and /etc/init.d/network restart, or reboot\n",
         order.copies.display()
     );
     Ok(words(&taken, &end))

@@ -114,7 +114,7 @@ fn view(report: &Report) -> GuardView {
         })
     };
     let (why, about) = match report.state {
-        State::Off => (String::new(), "It was asked for, and is not in force."),
+        State::Off => (String::new(), "The guard is configured, but not in force."),
         State::Held => (
             report
                 .held()
@@ -122,15 +122,15 @@ fn view(report: &Report) -> GuardView {
                 .collect::<Vec<_>>()
                 .join("; "),
             match report.held().count() == report.parts.len() {
-                true => "Nothing of the guarded devices leaves the LAN until a tunnel is up.",
+                true => "Traffic of the guarded devices is blocked until a tunnel is up.",
                 false => {
-                    "Nothing of some guarded devices leaves the LAN until a tunnel of theirs is up."
+                    "Traffic of some guarded devices is blocked until one of their tunnels is up."
                 }
             },
         ),
         State::Through => (
             String::new(),
-            "What the guarded devices send leaves by a tunnel or not at all.",
+            "Traffic of the guarded devices uses a tunnel or is blocked.",
         ),
     };
     let mut rows = crate::guard::rows(report);

@@ -23,7 +23,8 @@ use zeroize::Zeroizing;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The note on a `[Server]` section.
-pub(super) const NOT_FORWARDED: &str = "[Server]: under netifd its Masquerade does nothing: forwarding and masquerading are what the firewall's zones say";
+pub(super) const NOT_FORWARDED: &str = "[Server]: Masquerade has no effect under netifd; set forwarding and \
+                                        masquerading in the firewall's zones";
 
 /// Paths, and the interface's name.
 #[derive(Clone, Debug)]
@@ -102,7 +103,7 @@ impl Given {
         })?;
         let source = std::mem::replace(&mut network.source, Source::File(PathBuf::new()));
         let odd = odd.iter();
-        let mut notes: Vec<String> = odd.map(|it| words(it) + "; it is left out").collect();
+        let mut notes: Vec<String> = odd.map(|it| words(it) + "; it is ignored").collect();
         let (kind, lines, content) = match source {
             Source::Options { tunnel, unrouted } => {
                 let tunnel = *tunnel;
@@ -119,8 +120,8 @@ impl Given {
                 } = of_file((kind, &content), &file, network.permissions(), &mut notes)?;
                 if server && !network.lines.is_empty() {
                     let words = format!(
-                        "network: {}.uplink: a server has no uplinks: it answers clients by the paths that they call by (`mode` says \
-                         how); remove it, and say in the file where it listens",
+                        "network: {}.uplink: a server has no uplinks, as it answers clients on the paths that they \
+                         use (set `mode`); remove it, and set the listen address in the file",
                         at.interface
                     );
                     return Err(fault(code::CONFIG_FAULT, words));
@@ -209,7 +210,7 @@ impl Given {
     pub(super) fn must_use(&self, bound: bool) -> Result<(), String> {
         match bound || self.network.lines.is_empty() {
             true => Ok(()),
-            false => Err("uplink: the tunnel cannot use those it has; the log says why".to_owned()),
+            false => Err("uplink: the tunnel cannot use its uplinks; the log says why".to_owned()),
         }
     }
 
@@ -234,8 +235,9 @@ impl Given {
             return Err(fault.words);
         }
         for name in now.1 {
-            let words =
-                format!("uplink {name}: no device is known for it; it is left out until `ifup`");
+            let words = format!(
+                "uplink {name}: its device is unknown, so it is not used until the next `ifup`"
+            );
             log::warn!("{}: {words}", at.interface);
             telling.fault(code::LINE_UNKNOWN, &words);
         }
@@ -250,10 +252,10 @@ fn held_by((lines, unknown): &(Option<SharedLines>, Vec<String>)) -> Option<Faul
         .is_some_and(|it| !it.fit(false, 1).lines.lines.is_empty());
     let words = match (usable, unknown.is_empty()) {
         (true, _) => return None,
-        (false, true) => "uplink: none can be used; the log says why".to_owned(),
+        (false, true) => "uplink: no uplink can be used; the log says why".to_owned(),
         (false, false) => {
             let names = unknown.join(", ");
-            format!("uplink {names}: no device is known yet; the tunnel is not made before")
+            format!("uplink {names}: no device is known yet; the tunnel waits for one")
         }
     };
     let code = code::LINE_UNKNOWN;
@@ -336,7 +338,7 @@ fn of_file(
         };
     }
     if kind == kind::Kind::Relay {
-        return refuse("this file is a relay's: run it by `millrace relay`");
+        return refuse("this file belongs to a relay; run it with `millrace relay`");
     }
     // netifd does what these scripts would do, and hotplug runs others.
     let import = wgquick::parse_bytes(content, file, permissions);

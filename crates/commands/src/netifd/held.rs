@@ -56,7 +56,7 @@ pub(super) fn look(network: &Network, orders: &Orders) {
     };
     let thread = thread::Builder::new().name("only-through".to_owned());
     if let Err(error) = thread.spawn(looks) {
-        log::warn!("whether the guard holds what only_through lists is not looked at: {error}");
+        log::warn!("cannot check whether the guard blocks the devices in only_through: {error}");
     }
 }
 
@@ -84,13 +84,13 @@ fn faults(device: &str, lans: &[Lan]) -> Vec<String> {
         let mut of_lan = groups.iter().filter(|it| it.lan.contains(&lan.device));
         match of_lan.next() {
             None => Some(format!(
-                "{}: is not enforced, as the guard was set before it was listed, or does not take it: `millrace guard status`; \
-                 {ENABLE}, or `reload`",
+                "{}: is not enforced: the guard was set before it was listed, or rejects it (see `millrace guard \
+                 status`); {ENABLE}, or `reload`",
                 lan.name
             )),
             Some(group) if group.tunnels.iter().any(|it| it.matches(device)) => None,
             Some(_) => Some(format!(
-                "{}: nothing of it leaves by {device}, which is no tunnel by `tunnels` in {}",
+                "{}: its packets cannot leave through {device}: `tunnels` in {} does not list that device",
                 lan.name,
                 config::guard::DEFAULT_PATH
             )),

@@ -97,7 +97,7 @@ impl Netifd {
         let given = Given::read(&self.at);
         let told = given.map_err(|faults| {
             for fault in faults {
-                log::error!("{}; going on as before", fault.words);
+                log::error!("{}; the old configuration stays in use", fault.words);
                 self.orders.fault(fault.code, &fault.words);
             }
         });
@@ -159,7 +159,7 @@ impl Manager for Netifd {
         };
         if !matches!(given.kind, Kind::OpenVpn(_)) {
             log::warn!(
-                "{}: a tunnel of another protocol needs `ifup`",
+                "{}: the tunnel's protocol has changed; run `ifup`",
                 self.at.interface
             );
             return false;

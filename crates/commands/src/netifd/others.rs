@@ -28,7 +28,7 @@ pub(super) fn run_openvpn(
     let lines = given.lines(at, settings.lines, telling)?;
     if given.network.mtu.is_some() {
         log::warn!(
-            "{}: mtu: a file of OpenVPN says it by itself (tun-mtu)",
+            "{}: mtu: ignored; set `tun-mtu` in the OpenVPN file",
             at.interface
         );
     }
@@ -119,9 +119,9 @@ pub(super) fn judge_openvpn(
     let deciding = import.report.with(Verdict::Refused).find(decides);
     if let Some(entry) = deciding {
         return Err(format!(
-            "line {}: `{}` has a say in who is let in or which server is trusted, and scripts do not run under netifd: use \
-             certificates, `auth-user-pass-file` or `client-config-dir` in a server, `verify-x509-name` or \
-             `peer-fingerprint` in a client, or bring it up by `millrace up`",
+            "line {}: `{}` decides which clients may log in or which server is trusted, but scripts do not run under \
+             netifd: use certificates, `auth-user-pass-file` or `client-config-dir` in a server, `verify-x509-name` \
+             or `peer-fingerprint` in a client, or start the tunnel with `millrace up`",
             entry.line, entry.key
         ));
     }
@@ -141,7 +141,7 @@ pub(super) fn judge_openvpn(
     notes.extend(others.map(|it| for_uci(&report.describe(it))));
     match (service::openvpn::lacking(&model), model.device.null) {
         (Some(why), _) => Err(why.to_owned()),
-        (_, true) => Err("`dev null` is no interface".to_owned()),
+        (_, true) => Err("`dev null` is not an interface".to_owned()),
         _ => Ok(model),
     }
 }

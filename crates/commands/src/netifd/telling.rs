@@ -211,7 +211,7 @@ impl Talk {
             },
             Effect::Disconnect => self.disconnect(),
             Effect::Call(arguments) => {
-                log::debug!("{}: netifd is told {arguments:?}", self.interface);
+                log::debug!("{}: sent to netifd: {arguments:?}", self.interface);
                 if let Some((_, client)) = &mut self.daemon {
                     client.call(OBJECT, METHOD, arguments);
                 }

@@ -185,7 +185,7 @@ impl Owner for Owned<'_> {
             Ok(given) => given,
             Err(faults) => {
                 for fault in faults {
-                    log::error!("{}; going on as before", fault.words);
+                    log::error!("{}; the old configuration stays in use", fault.words);
                     self.telling.fault(fault.code, &fault.words);
                 }
                 return Ok(());
@@ -194,7 +194,7 @@ impl Owner for Owned<'_> {
         if !matches!(given.kind, Kind::WireGuard(_)) {
             // netifd notices this itself only if the section names another file.
             log::warn!(
-                "{}: a tunnel of another protocol needs `ifup`",
+                "{}: the tunnel's protocol has changed; run `ifup`",
                 self.at.interface
             );
             return Ok(());
@@ -205,7 +205,10 @@ impl Owner for Owned<'_> {
         let before = std::mem::replace(&mut self.given, given);
         let new = self.tunnel();
         if old.lines != new.lines || before.network.needs_new_device(&self.given.network) {
-            log::warn!("{}: other uplinks are used after `ifup`", self.at.interface);
+            log::warn!(
+                "{}: changed uplinks take effect after `ifup`",
+                self.at.interface
+            );
         }
         mark_server(self.netifd.device(), &new);
         let mark = (old.interface.fwmark != new.interface.fwmark)

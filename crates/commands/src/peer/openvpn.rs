@@ -79,12 +79,12 @@ impl Server {
         };
         let (config, _) = config::openvpn::read(path, options)?.into_model()?;
         if config.server().is_none() {
-            return Err(unfit("this is no server's file"));
+            return Err(unfit("this is not a server's file"));
         }
         let Some(Crl::Directory(revoked)) = &config.tls.crl else {
             return Err(unfit(
-                "it has no `crl-verify DIRECTORY dir`, so no client could be kept out; `millrace server init` \
-                              makes a server that can be managed here",
+                "it has no `crl-verify DIRECTORY dir`, so clients cannot be revoked; make a server with `millrace \
+                 server init`",
             ));
         };
         let revoked = config.path(revoked);
@@ -93,8 +93,7 @@ impl Server {
             Ok(list) => list,
             Err(place::PlaceError::File { error, .. }) if error.kind() == ErrorKind::NotFound => {
                 return Err(unfit(
-                    "no authority belongs to it; `millrace server init` makes a server that can be managed \
-                                  here",
+                    "its certificate authority is missing; make a server with `millrace server init`",
                 ));
             }
             Err(error) => return Err(error.into()),

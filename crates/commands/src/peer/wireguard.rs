@@ -48,8 +48,8 @@ impl File {
     fn check(&self) -> Result<(), PeerError> {
         match self.tunnel.interface.save_config {
             true => Err(self.unfit(
-                "`SaveConfig = true` writes the file anew when the tunnel ends, and with it goes what is changed here: \
-                 remove that line first",
+                "`SaveConfig = true` rewrites the file when the tunnel ends, which would undo this change; remove \
+                 that line first",
             )),
             false => Ok(()),
         }
@@ -70,7 +70,7 @@ impl File {
         let networks = self.networks();
         if networks.is_empty() {
             return Err(self.unfit(
-                "`Address` has no room for clients: write it with its network, as 10.7.0.1/24",
+                "`Address` has no room for clients: write it with its network, such as 10.7.0.1/24",
             ));
         }
         let free = networks.iter().map(|network| {

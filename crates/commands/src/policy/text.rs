@@ -22,7 +22,10 @@ pub(super) fn render(report: &Report) -> String {
             &format!("{} to {}{ways}", entry.who, entry.to),
         );
         if !entry.dns.is_empty() {
-            line("names", &format!("asked of {}, by the tunnel", entry.dns));
+            line(
+                "names",
+                &format!("asked of {}, through the tunnel", entry.dns),
+            );
         }
         if !entry.gap.is_empty() {
             line("gap", &entry.gap);
@@ -63,7 +66,7 @@ pub(crate) fn render_brief(report: &Report) -> String {
     if !report.is_whole() {
         let _ = writeln!(
             out,
-            "  note: something is missing; see `millrace policy status`"
+            "  note: some rules are missing; see `millrace policy status`"
         );
     }
     out
@@ -73,7 +76,7 @@ fn state(report: &Report) -> &'static str {
     match (report.on, report.is_whole()) {
         (false, _) => "off",
         (true, true) => "on",
-        (true, false) => "on in part",
+        (true, false) => "partly on",
     }
 }
 
@@ -163,7 +166,7 @@ mod tests {
     fn people_read_ways_parts_and_conflicts() {
         let text = render(&report());
         for wanted in [
-            "policy: on in part\n",
+            "policy: partly on\n",
             "  entry television: television to everywhere; IPv4 through mr-us, IPv6 held: no address\n",
             "  gap: this entry does not hold packets to corp.example\n",
             "  rules and routes: missing\n  dnsmasq: not needed\n  refused: 7 packets\n",

@@ -42,13 +42,14 @@ struct Damage {
 impl Offered {
     pub(super) fn new(given: &Given) -> Result<Self, String> {
         if !is_ifname(&given.interface) || given.interface.contains('.') {
-            return Err("the interface has no name that a file can have".to_owned());
+            return Err("the interface's name cannot be a file name".to_owned());
         }
         let bytes = STANDARD.decode(given.data.trim().as_bytes());
-        let bytes = Zeroizing::new(bytes.map_err(|_| "the data is no base64")?);
+        let bytes = Zeroizing::new(bytes.map_err(|_| "the data is not valid base64")?);
         if bytes.len() > SIZE_MAX {
             return Err(format!(
-                "the file has {} bytes, and the web server takes {SIZE_MAX}; on the router's shell: millrace import FILE",
+                "the file has {} bytes, but the web server accepts at most {SIZE_MAX}; run `millrace import FILE` on \
+                 the router's shell",
                 bytes.len()
             ));
         }
@@ -96,7 +97,7 @@ impl Offered {
     pub(super) fn keep(&self, directory: &Path, replace: bool) -> Result<Value, String> {
         let text = self.text().map_err(|damage| damage.words.join("; "))?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
-        let unusable = || "not kept: the file gives no tunnel".to_owned();
+        let unusable = || "not kept: no tunnel can be made from this file".to_owned();
         let kept = self.place(directory, text);
         let (kind, judged) = judge(&kept, text)?;
         if !judged.usable || kind == Kind::Relay {
@@ -104,7 +105,7 @@ impl Offered {
         }
         if !profile::is_profile(&kept) {
             return Err(format!(
-                "{}: there Millrace has its own settings",
+                "{}: this file name is reserved for Millrace's own settings",
                 kept.display()
             ));
         }
@@ -125,7 +126,7 @@ impl Offered {
             old.push(".old");
             if fs::symlink_metadata(&old).is_ok() {
                 let old = Path::new(&old).display();
-                return Err(format!("{old} is there, too: remove it first"));
+                return Err(format!("{old} exists, too; remove it first"));
             }
             fs::rename(&kept, old).map_err(failed)?;
         }
@@ -145,7 +146,7 @@ impl Offered {
             (None, Ok(text)) => Ok(text),
             (Some(damage), _) => Err(damage),
             // Unreachable: invalid UTF-8 counts as damage.
-            (None, Err(_)) => Err(hopeless("it is no text")),
+            (None, Err(_)) => Err(hopeless("it is not a text file")),
         }
     }
 }
@@ -189,11 +190,11 @@ fn damage(bytes: &[u8]) -> Option<Damage> {
     let mut words = Vec::new();
     let decoded = match UTF_16.iter().position(|mark| bytes.starts_with(mark)) {
         Some(order) => {
-            words.push("its letters have two bytes each (UTF-16)");
+            words.push("it is UTF-16");
             from_utf_16(&bytes[2..], order == 1)
         }
         None => String::from_utf8(bytes.to_vec()).ok().or_else(|| {
-            words.push("it has letters that are not UTF-8");
+            words.push("it is not valid UTF-8");
             // The file comes from an editor without Unicode: it has names in comments.
             let is_text = |it: &u8| *it >= b' ' || it.is_ascii_whitespace();
             bytes
@@ -204,27 +205,27 @@ fn damage(bytes: &[u8]) -> Option<Damage> {
     };
     let Some(decoded) = decoded.map(Zeroizing::new) else {
         return Some(hopeless(
-            "it is no text: an archive, a picture, or half of something",
+            "it is not a text file, but an archive, a picture, or incomplete",
         ));
     };
     let control = |it: char| it.is_control() && !it.is_whitespace();
     if decoded.contains(control) {
         return Some(hopeless(
-            "it is no text: an archive, a picture, or half of something",
+            "it is not a text file, but an archive, a picture, or incomplete",
         ));
     }
     let text = decoded.strip_prefix('\u{feff}');
     if text.is_some() && words.is_empty() {
-        words.push("a byte order mark stands before its first letter");
+        words.push("it begins with a byte order mark");
     }
     let text = text.unwrap_or(&decoded);
     if is_page(text) {
         return Some(hopeless(
-            "it is a web page: in place of the file a server has sent a page, as of an error or a login",
+            "it is a web page: the server sent an error or login page in place of the file",
         ));
     }
     if text.contains('\r') {
-        words.push("its lines end as on Windows (CRLF)");
+        words.push("it has Windows line ends (CRLF)");
     }
     if words.is_empty() {
         return None;
@@ -264,7 +265,8 @@ mod tests {
     use super::*;
     use crate::blocks::{CA, SERVER};
 
-    const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nAddress = 10.8.0.2/32\n";
+    const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nAddress = \
+                        10.8.0.2/32\n";
 
     fn offered(name: &str, bytes: &[u8]) -> Offered {
         let data = Zeroizing::new(STANDARD.encode(bytes));

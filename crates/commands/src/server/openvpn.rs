@@ -49,22 +49,12 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
 fn text(plan: &Plan<'_>, revoked: &Path, keys: [&String; 4]) -> Zeroizing<String> {
     let networks: String = plan.networks.iter().map(network).collect();
     let head = format!(
-        "# An OpenVPN server with an authority of its own. `millrace up {name}` runs it, and so does openvpn, without what\n\
-         # [Server] says. `millrace peer add` lets clients in and `millrace peer revoke` takes them out again.\n\
-         dev {name}\n\
-         dev-type tun\n\
-         proto udp\n\
-         port {port}\n\
-         topology subnet\n\
-         {networks}\
-         keepalive 10 60\n\
-         tls-version-min 1.2\n\
-         dh none\n\
-         data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\
-         remote-cert-tls client\n\
-         # A file for each revoked certificate, named by its serial number.\n\
-         crl-verify \"{revoked}\" dir\n\
-         {home}",
+        "# An OpenVPN server with its own certificate authority. Run it with `millrace up {name}`, or with openvpn, \
+         which\n# ignores [Server]. Add clients with `millrace peer add`, and revoke them with `millrace peer \
+         revoke`.\ndev {name}\ndev-type tun\nproto udp\nport {port}\ntopology subnet\n{networks}keepalive 10 \
+         60\ntls-version-min 1.2\ndh none\ndata-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\nremote-cert-tls \
+         client\n# A file for each revoked certificate, named by its serial number.\ncrl-verify \"{revoked}\" \
+         dir\n{home}",
         name = plan.name,
         port = plan.port,
         revoked = quoted(&revoked.display().to_string()),

@@ -21,11 +21,12 @@ const WG_QUICK: &str = "/etc/wireguard";
 /// Why a server's file cannot be read or written.
 #[derive(Debug, Error)]
 pub(crate) enum PlaceError {
-    #[error("{name}: no server of this name: neither {} is there; `millrace server init` makes one", paths(.looked, " nor "))]
+    #[error("{name}: no server has this name: neither {} exists; `millrace server init` makes a \
+             server", paths(.looked, " nor "))]
     Absent { name: String, looked: Vec<PathBuf> },
-    #[error("{name}: this user may not look for {}; run this as root", .path.display())]
+    #[error("{name}: this user may not read {}; run this as root", .path.display())]
     Hidden { name: String, path: PathBuf },
-    #[error("{}: another process changes a server there at this moment; try again", .0.display())]
+    #[error("{}: another process is changing a server there; try again", .0.display())]
     Busy(PathBuf),
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
@@ -108,7 +109,7 @@ impl Lock {
             return Err(PlaceError::Busy(directory.to_owned()));
         }
         host::terminal::note(format_args!(
-            "{}: waiting until another process has changed a server there",
+            "{}: waiting for another process that is changing a server there",
             directory.display()
         ));
         let held = Flock::lock(file, FlockArg::LockExclusive);

@@ -38,13 +38,12 @@ impl Plan<'_> {
     pub(crate) fn words(&self) -> String {
         let path = self.path();
         let keys = match self.openvpn {
-            true => "with keys and an authority of its own beside it",
-            false => "with a key of its own",
+            true => "with its keys and certificate authority beside it",
+            false => "with its own key",
         };
         format!(
-            "{} is written, {keys}: {}\n\
-             It listens on UDP port {}. What clients send elsewhere leaves with this host's address.\n\
-             Nothing is started, and no file is overwritten.{}",
+            "{} is written, {keys}: {}\nIt listens on UDP port {}. Clients' packets to other networks leave with this \
+             host's address.\nNothing is started, and no file is overwritten.{}",
             path.display(),
             self.choices(),
             self.port,
@@ -77,8 +76,8 @@ impl Plan<'_> {
         let lan = list(home.lan.iter().map(ToString::to_string).collect());
         let dns = list(home.dns.iter().map(ToString::to_string).collect());
         format!(
-            "clients call {} and get addresses of {networks}.\n\
-             Networks at home: {lan}; name servers for clients: {dns}.",
+            "clients connect to {} and get addresses from {networks}.\nNetworks at home: {lan}; name servers for \
+             clients: {dns}.",
             self.endpoint()
         )
     }
@@ -95,15 +94,16 @@ impl Plan<'_> {
         let inner = home.endpoint.as_ref().and_then(Endpoint::socket_addr);
         if inner.is_some_and(|it| surroundings::is_private(it.ip())) {
             words += &format!(
-                "\nWARNING: {} is a private address: from outside clients do not reach it. Have the router in front \
-                 forward UDP port {port} to this host, and write the router's name or address into the line Endpoint of {}, \
-                 before clients are added.",
+                "\nWARNING: {} is a private address: clients outside do not reach it. Before you add clients, forward \
+                 UDP port {port} to this host on the router in front, and write the router's public name or address \
+                 into the line Endpoint of {}.",
                 self.endpoint(),
                 path.display()
             );
         }
         if home.dns.is_empty() {
-            words += "\nWARNING: no name server was found for clients: give one by the line DNS, before clients are added.";
+            words += "\nWARNING: no name server was found for clients. Before you add clients, write one into the \
+                      line DNS.";
         }
         words
     }
@@ -130,9 +130,9 @@ impl Plan<'_> {
             .map(|(addr, bits)| format!("{addr}/{bits}"))
             .collect();
         let head = format!(
-            "# A WireGuard server. `millrace up {name}` runs it, and so does wg-quick, without what [Server] says.\n\
-             # `millrace peer add` lets clients in and `millrace peer revoke` takes them out again, also while it runs.\n\
-             [Interface]\n",
+            "# A WireGuard server. Run it with `millrace up {name}`, or with wg-quick, which ignores [Server].\n# Add \
+             clients with `millrace peer add`, and revoke them with `millrace peer revoke`, also while it \
+             runs.\n[Interface]\n",
             name = self.name,
         );
         let tail = format!(
@@ -156,11 +156,8 @@ fn next_steps(plan: &Plan<'_>, path: &Path) -> String {
         false => path.display().to_string(),
     };
     let mut words = format!(
-        "{} is written: {}\n\
-         Now:\n  \
-         1. let UDP port {port} in from the Internet;\n  \
-         2. millrace up {shown} --daemon\n  \
-         3. millrace peer add phone --server {shown} {}",
+        "{} is written: {}\nNow:\n  1. open UDP port {port} to the Internet;\n  2. millrace up {shown} --daemon\n  3. \
+         millrace peer add phone --server {shown} {}",
         path.display(),
         plan.choices(),
         match path.extension().is_some_and(|it| it == "conf") {

@@ -208,7 +208,7 @@ fn order_text(order: &OrderStatus) -> String {
     let mut text =
         format!("{accepted} packets in time, {late} late, {lost} lost, {waiting} waiting");
     if *asked > 0 {
-        text += &format!("; {asked} were asked for once more, and {repaired} of them came");
+        text += &format!("; {asked} were requested again, and {repaired} of these arrived");
     }
     text
 }
@@ -274,7 +274,8 @@ fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
     paint.line(out, "outbound", &pipeline(&plane.outbound));
     paint.line(out, "inbound", &pipeline(&plane.inbound));
     if plane.inbound.unpacked != 0 {
-        let words = "packets that a peer compressed, whose lengths tell what is in them (VORACLE)";
+        let words =
+            "packets that a peer compressed: their lengths reveal parts of their content (VORACLE)";
         let text = format!("{} {words}", plane.inbound.unpacked);
         paint.line(out, "unpacked", &paint.with("33", &text));
     }
@@ -324,7 +325,7 @@ fn measured(candidates: &[MeasuredStatus]) -> String {
     });
     let each = each.collect::<Vec<_>>().join(", ");
     let len = first.batch_len;
-    format!("{each} for each packet of {len} bytes in a batch")
+    format!("{each} per packet of {len} bytes in a batch")
 }
 
 /// `NAME (KIND: CODE)`, with the known parts.
@@ -352,12 +353,13 @@ fn pipeline(pipeline: &PipelineStatus) -> String {
         // For display only.
         #[allow(clippy::cast_precision_loss)]
         waited => format!(
-            ", waited {:.1} ms in the sockets lately",
+            ", recently waited {:.1} ms in the sockets",
             waited as f64 / 1000.0
         ),
     };
     format!(
-        "{} packets, {} in {} batches ({:.1} packets each, {} with help), {} super-packets, {} system calls{waited}",
+        "{} packets, {} in {} batches ({:.1} packets each, {} on several cores), {} super-packets, {} system \
+         calls{waited}",
         pipeline.packets,
         bytes(pipeline.bytes),
         pipeline.batches,

@@ -76,7 +76,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     if let Some(shared) = shared.as_ref().filter(|_| bind_device.is_some())
         && !given.lines.lines.is_empty()
     {
-        given = shared.refuse("--bind-device names one device for everything");
+        given = shared.refuse("--bind-device sets one device for all packets");
     }
     tell_lines(given.origin.as_deref(), &given.warnings);
     if tunnel.home.is_some() {
@@ -127,7 +127,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     // All changes to the host are undone, whatever the outcome.
     let ifname = up.ifname.clone();
     for fault in up.take_down(daemon) {
-        log::error!("{ifname}: on the way down: {fault}");
+        log::error!("{ifname}: while shutting down: {fault}");
     }
     result.map(|_| ExitCode::SUCCESS)
 }
@@ -142,7 +142,7 @@ pub(crate) fn begin(daemon: &Daemon, tunnel: &Tunnel, ifname: &str) -> Outcome<(
         interface.recall(ifname);
         Ok(())
     };
-    let begun = daemon.with(begin).ok_or("the interface is gone")?;
+    let begun = daemon.with(begin).ok_or("the interface was removed")?;
     Ok(begun.map_err(|(_, words): (i32, String)| words)?)
 }
 
@@ -273,8 +273,8 @@ impl Owner for Up<'_> {
         let (waited, ifname) = (called.elapsed(), &self.ifname);
         if waited >= UNANSWERED && !std::mem::replace(&mut self.explained, true) {
             log::warn!(
-                "{ifname}: no answer for {} s: the peer may be down, a firewall may drop the packets, the port or a key may be \
-                 wrong; still trying",
+                "{ifname}: no answer for {} s: the peer may be down, a firewall may drop the packets, the port or a \
+                 key may be wrong; still trying",
                 UNANSWERED.as_secs()
             );
         }
@@ -304,7 +304,10 @@ impl Up<'_> {
         let tunnel = match read(self.path, self.switches) {
             Ok(tunnel) => tunnel,
             Err(error) => {
-                log::error!("{}: {error}; going on as before", self.path.display());
+                log::error!(
+                    "{}: {error}; the old configuration stays in use",
+                    self.path.display()
+                );
                 return Ok(());
             }
         };
@@ -312,7 +315,7 @@ impl Up<'_> {
         let other = old.lines != self.tunnel.lines;
         if other && self.tunnel.lines_with(self.shared.as_ref()).lines != self.lines {
             log::warn!(
-                "{}: other uplinks are used from the next start on",
+                "{}: changed uplinks take effect at the next start",
                 self.ifname
             );
         }
@@ -362,8 +365,8 @@ pub(crate) fn change(
         })
     });
     let refused = match (peers, port) {
-        (Err((_, words)), _) => Some(format!("the file is not in force: {words}")),
-        (_, Err((_, words))) => Some(format!("ListenPort is not in force: {words}")),
+        (Err((_, words)), _) => Some(format!("the changed file is not applied: {words}")),
+        (_, Err((_, words))) => Some(format!("the changed ListenPort is not applied: {words}")),
         _ => None,
     };
     if let Some(words) = &refused {
@@ -456,7 +459,7 @@ impl Up<'_> {
         let plan = match Plan::new(&want, &facts) {
             Err(error @ PlanError::NoWayToEndpoint(_)) => {
                 log::warn!("{}: {error}", self.ifname);
-                let what = "a way to the endpoint";
+                let what = "a route to the endpoint";
                 daemon.with(|interface| interface.tell_waiting(Some(what.to_owned())));
                 return self.wait(what);
             }
@@ -596,6 +599,6 @@ fn mark(daemon: &Daemon, fwmark: u32) -> Outcome<()> {
     };
     let outcome = daemon.with(|interface| interface.set(&set));
     outcome
-        .ok_or("the interface is gone")?
+        .ok_or("the interface was removed")?
         .map_err(|(_, words)| words.into())
 }

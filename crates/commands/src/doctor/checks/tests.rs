@@ -95,7 +95,7 @@ fn nothing_is_said_of_a_box_that_is_sound() {
 
 #[test]
 fn the_device_the_clock_and_the_route() {
-    finds("tun", "no device", |it| it.tun = TunDevice::Absent);
+    finds("tun", "device is missing", |it| it.tun = TunDevice::Absent);
     finds("tun", "not permitted", |it| {
         it.tun = TunDevice::Refused("Operation not permitted".to_owned());
     });
@@ -106,11 +106,11 @@ fn the_device_the_clock_and_the_route() {
 #[test]
 fn name_servers_that_are_missing_silent_or_past_the_tunnel() {
     finds("dns", "no name server", |it| it.name_servers.clear());
-    finds("dns", "reached by office", |it| {
+    finds("dns", "reached through office", |it| {
         it.name_servers[0].answers = false;
     });
     let by_line = |it: &mut Facts| it.name_servers[0].device = Some("eth0".to_owned());
-    finds("dns-leak", "past office", by_line);
+    finds("dns-leak", "outside office", by_line);
     // No finding where the uplink carries everything, nor for a resolver on this host.
     let mut facts = sound();
     by_line(&mut facts);
@@ -225,12 +225,14 @@ fn ports_that_others_reach() {
 
 #[test]
 fn forwarding_filters_and_addresses() {
-    finds("forwarding", "not forwarded", |it| it.forwards = false);
-    finds("rp-filter", "lte0 drops", |it| {
+    finds("forwarding", "IP forwarding is off", |it| {
+        it.forwards = false
+    });
+    finds("rp-filter", "lte0, one of several uplinks", |it| {
         it.lines.push("lte0".to_owned());
         it.rp_filters = vec![("eth0".to_owned(), 2), ("lte0".to_owned(), 1)];
     });
-    finds("addresses", "one network", |it| {
+    finds("addresses", "the same network", |it| {
         it.addresses[2].ip = "192.168.1.77".parse().unwrap();
     });
     finds("addresses", "same address", |it| {
@@ -291,8 +293,8 @@ fn a_clock_that_once_ran_ahead_is_told_apart_from_one_that_is_not_set() {
     facts.floor = facts.now + 30 * year;
     let found = all(&facts);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].what.contains("once ran ahead") && found[0].place.ends_with("/clock"));
+    assert!(found[0].what.contains("it was fast then") && found[0].place.ends_with("/clock"));
     // The clock of a box without a battery.
     facts.now = SystemTime::UNIX_EPOCH;
-    assert!(all(&facts)[0].what.contains("not valid yet"));
+    assert!(all(&facts)[0].what.contains("not yet valid"));
 }
