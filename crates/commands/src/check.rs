@@ -400,10 +400,10 @@ mod tests {
     fn the_text_for_people() {
         let expected = "\
 wg0.conf:2: honoured PrivateKey
-wg0.conf:3: ignored MTU: set again at line 4, which holds
+wg0.conf:3: ignored MTU: overridden at line 4
 wg0.conf:4: honoured MTU
-wg0.conf:5: refused PostUp: shell commands are not run unless --allow-scripts is given; \
-look at what it does first
+wg0.conf:5: refused PostUp: shell commands run only with --allow-scripts; \
+read the command first
 2 honoured, 1 ignored, 1 refused
 ";
         assert_eq!(judged().text(), expected);
@@ -448,11 +448,11 @@ look at what it does first
         };
         let shown = judged("wg0.conf", &tunnel, lines).text();
         assert!(
-            shown.contains("wg0.conf: honoured uplinks: failover by dsl, of "),
+            shown.contains("wg0.conf: honoured uplinks: failover on dsl, from "),
             "{shown}"
         );
         assert!(
-            shown.contains("uplink relayed is left out: a relay leads to one peer"),
+            shown.contains("uplink relayed is skipped: a relay forwards to only one peer"),
             "{shown}"
         );
         let own = format!("#! [Uplink]\n#! Name = a\n#! Interface = e\n{tunnel}");

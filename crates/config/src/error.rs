@@ -26,7 +26,7 @@ pub enum ImportError {
         path: PathBuf,
     },
     /// A file is not text.
-    #[error("{}:{line}: not text; save the file as plain text, in UTF-8", path.display())]
+    #[error("{}:{line}: not text; save the file as plain text in UTF-8", path.display())]
     NotText {
         /// The file's name as the user gave it.
         path: PathBuf,
@@ -35,7 +35,7 @@ pub enum ImportError {
     },
     /// A wg-quick file's name does not give an interface name.
     #[error(
-        "{}: the name must be an interface name and .conf: 1 to 15 of letters, digits and _=+.-",
+        "{}: the file's name must be an interface name and .conf; use 1 to 15 letters, digits and _=+.- before .conf",
         path.display()
     )]
     Name {

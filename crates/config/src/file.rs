@@ -150,7 +150,7 @@ pub fn exposed(path: &Path) -> Option<String> {
     }
     let path = path.display();
     Some(format!(
-        "{path}: holds a secret, and its mode {mode:o} lets other users at it; chmod 600 {path}"
+        "{path}: holds a secret, but mode {mode:o} lets other users read or change it; run chmod 600 {path}"
     ))
 }
 

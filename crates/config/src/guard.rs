@@ -58,8 +58,8 @@ pub const ALLOWED_MAX: usize = 64;
 pub const NAMES_MAX: usize = 64;
 
 pub(crate) const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
-pub(crate) const PATTERNS: &str =
-    "a list of up to 16 names of devices, of which the end may be open, such as [\"mr-*\"]";
+pub(crate) const PATTERNS: &str = "a list of up to 16 names of devices, each of which may end with an asterisk, such \
+                                   as [\"mr-*\"]";
 const NUMBER: &str = "the number of a routing table other than 253 to 255";
 const SERVERS: &str = "a list of up to 4 addresses of name servers, such as [\"10.8.0.1\"]";
 const ALLOWED: &str = "a list of up to 64 addresses and networks, such as [\"203.0.113.5\"]";
@@ -205,7 +205,7 @@ impl Guard {
         let text = text_of(path)?;
         // A path that is not a regular file, such as /dev/null, is empty on purpose.
         if text.is_empty() && std::fs::metadata(path).is_ok_and(|it| it.is_file()) {
-            let words = "is empty, as after a loss of power: write it anew, or remove it";
+            let words = "is empty, perhaps after a power failure; write it again, or remove it";
             return Err(SettingsError::Read {
                 path: path.to_owned(),
                 error: io::Error::new(io::ErrorKind::InvalidData, words),
@@ -307,7 +307,7 @@ impl Guard {
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         if self.is_empty() {
-            return Some("no device of the LAN is named".to_owned());
+            return Some("no LAN device is named".to_owned());
         }
         if self.tunnels.is_empty() && !self.lan.is_empty() {
             return Some("no device is named as a tunnel".to_owned());
@@ -318,10 +318,10 @@ impl Guard {
         }
         let all = || self.lan.iter().chain(&self.reach);
         if self.dns.len() > SERVERS_MAX || self.dns_names.len() > NAMES_MAX {
-            return Some("too many name servers, or names for them".to_owned());
+            return Some("too many name servers, or too many domains for them".to_owned());
         }
         if self.dns.is_empty() && !self.dns_names.is_empty() {
-            return Some("names are named, and no server to ask for them (dns)".to_owned());
+            return Some("domains are listed, but no name server for them; set `dns`".to_owned());
         }
         if all().any(|name| name == "lo") {
             return Some("lo is the host itself".to_owned());
@@ -332,7 +332,7 @@ impl Guard {
             let mut all = all().filter(is_meant);
             if let Some(name) = all.find(|name| pattern.matches(name)) {
                 return Some(format!(
-                    "{name} is a device of the LAN, and {pattern} says that it is a tunnel"
+                    "{name} is listed as a LAN device, but {pattern} matches it as a tunnel"
                 ));
             }
         }

@@ -22,8 +22,9 @@ pub const ROUTES: &str =
     "this machine forwards the packets of its peers, and masquerades them unless `Masquerade = no`";
 
 /// Why a `[Server]` section needs a permission.
-pub(crate) const CALLS_TOO: &str = "this file also calls a peer (Endpoint), and would make this machine a router for that \
-    peer: it would forward packets and masquerade them; permit it with --allow-forwarding, or remove the section";
+pub(crate) const CALLS_TOO: &str = "a peer in this file has an Endpoint, so this machine would become a router for \
+                                    that peer and forward and masquerade its packets; permit that with \
+                                    --allow-forwarding, or remove the section";
 
 /// Most networks, and most name servers, of a section.
 pub const NETWORKS_MAX: usize = 16;
@@ -133,7 +134,7 @@ fn list<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<Vec<T>, Strin
     let items = items?;
     match items.len() <= NETWORKS_MAX {
         true => Ok(items),
-        false => Err(format!("more than {NETWORKS_MAX}")),
+        false => Err(format!("more than {NETWORKS_MAX} networks")),
     }
 }
 

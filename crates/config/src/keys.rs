@@ -41,7 +41,7 @@ pub(crate) fn names<T>(keys: &[Key<T>]) -> Vec<&'static str> {
 /// The key of this name, which may be written in any case.
 pub(crate) fn find<'k, T>(keys: &'k [Key<T>], name: &str) -> Result<&'k Key<T>, String> {
     let found = keys.iter().find(|key| key.name.eq_ignore_ascii_case(name));
-    found.ok_or_else(|| format!("no such key; {}", suggest(name, &names(keys))))
+    found.ok_or_else(|| format!("unknown key; {}", suggest(name, &names(keys))))
 }
 
 /// Sets a key, which may be written in any case. Returns its usual spelling, and a remark.
@@ -116,7 +116,7 @@ pub(crate) fn key(value: &str) -> Result<Key32, String> {
 pub(crate) fn shared_key(value: &str) -> Result<Key32, String> {
     match key(value)? {
         key if key.is_zero() => {
-            Err("an all-zero key is none; `millrace genpsk` makes one".to_owned())
+            Err("an all-zero key means \"no key\"; make one with `millrace genpsk`".to_owned())
         }
         key => Ok(key),
     }
@@ -126,7 +126,7 @@ pub(crate) fn shared_key(value: &str) -> Result<Key32, String> {
 pub(crate) fn name(value: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     match value.is_empty() || value.len() > NAME_MAX || !value.bytes().all(fits) {
-        true => Err("must be letters, digits, `-`, `_` and `.`, at most 32".to_owned()),
+        true => Err("must be at most 32 letters, digits, `-`, `_` and `.`".to_owned()),
         false => Ok(value.to_owned()),
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn number(text: &str) -> Option<u32> {
 pub(crate) fn rate(text: &str) -> Result<u64, String> {
     let rate = thousands(text).filter(|rate| (1..=1_000_000_000_000).contains(rate));
     rate.ok_or_else(|| {
-        "must be bits a second, with `k`, `M` or `G` for thousands, at most 1000G".to_owned()
+        "must be bits per second, with `k`, `M` or `G` for thousands, at most 1000G".to_owned()
     })
 }
 

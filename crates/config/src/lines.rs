@@ -222,10 +222,7 @@ const LINE_KEYS: &[Key<Line>] = &[
         name: "Interface",
         set: |line, value| {
             let name = is_ifname(value).then(|| value.to_owned());
-            some(
-                &mut line.interface,
-                name.ok_or("is no name of an interface"),
-            )
+            some(&mut line.interface, name.ok_or("is not an interface name"))
         },
         show: |line| texts(&line.interface),
     },
@@ -255,7 +252,7 @@ const LINE_KEYS: &[Key<Line>] = &[
     Key {
         name: "Priority",
         set: |line, value| {
-            let wanted = "must be a number from 0 to 255; 0 is preferred";
+            let wanted = "must be a number from 0 to 255; the uplink with the lowest is preferred";
             store(&mut line.priority, up_to(value, 255).ok_or(wanted))
         },
         show: |line| texts(Some(line.priority).filter(|it| *it != PRIORITY_DEFAULT)),
@@ -276,7 +273,7 @@ const LINE_KEYS: &[Key<Line>] = &[
             // Below a megabyte it is a mistake: probes to the peer cost more.
             let fits = |cap: &u64| (1_000_000..=1_000_000_000_000_000).contains(cap);
             let wanted =
-                "must be bytes a month, with `k`, `M` or `G` for thousands, from 1M to 1000000G";
+                "must be bytes per month, with `k`, `M` or `G` for thousands, from 1M to 1000000G";
             some(
                 &mut line.cap,
                 keys::thousands(value).filter(fits).ok_or(wanted),
@@ -288,7 +285,7 @@ const LINE_KEYS: &[Key<Line>] = &[
         name: "CapDay",
         set: |line, value| {
             let day = up_to(value, 28).filter(|day| *day > 0);
-            let wanted = "must be a day of each month, from 1 to 28";
+            let wanted = "must be a day of the month, from 1 to 28";
             store(&mut line.cap_day, day.ok_or(wanted))
         },
         show: |line| texts(Some(line.cap_day).filter(|it| *it != CAP_DAY_DEFAULT)),

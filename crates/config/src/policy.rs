@@ -53,8 +53,8 @@ const DEPTH_MAX: usize = 7;
 /// Most values in a list.
 const WORDS_MAX: usize = 256;
 
-const BITS: &str = "at least four bits in a row, such as 0xff000000";
-const NUMBER: &str = "the number of a routing table from which 33 are free, other than 220 to 255";
+const BITS: &str = "a mask of at least four consecutive bits, such as 0xff000000";
+const NUMBER: &str = "the number of the first of 33 free routing tables, none of them 220 to 255";
 const FILE: &str = "the path of a file, such as \"/tmp/dhcp.leases\"";
 const DIRECTORY: &str = "the path of a directory, such as \"/etc/dnsmasq.d\"";
 const COMMAND: &str = "a program and its arguments, such as [\"/etc/init.d/dnsmasq\", \"restart\"]";
@@ -229,19 +229,19 @@ impl Policy {
     pub fn fault(&self) -> Option<String> {
         if self.lan.is_empty() {
             return Some(
-                "no device of the LAN is named: write `lan = [\"br-lan\"]` before the first entry"
+                "no LAN device is named; write `lan = [\"br-lan\"]` before the first entry"
                     .to_owned(),
             );
         }
         if self.entries.is_empty() {
-            return Some("there is no entry: an entry begins with [[entry]]".to_owned());
+            return Some("there is no entry; begin one with [[entry]]".to_owned());
         }
         if self.lan.iter().any(|name| name == "lo") {
             return Some("lo is the host itself".to_owned());
         }
         if let Some(name) = self.lan.iter().find(|name| self.is_tunnel(name)) {
             return Some(format!(
-                "{name} is a device of the LAN, and `tunnels` or an entry says that it is a tunnel"
+                "{name} is listed as a LAN device, but `tunnels` or an entry names it as a tunnel"
             ));
         }
         if self.entries.len() > ENTRIES_MAX {
@@ -264,20 +264,20 @@ impl Policy {
         let above = |domain: &Domain| domains.iter().filter(|it| domain.is_within(it)).count();
         if let Some(domain) = domains.iter().find(|it| above(it) > DEPTH_MAX) {
             return Some(format!(
-                "{domain} is below more than {} other names of entries",
+                "{domain} is a subdomain of more than {} other domains of entries",
                 DEPTH_MAX - 1
             ));
         }
         self.entries.iter().enumerate().find_map(|(place, entry)| {
             let earlier = &self.entries[..place];
             if earlier.iter().any(|it| it.name == entry.name) {
-                return Some(format!("two entries are called {}", entry.name));
+                return Some(format!("two entries have the name {}", entry.name));
             }
             // Blocking everything is the firewall's task.
             let all = |it: &Target| matches!(it, Target::Network(network) if network.is_default());
             let is_all = entry.who.is_empty() && entry.to.iter().any(all);
             (is_all && entry.way == Way::Block)
-                .then(|| format!("entry {} would block all that the LAN sends", entry.name))
+                .then(|| format!("entry {} would block all traffic of the LAN", entry.name))
         })
     }
 }

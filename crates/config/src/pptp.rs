@@ -42,8 +42,8 @@ const FILE_MAX: u64 = 64 * 1024;
 /// The warning for a file without `allow-insecure = "pptp"`, up to the remedy.
 macro_rules! protects_nothing {
     () => {
-        "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets can be changed on \
-         their way. Use WireGuard (`millrace migrate` writes its files), or OpenVPN where that is all the other end has. "
+        "PPTP protects nothing: whoever records one login can decrypt all traffic of that user, and can change \
+         packets. Use WireGuard (`millrace migrate` writes its files), or OpenVPN if the other end has no WireGuard. "
     };
 }
 const PROTECTS_NOTHING: &str = protects_nothing!();
@@ -51,12 +51,12 @@ const PROTECTS_NOTHING: &str = protects_nothing!();
 /// The error for a file without `allow-insecure = "pptp"`.
 pub const INSECURE: &str = concat!(
     protects_nothing!(),
-    "If it has to be PPTP, write allow-insecure = \"pptp\", and use a password that is used for nothing else"
+    "If it has to be PPTP, write allow-insecure = \"pptp\", and choose a password that you use nowhere else"
 );
 
 /// The error for any PPTP file in a program that was built without PPTP.
 pub const NOT_BUILT: &str =
-    "this program was built without PPTP: use WireGuard, or one that has it (feature `pptp`)";
+    "this program was built without PPTP; use WireGuard, or a build with the feature `pptp`";
 
 /// A checked PPTP file.
 #[derive(Clone, Debug)]
@@ -304,11 +304,14 @@ fn model(
 ) -> Option<Pptp> {
     let protocol = keys.string("protocol", |it| match it {
         "pptp" => Ok(()),
-        _ => Err("the only protocol of these files is \"pptp\"; WireGuard has .conf files, OpenVPN .ovpn files".to_owned()),
+        _ => Err(
+            "must be \"pptp\" in a .toml file; WireGuard uses .conf files, OpenVPN .ovpn files"
+                .to_owned(),
+        ),
     });
     if protocol.is_none() {
         if !keys.has("protocol") {
-            keys.missing("protocol", "write protocol = \"pptp\"");
+            keys.missing("protocol", "is missing; write protocol = \"pptp\"");
         }
         return None;
     }
@@ -331,7 +334,7 @@ fn model(
     if keys.has("listen") && auth.iter().any(|it| *it != Auth::MsChapV2) {
         keys.missing(
             "auth",
-            "a server asks for no password that others can read: write mschapv2",
+            "a server must not ask for readable passwords; write mschapv2",
         );
     }
     let mtu = keys.number("mtu", 576..=1456, "a number of bytes from 576 to 1456");
@@ -342,14 +345,14 @@ fn model(
         (true, true) => {
             keys.missing(
                 "listen",
-                "a file is of a client (server) or of a server (listen), not of both",
+                "cannot be set together with `server`: `listen` makes this end a server, `server` a client; remove one",
             );
             return None;
         }
         (false, false) => {
             keys.missing(
                 "server",
-                "write the server to call, or the address to listen on (listen)",
+                "is missing; name the server to connect to, or the address to listen on (listen)",
             );
             return None;
         }
@@ -360,7 +363,7 @@ fn model(
     if interface.is_none() {
         keys.missing(
             "interface",
-            "the file's name is no name for an interface: write one, of 1 to 15 letters and digits",
+            "is missing, and the file's name is not a valid interface name; write one of 1 to 15 letters and digits",
         );
     }
     let mut lines = lines(&mut keys, role.as_ref());
@@ -370,7 +373,7 @@ fn model(
     if among_lines.is_some() && keys.has("reorder") {
         keys.missing(
             "reorder",
-            "is written twice: here and in [uplinks]; write it here only",
+            "is set twice: here and in [uplinks]; set it only here",
         );
     }
     let reorder = reorder.or(among_lines);
@@ -403,21 +406,30 @@ fn lines(keys: &mut Keys<'_, '_>, role: Option<&Role>) -> Lines {
     refuse(
         server && several,
         "uplink",
-        "a server has no uplinks of its own: it answers clients by theirs, as [uplinks] says",
+        "a server has no uplinks of its own, as it answers clients on theirs; remove each uplink, and set the mode in \
+         [uplinks]",
     );
-    refuse(lines.shape, "uplinks", "PPTP has no shape");
+    refuse(
+        lines.shape,
+        "uplinks",
+        "PPTP does not support `shape`; remove it",
+    );
     let mut all = lines.lines.iter();
     let relayed = all.any(|line| line.relay.is_some());
-    refuse(relayed, "uplink", "PPTP has no relay");
+    refuse(
+        relayed,
+        "uplink",
+        "PPTP does not support `relay`; remove it",
+    );
     let mut all = lines.lines.iter();
     let capped = all.any(|line| line.cap.is_some());
-    refuse(capped, "uplink", "PPTP has no cap");
+    refuse(capped, "uplink", "PPTP does not support `cap`; remove it");
     let mut all = lines.lines.iter();
     let v6 = all.any(|line| line.source.is_some_and(|source| source.is_ipv6()));
     refuse(
         v6,
         "uplink",
-        "the source has to be of IPv4: PPTP has no IPv6",
+        "the source must be an IPv4 address; PPTP has no IPv6",
     );
     lines
 }
@@ -426,7 +438,7 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
     let server = keys.string("server", values::server);
     let username = keys.string("username", |it| values::filled(it).map(str::to_owned));
     if username.is_none() && !keys.has("username") {
-        keys.missing("username", "write the name to log in by");
+        keys.missing("username", "is missing; name the user to log in as");
     }
     let given = keys.string("password", |it| Ok(Zeroizing::new(it.to_owned())));
     let file = keys.string("password-file", |it| {
@@ -441,7 +453,10 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
         (Some(given), None) => Some(Password::Given(given)),
         (None, Some(file)) => Some(Password::File(file)),
         (Some(_), Some(_)) => {
-            keys.missing("password", "is written twice: here and as password-file");
+            keys.missing(
+                "password",
+                "is set twice: here and as password-file; remove one",
+            );
             None
         }
         // The report already has the fault of either key.
@@ -449,7 +464,7 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
         (None, None) => {
             keys.missing(
                 "password",
-                "write it, or password-file with the name of a file that has it in its first line",
+                "is missing; write it, or name a file with it on the first line as password-file",
             );
             None
         }
@@ -476,8 +491,8 @@ fn sent(path: &Path) -> String {
     let own = path.with_extension("password");
     let own = own.file_name().unwrap_or_default().to_string_lossy();
     format!(
-        "the file's first line would be sent to the server, and this file chooses which file: name it {own}, beside this \
-         file, or {ALLOW_FILES}"
+        "the tunnel would send that file's first line to the server; name the file {own}, beside this one, or \
+         {ALLOW_FILES}"
     )
 }
 
@@ -487,7 +502,7 @@ fn server(keys: &mut Keys<'_, '_>) -> Option<Server> {
     if address.is_none() && !keys.has("address") {
         keys.missing(
             "address",
-            "write the server's address inside and its network: 10.0.0.1/24",
+            "is missing; write the server's address inside the tunnel and its network: 10.0.0.1/24",
         );
     }
     let pool = match address {
@@ -501,10 +516,7 @@ fn server(keys: &mut Keys<'_, '_>) -> Option<Server> {
     };
     let dns = keys.strings("dns", values::ipv4).unwrap_or_default();
     if dns.len() > 2 {
-        keys.missing(
-            "dns",
-            "no more than two name servers can be told to a client",
-        );
+        keys.missing("dns", "PPTP can send at most two name servers to a client");
     }
     let users = keys.users();
     Some(Server {

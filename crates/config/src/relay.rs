@@ -52,7 +52,7 @@ const RELAY_KEYS: &[Key<Parser>] = &[
         let target: Endpoint = keys::parsed(&keys::compact(value))?;
         let is_name = matches!(target.host, Host::Name(_));
         relay.target = Some(target);
-        let remark = "the name is looked up when the relay starts, and from time to time";
+        let remark = "the relay looks the name up when it starts, and from time to time";
         Ok(if is_name { remark } else { "" }.to_owned())
     }),
 ];
@@ -70,14 +70,14 @@ const CLIENT_KEYS: &[Key<Draft>] = &[
     }),
     Key::read("Packets", |client, value| {
         let packets = decimal(value).filter(|it| (1..=PACKETS_MAX).contains(it));
-        let wanted = "must be datagrams a second, from 1 to 100000000";
+        let wanted = "must be datagrams per second, from 1 to 100000000";
         some(&mut client.packets, packets.ok_or(wanted))
     }),
 ];
 
 /// The error for a relay's file in a program that was built without relays.
 pub const NOT_BUILT: &str =
-    "this program was built without relays: use one that has them (feature `relay`)";
+    "this program was built without relays; use a build with the feature `relay`";
 
 /// A checked relay file.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -225,7 +225,7 @@ impl Parser {
             return self.head(number, line);
         }
         let Some((key, value)) = line.split_once('=') else {
-            return self.wrong(number, "", "not of the form `Key = Value`");
+            return self.wrong(number, "", "is not of the form `Key = Value`");
         };
         let (key, value) = (key.trim(), value.trim());
         let outcome = match self.section {
@@ -254,7 +254,7 @@ impl Parser {
         self.section = Section::Refused;
         if text.eq_ignore_ascii_case("[Client]") {
             if self.clients.len() == CLIENTS_MAX {
-                let reason = format!("more than {CLIENTS_MAX} clients of one relay");
+                let reason = format!("more than {CLIENTS_MAX} clients for one relay");
                 return self.wrong(number, "", reason);
             }
             self.clients.push(Draft {
@@ -264,7 +264,7 @@ impl Parser {
             self.section = Section::Client;
         } else if !text.eq_ignore_ascii_case("[Relay]") {
             let known = suggest(text, &["[Relay]", "[Client]"]);
-            self.wrong(number, "", format!("no section of this kind; {known}"));
+            self.wrong(number, "", format!("unknown section; {known}"));
         } else if let Some(first) = self.relay_head {
             let reason = format!("a second [Relay], after that of line {first}; join them");
             self.wrong(number, "", reason);
@@ -289,7 +289,11 @@ impl Parser {
             }
         }
         if self.clients.is_empty() {
-            self.wrong(0, "", "has no [Client]: the relay would forward nothing");
+            self.wrong(
+                0,
+                "",
+                "has no [Client], so the relay would forward nothing; add one",
+            );
         }
         let mut clients = Vec::new();
         let mut names = HashMap::new();
@@ -305,12 +309,13 @@ impl Parser {
                 continue;
             };
             if let Some(first) = names.insert(name.clone(), head) {
-                let reason = format!("the [Client] at line {first} has this name, too");
+                let reason = format!("the [Client] at line {first} has the same name; change one");
                 self.wrong(head, "Name", reason);
             }
             if let Some(first) = keys.insert(key.clone(), head) {
                 let reason = format!(
-                    "the [Client] at line {first} has this key, too: the relay would take the two for one that moves"
+                    "the [Client] at line {first} has the same key, so the relay cannot tell the two clients from one \
+                     that roams; give each its own key"
                 );
                 self.wrong(head, "Key", reason);
             }

@@ -214,12 +214,7 @@ mod tests {
             file: "a.ovpn".to_owned(),
             entries: Vec::new(),
         };
-        report.push(
-            2,
-            "tls-auth",
-            Verdict::Ignored,
-            "set again at line 3, which holds",
-        );
+        report.push(2, "tls-auth", Verdict::Ignored, "overridden at line 3");
         report.push(3, "tls-auth", Verdict::Honoured, "");
         report.push(4, "user", Verdict::Honoured, "");
         report.push(5, "username", Verdict::Honoured, "");

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
 /// The remedy for a line whose value is not UTF-8.
-pub(crate) const NOT_UTF8: &str = "has characters that are not UTF-8; save the file as UTF-8";
+pub(crate) const NOT_UTF8: &str = "is not valid UTF-8; save the file as UTF-8";
 
 /// The text of a file.
 pub(crate) enum Text<'a> {

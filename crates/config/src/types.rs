@@ -46,7 +46,7 @@ pub enum AddressError {
     #[error("write an IPv6 address in brackets: [ADDRESS]:PORT")]
     Brackets,
     /// A host name with invalid characters.
-    #[error("not a host name: letters, digits, `-`, `_` and `.` only, at most 253 of them")]
+    #[error("not a host name; use at most 253 letters, digits, `-`, `_` and `.`")]
     HostName,
     /// An IPv6 zone (`%eth0`) that is empty, or on an address that is not IPv6.
     #[error("the zone after `%` must be an interface name or number on an IPv6 address")]

@@ -113,7 +113,7 @@ impl SetParser {
     pub fn line(&mut self, line: &str) -> Result<(), UapiError> {
         self.line += 1;
         let Some((key, value)) = line.split_once('=') else {
-            return Err(self.error(EPROTO, "not of the form key=value".to_owned()));
+            return Err(self.error(EPROTO, "is not of the form key=value".to_owned()));
         };
         if key == "public_key" {
             return self.add_peer(value);
@@ -228,14 +228,14 @@ fn number<N: TryFrom<u64>>(key: &str, value: &str) -> Result<N, String> {
 fn only_true(key: &str, value: &str) -> Result<bool, String> {
     match value {
         "true" => Ok(true),
-        _ => Err(format!("{key}: its only value is true")),
+        _ => Err(format!("{key}: the only valid value is true")),
     }
 }
 
 fn version(value: &str) -> Result<(), String> {
     match value {
         "1" => Ok(()),
-        _ => Err("protocol_version: only 1 is known".to_owned()),
+        _ => Err("protocol_version: the only known version is 1".to_owned()),
     }
 }
 

@@ -203,7 +203,7 @@ impl Parser {
             return self.wrong(number, "", "a comment begins with `#`, not with `;`");
         }
         let Some((key, value)) = text.split_once('=') else {
-            return self.wrong(number, "", "not of the form `Key = Value`");
+            return self.wrong(number, "", "is not of the form `Key = Value`");
         };
         let (key, value) = (key.trim(), value.trim());
         match self.section {
@@ -242,7 +242,7 @@ impl Parser {
             Section::Peer
         } else if !text.eq_ignore_ascii_case("[Interface]") {
             let known = suggest(text, &["[Interface]", "[Peer]"]);
-            self.wrong(number, "", format!("no section of this kind; {known}"));
+            self.wrong(number, "", format!("unknown section; {known}"));
             Section::Refused
         } else if let Some(first) = self.interface_head {
             let reason = format!("a second [Interface], after that of line {first}; join them");
@@ -301,7 +301,7 @@ impl Parser {
         }
         if let Some(entry) = self.report.entries.last_mut() {
             entry.verdict = Verdict::Ignored;
-            entry.reason = "has no value, and counts as not written".to_owned();
+            entry.reason = "has no value and is ignored".to_owned();
         }
     }
 
@@ -311,7 +311,7 @@ impl Parser {
         let key = keys::key(value)?;
         if key.is_zero() {
             return Err(
-                "an all-zero key belongs to no peer; ask the peer for its public key".to_owned(),
+                "an all-zero key is not a public key; ask the peer for its public key".to_owned(),
             );
         }
         if let Some(first) = self.public_keys.get(&key)
@@ -330,7 +330,7 @@ impl Parser {
 
     fn allowed_ips(&mut self, number: usize, value: &str) -> Verdicted {
         if value.is_empty() {
-            return Ok("an empty list: adds nothing".to_owned());
+            return Ok("is an empty list and adds nothing".to_owned());
         }
         let current = self.tunnel.peers.len().saturating_sub(1);
         let mut remark = String::new();
@@ -341,7 +341,8 @@ impl Parser {
                 // A range belongs to the last peer that names it, as in the kernel. The other peers lose it at the
                 // end, all at once.
                 Some((line, owner)) if owner != current => {
-                    let reason = format!("{range} goes to the peer that names it at line {number}");
+                    let reason =
+                        format!("{range} is assigned to the peer that lists it at line {number}");
                     self.report
                         .push(line, "AllowedIPs", Verdict::Ignored, reason);
                 }
@@ -360,8 +361,7 @@ impl Parser {
         if self.permissions.scripts() {
             return self.report.push(number, name, Verdict::Honoured, "");
         }
-        let reason = "shell commands are not run unless --allow-scripts is given; \
-            look at what it does first";
+        let reason = "shell commands run only with --allow-scripts; read the command first";
         self.report.push(number, name, Verdict::Refused, reason);
     }
 
@@ -372,13 +372,13 @@ impl Parser {
                 .push(number, &shown(key), Verdict::Ignored, reason);
         }
         if rows::is_amnezia(key) {
-            let reason = "an AmneziaWG setting: its server does not speak WireGuard, and \
-                Millrace does not speak AmneziaWG; ask for a plain WireGuard file";
+            let reason = "an AmneziaWG setting, which Millrace does not support; ask the server's owner for a plain \
+                          WireGuard file";
             return self.wrong(number, &shown(key), reason);
         }
         let here = |row: &&Row| row.is_of_peer() == (self.section == Section::Peer);
         let known: Vec<&str> = rows::ROWS.iter().filter(here).map(|row| row.name).collect();
-        let reason = format!("no such key; {}", suggest(key, &known));
+        let reason = format!("unknown key; {}", suggest(key, &known));
         // An unknown word may be part of a secret, so the report quotes it only if it looks like a key's name.
         let is_like_one = key.len() <= 24 && key.bytes().all(|it| it.is_ascii_alphabetic());
         let key = if is_like_one { key } else { "" };
@@ -393,7 +393,7 @@ impl Parser {
                 Some((_, earlier)) => {
                     let entry = &mut self.report.entries[*earlier];
                     entry.verdict = Verdict::Ignored;
-                    entry.reason = format!("set again at line {number}, which holds");
+                    entry.reason = format!("overridden at line {number}");
                     *earlier = here;
                 }
                 None => self.seen.push((name, here)),
@@ -450,7 +450,7 @@ impl Parser {
             self.wrong(0, "", "has no [Interface] section; is it a wg-quick file?");
         } else if interface.private_key.is_none() && !script_may_set && !told {
             let line = self.interface_head.unwrap_or(0);
-            self.wrong(line, "PrivateKey", "is missing; `wg genkey` makes one");
+            self.wrong(line, "PrivateKey", "is missing; make one with `wg genkey`");
         }
         for (index, peer) in self.tunnel.peers.iter_mut().enumerate() {
             let owned = |range: &AllowedIp| self.ranges.get(range).map(|(_, peer)| *peer);

@@ -456,7 +456,7 @@ fn the_commands_tell_by_their_codes() {
     directory.file("guard.toml", "# nothing\n");
     let (code, text) = run(&["on", "--settings", file]);
     assert_eq!(code, Some(4));
-    assert!(text.contains("no device of the LAN is named"), "{text}");
+    assert!(text.contains("no LAN device is named"), "{text}");
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan\" } accept #"]);
     assert_eq!(code, Some(2));
     assert!(text.contains("--lan <DEVICE>"), "{text}");

@@ -471,7 +471,9 @@ mod tests {
             let file = offered("server.ovpn", text.as_bytes());
             let report = file.check().unwrap();
             assert_eq!(report["report"]["usable"], usable, "{report}");
-            let said = report.to_string().contains("a say in who is let in");
+            let said = report
+                .to_string()
+                .contains("decides which clients may log in");
             assert_eq!(said, !usable, "{report}");
             assert_eq!(file.keep(directory.path(), true).is_ok(), usable);
         }

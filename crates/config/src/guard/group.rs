@@ -141,14 +141,14 @@ impl Guard {
         for list in lists {
             let Some(tunnel) = Pattern::new(&list.device).filter(|it| !it.open) else {
                 left.push(format!(
-                    "{}: no device can have the name {:?}",
+                    "{}: {:?} is not a valid device name",
                     list.interface, list.device
                 ));
                 continue;
             };
             if self.lan.contains(&list.device) || self.reach.contains(&list.device) {
                 left.push(format!(
-                    "{}: the guard's file says that {} is of the LAN; nothing is held for this list",
+                    "{}: the guard's file names {} as a LAN device, so this list blocks nothing",
                     list.interface, list.device
                 ));
                 continue;
@@ -156,7 +156,7 @@ impl Guard {
             for name in &list.lan {
                 let has_room = lans.len() < LISTED_MAX;
                 let why = match lans.iter_mut().find(|it| it.0 == name) {
-                    _ if !crate::types::is_ifname(name) => "is no name of a device",
+                    _ if !crate::types::is_ifname(name) => "is not a device name",
                     _ if name == "lo" => "is the host itself",
                     _ if lists.iter().any(|it| it.device == *name) || self.is_lent(name) => {
                         "is a tunnel itself"
@@ -170,11 +170,11 @@ impl Guard {
                         lans.push((name, vec![tunnel.clone()]));
                         continue;
                     }
-                    Some(_) => "has tunnels enough",
-                    None => "is one too many: 16 devices can be listed",
+                    Some(_) => "has the maximum number of tunnels already",
+                    None => "is one device too many (at most 16)",
                 };
                 left.push(format!(
-                    "{}: {name} {why}; nothing of it is held for this list",
+                    "{}: {name} {why}, so this list blocks nothing for it",
                     list.interface
                 ));
             }
@@ -247,13 +247,13 @@ impl Guard {
                 return Some(format!("{name} is in two groups"));
             }
             if *name == "lo" || tunnels().any(|it| it.matches(name)) {
-                return Some(format!("{name} is no device of the LAN"));
+                return Some(format!("{name} is not a LAN device"));
             }
         }
         let all: Vec<u32> = self.parts().iter().map(|it| it.table).collect();
         let is_double = |(place, table): (usize, &u32)| all[..place].contains(table);
         if names.len() > LISTED_MAX || all.iter().enumerate().any(is_double) {
-            return Some("groups that are too many, or share a table".to_owned());
+            return Some("there are too many groups, or two groups share a table".to_owned());
         }
         None
     }

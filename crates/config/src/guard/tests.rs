@@ -80,7 +80,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("dns_redirect = 1", "true or false"),
         ("router_allow = [\"0.0.0.0/0\"]", "router_allow cannot be"),
         ("servers = 1", "true or false"),
-        ("lans = []", "no setting `lans`"),
+        ("lans = []", "unknown setting `lans`"),
         ("lan = [", "not valid TOML"),
     ] {
         let error = read(text).unwrap_err().to_string();
@@ -91,7 +91,7 @@ fn what_is_wrong_is_told_with_its_line() {
 #[test]
 fn what_guards_nothing_or_too_much_is_a_fault() {
     for (text, told) in [
-        ("", "no device of the LAN"),
+        ("", "no LAN device"),
         (
             "lan = [\"a\"]\ntunnels = []",
             "no device is named as a tunnel",
@@ -99,9 +99,9 @@ fn what_guards_nothing_or_too_much_is_a_fault() {
         ("lan = [\"lo\"]", "host itself"),
         (
             "lan = [\"a\"]\ndns_names = [\"b.example\"]",
-            "no server to ask",
+            "no name server for them",
         ),
-        ("lan = [\"mr-lan\"]", "mr-lan is a device of the LAN"),
+        ("lan = [\"mr-lan\"]", "mr-lan is listed as a LAN device"),
     ] {
         let fault = read(text).unwrap().fault().unwrap();
         assert!(fault.contains(told), "{text}: {fault}");

@@ -78,7 +78,7 @@ impl Sections {
             return Found::Nothing;
         }
         let Some((key, value)) = text.split_once('=') else {
-            let reason = "not of the form `#! Key = Value`";
+            let reason = "is not of the form `#! Key = Value`";
             return Found::Fault(String::new(), reason.to_owned());
         };
         self.key(number, key.trim(), value.trim())
@@ -121,7 +121,9 @@ impl Sections {
             Section::Line
         } else if text.eq_ignore_ascii_case("[Uplinks]") {
             if let Some(first) = self.lines_head {
-                refused = Some(format!("a second [Uplinks], after that of line {first}"));
+                refused = Some(format!(
+                    "a second [Uplinks], after that of line {first}; join them"
+                ));
             }
             self.lines_head.get_or_insert(number);
             Section::Lines
@@ -133,7 +135,7 @@ impl Sections {
             Section::Server
         } else {
             let known = suggest(text, &["[Uplinks]", "[Uplink]", "[Server]"]);
-            refused = Some(format!("no section of this kind in comments; {known}"));
+            refused = Some(format!("unknown section for comments; {known}"));
             Section::Refused
         };
         match refused {
@@ -199,8 +201,8 @@ impl Sections {
         let mut faults = Vec::new();
         let unused = lines.is_empty() && !self.lines.mode.spreads() && !self.lines.reorder;
         if let Some(head) = self.lines_head.filter(|_| unused) {
-            let why = "[Uplinks] without an [Uplink] is for peers that call by several paths, with a Mode that answers on each \
-                       of them (`duplicate`, `critical`, `balance`, `balance-packets`) or `Reorder = yes`";
+            let why = "[Uplinks] without an [Uplink] answers peers that use several paths; set a Mode that uses all \
+                       paths (`duplicate`, `critical`, `balance`, `balance-packets`) or `Reorder = yes`";
             faults.push((head, why.to_owned()));
         }
         if let Some(head) = self.lines_head.filter(|_| self.lines.shape)
@@ -213,36 +215,37 @@ impl Sections {
             let mut fault = |reason: &str| faults.push((*head, reason.to_owned()));
             let earlier = lines.get(..at).unwrap_or_default();
             if line.name.is_empty() {
-                fault("this [Uplink] has no Name");
+                fault("this [Uplink] has no Name; add one");
             } else if earlier.iter().any(|it| it.name == line.name) {
-                fault("another [Uplink] has this Name");
+                fault("another [Uplink] has the same Name; change one");
             }
             let ends = |line: &'_ Line| (line.interface.clone(), line.source, line.relay.clone());
             match (&line.relay, &line.relay_key) {
-                (Some(_), None) => fault("this [Uplink] has a Relay and no RelayKey"),
-                (None, Some(_)) => fault("this [Uplink] has a RelayKey and no Relay"),
+                (Some(_), None) => fault("this [Uplink] has a Relay but no RelayKey; add it"),
+                (None, Some(_)) => fault("this [Uplink] has a RelayKey but no Relay; add it"),
                 (Some(_), Some(_)) if called != 1 => fault(
-                    "a relay leads to one peer: with a Relay, exactly one [Peer] has an Endpoint",
+                    "a relay forwards to only one peer, so with a Relay exactly one [Peer] must have an Endpoint",
                 ),
                 _ => {}
             }
             if line.cap.is_none() && line.cap_day != CAP_DAY_DEFAULT {
-                fault("this [Uplink] has a CapDay and no Cap");
+                fault("this [Uplink] has a CapDay but no Cap; add it");
             }
             if line.interface.is_none() && line.source.is_none() && line.relay.is_none() {
-                fault("this [Uplink] has neither Interface nor Source, nor a Relay");
+                fault("this [Uplink] has no Interface, Source or Relay; add one of them");
             } else if earlier.iter().any(|it| ends(it) == ends(line)) {
-                fault("another [Uplink] has this Interface, Source and Relay");
+                fault("another [Uplink] has the same Interface, Source and Relay; change one");
             } else if line.relay_key.is_some()
                 && earlier.iter().any(|it| it.relay_key == line.relay_key)
             {
                 fault(
-                    "another [Uplink] has this RelayKey, by which a relay would take the two for one that moves",
+                    "another [Uplink] has the same RelayKey, so the relay cannot tell the two from one that roams; \
+                     give each its own key",
                 );
             } else if full && line.mark.is_some() && line.interface.is_none() {
                 fault(
-                    "without Interface, a Mark of its own leads the uplink's datagrams into the tunnel, which takes \
-                     the peer's address too; name the Interface",
+                    "without Interface, this Mark routes the uplink's datagrams into the tunnel, whose AllowedIPs \
+                     contain the peer's address; name the Interface",
                 );
             }
         }
@@ -269,12 +272,13 @@ impl Sections {
         match key {
             "Rate" if *shape => None,
             "Mode" | "Hold" | "Rate" | "Cap" | "CapDay" if !lines.is_empty() && !calls => Some(
-                "no peer has an Endpoint; with an [Uplink], one that calls is answered on the uplink that it called",
+                "has no effect without an Endpoint: a peer that connects is answered on the uplink that its packets \
+                 came through",
             ),
-            "Hold" if lines.is_empty() => Some("there is no [Uplink] to go back to"),
-            "Hold" if !goes_back => Some("with this Mode no uplink is gone back to"),
+            "Hold" if lines.is_empty() => Some("there is no [Uplink] to return to"),
+            "Hold" if !goes_back => Some("this Mode does not return to an uplink"),
             "Rate" if !shares => Some(
-                "only `Mode = balance` and `balance-packets` share by rates, and `Shape = yes` sends by them",
+                "has an effect only with `Mode = balance` or `balance-packets`, or `Shape = yes`",
             ),
             _ => None,
         }
@@ -382,9 +386,13 @@ mod tests {
                 1,
                 "a Rate for each",
             ),
-            ("[Uplink]\nRate = 5T", 2, "bits a second"),
-            ("[Uplink]\nRate = 99999999999999999999G", 2, "bits a second"),
-            ("[Uplink]\nRate = 0", 2, "bits a second"),
+            ("[Uplink]\nRate = 5T", 2, "bits per second"),
+            (
+                "[Uplink]\nRate = 99999999999999999999G",
+                2,
+                "bits per second",
+            ),
+            ("[Uplink]\nRate = 0", 2, "bits per second"),
             ("[Uplinks]\nHold = -1", 2, "seconds"),
             ("[Uplinks]\nHold = 1\nHold = 2", 3, "twice"),
             ("[Uplinks]", 1, "without an [Uplink]"),
@@ -392,9 +400,9 @@ mod tests {
             ("[Uplink]\nInterface = a", 1, "no Name"),
             ("[Uplink]\nName = a b", 2, "letters"),
             ("[Uplink]\nName = a\nInterface = a/b", 3, "interface"),
-            ("[Uplink]\nCap = 100", 2, "bytes a month"),
-            ("[Uplink]\nCap = 20T", 2, "bytes a month"),
-            ("[Uplink]\nCap = 20000000000000000G", 2, "bytes a month"),
+            ("[Uplink]\nCap = 100", 2, "bytes per month"),
+            ("[Uplink]\nCap = 20T", 2, "bytes per month"),
+            ("[Uplink]\nCap = 20000000000000000G", 2, "bytes per month"),
             ("[Uplink]\nCap = 20G\nCapDay = 29", 3, "1 to 28"),
             ("[Uplink]\nCap = 20G\nCapDay = 0", 3, "1 to 28"),
             ("[Uplink]\nName = a\nCapDay = 2", 1, "no Cap"),
@@ -461,7 +469,7 @@ mod tests {
             (
                 line("a", &relay) + &line("b", &format!("Source = 192.0.2.7\n{relay}")),
                 1,
-                "this RelayKey",
+                "the same RelayKey",
             ),
             (
                 line("a", &format!("RelayKey = {}=", "A".repeat(43))),

@@ -70,12 +70,12 @@ impl SharedLines {
         if stream && let Some(mode) = sections.go_singly() {
             let mode = mode.as_str();
             warnings.push(format!(
-                "{place}: over TCP there is one connection, by one uplink at a time, and no queue: `failover` in place of `{mode}`"
+                "{place}: TCP uses one connection over one uplink at a time; `{mode}` is treated as `failover`"
             ));
         }
         if (stream || servers > 1) && sections.forget_relays() {
             warnings.push(format!(
-                "{place}: uplinks by a relay are left out: a relay forwards datagrams to one server"
+                "{place}: uplinks through a relay are skipped: a relay forwards datagrams to only one server"
             ));
         }
         // Routes send traffic to the server past the tunnel, so that no mark is needed.
@@ -96,7 +96,7 @@ impl SharedLines {
             match left_out {
                 Some((name, why)) => {
                     let (place, why) = (self.place.display(), in_toml(why));
-                    warnings.push(format!("{place}: uplink {name} is left out: {why}"));
+                    warnings.push(format!("{place}: uplink {name} is skipped: {why}"));
                 }
                 None if whole.faults.is_empty() => break whole.lines,
                 // Without an `[[uplink]]` the other settings have no use.
@@ -117,7 +117,8 @@ impl SharedLines {
             let shape = if shape { ", nor `shape`" } else { "" };
             let place = self.place.display();
             warnings.push(format!(
-                "{place}: a server has no [[uplink]]{shape}; it takes `mode` and `reorder`, for clients that call by several paths"
+                "{place}: a server does not use [[uplink]]{shape}; only `mode` and `reorder` apply, for clients that \
+                 use several paths"
             ));
         }
         let whole = sections.finish(false, 0);
@@ -144,9 +145,9 @@ impl SharedLines {
         let origin = match names.as_slice() {
             _ if lines.is_default() => None,
             [] => Some(format!(
-                "{mode}, for peers that call by several paths, by {place}"
+                "{mode}, for peers that use several paths, from {place}"
             )),
-            _ => Some(format!("{mode} by {}, of {place}", names.join(", "))),
+            _ => Some(format!("{mode} on {}, from {place}", names.join(", "))),
         };
         if lines.lines.iter().any(|line| line.relay_key.is_some()) {
             warnings.extend(file::exposed(&self.place));
@@ -191,9 +192,11 @@ mod tests {
             panic!("{given:?}")
         };
         assert!(
-            relayed.starts_with("m.toml: uplink relayed is left out: a relay leads to one peer")
+            relayed.starts_with(
+                "m.toml: uplink relayed is skipped: a relay forwards to only one peer"
+            )
         );
-        assert!(marked.contains("uplink lte is left out: without interface, a mark of its own"));
+        assert!(marked.contains("uplink lte is skipped: without interface, this mark"));
         // Nothing is left, as if the file had no lines.
         let given = shared(RELAYED).fit(false, 0);
         assert_eq!((given.lines, given.origin), (Lines::default(), None));

@@ -154,7 +154,7 @@ fn name_of<'k>(key: &'k str, keys: &[&'static str]) -> Result<&'k str, String> {
         None if keys.iter().any(|name| name.eq_ignore_ascii_case(key)) => {
             let keys: Vec<String> = keys.iter().map(|name| kebab(name)).collect();
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-            Err(format!("no such key; {}", suggest(key, &keys)))
+            Err(format!("unknown key; {}", suggest(key, &keys)))
         }
         None => Ok(key),
     }
@@ -291,7 +291,7 @@ mod tests {
             (
                 "[uplinks]\nmodes = 1",
                 2,
-                "modes: no such key; did you mean `mode`?",
+                "modes: unknown key; did you mean `mode`?",
             ),
             (
                 "[uplinks]\nhold = -1",
@@ -332,7 +332,7 @@ mod tests {
             (
                 "[[uplink]]\nname = \"a\"",
                 1,
-                "neither interface nor source, nor a relay",
+                "no interface, source or relay",
             ),
             (
                 "[[uplink]]\ninterface = \"a\"",
@@ -344,7 +344,7 @@ mod tests {
             (
                 "[[uplink]]\nName = 'a'",
                 2,
-                "Name: no such key; did you mean `name`?",
+                "Name: unknown key; did you mean `name`?",
             ),
             ("[[uplink]]\nrelaykey = 'a'", 2, "did you mean `relay-key`?"),
             (
@@ -357,8 +357,8 @@ mod tests {
                 2,
                 "did you mean `interface`?",
             ),
-            ("[[uplink]]\nrate = 0", 2, "rate: must be bits a second"),
-            ("[[uplink]]\nrate = 0b1", 2, "rate: must be bits a second"),
+            ("[[uplink]]\nrate = 0", 2, "rate: must be bits per second"),
+            ("[[uplink]]\nrate = 0b1", 2, "rate: must be bits per second"),
             (
                 "[[uplink]]\nsource = 1979-05-27",
                 2,
@@ -368,7 +368,7 @@ mod tests {
             (
                 "uplink = [{name='a', interface='e'}, {name='b', interface='e'}]",
                 1,
-                ": another [[uplink]] has this interface, source and relay",
+                ": another [[uplink]] has the same interface, source and relay",
             ),
             (
                 "[[uplink]]\nname='a'\ninterface='e'\n[[uplink]]\nname='b'\nrelay-key='YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='",

@@ -38,8 +38,7 @@ const SUGGESTIONS_MAX: usize = 20;
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Beginning of the reason why a deciding script is refused.
-const WITHOUT: &str =
-    "has a say in who is let in or which server is trusted, so the file is not used without it";
+const WITHOUT: &str = "decides which clients may log in or which server is trusted, so the file is not used without it";
 
 /// Judges directives, and builds the model.
 #[derive(Default)]
@@ -146,8 +145,7 @@ impl Builder {
         ];
         let method = directive.get(1).map(|it| word(it, &methods)).transpose()?;
         if !self.draft.options.permissions.scripts() {
-            let reason =
-                "scripts are not run unless --allow-scripts is given; look at what it does first";
+            let reason = "scripts run only with --allow-scripts; read the script first";
             return Ok(Remark::Denied(reason.to_owned()));
         }
         let scripts = &mut self.draft.scripts;
@@ -181,7 +179,7 @@ impl Builder {
                 return None;
             }
             Support::Refused(reason) if directive.optional && !entry.has(DECIDING) => {
-                let reason = format!("optional, and not done: {reason}");
+                let reason = format!("optional, and skipped: {reason}");
                 self.push(directive, Verdict::Ignored, reason);
                 return None;
             }
@@ -263,7 +261,7 @@ impl Builder {
             && judged.verdict == Verdict::Honoured
         {
             judged.verdict = Verdict::Ignored;
-            judged.reason = format!("set again at {}, which holds", directive.origin.describe());
+            judged.reason = format!("overridden at {}", directive.origin.describe());
         }
     }
 

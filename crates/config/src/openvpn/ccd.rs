@@ -57,7 +57,9 @@ fn apply(settings: &mut ClientSettings, directive: &Directive) -> Outcome {
     }
     match (entry.support, entry.client) {
         (Support::Refused(reason), _) => Err(reason.to_owned()),
-        (_, None) => Err("does not belong in the settings of one client".to_owned()),
+        (_, None) => Err(
+            "does not belong in the settings of one client; set it in the server's file".to_owned(),
+        ),
         (Support::Ignored(reason), _) => Ok(Remark::Ignored(reason.to_owned())),
         _ if directive.count() < entry.min || directive.count() > entry.max => {
             Err(UNRECOGNIZED.to_owned())

@@ -120,9 +120,7 @@ impl<'a, 'b> Collector<'a, 'b> {
                 Some(name) => (name, format!("more than {} values", WORDS_MAX - 1)),
                 None => {
                     let shown = shown(argument);
-                    let reason = format!(
-                        "`{shown}` stands where an option was expected; options begin with `--`"
-                    );
+                    let reason = format!("`{shown}` is not an option; options begin with `--`");
                     ("", reason)
                 }
             };
@@ -192,7 +190,7 @@ impl<'a, 'b> Collector<'a, 'b> {
         while directive.name == "setenv" && directive.get(0) == Some("opt") {
             directive.values.remove(0);
             if directive.values.is_empty() {
-                self.misread(directive, "`setenv opt` is followed by an option");
+                self.misread(directive, "`setenv opt` needs an option behind it");
                 return Ok(());
             }
             directive.name = directive.values.remove(0);
@@ -221,8 +219,8 @@ impl<'a, 'b> Collector<'a, 'b> {
                 self.files += 1;
                 if depth >= DEPTH_MAX || self.files > FILES_MAX || self.budget.bytes == 0 {
                     let reason = format!(
-                        "more than {DEPTH_MAX} files inside of each other, {FILES_MAX} in all, \
-                         or {BYTES_MAX} bytes; does a file name itself?"
+                        "more than {DEPTH_MAX} nested files, {FILES_MAX} files or {BYTES_MAX} bytes in all; does a \
+                         file name itself?"
                     );
                     self.misread(directive, &reason);
                     return Ok(());
@@ -341,7 +339,10 @@ pub(crate) fn parse_text(
                 }
                 None => {
                     budget.fault(misread, || Misread {
-                        reason: format!("no line `</{}>` ends this block", directive.name),
+                        reason: format!(
+                            "this block has no end; add a line `</{}>`",
+                            directive.name
+                        ),
                         origin: directive.origin,
                         name: directive.name,
                     });
@@ -396,7 +397,7 @@ fn behind_end(
         },
         name: first_word(rest),
         reason: format!(
-            "stands behind `</{}>`, where it is not read: put it on a line of its own, or take it out",
+            "follows `</{}>` on the same line, where it is not read; put it on its own line, or remove it",
             shown(&block.name)
         ),
     });

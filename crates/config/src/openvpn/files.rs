@@ -33,7 +33,7 @@ impl Import {
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
             if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
                 let reason = format!(
-                    "{}: there is no directory {}; make it, or name another file",
+                    "{}: the directory {} does not exist; make it, or name another file",
                     path.display(),
                     parent.display()
                 );

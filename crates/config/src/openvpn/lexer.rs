@@ -30,10 +30,10 @@ pub enum LexError {
     #[error("more than {WORDS_MAX} words")]
     Words,
     /// A quotation mark without its partner.
-    #[error("no closing quotation mark {0}")]
+    #[error("the closing quotation mark {0} is missing")]
     Quote(char),
     /// A backslash before a character that needs no escape.
-    #[error("a backslash may stand only before `\\`, `\"` and white space; double it")]
+    #[error("a backslash is allowed only before `\\`, `\"` and white space; double it")]
     Backslash,
     /// A backslash at the end of the last word.
     #[error("a backslash ends the line; double it")]

@@ -222,13 +222,14 @@ const MANY: usize = usize::MAX;
 /// The error for Ethernet tunnels.
 pub(crate) const TAP: &str = "Ethernet (tap) tunnels are not built; use `dev tun` and routes";
 
-const WINDOWS: &str = "for Windows only";
+const WINDOWS: &str = "used on Windows only";
 const PKCS11: &str = "keys on smart cards are not supported; use `cert` and `key`, or `pkcs12`";
 const EXTERNAL: &str =
     "keys held by the management client are not supported; use `cert` and `key`, or `pkcs12`";
-const PULLED: &str = "only a server says this, when it pushes options; remove the line";
+const PULLED: &str = "only a server may send this, when it pushes options; remove the line";
 const OPENSSL: &str = "an OpenSSL setting; Millrace has its own cryptography";
-const KERNEL: &str = "a tuning of stock's own input and output, which Millrace does not use";
+const KERNEL: &str =
+    "tunes the input and output of the original OpenVPN, which Millrace does not use";
 
 /// All directives.
 pub(crate) fn all() -> impl Iterator<Item = &'static Entry> {

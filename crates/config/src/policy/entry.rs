@@ -17,8 +17,8 @@ const LABEL_MAX: usize = 63;
 
 const NAME: &str = "a name of 1 to 32 letters, digits and `_ . -`";
 const WHO: &str =
-    "hardware addresses, addresses, networks, names of leases, or devices of `lan`, up to 256";
-const TO: &str = "networks, addresses and domain names, up to 256; a domain has its subdomains too";
+    "up to 256 hardware addresses, addresses, networks, lease names, or devices of `lan`";
+const TO: &str = "up to 256 networks, addresses and domain names; a domain includes its subdomains";
 const DEVICE: &str = "the name of a tunnel's device, such as \"mr-office\"";
 const WAY: &str = "\"around\" or \"block\"";
 const DNS: &str = "an address of a name server behind the tunnel, or one of IPv4 and one of IPv6";
@@ -256,22 +256,25 @@ impl Draft {
             (None, Some(way), None) => way,
             (None, Some(_), Some(_)) => {
                 return Err(format!(
-                    "entry {name}: `down` is for what goes through a tunnel"
+                    "entry {name}: `down` works only with `through`; remove one of them"
                 ));
             }
             (Some(_), Some(_), _) => {
-                return Err(format!("entry {name} has both `through` and `way`"));
+                return Err(format!(
+                    "entry {name} has both `through` and `way`; remove one of them"
+                ));
             }
             (None, None, _) => {
                 return Err(format!(
-                    "entry {name} has no way: write `through = \"DEVICE\"`, `way = \"around\"` or `way = \"block\"`"
+                    "entry {name} does not say which way its packets go; write `through = \"DEVICE\"`, `way = \
+                     \"around\"` or `way = \"block\"`"
                 ));
             }
         };
         if self.who.is_none() && self.to.is_none() {
             return Err(format!(
-                "entry {name} says neither whose packets (`who`) nor where to (`to`); for all that a device of the LAN \
-                 sends name the device in `who`"
+                "entry {name} has neither `who` (senders) nor `to` (destinations); to match all traffic of a LAN \
+                 device, name the device in `who`"
             ));
         }
         // If only some packets use the tunnel, queries would go to an address that exists only behind it.
@@ -284,8 +287,8 @@ impl Draft {
         ) && self.to.is_none();
         if !self.dns.is_empty() && !is_all {
             return Err(format!(
-                "entry {name}: `dns` is for devices of which all goes through a tunnel or nowhere: `who` and `through`, without \
-                 `to`, and `down` as it is without the key"
+                "entry {name}: `dns` is only for devices whose whole traffic uses a tunnel or is blocked; set `who` \
+                 and `through`, and remove `to` and `down`"
             ));
         }
         let mut to: Vec<Target> = Vec::new();

@@ -53,11 +53,11 @@ fn what_is_wrong_is_told_with_its_line() {
             "policy.toml:2: lan cannot be",
         ),
         ("mask = 0x1010".to_owned(), "mask cannot be"),
-        ("mask = 7".to_owned(), "four bits in a row"),
+        ("mask = 7".to_owned(), "four consecutive bits"),
         ("table = 250".to_owned(), "table cannot be"),
         ("dnsmasq = \"dnsmasq.d\"".to_owned(), "path of a directory"),
         ("entry = 1".to_owned(), "[[entry]]"),
-        ("entrys = 1".to_owned(), "no setting `entrys`"),
+        ("entrys = 1".to_owned(), "unknown setting `entrys`"),
         (
             entry("through = \"mr us\""),
             "policy.toml:4: through cannot be \"mr us\"",
@@ -69,13 +69,16 @@ fn what_is_wrong_is_told_with_its_line() {
         (entry("to = [\"a/4#inet#x\"]"), "to cannot be"),
         (entry("to = [\"192.168.1.300\"]"), "to cannot be"),
         (entry("way = \"out\""), "\"around\" or \"block\""),
-        (entry("thru = \"a\""), "no setting `thru`"),
-        (entry(""), "policy.toml:2: entry 1 has no way"),
+        (entry("thru = \"a\""), "unknown setting `thru`"),
+        (entry(""), "policy.toml:2: entry 1 does not say which way"),
         (
             entry("way = \"block\"\nthrough = \"a\""),
             "both `through` and `way`",
         ),
-        (entry("way = \"block\"\ndown = \"hold\""), "`down` is for"),
+        (
+            entry("way = \"block\"\ndown = \"hold\""),
+            "`down` works only",
+        ),
         ("masquerade = 1".to_owned(), "true or false"),
         (
             entry("dns = [\"10.8.0.1\", \"10.8.0.2\"]"),
@@ -84,20 +87,17 @@ fn what_is_wrong_is_told_with_its_line() {
         (entry("dns = \"127.0.0.1\""), "dns cannot be"),
         (
             entry("way = \"around\"\ndns = \"10.8.0.1\""),
-            "`dns` is for",
+            "`dns` is only for",
         ),
         (
             entry("through = \"a\"\ndown = \"around\"\ndns = \"10.8.0.1\""),
-            "`dns` is for",
+            "`dns` is only for",
         ),
         (
             entry("through = \"a\"\nto = \"b.example\"\ndns = \"10.8.0.1\""),
-            "`dns` is for",
+            "`dns` is only for",
         ),
-        (
-            "[[entry]]\nway = \"around\"".to_owned(),
-            "neither whose packets",
-        ),
+        ("[[entry]]\nway = \"around\"".to_owned(), "neither `who`"),
     ] {
         let error = read(&text).unwrap_err().to_string();
         assert!(error.contains(told), "{text}: {error}");
@@ -111,11 +111,11 @@ fn what_decides_nothing_or_too_much_is_a_fault() {
         (0..count).map(one).collect::<String>()
     };
     for (text, told) in [
-        (String::new(), "no device of the LAN"),
+        (String::new(), "no LAN device"),
         ("lan = [\"a\"]".to_owned(), "no entry"),
         (
             format!("lan = [\"t0\"]\n{}", entries(1)),
-            "t0 is a device of the LAN",
+            "t0 is listed as a LAN device",
         ),
         (
             format!("lan = [\"a\"]\nmask = 0xf0\n{}", entries(7)),

@@ -113,7 +113,7 @@ impl<'t, 'r> Keys<'t, 'r> {
     pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
         self.take(key, |value| match value {
             DeValue::Boolean(value) => Ok(*value),
-            _ => Err("write true or false".to_owned()),
+            _ => Err("must be true or false".to_owned()),
         })
     }
 
@@ -151,7 +151,7 @@ impl<'t, 'r> Keys<'t, 'r> {
             let user = |(name, password): (&toml::Spanned<_>, &toml::Spanned<DeValue<'t>>)| {
                 let name: &std::borrow::Cow<'_, str> = name.get_ref();
                 let password = text_of(password.get_ref())
-                    .map_err(|_| format!("the password of {name} has to be in quotes"))?;
+                    .map_err(|_| format!("the password of {name} must be in quotes"))?;
                 if password.is_empty() {
                     return Err(format!("the password of {name} is empty"));
                 }
@@ -193,10 +193,7 @@ impl<'t, 'r> Keys<'t, 'r> {
     pub(super) fn refuse_rest(self) {
         for (name, _, line) in &self.entries {
             if !self.taken.contains(&name.as_str()) {
-                let reason = format!(
-                    "there is no such key here; {}",
-                    crate::text::suggest(name, &self.taken)
-                );
+                let reason = format!("unknown key; {}", crate::text::suggest(name, &self.taken));
                 self.report.push(*line, name, Verdict::Refused, reason);
             }
         }
@@ -206,6 +203,6 @@ impl<'t, 'r> Keys<'t, 'r> {
 fn text_of<'v>(value: &'v DeValue<'_>) -> Result<&'v str, String> {
     match value {
         DeValue::String(text) => Ok(text),
-        _ => Err("write it in quotes".to_owned()),
+        _ => Err("must be in quotes".to_owned()),
     }
 }

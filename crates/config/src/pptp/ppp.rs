@@ -81,8 +81,8 @@ fn of_host(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
 
 fn refused(_: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     Err(format!(
-        "a file from elsewhere names no other file of this machine, whose passwords would be used: write what is in it into \
-         this one, or {ALLOW_FILES}"
+        "an imported file must not name other files of this machine, as it would use their passwords; copy their \
+         lines into this file, or {ALLOW_FILES}"
     ))
 }
 
@@ -133,7 +133,7 @@ pub(super) fn parse(text: &str, path: &Path, starts: bool, read: &Read<'_>) -> I
         Some(Kind::Peer) => client::model(text, path, read, &mut report),
         Some(Kind::Daemon) => server::model(text, path, read, &mut report),
         None => {
-            let reason = "neither a file of pppd's that calls pptp, nor pptpd.conf";
+            let reason = "neither a pppd options file that runs pptp, nor pptpd.conf";
             report.push(0, "", Verdict::Refused, reason);
             None
         }
@@ -158,8 +158,8 @@ fn allowed(text: &str, report: &mut Report) {
 
 fn insecure() -> String {
     format!(
-        "{PROTECTS_NOTHING}If it has to be PPTP, write the line `#! allow-insecure = pptp` into the file, and use a password \
-         that is used for nothing else"
+        "{PROTECTS_NOTHING}If it has to be PPTP, write the line `#! allow-insecure = pptp` into the file, and choose \
+         a password that you use nowhere else"
     )
 }
 

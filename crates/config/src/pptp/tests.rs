@@ -223,15 +223,18 @@ fn what_is_missing_unknown_or_of_another_kind_is_named_with_its_line() {
         ("protocol = \"wireguard\"\n", ".conf"),
         ("protocol = \n", "office.toml:1: not valid TOML"),
         (SERVER, "[users]"),
-        (&format!("{CLIENT}listen = \"0.0.0.0\"\n"), "not of both"),
+        (
+            &format!("{CLIENT}listen = \"0.0.0.0\"\n"),
+            "together with `server`",
+        ),
         (
             &format!("{CLIENT}usrname = \"x\"\n"),
-            "office.toml:6: usrname: there is no such key here; did you mean `username`?",
+            "office.toml:6: usrname: unknown key; did you mean `username`?",
         ),
         (&format!("{CLIENT}mtu = 99\n"), "576 to 1456"),
         (&format!("{CLIENT}mtu = 0x500\n"), "576 to 1456"),
         (&format!("{CLIENT}dns = \"yes\"\n"), "true or false"),
-        (&format!("{CLIENT}routes = [\"::/0\"]\n"), "IPv4 only"),
+        (&format!("{CLIENT}routes = [\"::/0\"]\n"), "only IPv4"),
         (
             &format!("{CLIENT}routes = \"0.0.0.0/0\"\n"),
             "default-route",
@@ -320,5 +323,5 @@ fn the_order_of_packets_may_be_written_among_the_lines() {
         (Some(true), true)
     );
     let text = format!("{CLIENT}reorder = true\n[uplinks]\nreorder = true\n{line}");
-    assert!(refused(&text).contains("written twice"));
+    assert!(refused(&text).contains("set twice"));
 }

@@ -16,7 +16,7 @@ pub(super) fn filled(text: &str) -> Result<&str, String> {
 pub(super) fn interface(text: &str) -> Result<String, String> {
     match is_ifname(text) {
         true => Ok(text.to_owned()),
-        false => Err("the name of an interface has 1 to 15 letters, digits and _=+.-".to_owned()),
+        false => Err("an interface name has 1 to 15 letters, digits and _=+.-".to_owned()),
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
             "stateful" => stateful = true,
             "optional" => {
                 return Err(
-                    "there is no \"optional\", as that could be negotiated away; write \"128,stateless\""
+                    "\"optional\" is not supported, as an attacker could switch encryption off; write \"128,stateless\""
                         .to_owned(),
                 );
             }
@@ -64,7 +64,7 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
     }
     bits.retain(|it| !without.contains(it));
     if bits.is_empty() {
-        return Err("no length of keys is left: leave no128 out".to_owned());
+        return Err("no key length is left; remove no128".to_owned());
     }
     let mode = match (stateless, stateful) {
         (_, false) => MppeMode::Stateless,
@@ -83,12 +83,12 @@ pub(super) fn auth(text: &str, mppe: &Mppe) -> Result<Vec<Auth>, String> {
             "chap" => Auth::Chap,
             "pap" => Auth::Pap,
             _ => {
-                return Err("write mschapv2; further words have commas between them".to_owned());
+                return Err("write mschapv2; separate several words with commas".to_owned());
             }
         };
         if auth != Auth::MsChapV2 && *mppe != Mppe::None {
             return Err(format!(
-                "the keys of the encryption come from mschapv2: with {word} there are none. Write only mschapv2"
+                "encryption needs mschapv2, as {word} makes no keys; write only mschapv2"
             ));
         }
         if !found.contains(&auth) {
@@ -132,7 +132,7 @@ pub(super) fn route(text: &str) -> Result<AllowedIp, String> {
         .parse()
         .map_err(|_| "write IPv4 networks: 10.0.0.0/8".to_owned())?;
     match (route.addr(), route.prefix()) {
-        (IpAddr::V6(_), _) => Err("this tunnel carries IPv4 only".to_owned()),
+        (IpAddr::V6(_), _) => Err("this tunnel carries only IPv4".to_owned()),
         (_, 0) => Err("write default-route = true for all of IPv4".to_owned()),
         _ => Ok(route),
     }
@@ -190,13 +190,13 @@ pub(super) fn pool(text: &str, network: (Ipv4Addr, u8)) -> Result<Vec<Ipv4Addr>,
         return Err("write the first and the last address: 10.0.0.10-10.0.0.99".to_owned());
     };
     if !inside(first, network) || !inside(last, network) {
-        return Err("has to be in the network of address".to_owned());
+        return Err("must be inside the network of `address`".to_owned());
     }
     let all = (u32::from(first)..=u32::from(last)).map(Ipv4Addr::from);
     let all = all.filter(|&address| address != network.0);
     let all: Vec<Ipv4Addr> = all.take(POOL_MAX + 1).collect();
     match all.len() {
-        0 => Err("has only the server's own address".to_owned()),
+        0 => Err("contains only the server's own address".to_owned()),
         1..=POOL_MAX => Ok(all),
         _ => Err(format!("has more than {POOL_MAX} addresses")),
     }

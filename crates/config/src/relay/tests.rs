@@ -111,7 +111,7 @@ fn faults_have_their_lines_and_say_nothing_of_keys() {
         (
             format!("{relay}{client}Rate = fast\n"),
             "r:7: Rate",
-            "bits a second",
+            "bits per second",
         ),
         (
             format!("{relay}{client}Packets = 0\n"),

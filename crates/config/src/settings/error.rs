@@ -61,7 +61,7 @@ pub enum SettingsError {
         message: String,
     },
     /// An override without a section or a value.
-    #[error("{origin}: `{found}` is no setting; write for example dataplane.udp-gso=off")]
+    #[error("{origin}: `{found}` is not a setting; write for example dataplane.udp-gso=off")]
     Assignment {
         /// The file and line, or other source.
         origin: Origin,
@@ -69,7 +69,7 @@ pub enum SettingsError {
         found: String,
     },
     /// The setting does not exist.
-    #[error("{origin}: there is no setting `{found}`; {suggestion}")]
+    #[error("{origin}: unknown setting `{found}`; {suggestion}")]
     Unknown {
         /// The file and line, or other source.
         origin: Origin,

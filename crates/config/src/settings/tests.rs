@@ -60,11 +60,11 @@ fn errors_say_where_what_and_what_to_do() {
     let cases = [
         (
             "[dataplane]\n\nudp-gos = \"off\"",
-            "m.toml:3: there is no setting `udp-gos`; did you mean `udp-gso`?",
+            "m.toml:3: unknown setting `udp-gos`; did you mean `udp-gso`?",
         ),
         (
             "[dataplan]\nworkers = 1",
-            "m.toml:1: there is no setting `dataplan`; did you mean `dataplane`?",
+            "m.toml:1: unknown setting `dataplan`; did you mean `dataplane`?",
         ),
         (
             "[dataplane]\nworkers = 0",
@@ -107,20 +107,20 @@ fn lines_are_taken_from_the_file_or_refused_with_their_place() {
     let settings = parse(text).unwrap();
     let given = settings.lines.unwrap().fit(true, 1);
     assert_eq!(given.lines.lines.len(), 1);
-    assert_eq!(given.origin.as_deref(), Some("duplicate by a, of m.toml"));
+    assert_eq!(given.origin.as_deref(), Some("duplicate on a, from m.toml"));
     assert_eq!(given.warnings, [""; 0]);
     for (text, expected) in [
         (
             "[[uplink]]\nname = \"a\"\n",
-            "m.toml:1: this [[uplink]] has neither",
+            "m.toml:1: this [[uplink]] has no interface",
         ),
         (
             "[[uplink]]\nname = \"a\"\ninterfac = \"eth1\"\n",
-            "m.toml:3: interfac: no such key; did you mean `interface`?",
+            "m.toml:3: interfac: unknown key; did you mean `interface`?",
         ),
         (
             "[uplinkss]\n",
-            "m.toml:1: there is no setting `uplinkss`; did you mean `uplinks`?",
+            "m.toml:1: unknown setting `uplinkss`; did you mean `uplinks`?",
         ),
     ] {
         let error = parse(text).unwrap_err().to_string();

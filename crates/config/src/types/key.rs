@@ -200,7 +200,7 @@ fn hex_digit(digit: u8) -> Result<u8, KeyError> {
 #[non_exhaustive]
 pub enum KeyError {
     /// Too long or too short.
-    #[error("a key has {wanted} characters here, this has {found}; copy the whole key")]
+    #[error("a key needs {wanted} characters here, but this has {found}; copy the whole key")]
     Length {
         /// Length of the text in bytes.
         found: usize,
@@ -208,7 +208,7 @@ pub enum KeyError {
         wanted: usize,
     },
     /// Not base64, or base64 with stray bits at its end.
-    #[error("not a base64 key; `wg genkey` and `wg pubkey` print one that is")]
+    #[error("not a base64 key; print one with `wg genkey` or `wg pubkey`")]
     Base64,
     /// Not hexadecimal.
     #[error("not a hexadecimal key of 64 digits")]

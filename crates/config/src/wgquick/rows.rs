@@ -206,7 +206,7 @@ pub(super) fn harmless(key: &str) -> Option<&'static str> {
     ["IncludedApplications", "ExcludedApplications"]
         .iter()
         .any(|name| name.eq_ignore_ascii_case(key))
-        .then_some("chooses apps on Android; there are none here")
+        .then_some("selects apps on Android; has no effect here")
 }
 
 /// True for keys with which AmneziaWG disguises its packets.
@@ -251,7 +251,7 @@ pub(super) fn ranges(
         let range: AllowedIp = parsed(&text)?;
         let given: InterfaceAddr = parsed(&text)?;
         let masked = given.addr != range.addr();
-        let remark = masked.then(|| format!("{given} is taken as the network {range}"));
+        let remark = masked.then(|| format!("{given} is treated as the network {range}"));
         Ok((range, remark))
     })
 }
@@ -271,7 +271,7 @@ fn dns(interface: &mut Interface, value: &str) -> Verdicted {
         if text.contains(':') || text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
             let server: IpAddr = text
                 .parse()
-                .map_err(|_| format!("`{}` is no address of a name server", shown(text)))?;
+                .map_err(|_| format!("`{}` is not a name server address", shown(text)))?;
             if !interface.dns.contains(&server) {
                 interface.dns.push(server);
             }
@@ -305,7 +305,7 @@ fn mtu(interface: &mut Interface, value: &str) -> Verdicted {
     let mtu = up_to(value, 65535).filter(|&mtu: &u32| mtu >= 68);
     interface.mtu = Some(mtu.ok_or("must be a number of bytes from 68 to 65535")?);
     Ok(match interface.mtu {
-        Some(..1280) => "below 1280 bytes there is no IPv6 inside the tunnel".to_owned(),
+        Some(..1280) => "below 1280 bytes the tunnel cannot carry IPv6".to_owned(),
         _ => String::new(),
     })
 }
@@ -357,7 +357,7 @@ fn fwmark(interface: &mut Interface, value: &str) -> Verdicted {
 
 fn private_key(interface: &mut Interface, value: &str) -> Verdicted {
     let key = Some(key(value)?).filter(|key| !key.is_zero());
-    let wanted = "an all-zero key is none; `wg genkey` makes one";
+    let wanted = "an all-zero key means \"no key\"; make one with `wg genkey`";
     some(&mut interface.private_key, key.ok_or(wanted))
 }
 

@@ -77,7 +77,7 @@ const CONFLICTS: [(&str, &str, &str, &str); 62] = [
         "data-ciphers-fallback",
         "not supported",
     ),
-    (CLIENT, "data-ciphers :", "data-ciphers", "names no cipher"),
+    (CLIENT, "data-ciphers :", "data-ciphers", "name a cipher"),
     (CLIENT, "auth WHIRLPOOL", "auth", "SHA256"),
     (CLIENT, "fragment 1300\nproto tcp", "fragment", "udp"),
     (
@@ -286,7 +286,7 @@ fn point_to_point_is_refused_for_now() {
             import
                 .report
                 .with(Verdict::Refused)
-                .any(|e| e.reason.contains("two equal ends"))
+                .any(|e| e.reason.contains("peer-to-peer tunnels"))
         );
     }
 }

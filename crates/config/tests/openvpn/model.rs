@@ -184,7 +184,7 @@ fn suites_that_are_gone_are_replaced() {
         let import = with(CLIENT, &format!("{lines}{more}"));
         let report = format!("{:?}", import.report);
         assert!(
-            report.contains("connects to servers with TLS 1.3, or with ECDHE"),
+            report.contains("Millrace offers ECDHE with AES-GCM"),
             "{report}"
         );
         let tls = built(CLIENT, &format!("{lines}{more}")).tls;

@@ -301,7 +301,7 @@ fn faults_name_the_line_and_the_remedy() {
     let cases = [
         (
             "ListenPrt = 1",
-            "wg0.conf:3: ListenPrt: no such key; did you mean `ListenPort`?",
+            "wg0.conf:3: ListenPrt: unknown key; did you mean `ListenPort`?",
         ),
         (
             "ListenPort = 65536",
@@ -320,7 +320,7 @@ fn faults_name_the_line_and_the_remedy() {
             "Address = 10.0.0.3/40",
             "Address: `10.0.0.3/40`: the prefix length",
         ),
-        ("DNS = 1.1.1", "DNS: `1.1.1` is no address of a name server"),
+        ("DNS = 1.1.1", "DNS: `1.1.1` is not a name server address"),
         ("DNS = a$b", "DNS: `a$b` is neither"),
         (
             "MTU = 67",
@@ -331,7 +331,7 @@ fn faults_name_the_line_and_the_remedy() {
         ("SaveConfig = yes", "SaveConfig: must be `true` or `false`"),
         (
             "PrivateKey = abc",
-            "PrivateKey: a key has 44 characters here, this has 3",
+            "PrivateKey: a key needs 44 characters here, but this has 3",
         ),
         ("Endpoint = 1.2.3.4:5", "Endpoint: belongs in [Peer]"),
         ("ListenPort =", "ListenPort: has no value"),
@@ -339,7 +339,7 @@ fn faults_name_the_line_and_the_remedy() {
         ("; a comment", "wg0.conf:3: a comment begins with `#`"),
         (
             "[Pear]",
-            "wg0.conf:3: no section of this kind; did you mean `[Peer]`?",
+            "wg0.conf:3: unknown section; did you mean `[Peer]`?",
         ),
         (
             "[Interface]",
@@ -440,7 +440,7 @@ fn later_lines_replace_earlier_ones_and_the_report_says_so() {
     let import = interface("MTU = 1400\nMTU = 1300");
     let ignored: Vec<_> = import.report.with(Verdict::Ignored).collect();
     assert_eq!((ignored[0].line, ignored[0].key.as_str()), (3, "MTU"));
-    assert_eq!(ignored[0].reason, "set again at line 4, which holds");
+    assert_eq!(ignored[0].reason, "overridden at line 4");
     assert_eq!(tunnel(import).interface.mtu, Some(1300));
 }
 
@@ -455,7 +455,7 @@ fn a_range_goes_to_the_last_peer_that_names_it() {
     assert_eq!(ignored[0].line, 5);
     assert_eq!(
         ignored[0].reason,
-        "10.0.0.0/8 goes to the peer that names it at line 8"
+        "10.0.0.0/8 is assigned to the peer that lists it at line 8"
     );
     let found = tunnel(import);
     let ranges = |index: usize| {
@@ -498,7 +498,7 @@ fn files_are_read_within_limits() {
     assert!(matches!(large, Err(ImportError::TooLarge { .. })));
     assert!(matches!(binary, Err(ImportError::NotText { line: 3, .. })));
     assert!(commented.unwrap().is_usable());
-    assert!(fault(damaged.unwrap()).contains(":3: has characters that are not UTF-8"));
+    assert!(fault(damaged.unwrap()).contains(":3: is not valid UTF-8"));
     assert!(matches!(
         read(&path, Permissions::NONE),
         Err(ImportError::Read { .. })

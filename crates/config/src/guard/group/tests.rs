@@ -84,7 +84,7 @@ fn what_cannot_be_held_is_said() {
         "the host itself",
         "mr-home is a tunnel",
         "mr-other is a tunnel",
-        "no name of a device",
+        "not a device name",
     ];
     assert_eq!(left.len(), told.len(), "{left:?}");
     for (left, told) in left.iter().zip(told) {
@@ -96,7 +96,7 @@ fn what_cannot_be_held_is_said() {
     let (guard, left) = file("lan = [\"mr-office\"]\ntunnels = [\"tun0\"]")
         .with_lists(&[listed("office", &["br-lan"])], &[]);
     assert!(
-        guard.groups.is_empty() && left[0].contains("is of the LAN"),
+        guard.groups.is_empty() && left[0].contains("as a LAN device"),
         "{left:?}"
     );
     let many: Vec<String> = (0..20).map(|number| format!("br-{number}")).collect();

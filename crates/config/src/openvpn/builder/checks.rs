@@ -20,7 +20,7 @@ impl Builder {
         let has_ca = tls.ca.is_some() || tls.pkcs12.is_some();
         let by_fingerprint = !tls.rules.peer_fingerprints.is_empty();
         if !has_ca && !by_fingerprint && !self.was_refused("ca") && !self.was_refused("capath") {
-            let reason = "nothing says whom to believe; give `ca`, or `peer-fingerprint`";
+            let reason = "no line says which peers to trust; add `ca`, or `peer-fingerprint`";
             self.refuse(&NOWHERE, "ca", reason);
         }
         if by_fingerprint && !self.draft.tls.rules.issuer_fingerprints.is_empty() {
@@ -32,7 +32,7 @@ impl Builder {
         if self.draft.tls.pkcs12.is_some() {
             for name in ["cert", "key"] {
                 if self.has(name) {
-                    self.conflict(name, "`pkcs12` holds one already; remove one of them");
+                    self.conflict(name, "`pkcs12` contains one already; remove one of them");
                 }
             }
         }
@@ -65,8 +65,7 @@ impl Builder {
                 self.refuse(&NOWHERE, "cert", reason);
             }
             (false, false) if self.draft.client.auth_user_pass.is_none() => {
-                let reason = "nothing says who this client is; give `cert` and `key`, `pkcs12`, \
-                    or `auth-user-pass`";
+                let reason = "the client has no credentials; add `cert` and `key`, `pkcs12`, or `auth-user-pass`";
                 self.refuse(&NOWHERE, "auth-user-pass", reason);
             }
             (false, false) => {}
@@ -84,9 +83,8 @@ impl Builder {
         let checked = checked || self.draft.scripts.tls_verify.is_some();
         if !checked {
             self.warnings.push(
-                "No server certificate verification method has been enabled: anyone with a \
-                 client's certificate of the same CA can play the server; add `remote-cert-tls \
-                 server` or `verify-x509-name NAME name`"
+                "No server certificate verification method has been enabled: anyone with a client certificate from \
+                 the same CA can impersonate the server; add `remote-cert-tls server` or `verify-x509-name NAME name`"
                     .to_owned(),
             );
         }
@@ -99,8 +97,7 @@ impl Builder {
         if self.draft.scripts.security < ScriptSecurity::Scripts {
             for entry in table::all() {
                 if matches!(entry.support, Support::Script(..)) && self.has(entry.name) {
-                    let reason = "scripts are not run without `script-security 2`; look at what \
-                        it does, then add that line";
+                    let reason = "scripts run only with `script-security 2`; read the script, then add that line";
                     self.conflict(entry.name, reason);
                 }
             }
@@ -122,7 +119,7 @@ impl Builder {
             {
                 self.conflict(
                     entry.name,
-                    "there is no `management ADDRESS PORT` that it could be for",
+                    "has no effect without `management ADDRESS PORT`; add that, or remove the line",
                 );
             }
             return;
@@ -134,7 +131,10 @@ impl Builder {
         }
         for name in ["management-client-user", "management-client-group"] {
             if self.has(name) {
-                self.conflict(name, "only on a Unix socket is it known who connects");
+                self.conflict(
+                    name,
+                    "needs a Unix socket, where the connecting user is known",
+                );
             }
         }
     }
@@ -150,8 +150,8 @@ impl Builder {
                 if management.user.is_some() || management.group.is_some() {
                     return;
                 }
-                "management: every user of this machine may command the tunnel; \
-                 management-client-user or management-client-group say who may"
+                "management: every user of this machine may command the tunnel; restrict that with \
+                 management-client-user or management-client-group"
                     .to_owned()
             }
             ManagementAddress::Tcp(host, _) => {
@@ -177,7 +177,7 @@ impl Builder {
         for entry in table::all() {
             match entry.end {
                 End::Server => {
-                    self.conflict_if_given(entry.name, "is for servers; remove the line");
+                    self.conflict_if_given(entry.name, "is for servers only; remove the line");
                 }
                 End::IdleInClient => self.ignored(entry.name, "for servers only"),
                 End::Both | End::Client(_) | End::IdleInServer => {}
@@ -186,7 +186,7 @@ impl Builder {
         if self.draft.client.static_challenge.is_some()
             && self.draft.client.auth_user_pass.is_none()
         {
-            let reason = "goes with `auth-user-pass`, which is missing";
+            let reason = "needs `auth-user-pass`, which is missing";
             self.conflict("static-challenge", reason);
         }
         if self
@@ -199,13 +199,13 @@ impl Builder {
             self.draft.client.auth_token = None;
             self.ignored(
                 "auth-token-user",
-                "there is no `auth-token` that it could be for",
+                "has no effect without `auth-token`; remove the line",
             );
         }
         if self.draft.client.no_client_cert && self.draft.tls.cert.is_some() {
             self.note(
                 "cert",
-                "sent all the same: `setenv CLIENT_CERT 0` is meant for apps",
+                "sent anyway: `setenv CLIENT_CERT 0` is meant for apps",
             );
         }
     }
@@ -228,7 +228,7 @@ impl Builder {
         if self.draft.server.connect_freq.is_some() && connections.iter().any(tcp) {
             self.conflict(
                 "connect-freq",
-                "goes with `proto udp` only; use `max-clients`",
+                "works with `proto udp` only; use `max-clients`",
             );
         }
     }
@@ -253,15 +253,14 @@ impl Builder {
         if netmask && self.draft.network.topology != Some(Topology::Subnet) {
             self.conflict(
                 "ifconfig-pool",
-                "a netmask goes with `topology subnet` only",
+                "a netmask works with `topology subnet` only",
             );
         }
     }
 
     fn check_client_authentication(&mut self) {
         let by_password = self.has("auth-user-pass-verify") || self.has("auth-user-pass-file");
-        let remedy = "needs somebody who checks passwords: `auth-user-pass-file` or \
-            `auth-user-pass-verify`";
+        let remedy = "needs a password check: `auth-user-pass-file` or `auth-user-pass-verify`";
         let lax = self.draft.tls.client_certificate != ClientCertificate::Require;
         if lax && !by_password {
             let name = if self.has("verify-client-cert") {
@@ -281,7 +280,10 @@ impl Builder {
     fn check_tokens(&mut self) {
         if !self.has("auth-gen-token") {
             self.draft.server.auth_token = None;
-            self.ignored("auth-gen-token-secret", "there is no `auth-gen-token`");
+            self.ignored(
+                "auth-gen-token-secret",
+                "needs `auth-gen-token`, which is missing",
+            );
             return;
         }
         let (every, window) = (
@@ -294,7 +296,7 @@ impl Builder {
         if every == 0 {
             self.conflict(
                 "auth-gen-token",
-                "tokens are renewed with keys; `reneg-sec 0` forbids",
+                "needs key renewal, which `reneg-sec 0` disables",
             );
         } else if token.renewal == 0 {
             token.renewal = every;

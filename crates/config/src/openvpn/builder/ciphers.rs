@@ -5,8 +5,8 @@ use crate::openvpn::draft::DEFAULT_CIPHERS;
 use crate::openvpn::lexer::shown;
 use crate::openvpn::{Cipher, Digest};
 
-const INSECURE: &str = "needs --allow-insecure-ciphers: anybody on the way may come to read or \
-    change packets; ask for AES-256-GCM instead";
+const INSECURE: &str = "needs --allow-insecure-ciphers: anybody on the path may be able to read or change packets; \
+                        ask for AES-256-GCM instead";
 
 const UNKNOWN: &str = "is not supported; use AES-256-GCM, CHACHA20-POLY1305 or AES-256-CBC";
 
@@ -65,14 +65,13 @@ impl Builder {
         };
         if !self.protected(cipher) {
             let reason = format!(
-                "{cipher} with `auth {digest}` {INSECURE}, or write for example `auth SHA256` at \
-                 both ends"
+                "{cipher} with `auth {digest}` {INSECURE}, or write for example `auth SHA256` at both ends"
             );
             self.conflict("auth", reason);
         } else if digest == Digest::None {
             self.note(
                 "auth",
-                "packets of ciphers that do not authenticate by themselves can be forged",
+                "with a cipher that does not authenticate (such as CBC), packets can be forged",
             );
         }
     }
@@ -114,7 +113,7 @@ impl Builder {
         }
         match (ciphers.is_empty(), left_out.first()) {
             (true, Some(reason)) => self.conflict(name, reason.clone()),
-            (true, None) => self.conflict(name, "names no cipher"),
+            (true, None) => self.conflict(name, "is empty; name a cipher"),
             (false, Some(reason)) => self.note(name, format!("without {reason}")),
             (false, None) => {}
         }
@@ -126,7 +125,7 @@ impl Builder {
     fn judge_cipher(&mut self, name: &str, cipher: Option<Cipher>, has_fallback: bool) {
         let Some(cipher) = cipher else {
             let reason = format!(
-                "{} {UNKNOWN}; what the server negotiates is used, as in OpenVPN 2.6",
+                "{} {UNKNOWN}; the negotiated cipher is used, as in OpenVPN 2.6",
                 shown(name)
             );
             return self.ignored("cipher", reason);
@@ -136,25 +135,24 @@ impl Builder {
         }
         if !self.permitted(cipher) {
             let reason = format!(
-                "what the server negotiates is used, as in OpenVPN 2.6; {cipher} itself {INSECURE}"
+                "the negotiated cipher is used, as in OpenVPN 2.6; {cipher} itself {INSECURE}"
             );
             self.ignored("cipher", reason);
         } else if !self.protected(cipher) {
             let digest = self.draft.data.auth;
             let reason = format!(
-                "what the server negotiates is used, as in OpenVPN 2.6; {cipher} with `auth \
-                 {digest}` {INSECURE}"
+                "the negotiated cipher is used, as in OpenVPN 2.6; {cipher} with `auth {digest}` {INSECURE}"
             );
             self.ignored("cipher", reason);
         } else if has_fallback {
             self.ignored(
                 "cipher",
-                "`data-ciphers` and `data-ciphers-fallback` say which are used",
+                "`data-ciphers` and `data-ciphers-fallback` replace it",
             );
         } else {
             self.note(
                 "cipher",
-                "used with a server that negotiates nothing, as `data-ciphers-fallback` says",
+                "used with servers that do not negotiate, as if it were `data-ciphers-fallback`",
             );
         }
     }
@@ -162,10 +160,10 @@ impl Builder {
     /// Checks `keysize` against the fallback cipher.
     fn judge_keysize(&mut self, bits: u32) {
         if self.draft.data.fallback == Some(Cipher::BlowfishCbc) && bits != 128 {
-            let reason = "BF-CBC has keys of 128 bits here; remove the line at both ends";
+            let reason = "only 128-bit keys are supported for BF-CBC; remove the line at both ends";
             self.conflict("keysize", reason);
         } else {
-            self.ignored("keysize", "every cipher has its own key size");
+            self.ignored("keysize", "every cipher has a fixed key size");
         }
     }
 }

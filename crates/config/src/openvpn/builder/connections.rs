@@ -17,7 +17,7 @@ impl Builder {
             if self.has("remote") || self.has("connection") {
                 for name in ["remote", "connection"] {
                     if self.has(name) {
-                        self.conflict(name, "a server has no remote; remove it");
+                        self.conflict(name, "a server has no remote; remove the line");
                     }
                 }
                 return Vec::new();
@@ -32,7 +32,7 @@ impl Builder {
             return Vec::new();
         }
         if !server && self.draft.connection.locals.len() > 1 {
-            self.conflict("local", "a client calls from one address; keep one of them");
+            self.conflict("local", "a client sends from one address; keep one of them");
         }
         if drafts.len() > CONNECTIONS_MAX {
             self.conflict("remote", format!("more than {CONNECTIONS_MAX} remotes"));
@@ -47,14 +47,14 @@ impl Builder {
             }
         }
         if connections.is_empty() && self.is_sound() {
-            self.conflict("proto-force", "no remote has this protocol");
+            self.conflict("proto-force", "no `remote` uses this protocol");
         }
         // One such connection among several is skipped when its turn comes.
         let hopeless = |it: &Connection| {
             matches!(it.proxy, Some(Proxy::Socks { .. })) && !it.protocol.transport.is_tcp()
         };
         if !connections.is_empty() && connections.iter().all(hopeless) {
-            let reason = "goes with TCP only: write `proto tcp-client` if the server has it";
+            let reason = "works over TCP only; write `proto tcp-client` if the server supports it";
             self.conflict_once("socks-proxy", reason);
         }
         connections
@@ -71,10 +71,7 @@ impl Builder {
         }
         if !self.draft.blocks.is_empty() {
             if !self.draft.remotes.is_empty() {
-                self.ignored(
-                    "remote",
-                    "there are <connection> blocks, which hold instead",
-                );
+                self.ignored("remote", "replaced by the <connection> blocks");
             }
             return std::mem::take(&mut self.draft.blocks);
         }
@@ -110,10 +107,10 @@ impl Builder {
         };
         match (server, transport) {
             (true, Transport::TcpClient) => {
-                self.clash(&draft, "proto", "a server listens: `proto tcp-server`");
+                self.clash(&draft, "proto", "a server needs `proto tcp-server`");
             }
             (false, Transport::TcpServer) => {
-                self.clash(&draft, "proto", "a client connects: `proto tcp-client`");
+                self.clash(&draft, "proto", "a client needs `proto tcp-client`");
             }
             _ => {}
         }
@@ -123,7 +120,7 @@ impl Builder {
             self.clash(
                 &draft,
                 "fragment",
-                "only goes with `proto udp`; remove the line",
+                "works with `proto udp` only; remove the line",
             );
         }
         if draft.mtu.tun.is_some() && draft.link_mtu {
@@ -138,7 +135,7 @@ impl Builder {
         if transport.is_tcp() && exit_notify > 0 {
             self.ignored(
                 "explicit-exit-notify",
-                "the end of a TCP connection says as much",
+                "not needed: the end of a TCP connection tells the peer",
             );
             exit_notify = 0;
         }
@@ -224,7 +221,7 @@ impl Builder {
             self.clash(
                 draft,
                 name,
-                "there is no `http-proxy HOST PORT` that it could belong to",
+                "has no effect without `http-proxy HOST PORT`; add that, or remove the line",
             );
         }
         if let Some(mut http) = http {
@@ -232,7 +229,7 @@ impl Builder {
                 self.clash(
                     draft,
                     "http-proxy",
-                    "a server takes no proxy; remove the line",
+                    "a server uses no proxy; remove the line",
                 );
             } else if draft.socks.is_some() {
                 self.clash(
@@ -241,7 +238,8 @@ impl Builder {
                     "`socks-proxy` is given too; keep one of them",
                 );
             } else if transport != Transport::TcpClient {
-                let reason = "goes with TCP only: write `proto tcp-client` if the server has it";
+                let reason =
+                    "works over TCP only; write `proto tcp-client` if the server supports it";
                 self.clash(draft, "http-proxy", reason);
             }
             if let Some(credentials) = &self.draft.http_user_pass {
@@ -260,7 +258,7 @@ impl Builder {
             self.clash(
                 draft,
                 "socks-proxy",
-                "a server takes no proxy; remove the line",
+                "a server uses no proxy; remove the line",
             );
         }
         draft.socks.clone()
@@ -279,8 +277,7 @@ impl Builder {
             self.draft.tls.force_cookie = force;
         }
         if from.tls_auth.is_some() && from.tls_crypt.is_some() {
-            let reason = "`tls-auth` is given too; the two exclude each other: keep what the \
-                other end has";
+            let reason = "`tls-auth` is given too, and the two exclude each other; keep the one that the other end has";
             self.clash(draft, "tls-crypt", reason);
         }
         if !server
@@ -301,14 +298,14 @@ impl Builder {
         {
             self.note(
                 "tls-auth",
-                "without `key-direction` both ends must be without; servers mostly have 0, and \
-                 then a client has `key-direction 1`",
+                "no `key-direction` is set, so the other end must have none either; most servers use 0, and then the \
+                 client needs `key-direction 1`",
             );
         }
         if from.tls_auth.is_none() {
             self.ignored(
                 "key-direction",
-                "there is no `tls-auth` key that it could be for",
+                "has no effect without `tls-auth`; remove the line",
             );
         }
         let shared = match (from.tls_auth, from.tls_crypt) {

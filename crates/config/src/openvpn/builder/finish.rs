@@ -90,7 +90,7 @@ impl Builder {
             };
             self.conflict(
                 name,
-                "the lines for a server say the opposite; keep one of them",
+                "the file also has lines for a server; remove one of them",
             );
             return None;
         }
@@ -106,14 +106,14 @@ impl Builder {
             return Some(End::Server);
         }
         if tls_server {
-            let reason = "a tunnel between two equal ends is not supported; add \
-                `server NETWORK NETMASK` here and let the other end be a `client`";
+            let reason = "peer-to-peer tunnels are not supported; add `server NETWORK NETMASK` here and let the other \
+                          end be a `client`";
             self.conflict("tls-server", reason);
             return None;
         }
         if tls_client && !self.draft.pulls() {
-            let reason = "a tunnel between two equal ends is not supported; add `pull`, or \
-                write `client`, and let the other end be a `server`";
+            let reason = "peer-to-peer tunnels are not supported; add `pull`, or write `client`, and let the other \
+                          end be a `server`";
             self.conflict("tls-client", reason);
             return None;
         }
@@ -142,8 +142,7 @@ impl Builder {
         } else if name.starts_with("tap") && !typed {
             self.conflict("dev", TAP);
         } else if !name.starts_with("tun") && !typed {
-            let reason = "of which type the interface is cannot be seen from its name; add \
-                `dev-type tun`";
+            let reason = "the name does not show the interface's type; add `dev-type tun`";
             self.conflict("dev", reason);
         }
         self.draft.device.name = name;
@@ -237,7 +236,7 @@ impl Builder {
             self.conflict("ifconfig-ipv6-pool", reason);
         }
         if self.draft.server_helper.is_some_and(|helper| !helper.pool) {
-            self.conflict("server-ipv6", "does not go with `server … nopool`");
+            self.conflict("server-ipv6", "cannot be combined with `server … nopool`");
         }
         let plus = |n: u128| Ipv6Addr::from_bits(network.to_bits().wrapping_add(n));
         self.draft.network.ifconfig_v6 = Some(IfconfigV6 {

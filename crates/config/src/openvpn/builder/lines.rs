@@ -60,7 +60,7 @@ impl Builder {
             self.warnings.push(format!("[Server]: {}", home::ROUTES));
         }
         let idle = whole.home_lines.iter().filter(|_| !server);
-        let idle = idle.map(|number| (*number, "only a server's file has a [Server]"));
+        let idle = idle.map(|number| (*number, "is for servers only; remove the section"));
         let idle: Vec<_> = idle.chain(whole.idle).collect();
         for (number, reason) in whole.faults {
             if let Some((origin, _)) = places.get(number) {
@@ -133,33 +133,35 @@ fn conflict(
     let near = |it: &Connection| it.proxy.as_ref().is_some_and(is_here);
     if server {
         Some(
-            "a server has no [Uplink]; it answers clients by the paths that they call by: leave only [Uplinks], with a \
+            "a server has no [Uplink], as it answers clients on the paths that they use; keep only [Uplinks], with a \
              Mode",
         )
     } else if relayed && (tcp || connections.len() > 1) {
         Some(
-            "a relay forwards datagrams to one server: with a Relay there is one `remote`, over UDP",
+            "a relay forwards datagrams to only one server; with a Relay, give exactly one `remote`, over UDP",
         )
     } else if tcp && (lines.mode.spreads() || lines.shape) {
         Some(
-            "over TCP there is one connection, by one uplink at a time: with a TCP remote write `Mode = failover` or \
-             `Mode = single`, and no Shape",
+            "TCP uses one connection over one uplink at a time; with a TCP remote write `Mode = failover` or `Mode = \
+             single`, and no Shape",
         )
     } else if tcp && lines.lines.iter().any(|line| line.cap.is_some()) {
-        Some("a Cap counts datagrams, and none go to a TCP remote: remove each Cap and CapDay")
+        Some("a Cap counts only UDP datagrams, but a remote uses TCP; remove each Cap and CapDay")
     } else if connections
         .iter()
         .any(|it| it.proxy.is_some() && !is_tcp(it))
     {
-        Some("uplinks lead through a proxy over TCP only; remove each [Uplink], or the proxy")
+        Some("uplinks work with a proxy over TCP only; remove each [Uplink], or the proxy")
     } else if connections.iter().any(near) {
-        Some("a proxy on this machine is reached by no uplink; remove each [Uplink], or the proxy")
+        Some(
+            "a proxy on this machine is not reached through an uplink; remove each [Uplink], or the proxy",
+        )
     } else if sockets.device.is_some() || connections.iter().any(|it| it.local.host.is_some()) {
         Some(
-            "`local` and `bind-dev` are for one uplink; say it in each [Uplink], by Source and Interface",
+            "`local` and `bind-dev` are for one uplink; use Source and Interface in each [Uplink] instead",
         )
     } else if lines.shape && sockets.shaper.is_some() {
-        Some("`shaper` and `Shape = yes` say the same; keep one of them")
+        Some("`shaper` and `Shape = yes` both limit the rate; keep one of them")
     } else {
         None
     }
@@ -255,7 +257,7 @@ mod tests {
             (config, origin, warnings)
         };
         let (config, origin, warnings) = taken(CLIENT);
-        assert_eq!(origin.as_deref(), Some("duplicate by a, of m.toml"));
+        assert_eq!(origin.as_deref(), Some("duplicate on a, from m.toml"));
         assert_eq!((config.lines.lines.len(), warnings.len()), (1, 0));
         assert!(config.data.reorder);
         let (config, origin, _) = taken(&format!("{TWO}{CLIENT}"));
@@ -263,14 +265,14 @@ mod tests {
         let (config, origin, warnings) = taken(&format!("{CLIENT}bind-dev eth0\n"));
         assert!(config.lines.is_default() && origin.is_none());
         assert!(
-            warnings[0].contains("by source and interface"),
+            warnings[0].contains("use source and interface"),
             "{warnings:?}"
         );
         let (config, origin, warnings) = taken(&format!("{CLIENT}proto tcp\n"));
         assert_eq!(config.lines.mode, LineMode::Failover);
-        assert_eq!(origin.as_deref(), Some("failover by a, of m.toml"));
+        assert_eq!(origin.as_deref(), Some("failover on a, from m.toml"));
         assert!(
-            warnings[0].contains("in place of `duplicate`"),
+            warnings[0].contains("`duplicate` is treated as `failover`"),
             "{warnings:?}"
         );
         let text = "[[uplink]]\nname = 'a'\ninterface = 'eth1'\n[[uplink]]\nname = 'r'\nrelay = '192.0.2.9:5'\n\
@@ -282,7 +284,7 @@ mod tests {
             assert_eq!(config.lines.lines.len(), count, "{more}: {warnings:?}");
             let told = warnings
                 .iter()
-                .any(|it| it.contains("uplinks by a relay are left out"));
+                .any(|it| it.contains("uplinks through a relay are skipped"));
             assert_eq!(told, count == 1, "{more}: {warnings:?}");
         }
         let server = "server 10.8.0.0 255.255.255.0\ndev tun\nca ca\ncert cert\nkey key\ndh none\n";
@@ -290,7 +292,7 @@ mod tests {
         assert_eq!(config.lines.mode, LineMode::Duplicate);
         assert!(config.lines.lines.is_empty() && config.data.reorder);
         assert!(
-            warnings[0].contains("a server has no [[uplink]]"),
+            warnings[0].contains("a server does not use [[uplink]]"),
             "{warnings:?}"
         );
     }

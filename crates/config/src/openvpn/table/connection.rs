@@ -63,8 +63,7 @@ pub(super) const ROWS: &[Entry] = &[
     // The limit counts rounds over all servers, so that a single server cannot have one.
     .connection(|_, _| {
         ignored(
-            "within <connection> it has no effect, in the stock program either; move it out of \
-             the block",
+            "has no effect inside <connection>, as in the original OpenVPN; move it out of the block",
         )
     }),
     here("connect-timeout", 1, 1, timeout).end(End::IdleInServer),
@@ -125,11 +124,11 @@ pub(super) const ROWS: &[Entry] = &[
         some(&mut d.http_override, proxy)
     })
     .end(End::IdleInServer),
-    skip("http-proxy-retry", "a connection is always tried again"),
-    skip("socks-proxy-retry", "a connection is always tried again"),
+    skip("http-proxy-retry", "connections are always retried"),
+    skip("socks-proxy-retry", "connections are always retried"),
     skip(
         "http-proxy-timeout",
-        "`connect-timeout` holds for proxies too",
+        "`connect-timeout` applies to proxies, too",
     ),
     here("socks-proxy", 1, 3, |d, it| {
         let proxy = Proxy::Socks {
@@ -151,7 +150,7 @@ pub(super) const ROWS: &[Entry] = &[
         some(&mut d.mtu.tun_max, number(it.at(0), 68..=u16::MAX))
     })
     .end(End::IdleInServer),
-    skip("tun-mtu-extra", "no buffer of Millrace depends on it"),
+    skip("tun-mtu-extra", "Millrace's buffers do not depend on it"),
     here("link-mtu", 1, 1, link_mtu),
     here("udp-mtu", 1, 1, link_mtu),
     here("mssfix", 0, 2, |d, it| set(&mut d.mtu.mssfix, mssfix(it))),
@@ -164,7 +163,7 @@ pub(super) const ROWS: &[Entry] = &[
                 bytes,
                 of_outer_packet,
             }),
-            _ => return Err("needs to be at least 68".to_owned()),
+            _ => return Err("must be at least 68".to_owned()),
         };
         OK
     }),
@@ -175,7 +174,7 @@ pub(super) const ROWS: &[Entry] = &[
         d.mtu.mssfix = Some(MssFix::Mtu(size));
         match held == size {
             true => OK,
-            false => note(&format!("{held} is used: the limits are 154 and 2048")),
+            false => note(&format!("{held} is used, as it must be from 154 to 2048")),
         }
     }),
     here("mtu-disc", 1, 1, |d, it| {
@@ -184,7 +183,7 @@ pub(super) const ROWS: &[Entry] = &[
     no("mtu-dynamic", "removed from OpenVPN; write `fragment`"),
     skip(
         "mtu-test",
-        "nothing is measured; `mssfix` is enough for TCP",
+        "not measured; `mssfix` is enough for TCP",
     ),
     here("explicit-exit-notify", 0, 1, |d, it| {
         let times = it.get(0).map_or(Ok(1), |text| number(text, 0..=u8::MAX));
@@ -242,7 +241,7 @@ fn timeout(draft: &mut ConnectionDraft, directive: &Directive) -> Outcome {
 fn link_mtu(draft: &mut ConnectionDraft, directive: &Directive) -> Outcome {
     number(directive.at(0), 150..=u16::MAX)?;
     draft.link_mtu = true;
-    ignored("the tunnel's MTU is not derived from it; write `tun-mtu`, or `mssfix` for TCP")
+    ignored("does not set the tunnel's MTU here; write `tun-mtu`, or `mssfix` for TCP")
 }
 
 fn mssfix(directive: &Directive) -> Result<Option<MssFix>, String> {
@@ -289,7 +288,7 @@ fn http_proxy(directive: &Directive) -> Result<HttpProxy, String> {
         Some("digest") => proxy.auth = HttpAuth::Auto,
         Some("ntlm" | "ntlm2") => {
             return Err(
-                "NTLM rests on broken ciphers; use `basic` or `auto`, or another proxy".to_owned(),
+                "NTLM uses broken ciphers; use `basic` or `auto`, or another proxy".to_owned(),
             );
         }
         Some(other) => return Err(one_of(other, &["none", "basic", "digest"])),

@@ -25,7 +25,9 @@ pub(super) const ROWS: &[Entry] = &[
     }),
     flag("allow-insecure-ciphers", |d| &mut d.data.allow_insecure).is(WEAKENING),
     yes("ncp-disable", 0, 0, |_, _| {
-        ignored("ciphers are negotiated all the same; `cipher` is used with a server that does not")
+        ignored(
+            "ciphers are negotiated anyway; `cipher` is used with servers that do not negotiate",
+        )
     })
     .is(WEAKENING),
     one("keysize", |d, v| {
@@ -45,20 +47,20 @@ pub(super) const ROWS: &[Entry] = &[
     .client(same_for_all),
     yes("compress", 0, 1, compress).client(same_for_all),
     yes("allow-compression", 1, 1, allow_compression).is(WEAKENING),
-    skip("comp-noadapt", "nothing is compressed").client(same_for_all),
+    skip("comp-noadapt", "Millrace does not compress packets").client(same_for_all),
     yes("replay-window", 1, 2, replay_window),
     flag("reorder", |d| &mut d.data.reorder),
     skip(
         "mute-replay-warnings",
-        "replays are counted, not logged one by one",
+        "replays are counted, but not logged one by one",
     ),
     skip(
         "replay-persist",
-        "keys and packet numbers of a session die with the process",
+        "not needed: keys and packet numbers do not outlive the process",
     ),
     no(
         "no-replay",
-        "packets that come twice would be taken twice; remove the line",
+        "duplicated packets would be accepted twice; remove the line",
     ),
     no(
         "no-iv",
@@ -66,13 +68,13 @@ pub(super) const ROWS: &[Entry] = &[
     ),
     skip(
         "force-tls-key-material-export",
-        "used whenever the client can",
+        "used whenever the client supports it",
     ),
 ];
 
 /// `MAJOR.MINOR.PATCH`.
 fn compat_mode(text: &str) -> Result<u32, String> {
-    let wrong = || format!("`{}` is no version such as 2.4.0", shown(text));
+    let wrong = || format!("`{}` is not a version such as 2.4.0", shown(text));
     let parts: Vec<u32> = text
         .split('.')
         .map(|part| number(part, 0..=99))
@@ -85,9 +87,9 @@ fn compat_mode(text: &str) -> Result<u32, String> {
 }
 
 /// The warning about framings that could carry compressed packets.
-const UNPACKED: &str = "nothing is compressed here, and what the peer compresses is unpacked; its \
-    lengths tell who listens something of what is inside (VORACLE): better have `comp-lzo no`, or \
-    neither line, at the other end";
+const UNPACKED: &str = "Millrace sends uncompressed packets, but accepts compressed ones, whose lengths reveal parts \
+                        of their content to eavesdroppers (VORACLE); set `comp-lzo no`, or neither line, at the other \
+                        end";
 
 fn compress(draft: &mut Draft, directive: &Directive) -> Outcome {
     let framings = [
@@ -111,11 +113,9 @@ fn allow_compression(draft: &mut Draft, directive: &Directive) -> Outcome {
     let value = directive.at(0);
     draft.data.unpack = value != "no";
     match value {
-        "no" => note("packets that the peer compresses are dropped, whatever other lines say"),
+        "no" => note("compressed packets from the peer are dropped, whatever other lines say"),
         "asym" => OK,
-        "yes" => {
-            note("as `asym`: what the peer compresses is unpacked, and nothing is compressed here")
-        }
+        "yes" => note("treated as `asym`: Millrace accepts compressed packets, but sends none"),
         other => Err(one_of(other, &["no", "asym", "yes"])),
     }
 }
@@ -127,5 +127,5 @@ fn replay_window(_: &mut Draft, directive: &Directive) -> Outcome {
         .get(1)
         .map(|text| number(text, 0..=600_u32))
         .transpose()?;
-    ignored("the window is always 8128 packets, however late they are")
+    ignored("the window is always 8128 packets, without a time limit")
 }

@@ -10,7 +10,7 @@ pub(super) const ROWS: &[Entry] = &[
     one("dev", |d, v| match v {
         name if is_ifname(name) => put(&mut d.dev, name.to_owned()),
         other => Err(format!(
-            "`{}` is no interface name: 1 to 15 of letters, digits and _=+.-",
+            "`{}` is not an interface name; use 1 to 15 letters, digits and _=+.-",
             shown(other)
         )),
     }),
@@ -24,17 +24,14 @@ pub(super) const ROWS: &[Entry] = &[
     one("dev-node", |_, v| match v {
         "/dev/net/tun" => OK,
         path if path.starts_with('/') => {
-            Err("interfaces are made through /dev/net/tun; remove the line".to_owned())
+            Err("interfaces are always made through /dev/net/tun; remove the line".to_owned())
         }
         _ => ignored(WINDOWS),
     }),
     one("txqueuelen", |d, v| {
         some(&mut d.device.queue_length, number(v, 0..=1_000_000))
     }),
-    skip(
-        "disable-dco",
-        "the setting dataplane.kind says who moves the packets",
-    ),
+    skip("disable-dco", "set dataplane.kind instead"),
     yes("topology", 1, 1, |d, it| {
         let topologies = Topology::ALL.map(|it| (it.as_str(), it));
         some(&mut d.network.topology, word(it.at(0), &topologies))
@@ -59,7 +56,7 @@ pub(super) const ROWS: &[Entry] = &[
     one("mark", |d, v| some(&mut d.sockets.mark, mark(v))),
     one("bind-dev", |d, v| match v {
         name if is_ifname(name) => put(&mut d.sockets.device, name.to_owned()),
-        other => Err(format!("`{}` is no interface name", shown(other))),
+        other => Err(format!("`{}` is not an interface name", shown(other))),
     }),
     yes("multihome", 0, 0, |_, _| note("always done")),
     yes("socket-flags", 0, MANY, |d, it| {
@@ -72,10 +69,10 @@ pub(super) const ROWS: &[Entry] = &[
     flag("tcp-nodelay", |d| &mut d.sockets.tcp_nodelay),
     skip(
         "passtos",
-        "outer packets have the system's usual type of service",
+        "not copied: outer packets have the system's usual type of service",
     ),
     skip("fast-io", KERNEL),
-    skip("preresolve", "names are resolved when they are needed"),
+    skip("preresolve", "names are always resolved when needed"),
     skip("ip-remote-hint", "a hint for other systems"),
     one("shaper", |d, v| {
         some(&mut d.sockets.shaper, number(v, 100..=100_000_000))
@@ -83,7 +80,10 @@ pub(super) const ROWS: &[Entry] = &[
     .end(End::Client(
         "is for clients; use `tc qdisc` on the server's interface",
     )),
-    no("gremlin", "a test mode of stock; remove the line"),
+    no(
+        "gremlin",
+        "a test mode of the original OpenVPN; remove the line",
+    ),
     no(
         "client-nat",
         "addresses are not rewritten; use nftables on the tunnel's interface",
@@ -100,7 +100,7 @@ fn buffer(text: &str) -> Result<Option<u32>, String> {
 fn mark(text: &str) -> Result<u32, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16)
-            .map_err(|_| format!("`{}` is no hexadecimal number of 32 bits", shown(text))),
+            .map_err(|_| format!("`{}` is not a hexadecimal 32-bit number", shown(text))),
         None => number(text, 0..=u32::MAX),
     }
 }

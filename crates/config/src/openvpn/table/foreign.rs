@@ -23,38 +23,40 @@ pub(crate) enum Restriction {
     Instead(Directive, &'static str),
 }
 
-const LOG: &str = "not written: a profile names no file for root to write, unless --allow-files is \
-    given; the log goes to standard error";
+const LOG: &str = "not written: a profile may name files for root to write only with --allow-files; the log goes to \
+                   standard error";
 
 const WRITTEN: &str =
-    "not written: a profile names no file for root to write, unless --allow-files is given";
+    "not written: a profile may name files for root to write only with --allow-files";
 
-const SOCKET: &str = "a profile makes no socket as root unless --allow-files is given; or write \
-    `management 127.0.0.1 PORT NAME.management`";
+const SOCKET: &str = "a profile may make a socket as root only with --allow-files; permit it, or write `management \
+                      127.0.0.1 PORT NAME.management`";
 
-const OPEN: &str = "those who reach this address could command the tunnel, which runs as root; permit it with \
-    --allow-files, or write `management 127.0.0.1 PORT NAME.management`";
+const OPEN: &str = "everyone who reaches this address could command the tunnel, which runs as root; permit it with \
+                    --allow-files, or write `management 127.0.0.1 PORT NAME.management`";
 
-const NO_PASSWORD: &str = "every program of this machine could command the tunnel, which runs as root; put a password into a file \
-    that only its owner can read, call it as the profile with the ending .management, and name it behind the port, or permit it with --allow-files";
+const NO_PASSWORD: &str = "every program of this machine could command the tunnel, which runs as root; put a password \
+                           into a file that only its owner can read, name it after the profile with the ending \
+                           .management, and write that name behind the port, or permit it with --allow-files";
 
-const CALLS: &str = "the profile would have this machine call its management client, and take commands; permit it \
-    with --allow-files";
+const CALLS: &str = "the profile would make this machine connect to a management client, and obey its commands; \
+                     permit it with --allow-files";
 
-const SENT: &str = "two lines of a file of this machine would be sent to the other end, and the \
-    profile says of which file; permit it with --allow-files, put them into the profile as \
-    `<auth-user-pass>`, call the file as the profile with the ending .password, or name no file and be asked";
+const SENT: &str = "the profile could send two lines of any file on this machine to the other end; permit it with \
+                    --allow-files, put the lines into the profile as `<auth-user-pass>`, name the file after the \
+                    profile with the ending .password, or name no file and enter them at the prompt";
 
-const READ: &str = "its lines may say which server is trusted, so the profile is not used without them: put them into the \
-    profile, or have the file read with --allow-files";
+const READ: &str = "its lines may decide which server is trusted, so the profile is not used without them; put them \
+                    into the profile, or permit the file with --allow-files";
 
-const CERTIFICATES: &str = "the certificates of a file of this machine would be sent to the other end, and the profile says of \
-    which file; permit it with --allow-files, or put them into the profile as `<extra-certs>`";
+const CERTIFICATES: &str = "the profile could send the certificates in any file on this machine to the other end; \
+                            permit it with --allow-files, or put them into the profile as `<extra-certs>`";
 
-const PIPE: &str = "a pipe of this process, which a profile does not read unless --allow-files is given; name a file";
+const PIPE: &str =
+    "a pipe of this process, which a profile may read only with --allow-files; name a file";
 
-const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent to the proxy, and \
-    the profile says of which file; permit it with --allow-files, or name no file and be asked";
+const SENT_TO_PROXY: &str = "the profile could send two lines of any file on this machine to the proxy; permit it \
+                             with --allow-files, or name no file and enter them at the prompt";
 
 /// The restriction on a directive; `None` if it names no restricted file.
 pub(crate) fn restriction(

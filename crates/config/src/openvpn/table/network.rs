@@ -27,14 +27,14 @@ pub(super) const ROWS: &[Entry] = &[
     flag("ifconfig-noexec", |d| &mut d.network.ifconfig_noexec),
     skip(
         "ifconfig-nowarn",
-        "addresses of the two ends are not compared",
+        "the two ends' addresses are not compared",
     ),
     yes("route", 1, 4, |d, it| {
         // Stock refuses such a route too, but only in its log and once the tunnel is up.
         if it.at(0).contains('/') {
             return ignored(
-                "not an address, for stock neither; write `route NETWORK NETMASK`, and for all \
-                 traffic `redirect-gateway def1`",
+                "not an address, in the original OpenVPN either; write `route NETWORK NETMASK`, and for all traffic \
+                 `redirect-gateway def1`",
             );
         }
         add(&mut d.network.routes, route(it))
@@ -65,11 +65,11 @@ pub(super) const ROWS: &[Entry] = &[
     })
     .end(End::Client("is for clients; remove the line")),
     flag("route-noexec", |d| &mut d.network.route_noexec),
-    skip("max-routes", "there is no such limit"),
+    skip("max-routes", "Millrace has no such limit"),
     skip("route-method", WINDOWS),
     no(
         "route-table",
-        "routes go to the main table; use `route-noexec` and a `route-up` script",
+        "routes are set in the main table; use `route-noexec` and a `route-up` script",
     ),
     yes("redirect-gateway", 0, MANY, |d, it| {
         redirect(d, it)?.gateway = true;
@@ -200,12 +200,12 @@ fn dhcp_option(dhcp: &mut DhcpOptions, directive: &Directive) -> Outcome {
                 .parse::<IpAddr>()
                 .ok()
                 .filter(|address| kind == "DNS" || address.is_ipv6())
-                .ok_or_else(|| format!("`{}` is no address of a name server", shown(text)))?;
+                .ok_or_else(|| format!("`{}` is not a name server address", shown(text)))?;
             dhcp.dns.push(address);
         }
         "DOMAIN" => dhcp.domain = Some(domain(value)?),
         "DOMAIN-SEARCH" | "ADAPTER_DOMAIN_SUFFIX" => dhcp.search.push(domain(value)?),
-        _ => outcome = note("only given to scripts, as `foreign_option_N`"),
+        _ => outcome = note("passed only to scripts, as `foreign_option_N`"),
     }
     dhcp.lines.push(directive.values.join(" "));
     outcome
@@ -228,12 +228,12 @@ fn dns(draft: &mut Draft, directive: &Directive) -> Outcome {
         other => return Err(one_of(other, &["server", "search-domains"])),
     }
     if directive.values.len() < 4 {
-        return Err("is written `dns server NUMBER OPTION VALUE`".to_owned());
+        return Err("must be written as `dns server NUMBER OPTION VALUE`".to_owned());
     }
     let number = directive.at(1);
     let priority: i8 = number
         .parse()
-        .map_err(|_| format!("`{}` is no number from -128 to 127", shown(number)))?;
+        .map_err(|_| format!("`{}` is not a number from -128 to 127", shown(number)))?;
     let server = dns.servers.entry(priority).or_default();
     let (value, values) = (directive.at(3), &directive.values[3..]);
     match directive.at(2) {
@@ -241,7 +241,7 @@ fn dns(draft: &mut Draft, directive: &Directive) -> Outcome {
             for text in values {
                 if server.addresses.len() == DNS_ADDRESSES_MAX {
                     return Err(format!(
-                        "more than {DNS_ADDRESSES_MAX} addresses of one server"
+                        "more than {DNS_ADDRESSES_MAX} addresses for one server"
                     ));
                 }
                 server.addresses.push(dns_address(text)?);
@@ -268,5 +268,5 @@ fn dns_address(text: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::new(address, 0));
     }
     text.parse()
-        .map_err(|_| format!("`{}` is no address of a name server", shown(text)))
+        .map_err(|_| format!("`{}` is not a name server address", shown(text)))
 }

@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Entry] = &[
                 .to_owned(),
         )
     }),
-    no("show-engines", "there are no OpenSSL engines to show"),
+    no("show-engines", "Millrace has no OpenSSL engines to show"),
     no("show-pkcs11-ids", PKCS11),
 ];
 
@@ -65,7 +65,7 @@ fn genkey(directive: &Directive) -> Result<GenKey, String> {
     let kind = word(directive.get(0).unwrap_or("secret"), &kinds)?;
     let metadata = directive.get(2).map(str::to_owned);
     if metadata.is_some() && kind != KeyKind::TlsCryptV2Client {
-        return Err("only a tls-crypt-v2-client key has metadata".to_owned());
+        return Err("only tls-crypt-v2-client keys have metadata; remove it".to_owned());
     }
     Ok(GenKey {
         kind,

@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Entry] = &[
     flag("route-nopull", |d| &mut d.network.route_nopull).end(End::IdleInServer),
     skip(
         "allow-pull-fqdn",
-        "a pushed route with a name is passed over, and the log says so; write the `route` here",
+        "pushed routes with host names are skipped, with a log line; write the `route` here",
     ),
     flag("push-peer-info", |d| &mut d.client.push_peer_info).end(End::IdleInServer),
     yes("auth-user-pass", 0, 1, |d, it| {

@@ -10,7 +10,7 @@ pub(super) const ROWS: &[Entry] = &[
     yes("script-security", 1, 2, security).is(WEAKENING),
     script("up", |scripts| &mut scripts.up),
     yes("up-delay", 0, 0, |_, _| {
-        note("always done: the interface is set up when the server has answered")
+        note("always the case: the interface is set up once the server has answered")
     })
     .end(End::Client("is for clients; remove the line")),
     flag("up-restart", |d| &mut d.scripts.up_restart),
@@ -30,7 +30,8 @@ pub(super) const ROWS: &[Entry] = &[
     script("learn-address", |scripts| &mut scripts.learn_address)
         .end(End::Server).is(DECIDING)
         .noting(
-            "only told: unlike in the stock program, a failing script refuses no address; `client-connect` may refuse a client",
+            "runs, but cannot refuse an address by failing, as in the original OpenVPN; use `client-connect` to \
+             refuse a client",
         ),
     script("auth-user-pass-verify", |scripts| {
         &mut scripts.auth_user_pass_verify
@@ -72,7 +73,8 @@ fn setenv(draft: &mut Draft, directive: &Directive) -> Outcome {
     match (directive.at(0), directive.get(1)) {
         ("GENERIC_CONFIG", _) => {
             return Err(
-                "this is a template without a user's keys; ask for the profile itself".to_owned(),
+                "this file is a template without a user's keys; ask for the user's own profile"
+                    .to_owned(),
             );
         }
         ("REMOTE_RANDOM_HOSTNAME", None) => return on(&mut draft.client.remote_random_hostname),
@@ -93,7 +95,7 @@ fn variable(draft: &mut Draft, prefix: &str, directive: &Directive) -> Outcome {
     let name = directive.at(0);
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(good) {
-        return Err("a variable's name is made of letters, digits and _".to_owned());
+        return Err("a variable's name must consist of letters, digits and _".to_owned());
     }
     let variable = (format!("{prefix}{name}"), directive.at(1).to_owned());
     draft.scripts.environment.push(variable);

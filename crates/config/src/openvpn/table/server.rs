@@ -141,7 +141,7 @@ pub(super) const ROWS: &[Entry] = &[
     .end(End::Server),
     no(
         "override-username",
-        "the name of a client is not rewritten; let the verify script set common names",
+        "a client's name cannot be overridden; remove the line",
     ),
     flag("auth-user-pass-optional", |d| {
         &mut d.server.auth_user_pass_optional
@@ -170,7 +170,7 @@ pub(super) const ROWS: &[Entry] = &[
         for text in &it.values {
             number(text, 1..=i32::MAX.unsigned_abs())?;
         }
-        ignored("addresses are not learnt from packets, so none gets stale")
+        ignored("not needed: addresses are not learnt from packets")
     })
     .end(End::Server),
     yes("opt-verify", 0, 0, |_, _| {
@@ -179,13 +179,13 @@ pub(super) const ROWS: &[Entry] = &[
     .end(End::Server),
     skip(
         "tcp-queue-limit",
-        "what waits for a client is bounded by its socket's buffer; set `sndbuf`",
+        "the queue to a client is limited by its socket's buffer; set `sndbuf`",
     ),
     skip("bcast-buffers", KERNEL),
     skip("hash-size", KERNEL),
     no(
         "port-share",
-        "a port is not shared with a web server; use sslh or HAProxy in front, or another port",
+        "sharing a port with a web server is not supported; use sslh or HAProxy in front, or another port",
     ),
 ];
 
@@ -227,7 +227,7 @@ fn pool(directive: &Directive) -> Result<Pool, String> {
     let (start, end) = (ipv4(directive.at(0))?, ipv4(directive.at(1))?);
     if start > end {
         return Err(format!(
-            "{start} is after {end}; write the smaller address first"
+            "{start} is above {end}; write the lower address first"
         ));
     }
     if end.to_bits() - start.to_bits() >= 1 << (32 - POOL_BITS_MIN) {
@@ -251,7 +251,7 @@ fn pushable(text: &str) -> Result<(), String> {
         return Err("pushes nothing".to_owned());
     }
     if text.contains(',') || text.bytes().any(|byte| byte.is_ascii_control()) {
-        return Err("a pushed option holds no comma and no control character".to_owned());
+        return Err("a pushed option must not contain a comma or control character".to_owned());
     }
     Ok(())
 }

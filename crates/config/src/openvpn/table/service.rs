@@ -14,12 +14,12 @@ pub(super) const ROWS: &[Entry] = &[
     text("group", |d| &mut d.service.group),
     no(
         "chroot",
-        "the root directory is not changed; use `user` and `group`, or set the root directory in \
-         the service file",
+        "changing the root directory is not supported; use `user` and `group`, or set the root directory in the \
+         service file",
     ),
     no(
         "setcon",
-        "no SELinux context is changed; set it in the service file",
+        "changing the SELinux context is not supported; set it in the service file",
     ),
     yes("daemon", 0, 1, |d, it| {
         d.service.syslog_name = it.get(0).map(str::to_owned);
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Entry] = &[
     flag("machine-readable-output", |d| {
         &mut d.service.machine_readable
     }),
-    skip("errors-to-stderr", "messages go to one place"),
+    skip("errors-to-stderr", "all messages go to one place"),
     one("verb", |d, v| {
         let level = capped(v, 0..=15_u8);
         set(&mut d.service.verb, level.map(|level| level.min(11)))
@@ -58,7 +58,7 @@ pub(super) const ROWS: &[Entry] = &[
     no("memstats", "use `status`, or `millrace status --json`"),
     one("nice", |d, v| match v.parse::<i32>() {
         Ok(nice @ -20..=19) => put(&mut d.service.nice, nice),
-        _ => Err("is a number from -20 to 19".to_owned()),
+        _ => Err("must be a number from -20 to 19".to_owned()),
     }),
     flag("mlock", |d| &mut d.service.mlock),
     yes("echo", 0, MANY, echo)
@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Entry] = &[
     flag("persist-remote-ip", |d| &mut d.service.persist_remote_ip),
     skip(
         "persist-local-ip",
-        "a name after `local` is looked up at each connection; write the address",
+        "the name is looked up again at each connection; write the address",
     ),
     yes("management", 2, 3, management)
         .is(SECRET)
@@ -99,15 +99,15 @@ pub(super) const ROWS: &[Entry] = &[
     }),
     no(
         "management-query-proxy",
-        "the management client is not asked for a proxy; write `http-proxy` or `socks-proxy`",
+        "asking the management client for a proxy is not supported; write `http-proxy` or `socks-proxy`",
     ),
     no(
         "management-query-remote",
-        "the management client is not asked for the server; write `remote`, or several of them",
+        "asking the management client for the server is not supported; write `remote`, or several of them",
     ),
     no(
         "management-client-auth",
-        "clients are not judged through the management port; use `auth-user-pass-verify` or \
+        "accepting or refusing clients through the management port is not supported; use `auth-user-pass-verify` or \
          `auth-user-pass-file`",
     )
     .is(DECIDING),
@@ -128,7 +128,7 @@ pub(super) const ROWS: &[Entry] = &[
     }),
 ];
 
-const TEXT: &str = "a text for the log of a client";
+const TEXT: &str = "only a text for the client's log";
 
 fn log(draft: &mut Draft, directive: &Directive, append: bool) -> Outcome {
     let path = PathBuf::from(directive.at(0));
@@ -153,7 +153,7 @@ fn management(draft: &mut Draft, directive: &Directive) -> Outcome {
         "unix" => ManagementAddress::Unix(PathBuf::from(value)),
         _ if value == "tunnel" => {
             return Err(
-                "is not opened on the tunnel's own address; name an address, or a Unix socket"
+                "listening on the tunnel's own address is not supported; name an address, or a Unix socket"
                     .to_owned(),
             );
         }

@@ -16,7 +16,7 @@ pub(super) const ROWS: &[Entry] = &[
     yes("ping-exit", 1, 1, |d, it| timeout(d, it, PingTimeout::Exit)).client(same_for_all),
     skip(
         "ping-timer-rem",
-        "timeouts run only while there is a peer, always",
+        "always the case: timeouts run only while there is a peer",
     )
     .client(same_for_all),
     yes("inactive", 1, 2, |d, it| {
@@ -74,7 +74,7 @@ fn renegotiation(draft: &mut Draft, directive: &Directive) -> Outcome {
     draft.timers.renegotiation.seconds = time;
     let least = directive.get(1).map(seconds).transpose()?;
     if least.is_some_and(|least| least > time) {
-        return Err("the second time is the shorter one".to_owned());
+        return Err("the second time must not exceed the first".to_owned());
     }
     draft.timers.renegotiation.seconds_min = least;
     OK

@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Entry] = &[
     file("ca", |d| &mut d.tls.ca),
     no(
         "capath",
-        "directories of certificates are not searched; join them into one `ca` file",
+        "certificate directories are not supported; join the certificates into one `ca` file",
     ),
     file("cert", |d| &mut d.tls.cert),
     file("key", |d| &mut d.tls.key).is(SECRET),
@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Entry] = &[
     .is(SECRET),
     skip(
         "dh",
-        "no old Diffie-Hellman group is used: key exchange is by elliptic curves",
+        "not used: keys are exchanged with elliptic curves",
     )
     .is(INLINE),
     yes("tls-version-min", 1, 2, version_min),
@@ -134,11 +134,11 @@ pub(super) const ROWS: &[Entry] = &[
     yes("x509-username-field", 1, MANY, username_fields),
     skip(
         "x509-track",
-        "scripts get X509_* for each field of every subject without it",
+        "not needed: scripts get X509_* for each field of every subject anyway",
     ),
     no(
         "keying-material-exporter",
-        "keying material is not given to anybody else; remove the line",
+        "exporting keying material is not supported; remove the line",
     ),
     no(
         "tls-remote",
@@ -146,12 +146,12 @@ pub(super) const ROWS: &[Entry] = &[
     ),
     no(
         "compat-names",
-        "removed from OpenVPN 2.5; write names as `verify-x509-name` has them",
+        "removed from OpenVPN 2.5; write names in the form that `verify-x509-name` uses",
     ),
-    skip("no-name-remapping", "names are not rewritten"),
+    skip("no-name-remapping", "names are never rewritten"),
     no(
         "tls-export-cert",
-        "peer certificates are not written to files; `tls-verify` gets X509_*",
+        "writing peer certificates to files is not supported; `tls-verify` gets X509_*",
     ),
     no(
         "cryptoapicert",
@@ -168,8 +168,8 @@ pub(super) const ROWS: &[Entry] = &[
     no("pkcs11-id-management", PKCS11),
     no(
         "secret",
-        "a static key without TLS has no forward secrecy and is gone from OpenVPN 2.8; \
-         give both ends certificates, or `peer-fingerprint`",
+        "a static key without TLS has no forward secrecy and is removed from OpenVPN 2.8; give both ends \
+         certificates, or use `peer-fingerprint`",
     )
     .is(INLINE),
     skip(
@@ -177,10 +177,10 @@ pub(super) const ROWS: &[Entry] = &[
         "there is no static-key mode to allow",
     ),
     one("key-method", |_, v| match v {
-        "2" => ignored("the only method there is"),
+        "2" => ignored("the only supported method"),
         _ => Err("only method 2 exists since OpenVPN 2.4; remove the line".to_owned()),
     }),
-    skip("single-session", "a peer has one session"),
+    skip("single-session", "a peer has only one session"),
     skip("prng", OPENSSL),
     skip("engine", OPENSSL),
     skip("providers", OPENSSL),
@@ -218,12 +218,13 @@ fn tls_crypt_v2(draft: &mut ConnectionDraft, directive: &Directive) -> Outcome {
 }
 
 /// The remark on a `tls-cipher` in which [`is_suite`] finds no suite.
-const NO_SUITE: &str = "none of these suites of TLS 1.2 is spoken: they exchange keys by RSA or old Diffie-Hellman groups, \
-    or encrypt in CBC mode. This file connects to servers with TLS 1.3, or with ECDHE and AES-GCM or \
-    ChaCha20-Poly1305, which are offered in their place";
+const NO_SUITE: &str = "none of these TLS 1.2 suites is supported: they exchange keys with RSA or old Diffie-Hellman \
+                        groups, or encrypt in CBC mode. Millrace offers ECDHE with AES-GCM or ChaCha20-Poly1305 \
+                        instead, so the file works only with servers that have these, or TLS 1.3";
 
 /// The remark on a `tls-ciphersuites` without a supported suite.
-const NO_SUITE_1_3: &str = "none of these suites of TLS 1.3 is spoken; AES-GCM and ChaCha20-Poly1305 are offered in their place";
+const NO_SUITE_1_3: &str = "none of these TLS 1.3 suites is supported; AES-GCM and ChaCha20-Poly1305 are offered \
+                            instead";
 
 fn is_suite_1_3(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace('_', "-");
@@ -270,7 +271,7 @@ fn is_suite(name: &str) -> bool {
 fn version(text: &str) -> Result<TlsVersion, String> {
     match text {
         "1.0" | "1.1" => Err(format!(
-            "TLS {text} is broken and not spoken; the other end must learn TLS 1.2"
+            "TLS {text} is broken and not supported; update the other end to TLS 1.2"
         )),
         _ => word(
             text,
@@ -287,7 +288,7 @@ fn version_min(draft: &mut Draft, directive: &Directive) -> Outcome {
         Ok(version) => version,
         Err(_) if text == "1.0" || text == "1.1" => {
             draft.tls.version_min = TlsVersion::V1_2;
-            return note("TLS 1.2 is the oldest that is spoken");
+            return note("TLS 1.2 is the oldest supported version");
         }
         Err(_) if highest => TlsVersion::V1_3,
         Err(reason) => return Err(reason),
@@ -304,7 +305,7 @@ fn role(value: &str) -> Result<Usage, String> {
 fn usage(text: &str) -> Result<u16, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u16::from_str_radix(digits, 16)
-        .map_err(|_| format!("`{}` is no key usage in hexadecimal", shown(text)))
+        .map_err(|_| format!("`{}` is not a hexadecimal key usage", shown(text)))
 }
 
 fn x509_name(draft: &mut Draft, directive: &Directive) -> Outcome {
@@ -317,7 +318,7 @@ fn x509_name(draft: &mut Draft, directive: &Directive) -> Outcome {
     let rule = word(directive.get(1).unwrap_or("subject"), &kinds)?;
     let name = directive.at(0).to_owned();
     if name.is_empty() {
-        return Err("the name is empty, which every certificate would fit".to_owned());
+        return Err("the name is empty, so every certificate would match".to_owned());
     }
     put(&mut draft.tls.rules.name, rule(name))
 }
@@ -331,7 +332,7 @@ fn verify_hash(draft: &mut Draft, directive: &Directive) -> Outcome {
         sha256.unwrap_or_else(|| directive.inline.is_some()),
     )?;
     draft.tls.rules.issuer_fingerprints.extend(new);
-    note("`peer-fingerprint`, or the signing certificate as `ca`, says it better")
+    note("better use `peer-fingerprint`, or the signing certificate as `ca`")
 }
 
 /// Parses one fingerprint a line; `#` and `;` begin a comment.
@@ -348,7 +349,7 @@ fn fingerprints(directive: &Directive, sha256: bool) -> Result<Vec<Fingerprint>,
         .map(|line| fingerprint(line, sha256))
         .collect();
     match found {
-        Ok(found) if found.is_empty() => Err("holds no fingerprint".to_owned()),
+        Ok(found) if found.is_empty() => Err("contains no fingerprint".to_owned()),
         other => other,
     }
 }
@@ -357,8 +358,8 @@ fn fingerprint(text: &str, sha256: bool) -> Result<Fingerprint, String> {
     let wrong = || {
         let bytes = if sha256 { 32 } else { 20 };
         format!(
-            "`{}` is no fingerprint of {bytes} bytes, AB:CD:…; `openssl x509 -fingerprint \
-             {} -noout -in FILE` prints one",
+            "`{}` is not a fingerprint of {bytes} bytes, AB:CD:…; `openssl x509 -fingerprint {} -noout -in FILE` \
+             prints one",
             shown(text),
             if sha256 { "-sha256" } else { "-sha1" },
         )

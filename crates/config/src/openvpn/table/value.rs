@@ -82,7 +82,7 @@ where
         .filter(|number| range.contains(number))
         .ok_or_else(|| {
             let (low, high) = (range.start(), range.end());
-            format!("`{}` is no number from {low} to {high}", shown(text))
+            format!("`{}` is not a number from {low} to {high}", shown(text))
         })
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn ipv6(text: &str) -> Result<Ipv6Addr, String> {
 
 fn address<T: FromStr>(text: &str, family: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_| format!("`{}` is no {family} address", shown(text)))
+        .map_err(|_| format!("`{}` is not an {family} address", shown(text)))
 }
 
 /// `ADDRESS/BITS`.
@@ -147,7 +147,7 @@ pub(crate) fn netmask_bits(mask: Ipv4Addr) -> Result<u8, String> {
     let ones = bits.leading_ones();
     if bits.count_ones() != ones {
         return Err(format!(
-            "{mask} is no netmask; write for example 255.255.255.0"
+            "{mask} is not a netmask; write for example 255.255.255.0"
         ));
     }
     Ok(u8::try_from(ones).unwrap_or(32))
@@ -173,17 +173,17 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     if text.contains(':') && text.split('%').next().is_none_or(|it| ipv6(it).is_err()) {
         return Err(match text.rsplit_once(':') {
             Some((host, port)) if !host.contains(':') && self::port(port).is_ok() => format!(
-                "`{}` is no host name or address; the port is a word of its own: write `{host} {port}`",
+                "`{}` is not a host name or address; separate the port with a space: `{host} {port}`",
                 shown(text)
             ),
-            _ => format!("`{}` is no host name or address", shown(text)),
+            _ => format!("`{}` is not a host name or address", shown(text)),
         });
     }
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'%');
     // A leading `-` would make it an option of a program that gets it.
     let option = text.starts_with('-');
     if text.is_empty() || text.len() > 253 || option || !text.bytes().all(good) {
-        return Err(format!("`{}` is no host name or address", shown(text)));
+        return Err(format!("`{}` is not a host name or address", shown(text)));
     }
     Ok(text.to_owned())
 }
@@ -205,7 +205,7 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
 pub(crate) fn command(text: &str) -> Result<Command, String> {
     let words = split_command(text).map_err(|error| error.to_string())?;
     if words.first().is_none_or(String::is_empty) {
-        return Err("names no program".to_owned());
+        return Err("must name a program".to_owned());
     }
     Ok(Command { words })
 }
@@ -237,7 +237,7 @@ pub(crate) fn credentials(text: &str) -> Prompted {
 /// The refusal of an unknown word.
 pub(crate) fn one_of(found: &str, known: &[&str]) -> String {
     format!(
-        "`{}` is not known here; {}",
+        "`{}` is unknown here; {}",
         shown(found),
         crate::text::suggest(found, known)
     )

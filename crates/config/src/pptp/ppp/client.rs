@@ -26,7 +26,12 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
     }
     let username = wanted.user.or(wanted.name);
     if username.is_none() {
-        report.push(0, "name", Verdict::Refused, "write the name to log in by");
+        report.push(
+            0,
+            "name",
+            Verdict::Refused,
+            "is missing; name the user to log in as",
+        );
     }
     let username = username?;
     let password = match wanted.password {

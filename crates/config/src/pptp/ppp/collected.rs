@@ -39,7 +39,7 @@ impl Given {
         let judged = match self.taken {
             Taken::Both(set) => set(common, &self.value),
             Taken::Client(set) | Taken::Each(set, _) => set(own, &self.value),
-            Taken::Server(_) => refused("it is a server's"),
+            Taken::Server(_) => refused("it is an option for servers; remove it"),
         };
         self.judge(report, judged);
     }
@@ -49,7 +49,7 @@ impl Given {
         let judged = match self.taken {
             Taken::Both(set) => set(common, &self.value),
             Taken::Server(set) | Taken::Each(_, set) => set(own, &self.value),
-            Taken::Client(_) => refused("it is a client's"),
+            Taken::Client(_) => refused("it is an option for clients; remove it"),
         };
         self.judge(report, judged);
     }
@@ -160,7 +160,7 @@ impl<'c> Collector<'c> {
             let (line, place) = source.at(line);
             let place = (line, place.as_str());
             if self.given.len() >= OPTIONS_MAX {
-                let reason = "more options than 1000, which no real file has";
+                let reason = "more than 1000 options";
                 return self.push(place, "", Verdict::Refused, reason);
             }
             let Some(&(name, count, meaning)) = options::find(&text) else {
@@ -172,7 +172,7 @@ impl<'c> Collector<'c> {
             skips = false;
             let values: Vec<Word> = words.by_ref().take(count).collect();
             if values.len() < count {
-                self.push(place, name, Verdict::Refused, "wants a word behind it");
+                self.push(place, name, Verdict::Refused, "needs a value behind it");
                 continue;
             }
             let value = values
@@ -210,7 +210,7 @@ impl<'c> Collector<'c> {
     fn of_file(&mut self, path: &str, place: (usize, &str), name: &str, source: Source<'_>) {
         self.files += 1;
         if source.depth >= DEPTH_MAX || self.files > FILES_MAX {
-            let reason = "too many files name one another";
+            let reason = "too many nested files";
             return self.push(place, name, Verdict::Refused, reason);
         }
         let bytes = match (self.read)(Path::new(path)) {
@@ -244,15 +244,15 @@ fn unknown(word: &str, place: (usize, &str), report: &mut Report) {
         .split_once(':')
         .is_some_and(|(here, there)| address(here) && address(there));
     let (key, reason) = if pair {
-        let reason = "the server says which addresses there are: leave them out".to_owned();
+        let reason = "the server assigns the addresses; remove them".to_owned();
         ("addresses", reason)
     } else if word.starts_with("/dev/") || word.bytes().all(|byte| byte.is_ascii_digit()) {
         (
             "",
-            "there is no serial line: leave out its device and speed".to_owned(),
+            "PPTP uses no serial line; remove its device and speed".to_owned(),
         )
     } else if is_option && word.len() <= 32 {
-        let reason = "there is no such option of pppd's here";
+        let reason = "unknown option of pppd";
         // A word unlike any option may be part of a password without quotation marks. Words of another file are not
         // quoted.
         match nearest(word, &options::names()).filter(|_| place.1.is_empty()) {
@@ -260,7 +260,7 @@ fn unknown(word: &str, place: (usize, &str), report: &mut Report) {
             None => ("", reason.to_owned()),
         }
     } else {
-        ("", "a word that is no option".to_owned())
+        ("", "is not an option".to_owned())
     };
     push(report, place, key, Verdict::Refused, &reason);
 }

@@ -61,31 +61,32 @@ const fn each(client: SetClient, server: SetServer) -> Meaning {
     Meaning::Taken(Taken::Each(client, server))
 }
 
-const WINDOWS: &str = "no names of Windows before 2000 are served";
-const ONE_LINK: &str = "there is one link";
-const HEADERS: &str = "headers of LCP are shortened only where both ends agree";
-const BACKGROUND: &str = "it goes into the background with --daemon";
-const HOST: &str = "the host's settings stay as they are";
+const WINDOWS: &str = "WINS name servers are not supported";
+const ONE_LINK: &str = "PPTP uses a single link";
+const HEADERS: &str = "headers are shortened only if both ends agree";
+const BACKGROUND: &str = "use --daemon to run in the background";
+const HOST: &str = "the kernel's settings are not changed";
 const NEVER_LOGGED: &str = "passwords are never logged";
-const LINE: &str = "there is no serial line";
-const FRAMES: &str = "GRE carries whole frames";
+const LINE: &str = "PPTP uses no serial line";
+const FRAMES: &str = "not needed: GRE carries whole frames";
 const COMPRESSION: &str = "packets are never compressed";
-const ROUTES: &str = "a default route leads into the tunnel in two halves, whatever else there is";
-const FIRST: &str = "the client speaks first, as servers expect";
-const IPV4: &str = "the tunnel carries IPv4 only";
-const LOGS: &str = "what is logged is said by -v and --log FILE";
-const LASTING: &str =
-    "the tunnel is called again until it is told to end, after pauses of 1 to 30 s";
-const TIMES: &str = "requests have the times of RFC 1661, echoes those that PPTP's servers expect";
-const SCRIPTS: &str = "no scripts of /etc/ppp run";
-const ADDRESSES: &str = "the server says which addresses there are";
-const COMMAND: &str = "it runs another program: leave it out, or stay with pppd";
-const PROVES: &str = "with MS-CHAPv2 the server proves that it knows the password, always; ask for nothing else: noauth";
+const ROUTES: &str = "not needed: a default route is set as two half-routes, which take precedence over other default \
+                      routes";
+const FIRST: &str = "the client always sends first, as servers expect";
+const IPV4: &str = "the tunnel carries only IPv4";
+const LOGS: &str = "set logging with -v and --log FILE";
+const LASTING: &str = "the tunnel always reconnects until it is stopped, after pauses of 1 to 30 s";
+const TIMES: &str = "requests use the timers of RFC 1661, echoes those that PPTP servers expect";
+const SCRIPTS: &str = "scripts of /etc/ppp do not run";
+const ADDRESSES: &str = "the server assigns the addresses";
+const COMMAND: &str = "it runs another program; remove the line, or keep using pppd";
+const PROVES: &str =
+    "MS-CHAPv2 always makes the server prove that it knows the password; write noauth instead";
 
 /// A way to log in other than MS-CHAPv2.
 const LOGIN: Meaning = each(
     |_, _| refused(PROVES),
-    |_, _| refused("clients log in by MS-CHAPv2: write require-mschap-v2"),
+    |_, _| refused("clients must log in with MS-CHAPv2; write require-mschap-v2"),
 );
 
 fn text(slot: &mut Option<String>, value: &str) -> Judged {
@@ -116,7 +117,7 @@ const OPTIONS: &[Row] = &[
         1,
         client(|_, v| match v.rsplit('/').next() {
             Some("pptp.so") => HONOURED,
-            _ => refused("it is another program's: leave it out, or stay with pppd"),
+            _ => refused("plugins of pppd do not run here; remove the line, or keep using pppd"),
         }),
     ),
     (
@@ -146,7 +147,7 @@ const OPTIONS: &[Row] = &[
         0,
         both(|it, _| {
             it.required = true;
-            honoured("with keys of 128 bits")
+            honoured("with 128-bit keys")
         }),
     ),
     ("mppe", 1, both(Common::set_mppe)),
@@ -165,7 +166,7 @@ const OPTIONS: &[Row] = &[
         "nomppe-128",
         0,
         both(|_, _| {
-            refused("only keys of 40 bits, which are found at once, would be left: leave it out")
+            refused("only 40-bit keys would be left, which are quickly broken; remove the line")
         }),
     ),
     (
@@ -201,10 +202,10 @@ const OPTIONS: &[Row] = &[
         "noauth",
         0,
         each(
+            |_, _| honoured("MS-CHAPv2 makes the server prove that it knows the password anyway"),
             |_, _| {
-                honoured("with MS-CHAPv2 the server proves that it knows the password all the same")
+                refused("clients must log in, as their keys come from the login; remove the line")
             },
-            |_, _| refused("clients have to log in: their keys come from that"),
         ),
     ),
     ("mtu", 1, both(Common::set_mtu)),
@@ -255,8 +256,8 @@ const OPTIONS: &[Row] = &[
         0,
         server(|_, _| {
             ignored(
-                "nothing is answered for clients: if their addresses are the LAN's, switch on \
-                 net.ipv4.conf.LAN.proxy_arp, else leave it out",
+                "Millrace does not answer ARP for clients; if their addresses are in the LAN's network, switch on \
+                 net.ipv4.conf.LAN.proxy_arp, else remove the line",
             )
         }),
     ),
@@ -264,7 +265,7 @@ const OPTIONS: &[Row] = &[
     (
         "noproxyarp",
         0,
-        Nothing("nothing is answered for the other end"),
+        Nothing("Millrace never answers ARP for the other end"),
     ),
     ("noreplacedefaultroute", 0, Nothing(ROUTES)),
     ("defaultroute-metric", 1, Nothing(ROUTES)),
@@ -293,7 +294,7 @@ const OPTIONS: &[Row] = &[
     ("remotenumber", 1, Nothing(SCRIPTS)),
     ("ktune", 0, Nothing(HOST)),
     ("noktune", 0, Nothing(HOST)),
-    ("up_sdnotify", 0, Nothing("a supervisor is always told")),
+    ("up_sdnotify", 0, Nothing("a supervisor is always notified")),
     ("pap-timeout", 1, Nothing(TIMES)),
     ("pap-restart", 1, Nothing(TIMES)),
     ("pap-max-authreq", 1, Nothing(TIMES)),
@@ -308,7 +309,7 @@ const OPTIONS: &[Row] = &[
     ("nopersist", 0, Nothing(LASTING)),
     ("maxfail", 1, Nothing(LASTING)),
     ("holdoff", 1, Nothing(LASTING)),
-    ("demand", 0, Nothing("the server is called at once")),
+    ("demand", 0, Nothing("the tunnel always connects at once")),
     ("idle", 1, Nothing(LASTING)),
     ("maxconnect", 1, Nothing(LASTING)),
     ("child-timeout", 1, Nothing(LASTING)),
@@ -316,7 +317,7 @@ const OPTIONS: &[Row] = &[
     (
         "linkname",
         1,
-        Nothing("the status has the interface's name"),
+        Nothing("not needed: the status shows the interface's name"),
     ),
     ("ip-up-script", 1, Refused(COMMAND)),
     ("ip-down-script", 1, Refused(COMMAND)),
@@ -338,12 +339,12 @@ const OPTIONS: &[Row] = &[
     ("local", 0, Nothing(LINE)),
     ("noaccomp", 0, Nothing(HEADERS)),
     ("nopcomp", 0, Nothing(HEADERS)),
-    ("default-mru", 0, Nothing("both ends agree on what fits")),
     (
-        "nomagic",
+        "default-mru",
         0,
-        Nothing("a link that is its own other end is always looked for"),
+        Nothing("both ends always negotiate the size"),
     ),
+    ("nomagic", 0, Nothing("looped links are always detected")),
     ("novj", 0, Nothing(COMPRESSION)),
     ("novjccomp", 0, Nothing(COMPRESSION)),
     ("vj-max-slots", 1, Nothing(COMPRESSION)),
@@ -361,7 +362,7 @@ const OPTIONS: &[Row] = &[
     (
         "noip",
         0,
-        Refused("without IPv4 there would be nothing to carry"),
+        Refused("the tunnel carries only IPv4; remove the line"),
     ),
     ("noipdefault", 0, Nothing(ADDRESSES)),
     ("ipcp-accept-local", 0, Nothing(ADDRESSES)),
@@ -369,7 +370,11 @@ const OPTIONS: &[Row] = &[
     ("noremoteip", 0, Nothing(ADDRESSES)),
     ("nomultilink", 0, Nothing(ONE_LINK)),
     ("nomp", 0, Nothing(ONE_LINK)),
-    ("multilink", 0, Refused("there is one link: leave it out")),
+    (
+        "multilink",
+        0,
+        Refused("PPTP uses a single link; remove the line"),
+    ),
     ("lcp-echo-interval", 1, Nothing(TIMES)),
     ("lcp-echo-failure", 1, Nothing(TIMES)),
     ("lcp-echo-adaptive", 0, Nothing(TIMES)),
@@ -385,7 +390,7 @@ const OPTIONS: &[Row] = &[
     ("debug", 0, Nothing(LOGS)),
     ("kdebug", 1, Nothing(LOGS)),
     ("dump", 0, Nothing(LOGS)),
-    ("dryrun", 0, Refused("that is what millrace check does")),
+    ("dryrun", 0, Refused("use `millrace check` instead")),
     ("logfd", 1, Nothing(LOGS)),
     ("nologfd", 0, Nothing(LOGS)),
     ("logfile", 1, Nothing(LOGS)),
@@ -396,19 +401,23 @@ const OPTIONS: &[Row] = &[
     (
         "login",
         0,
-        Refused("users are those of chap-secrets: leave it out"),
+        Refused("users come from chap-secrets; remove the line"),
     ),
     (
         "allow-ip",
         1,
-        Nothing("clients have the addresses that they are given"),
+        Nothing("clients may use only the addresses that the server assigns"),
     ),
     (
         "chapms-strip-domain",
         0,
-        Nothing("a domain before the name of a user is passed over"),
+        Nothing("a domain before a user's name is always ignored"),
     ),
-    ("netmask", 1, Nothing("a link has two ends")),
+    (
+        "netmask",
+        1,
+        Nothing("not needed: a point-to-point link has no netmask"),
+    ),
     ("set", 1, Nothing(SCRIPTS)),
     ("unset", 1, Nothing(SCRIPTS)),
 ];

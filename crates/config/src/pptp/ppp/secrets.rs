@@ -54,9 +54,9 @@ impl Secret {
     /// and `!` is not supported.
     pub(super) fn shut(&self) -> Option<&'static str> {
         match self.address.as_deref() {
-            Some(it) if it.starts_with('!') => Some(
-                "addresses that a user may not have (!) are not read; write `*` behind the secret",
-            ),
+            Some(it) if it.starts_with('!') => {
+                Some("excluded addresses (!) are not supported; write `*` behind the secret")
+            }
             Some(it) if !it.starts_with('-') => None,
             _ => Some("pppd gives this user no address; write `*` behind the secret"),
         }
@@ -71,7 +71,7 @@ impl Secret {
     pub(super) fn fault(&self) -> Option<&'static str> {
         match self.password.as_str() {
             "" => Some("the password is empty"),
-            it if it.starts_with('@') => Some("passwords in files of their own (@) are not read"),
+            it if it.starts_with('@') => Some("passwords in separate files (@) are not supported"),
             _ => None,
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn password(
         .ok_or("it has no line for this client and server")?;
     if found.any(|other| other.password != first.password) {
         return Err(
-            "it has several lines for this client: name the server's with remotename".into(),
+            "it has several lines for this client; choose one with `remotename SERVER`".into(),
         );
     }
     match first.fault() {

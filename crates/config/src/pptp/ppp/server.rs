@@ -20,8 +20,8 @@ use crate::types::AllowedIp;
 const OPTIONS: &str = "/etc/ppp/pptpd-options";
 
 const RANGES: &str =
-    "write IPv4 addresses and ranges with commas between them: 10.9.0.10-99,10.9.0.120";
-const SPAWNED: &str = "nothing is started for a client";
+    "write IPv4 addresses and ranges, separated by commas: 10.9.0.10-99,10.9.0.120";
+const SPAWNED: &str = "no program is started for a client";
 
 /// Treatment of a setting of pptpd.
 enum Meaning {
@@ -47,7 +47,7 @@ const KEYS: &[(&str, Meaning)] = &[
                 daemon.local = found.first().copied();
                 honoured(match found.len() {
                     1 => "",
-                    _ => "the first: one address is enough for all clients",
+                    _ => "only the first is used; one address is enough for all clients",
                 })
             }
             Err(fault) => (Verdict::Refused, fault.into()),
@@ -78,32 +78,29 @@ const KEYS: &[(&str, Meaning)] = &[
             )
         }),
     ),
-    ("speed", Nothing("there is no serial line")),
-    (
-        "debug",
-        Nothing("what is logged is said by -v and --log FILE"),
-    ),
+    ("speed", Nothing("PPTP uses no serial line")),
+    ("debug", Nothing("set logging with -v and --log FILE")),
     (
         "stimeout",
-        Nothing("clients that do not begin are ended after some seconds"),
+        Nothing("clients that do not begin are disconnected after some seconds"),
     ),
-    ("noipparam", Nothing("no scripts of /etc/ppp run")),
+    ("noipparam", Nothing("scripts of /etc/ppp do not run")),
     (
         "logwtmp",
-        Nothing("the log and the status have who is connected"),
+        Nothing("the log and the status show who is connected"),
     ),
     ("ppp", Nothing(SPAWNED)),
-    ("pidfile", Nothing("the status has the process")),
+    ("pidfile", Nothing("the status shows the process")),
     ("keep", Nothing(SPAWNED)),
     (
         "bcrelay",
-        Refused("broadcasts are not passed on: leave it out"),
+        Refused("broadcasts are not relayed; remove the line"),
     ),
     (
         "delegate",
-        Refused("write remoteip: addresses come from nowhere else"),
+        Refused("addresses come only from remoteip; write that instead"),
     ),
-    ("vrf", Refused("write --bind-device instead")),
+    ("vrf", Refused("use --bind-device instead")),
 ];
 
 /// The settings of `pptpd.conf`.
@@ -147,7 +144,7 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
         option.of_server(&mut common, &mut own, report);
     }
     if own.dns.len() > 2 {
-        let reason = "no more than two name servers can be told to a client";
+        let reason = "PPTP can send at most two name servers to a client";
         report.push(line, "ms-dns", Verdict::Refused, reason);
     }
     let (mppe, auth) = common.protection(report);
@@ -157,7 +154,7 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
         (daemon.remote.is_some(), "remoteip"),
     ] {
         if !there {
-            let reason = "write it: without, it would be made up";
+            let reason = "is missing; write it, as Millrace does not make addresses up";
             report.push(0, key, Verdict::Refused, reason);
         }
     }
@@ -170,7 +167,7 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
             0,
             "remoteip",
             Verdict::Refused,
-            "there is no address for a client",
+            "no address is left for clients",
         );
     }
     Some(Pptp {
@@ -207,7 +204,7 @@ fn take(daemon: &mut Daemon, (line, word, value): (usize, &str, &str), report: &
             let known: Vec<&str> = known.map(|(key, _)| *key).collect();
             let short = word.len() <= 32 && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
             let key = if short { word } else { "" };
-            let reason = format!("pptpd has no such word; {}", suggest(key, &known));
+            let reason = format!("unknown setting of pptpd; {}", suggest(key, &known));
             return report.push(line, key, Verdict::Refused, reason);
         }
     };
@@ -235,7 +232,7 @@ fn ranges(text: &str) -> Result<Vec<Ipv4Addr>, String> {
         };
         let (first, last) = (u32::from(first), u32::from(last));
         if first > last || (last - first) as usize >= POOL_MAX || all.len() > POOL_MAX {
-            return Err(format!("{RANGES}; {POOL_MAX} addresses at most"));
+            return Err(format!("{RANGES}; at most {POOL_MAX} addresses"));
         }
         for address in (first..=last).map(Ipv4Addr::from) {
             if !all.contains(&address) {
@@ -302,20 +299,22 @@ fn users(
         let (verdict, reason) = match secret.fault() {
             _ if !matches(secret) => (
                 Verdict::Ignored,
-                format!("{place}: is not for this server, or for no one user"),
+                format!("{place}: is not for this server, or not for one user"),
             ),
             Some(fault) => (Verdict::Refused, format!("{place}: {fault}")),
             None => match (other, secret.shut()) {
                 (Some(other), _) => (
                     Verdict::Ignored,
-                    format!("{place}: the user's is line {}", other.line),
+                    format!("{place}: line {} is used for this user", other.line),
                 ),
                 (None, Some(reason)) => (Verdict::Ignored, format!("{place}: {reason}")),
                 (None, None) => {
                     users.push((secret.client.clone(), secret.password.clone()));
                     let reason = match secret.has_address() {
                         true => {
-                            format!("{place}: but for the address: clients have any of remoteip")
+                            format!(
+                                "{place}: its address is ignored: clients get addresses from remoteip"
+                            )
                         }
                         false => place,
                     };

@@ -83,7 +83,7 @@ impl Common {
                 self.mtu = Some(self.mtu.map_or(bytes, |mtu| mtu.min(bytes)));
                 HONOURED
             }
-            Some(1457..) => ignored("does not fit through: what both ends agree on"),
+            Some(1457..) => ignored("too large for the tunnel; both ends negotiate the size"),
             _ => refused("write a number of bytes from 576"),
         }
     }
@@ -91,7 +91,7 @@ impl Common {
     pub(super) fn set_interface(&mut self, name: Option<String>) -> Judged {
         put(
             &mut self.interface,
-            name.map(Some).ok_or("gives no name of an interface"),
+            name.map(Some).ok_or("names no valid interface"),
         )
     }
 
@@ -112,13 +112,13 @@ impl Common {
         }
         if bits.contains(&128) {
             self.bits.push(128);
-            return honoured("required, with keys of 128 bits");
+            return honoured("required, with 128-bit keys");
         }
         let none_left = bits.is_empty();
         self.bits.append(&mut bits);
         match none_left {
-            true => refused("no length of keys is left: leave no128 out"),
-            false => honoured("required; without no128 the keys would be longer"),
+            true => refused("no key length is left; remove no128"),
+            false => honoured("required; remove no128 for longer keys"),
         }
     }
 
@@ -128,19 +128,17 @@ impl Common {
         let mut refuse = |reason: &str| report.push(0, "require-mppe", Verdict::Refused, reason);
         let mppe = match (wanted, self.none) {
             (true, true) => {
-                refuse("nomppe is there too: one of both");
+                refuse("nomppe is set, too; remove one of the two");
                 None
             }
             (false, false) => {
-                refuse(
-                    "the file does not say that packets have to be encrypted: write require-mppe-128",
-                );
+                refuse("the file does not require encryption; write require-mppe-128");
                 None
             }
             (false, true) => Some(Mppe::None),
             (true, false) => {
                 if self.no_ccp {
-                    refuse("with noccp nothing can be agreed on: leave that out");
+                    refuse("noccp prevents negotiating encryption; remove it");
                 }
                 if self.required {
                     self.bits.push(128);
@@ -165,8 +163,8 @@ impl Common {
         auth.retain(|auth| !self.refused.contains(auth));
         if auth.is_empty() {
             let reason = match self.server {
-                true => "clients log in by MS-CHAPv2, and by nothing else",
-                false => "no way to log in is left: keys come from MS-CHAPv2",
+                true => "clients can log in only with MS-CHAPv2; remove the line",
+                false => "no login method is left, as encryption needs MS-CHAPv2; remove the line",
             };
             report.push(0, "refuse-mschap-v2", Verdict::Refused, reason);
         }
@@ -179,7 +177,8 @@ impl Common {
         let stem = stem.filter(|stem| is_ifname(stem)).map(str::to_owned);
         let interface = self.interface.take().or(stem);
         if interface.is_none() {
-            let reason = "the file's name is no name for an interface: write ifname, and 1 to 15 letters and digits";
+            let reason = "the file's name is not a valid interface name; write ifname and a name of 1 to 15 letters \
+                          and digits";
             report.push(0, "ifname", Verdict::Refused, reason);
         }
         interface
@@ -195,7 +194,7 @@ impl OfClient {
             Ok((host, ignores)) => {
                 self.host = Some(host);
                 honoured(match ignores {
-                    true => "options of pptp's that are not read do nothing here",
+                    true => "other options of pptp have no effect here",
                     false => "",
                 })
             }
@@ -208,7 +207,7 @@ impl OfClient {
 fn host_of(command: &str) -> Result<((String, u16), bool), String> {
     // The words are split as a shell does; words that only a shell understands are refused.
     if command.contains(|c: char| "$`;|&<>()".contains(c)) {
-        return Err("it is a shell's command: write pty \"pptp SERVER --nolaunchpppd\"".to_owned());
+        return Err("it is a shell command; write pty \"pptp SERVER --nolaunchpppd\"".to_owned());
     }
     let words = words(command).map_err(|fault| fault.describe().1.to_owned())?;
     let mut words = words.into_iter().map(|word| word.text.to_string());
@@ -230,7 +229,7 @@ fn host_of(command: &str) -> Result<((String, u16), bool), String> {
             option if option.starts_with("--") => ignores = true,
             _ if host.is_none() => host = Some(values::server(&word)?),
             // pptp would pass other options on to pppd.
-            _ => return Err("pppd's options stand in the file itself".to_owned()),
+            _ => return Err("pppd's options must be in the file itself".to_owned()),
         }
     }
     host.map(|host| (host, ignores))

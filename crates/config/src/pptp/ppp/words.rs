@@ -33,8 +33,8 @@ impl Fault {
     pub(super) const fn describe(self) -> (usize, &'static str) {
         match self {
             Self::TooLong(line) => (line, "a word is longer than 1023 bytes"),
-            Self::Unended(line) => (line, "a quotation mark has no second one"),
-            Self::NotText(line) => (line, "escapes give characters that are not UTF-8"),
+            Self::Unended(line) => (line, "the closing quotation mark is missing"),
+            Self::NotText(line) => (line, "escape sequences do not form valid UTF-8"),
         }
     }
 }
