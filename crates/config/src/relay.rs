@@ -225,7 +225,7 @@ impl Parser {
             return self.head(number, line);
         }
         let Some((key, value)) = line.split_once('=') else {
-            return self.wrong(number, "", "is not of the form `Key = Value`");
+            return self.wrong(number, "", "the line is not of the form `Key = Value`");
         };
         let (key, value) = (key.trim(), value.trim());
         let outcome = match self.section {

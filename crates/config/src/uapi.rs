@@ -113,7 +113,7 @@ impl SetParser {
     pub fn line(&mut self, line: &str) -> Result<(), UapiError> {
         self.line += 1;
         let Some((key, value)) = line.split_once('=') else {
-            return Err(self.error(EPROTO, "is not of the form key=value".to_owned()));
+            return Err(self.error(EPROTO, "the line is not of the form key=value".to_owned()));
         };
         if key == "public_key" {
             return self.add_peer(value);

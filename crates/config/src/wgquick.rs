@@ -203,7 +203,7 @@ impl Parser {
             return self.wrong(number, "", "a comment begins with `#`, not with `;`");
         }
         let Some((key, value)) = text.split_once('=') else {
-            return self.wrong(number, "", "is not of the form `Key = Value`");
+            return self.wrong(number, "", "the line is not of the form `Key = Value`");
         };
         let (key, value) = (key.trim(), value.trim());
         match self.section {

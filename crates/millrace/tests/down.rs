@@ -82,7 +82,10 @@ fn a_tunnel_of_openvpns_command_line_is_ended_by_its_name() {
             list[0]["name"] == "office" && list[0]["state"] != "down"
         });
         let exit = run(&net.a, &["up", path.to_str().unwrap()]);
-        assert!(exit.stderr.contains("is up already"), "{exit:?}");
+        assert!(
+            exit.stderr.contains("has this profile up already"),
+            "{exit:?}"
+        );
         let exit = run(&net.a, &["down", "office"]);
         assert!(exit.status.success(), "{exit:?}");
         process.wait_at_most(PATIENCE).unwrap();

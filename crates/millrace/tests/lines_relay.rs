@@ -78,7 +78,7 @@ impl World {
         let client = self.client();
         self.are(["up", "up"]);
         pings(&self.a, B4, 3);
-        said(&mut relay, "client branch is at 192.168.2.1:");
+        said(&mut relay, "client branch connected from 192.168.2.1:");
 
         self.cable.cut(true);
         self.are(["down", "up"]);
@@ -94,7 +94,7 @@ impl World {
         // A restarted relay does not know its client until the next hello.
         let mut relay = self.relay();
         self.are(["up", "up"]);
-        said(&mut relay, "client branch is at 192.168.2.1:");
+        said(&mut relay, "client branch connected from 192.168.2.1:");
         self.cable.cut(true);
         self.are(["down", "up"]);
         pings(&self.a, B4, 3);

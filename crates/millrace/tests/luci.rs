@@ -304,7 +304,7 @@ fn tunnels_guard_and_clients_are_shown() {
         browser.click("#millrace-home .cbi-button-add");
         browser.fill("#millrace-peer-name", "a b");
         browser.click(".modal .cbi-button-positive");
-        browser.wait_for_text(".modal .alert-message", "cannot be a name");
+        browser.wait_for_text(".modal .alert-message", "is not a valid name");
         browser.fill("#millrace-peer-name", "phone");
         browser.click(".modal .cbi-button-positive");
         browser.wait_for(".millrace-code");
@@ -318,7 +318,7 @@ fn tunnels_guard_and_clients_are_shown() {
         browser.click("#millrace-home .millrace-rename");
         browser.fill("#millrace-peer-to", "a b");
         browser.click(".modal .cbi-button-positive");
-        browser.wait_for_text(".modal .alert-message", "cannot be a name");
+        browser.wait_for_text(".modal .alert-message", "is not a valid name");
         browser.fill("#millrace-peer-to", "tablet");
         browser.click(".modal .cbi-button-positive");
         until("the new name", || {

@@ -89,7 +89,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     assert_eq!((netifd.taken(), completed(&netifd)), (1, 1));
     office.write("no-such-directive-here");
     netifd.renew();
-    netifd.until_said("going on as before");
+    netifd.until_said("the old configuration stays in use");
     let fault = netifd.until_fault("CONFIG_FAULT");
     assert!(fault.contains("no-such-directive-here"), "{fault}");
     reaches(&net.a, &inner);

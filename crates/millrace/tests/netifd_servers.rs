@@ -122,7 +122,7 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
     assert!(pushed.contains("192.168.70.0/24"), "{pushed}");
 
     // Renewing an unchanged configuration changes nothing.
-    let read = "what has changed is done";
+    let read = "changed settings applied";
     netifd.renew();
     netifd.until_said(read);
     pings(&net.b, &server4, 3);
@@ -149,7 +149,7 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
     });
     let fault = netifd.until_fault("CONFIG_FAULT");
     assert!(fault.contains("no-such-directive-here"), "{fault}");
-    netifd.until_said("the server goes on as it was");
+    netifd.until_said("the server keeps its old configuration");
     netifd.until_has(&addresses, &routes);
     pings(&net.a, branch[1], 3);
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));

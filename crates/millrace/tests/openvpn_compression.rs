@@ -12,8 +12,8 @@ use lab::acceptance::openvpn::{Ends, Pair, ready};
 use lab::acceptance::{Net, PATIENCE, ip};
 use lab::openvpn::{RunningOpenVpn, Setup, Transport};
 
-const UNPACKED: &str = "compresses packets: they are unpacked";
-const DROPPED: &str = "not as agreed or allowed: they are dropped";
+const UNPACKED: &str = "compresses packets; they are accepted";
+const DROPPED: &str = "not agreed or allowed; they are dropped";
 
 /// Text without repeated lines; each packet shrinks to half when compressed.
 fn text() -> Vec<u8> {

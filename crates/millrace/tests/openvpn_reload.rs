@@ -102,7 +102,7 @@ fn a_branch_comes_and_goes_without_an_outage() {
                 file.line("no-such-directive-here");
             });
             until("a refusal", || {
-                office.server.said("the server goes on as it was") == 1
+                office.server.said("the server keeps its old configuration") == 1
             });
             stop.store(true, Ordering::Relaxed);
             traffic.join().unwrap();
@@ -194,7 +194,7 @@ fn a_client_whose_file_is_spoilt_after_a_reload_goes_on() {
     client.process.signal(Signal::SIGHUP).unwrap();
     client.wait_until_ready(2).unwrap();
     pings(&net.a, &inner, 3);
-    assert_eq!(client.said("begins anew as it was"), 1);
+    assert_eq!(client.said("restarts with its old configuration"), 1);
 }
 
 /// A typo in its file does not end a client: it goes on, and the user who asked for the reload sees the error.

@@ -181,11 +181,11 @@ fn log_lines_name_their_client() {
     });
     client.stop().unwrap();
     until("the end of the session", || {
-        server.said("the peer exits") == 1
+        server.said("the peer exited") == 1
     });
     let said = server.process.stdout();
     let mut lines = said.lines().skip_while(|it| !it.contains("Initial packet"));
-    let end = |line: &&str| !line.contains("the peer exits");
+    let end = |line: &&str| !line.contains("the peer exited");
     for line in lines.by_ref().take_while(end) {
         assert!(line.contains("192.168.1.1:"), "{line}");
     }
@@ -197,7 +197,7 @@ fn log_lines_name_their_client() {
         ("primary virtual IP", " client/192.168.1.1:"),
         ("new keys are negotiated", " client/192.168.1.1:"),
         ("new data channel keys", " client/192.168.1.1:"),
-        ("the peer exits", " client/192.168.1.1:"),
+        ("the peer exited", " client/192.168.1.1:"),
     ] {
         let line = said.lines().find(|line| line.contains(text)).unwrap();
         assert!(line.contains(name), "{line}");
@@ -304,7 +304,7 @@ fn a_client_gets_what_its_own_file_says() {
     closed.wait_for_lines("AUTH_FAILED", 1).unwrap();
     assert_eq!(closed.said(READY_LINE), 0);
     until("a line of the log", || {
-        server.said("it is disabled by its file") == 1
+        server.said("client-config-dir disables it") == 1
     });
 }
 

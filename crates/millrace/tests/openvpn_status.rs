@@ -156,7 +156,7 @@ fn a_client_whose_uplink_lost_its_address_says_so() {
         .output("ip", ["address", "del", &address, "dev", "eth0"])
         .unwrap();
     let peer = stands("no carrier");
-    let reason = format!("no route to {} past the tunnel", net.link.b4());
+    let reason = format!("no route to {} outside the tunnel", net.link.b4());
     assert_eq!(peer["reason"], reason, "{peer}");
     net.a
         .output("ip", ["address", "add", &address, "dev", "eth0"])

@@ -76,7 +76,7 @@ fn a_stranger_over_tcp_does_nothing_to_a_client_at_the_same_address_over_udp() {
     pings(&net.a, &inner, 3);
     drop(stranger);
     until("the end of the stranger's session", || {
-        server.said("the peer exits") == 1
+        server.said("the peer exited") == 1
     });
     let before = handshakes();
     until("a change of keys", || handshakes() > before);

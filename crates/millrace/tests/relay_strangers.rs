@@ -241,7 +241,7 @@ fn a_client_gets_no_more_through_than_its_rate() {
         told.contains(&format!("to the target {passed} datagrams")),
         "{told}"
     );
-    let over = format!("{} over the rate", 500 - passed);
+    let over = format!("{} dropped over the rate", 500 - passed);
     assert!(told.contains(&over), "{told}");
     relay.stop().unwrap().success().unwrap();
 }
@@ -262,7 +262,7 @@ fn keys_are_read_again_and_those_that_stay_are_not_disturbed() {
     relay.signal(Signal::SIGHUP).unwrap();
     said(
         &mut relay,
-        "was read again: to 203.0.113.9:51820, for 2 client(s)",
+        "read again: relaying to 203.0.113.9:51820, for 2 client(s)",
     );
     world.send(&c, "two");
     assert_eq!(world.target_gets("two"), port);
@@ -272,7 +272,7 @@ fn keys_are_read_again_and_those_that_stay_are_not_disturbed() {
 
     world.file("[Client]\nName = c0\n");
     relay.signal(Signal::SIGHUP).unwrap();
-    let told = said(&mut relay, "going on as before");
+    let told = said(&mut relay, "the old configuration stays in use");
     assert!(told.contains("relay.conf:4: Key: is missing"), "{told}");
     world.send(&d, "four");
     world.target_gets("four");

@@ -80,7 +80,7 @@ fn a_file_that_is_read_again_changes_what_it_says_and_disturbs_nothing_else() {
     process.signal(Signal::SIGHUP).unwrap();
     process
         .wait_for_line("a refusal", PATIENCE, |line| {
-            line.contains("going on as before")
+            line.contains("the old configuration stays in use")
         })
         .unwrap();
     assert!(

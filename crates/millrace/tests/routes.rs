@@ -261,7 +261,7 @@ fn run(world: &World, program: &dyn OpenVpn, setup: &Setup, lines: &str) -> (Vec
     let found = ways(world);
     let said = client.process.stdout() + &client.process.stderr();
     client.stop().unwrap();
-    until("the interface is gone", || {
+    until("the interface was removed", || {
         !world.client.has_interface(TUN).unwrap()
     });
     (found, said)
@@ -409,7 +409,7 @@ fn a_killed_client_leaves_the_hosts_own_routes() {
     let inside = ways(&world);
     assert_eq!(inside, [TUN, TUN, LINE, LINE, TUN, TUN]);
     client.process.signal(Signal::SIGKILL).unwrap();
-    until("the interface is gone", || {
+    until("the interface was removed", || {
         !world.client.has_interface(TUN).unwrap()
     });
     assert!(ways(&world).iter().all(|way| way == LINE));

@@ -44,10 +44,10 @@ const PRIVATE_KEY: &str = "PRIVATE KEY";
 #[non_exhaustive]
 pub enum AuthorityError {
     /// No random numbers, or no memory, for a key.
-    #[error("no key could be made: {0}")]
+    #[error("cannot make a key: {0}")]
     Key(&'static str),
     /// The authority's own key or certificate cannot be read.
-    #[error("the authority's {what} cannot be read: {why}")]
+    #[error("cannot read the authority's {what}: {why}")]
     Unreadable {
         /// Which of the two: the key or the certificate.
         what: &'static str,
@@ -55,10 +55,10 @@ pub enum AuthorityError {
         why: String,
     },
     /// The key and the certificate do not belong together.
-    #[error("the authority's key is not that of its certificate")]
+    #[error("the authority's key does not belong to its certificate")]
     Other,
     /// A name that no certificate can have.
-    #[error("{0:?} cannot be a name: 1 to 64 printable characters")]
+    #[error("{0:?} is not a valid name; use 1 to 64 printable characters")]
     Name(String),
 }
 
@@ -146,7 +146,7 @@ impl Authority {
         let block = |text: &str, label: &'static str, what: &'static str| {
             let blocks = pem::blocks(text.as_bytes()).map_err(unreadable(what))?;
             let found = blocks.into_iter().find(|block| block.label == label);
-            let none = || unreadable(what)(format!("there is no '-----BEGIN {label}-----' in it"));
+            let none = || unreadable(what)(format!("it contains no '-----BEGIN {label}-----'"));
             found.map(|block| block.content).ok_or_else(none)
         };
         let bytes = block(key, PRIVATE_KEY, "key")?;
@@ -248,15 +248,16 @@ impl Authority {
 }
 
 fn random(bytes: &mut [u8]) -> Result<(), AuthorityError> {
-    aws_lc_rs::rand::fill(bytes).map_err(|_| AuthorityError::Key("no random numbers"))
+    aws_lc_rs::rand::fill(bytes)
+        .map_err(|_| AuthorityError::Key("the system gave no random numbers"))
 }
 
 fn new_key() -> Result<(EcdsaKeyPair, Zeroizing<String>), AuthorityError> {
-    let failed = |_| AuthorityError::Key("no random numbers");
+    let failed = |_| AuthorityError::Key("the system gave no random numbers");
     let bytes = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
     let bytes = bytes.map_err(failed)?;
     let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, bytes.as_ref());
-    let key = key.map_err(|_| AuthorityError::Key("it cannot be read again"))?;
+    let key = key.map_err(|_| AuthorityError::Key("it cannot be read back"))?;
     Ok((key, encode(bytes.as_ref(), PRIVATE_KEY)))
 }
 

@@ -112,10 +112,10 @@ impl CookieKeeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CookieError {
     /// The packet does not follow the resets: it is of a session that has ended, or a stranger's.
-    #[error("control packet of an unknown session")]
+    #[error("control packet belongs to an unknown session")]
     NotThirdPacket,
     /// The packet names a session id that was never offered to its sender, or too long ago.
-    #[error("control packet of a session that was not offered to this address, or too long ago")]
+    #[error("control packet answers no recent offer of a session to this address")]
     Wrong,
 }
 

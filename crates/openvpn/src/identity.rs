@@ -70,7 +70,8 @@ impl Identity {
             Err(_) => {
                 return Err(IdentityError::Unreadable {
                     what: "cert",
-                    reason: "it is no X.509 certificate of version 3; have it made anew".to_owned(),
+                    reason: "it is not an X.509 certificate of version 3; have a new one made"
+                        .to_owned(),
                 });
             }
         }
@@ -131,7 +132,7 @@ pub(crate) fn certificates(
     if !blocks.iter().all(|it| is_certificate(it)) {
         return Err(IdentityError::Unreadable {
             what,
-            reason: "it holds something else than X.509 certificates; name a file of certificates"
+            reason: "it contains data other than X.509 certificates; name a file of certificates"
                 .to_owned(),
         });
     }
@@ -155,10 +156,10 @@ fn is_certificate(bytes: &[u8]) -> bool {
 #[non_exhaustive]
 pub enum IdentityError {
     /// The key or the container is encrypted and no passphrase was given; ask for one.
-    #[error("{0} is encrypted and needs a passphrase; give it with askpass")]
+    #[error("{0} is encrypted and needs a passphrase; name its file with askpass")]
     PassphraseNeeded(&'static str),
     /// The passphrase is wrong (or the file is damaged: the two cannot be told apart); ask again.
-    #[error("the passphrase does not open {0}")]
+    #[error("the passphrase does not decrypt {0}")]
     WrongPassphrase(&'static str),
     /// The file holds something else than it should, or is damaged.
     #[error("{what}: {reason}")]
@@ -178,7 +179,7 @@ pub enum IdentityError {
     },
     /// The private key does not belong to the certificate.
     #[error(
-        "the private key does not belong to the certificate; one of the two is of another pair"
+        "the private key does not belong to the certificate; use a key and certificate that were made together"
     )]
     Mismatch,
 }

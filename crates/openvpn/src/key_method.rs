@@ -79,22 +79,24 @@ pub struct KeyMethod {
 #[non_exhaustive]
 pub enum KeyMethodError {
     /// The peer speaks another key method.
-    #[error("the peer uses key method {0}, and only 2 is spoken since OpenVPN 2.4")]
+    #[error(
+        "the peer uses key method {0}, but only 2 is supported; update the peer to OpenVPN 2.4 or later"
+    )]
     Method(u8),
     /// The record is longer than [`RECORD_MAX`].
     #[error("the peer's key method 2 record does not end within {RECORD_MAX} bytes")]
     TooLong,
     /// The options string is longer than any program reads.
-    #[error("the peer's options string has {0} bytes, {OPTIONS_MAX} are allowed")]
+    #[error("the peer's options string has {0} bytes, but at most {OPTIONS_MAX} are allowed")]
     OptionsTooLong(usize),
     /// The peer info is longer than a peer needs.
-    #[error("the peer info has {0} bytes, {PEER_INFO_MAX} are allowed")]
+    #[error("the peer info has {0} bytes, but at most {PEER_INFO_MAX} are allowed")]
     PeerInfoTooLong(usize),
 }
 
 /// A string of our own that does not fit into a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the {field} has {len} bytes, {max} can be sent; shorten it")]
+#[error("the {field} has {len} bytes, but at most {max} can be sent; shorten it")]
 pub struct TooLongToSend {
     /// The name of the string.
     pub field: &'static str,

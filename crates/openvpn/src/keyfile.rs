@@ -159,25 +159,27 @@ impl fmt::Debug for StaticKey {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyFileError {
     /// There is no line that begins such a key.
-    #[error("no line `-----BEGIN {expected}-----`; is this the right kind of key file?")]
+    #[error(
+        "the line `-----BEGIN {expected}-----` is missing; is this the right kind of key file?"
+    )]
     NoBegin {
         /// The text of the missing line.
         expected: &'static str,
     },
     /// There is no line that ends the key.
-    #[error("no line `-----END {expected}-----`; the key is cut off")]
+    #[error("the line `-----END {expected}-----` is missing; the key is cut off")]
     NoEnd {
         /// The text of the missing line.
         expected: &'static str,
     },
     /// A character that is no hexadecimal digit.
-    #[error("line {line} of the key has a character that is no hexadecimal digit")]
+    #[error("line {line} of the key has a character that is not a hexadecimal digit")]
     Digit {
         /// The line, counted from 1, from the start of the text.
         line: usize,
     },
     /// The body is not base64.
-    #[error("what stands between BEGIN and END is not base64")]
+    #[error("the text between BEGIN and END is not base64")]
     Base64,
     /// Too many bytes or too few.
     #[error("the key has {found} bytes, not {expected}")]
@@ -189,7 +191,7 @@ pub enum KeyFileError {
     },
     /// The length that is written in a wrapped client key is not that of the bytes.
     #[error(
-        "the wrapped client key is damaged: its length field says {written}, it has {found} bytes"
+        "the wrapped client key is damaged: its length field says {written}, but it has {found} bytes"
     )]
     WrappedLength {
         /// The length in the field.
@@ -198,7 +200,7 @@ pub enum KeyFileError {
         found: usize,
     },
     /// The metadata is too long.
-    #[error("the metadata has {found} bytes; at most {most} fit into a client key", most = v2::MAX_USER_METADATA)]
+    #[error("the metadata has {found} bytes, but at most {most} fit into a client key", most = v2::MAX_USER_METADATA)]
     Metadata {
         /// Bytes of metadata.
         found: usize,

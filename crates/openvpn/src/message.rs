@@ -202,10 +202,10 @@ impl Restart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
     /// The message has bytes that are neither printable ASCII nor part of UTF-8 text.
-    #[error("a control message with unprintable characters")]
+    #[error("a control message has unprintable characters")]
     Unprintable,
     /// The message is longer than [`MAX_MESSAGE_LEN`].
-    #[error("a control message of more than {MAX_MESSAGE_LEN} bytes")]
+    #[error("a control message is longer than {MAX_MESSAGE_LEN} bytes")]
     TooLong,
 }
 

@@ -280,13 +280,13 @@ impl fmt::Debug for ControlPacket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
     /// It ends before it should.
-    #[error("control packet cut off")]
+    #[error("control packet is cut off")]
     TooShort,
     /// An opcode that does not exist, is no longer spoken, or belongs to the data channel.
-    #[error("opcode {0} is no control packet")]
+    #[error("opcode {0} is not that of a control packet")]
     Opcode(u8),
     /// A session id of zero, which no end may choose.
-    #[error("control packet with session id zero")]
+    #[error("control packet has the session id zero")]
     NoSession,
     /// More acknowledgements than any end sends.
     #[error("control packet acknowledges {0} messages, more than 8")]

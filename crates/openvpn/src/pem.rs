@@ -70,7 +70,7 @@ pub(crate) fn blocks_or_der(bytes: &[u8], labels: &[&str]) -> Result<Vec<Vec<u8>
         .map(|block| block.content.to_vec())
         .collect();
     if found.is_empty() {
-        return Err(format!("there is no '-----BEGIN {}-----' in it", labels[0]));
+        return Err(format!("it contains no '-----BEGIN {}-----'", labels[0]));
     }
     Ok(found)
 }

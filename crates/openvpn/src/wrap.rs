@@ -242,7 +242,7 @@ fn control_head(packet: &[u8]) -> Result<ControlHead, WrapError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WrapError {
     /// More bytes than any control packet has.
-    #[error("control packet of {0} bytes")]
+    #[error("control packet is too long: {0} bytes")]
     TooLong(usize),
     /// The packet was not sealed with our key, or it is too short: it is a stranger's, or the peer has another key, key
     /// direction or digest.

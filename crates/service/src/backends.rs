@@ -43,14 +43,14 @@ fn narrow(wanted: CryptoBackend, algorithms: &[Algorithm]) {
     profile::load();
     if backend == Some(Backend::Accelerator) && !crypto::accelerator::BUILT {
         log::warn!(
-            "crypto-backend: this build of Millrace has no code for accelerators: it runs what is fastest"
+            "crypto-backend: this build of Millrace does not support accelerators; it uses the fastest code"
         );
         return;
     }
     for &algorithm in algorithms {
         if !select::set(algorithm, backend) {
             log::warn!(
-                "crypto-backend: this machine has no {} code for {}: it runs what is fastest",
+                "crypto-backend: this machine has no {} code for {}; it uses the fastest code",
                 backend.map_or("auto", Backend::name),
                 algorithm.name()
             );

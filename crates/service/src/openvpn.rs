@@ -183,7 +183,7 @@ fn once(
     let mut config = match before {
         Some((before, Err(error))) => {
             say(&format!(
-                "Options error: {error}; the tunnel begins anew as it was"
+                "Options error: {error}; the tunnel restarts with its old configuration"
             ));
             before
         }
@@ -232,7 +232,7 @@ fn once(
 pub fn lacking(config: &OpenVpn) -> Option<&'static str> {
     let server = config.server().is_some() && !cfg!(feature = "server");
     server.then_some(
-        "server: this build of Millrace is for clients only; install the one with everything",
+        "server: this build of Millrace is for clients only; install a build with the server",
     )
 }
 

@@ -129,7 +129,7 @@ pub enum ProfileError {
     #[error("no profile: {0}")]
     Json(#[from] serde_json::Error),
     /// The profile is of another machine, kernel or release.
-    #[error("measured on {0}: run millrace tune again")]
+    #[error("it was measured on {0}; run millrace tune again")]
     Stale(String),
 }
 
@@ -221,7 +221,11 @@ impl Profile {
                 continue;
             };
             if fresh.contains(&algorithm) && !select::import(algorithm, &choice.many, &choice.few) {
-                log::debug!("profile: no code {} for {}", choice.many, choice.algorithm);
+                log::debug!(
+                    "profile: unknown code {} for {}",
+                    choice.many,
+                    choice.algorithm
+                );
             }
         }
         for choice in self.engines.iter().filter(|choice| choice.used) {
@@ -233,7 +237,7 @@ impl Profile {
                 continue;
             }
             if !accelerator::set_crossovers(task, [choice.seal.into(), choice.open.into()]) {
-                log::debug!("profile: {} is not there", choice.driver);
+                log::debug!("profile: {} does not exist", choice.driver);
                 continue;
             }
             for algorithm in Algorithm::ALL {
@@ -269,7 +273,7 @@ pub fn load() {
             if !stale.is_empty() {
                 let names: Vec<_> = stale.iter().map(|algorithm| algorithm.name()).collect();
                 log::warn!(
-                    "profile {}: not used for {}, for which this program has other code: run millrace tune again",
+                    "profile {}: not used for {}, as this program's code for it has changed; run millrace tune again",
                     path.display(),
                     names.join(", ")
                 );

@@ -40,7 +40,7 @@ const LINKS: u64 = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// Another program uses the port.
-    #[error("UDP port {0} is in use by another program: choose another Listen")]
+    #[error("UDP port {0} is in use by another program; choose a different Listen")]
     PortInUse(u16),
     /// A socket cannot be opened.
     #[error(transparent)]
@@ -127,7 +127,7 @@ fn stamps_of(listen: &model::Listen, table: &mut Table) -> Option<Stamps> {
     let path = format!("/run/millrace/relay-{address}-{}.stamps", listen.port);
     let opened = Stamps::open(Path::new(&path), table);
     let failed = |error: &io::Error| {
-        log::info!("{path}: {error}; a hello that was recorded before a restart may be taken once");
+        log::info!("{path}: {error}; after a restart, an attacker may replay one recorded hello");
     };
     opened.inspect_err(failed).ok()
 }
@@ -294,7 +294,7 @@ impl<'a> Relay<'a> {
         let model = match (self.again)() {
             Ok(model) => model,
             Err(error) => {
-                log::error!("{error}; going on as before");
+                log::error!("{error}; the old configuration stays in use");
                 return Ok(());
             }
         };
@@ -305,10 +305,10 @@ impl<'a> Relay<'a> {
             self.target = Target::new(&model.target, now);
         }
         if model.listen != self.model.listen {
-            log::warn!("another Listen is used from the next start on");
+            log::warn!("the changed Listen takes effect at the next start");
         }
         let (count, target) = (model.clients.len(), &model.target);
-        log::info!("the file was read again: to {target}, for {count} client(s)");
+        log::info!("file read again: relaying to {target}, for {count} client(s)");
         self.model = model;
         Ok(())
     }

@@ -56,7 +56,9 @@ impl Record {
 #[derive(Debug, Error)]
 pub enum ClaimError {
     /// The profile is up already.
-    #[error("{name}: this profile is up already, by process {pid}; `millrace down {name}` ends it")]
+    #[error(
+        "{name}: process {pid} has this profile up already; end it with `millrace down {name}`"
+    )]
     Running {
         /// The profile's name.
         name: String,
@@ -75,7 +77,7 @@ pub enum ClaimError {
 
 /// Running tunnels exist that this user may not see.
 #[derive(Debug, Error)]
-#[error("{}: this user may not read it, so which tunnels are up is not known; run this as root", .0.display())]
+#[error("{}: this user may not read it, so the tunnels that are up are unknown; run this as root", .0.display())]
 pub struct Hidden(PathBuf);
 
 /// A profile that this process runs, until it is dropped.

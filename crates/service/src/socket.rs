@@ -150,7 +150,7 @@ impl Clients {
         };
         if Arc::strong_count(&self.0) > CLIENTS {
             log::debug!(
-                "too many clients of {}; one was hung up on",
+                "too many clients on {}; one was disconnected",
                 listener.path.display()
             );
             return Ok(None);

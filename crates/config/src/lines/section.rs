@@ -78,7 +78,7 @@ impl Sections {
             return Found::Nothing;
         }
         let Some((key, value)) = text.split_once('=') else {
-            let reason = "is not of the form `#! Key = Value`";
+            let reason = "the line is not of the form `#! Key = Value`";
             return Found::Fault(String::new(), reason.to_owned());
         };
         self.key(number, key.trim(), value.trim())
@@ -396,7 +396,7 @@ mod tests {
             ("[Uplinks]\nHold = -1", 2, "seconds"),
             ("[Uplinks]\nHold = 1\nHold = 2", 3, "twice"),
             ("[Uplinks]", 1, "without an [Uplink]"),
-            ("[Uplink]\nName = a", 1, "neither"),
+            ("[Uplink]\nName = a", 1, "no Interface"),
             ("[Uplink]\nInterface = a", 1, "no Name"),
             ("[Uplink]\nName = a b", 2, "letters"),
             ("[Uplink]\nName = a\nInterface = a/b", 3, "interface"),

@@ -339,8 +339,16 @@ mod tests {
                 1,
                 "this [[uplink]] has no name",
             ),
-            ("[[uplink]]\nname = 'a b'", 2, "name: must be letters"),
-            ("[[uplink]]\nname = []", 2, "name: must be letters"),
+            (
+                "[[uplink]]\nname = 'a b'",
+                2,
+                "name: must be at most 32 letters",
+            ),
+            (
+                "[[uplink]]\nname = []",
+                2,
+                "name: must be at most 32 letters",
+            ),
             (
                 "[[uplink]]\nName = 'a'",
                 2,

@@ -28,9 +28,9 @@ const CONFLICTS: [(&str, &str, &str, &str); 62] = [
         CLIENT,
         "server 10.8.0.0 255.255.255.0",
         "client",
-        "opposite",
+        "lines for a server",
     ),
-    (CLIENT, "tls-server", "client", "opposite"),
+    (CLIENT, "tls-server", "client", "lines for a server"),
     (
         CLIENT,
         "tls-auth a 1\ntls-crypt b",
@@ -245,7 +245,7 @@ fn what_compression_risks_is_said_and_that_it_is_undone_unless_forbidden() {
         let said = import.report.entries.iter().find(|entry| entry.key == key);
         let said = said.unwrap();
         assert_eq!(said.verdict, Verdict::Honoured, "{lines}");
-        assert!(said.reason.contains("unpacked") && said.reason.contains("VORACLE"));
+        assert!(said.reason.contains("accepts compressed ones") && said.reason.contains("VORACLE"));
         let (model, _) = import.into_model().unwrap();
         assert!(model.data.unpack);
     }

@@ -250,7 +250,7 @@ fn bytes_that_are_no_utf8_harm_only_the_value_that_they_stand_in() {
         let import = parse(&[client, lines].concat());
         let fault = import.faults().join("\n");
         assert!(
-            fault.contains(wanted) && fault.contains("not UTF-8"),
+            fault.contains(wanted) && fault.contains("not valid UTF-8"),
             "{fault}"
         );
     }

@@ -278,7 +278,10 @@ fn lines_stand_in_comments() {
     let line = "#! [Uplink]\n  #! Name = a # no comment\n#! Interface = eth0\n#! Priority = 300";
     let found = fault(file(line, ""));
     // The other two faults are the invalid Priority and the missing Name.
-    for words in ["wg0.conf:3: Name: must be letters", "2 other faults"] {
+    for words in [
+        "wg0.conf:3: Name: must be at most 32 letters",
+        "2 other faults",
+    ] {
         assert!(found.contains(words), "{found}");
     }
     let line = "#! [Uplink]\n#!Name=a\n#! Source = 192.0.2.1\n#! Mark = 7";
@@ -335,7 +338,10 @@ fn faults_name_the_line_and_the_remedy() {
         ),
         ("Endpoint = 1.2.3.4:5", "Endpoint: belongs in [Peer]"),
         ("ListenPort =", "ListenPort: has no value"),
-        ("MTU", "wg0.conf:3: not of the form `Key = Value`"),
+        (
+            "MTU",
+            "wg0.conf:3: the line is not of the form `Key = Value`",
+        ),
         ("; a comment", "wg0.conf:3: a comment begins with `#`"),
         (
             "[Pear]",

@@ -29,7 +29,7 @@ use crate::keys::KeyMaterial;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     /// Too weak to be used unless someone insists.
-    #[error("{cipher} with {digest} is not secure: choose AES-256-GCM at both ends")]
+    #[error("{cipher} with {digest} is not secure; choose AES-256-GCM at both ends")]
     Insecure {
         /// The cipher asked for.
         cipher: Cipher,
@@ -37,10 +37,10 @@ pub enum CipherError {
         digest: Digest,
     },
     /// The epoch layout has a place for an AEAD's tag and none for an HMAC.
-    #[error("packets with epochs need an AEAD, and {0} is none")]
+    #[error("packets with epochs need an AEAD cipher, which {0} is not")]
     EpochNeedsAead(Cipher),
     /// Nothing computes this cipher on this machine.
-    #[error("this machine has no code for {0}: choose AES-256-GCM")]
+    #[error("this machine has no code for {0}; choose AES-256-GCM")]
     NoBackend(Cipher),
 }
 

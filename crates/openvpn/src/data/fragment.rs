@@ -172,15 +172,15 @@ pub enum Reassembled<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FragmentError {
     /// Shorter than the head: the peer has no `fragment`.
-    #[error("no fragment header; `fragment` must be set at both ends or at neither")]
+    #[error("the fragment header is missing; `fragment` must be set at both ends or at neither")]
     NoHeader,
     /// The header has an impossible value.
     #[error(
-        "impossible fragment header {0:#010x}; `fragment` must be set at both ends or at neither"
+        "the fragment header {0:#010x} is invalid; `fragment` must be set at both ends or at neither"
     )]
     Header(u32),
     /// The packet would be longer than the longest allowed.
-    #[error("fragments of a packet that is too long")]
+    #[error("the fragments' packet is too long")]
     TooLong,
 }
 

@@ -17,7 +17,7 @@
 
 /// The bytes are not an LZO stream, or unpack to more than there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a packet that LZO1X has compressed, or one that is too long")]
+#[error("the packet is not compressed with LZO1X, or is too long")]
 pub struct Corrupt;
 
 /// Unpacks `packed` to the beginning of `unpacked` and returns the length.

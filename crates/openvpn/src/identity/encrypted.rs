@@ -31,7 +31,7 @@ const AES: &[u8] = &[0x60, 0x86, 0x48, 1, 101, 3, 4, 1];
 const DES_EDE3_CBC: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 3, 7];
 
 const REMEDY: &str =
-    "decrypt it once with 'openssl pkey', and encrypt it anew with 'openssl pkcs8 -topk8'";
+    "decrypt it once with 'openssl pkey', and encrypt it again with 'openssl pkcs8 -topk8'";
 
 /// A block cipher in CBC mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,13 +166,12 @@ impl<'a> Scheme<'a> {
             Ok(Ok(scheme)) => Ok(scheme),
             Ok(Err(unknown)) => Err(IdentityError::Unsupported {
                 what,
-                reason: format!(
-                    "it is encrypted in a way that is not supported ({unknown}); {REMEDY}"
-                ),
+                reason: format!("its encryption is not supported ({unknown}); {REMEDY}"),
             }),
             Err(BadDer) => Err(IdentityError::Unreadable {
                 what,
-                reason: "how it is encrypted cannot be read; export it anew".to_owned(),
+                reason: "the header that describes its encryption is unreadable; export it again"
+                    .to_owned(),
             }),
         }
     }
@@ -290,15 +289,14 @@ pub(super) fn open_legacy(
         "DES-EDE3-CBC" => Cipher::TripleDes,
         "DES-CBC" => Cipher::Des,
         other => {
-            let reason =
-                format!("it is encrypted in a way that is not supported ({other}); {REMEDY}");
+            let reason = format!("its encryption is not supported ({other}); {REMEDY}");
             return Err(IdentityError::Unsupported { what, reason });
         }
     };
     let iv = unhex(iv.trim())
         .filter(|iv| iv.len() == cipher.block_len())
         .ok_or_else(|| {
-            let reason = "the initialization vector in its DEK-Info is damaged; export it anew";
+            let reason = "the initialization vector in its DEK-Info is damaged; export it again";
             IdentityError::Unreadable {
                 what,
                 reason: reason.to_owned(),

@@ -60,8 +60,7 @@ pub(super) fn read(file: &[u8], passphrase: Option<&[u8]>) -> Result<Contents, I
     let bags = match opened {
         Err(Failure::Bad(BadDer)) => {
             return Err(unreadable(
-                "it is no PKCS#12 container in DER, or it is damaged; write it anew with 'openssl \
-                 pkcs12 -export'",
+                "it is not a PKCS#12 container in DER, or is damaged; write it again with 'openssl pkcs12 -export'",
             ));
         }
         Err(Failure::Because(IdentityError::WrongPassphrase(_))) if passphrase.is_none() => {
@@ -72,7 +71,7 @@ pub(super) fn read(file: &[u8], passphrase: Option<&[u8]>) -> Result<Contents, I
     };
     let own = bags
         .key
-        .ok_or_else(|| unreadable("there is no private key in it"))?;
+        .ok_or_else(|| unreadable("it contains no private key"))?;
     let key = private_key::read_der(WHAT, &own.content, Some(given))?;
     // Our certificate has the key's local id; without ids it comes first.
     let first = bags
@@ -85,7 +84,7 @@ pub(super) fn read(file: &[u8], passphrase: Option<&[u8]>) -> Result<Contents, I
         .map(|bag| CertificateDer::from(bag.content.to_vec()))
         .collect();
     if certificates.is_empty() {
-        return Err(unreadable("there is no certificate in it"));
+        return Err(unreadable("it contains no certificate"));
     }
     let certificate = certificates.remove(first);
     Ok(Contents {
@@ -126,8 +125,8 @@ fn open(file: &[u8], passphrase: &[u8]) -> Result<Bags, Failure> {
     let safe = match content_info(&mut container)? {
         (DATA, content) => Reader::new(content).content(der::OCTET_STRING)?,
         _ => {
-            let reason = "it is signed by a public key, which is not supported; write it anew with \
-                          'openssl pkcs12 -export'";
+            let reason = "it is signed with a public key, which is not supported; write it again with 'openssl pkcs12 \
+                          -export'";
             let reason = reason.to_owned();
             return Err(IdentityError::Unsupported { what: WHAT, reason }.into());
         }
@@ -159,8 +158,8 @@ fn open(file: &[u8], passphrase: &[u8]) -> Result<Bags, Failure> {
                 )?;
             }
             _ => {
-                let reason = "a part of it is encrypted to a public key, which is not supported; write \
-                              it anew with 'openssl pkcs12 -export'";
+                let reason = "a part is encrypted to a public key, which is not supported; write it again with \
+                              'openssl pkcs12 -export'";
                 let reason = reason.to_owned();
                 return Err(IdentityError::Unsupported { what: WHAT, reason }.into());
             }
@@ -196,8 +195,7 @@ fn check_mac(mut mac: Reader<'_>, safe: &[u8], passphrase: &[u8]) -> Result<(), 
         [prefix @ .., 3] if prefix == SHA2 => (Hash::Sha512, hmac::HMAC_SHA512),
         other => {
             let reason = format!(
-                "its MAC is of a kind that is not supported ({}); write it anew with 'openssl pkcs12 \
-                 -export -macalg sha256'",
+                "its kind of MAC is not supported ({}); write it again with 'openssl pkcs12 -export -macalg sha256'",
                 der::dotted(other)
             );
             return Err(IdentityError::Unsupported { what: WHAT, reason }.into());

@@ -31,7 +31,7 @@ pub(super) fn read(
     } = blocks
         .into_iter()
         .find(|block| block.label.ends_with("PRIVATE KEY"))
-        .ok_or_else(|| unreadable("there is no '-----BEGIN PRIVATE KEY-----' in it".to_owned()))?;
+        .ok_or_else(|| unreadable("it contains no '-----BEGIN PRIVATE KEY-----'".to_owned()))?;
     match encryption {
         Some(info) => {
             let passphrase = passphrase.ok_or(IdentityError::PassphraseNeeded(what))?;

@@ -13,11 +13,11 @@ pub struct CipherList(Vec<Cipher>);
 pub enum CipherListError {
     /// An unknown name without the `?` that lets it be missing.
     #[error(
-        "data-ciphers: {0} is not supported here; leave it out, or write ?{0} to do without it where it is missing"
+        "data-ciphers: {0} is not supported here; leave it out, or write ?{0} to make it optional"
     )]
     Unknown(String),
     /// No cipher is left.
-    #[error("data-ciphers: no supported cipher is in the list; the usual list is {DEFAULT}")]
+    #[error("data-ciphers: the list has no supported cipher; the usual list is {DEFAULT}")]
     Empty,
     /// The list is longer than stock peers accept.
     #[error("data-ciphers: the list is longer than the 127 characters that peers accept")]
@@ -141,7 +141,8 @@ pub fn choose_as_server(
             "no shared cipher: the client uses {occ}, this server accepts {list}; set data-ciphers {list}:{occ} to let it in"
         )),
         (true, None) => fallback.ok_or_else(|| {
-            "the client does not say which cipher it uses; set data-ciphers-fallback to that cipher to let it in".to_owned()
+            "the client does not say which cipher it uses; set data-ciphers-fallback to that cipher to let it \
+             in".to_owned()
         }),
     }
 }

@@ -22,7 +22,7 @@ pub enum Refusal {
         max: u32,
     },
     /// More options of this kind than a server can mean.
-    #[error("there are more than {0} of them")]
+    #[error("the server pushed more than {0} such options")]
     TooMany(usize),
     /// `route-nopull` is set.
     #[error("route-nopull is set")]
@@ -305,7 +305,7 @@ pub(super) fn address<A: core::str::FromStr>(word: &str) -> Result<A, Refusal> {
 
 pub(super) fn route4(words: &[String]) -> Result<Route, Refusal> {
     const SHAPE: Refusal =
-        Refusal::Malformed("a network, and then perhaps netmask, gateway, metric");
+        Refusal::Malformed("a network, optionally followed by netmask, gateway and metric");
     if words.is_empty() || words.len() > 4 {
         return Err(SHAPE);
     }
@@ -313,7 +313,9 @@ pub(super) fn route4(words: &[String]) -> Result<Route, Refusal> {
     let mask: Ipv4Addr = word(1).map_or(Ok(Ipv4Addr::BROADCAST), |it| address(it))?;
     let bits = mask.to_bits().leading_ones();
     if bits + mask.to_bits().trailing_zeros() < 32 {
-        return Err(Refusal::Malformed("a netmask of leading ones"));
+        return Err(Refusal::Malformed(
+            "a netmask whose one bits all come first",
+        ));
     }
     Ok(Route {
         v6: false,
@@ -330,7 +332,7 @@ pub(super) fn route4(words: &[String]) -> Result<Route, Refusal> {
 
 pub(super) fn route6(words: &[String]) -> Result<Route, Refusal> {
     const SHAPE: Refusal =
-        Refusal::Malformed("a network with its prefix, and then perhaps gateway, metric");
+        Refusal::Malformed("a network with its prefix, optionally followed by gateway and metric");
     if words.is_empty() || words.len() > 3 {
         return Err(SHAPE);
     }
@@ -407,7 +409,7 @@ impl PushedDns {
                 self.server(priority)?.set(what, values)
             }
             _ => Err(Refusal::Malformed(
-                "search-domains or server, and what belongs to it",
+                "search-domains or server, each with its arguments",
             )),
         }
     }
@@ -465,7 +467,7 @@ fn one_of<T: Copy>(values: &[String], words: &[(&str, T)]) -> Result<T, Refusal>
         [value] => known(value).map(|(_, meaning)| *meaning),
         _ => None,
     }
-    .ok_or(Refusal::Malformed("one of the words that it knows"))
+    .ok_or(Refusal::Malformed("one of the known words"))
 }
 
 pub(super) fn bounded<T>(list: &mut Vec<T>, value: T, max: usize) -> Result<(), Refusal> {

@@ -25,7 +25,7 @@ pub enum PushError {
     Rejected(String),
     /// The server requires a protocol feature that we lack, so the keys would not match.
     #[error(
-        "'{0}' is not known here; the server is newer than this program, or was not told the truth about it"
+        "'{0}' is unknown here; the server is newer than this program, or has wrong information about it"
     )]
     Protocol(String),
     /// The reply is too large, or never ends.
@@ -127,7 +127,7 @@ impl PushReply {
             }
             let option = option.trim();
             let Some(words) = words(option) else {
-                let why = Refusal::Malformed("quotes that are closed");
+                let why = Refusal::Malformed("closing quotes");
                 reply.refused.push((loggable(option), why));
                 continue;
             };
@@ -270,7 +270,7 @@ impl PushReply {
                 | "block-ipv6" | "cipher" | "auth-token" | "auth-token-user" | "ping-timer-rem"
                 | "inactive" | "comp-lzo" | "compress" | "setenv-safe",
                 _,
-            ) => return Err(Refusal::Malformed("other words behind it")),
+            ) => return Err(Refusal::Malformed("different arguments")),
             _ => return Err(Refusal::NotPullable),
         }
         Ok(())

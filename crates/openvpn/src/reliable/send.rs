@@ -47,7 +47,7 @@ pub struct Outgoing<'a> {
 
 /// Six messages are on their way; try again when one is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the peer has not acknowledged what was sent")]
+#[error("the peer has not acknowledged the messages sent to it")]
 pub struct WindowFull;
 
 impl SendWindow {

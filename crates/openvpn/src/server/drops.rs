@@ -18,26 +18,26 @@ pub enum Refused {
     Cookie(CookieError),
     /// A reset over the limit of `connect-freq-initial`. Pass it in again when
     /// [`Listener::answers_resets`](super::Listener::answers_resets).
-    #[error("a reset too many, see connect-freq-initial")]
+    #[error("too many new connections; see connect-freq-initial")]
     Limited,
     /// A session over the limit of `connect-freq`.
-    #[error("a session too many, see connect-freq")]
+    #[error("too many new sessions; see connect-freq")]
     TooSoon,
     /// Too many clients are waiting to be let in. Pass the packet in again when
     /// [`Listener::answers_resets`](super::Listener::answers_resets).
-    #[error("a session too many: others are about to come in")]
+    #[error("too many clients are logging in at once")]
     Crowded,
     /// The server has as many clients as it may (`max-clients`).
-    #[error("the server is full, see max-clients")]
+    #[error("the server is full; see max-clients")]
     Full,
     /// The server ends, and lets no client in any more.
-    #[error("the server is about to end, or to begin anew")]
+    #[error("the server is ending or restarting")]
     Closing,
     /// `force-cookie` is set, and the client is too old to prove its address.
     #[error("the client cannot prove its address, and force-cookie is set")]
     NoCookie,
     /// A reset with a message or key id that no reset has.
-    #[error("a reset that is not the first message")]
+    #[error("the reset is not the first message")]
     NotFirst,
     /// The session could not begin.
     #[error("the session could not begin: {0}")]

@@ -59,7 +59,7 @@ impl Session {
             }
         };
         let own =
-            own.ok_or_else(|| CloseReason::Protocol("no random numbers from the system".into()))?;
+            own.ok_or_else(|| CloseReason::Protocol("the system gave no random numbers".into()))?;
         let side = Side::from((ServerSide::new(settings), ()));
         let peer = Some(packet.session);
         let mut session = Self::new(side, own, peer, wrap, primary, now, wall);

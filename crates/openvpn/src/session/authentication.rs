@@ -44,7 +44,7 @@ impl Session {
             let proto = server.peer_info.proto();
             if proto.has(IvProto::NCP_P2P) {
                 log::warn!(
-                    "the client has neither --client nor --pull: it will not take the cipher that it is told"
+                    "the client has neither --client nor --pull, so it ignores the cipher that the server pushes"
                 );
             }
             server.push_wanted = proto.has(IvProto::REQUEST_PUSH);

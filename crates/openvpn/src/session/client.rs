@@ -67,7 +67,7 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> Result<Self, CloseReason> {
         let own = SessionId::random()
-            .ok_or_else(|| CloseReason::Protocol("no random numbers from the system".into()))?;
+            .ok_or_else(|| CloseReason::Protocol("the system gave no random numbers".into()))?;
         let wrap = settings.wrap.wrap();
         let reset = if wrap.client_key_len() > 0 {
             Opcode::HardResetClientV3
@@ -171,7 +171,7 @@ impl Session {
             Message::PushReply(part) => self.push_reply(&part, now, out),
             Message::PushUpdate(_) => {
                 self.warn_of_push(format_args!(
-                    "the server changes options of the running tunnel, which is not supported: PUSH_UPDATE"
+                    "the server changes options of the running tunnel (PUSH_UPDATE), which is not supported"
                 ));
                 Ok(())
             }
@@ -256,7 +256,7 @@ impl Session {
             // A later push reply can only renew the token.
             Err(error) if up => {
                 self.warn_of_push(format_args!(
-                    "dropped a push reply of a session that is up: {error}"
+                    "ignored a push reply of a session that is already up: {error}"
                 ));
                 return Ok(());
             }
@@ -317,7 +317,7 @@ impl Session {
         }
         let layout = match (reply.aead_epoch, reply.peer_id) {
             (true, _) if !settings.epoch || !cipher.is_aead() => return not_offered("aead-epoch"),
-            (true, None) => return not_offered("aead-epoch without a peer id"),
+            (true, None) => return not_offered("aead-epoch needs a peer id"),
             (true, Some(peer_id)) => Layout::Epoch { peer_id },
             // A server without peer ids, or one that pushes the number that means "no peer id".
             (false, None | Some(NO_PEER_ID)) => Layout::V1,

@@ -306,7 +306,7 @@ impl KeyState {
                     Ok(Some(Event::Record))
                 }
                 None if self.record.len() > RECORD_MAX => {
-                    Err(CloseReason::Protocol("its key record never ends".into()))
+                    Err(CloseReason::Protocol("its key record has no end".into()))
                 }
                 None => Ok(None),
             };
@@ -364,7 +364,7 @@ impl KeyState {
         }
         if self.tls_out.len() > MAX_TLS_OUT {
             return Err(CloseReason::Protocol(
-                "it does not acknowledge what it is sent".into(),
+                "it does not acknowledge messages".into(),
             ));
         }
         Ok(())

@@ -387,7 +387,7 @@ impl Session {
         if self.agreed.is_some() && !same_peer(self.certificate.as_deref(), certificate.as_deref())
         {
             return Err(CloseReason::Tls(
-                "the peer shows another certificate than when the session began".to_owned(),
+                "the peer's certificate differs from the one at the session's start".to_owned(),
             ));
         }
         self.certificate = certificate;

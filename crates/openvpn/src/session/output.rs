@@ -162,7 +162,7 @@ pub enum CloseReason {
     #[error("TLS handshake failed: {0}")]
     Tls(String),
     /// The peer broke the protocol, and the session cannot go on.
-    #[error("the peer does not keep to the protocol: {0}")]
+    #[error("the peer violates the protocol: {0}")]
     Protocol(String),
     /// Client: the server does not let us in.
     #[error("AUTH_FAILED{0}")]
@@ -198,22 +198,22 @@ pub enum CloseReason {
     #[error("the keys ran out, and their renewal failed")]
     WornOut,
     /// The peer said that it leaves.
-    #[error("the peer exits")]
+    #[error("the peer exited")]
     PeerExit,
     /// The server wants us to connect again.
-    #[error("the server restarts{0}")]
+    #[error("the server is restarting{0}")]
     Restart(Restart),
     /// The server wants us to stop.
     #[error("the server halts this connection{0}")]
     Halt(Restart),
     /// Server: the client has begun another session, and proved its identity.
-    #[error("the client has begun another session")]
+    #[error("the client has begun a new session")]
     Replaced,
     /// Server: too many clients were waiting to be let in, and this one gave way.
-    #[error("it made room for others: too many clients negotiate at once")]
+    #[error("the session was closed to make room: too many clients negotiate at once")]
     Crowded,
     /// The data plane cannot go on with the peer, for a reason that the log has; a client tries again.
-    #[error("the data plane cannot go on with the peer")]
+    #[error("the data plane cannot continue with the peer")]
     DataPlane,
     /// We ended the session.
     #[error("ended by us")]
@@ -282,7 +282,7 @@ impl ControlTraffic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Dropped {
     /// The packet belongs to the data channel.
-    #[error("packet of the data channel")]
+    #[error("the packet belongs to the data channel")]
     Data,
     /// The datagram is not a control packet.
     #[error(transparent)]
@@ -291,19 +291,19 @@ pub enum Dropped {
     #[error(transparent)]
     Wrap(WrapError),
     /// The packet comes from, or is meant for, another session.
-    #[error("control packet of another session")]
+    #[error("control packet belongs to a different session")]
     OtherSession,
     /// No negotiation with this key id goes on, nor may one begin.
-    #[error("control packet with key id {0}, which is not in use")]
+    #[error("control packet has key id {0}, which is not in use")]
     KeyId(u8),
     /// This kind of packet has no place here.
-    #[error("control packet of opcode {0:?}, which has no place here")]
+    #[error("control packet has opcode {0:?}, which is not expected now")]
     Unexpected(Opcode),
     /// The message is too far ahead of those that have come.
-    #[error("control packet from too far ahead")]
+    #[error("control packet is too far ahead")]
     TooFarAhead,
     /// The client begins a renewal of the keys too soon after the one before. It sends the packet again.
-    #[error("renewal of the keys too soon after the one before")]
+    #[error("the client renews the keys too soon after the last renewal")]
     TooSoon,
     /// The session is over.
     #[error("the session is over")]

@@ -92,10 +92,10 @@ impl Session {
         }
         if matches!(agreed.layout, Layout::Epoch { .. }) {
             // Each epoch has keys of its own, so only the epochs run out.
-            return (usage.epoch >= EPOCH_RENEW).then_some("the epochs run out");
+            return (usage.epoch >= EPOCH_RENEW).then_some("the epochs are nearly used up");
         }
         if usage.sealed >= PACKET_ID_RENEW {
-            return Some("the packet ids run out");
+            return Some("the packet ids are nearly used up");
         }
         let gcm = matches!(
             agreed.cipher,

@@ -295,7 +295,7 @@ impl Session {
                 Ok(())
             }
             other => {
-                log::debug!("a client has no business with {other:?}");
+                log::debug!("a client must not send {other:?}");
                 Ok(())
             }
         }

@@ -61,7 +61,7 @@ pub enum TlsError {
         offered: String,
     },
     /// The two ends have no version, suite or group in common.
-    #[error("no common ground with the peer: {reason}; {offered}; {remedy}")]
+    #[error("both ends have nothing in common: {reason}; {offered}; {remedy}")]
     Incompatible {
         /// The missing common part: version, suite or group.
         reason: String,
@@ -76,19 +76,19 @@ pub enum TlsError {
     )]
     NoCertificate,
     /// The peer sent what TLS forbids, or something on the way changed it.
-    #[error("the peer breaks TLS: {0}")]
+    #[error("the peer violates TLS: {0}")]
     Protocol(String),
     /// The peer sent more bytes than are kept for it.
-    #[error("the peer sent more than {0} bytes that were not read yet")]
+    #[error("more than {0} bytes from the peer are still unread")]
     Flood(usize),
     /// More bytes wait to be sent than are kept.
-    #[error("more than {0} bytes wait to be sent")]
+    #[error("more than {0} bytes are waiting to be sent")]
     Full(usize),
     /// The peer closed the TLS session.
     #[error("the peer closed the TLS session")]
     Closed,
     /// The call needs a finished handshake.
-    #[error("the TLS handshake is not done yet")]
+    #[error("the TLS handshake is not complete yet")]
     NotReady,
     /// The TLS library refuses what we ask of it.
     #[error("TLS: {0}")]
@@ -140,26 +140,26 @@ impl TlsError {
 /// The most likely meaning of a peer's alert.
 fn alert_hint(alert: AlertDescription) -> &'static str {
     match alert {
-        AlertDescription::UnknownCA => ": it does not know the authority of our certificate",
+        AlertDescription::UnknownCA => ": it does not know our certificate's authority",
         AlertDescription::CertificateExpired => {
             ": our certificate has expired, or its clock is wrong"
         }
         AlertDescription::CertificateRevoked => ": our certificate is revoked",
         AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
-            ": it wants a certificate of ours; give cert and key"
+            ": it requires a certificate; set cert and key"
         }
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::AccessDenied => {
-            ": our certificate does not satisfy it; its log says why"
+            ": it does not accept our certificate; its log says why"
         }
         AlertDescription::ProtocolVersion => {
-            ": it speaks neither TLS 1.2 nor 1.3; update it (OpenVPN 2.3.3 and later have TLS 1.2)"
+            ": it supports neither TLS 1.2 nor 1.3; update it (OpenVPN 2.3.3 and later have TLS 1.2)"
         }
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
-            ": most likely it has no cipher suite in common with us; allow it ECDHE with AES-GCM or \
-             ChaCha20-Poly1305 (its tls-cipher), or update it"
+            ": most likely we have no cipher suite in common; allow there ECDHE with AES-GCM or ChaCha20-Poly1305 \
+             (its tls-cipher), or update it"
         }
         _ => "",
     }
@@ -173,24 +173,24 @@ fn incompatible_remedy(reason: &PeerIncompatible) -> &'static str {
         | PeerIncompatible::Tls12NotOfferedOrEnabled
         | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
         | PeerIncompatible::SupportedVersionsExtensionRequired => {
-            "TLS 1.2 or 1.3 is needed: update the peer (OpenVPN 2.3.3 and later have TLS 1.2), and \
-             look at tls-version-min and tls-version-max at both ends"
+            "TLS 1.2 or 1.3 is needed: update the peer (OpenVPN 2.3.3 and later have TLS 1.2), and check \
+             tls-version-min and tls-version-max at both ends"
         }
         PeerIncompatible::NoCipherSuitesInCommon => {
-            "ECDHE with AES-GCM or ChaCha20-Poly1305 is needed: look at tls-cipher at both ends, and \
-             update the peer if its OpenSSL is older than 1.0.1"
+            "ECDHE with AES-GCM or ChaCha20-Poly1305 is needed: check tls-cipher at both ends, and update the peer if \
+             its OpenSSL is older than 1.0.1"
         }
         PeerIncompatible::NoKxGroupsInCommon
         | PeerIncompatible::NamedGroupsExtensionRequired
         | PeerIncompatible::EcPointsExtensionRequired
         | PeerIncompatible::NoEcPointFormatsInCommon => {
-            "X25519, P-256 or P-384 is needed: look at tls-groups and ecdh-curve at both ends"
+            "X25519, P-256 or P-384 is needed: check tls-groups and ecdh-curve at both ends"
         }
         PeerIncompatible::NoSignatureSchemesInCommon
         | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon
         | PeerIncompatible::SignatureAlgorithmsExtensionRequired => {
-            "signatures with SHA-256 or better are needed: look at the kind of key of both \
-             certificates, and update the peer"
+            "signatures with SHA-256 or better are needed: check the kind of key in both certificates, and update the \
+             peer"
         }
         _ => "update the peer",
     }

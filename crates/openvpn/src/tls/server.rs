@@ -32,7 +32,7 @@ pub(super) fn accept(
     let library = |error: rustls::Error| TlsError::Library(error.to_string());
     let identity = settings.identity.as_ref().ok_or_else(|| {
         TlsError::Library(
-            "a server has no certificate; the settings should have said so".to_owned(),
+            "the server has no certificate, which the settings should have refused".to_owned(),
         )
     })?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&settings.provider))

@@ -122,12 +122,12 @@ impl TlsSettings {
             options.role == Role::Client || options.client_certificate != ClientCertificate::None;
         if options.role == Role::Server && identity.is_none() {
             return Err(SettingsError::Missing(
-                "a server needs its certificate and key: give cert and key, or pkcs12",
+                "a server needs its certificate and key; set cert and key, or pkcs12",
             ));
         }
         if asks && authorities.is_empty() && options.rules.peer_fingerprints.is_empty() {
             return Err(SettingsError::Missing(
-                "nothing says which peers to trust: give ca, or peer-fingerprint",
+                "no setting says which peers to trust; set ca, or peer-fingerprint",
             ));
         }
         let trust = Trust::new(
@@ -303,11 +303,11 @@ fn suites(
     };
     if !unknown.is_empty() {
         let instead = match suites.is_empty() {
-            true => "; all that are spoken are offered in their place",
+            true => "; all supported ones are offered instead",
             false => "",
         };
         warnings.push(format!(
-            "tls-ciphersuites: not supported and left out: {}{instead}",
+            "tls-ciphersuites: unsupported suites are skipped: {}{instead}",
             unknown.join(" ")
         ));
     }
@@ -323,14 +323,13 @@ fn suites(
     suites.retain(|suite| versions.contains(&suite.version()));
     if replaced {
         warnings.push(format!(
-            "tls-cipher: none of these suites is spoken: {}; ECDHE with AES-GCM or ChaCha20-Poly1305, which is \
-             stronger, is offered in their place",
+            "tls-cipher: none of these suites is supported: {}; ECDHE with AES-GCM or ChaCha20-Poly1305, which is \
+             stronger, is offered instead",
             unknown.join(" ")
         ));
     } else if !unknown.is_empty() {
         warnings.push(format!(
-            "tls-cipher: not supported and left out: {}; only forward secret suites with \
-             authenticated encryption are",
+            "tls-cipher: unsupported suites are skipped: {}; use forward secret suites with authenticated encryption",
             unknown.join(" ")
         ));
     }
@@ -340,8 +339,8 @@ fn suites(
     ] {
         if versions.contains(&version) && !suites.iter().any(|suite| suite.version() == version) {
             warnings.push(format!(
-                "tls-cipher: no supported suite of {name} is named, so that version is not offered; \
-                 remove the line if the peer needs it"
+                "tls-cipher: the list has no supported suite for {name}, so that version is not offered; remove the \
+                 line if the peer needs it"
             ));
         }
     }
@@ -402,7 +401,7 @@ fn groups(
     }
     if !unknown.is_empty() {
         warnings.push(format!(
-            "tls-groups: not supported and left out: {}",
+            "tls-groups: unsupported groups are skipped: {}",
             unknown.join(" ")
         ));
     }

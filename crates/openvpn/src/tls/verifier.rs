@@ -166,8 +166,8 @@ fn clock_wrong(refused: VerifyError, clock: UnixTime, known: UnixTime) -> Verify
     VerifyError {
         fault: VerifyFault::Clock,
         reason: format!(
-            "the clock of this host is wrong: it shows {clock}, and it is {known} or later; set it (by NTP, or date -s): \
-             until then whether the certificate is valid cannot be told"
+            "this host's clock is wrong: it shows {clock}, but it is {known} or later; set it (with NTP, or date -s), \
+             as the certificate's validity cannot be checked until then"
         ),
         ..refused
     }

@@ -32,8 +32,8 @@ pub(super) fn chain<'a>(
         .key_usage()
         .is_ok_and(|it| it.is_none_or(|it| it & USAGES_OF_PEERS != 0))
     {
-        let reason = "it is an authority's certificate (CA:TRUE) in the place of a peer's, and its key usage is for \
-                      signing others only; have one made for the peer";
+        let reason = "it is an authority's certificate (CA:TRUE) instead of a peer's, and its key usage allows only \
+                      signing certificates; have one made for the peer";
         return Err(refusal(own, VerifyFault::Purpose, reason.to_owned()));
     }
     let mut chain = vec![own.clone()];
@@ -66,8 +66,8 @@ pub(super) fn chain<'a>(
             return Err(wrong_purpose(issuer));
         }
         if issuer.has_name_constraints() {
-            let reason = "it restricts the names that it signs for, which is not checked for a peer's \
-                          certificate with CA:TRUE; have the peer's certificate made without CA:TRUE";
+            let reason = "it has name constraints, which are not checked for a peer's certificate with CA:TRUE; have \
+                          the peer's certificate made without CA:TRUE";
             return Err(refusal(issuer, VerifyFault::Purpose, reason.to_owned()));
         }
         chain.push(issuer.clone());

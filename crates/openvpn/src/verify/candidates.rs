@@ -73,8 +73,8 @@ impl<'a> Candidates<'a> {
         let mut has_name = false;
         if certificate.version < 3 {
             let reason = format!(
-                "it is of version {}, from before usages could be stated; have it made anew with \
-                 extensions (openssl x509 -extfile, or easy-rsa)",
+                "it is of version {}, which cannot state usages; have a new one made with extensions (openssl x509 \
+                 -extfile, or easy-rsa)",
                 certificate.version
             );
             return refusal(certificate, VerifyFault::Unreadable, reason);
@@ -87,8 +87,8 @@ impl<'a> Candidates<'a> {
                 return refusal(
                     certificate,
                     VerifyFault::Unknown,
-                    "it is self-signed and not among those of ca; add it there, or its fingerprint \
-                     to peer-fingerprint, if it is the right one"
+                    "it is self-signed and not listed in ca; if it is the right one, add it there, or its fingerprint \
+                     to peer-fingerprint"
                         .to_owned(),
                 );
             }
@@ -122,22 +122,22 @@ impl<'a> Candidates<'a> {
             }
             E::EndEntityUsedAsCa | E::PathLenConstraintViolated => (
                 VerifyFault::Purpose,
-                "one of the certificates above it is not allowed to sign certificates".to_owned(),
+                "a certificate above it in the chain may not sign certificates".to_owned(),
             ),
             E::NameConstraintViolation => (
                 VerifyFault::Purpose,
-                "an authority above it is not allowed to sign for its name".to_owned(),
+                "an authority above it in the chain may not sign for its name".to_owned(),
             ),
             E::InvalidSignatureForPublicKey | E::UnknownIssuer if !has_name => {
                 return refusal(certificate, VerifyFault::Unknown, no_issuer(certificate));
             }
             E::InvalidSignatureForPublicKey | E::UnknownIssuer => (
                 VerifyFault::Unknown,
-                "its authority has the name, but not the key, of one in ca; ca may be older or newer \
-                 than the certificate"
+                "its authority has the same name as one in ca, but a different key; ca may be older or newer than the \
+                 certificate"
                     .to_owned(),
             ),
-            other => (VerifyFault::Unreadable, format!("{other:?}; have it made anew")),
+            other => (VerifyFault::Unreadable, format!("{other:?}; have the certificate reissued")),
         };
         refusal(&self.own, fault, reason)
     }

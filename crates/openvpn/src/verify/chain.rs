@@ -97,7 +97,7 @@ impl Trust {
         let unreadable = VerifyError {
             subject: "(unreadable)".to_owned(),
             fault: VerifyFault::Unreadable,
-            reason: "it is no X.509 certificate, or its encoding is not DER; have it made anew"
+            reason: "it is not an X.509 certificate, or its encoding is not DER; have it reissued"
                 .to_owned(),
         };
         let own = Certificate::parse(peer).map_err(|BadDer| unreadable)?;
@@ -264,13 +264,13 @@ impl Trust {
         let mut below = 0;
         for issuer in chain.iter().skip(1) {
             if !issuer.may_sign() {
-                let reason = "its key usage or basic constraints do not allow it to sign \
-                              certificates; have it made anew as an authority";
+                let reason = "its key usage or basic constraints do not allow it to sign certificates; have it \
+                              reissued as an authority";
                 return Err(refusal(issuer, VerifyFault::Purpose, reason.to_owned()));
             }
             if issuer.path_length().is_some_and(|most| below > most) {
-                let reason = "there are more authorities below it than its basic constraints \
-                              (pathlen) allow";
+                let reason =
+                    "more authorities are below it than its basic constraints (pathlen) allow";
                 return Err(refusal(issuer, VerifyFault::Purpose, reason.to_owned()));
             }
             below += u32::from(!issuer.is_self_issued());

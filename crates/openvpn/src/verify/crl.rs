@@ -129,7 +129,7 @@ impl RevocationLists {
 
 impl RevocationList {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let unreadable = |BadDer| "it is no revocation list, or it is damaged".to_owned();
+        let unreadable = |BadDer| "it is not a revocation list, or is damaged".to_owned();
         let (list, partial) = Self::read(bytes).map_err(unreadable)?;
         if partial {
             return Err(
@@ -195,7 +195,7 @@ impl RevocationList {
     fn untimely(&self, now: Time) -> Option<String> {
         if self.this_update > now {
             return Some(format!(
-                "the revocation list is valid from {} on, and the clock says {now}; set the clock",
+                "the revocation list is valid from {} on, but the clock says {now}; set the clock",
                 self.this_update
             ));
         }

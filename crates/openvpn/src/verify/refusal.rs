@@ -19,13 +19,13 @@ pub(super) fn refusal(
 }
 
 pub(super) fn unreadable(certificate: &Certificate<'_>) -> VerifyError {
-    let reason = "a certificate above it cannot be read".to_owned();
+    let reason = "a certificate above it in the chain cannot be read".to_owned();
     refusal(certificate, VerifyFault::Unreadable, reason)
 }
 
 pub(super) fn wrong_purpose(certificate: &Certificate<'_>) -> VerifyError {
-    let reason = "it was made for another purpose than this end of TLS (a client's certificate on a \
-                  server, or the reverse); have it made for the right one";
+    let reason = "it was made for a different purpose (a client's certificate on a server, or the reverse); have it \
+                  made for the right one";
     refusal(certificate, VerifyFault::Purpose, reason.to_owned())
 }
 
@@ -51,8 +51,8 @@ pub(super) fn check_purpose(own: &Certificate<'_>, usage: Usage) -> Result<(), V
 pub(super) fn no_issuer(certificate: &Certificate<'_>) -> String {
     let issuer = crate::name::Name::parse(certificate.issuer).map(|name| name.to_string());
     format!(
-        "its authority '{}' is not among those of ca; check that ca is the right one, or have the \
-         peer send the certificates between (extra-certs)",
+        "its authority '{}' is not in ca; check that ca is the right one, or have the peer send the intermediate \
+         certificates (extra-certs)",
         issuer.unwrap_or_default()
     )
 }
@@ -60,7 +60,7 @@ pub(super) fn no_issuer(certificate: &Certificate<'_>) -> String {
 pub(super) fn check_dates(certificate: &Certificate<'_>, now: Time) -> Result<(), VerifyError> {
     let (fault, reason) = if now < certificate.not_before {
         let reason = format!(
-            "it is valid from {} on, and the clock says {now}; set the clock",
+            "it is valid from {} on, but the clock says {now}; set the clock",
             certificate.not_before
         );
         (VerifyFault::Early, reason)

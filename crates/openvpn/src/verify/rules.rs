@@ -127,13 +127,12 @@ impl PeerRules {
             };
             let value = value.filter(|value| !value.is_empty()).ok_or_else(|| {
                 format!(
-                    "it has no {field}; name a field that it has with x509-username-field, or have \
-                     it made anew"
+                    "it has no {field}; name an existing field with x509-username-field, or have it reissued"
                 )
             })?;
             if value.len() > NAME_MAX {
                 return Err(format!(
-                    "its {field} has {} bytes, and {NAME_MAX} are allowed",
+                    "its {field} has {} bytes, but at most {NAME_MAX} are allowed",
                     value.len()
                 ));
             }
@@ -155,7 +154,7 @@ impl PeerRules {
                 .any(|wanted| wanted.matches(certificate.der))
         {
             return Err(format!(
-                "it is not among those of peer-fingerprint; if it is the right one, add {}",
+                "it is not in peer-fingerprint; if it is the right one, add {}",
                 hex(&sha256(certificate.der)).to_uppercase()
             ));
         }
@@ -176,8 +175,8 @@ impl PeerRules {
                 .any(|oid| der::dotted(oid) == *wanted || long_name(oid) == Some(wanted))
             {
                 return Err(format!(
-                    "its extended key usage is not '{wanted}', which remote-cert-tls or \
-                     remote-cert-eku demands; have it made for that use"
+                    "its extended key usage is not '{wanted}', which remote-cert-tls or remote-cert-eku requires; \
+                     have it made for that use"
                 ));
             }
         }
@@ -192,7 +191,8 @@ impl PeerRules {
         if self.issuer_fingerprints.is_empty() {
             return Ok(());
         }
-        let issuer = issuer.ok_or("verify-hash wants an authority above it, and there is none")?;
+        let issuer =
+            issuer.ok_or("verify-hash needs an authority above it, but the chain has none")?;
         if self
             .issuer_fingerprints
             .iter()
@@ -201,7 +201,7 @@ impl PeerRules {
             return Ok(());
         }
         Err(format!(
-            "the authority that signed it is not the one of verify-hash; its SHA-256 fingerprint is {}",
+            "verify-hash does not match the authority that signed it; the authority's SHA-256 fingerprint is {}",
             hex(&sha256(issuer)).to_uppercase()
         ))
     }
@@ -210,8 +210,7 @@ impl PeerRules {
 fn check_key_usage(present: Option<u16>, rule: &KeyUsageRule) -> Result<(), String> {
     let Some(present) = present else {
         return Err(
-            "it has no key usage, which remote-cert-tls or remote-cert-ku demands; have it \
-                    made anew with one"
+            "it has no key usage, which remote-cert-tls or remote-cert-ku requires; have it reissued with one"
                 .to_owned(),
         );
     };
@@ -231,7 +230,7 @@ fn check_key_usage(present: Option<u16>, rule: &KeyUsageRule) -> Result<(), Stri
         .map(|wanted| format!("{wanted:02x}"))
         .collect();
     Err(format!(
-        "its key usage is {present:02x}, and remote-cert-ku wants {}",
+        "its key usage is {present:02x}, but remote-cert-ku requires {}",
         wanted.join(" or ")
     ))
 }
@@ -253,7 +252,7 @@ fn check_netscape_type(
     Ok(match (by_netscape, by_extended) {
         (Some(true), _) | (None, Some(true) | None) => Ok(()),
         (Some(false), _) | (None, Some(false)) => Err(format!(
-            "it was not made for a TLS {name}, which ns-cert-type demands; have it made for that use"
+            "it was not made for a TLS {name}, which ns-cert-type requires; have it made for that use"
         )),
     })
 }
@@ -281,7 +280,7 @@ fn check_name(
         return Ok(());
     }
     Err(format!(
-        "its name is '{name}' and must {must} '{wanted}' (verify-x509-name)"
+        "its name is '{name}', but must {must} '{wanted}' (verify-x509-name)"
     ))
 }
 

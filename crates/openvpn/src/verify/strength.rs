@@ -49,14 +49,14 @@ pub(crate) fn key_weakness(
              bits and a new certificate for it"
         ),
         Ok(Key::Rsa { bits }) if bits > *RSA_BITS.end() => {
-            format!("its RSA key has {bits} bits, and 8192 is the most; make a new key")
+            format!("its RSA key has {bits} bits, but at most 8192 are supported; make a new key")
         }
         Ok(Key::Rsa { .. } | Key::P521 | Key::Ed25519) if profile == CertificateProfile::SuiteB => {
             "tls-cert-profile suiteb allows ECDSA keys of P-256 and P-384 only".to_owned()
         }
         Ok(Key::Other(what)) => format!(
-            "its key is of a kind that is not supported ({what}); use RSA with 2048 to 8192 bits, \
-             ECDSA with P-256, P-384 or P-521, or Ed25519"
+            "its kind of key is not supported ({what}); use RSA with 2048 to 8192 bits, ECDSA with P-256, P-384 or \
+             P-521, or Ed25519"
         ),
         Err(BadDer) => "its public key cannot be read".to_owned(),
         Ok(_) => return None,
@@ -74,8 +74,7 @@ pub(crate) fn signature_weakness(
         .ok()?;
     if let Some((_, name)) = WEAK_SIGNATURES.iter().find(|(weak, _)| *weak == algorithm) {
         return Some(format!(
-            "it is signed with {name}, which can be forged; have the authority sign it anew with \
-             SHA-256"
+            "it is signed with {name}, which can be forged; have the authority sign it again with SHA-256"
         ));
     }
     let suite_b = algorithm == ECDSA_SHA256 || algorithm == ECDSA_SHA384;

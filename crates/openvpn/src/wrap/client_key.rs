@@ -85,16 +85,16 @@ pub(super) fn split(packet: &[u8], head: usize) -> Result<(&[u8], &[u8]), Client
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientKeyError {
     /// The key's length is out of bounds, or differs from its length field.
-    #[error("wrapped client key of an impossible length")]
+    #[error("the wrapped client key has an impossible length")]
     Length,
     /// It was wrapped with the key of another server, or it is forged.
-    #[error("wrapped client key is not of this server")]
+    #[error("the wrapped client key is not for this server")]
     NotAuthentic,
     /// It is older than `tls-crypt-v2-max-age` allows, or does not say how old it is.
-    #[error("client key is too old, or does not say when it was made; make the client a new one")]
+    #[error("the client key is too old, or has no date; make the client a new one")]
     TooOld,
     /// The server has no tls-crypt-v2 key.
-    #[error("a client with a tls-crypt-v2 key, and this server has none")]
+    #[error("the client uses a tls-crypt-v2 key, but this server has none")]
     NotConfigured,
 }
 

@@ -133,13 +133,13 @@ fn servers_of_former_times_are_refused_with_a_remedy() {
             "rsa2048/server.crt",
             rsa,
             vec!["-tls1_2", "-cipher", "DHE-RSA-AES256-SHA"],
-            "allow it ECDHE",
+            "allow there ECDHE",
         ),
         (
             "rsa2048/server.crt",
             rsa,
             vec!["-tls1_2", "-cipher", "AES256-SHA"],
-            "allow it ECDHE",
+            "allow there ECDHE",
         ),
         (
             "rsa2048/server.crt",

@@ -110,7 +110,7 @@ fn device(arguments: &[String]) -> Result<&str, Box<dyn Error>> {
 fn generate(wanted: &GenKey, arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let text = match wanted.kind {
         KeyKind::Static => StaticKey::generate()
-            .ok_or("no random numbers from the system")?
+            .ok_or("the system gave no random numbers")?
             .to_text(),
         KeyKind::TlsCryptV2Server => v2::ServerKey::generate()?.to_text(),
         KeyKind::TlsCryptV2Client => {
@@ -177,7 +177,7 @@ fn write_secret(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let path = path.display();
             return Err(
-                format!("{path} is there, and no key is overwritten; remove it first").into(),
+                format!("{path} already exists and is not overwritten; remove it first").into(),
             );
         }
         file => file.map_err(failed)?,
@@ -230,7 +230,7 @@ fn make_tun(name: &str) -> Result<(), Box<dyn Error>> {
 fn remove_tun(name: &str) -> Result<(), Box<dyn Error>> {
     // Checked first, because opening a missing name would create it.
     if !fs::exists(format!("/sys/class/net/{name}"))? {
-        return Err(format!("there is no interface {name}").into());
+        return Err(format!("the interface {name} does not exist").into());
     }
     let tun = Tun::create(name, TunOptions::PLAIN)?;
     tun.set_persistent(false)?;
@@ -258,7 +258,7 @@ mod tests {
         let path = directory.path().join("key");
         write_secret(&path, "first").unwrap();
         let error = write_secret(&path, "second").unwrap_err().to_string();
-        assert!(error.contains("no key is overwritten"), "{error}");
+        assert!(error.contains("is not overwritten"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "first");
         write_secret(Path::new("/dev/null"), "third").unwrap();
     }

@@ -99,7 +99,7 @@ impl Context {
         if config.network.home.is_some()
             && let Err(error) = news.follow_table(host::MASQUERADE_TABLES)
         {
-            log::debug!("changes of the packet filter are not heard: {error}");
+            log::debug!("cannot watch the packet filter for changes: {error}");
         }
         let idle = Poller::new()?;
         idle.add(&*signals, 0)?;
@@ -179,7 +179,7 @@ impl Context {
             false => Ok(()),
         };
         if let Err(error) = &judged {
-            log::error!("SIGHUP received, and the tunnel goes on as it was: {error}");
+            log::error!("SIGHUP received, but the tunnel keeps its old configuration: {error}");
         }
         judged.is_ok()
     }
@@ -289,10 +289,10 @@ impl Context {
     /// Reports a lost connection that will be made again.
     pub(super) fn is_lost(&self) {
         // Also sent before the first connection: a server may close every attempt.
-        self.waits("the connection is lost; connecting again");
+        self.waits("the connection is lost; reconnecting");
         // Logged only after the tunnel was up once.
         if self.says && !self.tell.get() && !self.lost.replace(true) {
-            log::info!(target: UP, "the connection is lost; connecting again");
+            log::info!(target: UP, "the connection is lost; reconnecting");
         }
     }
 
@@ -409,7 +409,7 @@ impl Context {
 
     /// Waits for the answer to a question on the management port; `None` if a signal came first.
     pub(super) fn wait_for_answer(&self) -> Option<Answer> {
-        self.waits("waiting for an answer of the management client");
+        self.waits("waiting for an answer from the management client");
         self.wait_for(|request| match request {
             ProcessRequest::Answer(answer) => Ok(answer),
             other => Err(other),
@@ -420,7 +420,7 @@ impl Context {
     pub(super) fn hold(&self) {
         if self.monitoring.borrow_mut().hold() {
             log::info!("Need hold release from management interface, waiting...");
-            self.waits("waiting for the management client to begin");
+            self.waits("waiting for a management client to connect");
             self.wait_for(|request| match request {
                 ProcessRequest::Begin => Ok(()),
                 other => Err(other),

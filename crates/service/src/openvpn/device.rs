@@ -345,7 +345,7 @@ pub(super) fn resolve_local(host: &str, family: Family) -> Result<Vec<IpAddr>, D
     let found: Vec<IpAddr> = found.map(|addr| addr.ip()).filter(fits).collect();
     if found.is_empty() {
         return Err(local(
-            "it has no address of the family that proto asks for".into(),
+            "it has no address of the family that proto requires".into(),
         ));
     }
     Ok(found)

@@ -27,41 +27,42 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), String> {
         ),
         (
             config.device.null,
-            "dev: dataplane.kind=kernel needs an interface;",
+            "dev: dataplane.kind=kernel needs an interface, which `dev null` is not;",
         ),
         (
             connections.iter().any(|it| it.protocol.transport.is_tcp()),
-            "proto: dataplane.kind=kernel is for UDP; name only servers over UDP, or",
+            "proto: dataplane.kind=kernel works over UDP only; use only UDP servers, or",
         ),
         (
             connections.iter().any(|it| it.mtu.fragment.is_some()),
-            "fragment: the kernel's data plane does not cut packets; remove it at both ends, or",
+            "fragment: the kernel's data plane does not fragment packets; remove it at both ends, or",
         ),
         (
             data.framing != Framing::None || data.migrate,
-            "compress: the kernel's data plane knows no compression and none of its marks; remove it at both ends, or",
+            "compress: the kernel's data plane supports no compression framing; remove it at both ends, or",
         ),
         (
             unknown.is_some(),
             &format!(
-                "data-ciphers: the kernel's data plane has AES-GCM and CHACHA20-POLY1305, not {cipher}; remove it, or"
+                "data-ciphers: the kernel's data plane supports only AES-GCM and CHACHA20-POLY1305, not {cipher}; \
+                 remove it, or"
             ),
         ),
         (
             !config.lines.lines.is_empty(),
-            "uplink: the kernel's data plane has one uplink; remove the uplinks, or",
+            "uplink: the kernel's data plane uses only one uplink; remove the uplinks, or",
         ),
         (
             config.sockets.device.is_some(),
-            "bind-dev: the kernel's data plane chooses the device by its routes; remove it and name an address by `local`, or",
+            "bind-dev: the kernel's data plane chooses the device by route; use `local` with an address instead, or",
         ),
         (
             config.sockets.shaper.is_some(),
-            "shaper: the kernel's data plane holds nothing back; remove it, or",
+            "shaper: the kernel's data plane does not limit rates; remove it, or",
         ),
         (
             data.reorder,
-            "reorder: the kernel's data plane delivers packets as they come; remove it, or",
+            "reorder: the kernel's data plane does not reorder packets; remove it, or",
         ),
         (
             server.is_some() && config.network.topology != Some(Topology::Subnet),

@@ -197,7 +197,7 @@ fn rehearsed(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<bool, St
             }
             _ => {
                 asked = true;
-                Err("a passphrase is asked for".into())
+                Err("waiting for a passphrase".into())
             }
         })
     };

@@ -190,8 +190,9 @@ impl ClientMachine {
                 // Only a server's link reports this.
                 LinkOutput::LoggedIn => {}
                 LinkOutput::ControlLost(reason) => {
-                    let words =
-                        format!("the control connection is lost, the call goes on: {reason}");
+                    let words = format!(
+                        "the control connection is lost, but the tunnel stays up: {reason}"
+                    );
                     cx.host.log(Level::Info, words);
                     self.control_lost(cx);
                 }
@@ -208,7 +209,7 @@ impl ClientMachine {
         let reorder = self.options.reorder.or_else(|| several.then_some(true));
         self.order = Order::of(call_id, up.protection, reorder);
         let words = format!(
-            "connected to {server}: {} here, {}, packets of up to {} bytes",
+            "connected to {server}: local address {}, {}, packets of up to {} bytes",
             up.address,
             describe(up.protection),
             up.mtu

@@ -83,7 +83,7 @@ pub enum RunError {
     #[error(transparent)]
     Tun(#[from] TunError),
     /// The raw socket for GRE cannot be opened.
-    #[error("raw socket for GRE: {0} (run as root or with CAP_NET_RAW)")]
+    #[error("cannot open a raw socket for GRE: {0} (run as root or with CAP_NET_RAW)")]
     Gre(io::Error),
     /// The listening TCP socket cannot be opened.
     #[error(transparent)]
@@ -120,7 +120,8 @@ fn io_error(what: &'static str) -> impl Fn(io::Error) -> RunError {
 /// See [`RunError`]. Nothing is left behind.
 pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
     log::warn!(
-        "PPTP protects nothing: who records one login can read everything, and packets can be changed on their way"
+        "PPTP protects nothing: whoever records one login can decrypt all traffic, and packets can be changed on the \
+         path"
     );
     match &model.role {
         Role::Client(client) => {
@@ -131,7 +132,7 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
                 reorder: model.reorder,
             };
             if options.bind_device.is_some() && !model.lines.lines.is_empty() {
-                let words = "--bind-device and an [[uplink]] exclude each other";
+                let words = "--bind-device and [[uplink]] exclude each other; remove one of them";
                 return Err(RunError::Ended(words.to_owned()));
             }
             let lines = ServerLines::new(&model.lines);
@@ -284,7 +285,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             explain_at: match &model.role {
                 Role::Client(client) => {
                     let (name, host, port) = (&model.interface, &client.host, client.port);
-                    log::info!("{name}: calling {host}, port {port} of TCP");
+                    log::info!("{name}: connecting to {host}, TCP port {port}");
                     Some(Instant::now() + UNANSWERED)
                 }
                 Role::Server(_) => None,
@@ -405,7 +406,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         if outside.explain_at.take_if(|at| *at <= now).is_some() {
             let words = format!(
                 "no connection for {} s: the server may be down, or a firewall may drop TCP port 1723 or GRE (IP \
-                 protocol 47), which routers pass on only where PPTP is allowed; still trying",
+                 protocol 47), which many routers forward only with PPTP passthrough; still trying",
                 UNANSWERED.as_secs()
             );
             log::warn!("{name}: {words}");
@@ -469,7 +470,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             self.outside.network.follow();
         }
         if self.outside.tun.current_name().is_err() {
-            return Err(RunError::Ended("the interface is gone".to_owned()));
+            return Err(RunError::Ended("the interface was removed".to_owned()));
         }
         Ok(())
     }

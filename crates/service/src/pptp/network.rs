@@ -148,7 +148,7 @@ impl Network {
         }
         let errors = self.applied.take().map_or(Ok(()), Applied::undo);
         for error in errors.err().into_iter().flatten() {
-            log::error!("{}: on the way down: {error}", self.ifname);
+            log::error!("{}: while shutting down: {error}", self.ifname);
         }
     }
 }

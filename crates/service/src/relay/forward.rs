@@ -80,7 +80,7 @@ impl Forwarder {
     pub(super) fn expire(&mut self, now: Instant) {
         if self.next_deadline().is_some_and(|at| at <= now) {
             self.table.expire(now, |name, from| {
-                log::info!("client {name} is silent; it was at {from}");
+                log::info!("client {name} is silent; its last address was {from}");
             });
         }
     }
@@ -232,11 +232,11 @@ impl Forwarder {
                 continue;
             };
             let name = self.table.name(number);
-            let at = place.map_or_else(|| "not heard of late".to_owned(), |it| format!("at {it}"));
+            let at = place.map_or_else(|| "silent lately".to_owned(), |it| format!("at {it}"));
             let (out, back) = (counters.out, counters.back);
             log::info!(
-                "client {name}: {at}; {} hellos; to the target {} datagrams, {} bytes, {} over the rate; \
-                 back {} datagrams, {} bytes, {} over the rate",
+                "client {name}: {at}; {} hellos; to the target {} datagrams, {} bytes, {} dropped over the rate; back \
+                 {} datagrams, {} bytes, {} dropped over the rate",
                 counters.hellos,
                 out.datagrams,
                 out.bytes,
@@ -248,9 +248,9 @@ impl Forwarder {
         }
         let dropped = self.table.dropped();
         log::info!(
-            "dropped: {} from strangers, {} for silent clients, {} from elsewhere than the target, {} before its address \
-             was known, {} that could not be sent or received; hellos: {} of another form, {} of unknown keys, {} with a \
-             wrong MAC, {} not newer than the last",
+            "dropped: {} from strangers, {} for silent clients, {} not from the target, {} before the target's \
+             address was known, {} that could not be sent or received; hellos: {} malformed, {} with unknown keys, {} \
+             with a wrong MAC, {} not newer than the last",
             dropped.strangers,
             dropped.silent,
             self.not_target,
@@ -290,19 +290,20 @@ fn tell(table: &Table, heard: Result<(usize, Change), Refused>, from: SocketAddr
     let (number, change) = match heard {
         Ok(heard) => heard,
         Err(why) => {
-            return strangers::log(log::Level::Debug, format_args!("hello from {from}: {why}"));
+            return strangers::log(
+                log::Level::Debug,
+                format_args!("dropped a hello from {from}: {why}"),
+            );
         }
     };
     let name = table.name(number);
     let info = |words: fmt::Arguments<'_>| strangers::log(log::Level::Info, words);
     match change {
         Change::None => {}
-        Change::First => info(format_args!("client {name} is at {from}")),
-        Change::Again => info(format_args!("client {name} is back, at {from}")),
+        Change::First => info(format_args!("client {name} connected from {from}")),
+        Change::Again => info(format_args!("client {name} is back, from {from}")),
         Change::Moved(before) => {
-            info(format_args!(
-                "client {name} has moved from {before} to {from}"
-            ));
+            info(format_args!("client {name} moved from {before} to {from}"));
         }
     }
 }

@@ -27,11 +27,10 @@ pub(super) fn limits(now: &DataplaneStatus, before: &DataplaneStatus, elapsed_ms
     let each = packets as f64 / batches.max(1) as f64;
     // Nearly one system call for each packet: the kernel is the cost, not the cipher.
     let mut words = if syscalls * 2 > packets {
-        format!("packets come singly ({each:.1} a batch): system calls cost more than the cipher")
+        format!("batches are small ({each:.1} packets): system calls cost more than the cipher")
     } else {
         format!(
-            "batches are well filled ({each:.1} packets): the cipher and the kernel's copies are \
-             the cost"
+            "batches are well filled ({each:.1} packets): the cipher and the kernel's copying cost most"
         )
     };
     for (name, state) in now.rungs.iter().filter(|(_, state)| *state != "on") {
@@ -61,7 +60,7 @@ mod tests {
         // Full batches for hours, then single packets.
         let before = plane(9_000_000, 100_000, 200_000);
         let now = plane(9_002_000, 102_000, 204_000);
-        assert!(limits(&now, &before, 1000).starts_with("packets come singly (1.0 a batch)"));
+        assert!(limits(&now, &before, 1000).starts_with("batches are small (1.0 packets)"));
         let now = plane(9_090_000, 101_000, 202_000);
         assert!(limits(&now, &before, 1000).starts_with("batches are well filled (90.0 packets)"));
     }

@@ -55,11 +55,15 @@ const HEARD_LATELY: u64 = 30;
 fn their_line(line: &LineState, now: Instant) -> LineStatus {
     let age = line.heard.map(|at| now.saturating_duration_since(at));
     let (state, reason) = match age.map(|age| age.as_secs()) {
-        Some(age) if age < HEARD_LATELY => {
-            ("up", format!("the peer was heard from it {age} s ago"))
-        }
-        Some(age) => ("unknown", format!("nothing has come from it for {age} s")),
-        None => ("unknown", "nothing has come from it yet".to_owned()),
+        Some(age) if age < HEARD_LATELY => (
+            "up",
+            format!("the last packet from the peer arrived on it {age} s ago"),
+        ),
+        Some(age) => (
+            "unknown",
+            format!("no packet has arrived on it for {age} s"),
+        ),
+        None => ("unknown", "no packet has arrived on it yet".to_owned()),
     };
     LineStatus {
         name: line.line.endpoint.addr.to_string(),

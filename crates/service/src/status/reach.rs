@@ -76,12 +76,12 @@ fn obstacle(
         },
     };
     match link {
-        Ok(link) if link.name == tunnel => Some(format!("no route to {to} past the tunnel")),
+        Ok(link) if link.name == tunnel => Some(format!("no route to {to} outside the tunnel")),
         Ok(link) if link.running => None,
         Ok(link) if link.up => Some(format!("{} has no carrier", link.name)),
         Ok(link) => Some(format!("{} is down", link.name)),
         Err(error) if error.is_not_found() => {
-            Some(format!("{} is not there", device.unwrap_or("its device")))
+            Some(format!("{} does not exist", device.unwrap_or("its device")))
         }
         Err(_) => None,
     }

@@ -33,7 +33,10 @@ impl Machine {
             // Only at debug level: any sender that can reach the port can cause this line.
             strangers::log(
                 log::Level::Debug,
-                format_args!("handshake message from {}: {why}", from.endpoint.addr),
+                format_args!(
+                    "dropped a handshake message from {}: {why}",
+                    from.endpoint.addr
+                ),
             );
         }
         self.translate(out, Some((from, bytes.len())), cx);

@@ -162,7 +162,7 @@ impl Daemon {
         // Opened before the state is read, so that no change falls between the two.
         let mut news = Monitor::open(Watch::ALL)?;
         if let Err(error) = news.follow_table(host::MASQUERADE_TABLES) {
-            log::debug!("changes of the packet filter are not heard: {error}");
+            log::debug!("cannot watch the packet filter for changes: {error}");
         }
         let mut netlink = Netlink::open()?;
         let ifindex = netlink.index_of(&ifname)?;

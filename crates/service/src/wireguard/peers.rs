@@ -44,10 +44,10 @@ impl Silence {
             return (unanswered, None);
         }
         let words = match self.said {
-            Said::Here => "does not answer any more; trying on",
+            Said::Here => "does not answer any more; still trying",
             _ => {
-                "does not answer; trying on (it may be down, a firewall may drop its UDP port, or one side may have a \
-                 wrong key of the other)"
+                "does not answer; still trying (it may be down, a firewall may drop its UDP port, or one end may have \
+                 a wrong key for the other)"
             }
         };
         self.said = Said::Gone;

@@ -291,13 +291,12 @@ impl Machine {
             let of = self.peer_of(key).and_then(|id| self.probing.paths.get(&id));
             let target = targets.get(of.map_or(0, |path| path.target));
             let Some((_, target)) = target else {
-                return "no address of the peer's is known that would answer pings; \
-                        dataplane.mtu-probe may name one"
+                return "no address of the peer is known to ping; set one with dataplane.mtu-probe"
                     .to_owned();
             };
             match of.map_or(Knowledge::Unknown, |path| path.probe.knowledge()) {
-                Knowledge::Unknown => format!("{target} was not asked yet"),
-                Knowledge::Searching => format!("{target} is being asked"),
+                Knowledge::Unknown => format!("{target} has not been pinged yet"),
+                Knowledge::Searching => format!("{target} is being pinged"),
                 Knowledge::Found(bytes) => format!("{target} answers up to {bytes} bytes"),
                 Knowledge::OnlyShort => format!("{target} answers short pings only"),
                 Knowledge::Silent => format!("{target} answers no pings"),

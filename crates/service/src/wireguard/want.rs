@@ -34,7 +34,8 @@ pub fn want(tunnel: &Tunnel, endpoints: &[SocketAddr], no_dns: bool) -> Want {
     // Search domains without a name server change nothing, as with wg-quick.
     if !interface.dns.is_empty() {
         if no_dns {
-            let warning = "DNS is not applied, as asked; names are looked up as before";
+            let warning =
+                "DNS is not applied, because --no-dns is set; names are looked up as before";
             want.warnings.push(warning.to_owned());
         } else {
             want.name_servers = Some(NameServers {

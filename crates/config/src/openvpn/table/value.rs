@@ -293,7 +293,7 @@ mod tests {
         assert!(host("2001:db8::1").is_ok() && host("::ffff:192.0.2.1").is_ok());
         for text in ["203.0.113.1:1194", "vpn.example:1194"] {
             let (name, port) = text.split_once(':').unwrap();
-            let wanted = format!("write `{name} {port}`");
+            let wanted = format!("with a space: `{name} {port}`");
             assert!(host(text).unwrap_err().ends_with(&wanted), "{text}");
         }
         for text in ["a:b", "2001:db8::1:x", ":", "%eth0:1", "2001:db8::/64"] {

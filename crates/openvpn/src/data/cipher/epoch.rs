@@ -200,7 +200,7 @@ impl PacketCipher for EpochAead {
             batch,
             |_, packet| epoch_of(packet),
             |key, batch| {
-                debug_assert!(key.is_some(), "a number of an epoch that has passed");
+                debug_assert!(key.is_some(), "the packet number belongs to a past epoch");
                 match key {
                     Some(key) => key.seal(batch),
                     // The plaintext must not leave this machine, however the caller uses it.

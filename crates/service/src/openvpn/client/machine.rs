@@ -243,7 +243,7 @@ impl<'a> Machine<'a> {
                     if self.connection().is_none() {
                         self.leave_interface(cx);
                     }
-                    let error = "the interface was deleted by somebody else".to_owned();
+                    let error = "another program deleted the interface".to_owned();
                     self.failed(error, cx);
                 }
             }
@@ -278,7 +278,7 @@ impl<'a> Machine<'a> {
                 self.look_up_is_late(cx);
             }
             Phase::Line(_, _, until) | Phase::Await(_, _, until) if *until <= cx.now.monotonic => {
-                self.attempt_failed("no uplink could be opened", cx);
+                self.attempt_failed("cannot open any uplink", cx);
             }
             Phase::Connection(_) => self.with_connection(cx, |machine, it, cx| {
                 machine.tick(it, cx);

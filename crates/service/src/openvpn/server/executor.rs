@@ -155,7 +155,7 @@ impl<'a> Executor<'a> {
             self.tell(Event::Notice(ClientId(peer.0), notice));
         }
         if inbox.device_is_gone() {
-            self.fail("the interface was deleted by somebody else".to_owned());
+            self.fail("another program deleted the interface".to_owned());
             return false;
         }
         for _ in 0..ARRIVALS_AT_ONCE {

@@ -41,7 +41,7 @@ impl ClientMachine {
             return self.dial(server, cx);
         }
         if it.waits.is_some() && !std::mem::replace(&mut it.said, true) {
-            let words = "no uplink is there: waiting for one".to_owned();
+            let words = "no uplink is available; waiting for one".to_owned();
             cx.host.log(Level::Warn, words);
         }
         self.look(cx);
@@ -152,11 +152,11 @@ impl ClientMachine {
                     .as_ref()
                     .is_some_and(|(up, _)| up.protection.is_some())
                 {
-                    true => "the server is no Millrace, or its file has no [uplinks]",
-                    false => "without MPPE there are no keys to tell the server of other uplinks",
+                    true => "the server is not Millrace, or its file has no [uplinks]",
+                    false => "without MPPE there are no keys to authenticate other uplinks",
                 };
                 let words = format!(
-                    "one uplink is used at a time, as with failover, and not {}: {why}",
+                    "only one uplink is used at a time, as with failover instead of {}: {why}",
                     mode.as_str()
                 );
                 cx.host.log(Level::Warn, words);
@@ -280,7 +280,7 @@ impl ClientMachine {
     /// Ends the call, and calls the server by the line that works.
     fn redial(&mut self, cx: &mut Cx<'_>) {
         let server = SocketAddrV4::new(self.server(), self.options.port);
-        let words = "the server is called anew, by the uplink that works".to_owned();
+        let words = "reconnecting to the server through the uplink that works".to_owned();
         cx.host.log(Level::Info, words);
         self.hangs_up = true;
         if let Some(session) = &mut self.session {

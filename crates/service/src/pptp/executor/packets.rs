@@ -26,9 +26,9 @@ impl<M: Machine> Executor<'_, M> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     if tun.current_name().is_err() {
-                        return Err(RunError::Ended("the interface is gone".to_owned()));
+                        return Err(RunError::Ended("the interface was removed".to_owned()));
                     }
-                    log::debug!("reading from the interface: {error}");
+                    log::debug!("cannot read from the interface: {error}");
                     break;
                 }
             }

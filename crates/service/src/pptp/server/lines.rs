@@ -96,7 +96,7 @@ impl ServerMachine {
         if client.order.is_none() {
             client.order = Order::of(call, client.up.protection, reorder);
         }
-        let words = format!("{}: calls by several paths", super::name(&client.up));
+        let words = format!("{}: uses several paths", super::name(&client.up));
         cx.host.log(Level::Debug, words);
     }
 
@@ -104,7 +104,7 @@ impl ServerMachine {
     pub(super) fn control_lost(&self, call: u16, cx: &mut Cx<'_>) {
         if let Some(client) = self.clients.get(&call) {
             let name = super::name(&client.up);
-            let words = format!("{name}: the control connection is lost, the call goes on");
+            let words = format!("{name}: the control connection is lost, but the tunnel stays up");
             cx.host.log(Level::Info, words);
         }
     }

@@ -151,7 +151,7 @@ fn nothing_is_asked_on_an_idle_tunnel_and_little_on_a_good_path() {
     // Keepalives only.
     world.run(600, 10);
     assert_eq!((world.probes, world.host.token), (0, 0));
-    assert_eq!(world.report(), "10.0.0.9 was not asked yet");
+    assert_eq!(world.report(), "10.0.0.9 has not been pinged yet");
     world.run(60, 2000);
     assert_eq!(
         (world.probes, world.host.token, world.found()),

@@ -192,7 +192,7 @@ impl Background {
         }
         let work = move |stop: &Stop<'_>| Outcome::RouteNames(number, route_names(&names, stop));
         self.naming = self.stoppable("names", work, move |error| {
-            log::warn!("looking up names in routes: {error}");
+            log::warn!("cannot look up names in routes: {error}");
             Outcome::RouteNames(number, RouteNames::default())
         });
     }

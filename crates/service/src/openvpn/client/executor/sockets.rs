@@ -28,7 +28,7 @@ impl ThisHost<'_> {
             return Err("no interface".into());
         };
         match socket {
-            None => Err("the attempt was broken off".into()),
+            None => Err("the attempt was cancelled".into()),
             // Each line has its own sockets.
             Some(Socket::Udp(remote)) if !context.config.lines.lines.is_empty() => {
                 Ok((remote, None))
@@ -61,7 +61,7 @@ impl ThisHost<'_> {
             return Err("no interface".into());
         };
         let Some(bound) = config.lines.lines.get(line.index()) else {
-            return Err("no such uplink".into());
+            return Err("the uplink does not exist".into());
         };
         let sockets = device::open_line(config, settings, bound, port, mark)?;
         plane.open_line(line, sockets)?;

@@ -37,7 +37,7 @@ impl Calling {
         let host = connection.remote.as_ref().map(|it| it.host.as_str());
         // A proxy has its own address.
         let host = match (&connection.proxy, host) {
-            (Some(_), Some(host)) => format!("{host} by the proxy {remote}"),
+            (Some(_), Some(host)) => format!("{host} through the proxy {remote}"),
             (None, Some(host)) if host.parse() != Ok(remote.ip()) => format!("{host} ({remote})"),
             _ => remote.to_string(),
         };
@@ -88,13 +88,13 @@ impl Called {
         let Self { name, tcp, key } = self;
         let seconds = UNANSWERED.as_secs();
         let key = match key {
-            Some(option) => format!(", the key of {option} is another than the server's"),
+            Some(option) => format!(", or the key of {option} may differ from the server's"),
             None => String::new(),
         };
         let other = if *tcp { "UDP" } else { "TCP" };
         format!(
-            "no answer from {name}, for {seconds} s: the server may be down, a firewall may drop the packets, \
-             the port or the protocol may be wrong (the server may want {other}){key}; still trying"
+            "no answer from {name} for {seconds} s: the server may be down, a firewall may drop the packets, the port \
+             or the protocol may be wrong (the server may use {other}){key}; still trying"
         )
     }
 }

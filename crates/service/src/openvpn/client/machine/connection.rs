@@ -136,7 +136,7 @@ impl Machine<'_> {
         let connection = &target.connection;
         let known = self.wraps.iter().find(|(it, _)| *it == connection.wrap);
         let Some((_, wrap)) = known else {
-            return self.attempt_failed("the keys of the control channel were not read", cx);
+            return self.attempt_failed("the control channel's keys were not loaded", cx);
         };
         let tls = Arc::clone(&self.tls);
         let settings = terms::client(self.config, connection, tls, wrap.clone(), self.kernel);
@@ -328,7 +328,7 @@ impl Machine<'_> {
             }
         }
         if waiting > WAITING_MAX {
-            it.fail("the server renews its keys without end".to_owned());
+            it.fail("the server renews its keys endlessly".to_owned());
         }
     }
 
@@ -504,13 +504,12 @@ fn noticed(
 ) {
     match notice {
         Notice::Compressed { unpacked: true } => cx.warn(
-            "the server compresses packets: they are unpacked, but their lengths tell who \
-             listens something of what is in them (VORACLE). Remove comp-lzo and compress \
-             at the server, or set `comp-lzo no` there",
+            "the server compresses packets; they are accepted, but their lengths reveal parts of their content to \
+             eavesdroppers (VORACLE). Remove comp-lzo and compress at the server, or set `comp-lzo no` there",
         ),
         Notice::Compressed { unpacked: false } => cx.error(
-            "the server compresses packets, and not as agreed or allowed: they are \
-             dropped. Remove comp-lzo and compress at the server, or set `comp-lzo no` there",
+            "the server compresses packets in a form that was not agreed or allowed; they are dropped. Remove \
+             comp-lzo and compress at the server, or set `comp-lzo no` there",
         ),
         Notice::Silent => it.session.fell_silent(outputs),
         Notice::Failed => it.session.close(CloseReason::DataPlane, outputs),

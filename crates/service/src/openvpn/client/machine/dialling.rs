@@ -160,7 +160,7 @@ impl Machine<'_> {
             && let Some(line) = self.choose_line(cx.now)
             && let Some(settings) = self.config.lines.lines.get(line.index())
         {
-            cx.info(format!("connecting by uplink {}", settings.name));
+            cx.info(format!("connecting through uplink {}", settings.name));
             target = Box::new(target.by_line(settings));
         }
         // The next server must be reached outside a tunnel that stays up.

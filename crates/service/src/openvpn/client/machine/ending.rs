@@ -34,9 +34,9 @@ impl Machine<'_> {
         {
             // Stock servers before 2.6 refuse silently.
             cx.error(format!(
-                "TLS: the server answers, but not to our TLS hello. Either large packets are lost on the way \
-                 (max-packet-size 1000 makes them smaller), or the server has no TLS version, cipher suite or group \
-                 in common with us, which its log says. We offer {}",
+                "TLS: the server answers, but not to our TLS hello. Either large packets are lost on the path (set \
+                 max-packet-size 1000), or we have no TLS version, cipher suite or group in common with the server \
+                 (see its log). We offer {}",
                 self.tls.offer()
             ));
         }
@@ -62,7 +62,7 @@ impl Machine<'_> {
         }
         let outcome = match (end, connection.leaving) {
             (End::OtherLine(words), None) => {
-                cx.info(format!("{words}; connecting anew"));
+                cx.info(format!("{words}; reconnecting"));
                 Outcome::Same
             }
             (End::OtherLine(_), Some(signal)) => Outcome::Signal(signal),

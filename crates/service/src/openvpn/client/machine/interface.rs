@@ -26,16 +26,19 @@ impl Machine<'_> {
                 Refusal::NoEffect => cx.debug(format!("pushed option '{option}': {why}")),
                 // The user asked for the filter.
                 Refusal::Filtered | Refusal::NoPull => {
-                    cx.info(format!("pushed option '{option}' is not taken: {why}"));
+                    cx.info(format!("pushed option '{option}' is ignored: {why}"));
                     left_out.push(option.as_str());
                 }
-                _ => cx.warn(format!("pushed option '{option}' is not taken: {why}")),
+                _ => cx.warn(format!("pushed option '{option}' is ignored: {why}")),
             }
         }
         if !left_out.is_empty() {
             let more = left_out.len().saturating_sub(LEFT_OUT_MAX);
             left_out.truncate(LEFT_OUT_MAX);
-            let mut words = format!("left out, as the file wants: {}", left_out.join(", "));
+            let mut words = format!(
+                "pushed options ignored, as the file says: {}",
+                left_out.join(", ")
+            );
             if more > 0 {
                 words += &format!(" and {more} more");
             }
@@ -69,7 +72,7 @@ impl Machine<'_> {
             let bytes = reply.shaper.or(config.sockets.shaper);
             cx.plane(|plane| plane.set_rate(bytes.map(|it| u64::from(it) * 8)));
         } else if reply.shaper.is_some() {
-            cx.warn("pushed option 'shaper' is not taken: the uplinks of the file say their rates");
+            cx.warn("pushed option 'shaper' is ignored: the file sets the uplinks' rates");
         }
         cx.state(State::AssignIp, "");
         // The destination of outer packets, server or proxy, must stay outside the tunnel.

@@ -221,8 +221,8 @@ impl Machine<'_> {
             lines.lines.set_singly(false);
         } else {
             cx.warn(
-                "the server gives its clients no numbers (it is older than 2.4, or `cipher none`): one uplink is used at a \
-                 time, and the tunnel is connected anew by another",
+                "the server assigns no peer IDs (it is older than 2.4, or uses `cipher none`), so only one uplink is \
+                 used at a time, and the tunnel reconnects to change it",
             );
         }
     }
@@ -259,7 +259,7 @@ impl Machine<'_> {
         let used = self.lines.as_ref().and_then(|it| it.lines.used(SERVER));
         if before.is_some() && used != before && !follows && it.has_heard() {
             // The server has no session for that address.
-            it.fail("another uplink is used, by which the server knows of no session".to_owned());
+            it.fail("the uplink changed, and the server has no session on the new one".to_owned());
         }
     }
 

@@ -301,14 +301,14 @@ impl StreamLines {
             line.map_or("?", |it| it.name.as_str())
         };
         if self.replaced && works(active) {
-            return Some(format!("uplink {} has another device", name(active)));
+            return Some(format!("the device of uplink {} has changed", name(active)));
         }
         if self.used == Some(active) || !works(active) {
             return None;
         }
         // Without a recorded reason, the line in use failed.
         let reason = switch.map_or(SwitchReason::Failed, |it| it.reason);
-        Some(format!("uplink {} is used now: {reason}", name(active)))
+        Some(format!("uplink {} is now used: {reason}", name(active)))
     }
 
     fn reports(&self) -> Vec<LineReport> {
@@ -318,8 +318,8 @@ impl StreamLines {
         let report = all.map(|(line, (settings, of))| {
             let reason = match (of.reason, self.used == Some(line) || self.is_better(line)) {
                 (Some(reason), _) => reason.to_string(),
-                (None, true) => "nothing has come by it yet".to_owned(),
-                (None, false) => "it waits, and is tried when it is needed".to_owned(),
+                (None, true) => "no packet has arrived on it yet".to_owned(),
+                (None, false) => "it is idle, and is tried when needed".to_owned(),
             };
             LineReport {
                 line,
@@ -422,7 +422,7 @@ impl Machine<'_> {
         let words = match result {
             Ok(()) => lines.reached(line, Some(took), cx.now.monotonic),
             Err(why) => {
-                cx.debug(format!("an uplink was tried: {why}"));
+                cx.debug(format!("tried an uplink: {why}"));
                 lines.failed(line, took, cx.now.monotonic)
             }
         };

@@ -93,7 +93,7 @@ fn without_a_line_there_is_no_attempt_and_one_that_comes_is_used() {
     world.handle(Event::Begin);
     world.run_for(secs(100));
     assert!(!world.is_connected());
-    assert!(world.said("no uplink could be opened"));
+    assert!(world.said("cannot open any uplink"));
     world.devices[1] = true;
     world.handle(Event::NetworkChanged);
     world.run_for(secs(60));

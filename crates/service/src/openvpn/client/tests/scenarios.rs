@@ -109,8 +109,8 @@ fn a_server_that_does_not_answer_is_left_for_the_next() {
 #[test]
 fn a_call_that_nobody_answers_is_explained_once() {
     for (more, explains) in [
-        ("", "the server may want TCP); still trying"),
-        ("--proto tcp", "the server may want UDP); still trying"),
+        ("", "the server may use TCP); still trying"),
+        ("--proto tcp", "the server may use UDP); still trying"),
     ] {
         let mut world = begin(&format!("--connect-timeout 7 --connect-retry 2 {more}"), 1);
         world.servers[0].answers = false;

@@ -21,15 +21,17 @@ const STACK: usize = 256 << 10;
 #[non_exhaustive]
 pub(crate) enum BusyError {
     /// The whole queue is full.
-    #[error("{waiting} scripts or password checks wait already; the oldest must end first")]
+    #[error(
+        "too many scripts or password checks are waiting ({waiting}); the oldest must end first"
+    )]
     Full { waiting: usize },
     /// This key has used up its share of the queue.
     #[error(
-        "{waiting} scripts or password checks of its address wait already; the oldest must end first"
+        "too many scripts or password checks of its address are waiting ({waiting}); the oldest must end first"
     )]
     Share { waiting: usize },
     /// No thread can be started.
-    #[error("no thread for a script or password check: {0}")]
+    #[error("cannot start a thread for a script or password check: {0}")]
     Thread(#[from] io::Error),
 }
 

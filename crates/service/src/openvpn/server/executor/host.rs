@@ -90,7 +90,7 @@ impl Host for ThisHost<'_> {
         if let Job::Respond { asked, script, .. } = &mut job {
             // The machine names only jobs whose files exist.
             let Some(Files::Login(files)) = self.files.get(asked) else {
-                return Err("the files of the script that asked are gone".to_owned());
+                return Err("the login script's files are gone".to_owned());
             };
             *script = files.name_to(script.clone());
         }
@@ -225,7 +225,7 @@ impl<'a> ThisHost<'a> {
     fn configuration(&self) -> Result<ConfigurationRead<'a>, String> {
         let manager = self.context.manager.as_ref();
         if manager.is_some_and(|it| !it.takes_reload()) {
-            return Err("its configuration cannot be used as it is now".to_owned());
+            return Err("its configuration is not usable now".to_owned());
         }
         let read = self.context.read_again()?;
         Ok(ConfigurationRead {

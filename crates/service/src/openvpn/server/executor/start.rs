@@ -162,8 +162,8 @@ impl<'a> Executor<'a> {
                 || (sockets.v6.is_some() && more.v6.is_some());
             if twice {
                 return Err(
-                    "local: one UDP port of each of IPv4 and IPv6 can be listened on; \
-                            remove the others, or listen on every address with `local *`"
+                    "local: the server can listen on only one UDP port for each of IPv4 and IPv6; remove the others, \
+                     or listen on every address with `local *`"
                         .into(),
                 );
             }

@@ -94,7 +94,7 @@ impl Machine<'_> {
     fn file_read(&mut self, cx: &mut Cx<'_>, id: ClientId, file: ClientFile) {
         let settings = match file {
             ClientFile::NotItsOwn => {
-                let why = "no file in client-config-dir, and ccd-exclusive is set";
+                let why = "it has no file in client-config-dir, and ccd-exclusive is set";
                 return self.refuse(cx, id, why);
             }
             ClientFile::Unreadable(error) => {
@@ -110,7 +110,7 @@ impl Machine<'_> {
             }
         };
         if settings.disable {
-            return self.refuse(cx, id, "it is disabled by its file in client-config-dir");
+            return self.refuse(cx, id, "its file in client-config-dir disables it");
         }
         self.own_settings(cx, id, settings);
     }
@@ -174,7 +174,7 @@ impl Machine<'_> {
                 client.scripted = more.clone();
                 let settings = accounts::merge(std::mem::take(&mut client.settings), more);
                 if settings.disable {
-                    return self.refuse(cx, id, "it is disabled by client-connect");
+                    return self.refuse(cx, id, "client-connect disabled it");
                 }
                 self.address(cx, id, settings);
                 self.admit(cx, id);
@@ -207,7 +207,7 @@ impl Machine<'_> {
             line!(
                 cx,
                 Warn,
-                "more routes than max-routes-per-client allows; the last {} are left out",
+                "it has more routes than max-routes-per-client allows; the last {} are skipped",
                 networks.len() - most
             );
             networks.truncate(most);
@@ -231,7 +231,7 @@ impl Machine<'_> {
                 _ => {}
             }
             if client.lease.is_none() && needed {
-                line!(cx, Warn, "no free address in the pool");
+                line!(cx, Warn, "the address pool is used up");
             }
         }
         client.addresses = Addresses::new(&self.side, &settings, client.lease.as_ref());
@@ -243,7 +243,7 @@ impl Machine<'_> {
             line!(
                 cx,
                 Warn,
-                "its address {} is not in {network} {netmask}, as ifconfig-push-constraint wants",
+                "its address {} is not in {network} {netmask}, as ifconfig-push-constraint requires",
                 address.local
             );
         }

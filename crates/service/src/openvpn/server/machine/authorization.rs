@@ -44,7 +44,7 @@ impl Refusal {
 
     /// Refusal by a script, with the script's reason.
     fn by_script(reason: Option<String>) -> Self {
-        let unsaid = "the name and password, or a script, were refused";
+        let unsaid = "the user name and password, or a script, refused the login";
         Self {
             logged: match reason.as_deref().unwrap_or_default() {
                 "" => unsaid.to_owned(),
@@ -298,12 +298,16 @@ impl Machine<'_> {
             return;
         };
         let Some(Deferred::Login(auth, asked)) = client.deferred else {
-            return line!(cx, Debug, "an answer to nothing");
+            return line!(cx, Debug, "the client answered without a challenge");
         };
         let key = client.key(id);
         // A client may answer without limit; only one answer at a time goes to a script.
         if self.jobs.values().any(|whose| *whose == key) {
-            return line!(cx, Debug, "an answer while a script has the one before it");
+            return line!(
+                cx,
+                Debug,
+                "the client answered again while a script still checks its last answer"
+            );
         }
         let source = SourceNetwork::from(client.from.address);
         let hook = Hook::ClientCrResponse;

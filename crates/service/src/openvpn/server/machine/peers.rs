@@ -121,8 +121,16 @@ impl Machine<'_> {
             channel::follow(cx.plane, peer(id), before, to);
         } else {
             match lately {
-                false => line!(cx, Warn, "it may not take the address {to} of another"),
-                true => line!(cx, Debug, "it may not take the address {to} of another"),
+                false => line!(
+                    cx,
+                    Warn,
+                    "it may not take the address {to} of another client"
+                ),
+                true => line!(
+                    cx,
+                    Debug,
+                    "it may not take the address {to} of another client"
+                ),
             }
             if let Some(stays) = self.listener.line(id) {
                 cx.plane.set_line(peer(id), stays);

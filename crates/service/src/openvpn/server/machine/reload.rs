@@ -25,7 +25,7 @@ impl<'a> Machine<'a> {
                 return line!(
                     cx,
                     Error,
-                    "SIGHUP received, and the server goes on as it was: {error}"
+                    "SIGHUP received, but the server keeps its old configuration: {error}"
                 );
             }
         };
@@ -33,8 +33,8 @@ impl<'a> Machine<'a> {
             line!(
                 cx,
                 Warn,
-                "SIGHUP: a certificate or key cannot be read any more (by this user?): those that were read at the \
-                 start are used"
+                "SIGHUP received, but a certificate or key is not readable any more (for this user?); those read at \
+                 the start stay in use"
             );
         }
         let changed = read.material.is_some() && read.material != self.material;
@@ -43,7 +43,7 @@ impl<'a> Machine<'a> {
                 return line!(
                     cx,
                     Error,
-                    "SIGHUP received, and the server goes on as it was: {error}"
+                    "SIGHUP received, but the server keeps its old configuration: {error}"
                 );
             }
             line!(cx, Info, "SIGHUP[hard,] received, process restarting");
@@ -52,7 +52,7 @@ impl<'a> Machine<'a> {
         line!(
             cx,
             Info,
-            "SIGHUP received: what has changed is done, and sessions go on"
+            "SIGHUP received: changed settings applied, sessions kept"
         );
         self.take_over(cx, read.config);
     }
@@ -80,7 +80,7 @@ impl<'a> Machine<'a> {
         cx.plane.set_hairpin(server.client_to_client);
         match cx.host.passwords(read) {
             Ok(passwords) => self.passwords = passwords,
-            Err(error) => line!(cx, Error, "{error}; the earlier file is used"),
+            Err(error) => line!(cx, Error, "{error}; the earlier file stays in use"),
         }
         cx.host.change_routes(read);
         let inside = self.clients.iter().filter(|(_, it)| it.step == Step::In);
@@ -103,7 +103,7 @@ impl<'a> Machine<'a> {
         let revoked: Vec<ClientId> = revoked.copied().collect();
         for id in revoked {
             let _about = self.about(id);
-            line!(cx, Info, "its certificate is revoked: the session is ended");
+            line!(cx, Info, "session ended: its certificate is revoked");
             self.close(cx, id, CloseReason::Local);
         }
     }
@@ -120,11 +120,7 @@ impl<'a> Machine<'a> {
             return;
         }
         if !pushed {
-            line!(
-                cx,
-                Info,
-                "its options have changed: it is told to connect again"
-            );
+            line!(cx, Info, "its options have changed; asking it to reconnect");
             return self.send_away(cx, id);
         }
         let addresses = client.addresses;
@@ -148,7 +144,7 @@ impl<'a> Machine<'a> {
         cx.plane.change_routes(&changes.collect::<Vec<_>>());
         self.tell_learned(cx, &environment, Learned::Delete, &old);
         for (ip, bits) in &new {
-            line!(cx, Info, "network {ip}/{bits} is behind it from now on");
+            line!(cx, Info, "network {ip}/{bits} is now routed to it");
         }
         self.tell_learned(cx, &environment, Learned::Add(&name), &new);
         self.with(cx, id, |session, _, _| session.limit(inactive, timeout));

@@ -144,14 +144,18 @@ impl<'a> Machine<'a> {
         match self.connections.accepted(id, from, cx.now.monotonic) {
             Admission::Taken => {}
             Admission::InPlaceOf(other) => {
-                line!(cx, Debug, "{from}: another connection is closed for it");
+                line!(
+                    cx,
+                    Debug,
+                    "{from}: another connection was closed to admit it"
+                );
                 self.close_stream(cx, other);
             }
             Admission::TurnedAway => {
                 line!(
                     cx,
                     Debug,
-                    "{from}: turned away, as many connections are open as may be"
+                    "{from}: refused, as the maximum number of connections is open"
                 );
                 return cx.host.remove_stream(id);
             }
@@ -222,15 +226,14 @@ impl<'a> Machine<'a> {
             Notice::Compressed { unpacked: true } => line!(
                 cx,
                 Warn,
-                "the client compresses packets: they are unpacked, but their lengths tell who \
-                 listens something of what is in them (VORACLE). Set `compress migrate` or push \
-                 `comp-lzo no`"
+                "the client compresses packets; they are accepted, but their lengths reveal parts of their content to \
+                 eavesdroppers (VORACLE). Set `compress migrate` or push `comp-lzo no`"
             ),
             Notice::Compressed { unpacked: false } => line!(
                 cx,
                 Error,
-                "the client compresses packets, and not as agreed or allowed: they are dropped. \
-                 Set `compress migrate` or push `comp-lzo no`"
+                "the client compresses packets in a form that was not agreed or allowed; they are dropped. Set \
+                 `compress migrate` or push `comp-lzo no`"
             ),
             Notice::Silent => self.with(cx, id, |session, _, out| session.fell_silent(out)),
             Notice::Failed => self.close(cx, id, CloseReason::DataPlane),

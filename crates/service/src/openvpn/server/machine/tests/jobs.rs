@@ -44,7 +44,7 @@ impl Jobs {
         assert!(id.0 >= self.started, "no two jobs have one number");
         self.started = id.0 + 1;
         if troubled && random.percent(2) {
-            return Err("4096 scripts or password checks wait already".to_owned());
+            return Err("scripts or password checks are waiting (4096)".to_owned());
         }
         self.running.insert(id);
         let most = Duration::from_secs(if troubled { 4 } else { 1 });

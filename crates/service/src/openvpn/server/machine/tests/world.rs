@@ -397,7 +397,7 @@ impl World {
 impl Host for Around {
     fn log(&mut self, level: log::Level, text: &str) {
         self.floats_told += u64::from(level == log::Level::Info && text.contains("floated"));
-        self.crowded_out += u64::from(text.contains("made room"));
+        self.crowded_out += u64::from(text.contains("to make room"));
         self.management.logged(text, self.now);
     }
 
