@@ -49,7 +49,7 @@ pub fn is_child() -> bool {
     match adopt() {
         Ok(pipe) => PARENT.set(Mutex::new(Some(pipe))).is_ok(),
         Err(error) => {
-            log::warn!("the parent cannot be told: {error}");
+            log::warn!("cannot notify the parent process: {error}");
             PARENT.set(Mutex::new(None)).is_ok()
         }
     }
@@ -98,7 +98,7 @@ pub fn ready() -> io::Result<()> {
 /// The last message on a terminal when the start has waited this long and continues in the background.
 pub fn still_trying(name: &str, waited: Duration) -> String {
     format!(
-        "{name} is not up after {} s; it goes on trying in the background (`millrace status` shows how it stands, \
+        "{name} is not up after {} s; it goes on trying in the background (`millrace status` shows its state, \
          `millrace down` ends it)",
         waited.as_secs()
     )
@@ -132,6 +132,6 @@ fn let_go(word: &str) -> io::Result<()> {
 /// Releases the code that only set-up needed, some megabytes of RAM. Call it once the tunnel is up.
 pub fn start_is_over() {
     if let Err(error) = netio::process::let_go_of_code() {
-        log::debug!("the code of the start stays in memory: {error}");
+        log::debug!("cannot free the memory of the start-up code: {error}");
     }
 }

@@ -80,19 +80,19 @@ pub enum DnsError {
         message: String,
     },
     /// The program took too long, and was killed.
-    #[error("{program}: ended after {} seconds, in which it did not finish", LIMIT.as_secs())]
+    #[error("{program}: killed, as it did not finish within {} seconds", LIMIT.as_secs())]
     TooSlow {
         /// The program's name.
         program: &'static str,
     },
     /// `dnsmasq` would not start with these lines.
-    #[error("dnsmasq refuses the lines for it, which are not put into use: {message}")]
+    #[error("dnsmasq refuses its new lines, so they are not used: {message}")]
     Refused {
         /// The message of `dnsmasq` about the lines.
         message: String,
     },
     /// `dnsmasq` could not be restarted.
-    #[error("{command}: {reason}; until dnsmasq starts anew it does as before")]
+    #[error("{command}: {reason}; dnsmasq keeps its old configuration until it restarts")]
     Restart {
         /// The restart command.
         command: String,
@@ -175,8 +175,8 @@ impl Resolver {
                 let (it, now) = (Dnsmasq::at(directory.clone()), &mut Restarts::at_once());
                 for domain in dnsmasq::public_domains(wanted) {
                     log::warn!(
-                        "{ifname}: name servers were given for `{domain}`, which no single network owns: dnsmasq goes on \
-                         refusing private addresses under it"
+                        "{ifname}: name servers are set for the public domain `{domain}`; dnsmasq still refuses \
+                         answers with private addresses below it"
                     );
                 }
                 match it.read(&name) == Some(text.clone()) {

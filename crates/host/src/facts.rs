@@ -482,7 +482,7 @@ fn knows_suppress_prefixlength(system: &mut dyn System) -> bool {
         // A killed process left its probe rule.
         Err(error) if error.is_exists() => {}
         Err(error) => {
-            log::debug!("no policy routing: {error}");
+            log::debug!("the kernel has no policy routing: {error}");
             return false;
         }
     }
@@ -496,7 +496,7 @@ fn knows_suppress_prefixlength(system: &mut dyn System) -> bool {
         ..probe
     };
     if let Err(error) = system.delete_rule(&place) {
-        log::warn!("a rule for a test stays at priority {PROBE_PRIORITY}: {error}");
+        log::warn!("cannot delete the test rule at priority {PROBE_PRIORITY}: {error}");
     }
     known
 }

@@ -128,8 +128,8 @@ impl Gate {
         if self.told.is_none_or(|at| now >= at + TOLD_AGAIN) {
             self.told = Some(now);
             log::warn!(
-                "connections are turned away: {error} (the limit of open files, ulimit -n or LimitNOFILE=, is too \
-                 low for so many)"
+                "connections are refused: {error} (the limit of open files is too low; raise it with ulimit -n or \
+                 LimitNOFILE=)"
             );
         }
     }

@@ -46,14 +46,14 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 pub enum JournalError {
     /// Another process is running the tunnel on this interface.
     #[error(
-        "{ifname}: another millrace process has this tunnel up; `millrace down {ifname}` ends it"
+        "{ifname}: another millrace process has this tunnel up; end it with `millrace down {ifname}`"
     )]
     Running {
         /// The interface.
         ifname: String,
     },
     /// The file or its directory.
-    #[error("{}: {error}; the tunnel cannot be made without a record of how to undo it", path.display())]
+    #[error("{}: {error}; the tunnel cannot start without this record of how to undo its changes", path.display())]
     File {
         /// The journal.
         path: PathBuf,
@@ -131,7 +131,10 @@ impl Directory {
                 Some(origin) if origin.is_same_host(&here) => names.extend(stem(&path)),
                 Some(origin) if !origin.is_gone(&here) => {}
                 _ => {
-                    log::info!("{}: discarded, it is of another time", path.display());
+                    log::info!(
+                        "{}: discarded, as it belongs to an earlier boot or namespace",
+                        path.display()
+                    );
                     // If this fails, the next start tries again.
                     let _ = fs::remove_file(&path);
                 }
@@ -203,7 +206,10 @@ impl Journal {
             // A reboot or the end of the namespace has undone these steps already.
             _ => {
                 if !steps.is_empty() {
-                    log::info!("{}: discarded, it is of another time", path.display());
+                    log::info!(
+                        "{}: discarded, as it belongs to an earlier boot or namespace",
+                        path.display()
+                    );
                 }
                 Left::default()
             }
@@ -369,7 +375,7 @@ fn require_own(file: &File) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "no file that only its owner and root can have written; remove it",
+        "the file is not regular, belongs to another user, or others may write to it; remove it",
     ))
 }
 
@@ -411,11 +417,13 @@ fn read(file: &File) -> io::Result<Vec<Step>> {
         match serde_json::from_slice(line.as_bytes()) {
             // Root writes this value below `/proc/sys`, so the key must be one of ours.
             Ok(Step::Sysctl { key, .. }) if !is_setting_of_ours(&key) => {
-                log::warn!("a line of the undo journal is passed over: no setting of ours: {key}");
+                log::warn!(
+                    "skipped a line of the undo journal: {key} is not a setting of Millrace"
+                );
             }
             Ok(step) => steps.push(step),
             // The last line of a daemon that was killed while writing, or a line of another version.
-            Err(error) => log::warn!("a line of the undo journal is passed over: {error}"),
+            Err(error) => log::warn!("skipped a line of the undo journal: {error}"),
         }
     }
     Ok(steps)

@@ -212,8 +212,9 @@ fn unlimited_names(want: &Want) -> Option<String> {
     let server = names.servers.first()?;
     let domains = names.only.join(", ");
     Some(format!(
-        "the tunnel's name servers are for {domains} only, and netifd takes them for all names: write `option peerdns '0'` to \
-         the interface, and `list server '/{domain}/{server}'` for each domain to `config dnsmasq` of /etc/config/dhcp"
+        "the tunnel's name servers are for {domains} only, but netifd uses them for all names; add `option peerdns \
+         '0'` to the interface, and `list server '/{domain}/{server}'` for each domain to `config dnsmasq` of \
+         /etc/config/dhcp"
     ))
 }
 

@@ -57,14 +57,17 @@ impl TunnelMtu {
             None => format!("no uplink is known: {outer} less {overhead}"),
             Some((addr, line)) if outer < line.mtu => {
                 let to = addr.map_or_else(|| "anywhere".to_owned(), |addr| addr.to_string());
-                format!("the way to {to} by {} {outer} less {overhead}", line.device)
+                format!(
+                    "path MTU to {to} through {} {outer} less {overhead}",
+                    line.device
+                )
             }
             Some((_, line)) => format!("{} {outer} less {overhead}", line.device),
         };
         let v6 = facts.ipv6 && want.has_v6();
         let least = if v6 { IPV6_MTU_MIN } else { MTU_RANGE.0 };
         if v6 && bytes < least {
-            reason = format!("the least for IPv6; {reason} would be {bytes}");
+            reason = format!("the minimum for IPv6; {reason} would be {bytes}");
         }
         let most = bytes.clamp(least, MTU_RANGE.1);
         let mut bytes = most;
@@ -159,7 +162,7 @@ impl MtuFollower {
         }
         if decision == Decision::Leave && self.told.replace(now) != Some(now) {
             log::warn!(
-                "{ifname}: another program has set the MTU to {now}, which stays; it would be {} ({})",
+                "{ifname}: another program has set the MTU to {now}, which is kept; Millrace would set {} ({})",
                 wanted.bytes,
                 wanted.reason
             );

@@ -30,7 +30,7 @@ const KINDS: [Kind; 2] = [Kind::A, Kind::Aaaa];
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum LookupError {
     /// The host is not a valid name.
-    #[error("it is not a name")]
+    #[error("it is not a host name")]
     NotAName,
     /// A server says that the name does not exist or has no address.
     #[error("the name has no address")]

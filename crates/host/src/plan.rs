@@ -33,13 +33,13 @@ pub struct Plan {
 pub enum PlanError {
     /// A thousand tunnels, or another program fills tables.
     #[error(
-        "no routing table from 51820 to 52819 is empty; set FwMark to the number of one that is"
+        "no routing table from 51820 to 52819 is empty; set FwMark to the number of an empty one"
     )]
     NoTable,
     /// Without rules and without a way to the endpoint, the tunnel's own packets would enter the tunnel.
     #[error(
-        "this kernel cannot pass over default routes (it needs 3.12 and policy routing), and \
-         there is no route to the endpoint {0} to keep outside the tunnel; add one, or set Table"
+        "there is no route to the endpoint {0} that could be kept outside the tunnel, and this kernel cannot skip \
+         default routes (that needs 3.12 and policy routing); add a route, or set Table"
     )]
     NoWayToEndpoint(IpAddr),
 }
@@ -99,15 +99,15 @@ impl Plan {
             (false, _) => ("this kernel has no IPv6", ""),
             (true, true) => (
                 "IPv6 is off for new interfaces (net.ipv6.conf.default.disable_ipv6)",
-                "; packets to there are answered with \"unreachable\"",
+                "; packets to these routes are answered with \"unreachable\"",
             ),
             (true, false) => (
                 "the MTU is below 1280 bytes",
-                "; packets to there are answered with \"unreachable\"",
+                "; packets to these routes are answered with \"unreachable\"",
             ),
         };
         self.warnings.push(format!(
-            "{why}: the tunnel's IPv6 addresses and routes are left out{then}"
+            "{why}: the tunnel's IPv6 addresses and routes are skipped{then}"
         ));
     }
 
@@ -143,15 +143,15 @@ impl Plan {
             return;
         };
         let Some(resolver) = facts.resolver.clone() else {
-            let why = "DNS cannot be applied: neither resolvconf nor resolvectl is installed, nor is \
-                this OpenWrt with dnsmasq. Names are still looked up outside the tunnel: install \
-                openresolv, or set the name servers by hand";
+            let why = "DNS cannot be applied: neither resolvconf nor resolvectl is installed, nor is this OpenWrt \
+                       with dnsmasq. Names are still looked up outside the tunnel; install openresolv, or set the \
+                       name servers by hand";
             return self.warnings.push(why.to_owned());
         };
         let mut wanted = wanted.clone();
         if !wanted.only.is_empty() && !resolver.can_split() {
-            let why = "resolvconf cannot ask name servers about some domains only: the tunnel's \
-                are asked about all names";
+            let why = "resolvconf cannot limit name servers to some domains, so the tunnel's name servers get all \
+                       queries";
             self.warnings.push(why.to_owned());
             wanted.only.clear();
         }

@@ -72,7 +72,7 @@ pub fn confine_this_thread() {
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// No user or group has this name.
-    #[error("{what} {name}: there is none of that name on this machine")]
+    #[error("{what} {name}: this name does not exist on this machine")]
     Unknown {
         /// "user" or "group".
         what: &'static str,

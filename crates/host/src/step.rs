@@ -282,7 +282,7 @@ impl Step {
                 format!("the route {dst}/{prefix}")
             }
             Self::Sysctl { key, .. } => format!("the setting {}", key.replace('/', ".")),
-            Self::Masquerade { .. } => "the masquerading of those who call".to_owned(),
+            Self::Masquerade { .. } => "masquerading for clients".to_owned(),
             _ => "a routing rule".to_owned(),
         }
     }
@@ -302,20 +302,20 @@ impl Step {
     /// The consequence for the host where an optional step was refused.
     pub(super) fn without(&self) -> &'static str {
         match self {
-            Self::Route { .. } => "packets to there do not go through the tunnel",
+            Self::Route { .. } => "packets to it do not use the tunnel",
             Self::UnmarkedRule { .. } | Self::MainRule { .. } => {
-                "packets may not go through the tunnel"
+                "some packets may not use the tunnel"
             }
-            Self::Unreachable { .. } => "packets to there are not kept from leaving",
-            Self::OuterRoute { .. } => "packets to there may go through the tunnel",
+            Self::Unreachable { .. } => "packets to it are not blocked",
+            Self::OuterRoute { .. } => "packets to it may use the tunnel",
             Self::Sysctl { key, .. } if key == SRC_VALID_MARK => {
                 "a strict rp_filter may drop the server's answers"
             }
-            Self::Sysctl { .. } => "packets of those who call may not be forwarded",
+            Self::Sysctl { .. } => "clients' packets may not be forwarded",
             Self::Masquerade { .. } => {
-                "packets of those who call keep their addresses, and may not be answered"
+                "clients' packets are not masqueraded, so answers may not come back"
             }
-            _ => "the tunnel goes on without it",
+            _ => "the tunnel continues without it",
         }
     }
 

@@ -50,7 +50,7 @@ impl Strangers {
         let written = self.lines < AT_ONCE;
         self.lines += u32::from(written);
         self.left_out += u64::from(!written);
-        let note = (left_out > 0).then(|| format!("{left_out} lines about peers were left out"));
+        let note = (left_out > 0).then(|| format!("{left_out} log lines about peers were dropped"));
         (written, note)
     }
 }

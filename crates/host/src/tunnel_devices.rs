@@ -42,7 +42,7 @@ pub fn unmark_server(name: &str) {
         netlink.set_alias(link.index, others.trim_end())
     };
     if let Err(error) = unmark() {
-        log::warn!("{name}: guard and policy take this for a server's device: {error}");
+        log::warn!("{name}: guard and policy still treat this as a server's device: {error}");
     }
 }
 
@@ -79,7 +79,8 @@ pub fn instead<'n>(
     others.truncate(4);
     (!others.is_empty()).then(|| {
         format!(
-            "of tunnels there is {}: if that is meant, name it in the settings, or name its device in the tunnel's file",
+            "tunnel devices that are up: {}; to use one, name it in the settings, or set its device name in the \
+             tunnel's file",
             others.join(", ")
         )
     })

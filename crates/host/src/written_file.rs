@@ -54,7 +54,7 @@ fn place(path: &Path) -> io::Result<PathBuf> {
             if data.uid() != 0 && data.uid() != Uid::effective().as_raw() {
                 return Err(io::Error::new(
                     io::ErrorKind::PermissionDenied,
-                    "is a link that another user has made; remove it",
+                    "is a link of another user; remove it",
                 ));
             }
             let target = fs::read_link(path)?;

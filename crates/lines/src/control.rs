@@ -435,6 +435,6 @@ impl Lines {
 fn why(state: (LineState, Option<Reason>)) -> String {
     match state {
         (_, Some(reason)) => reason.to_string(),
-        (_, None) => "nothing has come by it yet".to_owned(),
+        (_, None) => "no packet has arrived on it yet".to_owned(),
     }
 }

@@ -84,7 +84,7 @@ impl FloorFile {
             Ok((file, floor)) => (Some(file), floor),
             Err(error) => {
                 let words = format!(
-                    "{}: {error}; a clock that goes back by the next start may have peers refuse handshakes",
+                    "{}: {error}; if the clock goes back before the next start, peers may refuse handshakes",
                     path.display()
                 );
                 // With a clock that runs, nothing is lost.
@@ -106,7 +106,7 @@ impl FloorFile {
         let (_, floor) = locked(&file, File::lock, newest).or_else(|error| match error.kind() {
             ErrorKind::InvalidData => {
                 log::warn!(
-                    "{} is damaged and left out; until the clock is set, peers may refuse handshakes",
+                    "{} is damaged and ignored; until the clock is set, peers may refuse handshakes",
                     path.display()
                 );
                 Ok((0, 0))
@@ -168,7 +168,7 @@ impl FloorFile {
                 if !std::mem::replace(&mut self.failed, true) {
                     let path = self.path.display();
                     log::warn!(
-                        "{path}: {error}; should the clock go back, peers may refuse handshakes"
+                        "{path}: {error}; if the clock goes back, peers may refuse handshakes"
                     );
                 }
             }

@@ -88,12 +88,12 @@ impl Asker {
         match self.past.look_up(host) {
             Ok(found) => return Ok(found),
             Err(LookupError::NoAddress) => return Err(error),
-            Err(past) => log::debug!("{host}: past the tunnel: {past}"),
+            Err(past) => log::debug!("{host}: lookup outside the tunnel: {past}"),
         }
         match kept::last(host) {
             found if found.is_empty() => Err(error),
             found => {
-                log::warn!("{host}: {error}; its last address that was good is tried");
+                log::warn!("{host}: {error}; trying its last good address");
                 Ok(found)
             }
         }

@@ -41,7 +41,10 @@ pub fn open(path: &Path) -> io::Result<File> {
     options.read(true).write(true).create(true).mode(0o600);
     let file = host::written_file::open(path, &mut options)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "is no file"));
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "is not a regular file",
+        ));
     }
     if let Some(directory) = directory.filter(|_| is_new) {
         // Makes the file's name survive a power cut too.

@@ -106,10 +106,10 @@ impl From<Malformed> for Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "of another form",
-            Self::UnknownKey => "of an unknown key",
-            Self::WrongMac => "with a wrong MAC",
-            Self::OldStamp => "not newer than the last",
+            Self::Malformed => "it is malformed",
+            Self::UnknownKey => "its key is unknown",
+            Self::WrongMac => "its MAC is wrong",
+            Self::OldStamp => "it is not newer than the last",
         })
     }
 }

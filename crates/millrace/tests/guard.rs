@@ -516,7 +516,11 @@ fn the_commands_tell_by_their_codes() {
         .args(["guard", "on", "--settings", file]);
     let exit = bare.env("PATH", "/nowhere").exit().unwrap();
     assert_eq!(exit.status.code(), Some(1));
-    assert!(exit.stderr.contains("there is no program nft"), "{exit:?}");
+    assert!(
+        exit.stderr
+            .contains("the program nft (nftables) is missing"),
+        "{exit:?}"
+    );
     let (document, code) = status(&world);
     assert_eq!((document["state"].as_str(), code), (Some("held"), Some(1)));
     // `status` of the tunnels mentions the guard too.

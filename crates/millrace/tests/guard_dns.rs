@@ -193,6 +193,6 @@ fn all_names_of_the_lan_are_asked_by_the_tunnel() {
     assert!(chain.contains("dport 853"), "{chain}");
     named.own_file("own.conf", "server=192.168.3.2\n");
     let notes = status(&named)["notes"].to_string();
-    assert!(notes.contains("dnsmasq asks 192.168.3.2"), "{notes}");
+    assert!(notes.contains("dnsmasq also asks 192.168.3.2"), "{notes}");
     println!("0 of {} queries left by the WAN", pc.sent() + phone.sent());
 }

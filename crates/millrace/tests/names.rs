@@ -255,7 +255,7 @@ fn the_last_good_address_is_kept_over_a_start() {
     ends(process);
     drop(dns);
     let mut process = site.up("0.0.0.0/0");
-    says(&mut process, "its last address that was good is tried");
+    says(&mut process, "trying its last good address");
     says(&mut process, "is up");
     reaches(a, B4);
     ends(process);
@@ -277,7 +277,7 @@ fn the_last_good_address_is_kept_over_a_start() {
     assert!(kept.contains(NAME) && !kept.contains(UNUSED), "{kept}");
     drop(portal);
     let mut process = site.up("0.0.0.0/0");
-    says(&mut process, "its last address that was good is tried");
+    says(&mut process, "trying its last good address");
     says(&mut process, "is up");
     reaches(a, B4);
     ends(process);

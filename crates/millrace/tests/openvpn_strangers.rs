@@ -182,7 +182,7 @@ fn a_server_without_descriptors_says_so_once() {
         strangers.iter().filter(|it| is_closed(it)).count() >= 5
     });
     until("one line of the log", || {
-        server.said("connections are turned away") == 1
+        server.said("connections are refused") == 1
     });
     drop((strangers, limited));
     let file = setup.client_file(&StockOpenVpn, keys, net.link.b4());
@@ -215,7 +215,7 @@ fn a_management_port_without_descriptors_turns_its_client_away() {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     until("a line of the log for each port", || {
-        server.said("connections are turned away") == 2
+        server.said("connections are refused") == 2
     });
     drop((strangers, limited));
     let mut port = until_some("the management port", || server.management().ok());

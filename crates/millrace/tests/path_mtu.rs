@@ -256,7 +256,7 @@ fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
         has_mtu(a, 1400, &format!("{device} 1480 less 80"));
         // The tunnel carries IPv6, which needs at least 1280 bytes.
         run_ip(a, &format!("link set {device} mtu 1300"));
-        let least = format!("the least for IPv6; {device} 1300 less 80 would be 1220");
+        let least = format!("the minimum for IPv6; {device} 1300 less 80 would be 1220");
         has_mtu(a, 1280, &least);
         run_ip(a, &format!("link set {device} mtu 1500"));
         has_mtu(a, 1420, &format!("{device} 1500 less 80"));

@@ -443,7 +443,7 @@ fn a_dnsmasq_that_cannot_is_told_of_and_left_alone() {
         exit.stderr
     };
     let files = || fs::read_dir(&confs).unwrap().count();
-    assert!(on().contains("there is no program dnsmasq"));
+    assert!(on().contains("is missing; install it"));
     // The script is written only once: a file that is open for writing, even in another thread's child, cannot be
     // executed.
     let place = directory.path().display();
@@ -458,7 +458,7 @@ fn a_dnsmasq_that_cannot_is_told_of_and_left_alone() {
     stand_in("ipset no-nftset auth", "exit 0");
     assert!(on().contains("install one that is built with nftset"));
     stand_in("ipset nftset auth", "echo bad option at line 1 >&2; exit 1");
-    assert!(on().contains("refuses the lines for it, which are not put into use: bad option"));
+    assert!(on().contains("refuses its new lines, so they are not used: bad option"));
     assert_eq!(files(), 0);
     stand_in("ipset nftset auth", "exit 0");
     // A file that `dnsmasq` did not read is reported as not in place, each time.

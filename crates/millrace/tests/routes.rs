@@ -82,7 +82,7 @@ const LINE: &str = "eth0";
 const SERVER_OUTSIDE: &[(usize, &str)] = &[(SERVER, LINE)];
 /// The default route of router advertisements, and other routes of metric 1024, beat the stock program's.
 const WORLD6_INSIDE: &[(usize, &str)] = &[(WORLD6, TUN), (OTHER6, LINE)];
-const HIDDEN: &str = "packets to there do not go through the tunnel";
+const HIDDEN: &str = "packets to it do not use the tunnel";
 
 fn openvpn_forms() -> Vec<Form> {
     vec![
@@ -370,8 +370,8 @@ fn pushed_routes_into_the_lan_and_past_the_tunnel_are_told() {
         .unwrap();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for told in [
-        "the server leads route 192.168.1.64, which is on the local network 192.168.1.0/24 of eth0, into the tunnel",
-        "the server leads route 8.8.8.8 past the tunnel",
+        "the server's route 192.168.1.64, which is on the local network 192.168.1.0/24 of eth0, goes into the tunnel",
+        "the server's route 8.8.8.8 goes outside the tunnel",
     ] {
         assert!(said.contains(told), "{told}: {said}");
         assert!(status.contains(told), "{told}: {status}");

@@ -119,7 +119,7 @@ impl Place {
         assert!(said.contains("192.168.1.0/24, fd00:1::/64"), "{said}");
         assert!(said.contains("is a private address"), "{said}");
         let again = self.refused(&words);
-        assert!(again.contains("there already"), "{again}");
+        assert!(again.contains("already exists"), "{again}");
         let path = self.path(if protocol == "openvpn" {
             "home.ovpn"
         } else {

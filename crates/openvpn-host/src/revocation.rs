@@ -41,8 +41,8 @@ impl RevokedSerials for RevokedDirectory {
     fn contains(&self, serial: &str) -> Result<bool, String> {
         Self::has(&self.0, serial).map_err(|error| {
             format!(
-                "crl-verify: {}: cannot be looked into for {serial} ({error}); make the directory \
-                 readable for the user that this runs as",
+                "crl-verify: {}: cannot be searched for {serial} ({error}); make the directory readable for the user \
+                 of this process",
                 self.0.display()
             )
         })
@@ -95,13 +95,13 @@ impl RevocationFile {
                 self.read = Some(stamp);
                 self.told = false;
                 match list.map(|list| tls.replace_crl(&list)) {
-                    Some(Err(error)) => log::warn!("{error}; the earlier list is used"),
-                    _ => log::info!("crl-verify: the list was read anew"),
+                    Some(Err(error)) => log::warn!("{error}; the earlier list stays in use"),
+                    _ => log::info!("crl-verify: the list was read again"),
                 }
             }
             Err(error) if !self.told => {
                 self.told = true;
-                log::warn!("{error}; the earlier list is used");
+                log::warn!("{error}; the earlier list stays in use");
             }
             Err(_) => {}
         }

@@ -93,7 +93,7 @@ impl Hook {
 pub enum ScriptError {
     /// The configuration permits no scripts.
     #[error(
-        "{hook} is not run: `script-security 2` or higher must be in the configuration to call scripts"
+        "{hook} is not run; to run scripts, set `script-security 2` or higher in the configuration"
     )]
     NotPermitted {
         /// The directive.
@@ -121,7 +121,7 @@ pub enum ScriptError {
     },
     /// A file for a script cannot be made or read.
     #[cfg(feature = "server")]
-    #[error("a file for a script in {directory}: {error}")]
+    #[error("cannot create or read a script's temporary file in {directory}: {error}")]
     File {
         /// The directory (`tmp-dir`).
         directory: PathBuf,
@@ -131,12 +131,12 @@ pub enum ScriptError {
     /// The script wrote a malformed `auth_pending_file`.
     #[cfg(feature = "server")]
     #[error(
-        "auth_pending_file needs three lines: seconds to wait, the method, and what the user is told"
+        "auth_pending_file needs three lines: seconds to wait, the method, and the text for the user"
     )]
     Pending,
     /// The script wrote 0, or an unknown value, to `client_connect_deferred_file`.
     #[cfg(feature = "server")]
-    #[error("client-connect: the script refused the client in client_connect_deferred_file")]
+    #[error("client-connect: the script refused the client through client_connect_deferred_file")]
     Refused,
 }
 

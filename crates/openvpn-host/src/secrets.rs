@@ -27,12 +27,12 @@ pub enum SecretError {
         error: io::Error,
     },
     /// The user pressed the interrupt key instead of answering.
-    #[error("interrupted while a password was asked for")]
+    #[error("interrupted while waiting for a password")]
     Interrupted,
     /// There is no terminal.
     #[error(
-        "{what}: there is no terminal to ask for it ({error}); put two lines, name and password, into the \
-         file as `<{what}>` … `</{what}>`"
+        "{what}: there is no terminal for a prompt ({error}); put two lines, user name and password, into the file as \
+         `<{what}>` … `</{what}>`"
     )]
     NoTerminal {
         /// The directive.
@@ -42,7 +42,7 @@ pub enum SecretError {
     },
     /// Nobody can be asked.
     #[error(
-        "{what}: there is nobody to ask for it; put what is missing into the file, or have a management client answer \
+        "{what}: nobody is there to enter it; put it into the file, or let a management client answer \
          (`management-query-passwords`)"
     )]
     Nobody {

@@ -255,7 +255,7 @@ pub fn wrap_settings(
             let wrap = WrapSettings::tls_auth(&key, *direction, config.data.auth);
             Some(wrap.ok_or_else(|| SetupError::Content {
                 what: "tls-auth",
-                reason: "it needs a digest: set auth to one other than none".to_owned(),
+                reason: "it needs a digest; set auth to a value other than none".to_owned(),
             })?)
         }
         SharedWrap::TlsCrypt { key } => Some(WrapSettings::tls_crypt(

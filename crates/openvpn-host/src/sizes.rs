@@ -13,7 +13,7 @@ use openvpn::data::fragment::Fragments;
 
 /// `fragment` leaves no room for a packet.
 #[derive(Debug, thiserror::Error)]
-#[error("fragment {0}: with this cipher no byte of a packet fits; set a larger size")]
+#[error("fragment {0}: too small for this cipher's overhead; set a larger size")]
 pub struct NoRoom(u16);
 
 /// Returns the framing that the server pushed.

@@ -153,7 +153,7 @@ fn calls_beyond_the_most_are_refused_with_a_reason() {
     assert_eq!(events(&mut client), [Event::CallDown { call_id: 2, end }]);
     assert_eq!(
         end.to_string(),
-        "the server refuses the call: general error (too few resources now)"
+        "the server refuses the call: general error (not enough resources now)"
     );
 }
 

@@ -349,6 +349,9 @@ fn the_peers_reason_is_told_without_what_could_upset_a_terminal() {
     hear(&mut layer, 2, request[1], &request[4..], now);
     hear(&mut layer, 5, 1, b"go\x1b away", now);
     let failure = layer.failure().unwrap();
-    assert_eq!(failure.to_string(), "closed by the peer: go away");
+    assert_eq!(
+        failure.to_string(),
+        "the peer ended the negotiation: go away"
+    );
     assert_eq!(layer.state(), State::Stopping);
 }

@@ -206,7 +206,7 @@ impl Chains {
                 Ok(chain) => chains.found.extend(chain.map(|it| (name.to_owned(), it))),
                 Err(error) => {
                     chains.unseen = Some(match error.is_permission() {
-                        true => "this user may not look at it; run this as root".to_owned(),
+                        true => "this user may not read it; run this as root".to_owned(),
                         false => format!("the kernel has no nftables ({error})"),
                     });
                 }

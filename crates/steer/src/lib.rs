@@ -62,9 +62,9 @@ pub enum SteerError {
     Settings(String),
     /// The program `nft` is missing.
     #[error(
-        "there is no program nft (nftables): no entry of a policy does anything, and of the guard only the routing rules \
-         hold. While another program flushes all rules, as OpenWrt's netifd does when it starts, packets leave in clear; \
-         install nftables, or a firmware that has it"
+        "the program nft (nftables) is missing: a policy's entries have no effect, and the guard has only its routing \
+         rules. While another program flushes all rules, as OpenWrt's netifd does when it starts, packets leave \
+         unencrypted; install nftables, or a firmware that has it"
     )]
     NoNft,
     /// `nft` failed, with this message.
@@ -78,18 +78,19 @@ pub enum SteerError {
     Dns(#[from] host::DnsError),
     /// Entries name domains, but the host has no `dnsmasq`.
     #[error(
-        "entries name domains, and there is no program dnsmasq, which would tell their addresses"
+        "entries name domains, but dnsmasq, which reports their addresses, is missing; install it"
     )]
     NoDnsmasq,
     /// Entries name domains, but this `dnsmasq` cannot fill sets.
     #[error(
-        "entries name domains, and this dnsmasq cannot fill sets of nftables: install one that is built with nftset (on \
-         OpenWrt the package dnsmasq-full in the place of dnsmasq)"
+        "entries name domains, but this dnsmasq cannot fill nftables sets; install one that is built with nftset (on \
+         OpenWrt the package dnsmasq-full in place of dnsmasq)"
     )]
     NoNftset,
     /// Entries name domains, but the directory that `dnsmasq` reads is unknown.
     #[error(
-        "entries name domains, and the directory that dnsmasq reads is not known (yet): name it, `dnsmasq = \"/etc/dnsmasq.d\"`"
+        "entries name domains, but the directory that dnsmasq reads is not known (yet); set it, for example `dnsmasq \
+         = \"/etc/dnsmasq.d\"`"
     )]
     NoDirectory,
     /// The record of the settings in force cannot be written or locked.

@@ -40,10 +40,10 @@ pub(crate) fn asked_notes(command: &str, on: bool, asked: bool) -> Option<Vec<St
     Some(match (on, asked) {
         (false, false) => return None,
         (false, true) => vec![format!(
-            "it was asked for, and nothing of it is there: packets leave in clear; run `millrace {command} refresh`"
+            "it is switched on, but its rules are missing: packets leave unencrypted; run `millrace {command} refresh`"
         )],
         (true, false) => vec![format!(
-            "nothing sets it again when another program takes it away: run `millrace {command} on`"
+            "its rules are not restored if another program removes them; run `millrace {command} on`"
         )],
         (true, true) => Vec::new(),
     })
@@ -55,13 +55,14 @@ pub(crate) fn idle<T: AsRef<str>>(lan: &[T], facts: &Facts) -> Vec<String> {
     let of = |name: &str| {
         let Some(link) = facts.named(name) else {
             return Some(format!(
-                "there is no device {name}: what comes in by another is not held"
+                "there is no device {name}: packets that come in through another device are not blocked"
             ));
         };
         let master = facts.link(link.master?);
         let master = master.map_or("another device", |it| it.name.as_str());
         Some(format!(
-            "{name} is a part of {master}, by which its packets come in: they are not held; name that instead"
+            "{name} is a port of {master}, through which its packets come in: they are not blocked; name \
+             {master} instead"
         ))
     };
     lan.iter().filter_map(|it| of(it.as_ref())).collect()
@@ -80,7 +81,7 @@ pub(crate) fn strict<'d>(devices: impl IntoIterator<Item = &'d str>) -> Vec<Stri
     };
     let words = |device| {
         format!(
-            "answers that come by {device} are dropped, as net.ipv4.conf.{device}.rp_filter (or all) is 1: set it to 2"
+            "answers through {device} are dropped, as net.ipv4.conf.{device}.rp_filter (or all) is 1; set it to 2"
         )
     };
     devices.into_iter().filter(is_strict).map(words).collect()

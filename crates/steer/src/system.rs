@@ -67,7 +67,7 @@ fn run(words: &[&str], input: &str) -> Result<String, SteerError> {
     let output = child.wait_with_output().map_err(failed)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let first = said.lines().next().unwrap_or("it failed without a word");
+        let first = said.lines().next().unwrap_or("it failed without a message");
         return Err(SteerError::Nft(first.to_owned()));
     }
     written.map_err(failed)?;

@@ -72,7 +72,7 @@ fn note<S: Settings>(known: &mut Known, done: Done<S::Report>) {
         let name = S::NAME;
         log::log!(
             S::CLOSED,
-            "the {name}, or a part of it, was missing and is set again"
+            "rules of the {name} were missing and are restored"
         );
     }
     let said = format!("{}: {}", S::NAME, S::words(&done.report));
@@ -81,7 +81,10 @@ fn note<S: Settings>(known: &mut Known, done: Done<S::Report>) {
         known.said = said;
     }
     if done.forgotten > 0 {
-        log::debug!("{} connections had another way", done.forgotten);
+        log::debug!(
+            "{} connections were reset, as their route has changed",
+            done.forgotten
+        );
     }
     for error in &done.errors {
         known.complain(error);

@@ -64,7 +64,7 @@ impl fmt::Display for Why {
                 write!(f, "no tunnel is up: there is no device {tunnels}")
             }
             Self::NoTunnel => f.write_str(
-                "the guard's file and only_through have no tunnel in common: change one of them",
+                "the guard's file and only_through have no tunnel in common; change one of them",
             ),
             Self::Down { device } => write!(f, "the tunnel's device {device} is not up"),
             Self::NoAddress { device } => {
@@ -72,12 +72,12 @@ impl fmt::Display for Why {
             }
             Self::NoRoute { device, table } => write!(
                 f,
-                "{device} is up, and table {table} has no default route: no tunnel makes one; `refresh` makes it (the guard's \
-                 with `lead = true`), or says why the kernel refuses it"
+                "{device} is up, but table {table} has no default route, and no tunnel makes one; run `refresh`, \
+                 which makes it (in the guard with `lead = true`), or says why the kernel refuses it"
             ),
             Self::Elsewhere { device, table } => write!(
                 f,
-                "the default route of table {table} leads to {device}, which is no tunnel"
+                "the default route of table {table} uses {device}, which is not a tunnel"
             ),
         }
     }

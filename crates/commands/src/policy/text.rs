@@ -145,7 +145,7 @@ mod tests {
                 to: "everywhere".to_owned(),
                 ways,
                 dns: "10.8.0.1".to_owned(),
-                gap: "this entry does not hold packets to corp.example".to_owned(),
+                gap: "this entry does not block packets to corp.example".to_owned(),
                 unknown: Vec::new(),
             }],
             table: Part::Whole,
@@ -168,7 +168,7 @@ mod tests {
         for wanted in [
             "policy: partly on\n",
             "  entry television: television to everywhere; IPv4 through mr-us, IPv6 held: no address\n",
-            "  gap: this entry does not hold packets to corp.example\n",
+            "  gap: this entry does not block packets to corp.example\n",
             "  rules and routes: missing\n  dnsmasq: not needed\n  refused: 7 packets\n",
             "  pbr: rules 29999 to 30000\n  conflict: marks share the bits 0xff0000\n  note: a word\n",
             "  note: another\n",

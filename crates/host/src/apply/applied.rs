@@ -191,7 +191,7 @@ impl Applied {
                 } else if matches!(step, Step::Sysctl { .. }) {
                     self.found.push(step.clone());
                 }
-                log::debug!("{}: there already: {step:?}", self.ifname);
+                log::debug!("{}: exists already: {step:?}", self.ifname);
                 return Ok(());
             }
         }

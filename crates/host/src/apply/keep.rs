@@ -67,9 +67,7 @@ impl Applied {
             let name = step.name();
             if used_up {
                 let without = step.without();
-                lost.push(format!(
-                    "another program keeps taking away {name}: {without}"
-                ));
+                lost.push(format!("another program keeps removing {name}: {without}"));
                 gone.push(step);
                 continue;
             }
@@ -82,14 +80,14 @@ impl Applied {
                 Ok(()) => {
                     is_back = true;
                     log::warn!(
-                        "{}: another program took away {name}: put back",
+                        "{}: another program removed {name}; restored it",
                         self.ifname
                     );
                 }
                 Err(error) => {
                     let without = step.without();
                     lost.push(format!(
-                        "another program took away {name}, and it cannot be put back: {error}: {without}"
+                        "another program removed {name}, which cannot be restored: {error}: {without}"
                     ));
                     gone.push(step);
                 }

@@ -146,7 +146,7 @@ impl Applied {
         }
         let step = with_free_metric(&step, system)?;
         log::info!(
-            "{}: the way past the tunnel is another: {step:?}",
+            "{}: the route outside the tunnel has changed: {step:?}",
             self.ifname
         );
         // The old step stays in the journal, where it does no harm: its route is gone.

@@ -89,11 +89,11 @@ impl Rivals {
                 optional: true,
                 ..
             } => (
-                "do not go through the tunnel",
+                "do not use the tunnel",
                 "give the route a lower metric, or none",
             ),
-            Step::Route { .. } => ("do not go through the tunnel", "remove the other route"),
-            Step::Unreachable { .. } => ("are not kept from leaving", "remove the other route"),
+            Step::Route { .. } => ("do not use the tunnel", "remove the other route"),
+            Step::Unreachable { .. } => ("are not blocked", "remove the other route"),
             _ => return Ok(None),
         };
         let Some(route) = step.route(Some(self.dev)) else {
@@ -111,7 +111,7 @@ impl Rivals {
         });
         Ok(rival.map(|rival| {
             format!(
-                "the route {dst}/{prefix} has metric {own}, and one of this host has {rival}: packets to there {effect}; \
+                "the route {dst}/{prefix} has metric {own}, but one of this host has {rival}: packets to it {effect}; \
                  {remedy}"
             )
         }))
@@ -200,17 +200,17 @@ impl Applied {
             let blocks =
                 |step: &Step| matches!(step, Step::Unreachable { .. }) && self.leads(step, led[0]);
             let past = match self.done.iter().any(blocks) {
-                true => "which are not kept from leaving",
-                false => "past the tunnel",
+                true => "which does not block them",
+                false => "outside the tunnel",
             };
             told.push(match route {
                 Some(route) => format!(
-                    "the more specific route {}/{} of another program leads {family} packets by {name}, {past} \
+                    "the more specific route {}/{} of another program routes {family} packets through {name}, {past} \
                      ({command} route)",
                     route.dst, route.prefix
                 ),
                 None => format!(
-                    "routing rules of another program lead {family} packets by {name}, {past} ({command} rule)"
+                    "routing rules of another program route {family} packets through {name}, {past} ({command} rule)"
                 ),
             });
         }

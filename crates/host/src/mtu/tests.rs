@@ -148,11 +148,11 @@ fn what_another_program_sets_stays_until_it_is_taken_back() {
 fn ipv6_keeps_1280_unless_the_owner_says_otherwise() {
     let mut world = World::new(want(&["10.0.0.1", "fd00::1"]));
     world.host.set_mtu(2, 1300).unwrap();
-    world.says(1280, "the least for IPv6; wan 1300 less 80 would be 1220");
+    world.says(1280, "the minimum for IPv6; wan 1300 less 80 would be 1220");
     world.want.mtu = Mtu::Exact(1200);
     world.says(1200, "as configured");
     world.want.mtu = Mtu::Path { overhead: 80 };
-    world.says(1280, "the least for IPv6; wan 1300 less 80 would be 1220");
+    world.says(1280, "the minimum for IPv6; wan 1300 less 80 would be 1220");
     let mut world = World::new(want(&["10.0.0.1"]));
     world.host.set_mtu(2, 1300).unwrap();
     world.says(1220, "wan 1300 less 80");

@@ -124,8 +124,8 @@ impl Routes<'_> {
         for route in defaults.filter(|r| r.dst.is_ipv4() && in_the_way(r.metric)) {
             let Some(saved) = SavedRoute::new(route) else {
                 self.plan.warnings.push(
-                    "the default route has several ways and is not replaced: two halves win over \
-                     it, as with def1"
+                    "the default route has several next hops and is not replaced; two half-routes take precedence \
+                     over it, as with def1"
                         .to_owned(),
                 );
                 return self.lead_all(false);
@@ -149,7 +149,7 @@ impl Routes<'_> {
         if endpoints.any(|way| way.via.is_none() || way.addr == gateway) {
             self.plan
                 .warnings
-                .push("block-local is left out: the server is on the local network".to_owned());
+                .push("block-local is skipped: the server is on the local network".to_owned());
             return;
         }
         push_once(
@@ -265,8 +265,8 @@ impl Routes<'_> {
             self.lead_halves(&HALVES_V6);
         }
         self.plan.warnings.push(
-            "this kernel cannot pass over default routes: the endpoints got routes by the present \
-             gateway, which do not follow when that changes"
+            "this kernel cannot skip default routes: the endpoints have routes through the present gateway, which do \
+             not change with it"
                 .to_owned(),
         );
     }

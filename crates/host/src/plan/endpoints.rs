@@ -34,7 +34,7 @@ impl Routes<'_> {
                 Some(step) => self.past.insert(0, step),
                 None if way.local => {}
                 None => self.plan.warnings.push(format!(
-                    "there is no way to the server {} that could be kept outside the tunnel",
+                    "there is no route to the server {} that could be kept outside the tunnel",
                     way.addr
                 )),
             }
@@ -64,7 +64,8 @@ impl Routes<'_> {
         self.inside.retain(|step| !leads(step));
         if self.inside.len() != before {
             self.plan.warnings.push(format!(
-                "the route {addr}/{bits} is left out: it would lead the tunnel's own packets to its server into the tunnel"
+                "the route {addr}/{bits} is skipped: it would route the tunnel's own packets to its server into the \
+                 tunnel"
             ));
         }
     }

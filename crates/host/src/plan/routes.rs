@@ -80,7 +80,7 @@ impl<'a> Routes<'a> {
         self.tell_pushed_addresses();
         for route in &self.want.routes {
             if let Err(why) = self.add(route) {
-                let warning = format!("{} is left out: {why}", route.name);
+                let warning = format!("{} is skipped: {why}", route.name);
                 self.plan.warnings.push(warning);
             }
         }
@@ -150,14 +150,14 @@ impl<'a> Routes<'a> {
                     return;
                 };
                 format!(
-                    "the server leads {name}, which is on the local network {local}, into the tunnel; to keep it outside: \
-                     pull-filter ignore \"{name}\""
+                    "the server's {name}, which is on the local network {local}, goes into the tunnel; to keep it \
+                     outside, set pull-filter ignore \"{name}\""
                 )
             }
             // The server itself has a route past the tunnel in any case.
             Way::Past { .. } if self.facts.endpoints.iter().any(|it| it.addr == dst) => return,
             Way::Past { .. } => format!(
-                "the server leads {name} past the tunnel, by this host's own uplink; to keep it inside: \
+                "the server's {name} goes outside the tunnel, through this host's own uplink; to keep it inside, set \
                  pull-filter ignore \"{name}\""
             ),
         };
@@ -175,8 +175,8 @@ impl<'a> Routes<'a> {
                 continue;
             };
             self.plan.warnings.push(format!(
-                "the server gives this end {addr}/{prefix}, which meets the local network {local}: its hosts may not be \
-                 reached any more; have one of the two networks use other addresses"
+                "the server assigns {addr}/{prefix} to this end, which overlaps the local network {local}: its hosts \
+                 may become unreachable; change the addresses of one of the two networks"
             ));
         }
     }
@@ -219,7 +219,9 @@ impl<'a> Routes<'a> {
                     default.ok_or("there is no default route to take its gateway from")?;
                 return Ok(Way::Past {
                     via: default.via,
-                    dev: default.dev.ok_or("the default route has several ways")?,
+                    dev: default
+                        .dev
+                        .ok_or("the default route has several next hops")?,
                     towards: Some(default.dst),
                 });
             }
@@ -239,7 +241,9 @@ impl<'a> Routes<'a> {
                 dev: *dev,
                 towards: None,
             }),
-            _ => Err(format!("its gateway {addr} is on no network of this host")),
+            _ => Err(format!(
+                "its gateway {addr} is not on a network of this host"
+            )),
         }
     }
 

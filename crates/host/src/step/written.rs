@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Step, A::Error> {
-        let none = || A::Error::custom("a step without a kind");
+        let none = || A::Error::custom("a step has no kind");
         let (kind, values): (String, Values) = map.next_entry()?.ok_or_else(none)?;
         values.read(&kind)
     }
@@ -76,7 +76,7 @@ impl<'de> Visitor<'de> for Reader {
 
 impl Values {
     fn read<E: Error>(self, kind: &str) -> Result<Step, E> {
-        let fault = || E::custom(format!("no step, or not all that belongs to one: {kind}"));
+        let fault = || E::custom(format!("not a complete step: {kind}"));
         self.step(kind).ok_or_else(fault)
     }
 

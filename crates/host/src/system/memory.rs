@@ -344,7 +344,7 @@ impl System for Memory {
                 route.mtu,
             ))
         });
-        way.ok_or_else(|| refused("find the way", Errno::ENETUNREACH))
+        way.ok_or_else(|| refused("find the route", Errno::ENETUNREACH))
     }
 
     fn rules(&mut self, family: Family) -> Result<Vec<Rule>, NetlinkError> {

@@ -133,16 +133,15 @@ impl Capped {
                 _ => format!("{reached} % of "),
             };
             let anew = self.renews();
-            let anew = anew.map_or_else(String::new, |day| format!(", which begins anew on {day}"));
-            let words = format!(
-                "uplink {name} has carried {share}the {} that it may in a month{anew}",
-                cap()
-            );
+            let anew = anew.map_or_else(String::new, |day| {
+                format!("; counting starts again on {day}")
+            });
+            let words = format!("uplink {name} has used {share}its monthly {}{anew}", cap());
             return Some((Level::Warn, words));
         }
         let words = || {
             format!(
-                "uplink {name}: a month has begun, in which it may carry {} again",
+                "uplink {name}: a new month has begun; it may carry {} again",
                 cap()
             )
         };

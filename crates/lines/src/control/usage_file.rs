@@ -39,7 +39,7 @@ impl UsageFile {
     pub fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
         let opened = Self::open(places::directory(), tunnel);
         let failed = |error| {
-            log::warn!("{error}; what uplinks carry in this month is forgotten at the end");
+            log::warn!("{error}; the uplinks' monthly usage is lost when the tunnel ends");
         };
         match opened.map_err(failed) {
             Ok((file, usage)) => {
@@ -70,7 +70,7 @@ impl UsageFile {
         let named = |error: io::Error| {
             let place = path.display();
             let words = match error.kind() {
-                ErrorKind::WouldBlock => format!("{place}: another tunnel named {name} has it"),
+                ErrorKind::WouldBlock => format!("{place}: in use by another tunnel named {name}"),
                 _ => format!("{place}: {error}"),
             };
             io::Error::new(error.kind(), words)
@@ -91,7 +91,7 @@ impl UsageFile {
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 let place = path.display();
                 log::warn!(
-                    "{place} is damaged: what uplinks have carried in this month is not known, and counted from nothing"
+                    "{place} is damaged: the uplinks' usage in this month is unknown, and counted from zero"
                 );
                 (0, Vec::new())
             }
@@ -116,7 +116,7 @@ impl UsageFile {
         {
             let path = self.path.display();
             log::warn!(
-                "{path}: {error}; what uplinks carry from now on may be forgotten at the end"
+                "{path}: {error}; the uplinks' usage from now on may be lost when the tunnel ends"
             );
         }
         self.failed = written.is_err();
@@ -204,7 +204,7 @@ mod tests {
         let place = place.display();
         assert_eq!(
             locked.to_string(),
-            format!("{place}: another tunnel named office has it")
+            format!("{place}: in use by another tunnel named office")
         );
         for used in 1..6 {
             file.write(&usage(used));

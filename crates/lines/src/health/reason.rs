@@ -57,8 +57,8 @@ impl fmt::Display for Fault {
             Self::NoDevice => "its device does not exist",
             Self::NoCarrier => "its device has no carrier",
             Self::NoAddress => "its device has no address",
-            Self::NoRelay => "the name of its relay has not been found",
-            Self::NoCall => "the last call by it has failed",
+            Self::NoRelay => "its relay's name cannot be resolved",
+            Self::NoCall => "the last connection through it has failed",
         })
     }
 }
@@ -104,7 +104,7 @@ impl fmt::Display for Reason {
                 write!(f, "its round trip is {now} ms, usually {usual} ms")
             }
             Self::Recovered(time) => {
-                write!(f, "it has worked as it should for {}", Seconds(*time))
+                write!(f, "it has worked normally for {}", Seconds(*time))
             }
         }
     }
@@ -150,7 +150,7 @@ mod tests {
             ),
             (
                 Reason::Recovered(ms(10_000)),
-                "it has worked as it should for 10 s",
+                "it has worked normally for 10 s",
             ),
         ] {
             assert_eq!(reason.to_string(), text);

@@ -204,8 +204,8 @@ impl Name {
     fn failed(&mut self, why: String) -> Option<String> {
         let words = (self.told.as_ref() != Some(&why)).then(|| {
             let then = match self.addresses.is_empty() {
-                true => "trying again until it is found",
-                false => "its addresses of before are tried",
+                true => "trying again until it is resolved",
+                false => "trying its earlier addresses",
             };
             format!("endpoint {}: {why}; {then}", self.endpoint)
         });

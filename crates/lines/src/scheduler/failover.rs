@@ -58,7 +58,7 @@ impl fmt::Display for SwitchReason {
             Self::First => f.write_str("no uplink was in use"),
             Self::Failed => f.write_str("the uplink in use has failed"),
             Self::Degraded => f.write_str("the uplink in use has degraded"),
-            Self::UsedUp => f.write_str("the uplink in use has carried what it may in this month"),
+            Self::UsedUp => f.write_str("the uplink in use has reached its monthly cap"),
             Self::Preferred(hold) => {
                 write!(f, "it is preferred and has worked for {} s", hold.as_secs())
             }

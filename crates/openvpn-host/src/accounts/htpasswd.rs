@@ -51,7 +51,7 @@ impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "line {}: {}; write it anew with `htpasswd -B`",
+            "line {}: {}; write it again with `htpasswd -B`",
             self.line, self.why
         )
     }
@@ -160,9 +160,9 @@ fn user(line: &str) -> Result<(&str, Hash), &'static str> {
     } else if starts(&["$apr1$"]) {
         Ok((name, Hash::Apr1(hash.to_owned())))
     } else if starts(&["{SHA}"]) {
-        Err("`{SHA}` has no salt and is broken in no time")
+        Err("`{SHA}` has no salt and is quickly broken")
     } else {
-        Err("the hash is of no kind known here (bcrypt, SHA-crypt, apr1)")
+        Err("the kind of hash is unknown (supported: bcrypt, SHA-crypt, apr1)")
     }
 }
 

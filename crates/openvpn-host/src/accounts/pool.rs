@@ -17,7 +17,7 @@ pub(crate) const PLACES_MAX: u32 = 65_536;
 #[non_exhaustive]
 pub enum PoolError {
     /// The range runs backwards.
-    #[error("the address pool starts at {start} and ends before it, at {end}; swap them")]
+    #[error("the address pool's start {start} is above its end {end}; swap them")]
     Backwards {
         /// The first address.
         start: Ipv4Addr,
@@ -25,7 +25,9 @@ pub enum PoolError {
         end: Ipv4Addr,
     },
     /// The range has more than [`PLACES_MAX`] addresses.
-    #[error("the address pool {start} to {end} has more than {PLACES_MAX} addresses; give fewer")]
+    #[error(
+        "the address pool {start} to {end} has more than {PLACES_MAX} addresses; make it smaller"
+    )]
     TooLarge {
         /// The first address.
         start: Ipv4Addr,

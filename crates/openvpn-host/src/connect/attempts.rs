@@ -136,7 +136,7 @@ impl Attempts {
                 let known = self.known[index].clone();
                 self.choice = None;
                 self.rounds.resolved(known);
-                let text = format!("{error}; its addresses of before are tried");
+                let text = format!("{error}; trying its earlier addresses");
                 Some((Level::Warn, text))
             }
             Err(error) => {

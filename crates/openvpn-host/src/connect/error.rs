@@ -80,16 +80,15 @@ pub enum DialError {
         remote: SocketAddr,
     },
     /// HTTP proxies carry only TCP.
-    #[error("an http-proxy carries no UDP; use proto tcp-client")]
+    #[error("an http-proxy does not carry UDP; use proto tcp-client")]
     HttpUdp,
     /// SOCKS over UDP would need a header on each datagram.
     #[error(
-        "UDP through a socks-proxy is not supported: use proto tcp-client, or reach the server \
-         without the proxy"
+        "UDP through a socks-proxy is not supported; use proto tcp-client, or connect without the proxy"
     )]
     SocksUdp,
     /// Descriptors ran out.
-    #[error("waiting for {remote}: {error}")]
+    #[error("cannot wait for {remote}: {error}")]
     Resources {
         /// The server or proxy.
         remote: SocketAddr,

@@ -14,7 +14,7 @@ pub(crate) const ANSWER_MAX: usize = 16 << 10;
 #[non_exhaustive]
 pub enum HttpError {
     /// The answer is not HTTP.
-    #[error("its answer is not HTTP; is this the port of the proxy?")]
+    #[error("its answer is not HTTP; is this the proxy's port?")]
     NotHttp,
     /// The header is too long.
     #[error("its answer has more than {ANSWER_MAX} bytes of header")]
@@ -28,22 +28,23 @@ pub enum HttpError {
         reason: String,
     },
     /// The proxy wants a name and password.
-    #[error("it wants a name and password (407); give http-proxy a file with them, or auto")]
+    #[error(
+        "it requires a user name and password (407); give http-proxy a file with them, or auto"
+    )]
     NoLogin,
     /// The proxy rejected the name and password.
-    #[error("it does not accept the name and password (407)")]
+    #[error("it rejects the user name and password (407)")]
     BadLogin,
     /// The proxy offers no supported method.
     #[error(
-        "it offers {0} only; basic and digest (MD5) can be done here, NTLM is broken by design and \
-         is not"
+        "it offers only {0}; Millrace supports basic and digest (MD5), but not NTLM, which is broken by design"
     )]
     NoScheme(String),
     /// `auto-nct` is set and the proxy wants the password in clear text.
-    #[error("it wants the password in clear, which auto-nct forbids; use auto to permit it")]
+    #[error("it requires the password in clear, which auto-nct forbids; use auto to permit it")]
     ClearText,
     /// The configuration contains bytes that would break a header line.
-    #[error("a name or header of the configuration has control characters")]
+    #[error("a name or header in the configuration has control characters")]
     Unprintable,
 }
 
@@ -239,7 +240,7 @@ pub(crate) fn judge(
     });
     let names: Vec<String> = names.take(8).collect();
     Err(HttpError::NoScheme(if names.is_empty() {
-        "no way to say who we are".to_owned()
+        "no authentication method".to_owned()
     } else {
         names.join(", ")
     }))

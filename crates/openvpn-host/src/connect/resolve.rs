@@ -43,7 +43,7 @@ pub enum ResolveError {
         host: String,
     },
     /// Threads or descriptors ran out.
-    #[error("looking up {host}: {error}")]
+    #[error("cannot look up {host}: {error}")]
     Resources {
         /// The name.
         host: String,

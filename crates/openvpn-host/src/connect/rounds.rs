@@ -26,7 +26,7 @@ pub enum GiveUp {
     #[error("All connections have been connect-retry-max ({0}) times unsuccessful, exiting")]
     Tried(u32),
     /// No name was resolved within `resolv-retry`.
-    #[error("no name of a remote has an address, and resolv-retry is over: {0}")]
+    #[error("cannot resolve any remote within resolv-retry: {0}")]
     Names(String),
     /// The configuration has no remote.
     #[error("there is no remote to connect to; add one")]

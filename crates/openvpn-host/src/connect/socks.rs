@@ -29,16 +29,16 @@ const FIELD_MAX: usize = 255;
 #[non_exhaustive]
 pub enum SocksError {
     /// The answer is not SOCKS 5.
-    #[error("its answer is not SOCKS 5; is this the port of the proxy?")]
+    #[error("its answer is not SOCKS 5; is this the proxy's port?")]
     NotSocks,
     /// The proxy wants a login or another method.
-    #[error("it wants a name and password; give socks-proxy a file with them")]
+    #[error("it requires a user name and password; give socks-proxy a file with them")]
     NoLogin,
     /// The proxy rejected the name and password.
-    #[error("it does not accept the name and password")]
+    #[error("it rejects the user name and password")]
     BadLogin,
     /// A name or password is too long.
-    #[error("the server's name, the user name and the password have at most 255 bytes")]
+    #[error("the server's name, the user name and the password may each have at most 255 bytes")]
     TooLong,
     /// The proxy refused or failed to connect.
     #[error("it cannot connect to the server: {0}")]
@@ -171,9 +171,9 @@ fn reason(code: u8) -> &'static str {
         4 => "host unreachable",
         5 => "connection refused",
         6 => "it took too long",
-        7 => "it does not know CONNECT",
-        8 => "it does not know this kind of address",
-        _ => "for a reason of its own",
+        7 => "it does not support CONNECT",
+        8 => "it does not support this kind of address",
+        _ => "for an unknown reason",
     }
 }
 

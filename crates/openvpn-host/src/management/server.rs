@@ -91,7 +91,7 @@ impl Port {
             machine.connected();
             log::info!("MANAGEMENT: Connected to the management server");
         } else if socket.was_called() {
-            return Err("the management server is not who it should be".into());
+            return Err("the management server runs as the wrong user or group".into());
         } else {
             log::info!("MANAGEMENT: socket listening");
         }
@@ -222,7 +222,9 @@ impl Port {
         if next.is_some() || (now >= until && !trusted) {
             strangers::log(
                 Level::Info,
-                format_args!("MANAGEMENT: the client has said nothing for too long, closed"),
+                format_args!(
+                    "MANAGEMENT: closed the connection of a client that was silent for too long"
+                ),
             );
             self.leave();
         }
@@ -243,8 +245,8 @@ impl Port {
         if stranger && self.told.is_none_or(|at| now >= at + TOLD_AGAIN) {
             self.told = Some(now);
             log::warn!(
-                "MANAGEMENT: closed a connection that began with HTTP or another protocol; \
-                 does a web page call this port? Add a password file, or use a unix socket"
+                "MANAGEMENT: closed a connection that began with HTTP or another protocol; does a web page connect to \
+                 this port? Add a password file, or use a unix socket"
             );
         }
         strangers::log(Level::Info, format_args!("MANAGEMENT: Client disconnected"));

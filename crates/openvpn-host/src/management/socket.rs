@@ -30,7 +30,7 @@ pub(crate) enum SocketError {
         error: io::Error,
     },
     /// The user or group of `management-client-user` or `management-client-group` does not exist.
-    #[error("{directive} {name}: there is none of that name on this machine")]
+    #[error("{directive} {name}: this name does not exist on this machine")]
     Unknown {
         /// The directive.
         directive: &'static str,
@@ -193,11 +193,11 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let in_use = |what| Err(io::Error::new(ErrorKind::AddrInUse, what));
     if !data.file_type().is_socket() {
         return in_use(
-            "there is a file of that name that is no socket; remove it, or name another",
+            "a file of that name exists and is not a socket; remove it, or choose another name",
         );
     }
     if data.uid() != Uid::effective().as_raw() {
-        return in_use("there is a socket of another user; remove it, or name another");
+        return in_use("the socket belongs to another user; remove it, or choose another name");
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -252,8 +252,8 @@ impl Allowed {
             && self.group.is_none_or(|gid| who.gid() == gid.as_raw());
         if !welcome {
             log::warn!(
-                "MANAGEMENT: unix domain socket client connection rejected: it is not of the user \
-                 or group that management-client-user and management-client-group name"
+                "MANAGEMENT: unix domain socket client connection rejected: the client is not the user or group of \
+                 management-client-user and management-client-group"
             );
         }
         Ok(welcome.then(|| OwnedFd::from(stream).into()))

@@ -14,8 +14,9 @@ use thiserror::Error;
 const DNS_PORT: u16 = 53;
 
 /// Warning when the server, not the configuration, asks for `block-local`.
-const BLOCK_LOCAL: &str = "the server leads the local network into the tunnel, too (redirect-gateway block-local), so that its \
-    hosts are not reached; to keep it outside: pull-filter ignore \"redirect-gateway\", and redirect-gateway def1";
+const BLOCK_LOCAL: &str = "the server routes the local network into the tunnel, too (redirect-gateway block-local), \
+                           so its hosts are unreachable; to keep it outside, set pull-filter ignore \
+                           \"redirect-gateway\" and redirect-gateway def1";
 
 /// Error in the network options.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -23,8 +24,7 @@ const BLOCK_LOCAL: &str = "the server leads the local network into the tunnel, t
 pub enum NetworkError {
     /// `topology subnet` needs a netmask.
     #[error(
-        "ifconfig {local} {second}: with topology subnet the second address is a netmask, and \
-         {second} is none"
+        "ifconfig {local} {second}: with topology subnet the second address must be a netmask, which {second} is not"
     )]
     Netmask {
         /// The first address.
@@ -139,7 +139,7 @@ impl TunnelNetwork {
                 self.gateway = Some(*gateway);
             }
             (Some(RouteGateway::Fixed(place)), None) => self.warnings.push(format!(
-                "route-gateway is no address ({place:?}): routes go to the tunnel's interface"
+                "route-gateway is not an address ({place:?}); routes use the tunnel's interface"
             )),
             // A TUN has no DHCP.
             (Some(RouteGateway::Dhcp) | None, None) => {}
@@ -172,7 +172,7 @@ impl TunnelNetwork {
             // Hosts cannot have such an address: the server forgot to push its topology.
             Topology::Net30 | Topology::P2p if is_netmask && prefix >= 8 => {
                 self.warnings.push(format!(
-                    "ifconfig {local} {second} looks like topology subnet, and is taken as that"
+                    "ifconfig {local} {second} looks like topology subnet, and is treated as such"
                 ));
                 true
             }
@@ -232,7 +232,7 @@ impl TunnelNetwork {
             let servers: Vec<IpAddr> = servers.map(SocketAddr::ip).collect();
             if offer.transport != DnsTransport::Plain || servers.is_empty() {
                 self.warnings.push(format!(
-                    "dns server {priority}: only plain DNS on port 53 can be set; it is passed over"
+                    "dns server {priority}: only plain DNS on port 53 can be set; the server is skipped"
                 ));
                 continue;
             }

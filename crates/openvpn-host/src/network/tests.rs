@@ -279,7 +279,7 @@ fn pushes_that_take_the_lan_are_told() {
         ("192.168.2.5 255.255.255.0", false),
     ] {
         let told = told(&format!("topology subnet,ifconfig {mask}"));
-        let is_told = told.contains("meets the local network 192.168.1.0/24 of eth0");
+        let is_told = told.contains("overlaps the local network 192.168.1.0/24 of eth0");
         assert_eq!(is_told, met, "{mask}: {told}");
     }
     let blocked = told(&format!("{SUBNET},redirect-gateway def1 block-local"));
@@ -356,10 +356,10 @@ fn gateways_are_words_addresses_and_mistakes() {
         panic!("{:?}", plan.warnings);
     };
     for (warning, route) in [(first, "route 10.2.0.0"), (second, "route 10.3.0.0")] {
-        let told = format!("the server leads {route} past the tunnel");
+        let told = format!("the server's {route} goes outside the tunnel");
         assert!(warning.starts_with(&told), "{warning}");
     }
-    assert!(third.contains("10.4.0.0/16 is left out"), "{third}");
+    assert!(third.contains("10.4.0.0/16 is skipped"), "{third}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl TunnelNetwork {
         }
         for route in &self.routes {
             if let Err(why) = self.add(route, outside, &mut want.routes) {
-                let warning = format!("{} is left out: {why}", name(route));
+                let warning = format!("{} is skipped: {why}", name(route));
                 want.warnings.push(warning);
             }
         }
@@ -73,7 +73,7 @@ impl TunnelNetwork {
             Some(place) => match self.addresses_of(place, route.v6, outside)?.first() {
                 Some(&addr) if Some(addr) == self.gateway => Gateway::Tunnel(Some(addr)),
                 Some(&addr) => Gateway::Router(addr),
-                None => return Err("its gateway is not known here".to_owned()),
+                None => return Err("its gateway has no known address".to_owned()),
             },
         };
         let networks = match route.network {
@@ -120,8 +120,8 @@ impl TunnelNetwork {
         };
         match found {
             Some(addr) if addr.is_ipv6() == v6 => Ok(vec![addr]),
-            Some(addr) => Err(format!("{addr} is of the other IP version")),
-            None => Err("what it names is not known here".to_owned()),
+            Some(addr) => Err(format!("{addr} is not of the route's IP version")),
+            None => Err("its address is not known".to_owned()),
         }
     }
 }

@@ -52,15 +52,15 @@ codes! {
         /// Code 1.
         NotConnected = 1, "there is no control connection yet";
         /// Code 2.
-        BadFormat = 2, "a length is wrong or the magic cookie is";
+        BadFormat = 2, "a length or the magic cookie is wrong";
         /// Code 3.
         BadValue = 3, "a field is out of range or a reserved field is not zero";
         /// Code 4.
-        NoResource = 4, "too few resources now";
+        NoResource = 4, "not enough resources now";
         /// Code 5.
         BadCallId = 5, "the call ID is invalid here";
         /// Code 6.
-        PacError = 6, "an error of the access concentrator's own";
+        PacError = 6, "an error specific to the access concentrator";
     }
 }
 
@@ -72,7 +72,7 @@ codes! {
         /// Code 2.
         GeneralError = 2, "general error";
         /// Code 3.
-        AlreadyExists = 3, "there is a control connection already";
+        AlreadyExists = 3, "a control connection exists already";
         /// Code 4.
         NotAuthorized = 4, "not authorized to open a control connection";
         /// Code 5.

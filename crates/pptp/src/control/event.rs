@@ -37,13 +37,13 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallEnd {
     /// We ended the call.
-    #[error("ended by us")]
+    #[error("this end closed the call")]
     Local,
     /// The client ended the call by Call-Clear-Request.
-    #[error("ended by the client")]
+    #[error("the client closed the call")]
     Cleared,
     /// The server ended the call by Call-Disconnect-Notify.
-    #[error("ended by the server: {result} ({error})")]
+    #[error("the server closed the call: {result} ({error})")]
     Disconnected {
         /// The server's reason.
         result: DisconnectResult,
@@ -70,10 +70,10 @@ pub enum CallEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// We closed the connection.
-    #[error("closed by us")]
+    #[error("this end closed the connection")]
     Local,
     /// The peer closed the connection by Stop-Control-Connection-Request.
-    #[error("closed by the peer: {0}")]
+    #[error("the peer closed the connection: {0}")]
     Stopped(StopReason),
     /// The server refused Start-Control-Connection-Request.
     #[error("the server refuses the connection: {result} ({error})")]
@@ -93,16 +93,16 @@ pub enum CloseReason {
     #[error(transparent)]
     Framing(MessageError),
     /// The first message did not arrive in time.
-    #[error("no answer at the PPTP port: what listens there may be no PPTP server")]
+    #[error("no answer from the PPTP port: the program listening there may not be a PPTP server")]
     StartTimeOut,
     /// The peer did not answer an Echo-Request.
-    #[error("the peer is gone: it does not answer echo requests")]
+    #[error("the peer does not answer echo requests any more")]
     EchoTimeOut,
     /// The peer did not answer Stop-Control-Connection-Request.
-    #[error("closed by us; the peer did not confirm it")]
+    #[error("this end closed the connection, but the peer did not confirm that")]
     StopTimeOut,
     /// The client did not log in in time.
-    #[error("no login in time")]
+    #[error("the client did not log in in time")]
     NoLogin,
     /// The client requested too many calls without a login.
     #[error("too many calls without a login")]
@@ -111,6 +111,6 @@ pub enum CloseReason {
     #[error("too many connections without a login")]
     Crowded,
     /// More bytes wait than a peer that reads would leave.
-    #[error("the peer does not read what is sent to it")]
+    #[error("the peer does not read its messages")]
     NotReading,
 }

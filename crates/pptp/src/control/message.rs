@@ -140,12 +140,10 @@ pub enum Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The stream is out of step and cannot recover: the connection must be closed (RFC 2637, section 2).
-    #[error(
-        "the magic cookie is {0:#010x}, not {COOKIE:#010x}: what talks at this port is not PPTP"
-    )]
+    #[error("the magic cookie is {0:#010x}, not {COOKIE:#010x}: the other end does not speak PPTP")]
     Cookie(u32),
     /// The length in the header fits no message.
-    #[error("a message of {0} bytes: PPTP has messages of {HEADER_LEN} to {MAX_LEN}")]
+    #[error("a message has {0} bytes, but PPTP messages have {HEADER_LEN} to {MAX_LEN}")]
     Length(u16),
     /// The length is wrong for this kind of message.
     #[error("a message of kind {kind} has {len} bytes")]
@@ -156,10 +154,10 @@ pub enum MessageError {
         len: u16,
     },
     /// A management message, which the RFC reserves for later use.
-    #[error("a message of type {0}, which is no control message")]
+    #[error("the message has type {0}, so it is not a control message")]
     Type(u16),
     /// A kind that the RFC does not define.
-    #[error("a control message of the unknown kind {0}")]
+    #[error("the control message has the unknown kind {0}")]
     Kind(u16),
     /// The slice has fewer or more bytes than the header says.
     #[error("the bytes are not one whole message")]

@@ -41,16 +41,16 @@ pub enum HeaderError {
     #[error("the packet ends within its header")]
     Short,
     /// Flags that PPTP does not use, a missing key flag, or another version.
-    #[error("flags and version are {0:#06x}, which enhanced GRE does not have")]
+    #[error("flags and version are {0:#06x}, which is not valid enhanced GRE")]
     Flags(u16),
     /// A payload other than PPP.
     #[error("protocol {0:#06x} is not PPP")]
     Protocol(u16),
     /// The header promises more payload than the packet has.
-    #[error("the header promises more payload than there is")]
+    #[error("the payload is shorter than the header says")]
     Length,
     /// A payload without a sequence number.
-    #[error("a payload without a sequence number")]
+    #[error("the payload has no sequence number")]
     Unnumbered,
 }
 

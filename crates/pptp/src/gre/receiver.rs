@@ -22,10 +22,10 @@ pub enum Refusal {
     #[error("a duplicate")]
     Duplicate,
     /// Too old to tell whether the packet was received before.
-    #[error("a packet older than the window")]
+    #[error("the packet is older than the window")]
     TooOld,
     /// Too far ahead to be accepted without its successor.
-    #[error("a packet too far ahead of the others")]
+    #[error("the packet is too far ahead of the others")]
     Jump,
 }
 

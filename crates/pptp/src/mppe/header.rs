@@ -49,7 +49,7 @@ pub enum OpenError {
     #[error("out of step")]
     Lost,
     /// The peer has not answered a Reset-Request yet.
-    #[error("waiting for the peer to begin anew")]
+    #[error("waiting for the peer to reset the encryption")]
     Waiting,
     /// The decrypted bytes are not a packet.
     #[error("garbled")]

@@ -125,7 +125,7 @@ impl fmt::Display for FailureCode {
             Self::RestrictedLogonHours => "the account may not log in at this hour",
             Self::AccountDisabled => "the account is disabled",
             Self::PasswordExpired => {
-                "the password has expired: it has to be changed with another program first"
+                "the password has expired; change it with another program first"
             }
             Self::NoDialInPermission => "the account may not dial in",
             Self::AuthenticationFailure => "wrong user name or password",

@@ -87,13 +87,13 @@ pub enum Failure {
     #[error("the peer refuses option {0}")]
     Option(u8),
     /// The peer lacks the protocol, or an essential part of it.
-    #[error("the peer does not have this protocol")]
+    #[error("the peer does not support this protocol")]
     Rejected,
     /// The peer has closed the layer; with its reason, if it gave one.
-    #[error("closed by the peer{}", because(.0))]
+    #[error("the peer ended the negotiation{}", because(.0))]
     Peer(String),
     /// We have closed the layer.
-    #[error("closed by us")]
+    #[error("this end ended the negotiation")]
     Local,
 }
 
@@ -316,7 +316,7 @@ impl<L: Layer> Negotiation<L> {
             return;
         }
         if !self.layer.usable() {
-            self.close_for(Failure::NoAgreement, "nothing agreed on", now, out);
+            self.close_for(Failure::NoAgreement, "nothing was agreed on", now, out);
             return;
         }
         self.answered = true;

@@ -199,7 +199,7 @@ fn account(name: &[u8], accounts: &dyn Accounts) -> (String, bool, Password) {
     let password = accounts.password(&name).or_else(|| accounts.password(bare));
     match password {
         Some(password) => (name, true, password),
-        None => (name, false, Password::new("no such user".into())),
+        None => (name, false, Password::new("unknown user".into())),
     }
 }
 

@@ -43,10 +43,10 @@ pub enum LoginError {
     #[error("the server refuses the login: {0}")]
     Message(String),
     /// The server accepted the login without proof that it knows the password.
-    #[error("the server does not know the password: it is not the server that it claims to be")]
+    #[error("the server does not know the password, so it is not the server that it claims to be")]
     BadProof,
     /// The login took too long.
-    #[error("the login did not come to an end in time")]
+    #[error("the login did not finish in time")]
     TimeOut,
     /// On a server: the user is unknown or the password is wrong.
     #[error("unknown user, or wrong password")]
@@ -57,7 +57,7 @@ pub enum LoginError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DownReason {
     /// We ended the link.
-    #[error("ended by us")]
+    #[error("this end closed the session")]
     Local,
     /// The control connection ended, or could not be opened.
     #[error("PPTP control connection: {0}")]
@@ -67,46 +67,44 @@ pub enum DownReason {
     Call(CallEnd),
     /// No GRE packet arrived.
     #[error(
-        "the control connection works, but no GRE comes back: a firewall or NAT on the way drops IP protocol 47"
+        "the control connection works, but no GRE comes back: a firewall or NAT on the path drops IP protocol 47"
     )]
     NoGre,
     /// LCP reached no agreement, or the peer ended it.
     #[error("PPP link: {0}")]
     Lcp(Failure),
     /// The server requires no login, so there would be no keys.
-    #[error(
-        "the server asks for no login, so there are no keys for the encryption that is required"
-    )]
+    #[error("the server requires no login, so the required encryption has no keys")]
     NoLogin,
     /// The login failed.
     #[error("login: {0}")]
     Login(LoginError),
     /// Encryption is required, but was not negotiated.
-    #[error("the encryption that is required was not agreed on: {0}")]
+    #[error("both ends did not agree on the required encryption: {0}")]
     NoEncryption(Failure),
     /// Every address for clients is taken.
-    #[error("all addresses for clients are taken: a larger pool has room for more")]
+    #[error("all addresses for clients are in use; enlarge the pool")]
     NoAddress,
     /// The peer restarts encryption without a new login. The keys derive from the login, so the same keys would encrypt
     /// other packets.
     #[error(
-        "the peer begins encryption anew without a new login, which would use the same keys twice: try once more"
+        "the peer restarts encryption without a new login, which would use the same keys twice; connect again"
     )]
     KeysUsed,
     /// The ends agreed on no address.
-    #[error("no address was agreed on: {0}")]
+    #[error("both ends did not agree on an address: {0}")]
     Ipcp(Failure),
     /// The peer does not answer echo requests.
-    #[error("the peer is gone: it does not answer echo requests")]
+    #[error("the peer does not answer echo requests any more")]
     EchoTimeOut,
     /// The control connection was lost, and no line answers.
-    #[error("the control connection is lost, and nothing comes by any path")]
+    #[error("the control connection is lost, and no packet arrives on any path")]
     Silent,
     /// The peer agreed to encryption but then rejects encrypted packets.
-    #[error("the peer does not decrypt what it agreed to: try once more")]
+    #[error("the peer does not decrypt packets as agreed; connect again")]
     MppeRejected,
     /// The peer's packets can no longer be decrypted.
-    #[error("the keys of both ends are out of step: try once more")]
+    #[error("the keys of both ends are out of step; connect again")]
     OutOfStep,
 }
 
@@ -120,6 +118,6 @@ pub enum SendError {
     #[error("the packet is longer than {0} bytes")]
     TooLong(u16),
     /// The packet is not IPv4, or IPCP is not open.
-    #[error("no packet of a protocol that is up")]
+    #[error("the packet is not IPv4, or the tunnel's IPv4 is not up")]
     Protocol,
 }

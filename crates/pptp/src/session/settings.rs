@@ -220,22 +220,22 @@ impl fmt::Debug for Entropy {
 pub enum StartError {
     /// `allow_insecure` is false.
     #[error(
-        "PPTP protects nothing: a recording of one login opens everything, and packets can be changed on their way. \
-         Use WireGuard, or OpenVPN where that is all the other end has. If it has to be PPTP, write \
-         allow-insecure = \"pptp\", and use a password that is used for nothing else"
+        "PPTP protects nothing: whoever records one login can decrypt all traffic of that user, and can change \
+         packets. Use WireGuard, or OpenVPN if the other end has no WireGuard. If it has to be PPTP, write \
+         allow-insecure = \"pptp\", and choose a password that you use nowhere else"
     )]
     Insecure,
     /// MPPE is required, but only MS-CHAPv2 gives keys.
-    #[error("MPPE needs MS-CHAPv2: no other login gives keys. Allow only that")]
+    #[error("MPPE needs MS-CHAPv2, as no other login makes keys; allow only MS-CHAPv2")]
     KeysNeedMsChapV2,
     /// No login protocol is allowed.
-    #[error("no way to log in is allowed")]
+    #[error("no login method is allowed")]
     NoAuth,
     /// No key length is allowed.
-    #[error("encryption is required, and no length of keys is allowed")]
+    #[error("encryption is required, but no key length is allowed")]
     NoKeys,
     /// The MRU is out of range.
-    #[error("an MRU of {0} bytes: it has to be between 128 and 1500")]
+    #[error("the MRU is {0} bytes, but must be between 128 and 1500")]
     Mru(u16),
     /// The pool of addresses for clients is empty.
     #[error("the server has no addresses for clients")]

@@ -55,7 +55,7 @@ pub(crate) const CALLED: Ends = Ends {
 };
 pub(crate) const USER: &str = "user";
 pub(crate) const OTHER_USER: &str = "bob";
-pub(crate) const PASSWORD: &str = "a password that is used for nothing else";
+pub(crate) const PASSWORD: &str = "a password that you use nowhere else";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {

@@ -70,16 +70,15 @@ fn a_line_that_has_carried_what_it_may_is_left_and_gone_back_to_when_a_month_beg
     assert_eq!(before.renews.as_deref(), Some("2027-01-20"));
     world.run(SECOND * 5, true);
     assert_eq!(
-        world.said("uplink lte has carried 80 % of the 2 MB that it may in a month"),
+        world.said("uplink lte has used 80 % of its monthly 2 MB"),
         1
     );
     world.run(SECOND * 5, true);
     assert_eq!(world.used(A), Some(1), "{:?}", world.log());
-    let words =
-        "uplink lte has carried the 2 MB that it may in a month, which begins anew on 2027-01-20";
+    let words = "uplink lte has used its monthly 2 MB; counting starts again on 2027-01-20";
     assert_eq!(world.said(words), 1, "{:?}", world.log());
     assert_eq!(
-        world.said("dsl is used now: the uplink in use has carried what it may"),
+        world.said("dsl is used now: the uplink in use has reached its monthly cap"),
         1
     );
     world.run(SECOND, false);
@@ -91,13 +90,13 @@ fn a_line_that_has_carried_what_it_may_is_left_and_gone_back_to_when_a_month_beg
     assert_eq!(world.used(A), Some(1));
     let asked = report(&world).used - used;
     assert!(asked <= 60 * 5 * PACKET, "{asked}");
-    assert_eq!(world.said("lte has carried"), 2, "{:?}", world.log());
+    assert_eq!(world.said("lte has used"), 2, "{:?}", world.log());
 
     world.wall += DAY * 5;
     world.run(SECOND * 8, true);
     assert_eq!(world.used(A), Some(0), "{:?}", world.log());
     assert_eq!(
-        world.said("uplink lte: a month has begun, in which it may carry 2 MB again"),
+        world.said("uplink lte: a new month has begun; it may carry 2 MB again"),
         1
     );
     let anew = report(&world);

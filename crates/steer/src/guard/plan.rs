@@ -78,7 +78,7 @@ pub(super) fn tidy() {
     let Ok(text) = listed(TABLE) else { return };
     let is_empty = text.lines().filter(|line| !line.trim().is_empty()).count() == 2;
     if is_empty && let Err(error) = nft(&format!("delete table inet {TABLE}\n")) {
-        log::debug!("the empty table stays: {error}");
+        log::debug!("cannot delete the empty table: {error}");
     }
 }
 

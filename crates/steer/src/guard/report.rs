@@ -161,7 +161,7 @@ impl Report {
             marks,
             dnsmasq: (!settings.dns.is_empty()).then(|| match (&facts.dnsmasq, &plan.dns) {
                 (None, _) => Part::Unseen(
-                    "this host has no dnsmasq that is started by /etc/init.d/dnsmasq: names are asked as before"
+                    "/etc/init.d/dnsmasq starts no dnsmasq on this host, so names are looked up as before"
                         .to_owned(),
                 ),
                 (_, None) => Part::Whole,
@@ -237,8 +237,8 @@ impl Report {
         let earlier: BTreeSet<u32> = earlier.collect();
         self.notes.extend(earlier.into_iter().map(|priority| {
             format!(
-                "another program's rule {priority} comes before the guard's; what it leads elsewhere the chain \
-                 (priority {PRIORITY}) refuses"
+                "rule {priority} of another program comes before the guard's; the chain (priority {PRIORITY}) refuses \
+                 the packets that it routes elsewhere"
             )
         }));
         let through = self.parts.iter().flat_map(|part| &part.ways);
@@ -247,15 +247,16 @@ impl Report {
             let link = facts.named(name);
             link.is_some_and(|it| it.mac.len() == 6)
         });
-        let cards =
-            cards.map(|name| format!("{name} is called a tunnel and is a network card: is it?"));
+        let cards = cards.map(|name| {
+            format!("{name} is listed as a tunnel, but is a network card; check `tunnels`")
+        });
         self.notes.extend(cards);
         if let Some(dnsmasq) = dnsmasq.filter(|_| !guard.dns.is_empty() && self.state != State::Off)
         {
             let others = dnsmasq.other_servers(&guard.dns_names).into_iter().take(4);
             self.notes.extend(others.map(|server| {
                 format!(
-                    "dnsmasq asks {server} besides, also while no tunnel is up: take that out of its configuration"
+                    "dnsmasq also asks {server}, even while no tunnel is up; remove that server from its configuration"
                 )
             }));
         }
@@ -282,8 +283,8 @@ fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
         guard.within().into_iter().find(|name| *name == link.name)
     })?;
     Some(format!(
-        "the router's own default route leads out of {name}, which the LAN reaches: the packet filter lets through what \
-         goes there, and while another program flushes the rules, packets leave in clear"
+        "the router's own default route uses {name}, which the LAN may reach: the packet filter accepts packets to \
+         it, and while another program flushes the rules, packets leave unencrypted"
     ))
 }
 
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_and_is_gone_is_said() {
         let report = Report::new(Some(&guard()), true, &facts(), None);
-        assert!(report.notes[0].contains("packets leave in clear"));
+        assert!(report.notes[0].contains("packets leave unencrypted"));
         let report = Report::new(Some(&guard()), false, &facts(), None);
         assert!(report.notes.is_empty() && report.state == State::Off);
     }
@@ -379,7 +380,7 @@ mod tests {
         // A further device that the LAN may reach need not exist.
         assert!(idle(&facts).is_empty());
         facts.links[2].master = Some(2);
-        assert!(idle(&facts)[0].contains("br-guest is a part of br-lan"));
+        assert!(idle(&facts)[0].contains("br-guest is a port of br-lan"));
         facts.links.remove(2);
         assert!(idle(&facts)[0].contains("no device br-guest"));
         let report = Report::new(Some(&guard()), true, &facts, None);

@@ -17,7 +17,7 @@ use crate::policy::table::{TABLE, set_of};
 const FILE: &str = "millrace.policy.conf";
 
 /// The file's first line.
-const FIRST: &str = "# Made by `millrace policy` of its settings; changes here are lost.\n";
+const FIRST: &str = "# Made by `millrace policy` from its settings; changes here are lost.\n";
 
 /// The file's lines for the entries' names; `None` if the entries have no names.
 pub(super) fn lines(policy: &Policy) -> Option<String> {

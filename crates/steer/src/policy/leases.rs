@@ -72,10 +72,11 @@ pub(crate) fn crowd(name: &str, names: &Names) -> Option<String> {
     (count > MACS_KEPT).then(|| {
         let refused = match count < MACS_MAX {
             true => "",
-            false => "; no further one is taken",
+            false => "; further ones are ignored",
         };
         format!(
-            "{count} devices have asked for the name {name}, which any device can{refused}: name yours by its hardware address"
+            "{count} devices have claimed the name {name}, as any device can{refused}; name yours by its hardware \
+             address"
         )
     })
 }
@@ -250,7 +251,7 @@ mod tests {
         assert!(
             crowd("television", &known)
                 .unwrap()
-                .contains("no further one")
+                .contains("further ones are ignored")
         );
         // One of the first devices keeps the name while it sleeps.
         let first: Names = [("television".to_owned(), vec![mac(1)])].into();

@@ -188,12 +188,12 @@ fn overlaps(policy: &Policy, place: Place, rule: &Rule) -> Vec<String> {
         let shared = mask & policy.mask;
         if shared != 0 && mask != u32::MAX {
             conflicts.push(format!(
-                "marks share the bits {shared:#x}: set `mask` to others, such as 0x{:08x}",
+                "its marks share the bits {shared:#x} with `mask`; set `mask` to other bits, such as 0x{:08x}",
                 free_mask(mask)
             ));
         } else if mask == u32::MAX && rule.fwmark.unwrap_or(0) & policy.mask != 0 {
             conflicts.push(format!(
-                "the mark {:#x} has bits of the policy's mask: set `mask` to others",
+                "its mark {:#x} has bits of the policy's mask; set `mask` to other bits",
                 rule.fwmark.unwrap_or(0)
             ));
         }
@@ -201,14 +201,14 @@ fn overlaps(policy: &Policy, place: Place, rule: &Rule) -> Vec<String> {
     let tables = policy.table..=policy.table.saturating_add(TUNNELS_MAX as u32);
     if tables.contains(&rule.table) {
         conflicts.push(format!(
-            "rule {priority} asks table {}, which is the policy's: set `table` to the first of 33 free ones",
+            "rule {priority} uses table {}, which is the policy's; set `table` to the first of 33 free ones",
             rule.table
         ));
     }
     if priority < place.first && priority > 0 {
         conflicts.push(format!(
-            "rule {priority} ({rule}) comes before the policy's and decides first; what it leads out by another device than \
-             the entry's is refused"
+            "rule {priority} ({rule}) comes before the policy's and decides first; packets that it routes to a device \
+             other than the entry's are refused"
         ));
     }
     conflicts
@@ -236,7 +236,8 @@ fn notes(kind: Kind, resolved: &Resolved, facts: &Facts, is_crowded: bool) -> Ve
     let around = policy.entries.iter().any(|it| it.way == Way::Around);
     match kind {
         Kind::Mwan3 if around => notes.push(
-            "what entries lead around tunnels goes by the uplink that mwan3 chooses".to_owned(),
+            "packets that entries route around tunnels use the uplink that mwan3 chooses"
+                .to_owned(),
         ),
         Kind::Tailscale => {
             let wide = policy
@@ -245,17 +246,20 @@ fn notes(kind: Kind, resolved: &Resolved, facts: &Facts, is_crowded: bool) -> Ve
                 .find(|it| it.to.is_empty() && matches!(it.way, Way::Through { .. }));
             if let Some(entry) = wide {
                 notes.push(format!(
-                    "entry {} takes Tailscale's networks along; to keep them, put an entry before it: `to = \
+                    "entry {} also matches Tailscale's networks; to exclude them, put an entry before it: `to = \
                      [\"100.64.0.0/10\", \"fd7a:115c:a1e0::/48\"]`, `way = \"around\"`",
                     entry.name
                 ));
             }
             if is_crowded {
-                notes.push("its marks lie within pbr's 0x00ff0000: one of these two has to be given others".to_owned());
+                notes.push(
+                    "its marks lie within pbr's 0x00ff0000; give one of these two other marks"
+                        .to_owned(),
+                );
             }
         }
         Kind::WgQuick if around && !routes::is_around(resolved, facts) => {
-            notes.push("what entries lead around tunnels is left to mwan3".to_owned());
+            notes.push("packets that entries route around tunnels are left to mwan3".to_owned());
         }
         _ => {}
     }
@@ -368,7 +372,7 @@ mod tests {
         );
         let told = conflicts("table = 256", &all());
         assert!(
-            told.iter().any(|it| it.contains("asks table 257")),
+            told.iter().any(|it| it.contains("uses table 257")),
             "{told:?}"
         );
         let told = conflicts("", &[rule(950, None, 99), rule(100, None, 98)]);

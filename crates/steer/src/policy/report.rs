@@ -137,8 +137,8 @@ impl Report {
         for entry in &self.entries {
             for name in &entry.unknown {
                 self.notes.push(format!(
-                    "entry {}: {name} has no lease, so that nothing is done about it yet; a hardware address or a fixed \
-                     lease is known at all times",
+                    "entry {}: {name} has no lease, so the entry does not match it yet; use a hardware address or a \
+                     fixed lease, which is always known",
                     entry.name
                 ));
             }
@@ -161,13 +161,14 @@ impl Report {
         let mut entries = policy.entries.iter();
         if !guarded.is_empty() && entries.any(|it| it.way == Meant::Around) {
             self.notes.push(format!(
-                "the guard holds {}: nothing of that goes around a tunnel while it does",
+                "the guard blocks {}: its packets cannot go around a tunnel meanwhile",
                 guarded.join(", ")
             ));
         }
         if Held::new(resolved, facts).may_call() {
             self.notes.push(
-                "devices that are held cannot call servers on this router: they would leave by them"
+                "blocked devices cannot reach the VPN servers on this router, because a server would forward their \
+                 packets"
                     .to_owned(),
             );
         }
@@ -177,8 +178,8 @@ impl Report {
         {
             // The status says it, not only the documentation.
             self.notes.push(
-                "names are known by what dnsmasq is asked: a device that asks another server, or by DNS over HTTPS, goes past \
-                 the entries for names"
+                "domains are matched by queries to dnsmasq: a device that asks another server, or uses DNS over \
+                 HTTPS, bypasses the entries for domains"
                     .to_owned(),
             );
         }

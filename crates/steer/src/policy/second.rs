@@ -133,13 +133,13 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
         let left: usize = left.iter().map(|it| it[place]).sum();
         if left > 0 {
             gaps.push(format!(
-                "{left} pairs of sender and target (there are rules for {HELD_MAX} of each family)"
+                "{left} pairs of sender and target (at most {HELD_MAX} of each family have rules)"
             ));
         }
         match gaps.is_empty() {
             true => String::new(),
             false => format!(
-                "while another program has flushed the packet filter, this entry does not hold {}",
+                "while another program has flushed the packet filter, this entry does not block {}",
                 gaps.join("; ")
             ),
         }
@@ -307,8 +307,8 @@ mod tests {
         );
         let resolved = of(&text);
         let told = gaps(&resolved, &facts());
-        let of_two = "does not hold packets to a.example; 144 pairs of sender and target (there are rules for 256 of each \
-                      family)";
+        let of_two = "does not block packets to a.example; 144 pairs of sender and target (at most 256 of each family \
+                      have rules)";
         assert!(told[0].is_empty() && told[1].ends_with(of_two), "{told:?}");
         assert_eq!(held(&resolved, Family::V4).len(), HELD_MAX);
     }

@@ -114,15 +114,18 @@ fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {
     let named = "<auth-user-pass>\nuser\n</auth-user-pass>";
     let table = [
         ("no-such-directive", "no-such-directive"),
-        ("auth-user-pass", "auth-user-pass: there is nobody to ask"),
+        (
+            "auth-user-pass",
+            "auth-user-pass: nobody is there to enter it",
+        ),
         (
             "auth-user-pass /etc/shadow",
-            "auth-user-pass: there is nobody to ask",
+            "auth-user-pass: nobody is there to enter it",
         ),
-        (named, "auth-user-pass: there is nobody to ask"),
-        (&asked, "static-challenge: there is nobody to ask"),
+        (named, "auth-user-pass: nobody is there to enter it"),
+        (&asked, "static-challenge: nobody is there to enter it"),
         (&bad, "tls-crypt"),
-        (&typed, "management: there is nobody to ask"),
+        (&typed, "management: nobody is there to enter it"),
         ("pkcs12 /nonexistent", "pkcs12"),
         ("auth-user-pass\ndev null", "null"),
     ];

@@ -135,7 +135,7 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
         &'static [(&'static str, u8)],
         [&'static str; 2],
     );
-    let rules = "routing rules of another program lead";
+    let rules = "routing rules of another program route";
     let rivals: [Rival; 8] = [
         (Some(500), &[], [rules; 2]),
         (None, &[("192.0.0.0", 2)], ["route 192.0.0.0/2"; 2]),
@@ -263,7 +263,7 @@ fn ipv6_that_leaves_although_it_is_blocked_is_told() {
         netlink.add_rule(&rule).unwrap();
         applied.keep(netlink).unwrap();
         let told: Vec<&str> = applied.refused().collect();
-        let words = "lead IPv6 packets by wan, which are not kept from leaving";
+        let words = "route IPv6 packets through wan, which does not block them";
         assert!(told.len() == 1 && told[0].contains(words), "{told:?}");
     });
 }

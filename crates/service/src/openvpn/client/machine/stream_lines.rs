@@ -308,7 +308,7 @@ impl StreamLines {
         }
         // Without a recorded reason, the line in use failed.
         let reason = switch.map_or(SwitchReason::Failed, |it| it.reason);
-        Some(format!("uplink {} is now used: {reason}", name(active)))
+        Some(format!("uplink {} is used now: {reason}", name(active)))
     }
 
     fn reports(&self) -> Vec<LineReport> {

@@ -78,7 +78,7 @@ fn the_next_line_takes_over_and_the_better_one_is_gone_back_to() {
     world.run_for(secs(60));
     assert!(world.is_connected(), "{:?}", world.log);
     assert_eq!((world.used, world.dials.len()), (DSL, dials + 1));
-    let words = "uplink dsl is used now: it is preferred and has worked for 5 s; connecting anew";
+    let words = "uplink dsl is used now: it is preferred and has worked for 5 s; reconnecting";
     assert!(world.said(words), "{:?}", world.log);
     assert!(world.tries.len() <= tried + 4, "{:?}", world.tries);
 }
