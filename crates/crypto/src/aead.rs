@@ -54,7 +54,7 @@ impl core::fmt::Debug for Key {
 
 /// The tag does not match the message, its key, its number and its associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the message is not authentic: another key sealed it, or it was changed on the way")]
+#[error("the message is not authentic: it was sealed with another key, or changed on the path")]
 pub struct Unauthentic;
 
 /// Seals the text that `message` begins with under ChaCha20-Poly1305 and writes the tag into its last [`TAG_LEN`] bytes.

@@ -163,7 +163,7 @@ pub enum Backend {
 
 /// The name is not that of a back end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is no crypto back end: choose auto, portable, simd or accelerator")]
+#[error("{0} is not a crypto back end; choose auto, portable, simd or accelerator")]
 pub struct UnknownBackend(pub String);
 
 impl Backend {

@@ -13,7 +13,7 @@ use zeroize::{Zeroize, Zeroizing};
 /// would be insecure.
 pub fn random(bytes: &mut [u8]) {
     if let Err(error) = getrandom::fill(bytes) {
-        eprintln!("no random numbers from the system ({error}): cannot make keys, stopping");
+        eprintln!("the system gave no random numbers ({error}): cannot make keys, stopping");
         std::process::abort();
     }
 }

@@ -31,7 +31,7 @@ impl<P: Protocol> Tunnel<P> {
         // A super-packet is one packet for the queue, and would block a slow line for too long.
         if let Err(error) = shared.tun.set_super_packets(rates == Rates::None) {
             log::warn!(
-                "the interface goes on giving super-packets, which are in the way of others for long: {error}"
+                "cannot switch off super-packets on the interface, which delay other packets: {error}"
             );
         }
         shared.wake_tun();

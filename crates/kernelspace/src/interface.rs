@@ -105,7 +105,7 @@ fn sweep(netlink: &mut Netlink) {
         let owner = Owner::of(&link.alias).filter(|_| link.kind == "ovpn");
         if owner.is_some_and(|it| it.is_gone(&here)) {
             match netlink.delete_link(link.index) {
-                Ok(()) => log::info!("{}: deleted, as its process is gone", link.name),
+                Ok(()) => log::info!("{}: deleted, as its process has ended", link.name),
                 Err(error) => log::debug!("{error}"),
             }
         }

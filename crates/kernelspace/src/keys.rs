@@ -47,26 +47,28 @@ impl Slots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error(
-        "the kernel's data plane has AES-GCM and CHACHA20-POLY1305, and {0} was agreed on: name only those in \
-         `data-ciphers`, or set dataplane.kind=user"
+        "the kernel's data plane supports only AES-GCM and CHACHA20-POLY1305, but {0} was negotiated; name only those \
+         two in `data-ciphers`, or set dataplane.kind=user"
     )]
     Cipher(&'static str),
     #[error(
-        "the kernel's data plane needs packets with a peer-id, and the server has given none: set dataplane.kind=user"
+        "the kernel's data plane needs packets with a peer-id, but the server assigned none; set dataplane.kind=user"
     )]
     NoPeerId,
     #[error(
-        "the kernel's data plane does not know the epoch format of data packets: set dataplane.kind=user"
+        "the kernel's data plane does not support the epoch format of data packets; set dataplane.kind=user"
     )]
     Epochs,
     #[error(
-        "the kernel's data plane knows no compression, and the server wants its marks on packets: remove comp-lzo and \
+        "the kernel's data plane does not support compression framing, which the server requires; remove comp-lzo and \
          compress there, or set dataplane.kind=user"
     )]
     Compression,
-    #[error("the kernel's data plane does not cut packets (fragment): set dataplane.kind=user")]
+    #[error(
+        "the kernel's data plane does not fragment packets (fragment); set dataplane.kind=user"
+    )]
     Fragments,
-    #[error("Millrace uses the kernel's data plane over UDP only: set dataplane.kind=user")]
+    #[error("Millrace uses the kernel's data plane over UDP only; set dataplane.kind=user")]
     Stream,
 }
 

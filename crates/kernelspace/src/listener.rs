@@ -79,7 +79,7 @@ impl<K: Kernel> Listener<K> {
     /// Listens until it is told to stop, or cannot go on.
     pub(crate) fn run(mut self) {
         if let Err(error) = self.listen() {
-            log::error!("the kernel's data plane is not heard any more: {error}");
+            log::error!("lost the connection to the kernel's data plane: {error}");
             self.control.device_gone();
         }
     }

@@ -43,7 +43,7 @@ pub(crate) struct Peers<K> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerError {
     /// Control named a peer that does not exist.
-    #[error("there is no peer {}", .0.0)]
+    #[error("peer {} does not exist", .0.0)]
     NoPeer(PeerId),
     /// The kernel cannot carry such packets.
     #[error(transparent)]
@@ -102,7 +102,7 @@ impl<K: Kernel> Peers<K> {
         if let Err(error) = self.kernel.remove_peer(number)
             && !(silent || error.is_not_found())
         {
-            log::warn!("{error}: the kernel goes on taking its packets");
+            log::warn!("{error}; the kernel still accepts its packets");
         }
     }
 
@@ -376,11 +376,11 @@ impl<K: Kernel> Peers<K> {
             let ((address, len), PeerId(id)) = (network, id);
             let why = match len {
                 0 => {
-                    "that is everything: add it to a table of its own, by the peer's address inside"
+                    "that is the default route; add it to a separate table, through the peer's inner address"
                 }
-                _ => "it has no address of that family inside",
+                _ => "the peer has no inner address of that family",
             };
-            log::warn!("no route leads to {address}/{len} behind peer {id}: {why}");
+            log::warn!("no route is set to {address}/{len} behind peer {id}: {why}");
         }
         peer.unrouted = unrouted;
         for (network, via) in behind {
@@ -500,7 +500,7 @@ impl<K: Kernel> Peers<K> {
                 if why == PeerEnd::Expired {
                     return Some((id, Notice::Silent));
                 }
-                log::error!("the kernel has let go of peer {peer}: {why}");
+                log::error!("the kernel has removed peer {peer}: {why}");
                 Some((id, Notice::Failed))
             }
             OvpnEvent::KeyWorn { peer, .. } => {
@@ -514,7 +514,7 @@ impl<K: Kernel> Peers<K> {
             }
             OvpnEvent::Overrun => {
                 // The next look at the peers shows the change.
-                log::debug!("news of peers were lost");
+                log::debug!("some notifications about peers were lost");
                 None
             }
             _ => None,

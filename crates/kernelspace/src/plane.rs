@@ -39,18 +39,18 @@ const STACK: usize = 128 << 10;
 pub enum StartError {
     /// The kernel has no data plane.
     #[error(
-        "this kernel has no data plane of OpenVPN: Linux 6.16 or later is needed, with its module `ovpn` (modprobe ovpn); \
-         without, set dataplane.kind=user ({0})"
+        "this kernel has no OpenVPN data plane, which needs Linux 6.16 or later with the module `ovpn`; run modprobe \
+         ovpn, or set dataplane.kind=user ({0})"
     )]
     NoModule(NetlinkError),
     /// The kernel has a data plane, but this process may not use it.
     #[error(
-        "the kernel's data plane of OpenVPN needs CAP_NET_ADMIN of the whole machine, which a container with a user namespace of \
-         its own has not: set dataplane.kind=user ({0})"
+        "the kernel's OpenVPN data plane needs CAP_NET_ADMIN for the whole machine, which a container with its own \
+         user namespace does not have; set dataplane.kind=user ({0})"
     )]
     NotAllowed(NetlinkError),
     /// An interface of this name exists.
-    #[error("the name {0} is taken by another interface")]
+    #[error("another interface has the name {0}")]
     Taken(String),
     /// The kernel refuses another request.
     #[error(transparent)]
@@ -141,7 +141,7 @@ impl<K> Plane<K> {
     fn failed(&self, id: PeerId, error: &PeerError) {
         if !matches!(error, PeerError::NoPeer(_)) {
             log::error!(
-                "the kernel's data plane cannot go on with peer {}: {error}",
+                "the kernel's data plane cannot continue with peer {}: {error}",
                 id.0
             );
             self.control.notify(id, Notice::Failed);
@@ -361,7 +361,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
     fn set_rate(&self, rate: Option<u64>) {
         if rate.is_some() {
             log::warn!(
-                "shaper: the kernel's data plane holds nothing back; set dataplane.kind=user"
+                "shaper: the kernel's data plane does not limit rates; set dataplane.kind=user"
             );
         }
     }

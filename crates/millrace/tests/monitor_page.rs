@@ -98,7 +98,7 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     look(&browser, "login");
     browser.fill("#password", "not the password");
     browser.click("#login button");
-    browser.wait_for_text("#refused", "that is not the password");
+    browser.wait_for_text("#refused", "wrong password");
     assert!(!browser.shows("#views"));
     browser.fill("#password", PASSWORD);
     browser.click("#login button");
@@ -204,8 +204,8 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
         "wg0 is silent: no uplink reaches it",
         "wg0 has ended",
         "wg0 is up",
-        "the guard holds what leaves the LAN",
-        "the guard lets the LAN through a tunnel",
+        "the guard blocks the LAN's traffic",
+        "the guard lets the LAN's traffic through a tunnel",
         "the guard is off",
     ] {
         browser.wait_for_text("#all", said);

@@ -144,7 +144,7 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     // An uplink interface is not a LAN.
     let fault = netifd.until_fault("CONFIG_FAULT");
     assert!(
-        fault.contains("only_through: wan: it is no network of the LAN"),
+        fault.contains("only_through: wan: it is not a LAN network"),
         "{fault}"
     );
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));

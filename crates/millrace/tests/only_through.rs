@@ -445,7 +445,7 @@ fn lists_and_the_file_hold_together() {
         "br-lan: through no tunnel: held: the guard's file and only_through have no tunnel in common",
         "br-guest, nowhere: only through mr-home: held",
         "no interface or device is called nowhere, so nothing is blocked for it",
-        "only_through: wan: it is no network of the LAN, as interface wan has protocol dhcp",
+        "only_through: wan: it is not a LAN network, as interface wan has protocol dhcp",
     ] {
         assert!(text.contains(told), "{told:?} is not in {text}");
     }

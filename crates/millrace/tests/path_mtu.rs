@@ -241,7 +241,7 @@ fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
         has_mtu(a, 1412, &format!("{device} 1492 less 80"));
         let route = format!("route add {to}/32 dev {device} mtu 1400");
         run_ip(a, &route);
-        let reason = format!("the way to {to} by {device} 1400 less 80");
+        let reason = format!("path MTU to {to} through {device} 1400 less 80");
         has_mtu(a, 1320, &reason);
         run_ip(a, &route.replace("add", "del"));
         has_mtu(a, 1412, &format!("{device} 1492 less 80"));
@@ -301,7 +301,11 @@ fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
     // Any network change makes the program ask the kernel at once, instead of half a minute later.
     let mtu = a.netlink().unwrap().link("lo").unwrap().mtu;
     run_ip(a, &format!("link set lo mtu {}", mtu - 1));
-    has_mtu(a, 1320, &format!("the way to {to} by eth0 1400 less 80"));
+    has_mtu(
+        a,
+        1320,
+        &format!("path MTU to {to} through eth0 1400 less 80"),
+    );
 }
 
 /// Another line takes over, as PPPoE does when it comes up, and vanishes with its device.

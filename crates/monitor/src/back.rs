@@ -111,7 +111,7 @@ fn read(
             other => host.try_send((number, other)).is_ok(),
         };
         if !has_room {
-            return Err(io::Error::other("too many questions at once"));
+            return Err(io::Error::other("too many requests at once"));
         }
     }
     Ok(())

@@ -79,7 +79,7 @@ impl Events {
                 Some(earlier) if earlier.uptime_ms <= status.uptime_ms => {
                     compare(earlier, status, &mut say);
                 }
-                Some(_) => say(Tone::Note, format!("{name} was started anew")),
+                Some(_) => say(Tone::Note, format!("{name} was restarted")),
                 None => begun(status, &mut say),
             }
         }
@@ -109,9 +109,9 @@ fn begun(status: &Status, say: &mut impl FnMut(Tone, String)) {
     match state {
         State::Up => say(Tone::Good, format!("{name} is up")),
         State::Silent | State::NoCarrier => {
-            say(Tone::Bad, format!("{name} is started: {words}"));
+            say(Tone::Bad, format!("{name} has started: {words}"));
         }
-        _ => say(Tone::Note, format!("{name} is started: {words}")),
+        _ => say(Tone::Note, format!("{name} has started: {words}")),
     }
 }
 
@@ -233,15 +233,15 @@ fn guard(before: &Sample, now: &Sample, say: &mut impl FnMut(Tone, String)) {
     match is.as_str() {
         "held" => say(
             Tone::Bad,
-            format!("the guard holds what leaves the LAN{why}"),
+            format!("the guard blocks the LAN's traffic{why}"),
         ),
         "through" => say(
             Tone::Good,
-            "the guard lets the LAN through a tunnel".to_owned(),
+            "the guard lets the LAN's traffic through a tunnel".to_owned(),
         ),
         _ => say(
             Tone::Note,
-            "the guard is off: the LAN leaves in clear".to_owned(),
+            "the guard is off: the LAN's traffic may leave unencrypted".to_owned(),
         ),
     }
 }
@@ -277,7 +277,10 @@ mod tests {
     fn a_tunnel_fails_comes_back_and_ends() {
         let (up, calling, none) = (client("connected"), client("connecting"), Sample::default());
         assert_eq!(said(&none, &up), ["Good: office is up"]);
-        assert_eq!(said(&up, &calling), ["Bad: office: calling its server"]);
+        assert_eq!(
+            said(&up, &calling),
+            ["Bad: office: connecting to its server"]
+        );
         assert_eq!(said(&calling, &up), ["Good: office is up"]);
         let (mut cut, mut silent) = (client("no carrier"), client("silent"));
         for (sample, reason) in [
@@ -304,7 +307,7 @@ mod tests {
         let mut old = up;
         old.tunnels[0].uptime_ms = 9;
         anew.tunnels[0].uptime_ms = 1;
-        assert_eq!(said(&old, &anew), ["Note: office was started anew"]);
+        assert_eq!(said(&old, &anew), ["Note: office was restarted"]);
     }
 
     #[test]
@@ -358,7 +361,7 @@ mod tests {
             said(&with("up"), &with("down")),
             [
                 "Bad: office: uplink dsl is down: no answer",
-                "Bad: the guard holds what leaves the LAN: no tunnel"
+                "Bad: the guard blocks the LAN's traffic: no tunnel"
             ]
         );
     }

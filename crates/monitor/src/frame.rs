@@ -87,7 +87,7 @@ impl Frame {
 }
 
 fn too_long() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a message that is too long")
+    io::Error::new(io::ErrorKind::InvalidData, "the message is too long")
 }
 
 #[cfg(test)]

@@ -115,6 +115,6 @@ fn admit(
         });
     });
     if let Err(error) = served {
-        log::warn!("a connection is not served: {error}");
+        log::warn!("cannot serve a connection: {error}");
     }
 }

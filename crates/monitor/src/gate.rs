@@ -26,10 +26,10 @@ impl Refusal {
         match self {
             Self::Host => (
                 421,
-                "this server is not known by that name: use its address, or start it with --name NAME",
+                "this server does not know that host name; use its address, or start it with --name NAME",
             ),
-            Self::Origin => (403, "refused: it was asked for by another page"),
-            Self::Type => (415, "refused: not what the page sends"),
+            Self::Origin => (403, "refused: the request came from another site's page"),
+            Self::Type => (415, "refused: the request's content type is not the page's"),
         }
     }
 }

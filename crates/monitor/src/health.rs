@@ -76,9 +76,9 @@ pub fn health(status: &Status) -> (State, String) {
 
 fn carries(status: &Status) -> (State, String) {
     match status.state.as_deref() {
-        Some("connecting") => return (State::Connecting, "calling its server".to_owned()),
+        Some("connecting") => return (State::Connecting, "connecting to its server".to_owned()),
         Some(WAITING) => {
-            let what = status.waiting_for.as_deref().unwrap_or("what it needs");
+            let what = status.waiting_for.as_deref().unwrap_or("its requirements");
             return (State::Waiting, format!("not up yet: waiting for {what}"));
         }
         Some(SILENT) => return (State::Silent, reason(&status.peers)),
@@ -97,7 +97,7 @@ fn carries(status: &Status) -> (State, String) {
         [peer] => of_peer(peer),
         _ if lately == 0 => (
             State::Idle,
-            format!("no word from any of {count} peers lately"),
+            format!("none of {count} peers was heard from lately"),
         ),
         _ => (
             State::Up,
@@ -109,10 +109,10 @@ fn carries(status: &Status) -> (State, String) {
 /// Why the first peer cannot be reached; it stands for all of them.
 fn reason(peers: &[PeerStatus]) -> String {
     let reason = peers.first().and_then(|it| it.reason.as_deref());
-    let reason = reason.unwrap_or("no packet comes");
+    let reason = reason.unwrap_or("no packet arrives");
     match peers.len() {
         0 | 1 => reason.to_owned(),
-        count => format!("none of {count} peers can be heard: {reason}"),
+        count => format!("none of {count} peers answers: {reason}"),
     }
 }
 
@@ -152,9 +152,9 @@ fn of_peer(peer: &PeerStatus) -> (State, String) {
             State::Silent,
             format!("no answer from the peer for {} min", age / 60),
         ),
-        Some(_) => (State::Idle, "nothing to send".to_owned()),
+        Some(_) => (State::Idle, "no traffic".to_owned()),
         None if calls => (State::Silent, "the peer has not answered yet".to_owned()),
-        None => (State::Idle, "nothing sent yet".to_owned()),
+        None => (State::Idle, "no traffic yet".to_owned()),
     }
 }
 

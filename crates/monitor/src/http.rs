@@ -32,13 +32,13 @@ pub enum Bad {
     #[error("not understood")]
     Malformed,
     /// The method is neither GET nor POST.
-    #[error("only GET and POST")]
+    #[error("only GET and POST are supported")]
     Method,
     /// The head is longer than [`HEAD_MAX`].
-    #[error("too long a head")]
+    #[error("the request's head is too long")]
     Long,
     /// The body is longer than [`BODY_MAX`], or its length is not given.
-    #[error("too long a body")]
+    #[error("the request's body is too long")]
     Body,
 }
 

@@ -99,8 +99,12 @@ fn devices(moment: Moment<'_>) -> impl Iterator<Item = String> {
             .find(|it| it.name == now.name)?;
         let speed = now.speed?;
         let most = rate(now.rx_bytes, before.rx_bytes).max(rate(now.tx_bytes, before.tx_bytes));
-        (most * 100 >= speed * NEARLY)
-            .then(|| format!("the device {}: {most} of its {speed} Mbit/s", now.name))
+        (most * 100 >= speed * NEARLY).then(|| {
+            format!(
+                "the device {}: {most} of its {speed} Mbit/s are used",
+                now.name
+            )
+        })
     })
 }
 
@@ -111,7 +115,7 @@ fn queue(now: &Status, before: &[Status]) -> Option<String> {
     let dropped = of(now).saturating_sub(of(before));
     (dropped > 0).then(|| {
         format!(
-            "{}: the rate that is set for its uplink (its queue dropped {dropped} packets)",
+            "{}: the configured rate of its uplink (its queue dropped {dropped} packets)",
             now.interface
         )
     })
@@ -125,7 +129,7 @@ fn nothing(tunnels: &[Status]) -> String {
     match rates.sum::<u64>() {
         0..100_000 => "Nothing: there is hardly any traffic".to_owned(),
         bits => format!(
-            "Nothing on this router: {}.{} Mbit/s go through, as much as is asked for or as the other end takes",
+            "Nothing on this router: {}.{} Mbit/s pass, which is all that devices request or the other end can handle",
             bits / 1_000_000,
             bits / 100_000 % 10
         ),
@@ -192,7 +196,7 @@ mod tests {
             [status]
         };
         let said = of(&figures(&[1, 1], 100, 0), &tunnel(7), &tunnel(5));
-        assert!(said[0].starts_with("wg0: the rate that is set"), "{said:?}");
+        assert!(said[0].starts_with("wg0: the configured rate"), "{said:?}");
         let said = of(&figures(&[1, 1], 100, 0), &tunnel(5), &tunnel(5));
         assert_eq!(said, ["Nothing: there is hardly any traffic"]);
     }

@@ -121,7 +121,7 @@ pub fn text(overview: &Overview) -> String {
         let is = guard.map_or("off", |it| it.state.as_str()) == state;
         text.add(
             "millrace_guard_state",
-            "1 for the state that the guard is in.",
+            "1 for the guard's current state.",
             &[("state", state)],
             u8::from(is),
         );
@@ -130,7 +130,7 @@ pub fn text(overview: &Overview) -> String {
         for state in ["held", "through"] {
             text.add(
                 "millrace_guard_group_state",
-                "1 for the state of devices that have tunnels of their own.",
+                "1 for the current state of a group of devices with their own tunnels.",
                 &[("lan", lan), ("state", state)],
                 u8::from(stands == state),
             );
@@ -148,7 +148,7 @@ pub fn text(overview: &Overview) -> String {
         let load = f64::from(*load) / 100.0;
         text.add(
             "millrace_core_busy_ratio",
-            "How busy a core was lately, of 1.",
+            "Recent load of a core, from 0 to 1.",
             &[("core", &core.to_string())],
             load,
         );
@@ -165,7 +165,7 @@ pub fn text(overview: &Overview) -> String {
         let labels = [("sensor", name.as_str()), ("number", &number.to_string())];
         text.add(
             "millrace_temperature_celsius",
-            "What a sensor says.",
+            "Temperature at a sensor.",
             &labels,
             celsius,
         );
@@ -185,7 +185,7 @@ fn tunnel(text: &mut Text, status: &Status) {
     let good = u8::from(stands.is_good());
     text.add(
         "millrace_tunnel_up",
-        "1 where packets go through or would, 0 where the other end does not answer.",
+        "1 if the tunnel carries packets or is idle, 0 if the other end does not answer.",
         &labels,
         good,
     );
@@ -193,7 +193,7 @@ fn tunnel(text: &mut Text, status: &Status) {
         let labels = [("tunnel", name), ("state", state.name())];
         text.add(
             "millrace_tunnel_state",
-            "1 for the state that the tunnel is in.",
+            "1 for the tunnel's current state.",
             &labels,
             u8::from(state == stands),
         );
@@ -201,13 +201,13 @@ fn tunnel(text: &mut Text, status: &Status) {
     let labels = &[("tunnel", name)];
     text.add(
         "millrace_tunnel_peers",
-        "Peers; of an OpenVPN or PPTP server those that are in.",
+        "Number of peers; with an OpenVPN or PPTP server, of connected clients.",
         labels,
         status.peers.len(),
     );
     text.add(
         "millrace_tunnel_active_peers",
-        "Peers that were heard from lately.",
+        "Number of peers that were heard from lately.",
         labels,
         active(status),
     );
@@ -243,7 +243,7 @@ fn peer(text: &mut Text, tunnel: &str, peer: &PeerStatus) {
         let up = u8::from(matches!(line.state.as_str(), "up" | "degraded"));
         text.add(
             "millrace_line_up",
-            "1 where an uplink reaches the peer.",
+            "1 if the uplink reaches the peer.",
             &labels,
             up,
         );

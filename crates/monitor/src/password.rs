@@ -37,13 +37,13 @@ pub struct Password {
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum PasswordError {
     /// The file is not one that [`Password::to_text`] writes.
-    #[error("is no password of the monitor; `millrace monitor password` makes one")]
+    #[error("is not a monitor password file; create one with `millrace monitor password`")]
     File,
     /// The password is shorter than [`LEAST`].
-    #[error("too short: at least {LEAST} characters")]
+    #[error("too short: the minimum is {LEAST} characters")]
     Short,
     /// The password is longer than [`MOST`].
-    #[error("too long: at most {MOST} bytes")]
+    #[error("too long: the maximum is {MOST} bytes")]
     Long,
 }
 

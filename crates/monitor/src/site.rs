@@ -125,7 +125,7 @@ impl Site {
             (Method::Get, "/api/day") => Answer::json(lock(&self.overview).day.means()),
             (Method::Get, "/api/peers") => self.peers(&Wanted::new(head)),
             (Method::Post, "/api/home") => self.at_home(body, session),
-            _ => Answer::error(404, "there is nothing here"),
+            _ => Answer::error(404, "no such page"),
         };
         answer.of_session(is_session)
     }
@@ -157,13 +157,13 @@ impl Site {
             Ok(Ok(_)) => login.ok_or_else(|| {
                 let which = match asker {
                     Asker::Network(_) => "",
-                    Asker::Known(_) => ", by a browser that has logged in before",
+                    Asker::Known(_) => ", from a browser that has logged in before",
                 };
                 strangers::log(
                     Level::Warn,
                     format_args!("wrong password from {network}{which}"),
                 );
-                Answer::error(403, "that is not the password")
+                Answer::error(403, "wrong password")
             }),
         }
     }
@@ -173,7 +173,7 @@ impl Site {
             return Answer::error(400, "not understood");
         };
         if !self.password {
-            return Answer::error(409, "there is no password to log in by");
+            return Answer::error(409, "no password is set, so nobody can log in");
         }
         let asker = self.known(head).unwrap_or(Asker::Network(network));
         match self.try_password(login.password, asker, network, now) {
@@ -228,7 +228,7 @@ impl Site {
             return Ok(());
         }
         let shown = shown(head).ok_or_else(|| {
-            Answer::error(401, "the password or a token is needed")
+            Answer::error(401, "log in, or send the token")
                 .with("WWW-Authenticate", "Basic realm=\"Millrace\"")
         })?;
         let (Shown::Token(text) | Shown::Password(text)) = &shown;
@@ -274,7 +274,7 @@ impl Site {
             Ok(Ok(true)) => Ok(()),
             Ok(_) => {
                 strangers::log(Level::Warn, format_args!("wrong token from {network}"));
-                Err(Answer::error(403, "that is not the token"))
+                Err(Answer::error(403, "wrong token"))
             }
         }
     }
@@ -298,7 +298,7 @@ impl Site {
         let mut tunnels = overview.sample.tunnels.iter();
         match tunnels.find(|it| it.interface == wanted.tunnel) {
             Some(status) => Answer::json(&Page::new(status, wanted)),
-            None => Answer::error(404, "no such tunnel is up"),
+            None => Answer::error(404, "this tunnel is not up"),
         }
     }
 
@@ -313,7 +313,7 @@ impl Site {
             Ok(Ok(value)) => Answer::json(&value),
             Ok(Err(Refused::Session)) => Answer::error(401, "log in"),
             Ok(Err(Refused::Open)) => {
-                let words = "something can be changed here once a password is set";
+                let words = "set a password first to make changes here";
                 Answer::error(403, words)
             }
             Ok(Err(Refused::Because(why))) => Answer::error(409, &why),
@@ -325,12 +325,12 @@ impl Site {
 fn too_often(wait: Duration) -> Answer {
     // Rounded up: an earlier try would be refused again.
     let seconds = wait.as_millis().div_ceil(1000).max(1);
-    let words = format!("too many tries: again in {seconds} s");
+    let words = format!("too many attempts; try again in {seconds} s");
     Answer::error(429, &words).with("Retry-After", &seconds.to_string())
 }
 
 fn gone() -> Answer {
-    Answer::error(503, "this server is about to end")
+    Answer::error(503, "this server is shutting down")
 }
 
 #[cfg(test)]

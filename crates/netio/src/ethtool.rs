@@ -46,7 +46,7 @@ pub enum EthtoolError {
         error: io::Error,
     },
     /// This kernel has no feature of that name.
-    #[error("interface {interface} has no feature {feature}; `ethtool -k` lists what there is")]
+    #[error("interface {interface} has no feature {feature}; `ethtool -k` lists its features")]
     Unknown {
         /// The interface.
         interface: String,

@@ -59,7 +59,7 @@ impl Rung {
     /// Gives the rung up for the rest of the process's life, with one log line.
     pub fn demote(&self, why: impl fmt::Display) {
         if self.on.swap(false, Ordering::Relaxed) {
-            log::warn!("{}: off from now on: {why}", self.name);
+            log::warn!("{}: switched off: {why}", self.name);
             *self.why_off.lock().unwrap_or_else(|e| e.into_inner()) = format!("demoted: {why}");
         }
     }

@@ -155,7 +155,7 @@ impl Network {
         let section = package.section(interface);
         let section = section.filter(|it| it.kind == "interface");
         let Some(section) = section else {
-            return Err(vec![fault("there is no such interface")]);
+            return Err(vec![fault("this interface does not exist")]);
         };
         let mut options = Options::new(section, interface);
         if section.text("proto") != Some(PROTO) {
@@ -166,7 +166,7 @@ impl Network {
         let source = match options.text("config_file") {
             Some(file) => {
                 for key in KEYS.iter().filter(|key| section.setting(key).is_some()) {
-                    options.warn(key, "is not used, as there is a config_file");
+                    options.warn(key, "is ignored, as config_file is set");
                 }
                 file_of(file, &mut options)
             }
@@ -312,9 +312,12 @@ fn prefixes(options: &mut Options<'_>) -> Vec<(Ipv6Addr, u8)> {
             (address.to_bits() & host == 0).then_some((address, bits))
         });
         match parsed {
-            None => options.warn("ip6prefix", "must be prefixes of IPv6 with 1 to 64 bits"),
+            None => options.warn("ip6prefix", "must be IPv6 prefixes of 1 to 64 bits"),
             Some(_) if found.len() == PREFIXES_MAX => {
-                options.warn("ip6prefix", &format!("at most {PREFIXES_MAX} are used"));
+                options.warn(
+                    "ip6prefix",
+                    &format!("only the first {PREFIXES_MAX} prefixes are used"),
+                );
                 break;
             }
             Some(prefix) if found.contains(&prefix) => {}
@@ -333,9 +336,9 @@ fn names(options: &mut Options<'_>, option: &str, most: usize) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for name in options.values(option) {
         if !fits(name) {
-            options.warn(option, "must be names of interfaces");
+            options.warn(option, "must be interface names");
         } else if found.len() == most {
-            options.warn(option, &format!("at most {most} are used"));
+            options.warn(option, &format!("only the first {most} are used"));
             break;
         } else if !found.iter().any(|it| it == name) {
             found.push(name.to_owned());

@@ -113,7 +113,7 @@ impl Lists {
             let mut options = Options::new(section, interface);
             if all.lists.len() == LISTS_MAX && section.setting(OPTION).is_some() {
                 let words = format!(
-                    "at most {LISTS_MAX} interfaces can list; nothing of this and later lists is held back"
+                    "at most {LISTS_MAX} interfaces can have a list; this and later lists block nothing"
                 );
                 options.warn(OPTION, &words);
                 all.faults.append(&mut options.warnings);
@@ -158,12 +158,12 @@ fn listed(places: &Places<'_>, options: &mut Options<'_>) -> Vec<Lan> {
     let mut found: Vec<Lan> = Vec::new();
     for (place, name) in options.values(OPTION).enumerate() {
         if place == WORDS_MAX {
-            options.warn(OPTION, &format!("at most {WORDS_MAX} are used"));
+            options.warn(OPTION, &format!("only the first {WORDS_MAX} are used"));
             break;
         }
         match places.lan(name) {
             Err(words) => {
-                let words = format!("{name}: {words}; nothing of it is held back");
+                let words = format!("{name}: {words}, so nothing is blocked for it");
                 options.warn(OPTION, &words);
             }
             Ok(lan) if found.iter().any(|it| it.device == lan.device) => {}
@@ -240,10 +240,12 @@ impl<'a> Places<'a> {
                 .devices
                 .get(name)
                 .cloned()
-                .ok_or("its device is not in the file: write the network device in its place")?,
+                .ok_or("its device is not in the file (write the network device instead)")?,
             None if is_ifname(name) => name.to_owned(),
             None => {
-                return Err("there is no such interface, and no device can be called so".to_owned());
+                return Err(
+                    "no interface has this name, and it is not a valid device name".to_owned(),
+                );
             }
         };
         if device == "lo" {
@@ -258,7 +260,7 @@ impl<'a> Places<'a> {
             }
             if !LAN_PROTOCOLS.contains(&proto) {
                 return Err(format!(
-                    "it is no network of the LAN, as interface {called} has protocol {proto}"
+                    "it is not a LAN network, as interface {called} has protocol {proto}"
                 ));
             }
             if GATEWAYS

@@ -39,7 +39,7 @@ pub enum TakeOverError {
     },
     /// No interface and no instance has this name.
     #[error(
-        "{0}: no interface with proto wireguard in network, and no instance in openvpn, has this name"
+        "{0}: network has no interface with proto wireguard of this name, and openvpn no instance"
     )]
     Unknown(String),
     /// The file has a syntax that cannot be edited line by line.
@@ -200,7 +200,7 @@ fn interface(
     ));
     if let Some(host_route) = section.setting("nohostroute") {
         taken.hints.push(format!(
-            "network:{}: {name}.nohostroute is not known here: hostroute, with 0, is the same as nohostroute with 1",
+            "network:{}: {name}.nohostroute is not supported; hostroute 0 does the same as nohostroute 1",
             host_route.line
         ));
     }
@@ -216,8 +216,8 @@ fn interface(
             .push(format!("network:{}: {theirs} -> {ours}", peer.line));
     }
     taken.hints.push(format!(
-        "the network device of {name} is called {} afterwards: change what names the device {name} (rules of the firewall by \
-         device, other programs); zones by network stay",
+        "the network device of {name} will be called {}: change settings that name the device {name} (firewall rules \
+         by device, other programs); zones by network stay valid",
         crate::device_name(name)
     ));
     Ok(())
@@ -235,7 +235,7 @@ fn instance(
         let line = section.line;
         taken
             .hints
-            .push(format!("openvpn:{line}: {name} stays as it is: {words}"));
+            .push(format!("openvpn:{line}: {name} is not taken over: {words}"));
     };
     if !matches!(
         section.text("enabled"),
@@ -245,16 +245,16 @@ fn instance(
         return None;
     }
     let Some(file) = section.text("config") else {
-        leave("it has no file (option config): write its options into one, and import that");
+        leave("it has no file (option config); write its options into a file, and import that");
         return None;
     };
     if !file.starts_with('/') || file.contains(['\'', '\n', '\r']) {
-        leave("its option config is no absolute path without quotes");
+        leave("its option config is not an absolute path without quotes");
         return None;
     }
     if package.section(name).is_some() {
         leave(
-            "network has a section of that name; give that one proto millrace and this config_file",
+            "network already has a section of that name; give it proto millrace and this config_file",
         );
         return None;
     }
@@ -268,7 +268,7 @@ fn instance(
     taken.hints.extend(judged.notes);
     let permitted = match judged.needs_files {
         true => {
-            format!(", {UCI_OPTION} 1, as its file names others that are written, sent or read")
+            format!(", {UCI_OPTION} 1, as its file names other files to write, send or read")
         }
         false => String::new(),
     };
@@ -276,8 +276,8 @@ fn instance(
         "network: new interface {name}: proto {PROTO}, config_file {file}{permitted}"
     ));
     taken.hints.push(format!(
-        "the network device of {name} is called {} afterwards, whatever its file says: change what names another (zones and rules \
-         of the firewall by device, other programs)",
+        "the network device of {name} will be called {}, whatever its file says: change settings that name the old \
+         device (firewall zones and rules by device, other programs)",
         crate::device_name(name)
     ));
     Some((file.to_owned(), judged.needs_files))

@@ -225,7 +225,7 @@ impl Teller {
             Connection::Open if self.asked.as_ref().is_some_and(|it| it.1 <= now) => {
                 effects.push(Effect::Log(
                     log::Level::Warn,
-                    "netifd does not answer; connecting anew".to_owned(),
+                    "netifd does not answer; reconnecting".to_owned(),
                 ));
                 effects.push(Effect::Disconnect);
                 self.lost_connection(now);
@@ -265,7 +265,7 @@ impl Teller {
         if !quiet {
             effects.push(Effect::Log(
                 log::Level::Warn,
-                format!("netifd does not take it: {status}; telling it again"),
+                format!("netifd refuses the notification: {status}; sending it again"),
             ));
         }
         self.said = Some(status);

@@ -308,7 +308,7 @@ impl<'t> Words<'t> {
         loop {
             match self.next() {
                 None => {
-                    let words = "a quote that does not end".to_owned();
+                    let words = "the closing quote is missing".to_owned();
                     let section = None;
                     return Err(Fault {
                         line,
@@ -357,7 +357,7 @@ impl Reader {
             ("package" | "p" | "config" | "c", ..) => {
                 // The lines below an unknown section do not belong to the section before.
                 self.at = None;
-                Err(format!("`{}` needs a word or two behind it", *command))
+                Err(format!("`{}` needs one or two words behind it", *command))
             }
             ("option" | "o" | "list" | "l", ..) => Err(format!(
                 "`{}` needs a name and one value; a value with spaces needs quotes",
@@ -382,7 +382,7 @@ impl Reader {
             }
             if let Some(&at) = self.named.get(name) {
                 if sections[at].kind != kind {
-                    let words = "there is a section of this name and another type";
+                    let words = "a section of this name has a different type";
                     return Err(words.to_owned());
                 }
                 self.at = Some(at);
@@ -410,7 +410,7 @@ impl Reader {
         list: bool,
     ) -> Result<(), String> {
         let section = self.at.and_then(|at| self.package.sections.get_mut(at));
-        let section = section.ok_or("stands in no section")?;
+        let section = section.ok_or("is not inside a section")?;
         if !is_name(name) {
             return Err("an option's name must be letters, digits and `_`".to_owned());
         }

@@ -334,9 +334,12 @@ pub enum KeyError<E> {
 impl<E: fmt::Display> fmt::Display for KeyError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPeer(id) => write!(f, "keys for peer {}, which is not there", id.0),
+            Self::NoPeer(id) => write!(f, "keys for peer {}, which does not exist", id.0),
             Self::Taken(session) => {
-                write!(f, "keys for session {session}, which is another peer's")
+                write!(
+                    f,
+                    "keys for session {session}, which belongs to another peer"
+                )
             }
             Self::Material(error) => error.fmt(f),
             Self::Unable(why) => f.write_str(why),

@@ -29,13 +29,13 @@ fn slot_of(id: PeerId) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddPeerError {
     /// An interface is not its own peer. `wg` lets this pass in silence, so that two sides can share one list of peers.
-    #[error("the public key is this interface's own: leave the peer out here")]
+    #[error("the public key is this interface's own; remove the peer here")]
     OwnKey,
     /// The key belongs to a peer already; change that one.
-    #[error("there is a peer with this public key already")]
+    #[error("a peer with this public key exists already")]
     Exists(PeerId),
     /// The device is full.
-    #[error("the interface has {MAX_PEERS} peers, which is the most it can have")]
+    #[error("the interface has the maximum of {MAX_PEERS} peers")]
     Full,
 }
 

@@ -307,13 +307,13 @@ impl Device {
 #[non_exhaustive]
 pub enum Dropped {
     /// The datagram is not a handshake message: noise of the network, a later version, or an attack.
-    #[error("not a handshake message of this protocol version")]
+    #[error("it is not a handshake message of this protocol version")]
     Malformed,
     /// Not the sender's fault: the interface has no private key yet.
     #[error("this interface has no private key: set one")]
     NoPrivateKey,
     /// The sender does not know our public key: it has an old one of ours, or scans.
-    #[error("mac1 is not for our public key: the sender must be given the present one")]
+    #[error("mac1 is not for our public key; give the sender the current key")]
     Mac1,
     /// The device is under load; the sender was sent a cookie and will come back with it.
     #[error("under load: a cookie was sent instead of an answer")]
@@ -322,7 +322,7 @@ pub enum Dropped {
     #[error("under load: too many handshakes from this source")]
     RateLimited,
     /// The sender has a private key and our public key, and we do not have it as a peer.
-    #[error("no such peer: its public key is not configured here")]
+    #[error("unknown peer: its public key is not configured here")]
     UnknownPeer,
     /// The sender is not the peer that it claims to be, or the two sides have different preshared keys.
     #[error("the handshake is not authentic: forged, or the preshared keys differ")]
@@ -331,13 +331,13 @@ pub enum Dropped {
     #[error("the initiation is not newer than the last: replayed, or the peer's clock went back")]
     Replayed,
     /// One peer begins handshakes faster than the protocol lets it.
-    #[error("this peer begins too many handshakes")]
+    #[error("the peer begins too many handshakes")]
     Flood,
     /// The initiation crossed one of ours, which the peer is about to answer.
-    #[error("both sides began a handshake at once: ours goes on")]
+    #[error("both ends began a handshake at once; ours continues")]
     Crossed,
     /// An answer to no pending handshake: late, or a guess.
-    #[error("answers no handshake that is going on")]
+    #[error("it answers no handshake in progress")]
     Unexpected,
 }
 

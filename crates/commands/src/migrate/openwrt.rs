@@ -258,7 +258,7 @@ mod tests {
         let shown = run(&order(false)).unwrap();
         for name in &names[good..] {
             assert!(
-                shown.contains(&format!("{name} stays as it is: ")),
+                shown.contains(&format!("{name} is not taken over: ")),
                 "{name}: {shown}"
             );
         }

@@ -381,7 +381,7 @@ mod tests {
             (
                 "[[uplink]]\nname='a'\ninterface='e'\n[[uplink]]\nname='b'\nrelay-key='YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='",
                 4,
-                "a relay-key and no relay",
+                "a relay-key but no relay",
             ),
         ] {
             let refused = refused(text);

@@ -150,7 +150,7 @@ impl Accelerator for DevCrypto {
 }
 
 /// Stands for a driver whose name the module does not tell.
-const UNTOLD: &str = "a driver not told";
+const UNTOLD: &str = "an unnamed driver";
 
 /// Whether a driver is one for an accelerator. A driver without a known name counts as software, as most are code for
 /// the CPU.

@@ -29,7 +29,7 @@ impl Offer {
         match Offload::new(&self.pool, self.task, key) {
             Ok(offload) => Some(offload),
             Err(fault) => {
-                log::debug!("{}: {fault}; the CPU has this key", self.name);
+                log::debug!("{}: {fault}; the CPU handles this key", self.name);
                 None
             }
         }
@@ -120,7 +120,7 @@ pub(crate) fn add(offers: &mut Vec<Offer>, accelerator: Box<dyn Accelerator>) ->
             offers.push(offer);
         } else {
             log::warn!(
-                "{name} does not compute {} as the CPU does, and is not used",
+                "{name} does not compute {} as the CPU does, so it is not used",
                 task.name()
             );
             wrong.push(name);

@@ -179,10 +179,10 @@ impl Drop for Work {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     /// The kernel has no such algorithm, or no accelerator for it.
-    #[error("no accelerator for it")]
+    #[error("no accelerator supports it")]
     Unsupported,
     /// The accelerator holds as many keys as it may.
-    #[error("it has enough keys")]
+    #[error("it has the maximum number of keys")]
     Crowded,
     /// The driver runs on the CPU: our own code is faster without the detour.
     #[error("{0} is software")]

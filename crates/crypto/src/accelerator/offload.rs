@@ -162,7 +162,7 @@ impl Offload {
                                 Verdict::Undone
                             }
                             Outcome::Forged | Outcome::Pending => {
-                                self.give_up(format_args!("it did not do an operation"));
+                                self.give_up(format_args!("it left an operation undone"));
                                 Verdict::Undone
                             }
                         };
@@ -171,7 +171,7 @@ impl Offload {
                     thread.release(work);
                 }
                 Returned::Gone(work, fault) => {
-                    self.give_up(format_args!("it is gone: {fault}"));
+                    self.give_up(format_args!("it is not available any more: {fault}"));
                     thread.release(work);
                 }
                 Returned::Stalled => {

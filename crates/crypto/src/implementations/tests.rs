@@ -59,7 +59,7 @@ fn names_go_both_ways() {
     let unknown = "fast".parse::<Backend>().unwrap_err();
     assert_eq!(
         unknown.to_string(),
-        "fast is no crypto back end: choose auto, portable, simd or accelerator"
+        "fast is not a crypto back end; choose auto, portable, simd or accelerator"
     );
 }
 

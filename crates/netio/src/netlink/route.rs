@@ -335,7 +335,7 @@ impl Netlink {
         self.query(
             RTM_GETROUTE,
             &body,
-            "find the way to",
+            "find the route to",
             format_args!("{dst} (mark {mark:#x})"),
             |body| {
                 let route = parse(body)?;

@@ -181,18 +181,21 @@ impl Ledger {
         match segment {
             Some(segment) if usize::from(segment) != SEGMENT => {
                 self.blame(format!(
-                    "segments of {segment} instead of {SEGMENT} bytes came"
+                    "segments of {segment} instead of {SEGMENT} bytes arrived"
                 ));
             }
             None if payload.len() > SEGMENT => {
-                self.blame(format!("a packet of {} bytes came whole", payload.len()));
+                self.blame(format!(
+                    "a packet of {} bytes arrived unsegmented",
+                    payload.len()
+                ));
             }
             _ => {}
         }
         let end = self.came + payload.len();
         if self.expected.get(self.came..end) != Some(payload) {
             self.blame(format!(
-                "what came from byte {} on is not what went",
+                "the received bytes from {} on differ from the sent ones",
                 self.came
             ));
         }
@@ -210,7 +213,7 @@ impl Ledger {
             Some(fault) => SelfTest::Failed(fault),
             None if self.came == self.expected.len() => SelfTest::Passed,
             None => SelfTest::Failed(format!(
-                "{} of {} bytes came",
+                "{} of {} bytes arrived",
                 self.came,
                 self.expected.len()
             )),

@@ -242,7 +242,7 @@ impl Stand {
                 return Some(());
             }
             if seq.wrapping_sub(SEQ) as usize != ledger.came() {
-                ledger.blame(format!("sequence number {seq:#x} came out of turn"));
+                ledger.blame(format!("sequence number {seq:#x} arrived out of order"));
             }
             enter(&mut ledger, hdr, payload, intact);
             None
@@ -334,8 +334,10 @@ impl Stand {
         };
         let first = write(first.packet(&payload(), true));
         match (first, write(last.packet(CONTROL, false))) {
-            (_, Err(e)) => Some(SelfTest::NotRun(format!("writing any packet: {e}"))),
-            (Err(e), _) => Some(SelfTest::Failed(format!("writing a super-packet: {e}"))),
+            (_, Err(e)) => Some(SelfTest::NotRun(format!("cannot write any packet: {e}"))),
+            (Err(e), _) => Some(SelfTest::Failed(format!(
+                "cannot write a super-packet: {e}"
+            ))),
             _ => None,
         }
     }
@@ -367,7 +369,7 @@ impl Stand {
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(format!("nothing came in {} ms", WAIT.as_millis()));
+                    return Err(format!("no packet arrived in {} ms", WAIT.as_millis()));
                 }
                 Err(e) => return Err(format!("reading: {e}")),
             }
@@ -377,7 +379,7 @@ impl Stand {
 
 fn enter(ledger: &mut Ledger, hdr: &VnetHdr, payload: &[u8], intact: bool) {
     if !hdr.needs_csum && !intact {
-        ledger.blame("a packet with a wrong checksum came".to_owned());
+        ledger.blame("a packet with a wrong checksum arrived".to_owned());
     }
     let segment = (hdr.gso != GsoKind::None).then_some(hdr.gso_size);
     ledger.enter(payload, segment);
@@ -410,7 +412,7 @@ mod tests {
     #[test]
     fn a_rung_that_failed_is_off_and_says_why() {
         let verdict = TunVerdict {
-            gro: SelfTest::Failed("0 of 6900 bytes came".to_owned()),
+            gro: SelfTest::Failed("0 of 6900 bytes arrived".to_owned()),
             ..TunVerdict::not_run("a test")
         };
         let made = thread::spawn(move || {
@@ -423,7 +425,10 @@ mod tests {
             return;
         };
         assert!(!tun.gro.on());
-        assert_eq!(tun.gro.to_string(), "off (self-test: 0 of 6900 bytes came)");
+        assert_eq!(
+            tun.gro.to_string(),
+            "off (self-test: 0 of 6900 bytes arrived)"
+        );
         assert_ne!(tun.tso.to_string(), "off (setting)");
     }
 }

@@ -65,7 +65,9 @@ pub fn self_test() -> SelfTest {
     while got.len() < bytes.len() {
         match poller.wait(Some(Duration::from_millis(200))) {
             Ok(ready) if !ready.is_empty() => {}
-            _ => return SelfTest::Failed(format!("{} of {} bytes came", got.len(), bytes.len())),
+            _ => {
+                return SelfTest::Failed(format!("{} of {} bytes arrived", got.len(), bytes.len()));
+            }
         }
         let mut trains = Vec::new();
         let received = rx.recv_trains(&mut scratch, &mut memory, 2048, 64, |t| trains.push(t));
@@ -74,7 +76,7 @@ pub fn self_test() -> SelfTest {
         }
         for train in trains {
             if train.segment as usize != SEGMENT && train.len as usize > SEGMENT {
-                return SelfTest::Failed(format!("segments of {} bytes came", train.segment));
+                return SelfTest::Failed(format!("segments of {} bytes arrived", train.segment));
             }
             let start = train.start as usize;
             got.extend_from_slice(&memory[start..start + train.len as usize]);
@@ -83,7 +85,7 @@ pub fn self_test() -> SelfTest {
     if got == bytes {
         SelfTest::Passed
     } else {
-        SelfTest::Failed("the bytes that came are not those that went".to_owned())
+        SelfTest::Failed("the received bytes differ from the sent ones".to_owned())
     }
 }
 

@@ -456,7 +456,7 @@ impl UdpSocket {
         scratch.begin_batch();
         let report = self.send_trains(scratch, datagram, &[train]);
         if let Err(error) = self.discover(self.discovery) {
-            log::warn!("a UDP socket goes on sending with DF: {error}");
+            log::warn!("cannot switch off DF on a UDP socket: {error}");
         }
         report
     }

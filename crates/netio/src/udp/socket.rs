@@ -73,8 +73,7 @@ pub enum SocketError {
     NoFamily(Family),
     /// No interface of this machine has the local address.
     #[error(
-        "no interface of this machine has the address {0}; name one that `ip address` shows, or \
-         none for all"
+        "no interface of this machine has the address {0}; name one that `ip address` shows, or leave it out for all"
     )]
     NoAddress(IpAddr),
     /// The port is taken.

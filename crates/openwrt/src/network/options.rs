@@ -47,7 +47,7 @@ impl<'s> Options<'s> {
         let known: Vec<&str> = known.collect();
         for setting in &self.section.settings {
             if !known.contains(&setting.name.as_str()) {
-                let words = "is not known here, and not used";
+                let words = "unknown option, ignored";
                 self.warnings.push(self.fault(&setting.name, words));
             }
         }

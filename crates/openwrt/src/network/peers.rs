@@ -33,7 +33,7 @@ pub(super) fn read(
     options: &mut Options<'_>,
 ) -> Option<Source> {
     if options.text("private_key").is_none() {
-        let words = "is missing; it or config_file must be there";
+        let words = "is missing; set it, or config_file";
         options.refuse("private_key", words);
     }
     let private_key = options.parsed("private_key", key);
@@ -63,7 +63,7 @@ pub(super) fn read(
         let name = format!("@{kind}[{index}]");
         let name = section.name.as_ref().unwrap_or(&name);
         if tunnel.peers.len() == PEERS_MAX {
-            let words = format!("at most {PEERS_MAX} peers are used");
+            let words = format!("peers after the first {PEERS_MAX} are ignored");
             options.warnings.push(Fault {
                 line: section.line,
                 section: name.clone(),
@@ -82,7 +82,10 @@ pub(super) fn read(
             let mut others = tunnel.peers.iter();
             let twice = others.any(|it| it.public_key == peer.public_key);
             if twice {
-                own.refuse("public_key", "is another peer's too");
+                own.refuse(
+                    "public_key",
+                    "is also another peer's; each peer needs its own key",
+                );
             }
             !twice
         });
@@ -149,5 +152,5 @@ fn mark(text: &str) -> Result<u32, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| "must be a number of 32 bits".to_owned())
+    number.map_err(|_| "must be a 32-bit number".to_owned())
 }

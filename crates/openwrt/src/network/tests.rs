@@ -164,8 +164,8 @@ fn a_peer_that_is_wrong_is_left_out_with_its_line_and_takes_no_other_with_it() {
     let begins = [
         "network:7: @millrace_office[1].public_key: ",
         "network:10: bad.allowed_ips: ",
-        "network:12: @millrace_office[3].public_key: is another",
-        "network:15: @millrace_office[4].endpont_host: is not known",
+        "network:12: @millrace_office[3].public_key: is also another",
+        "network:15: @millrace_office[4].endpont_host: unknown option",
         "network:13: @millrace_office[4].public_key: is missing",
     ];
     assert_eq!(told.len(), begins.len(), "{told:?}");
@@ -183,7 +183,7 @@ fn what_there_is_no_tunnel_without_is_a_fault_and_the_rest_a_warning() {
     let faults = |text: &str| read(text).unwrap_err();
     assert_eq!(
         faults("config device office\n"),
-        ["network: office: there is no such interface"]
+        ["network: office: this interface does not exist"]
     );
     assert!(faults(&office("", ""))[0].starts_with("network:1: office.private_key: is missing"));
     let wrong = faults(&office(

@@ -62,15 +62,15 @@ fn what_cannot_be_held_is_a_fault_with_its_line() {
         ("office", "it is a tunnel itself"),
         ("mr-office", "it is a tunnel itself"),
         ("loopback", "the router itself"),
-        ("no such", "there is no such interface"),
-        ("br-lan\" } accept #", "there is no such interface"),
+        ("no such", "no interface has this name"),
+        ("br-lan\" } accept #", "no interface has this name"),
     ] {
         let all = read(&(tunnel("office", &[word, "lan"]) + LAN));
         assert_eq!(all.lists[0].lan, ["br-lan"], "{word}");
         let fault = all.faults[0].to_string();
         let start = format!("network:4: office.only_through: {word}: ");
         assert!(fault.starts_with(&start) && fault.contains(told), "{fault}");
-        assert!(fault.ends_with("nothing of it is held back"), "{fault}");
+        assert!(fault.ends_with("so nothing is blocked for it"), "{fault}");
     }
     // A list with only refused words is left out.
     assert!(read(&(tunnel("office", &["wan"]) + LAN)).is_empty());

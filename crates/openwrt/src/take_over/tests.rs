@@ -74,14 +74,14 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     };
     let left = take_over(&file(), openvpn, Some("office"), &bad).unwrap();
     assert!(left.changes.is_empty() && left.openvpn == openvpn);
-    let told = "office stays as it is: /etc/openvpn/office.ovpn: no remote";
+    let told = "office is not taken over: /etc/openvpn/office.ovpn: no remote";
     assert!(left.hints[0].ends_with(told), "{:?}", left.hints);
     for words in [
         "/etc/openvpn/office.ovpn: a note",
-        "is called mr-office afterwards",
-        "off stays",
-        "inline stays",
-        "lan stays",
+        "will be called mr-office",
+        "off is not taken over",
+        "inline is not taken over",
+        "lan is not taken over",
     ] {
         assert!(hints.contains(words), "{hints}");
     }

@@ -68,8 +68,8 @@ impl fmt::Display for PeerEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Teardown => f.write_str("its interface or its place is another's"),
-            Self::Asked => f.write_str("that was asked for"),
-            Self::Expired => f.write_str("nothing was heard from it"),
+            Self::Asked => f.write_str("user space removed it"),
+            Self::Expired => f.write_str("no packet arrived from it"),
             Self::Transport => f.write_str("its socket failed or is closed"),
             Self::Other(reason) => write!(f, "reason {reason}"),
         }
