@@ -127,7 +127,7 @@ fn a_file_of_wireguard_becomes_options() {
         assert!(
             browser
                 .text(".millrace-report")
-                .contains("takes the place of what")
+                .contains("replaces this interface")
         );
         let wide = "return document.documentElement.scrollWidth";
         assert!(browser.script(wide).as_u64().unwrap() <= u64::from(PHONE.0));
@@ -276,13 +276,13 @@ fn tunnels_guard_and_clients_are_shown() {
     let ends = tunnel(&net, router.directory.path());
     with_browser(&router, |browser| {
         open(browser, &router, "page=status");
-        browser.wait_for_text(".millrace-tunnel h3", "1 of 1 peers in touch");
+        browser.wait_for_text(".millrace-tunnel h3", "1 of 1 peers connected");
         let shown = words(browser, ".millrace-tunnel");
         assert!(
             shown.contains("office") && shown.contains("<b>Berlin</b>"),
             "{shown}"
         );
-        assert!(words(browser, "#millrace-live").contains("It does not run."));
+        assert!(words(browser, "#millrace-live").contains("It is not running."));
         // The page draws rates between two samples.
         until("a line of two points", || {
             browser.script("return document.querySelector('polyline').points.length > 1") == true
@@ -330,13 +330,13 @@ fn tunnels_guard_and_clients_are_shown() {
             !words(browser, "#millrace-home").contains("tablet")
         });
         open(browser, &router, "page=overview");
-        browser.wait_for_text(".millrace-overview", "1 of 1 peers in touch");
+        browser.wait_for_text(".millrace-overview", "1 of 1 peers connected");
         assert!(words(browser, ".millrace-overview").contains("held"));
         picture(browser, "overview.png");
         // A tunnel that ends is no longer shown as up.
         drop(ends);
         until("the tunnel is down", || {
-            !words(browser, ".millrace-overview").contains("in touch")
+            !words(browser, ".millrace-overview").contains("peers connected")
         });
         net.a
             .command(PROGRAM)

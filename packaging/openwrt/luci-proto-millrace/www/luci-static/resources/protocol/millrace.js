@@ -17,7 +17,7 @@ function validateKey(section_id, value) {
 	if (value == null || value == '' || value.match(/^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/))
 		return true;
 
-	return _('Not a key: 44 letters of base64');
+	return _('Not a key; a key has 44 base64 characters');
 }
 
 function validatePath(section_id, value) {
@@ -31,7 +31,7 @@ function validateMark(section_id, value) {
 	if (value == null || value == '' || value.match(/^(0x[0-9a-fA-F]{1,8}|[0-9]{1,10})$/))
 		return true;
 
-	return _('Not a number of 32 bits');
+	return _('Not a 32-bit number');
 }
 
 /* Offers the other interfaces. */
@@ -69,7 +69,7 @@ const Import = form.DummyValue.extend({
 					'class': 'btn cbi-button-action millrace-check',
 					'click': ui.createHandlerFn(this, function() {
 						if (text.value.trim() == '')
-							return dom.content(found, this.alert(_('There is no text yet.')));
+							return dom.content(found, this.alert(_('Paste the text first.')));
 
 						return this.look(section_id, found, '', new TextEncoder().encode(text.value));
 					})
@@ -83,7 +83,7 @@ const Import = form.DummyValue.extend({
 				return;
 
 			if (it.size > SIZE_MAX) {
-				dom.content(found, this.alert(_('%s has %d bytes, and the web server takes %d. On the router\'s shell: %s')
+				dom.content(found, this.alert(_('%s has %d bytes, but the web server accepts at most %d. Run this on the router\'s shell: %s')
 					.format(it.name, it.size, SIZE_MAX, 'millrace import FILE')));
 				return;
 			}
@@ -140,7 +140,7 @@ const Import = form.DummyValue.extend({
 	look: function(section_id, found, name, bytes) {
 		const data = tools.toBase64(bytes);
 
-		dom.content(found, E('em', { 'class': 'spinning' }, [ _('The program looks at it…') ]));
+		dom.content(found, E('em', { 'class': 'spinning' }, [ _('Checking…') ]));
 
 		return tools.check(section_id, name, data).then(L.bind(function(answer) {
 			dom.content(found, answer.damage
@@ -153,7 +153,7 @@ const Import = form.DummyValue.extend({
 
 	renderDamage: function(section_id, found, name, answer) {
 		const parts = [
-			E('p', {}, [ E('strong', {}, [ _('This file was damaged on its way, and nothing of it is used:') ]) ]),
+			E('p', {}, [ E('strong', {}, [ _('This file is damaged and cannot be used:') ]) ]),
 			E('ul', {}, answer.damage.map(function(words) {
 				return E('li', {}, [ words ]);
 			}))
@@ -163,9 +163,9 @@ const Import = form.DummyValue.extend({
 			parts.push(E('button', {
 				'class': 'btn cbi-button-action millrace-mend',
 				'click': ui.createHandlerFn(this, 'look', section_id, found, name, tools.fromBase64(answer.mended))
-			}, [ _('Undo that, and check again') ]));
+			}, [ _('Repair it, and check again') ]));
 		else
-			parts.push(E('p', {}, [ _('Get it again, from where it comes.') ]));
+			parts.push(E('p', {}, [ _('Download the file again.') ]));
 
 		return E('div', { 'class': 'alert-message warning millrace-damage' }, parts);
 	},
@@ -202,7 +202,7 @@ const Import = form.DummyValue.extend({
 			})));
 
 		if (!report.usable) {
-			parts.push(this.alert(_('It gives no tunnel, and nothing of it is used.')));
+			parts.push(this.alert(_('No tunnel can be made from this file, so it is not used.')));
 			return E('div', { 'class': 'millrace-report' }, parts);
 		}
 
@@ -211,15 +211,15 @@ const Import = form.DummyValue.extend({
 				'It becomes options of this interface and %d peer.',
 				'It becomes options of this interface and %d peers.').format(answer.options.peers.length) ]));
 		else
-			parts.push(E('p', {}, [ _('It is kept as a file on the router, which only root can read, and this interface names it.') ]));
+			parts.push(E('p', {}, [ _('It is saved as a file on the router that only root can read, and this interface uses it.') ]));
 
 		if (report.refused && !answer.options)
-			parts.push(this.alert(_('Lines that are refused are left out of it.')));
+			parts.push(this.alert(_('Refused lines are removed from it.')));
 
 		if (there || uci.get('network', section_id, 'private_key') || uci.get('network', section_id, 'config_file'))
 			parts.push(this.alert(N_(there,
-				'It takes the place of what this interface has now, with %d peer.',
-				'It takes the place of what this interface has now, with %d peers.').format(there)));
+				'It replaces this interface\'s present configuration, with %d peer.',
+				'It replaces this interface\'s present configuration, with %d peers.').format(there)));
 
 		parts.push(E('button', {
 			'class': 'btn cbi-button-apply important millrace-use',
@@ -291,7 +291,7 @@ const Import = form.DummyValue.extend({
 		return tools.keep(section_id, name, data, !!replace).then(L.bind(function(answer) {
 			if (answer.taken != null) {
 				dom.content(found, [
-					this.alert(_('There is a file %s already. It would be kept beside the new one, as %s.').format(answer.taken, answer.taken + '.old')),
+					this.alert(_('The file %s already exists. It will be kept beside the new one, as %s.').format(answer.taken, answer.taken + '.old')),
 					E('button', {
 						'class': 'btn cbi-button-apply important millrace-replace',
 						'click': ui.createHandlerFn(this, 'useFile', section_id, name, data, found, true)
@@ -372,18 +372,18 @@ return network.registerProtocol('millrace', {
 		/* -- general -- */
 
 		o = s.taboption('general', Import, '_import', _('Import'),
-			_('A .conf of WireGuard, an .ovpn of OpenVPN or a .toml of PPTP. What is in it is shown before anything is set.'));
+			_('A .conf file of WireGuard, .ovpn of OpenVPN or .toml of PPTP. Its contents are shown before anything is set.'));
 
 		o = s.taboption('general', form.Value, 'config_file', _('File'),
-			_('The tunnel\'s file on the router. Left empty, keys and peers are options here.'));
+			_('The tunnel\'s file on the router. Leave empty to enter keys and peers here.'));
 		o.placeholder = '/etc/millrace/%s.ovpn'.format(s.section);
 		o.validate = validatePath;
 
-		o = s.taboption('general', form.Flag, 'allow_files', _('The file may name others'),
-			_('Files that it has written, sent to the other end (passwords) or read as a part of it, and sockets for commands. For your own files, not for a provider\'s.'));
+		o = s.taboption('general', form.Flag, 'allow_files', _('The file may use other files'),
+			_('It may write files, send files to the other end (passwords), read files as parts of itself, and open command sockets. Only for your own files, not for a provider\'s.'));
 		o.depends({ config_file: '', '!reverse': true });
 
-		o = s.taboption('general', form.Value, 'private_key', _('Private key'), _('Of WireGuard, base64.'));
+		o = s.taboption('general', form.Value, 'private_key', _('Private key'), _('WireGuard private key in base64.'));
 		o.password = true;
 		o.validate = validateKey;
 		o.rmempty = false;
@@ -400,7 +400,7 @@ return network.registerProtocol('millrace', {
 			const key = uci.get('network', section_id, 'private_key');
 
 			if (!key)
-				return _('There is none yet.');
+				return _('No key yet.');
 
 			return tools.publicKey(key).then(function(answer) {
 				return answer.public_key;
@@ -409,12 +409,12 @@ return network.registerProtocol('millrace', {
 			});
 		};
 
-		o = s.taboption('general', form.DynamicList, 'addresses', _('Addresses'), _('In the tunnel, with their prefixes.'));
+		o = s.taboption('general', form.DynamicList, 'addresses', _('Addresses'), _('Addresses inside the tunnel, with prefix lengths.'));
 		o.datatype = 'ipaddr';
 		o.placeholder = '10.8.0.2/32';
 		o.depends('config_file', '');
 
-		o = s.taboption('general', form.Value, 'listen_port', _('UDP port'), _('Left empty, the kernel chooses one.'));
+		o = s.taboption('general', form.Value, 'listen_port', _('UDP port'), _('Leave empty to let the kernel choose one.'));
 		o.datatype = 'port';
 		o.depends('config_file', '');
 
@@ -428,45 +428,45 @@ return network.registerProtocol('millrace', {
 		/* -- uplinks and routing -- */
 
 		o = s.taboption('uplinks', form.DynamicList, 'uplink', _('Uplinks'),
-			_('Interfaces by which the tunnel goes, the preferred first. Without any, the router\'s routes decide.'));
+			_('Interfaces that the tunnel uses, the preferred first. Leave empty to use the router\'s routes.'));
 		o.load = loadNetworks;
 
 		o = s.taboption('uplinks', form.DynamicList, 'only_through', _('Only through this tunnel'),
-			_('Interfaces of the LAN, or network devices, that leave the router by this tunnel or not at all, from boot on. They still reach the router and each other.'));
+			_('LAN interfaces or network devices whose traffic uses this tunnel or is blocked, from boot on. They still reach the router and each other.'));
 		o.load = loadNetworks;
 
 		o = s.taboption('uplinks', form.ListValue, 'mode', _('Use of uplinks'));
-		o.value('', _('usual: one, and the next when it fails'));
+		o.value('', _('default: one, and the next when it fails'));
 		o.value('failover', _('one, and the next when it fails'));
-		o.value('single', _('one, and never another'));
-		o.value('duplicate', _('each packet by all'));
-		o.value('critical', _('important packets by all'));
-		o.value('balance', _('connections shared out'));
-		o.value('balance-packets', _('packets shared out'));
+		o.value('single', _('always the same one'));
+		o.value('duplicate', _('each packet through all'));
+		o.value('critical', _('important packets through all'));
+		o.value('balance', _('connections spread over all'));
+		o.value('balance-packets', _('packets spread over all'));
 		o.optional = true;
 
-		o = s.taboption('uplinks', form.Flag, 'hostroute', _('Route past the tunnel'),
-			_('Keeps the tunnel\'s own packets out of it where it has no uplinks.'));
+		o = s.taboption('uplinks', form.Flag, 'hostroute', _('Route outside the tunnel'),
+			_('Keeps the tunnel\'s own packets outside the tunnel if no uplinks are set.'));
 		o.default = o.enabled;
 
-		o = s.taboption('uplinks', form.Flag, 'peerdns', _('Use name servers of the other end'));
+		o = s.taboption('uplinks', form.Flag, 'peerdns', _('Use the other end\'s name servers'));
 		o.default = o.enabled;
 
 		/* -- advanced -- */
 
-		o = s.taboption('advanced', form.Value, 'mtu', _('MTU'), _('Of WireGuard and PPTP. Left empty, WireGuard\'s follows the way to the peers.'));
+		o = s.taboption('advanced', form.Value, 'mtu', _('MTU'), _('For WireGuard and PPTP. Leave empty to let WireGuard\'s follow the path to the peers.'));
 		o.datatype = 'range(68,65535)';
 
 		o = s.taboption('advanced', form.DynamicList, 'ip6prefix', _('Prefixes to hand out'),
-			_('Of IPv6, which the other end leads here: other interfaces get networks of them.'));
+			_('IPv6 prefixes that the other end routes here; other interfaces get networks from them.'));
 		o.datatype = 'cidr6';
 
-		o = s.taboption('advanced', form.Value, 'fwmark', _('Firewall mark'), _('Of the tunnel\'s own packets.'));
+		o = s.taboption('advanced', form.Value, 'fwmark', _('Firewall mark'), _('For the tunnel\'s own packets.'));
 		o.validate = validateMark;
 		o.depends('config_file', '');
 
 		o = s.taboption('advanced', form.Flag, 'authfail', _('Stop at refused credentials'),
-			_('Otherwise they are tried again each minute; servers lock accounts for that.'));
+			_('Otherwise the login is retried each minute, for which servers may lock the account.'));
 		o.default = o.enabled;
 	},
 
@@ -480,7 +480,7 @@ return network.registerProtocol('millrace', {
 		ss.addbtntitle = _('Add a peer');
 		ss.modaltitle = _('Peer');
 
-		o = ss.option(form.Flag, 'disabled', _('Left out'));
+		o = ss.option(form.Flag, 'disabled', _('Disabled'));
 		o.modalonly = true;
 
 		o = ss.option(form.Value, 'description', _('Name'));
@@ -491,7 +491,7 @@ return network.registerProtocol('millrace', {
 		o.rmempty = false;
 		o.modalonly = true;
 
-		o = ss.option(form.Value, 'preshared_key', _('Preshared key'), _('A second secret, which both ends have.'));
+		o = ss.option(form.Value, 'preshared_key', _('Preshared key'), _('A second secret that both ends share.'));
 		o.password = true;
 		o.validate = validateKey;
 		o.modalonly = true;
@@ -501,14 +501,14 @@ return network.registerProtocol('millrace', {
 		o.made = 'preshared_key';
 		o.modalonly = true;
 
-		o = ss.option(form.DynamicList, 'allowed_ips', _('Its addresses'), _('What may come from it, and what is sent to it.'));
+		o = ss.option(form.DynamicList, 'allowed_ips', _('Its addresses'), _('Addresses from which it may send, and which are routed to it.'));
 		o.datatype = 'ipaddr';
 		o.placeholder = '0.0.0.0/0';
 
-		o = ss.option(form.Flag, 'route_allowed_ips', _('Routes to them'), _('Makes routes of its addresses.'));
+		o = ss.option(form.Flag, 'route_allowed_ips', _('Routes to them'), _('Sets routes to its addresses.'));
 		o.modalonly = true;
 
-		o = ss.option(form.Value, 'endpoint_host', _('Endpoint'), _('Name or address. Left empty, it calls.'));
+		o = ss.option(form.Value, 'endpoint_host', _('Endpoint'), _('Name or address. Leave empty if the peer connects to this router.'));
 		o.datatype = 'host';
 		o.placeholder = 'vpn.example.org';
 
@@ -516,7 +516,7 @@ return network.registerProtocol('millrace', {
 		o.datatype = 'port';
 		o.placeholder = '51820';
 
-		o = ss.option(form.Value, 'persistent_keepalive', _('Keepalive'), _('Seconds between packets that keep the way open through NAT: 25 is usual.'));
+		o = ss.option(form.Value, 'persistent_keepalive', _('Keepalive'), _('Seconds between packets that keep a NAT mapping open; 25 is usual.'));
 		o.datatype = 'range(0,65535)';
 		o.placeholder = '0';
 		o.modalonly = true;

@@ -120,7 +120,7 @@ return baseclass.extend({
 			return peer.latest_handshake_age != null && peer.latest_handshake_age < 180;
 		}).length;
 
-		return [ alive ? 'success' : 'warning', _('%d of %d peers in touch').format(alive, peers.length) ];
+		return [ alive ? 'success' : 'warning', _('%d of %d peers connected').format(alive, peers.length) ];
 	},
 
 	/* Sums of bytes of a tunnel's peers. */
@@ -234,6 +234,6 @@ return baseclass.extend({
 		if (way && way.through)
 			return _('through %s').format(way.through);
 
-		return _('held: %s').format((way && way.held) || '');
+		return _('blocked: %s').format((way && way.held) || '');
 	}
 });

@@ -116,9 +116,9 @@ function renderGuard(guard) {
 		return '';
 
 	const words = {
-		off: _('Off: devices of the LAN leave by whatever way the router has.'),
-		held: _('Held: no tunnel is up, and nothing of the guarded devices leaves the LAN. They still reach the router and each other.'),
-		through: _('Through: what guarded devices send leaves by a tunnel, or not at all.')
+		off: _('Off: LAN devices use the router\'s normal routes.'),
+		held: _('Held: no tunnel is up, so traffic of the guarded devices is blocked. They still reach the router and each other.'),
+		through: _('Through: traffic of the guarded devices uses a tunnel or is blocked.')
 	};
 
 	const rows = [];
@@ -148,12 +148,12 @@ function renderGuard(guard) {
 	}
 
 	row(_('Notes'), (guard.notes || []).join('; '));
-	row(_('To let go'), guard.to_let_go);
+	row(_('To unblock'), guard.to_let_go);
 
 	return E('div', { 'class': 'cbi-section millrace-guard' }, [
 		E('h3', {}, [ _('Guard'), ' ', label(guard.whole ? 'success' : 'warning', guard.state) ]),
 		E('p', {}, [ words[guard.state] || '' ]),
-		table([ _('What'), _('How it stands') ], rows)
+		table([ _('What'), _('State') ], rows)
 	]);
 }
 
@@ -181,12 +181,12 @@ function renderStatus(status) {
 
 		parts.push(E('div', { 'class': 'cbi-section' }, [
 			E('h3', {}, [ it.interface, ' ', label('notice', it.disabled ? _('disabled') : _('down')) ]),
-			E('p', {}, [ _('It does not run. Network » Interfaces has its errors, and the system log more.') ])
+			E('p', {}, [ _('It is not running. See Network » Interfaces for its errors, and the system log for details.') ])
 		]));
 	});
 
 	if (!status.tunnels.length && !status.interfaces.length)
-		parts.push(E('p', {}, [ E('em', {}, [ _('There is no tunnel. Network » Interfaces » Add new interface makes one, with the protocol Millrace.') ]) ]));
+		parts.push(E('p', {}, [ E('em', {}, [ _('There is no tunnel. Make one with Network » Interfaces » Add new interface, with the protocol Millrace.') ]) ]));
 
 	return parts;
 }
@@ -239,9 +239,9 @@ return view.extend({
 		this.ask(_('Make a server at home'), [
 			E('p', {}, [ E('label', {}, [ _('Name'), ' ', name ]) ]),
 			E('p', {}, [ E('label', {}, [ openvpn, ' ', _('OpenVPN, not WireGuard') ]) ]),
-			E('p', {}, [ E('label', {}, [ _('Where clients call it'), ' ', endpoint ]), ' ', E('small', {}, [ _('A name or an address; without, the address of the uplink') ]) ]),
-			E('p', {}, [ E('label', {}, [ _('Networks at home'), ' ', lan ]), ' ', E('small', {}, [ _('Without, those that the router has') ]) ])
-		], _('Show what will be done'), L.bind(function() {
+			E('p', {}, [ E('label', {}, [ _('Public name or address'), ' ', endpoint ]), ' ', E('small', {}, [ _('Leave empty for the uplink\'s address') ]) ]),
+			E('p', {}, [ E('label', {}, [ _('Networks at home'), ' ', lan ]), ' ', E('small', {}, [ _('Leave empty for the router\'s networks') ]) ])
+		], _('Show the plan'), L.bind(function() {
 			return tools.planServer(name.value, openvpn.checked, endpoint.value, lan.value).then(L.bind(function(plan) {
 				this.showPlan(plan, [ name.value, openvpn.checked, endpoint.value, lan.value ]);
 			}, this));
@@ -250,11 +250,11 @@ return view.extend({
 
 	/* What is shown is what is made: the networks of the plan are asked for again. */
 	showPlan: function(plan, wanted) {
-		this.ask(_('What will be done'), [
+		this.ask(_('Plan'), [
 			E('pre', { 'class': 'millrace-plan', 'style': 'white-space:pre-wrap' }, [ plan.said ])
 		], _('Make it'), L.bind(function() {
 			return tools.makeServer.apply(tools, wanted.concat([ plan.subnet, plan.subnet6 ])).then(L.bind(function(made) {
-				ui.showModal(_('The server is made'), [
+				ui.showModal(_('The server is ready'), [
 					E('pre', { 'class': 'millrace-made', 'style': 'white-space:pre-wrap' }, [ made.said ]),
 					E('div', { 'class': 'right' }, [
 						E('button', { 'class': 'btn', 'click': ui.hideModal }, [ _('Done') ])
@@ -269,7 +269,7 @@ return view.extend({
 	handleRename: function(server, peer, ev) {
 		const to = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-peer-to', 'maxlength': 63, 'value': peer.name });
 
-		this.ask(_('Another name for %s').format(peer.name), [
+		this.ask(_('Rename %s').format(peer.name), [
 			E('p', {}, [ E('label', {}, [ _('Name'), ' ', to ]), ' ', E('small', {}, [ _('Letters, digits, “-”, “_” and “.”') ]) ])
 		], _('Rename'), L.bind(function() {
 			const name = (peer.name != '-') ? peer.name : peer.id;
@@ -286,9 +286,9 @@ return view.extend({
 		const name = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-peer-name', 'maxlength': 63 });
 		const lan = E('input', { 'type': 'checkbox', 'id': 'millrace-peer-lan' });
 
-		this.ask(_('Let a client call'), [
+		this.ask(_('Add a client'), [
 			E('p', {}, [ E('label', {}, [ _('Name'), ' ', name ]), ' ', E('small', {}, [ _('Letters, digits, “-”, “_” and “.”') ]) ]),
-			E('p', {}, [ E('label', {}, [ lan, ' ', _('It sends only what goes to the networks at home') ]) ])
+			E('p', {}, [ E('label', {}, [ lan, ' ', _('Only its traffic to the networks at home uses the tunnel') ]) ])
 		], _('Make its keys'), L.bind(function() {
 			return tools.addPeer(server, name.value, lan.checked).then(L.bind(this.showAdded, this));
 		}, this));
@@ -303,9 +303,9 @@ return view.extend({
 		}, [ _('Save the file') ]);
 
 		ui.showModal(_('Client %s').format(added.name), [
-			E('p', {}, [ _('This is shown once: the private key in it is kept nowhere else. Scan the code with the client\'s app, or save the file and hand it over by a way that others cannot read.') ]),
+			E('p', {}, [ _('This is shown only once, as its private key is stored nowhere else. Scan the code with the client\'s app, or save the file and send it over a confidential channel.') ]),
 			added.note ? E('p', {}, [ added.note ]) : '',
-			added.qr ? tools.code(added.qr) : E('p', {}, [ _('The file is too long for a code that a camera reads.') ]),
+			added.qr ? tools.code(added.qr) : E('p', {}, [ _('The file is too long for a QR code that a camera can read.') ]),
 			E('div', { 'class': 'right' }, [
 				link, ' ',
 				E('button', {
@@ -324,8 +324,8 @@ return view.extend({
 	handleRevoke: function(server, peer, ev) {
 		const name = (peer.name != '-') ? peer.name : peer.id;
 
-		ui.showModal(_('Keep %s out?').format(name), [
-			E('p', {}, [ _('Its session ends at once, and its file opens nothing any more. To let it in again, make a new one.') ]),
+		ui.showModal(_('Revoke %s?').format(name), [
+			E('p', {}, [ _('Its session ends at once, and its file no longer works. To let it connect again, add a new client.') ]),
 			E('div', { 'class': 'right' }, [
 				E('button', { 'class': 'btn', 'click': ui.hideModal }, [ _('Cancel') ]), ' ',
 				E('button', {
@@ -337,7 +337,7 @@ return view.extend({
 							return this.refreshPeers();
 						}, this));
 					})
-				}, [ _('Keep out') ])
+				}, [ _('Revoke') ])
 			])
 		]);
 	},
@@ -359,13 +359,13 @@ return view.extend({
 		return E('div', { 'class': 'millrace-server', 'data-server': it.server }, [
 			E('p', {}, [ it.server ]),
 			it.error ? E('p', { 'class': 'alert-message warning' }, [ it.error ]) : '',
-			table([ _('Client'), _('What it has'), '' ], it.peers.map(function(peer) {
+			table([ _('Client'), _('Details'), '' ], it.peers.map(function(peer) {
 				return [
 					peer.name,
 					peer.detail,
-					peer.revoked ? label('notice', _('kept out')) : [
+					peer.revoked ? label('notice', _('revoked')) : [
 						button('millrace-rename', 'handleRename', peer, _('Rename')), ' ',
-						button('cbi-button-negative', 'handleRevoke', peer, _('Keep out'))
+						button('cbi-button-negative', 'handleRevoke', peer, _('Revoke'))
 					]
 				];
 			})),
