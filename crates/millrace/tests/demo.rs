@@ -47,7 +47,7 @@ fn wireguard_and_openvpn_stand_beside_the_programs_of_others() {
     ] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
-    let compared = |line: &&str| line.starts_with("Big files: millrace carried ");
+    let compared = |line: &&str| line.starts_with("Big files: millrace was ");
     assert_eq!(text.lines().filter(compared).count(), 2, "{text}");
     let tables = text.lines().filter(|line| line.starts_with('|'));
     assert!(tables.clone().all(|line| line.chars().count() <= 80));

@@ -174,7 +174,7 @@ fn openvpn_forms() -> Vec<Form> {
             SERVER_OUTSIDE,
         ),
         but(
-            says(same("route 192.168.2.2", &[Plain]), "is left out"),
+            says(same("route 192.168.2.2", &[Plain]), "is skipped"),
             SERVER_OUTSIDE,
         ),
         same(

@@ -72,17 +72,17 @@ pub enum AuditError {
     Unpack(#[from] UnpackError),
     /// The user named no chip, and nothing in the firmware identifies one.
     #[error(
-        "nothing in {0} tells which chip it is for: say --soc NAME or --router MODEL (millrace audit --list-socs)"
+        "{0} does not name its chip; give --soc NAME or --router MODEL (millrace audit --list-socs)"
     )]
     NoChip(String),
     /// The programs are for x86, whose chips are not in the table.
     #[error(
-        "{0}: its programs are for x86, and only routers with ARM, MIPS or PowerPC are judged: name the directory of a \
-         router's files, or its image"
+        "{0}: its programs are for x86, but only routers with ARM, MIPS or PowerPC can be audited; name the directory \
+         of a router's files, or its image"
     )]
     X86(String),
     /// The firmware holds nothing to judge.
-    #[error("{0}: neither ELF files nor a kernel in it{1}")]
+    #[error("{0}: contains neither ELF files nor a kernel{1}")]
     Nothing(String, String),
 }
 
@@ -258,7 +258,7 @@ impl Examiner<'_> {
             .or_else(|| self.hints.find(table).map(Chosen::from))
             .ok_or_else(|| AuditError::NoChip(name.to_owned()))?;
         if self.left_out > 0 {
-            let why = format!("only the first {FILES_MAX} files are judged");
+            let why = format!("only the first {FILES_MAX} files are audited");
             self.skipped(name, &format!("{} more files", self.left_out), &why);
         }
         let mut findings: Vec<Finding> = self

@@ -66,7 +66,7 @@ impl Case<'_> {
         let sure = self.soc.is_sure(fact);
         if !sure {
             self.unknown(format!(
-                "no public source says what {} has of {fact}",
+                "no public source states {fact} for {}",
                 self.soc.name
             ));
         }
@@ -174,10 +174,10 @@ fn looked_at(subject: &Subject) -> String {
         Subject::Elf(facts) => {
             let attributes = match (&facts.arm, &facts.mips) {
                 (None, None) => "",
-                _ => ", and what its builder said of them",
+                _ => ", and its build attributes",
             };
             format!(
-                "{} instructions{attributes}: all fits",
+                "{} instructions{attributes}: all fit the chip",
                 facts.counts.instructions
             )
         }
@@ -218,7 +218,7 @@ fn options(soc: &Soc, subject: &Subject, verdicts: &[Verdict]) -> String {
 fn elf(case: &mut Case<'_>, facts: &Facts) {
     if !fits(case.soc, facts.machine) {
         let why = format!(
-            "the file is for {}, the chip is {}",
+            "the file is for {}, but the chip is {}",
             name_of(facts.machine),
             chip(case.soc)
         );
@@ -306,7 +306,7 @@ fn aarch64(case: &mut Case<'_>, facts: &Facts) {
         case.fault(
             Verdict::TooGeneric,
             format!(
-                "{} exclusive loads and stores and no atomic of ARMv8.1, which the chip has",
+                "{} exclusive loads and stores, but no ARMv8.1 atomics, which the chip has",
                 code.exclusive
             ),
         );
@@ -320,7 +320,7 @@ fn aarch64(case: &mut Case<'_>, facts: &Facts) {
         case.fault(
             Verdict::WrongAbi,
             format!(
-                "{} atomics of ARMv8.1 and none of ARMv8.0, and the chip is ARMv8.0",
+                "{} ARMv8.1 atomics and none of ARMv8.0, but the chip is ARMv8.0",
                 code.lse
             ),
         );
@@ -333,7 +333,7 @@ fn aarch64(case: &mut Case<'_>, facts: &Facts) {
 /// Judges MIPS programs and libraries.
 fn mips(case: &mut Case<'_>, facts: &Facts) {
     let Some(flags) = &facts.mips else {
-        case.unknown("neither .MIPS.abiflags nor a level in e_flags");
+        case.unknown("it has neither .MIPS.abiflags nor a level in e_flags");
         return;
     };
     let wide = matches!(
@@ -347,7 +347,9 @@ fn mips(case: &mut Case<'_>, facts: &Facts) {
     if flags.isa_level < 32 || flags.isa_rev < 2 {
         case.fault(
             Verdict::TooGeneric,
-            format!("built for {said}, the chip is release 2: no rotations, no bit fields"),
+            format!(
+                "built for {said}, but the chip is release 2: no rotations or bit fields are used"
+            ),
         );
     } else if flags.isa_rev >= 6 {
         case.fault(

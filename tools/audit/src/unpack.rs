@@ -177,7 +177,7 @@ impl<'v> Walker<'v> {
         match self.skipped {
             ..MOST_SKIPPED => self.visitor.skipped(origin, what, why),
             MOST_SKIPPED => {
-                let why = "too much was skipped to list it all";
+                let why = "too many parts were skipped to list them all";
                 self.visitor.skipped("", "and more", why);
             }
             _ => {}

@@ -59,12 +59,12 @@ verdicts! {
     /// The file is as good as the chip allows.
     Fine = "fine", 0, "nothing to gain";
     /// The file lacks the deciding fact, or the table does not have it for the chip.
-    CannotTell = "cannot-tell", 0, "what would tell is not in the file";
+    CannotTell = "cannot-tell", 0, "the file does not contain enough to decide";
 }
 
 /// Error: the text names no verdict.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no such verdict: {0} (there are: {known})", known = Verdict::ALL.map(Verdict::word).join(" "))]
+#[error("unknown verdict {0}; known ones: {known}", known = Verdict::ALL.map(Verdict::word).join(" "))]
 pub struct NoVerdict(pub String);
 
 impl Verdict {

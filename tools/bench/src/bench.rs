@@ -203,11 +203,11 @@ pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
     }
     let last = || {
         host::terminal::note(format_args!(
-            "\nmillrace: interrupted; hosts and programs are gone"
+            "\nmillrace: interrupted; hosts and programs are removed"
         ));
     };
     if let Err(error) = lab::cleanup_on_signal_then(last) {
-        log::warn!("Ctrl-C may leave processes behind: {error}");
+        log::warn!("cannot handle Ctrl-C, which may leave processes behind: {error}");
     }
     Ok(())
 }
@@ -276,7 +276,7 @@ fn plan(options: &Options) -> Run {
         .collect();
     for name in missing {
         host::terminal::note(format_args!(
-            "bench: no ratios to {name}, which is not measured (--reference names another)"
+            "bench: no ratios to {name}, which is not measured; choose another with --reference"
         ));
     }
     run

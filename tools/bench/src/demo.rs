@@ -101,7 +101,7 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
             contender.what()
         ));
         let outcome = tour.take(contender)?;
-        host::terminal::say("demo: hosts and programs are gone again");
+        host::terminal::say("demo: hosts and programs are removed");
         Ok::<Outcome, LabError>(outcome)
     };
     let direct = take(Contender::Nothing)?;
@@ -136,7 +136,7 @@ fn wireguard() -> Vec<Contender> {
     match rivals.into_iter().find(|one| missing(*one).is_none()) {
         Some(rival) => ways.push(rival),
         None => host::terminal::say(format_args!(
-            "demo: no WireGuard to compare with: {}",
+            "demo: no other WireGuard program to compare with: {}",
             missing(Contender::WireguardGo).unwrap_or_default()
         )),
     }
@@ -149,7 +149,7 @@ fn openvpn() -> Vec<Contender> {
     let mut ways = Vec::new();
     for (ends, what) in [
         (Ends::Millrace, "no OpenVPN"),
-        (Ends::Stock, "no OpenVPN to compare with"),
+        (Ends::Stock, "no other OpenVPN program to compare with"),
     ] {
         match missing(of(ends)) {
             None => ways.push(of(ends)),

@@ -45,12 +45,13 @@ const TOOLS: [(&str, &str); 6] = [
     ("iperf3", "TCP load: bench, tests"),
     ("wg-quick", "tests of wg-quick with Millrace"),
     ("nft", "routers that translate addresses: tests"),
-    ("ip", "nothing of the lab; handy in `lab shell`"),
+    ("ip", "not used by the lab; handy in `lab shell`"),
 ];
 
 /// Builds the command's `clap` definition.
 fn list_tools_command() -> Command {
-    Command::new("list-tools").about("Say which programs the lab finds, and how to get the others")
+    Command::new("list-tools")
+        .about("List the programs that the lab finds, and how to get the missing ones")
 }
 
 /// Prints the list. Returns 0 even if tools are missing.

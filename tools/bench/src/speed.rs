@@ -41,11 +41,11 @@ enum SpeedError {
     #[error(transparent)]
     OpenSsl(#[from] OpenSslError),
     /// Standard output was closed.
-    #[error("cannot print what was measured: {0}")]
+    #[error("cannot print the results: {0}")]
     Output(#[from] io::Error),
-    #[error("none of this runs on a back end that this machine has ({asked} asked for)")]
+    #[error("no requested algorithm runs on the requested back ends of this machine ({asked})")]
     Nothing { asked: String },
-    #[error("no memory to measure memory with: {0}")]
+    #[error("cannot allocate memory for the memory test: {0}")]
     Memory(#[from] TryReserveError),
 }
 

@@ -96,7 +96,10 @@ fn cables(branch: &Host, office: &Host, lines: [Impairment; 2]) -> Result<[Emula
     let mut netlink = branch.netlink()?;
     for (at, link) in links.iter().enumerate() {
         let failed = |error| {
-            let what = format!("cannot lead the branch to the office by {}", NAMES[at]);
+            let what = format!(
+                "cannot route the branch to the office through {}",
+                NAMES[at]
+            );
             failed(what)(io::Error::other(error))
         };
         let mut route = Route::new(OFFICE.into(), 32).via(link.b4());

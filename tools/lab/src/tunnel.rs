@@ -250,7 +250,7 @@ impl OpenVpnClient<'_> {
         let launched = RunningOpenVpn::launch(program, invocation, host, file)?;
         running.set(launched).map_err(|_| LabError::Unusable {
             what: "the OpenVPN client".to_owned(),
-            hint: "it has been started already; make another tunnel".to_owned(),
+            hint: "the client has been started already; make another tunnel".to_owned(),
         })
     }
 }

@@ -37,10 +37,10 @@ pub enum ElfError {
     #[error("the ELF header is cut off")]
     Short,
     /// The class, byte order or version has an undefined value.
-    #[error("the ELF header says nothing that makes sense")]
+    #[error("the ELF header is invalid")]
     Header,
     /// `e_type` is neither program, library nor object file: a core dump, for example.
-    #[error("an ELF file of type {0}, which holds no code of its own")]
+    #[error("the ELF file has type {0}, which contains no code")]
     Type(u16),
 }
 

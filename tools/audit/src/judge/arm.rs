@@ -47,10 +47,10 @@ fn wide_core(case: &mut Case<'_>, facts: &Facts) {
         };
         case.fault(
             Verdict::ThirtyTwoOn64,
-            format!("32-bit ARM (ELFCLASS32), and the chip runs AArch64 and has AES instructions{reached}"),
+            format!("32-bit ARM (ELFCLASS32), but the chip runs AArch64 and has AES instructions{reached}"),
         );
     } else {
-        case.note("32-bit ARM; the chip runs AArch64 too, but has no AES instructions that only it would reach");
+        case.note("32-bit ARM; the chip runs AArch64, too, but has no AES instructions that only AArch64 could use");
     }
 }
 
@@ -68,7 +68,7 @@ fn architecture(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttri
         Isa::Armv7 | Isa::Armv8 if arch < V7 => case.fault(
             Verdict::TooGeneric,
             format!(
-                "Tag_CPU_arch is {} ({name}), the chip is {}",
+                "Tag_CPU_arch is {} ({name}), but the chip is {}",
                 version(arch),
                 chip_version(case.soc.core.isa)
             ),
@@ -76,14 +76,14 @@ fn architecture(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttri
         Isa::Armv5te if arch >= 6 => case.fault(
             Verdict::WrongAbi,
             format!(
-                "Tag_CPU_arch is {} ({name}), the chip is ARMv5TE",
+                "Tag_CPU_arch is {} ({name}), but the chip is ARMv5TE",
                 version(arch)
             ),
         ),
         Isa::Armv7 if arch >= V8 && !case.role.has_ciphers() => case.fault(
             Verdict::WrongAbi,
             format!(
-                "Tag_CPU_arch is {} ({name}), the chip is ARMv7",
+                "Tag_CPU_arch is {} ({name}), but the chip is ARMv7",
                 version(arch)
             ),
         ),
@@ -97,12 +97,14 @@ fn architecture_by_code(case: &mut Case<'_>, facts: &Facts) {
     if case.soc.core.isa != Isa::Armv8 && !case.role.has_ciphers() && v8 > 0 {
         if few(facts, v8) {
             case.unknown(format!(
-                "{v8} words look like ldaex, stlex or vsel of ARMv8, and may be data"
+                "{v8} words look like ldaex, stlex or vsel of ARMv8, but may be data"
             ));
         } else if v8 > noise(facts) {
             case.fault(
                 Verdict::WrongAbi,
-                format!("{v8} instructions of ARMv8 (ldaex, stlex, vsel...), the chip is older"),
+                format!(
+                    "{v8} instructions of ARMv8 (ldaex, stlex, vsel...), but the chip is older"
+                ),
             );
         }
     }
@@ -110,17 +112,19 @@ fn architecture_by_code(case: &mut Case<'_>, facts: &Facts) {
         if v7 > noise(facts) {
             case.fault(
                 Verdict::WrongAbi,
-                format!("{v7} instructions of ARMv7 (movw, movt, ubfx...), the chip is ARMv5TE"),
+                format!(
+                    "{v7} instructions of ARMv7 (movw, movt, ubfx...), but the chip is ARMv5TE"
+                ),
             );
         }
     } else if all > ENOUGH && v7 * ENOUGH < all {
         case.fault(
             Verdict::TooGeneric,
-            format!("{v7} of {all} instructions are of ARMv7 (movw, movt, ubfx...): built for an older one"),
+            format!("{v7} of {all} instructions are of ARMv7 (movw, movt, ubfx...): built for an older chip"),
         );
     } else if v7 == 0 {
         case.unknown(format!(
-            "no instruction of ARMv7 among {all}, which are too few to conclude from"
+            "no instruction of ARMv7 among {all}, which are too few for a verdict"
         ));
     }
 }
@@ -148,7 +152,7 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
             case.fault(
                 Verdict::WrongAbi,
                 format!(
-                    "passes floats in VFP registers (e_flags {:#x}), and the chip has no floating-point unit",
+                    "passes floats in VFP registers (e_flags {:#x}), but the chip has no floating-point unit",
                     facts.flags
                 ),
             );
@@ -156,12 +160,12 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
             case.fault(
                 Verdict::WrongAbi,
                 format!(
-                    "{}, and the chip has no floating-point unit",
+                    "{}, but the chip has no floating-point unit",
                     said(fp, code.vfp)
                 ),
             );
         } else if attributes.is_none() && few(facts, code.vfp) {
-            case.unknown(format!("{} words look like VFP, and may be data", code.vfp));
+            case.unknown(format!("{} words look like VFP, but may be data", code.vfp));
         }
         return;
     }
@@ -209,13 +213,16 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
     if lesser {
         let said = if by_code {
             format!(
-                "none of {} instructions of double precision names D16 or above",
+                "none of {} double-precision instructions uses D16 or above",
                 facts.neon.doubles_elsewhere
             )
         } else {
             said(fp, code.vfp)
         };
-        case.fault(Verdict::TooGeneric, format!("{said}, the chip has {than}"));
+        case.fault(
+            Verdict::TooGeneric,
+            format!("{said}, but the chip has {than}"),
+        );
     }
 }
 
@@ -225,13 +232,14 @@ fn beyond(unit: Vfp, fp: u64, facts: &Facts) -> Option<String> {
     let fma = facts.counts.fma;
     if old && fma > if fp >= 5 { 0 } else { noise(facts) } {
         return Some(format!(
-            "{fma} fused multiply-adds of VFPv4, and the chip has VFPv3"
+            "{fma} fused multiply-adds of VFPv4, but the chip has VFPv3"
         ));
     }
     let high = facts.neon.high_elsewhere;
     let many = registers(&facts.neon) == Registers::ThirtyTwo;
-    (unit == Vfp::V3D16 && many)
-        .then(|| format!("{high} instructions on the registers D16 to D31, which the chip has not"))
+    (unit == Vfp::V3D16 && many).then(|| {
+        format!("{high} instructions on the registers D16 to D31, which the chip does not have")
+    })
 }
 
 fn said(fp: u64, counted: u64) -> String {
@@ -258,11 +266,11 @@ fn divides(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes
     let counted = facts.counts.divide;
     if !case.soc.core.divide {
         let said = match attributes {
-            Some(_) if allowed && counted > 0 => "Tag_DIV_use allows sdiv and udiv, ",
-            None if counted > noise(facts) => "of sdiv and udiv ",
+            Some(_) if allowed && counted > 0 => "Tag_DIV_use allows sdiv and udiv; ",
+            None if counted > noise(facts) => "sdiv and udiv: ",
             None if few(facts, counted) => {
                 case.unknown(format!(
-                    "{counted} words look like sdiv or udiv, and may be data"
+                    "{counted} words look like sdiv or udiv, but may be data"
                 ));
                 return;
             }
@@ -271,7 +279,7 @@ fn divides(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes
         if case.soc.core.isa != Isa::Armv5te {
             case.fault(
                 Verdict::WrongAbi,
-                format!("{said}{counted} are there, and the chip has none"),
+                format!("{said}the file has {counted}, but the chip has none"),
             );
         }
         return;
@@ -305,7 +313,7 @@ fn divides(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes
             "Tag_DIV_use is missing: built for cores that cannot divide",
         );
     } else if attributes.is_none() && counted == 0 {
-        case.unknown("neither sdiv nor a call of __aeabi_idiv shows whether it may divide");
+        case.unknown("neither sdiv nor a call to __aeabi_idiv shows whether it may use the divide instruction");
     }
 }
 

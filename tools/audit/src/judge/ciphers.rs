@@ -20,7 +20,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
         .count();
     if modules > 0 {
         case.note(format!(
-            "{modules} pieces of OpenSSL's assembly name themselves in it"
+            "it contains the name strings of {modules} OpenSSL assembly modules"
         ));
     }
     options(case, facts);
@@ -28,12 +28,15 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
         Machine::Arm { .. } if case.soc.core.neon => neon(case, facts, modules),
         // Without NEON, OpenSSL still has assembly for the integer unit, which compilers do not match.
         Machine::Arm { .. } if case.role == Role::Libcrypto && modules == 0 => {
-            case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");
+            case.fault(
+                Verdict::NoAsmCrypto,
+                "it contains no name string of an assembly module",
+            );
         }
         Machine::Aarch64 { .. } if case.aes() => {
             if facts.counts.aes == 0 {
                 let why = format!(
-                    "no AES instruction among {}, which the chip has",
+                    "no AES instructions, which the chip has, among {}",
                     facts.counts.instructions
                 );
                 case.fault(Verdict::NoAsmCrypto, why);
@@ -49,11 +52,14 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
         {
             case.fault(
                 Verdict::NoAsmCrypto,
-                "no assembly names itself in it, and no AES instruction is there",
+                "it contains no name string of an assembly module and no AES instruction",
             );
         }
         Machine::Mips { .. } if case.role == Role::Libcrypto && modules == 0 => {
-            case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");
+            case.fault(
+                Verdict::NoAsmCrypto,
+                "it contains no name string of an assembly module",
+            );
         }
         _ => {}
     }
@@ -67,7 +73,7 @@ fn neon(case: &mut Case<'_>, facts: &Facts, modules: usize) {
     let assembled = told(&facts.neon, tag.unwrap_or(0)) == Some(false);
     if counted < ASSEMBLY || (modules == 0 && case.role == Role::Libcrypto) {
         let rest = if modules == 0 {
-            "no assembly names itself"
+            "no name string of an assembly module"
         } else {
             "its assembly is for the integer unit"
         };
@@ -89,7 +95,7 @@ fn neon(case: &mut Case<'_>, facts: &Facts, modules: usize) {
         ));
     } else {
         case.unknown(format!(
-            "{counted} NEON instructions: whether they are ciphers in assembly or what the compiler made of C"
+            "{counted} NEON instructions: whether these are assembly ciphers or compiled C"
         ));
     }
 }

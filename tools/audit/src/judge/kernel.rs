@@ -147,7 +147,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
         .filter_map(|line| line.trim_end().split_once('='))
         .collect();
     if options.is_empty() {
-        case.unknown("no line is an option of a kernel");
+        case.unknown("no line is a kernel option");
         return;
     }
     let on = |option: &str| matches!(options.get(option), Some(&("y" | "m")));
@@ -165,10 +165,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
     if mips && on("CONFIG_MIPS") && on("CONFIG_CPU_BIG_ENDIAN") != soc.big_endian {
         case.fault(
             Verdict::WrongAbi,
-            format!(
-                "the byte order is the other one: the chip is {}",
-                super::chip(soc)
-            ),
+            format!("the byte order is wrong: the chip is {}", super::chip(soc)),
         );
         return;
     }
@@ -190,14 +187,17 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
         want(case, "CONFIG_SMP=y");
         case.fault(
             Verdict::TooGeneric,
-            format!("CONFIG_SMP is not set: one of {} cores works", soc.cores),
+            format!(
+                "CONFIG_SMP is not set: only one of {} cores is used",
+                soc.cores
+            ),
         );
     }
     if on("CONFIG_ARM64") {
         if soc.core.isa != Isa::Armv8 {
             case.fault(
                 Verdict::WrongAbi,
-                format!("CONFIG_ARM64=y, the chip is {}", super::chip(soc)),
+                format!("CONFIG_ARM64=y, but the chip is {}", super::chip(soc)),
             );
             return;
         }
@@ -239,7 +239,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
     .map(|(_, name)| name)
     .collect();
     case.note(if tunnels.is_empty() {
-        "no tunnel in the kernel: neither tun nor WireGuard".to_owned()
+        "the kernel has no tunnel driver: neither tun nor WireGuard".to_owned()
     } else {
         format!("has {}", tunnels.join(", "))
     });
@@ -334,7 +334,7 @@ fn missing(
     };
     if let (false, Some((major, minor))) = (cannot.is_empty(), version) {
         case.note(format!(
-            "Linux {major}.{minor} has no code in {by} for {}: a newer one would",
+            "Linux {major}.{minor} has no code in {by} for {}; a newer kernel has",
             list(&cannot, |c| c.what)
         ));
     }
@@ -415,13 +415,13 @@ impl Words {
 pub(super) fn words(case: &mut Case<'_>, words: &Words) {
     match &words.version {
         Some(version) => case.note(version.clone()),
-        None => case.unknown("no \"Linux version\" in it"),
+        None => case.unknown("it contains no \"Linux version\""),
     }
     if words.found.contains(&NARROW) {
         // A function that compilers call only in 32-bit ARM code.
         if !case.soc.core.isa.is_arm() {
             let why = format!(
-                "a kernel for 32-bit ARM, the chip is {}",
+                "a kernel for 32-bit ARM, but the chip is {}",
                 super::chip(case.soc)
             );
             case.fault(Verdict::WrongAbi, why);
@@ -438,6 +438,7 @@ pub(super) fn words(case: &mut Case<'_>, words: &Words) {
         case.note(format!("has {}", words.found.join(", ")));
     }
     case.unknown(
-        "which options it was built with: its configuration is not in it (CONFIG_IKCONFIG), and drivers may be modules",
+        "which options it was built with: it does not contain its configuration (CONFIG_IKCONFIG), and drivers may be \
+         modules",
     );
 }

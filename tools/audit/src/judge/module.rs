@@ -18,7 +18,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     {
         case.fault(
             Verdict::ThirtyTwoOn64,
-            "a 32-bit kernel's module, and the chip runs AArch64",
+            "a 32-bit kernel's module, but the chip runs AArch64",
         );
     }
     let narrow = matches!(facts.machine, Machine::Arm { .. });
@@ -59,7 +59,9 @@ fn other_kernel(isa: Isa, magic: &str, facts: &Facts) -> Option<String> {
         ),
     };
     match (isa, old) {
-        (Isa::Armv5te, false) => Some(format!("{what}: a kernel for ARMv7, the chip is ARMv5TE")),
+        (Isa::Armv5te, false) => Some(format!(
+            "{what}: a kernel for ARMv7, but the chip is ARMv5TE"
+        )),
         (Isa::Armv7 | Isa::Armv8, true) => Some(format!(
             "{what}: a kernel for older chips, which does not start on ARMv7"
         )),

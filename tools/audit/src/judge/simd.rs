@@ -31,21 +31,21 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
     if !case.soc.core.neon {
         if ciphers || counted <= noise(facts) {
             if attributes.is_none() && !ciphers && few(facts, counted) {
-                case.unknown(format!("{counted} words look like NEON, and may be data"));
+                case.unknown(format!("{counted} words look like NEON, but may be data"));
             }
             return;
         }
         match told(&facts.neon, tag) {
             Some(true) => case.fault(
                 Verdict::WrongAbi,
-                format!("{counted} NEON instructions, and the chip has none"),
+                format!("{counted} NEON instructions, but the chip has no NEON"),
             ),
             Some(false) => case.note(format!(
-                "{} are all of its NEON, in assembly: it has to look for NEON before it uses that",
+                "{} are all of its NEON, in assembly: it must check for NEON before it uses them",
                 share(facts)
             )),
             None => case.unknown(format!(
-                "{}: whether they are ever run on a chip without NEON",
+                "{}: whether they ever run on a chip without NEON",
                 share(facts)
             )),
         }
@@ -74,7 +74,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
         }
         None if counted == 0 => {
             case.unknown(format!(
-                "no NEON among {all} instructions, which are too few to conclude from"
+                "no NEON among {all} instructions, which are too few for a verdict"
             ));
             return;
         }
@@ -94,7 +94,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
         Some(true) => {}
         // A static program contains code of the C library, which others built.
         Some(false) if facts.is_static && !ciphers => case.unknown(format!(
-            "{}: a static program, and much of it is the C library's",
+            "{}: a static program, much of which is the C library",
             share(facts)
         )),
         Some(false) => {
@@ -110,18 +110,18 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
             case.fault(
                 fault,
                 format!(
-                    "{by}, the compiler was not told of NEON: {}{names}{}",
+                    "{by}, the compiler was not set to use NEON: {}{names}{}",
                     share(facts),
                     low(&facts.neon)
                 ),
             );
         }
         None if ciphers => case.note(format!(
-            "{}: of the C in it nothing tells whether the compiler was told of NEON",
+            "{}: nothing in its C code shows whether the compiler was set to use NEON",
             share(facts)
         )),
         None => case.unknown(format!(
-            "{}: too few places to tell whether the compiler made them or they are assembly",
+            "{}: too few places to tell compiled code from assembly",
             share(facts)
         )),
     }
@@ -157,11 +157,11 @@ fn confined(spread: &Spread) -> bool {
 fn low(spread: &Spread) -> String {
     match (registers(spread), spread.high_elsewhere) {
         (Registers::Sixteen, 0) => format!(
-            "; elsewhere {} instructions of double precision, none of them on D16 to D31",
+            "; elsewhere {} double-precision instructions, none of them on D16 to D31",
             spread.doubles_elsewhere
         ),
         (Registers::Sixteen, high) => format!(
-            "; elsewhere {} instructions of double precision, {high} of them on D16 to D31",
+            "; elsewhere {} double-precision instructions, {high} of them on D16 to D31",
             spread.doubles_elsewhere
         ),
         _ => String::new(),

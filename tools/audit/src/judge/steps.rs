@@ -21,14 +21,17 @@ pub(super) fn of(
     }
     if matches!(subject, Subject::KernelConfig(_) | Subject::KernelWords(_)) {
         if has(Verdict::ThirtyTwoOn64) {
-            add("Kernel: ARCH=arm64 with an AArch64 compiler; programs of 32 bits run on it as before.".to_owned());
+            add(
+                "Kernel: ARCH=arm64 with an AArch64 compiler; 32-bit programs still run on it."
+                    .to_owned(),
+            );
         }
         if flags.starts_with("CONFIG_") {
             add(format!(
                 "Kernel: {flags} (OpenWrt: in target/linux/*/config-*, or by `make kernel_menuconfig`)."
             ));
         } else if has(Verdict::WrongAbi) {
-            add("Kernel: the configuration of this chip's own target.".to_owned());
+            add("Use the kernel configuration of this chip's own OpenWrt target.".to_owned());
         }
         return steps;
     }
@@ -50,8 +53,8 @@ pub(super) fn of(
     }
     let wide = has(Verdict::ThirtyTwoOn64);
     if has(Verdict::NoSimd) && !has(Verdict::NoAsmCrypto) && role == Role::Libcrypto && !wide {
-        add("OpenSSL leaves its NEON code out where the compiler builds for less than ARMv7 (__ARM_MAX_ARCH__): the \
-             options below bring it in."
+        add("OpenSSL omits its NEON code if the compiler builds for less than ARMv7 (__ARM_MAX_ARCH__); the options \
+             below include it."
             .to_owned());
     }
     if has(Verdict::NoAsmCrypto) {
@@ -63,7 +66,7 @@ pub(super) fn of(
             Role::MbedTls if soc.core.aes => "Mbed TLS 3.4 or later for 64 bits, with MBEDTLS_AESCE_C; or OpenSSL, with \
                                          its assembly for every ARM."
                 .to_owned(),
-            Role::MbedTls => "Mbed TLS has no assembly for this chip's ciphers: OpenSSL has.".to_owned(),
+            Role::MbedTls => "Mbed TLS has no assembly for this chip's ciphers; use OpenSSL, which has.".to_owned(),
             Role::WolfSsl => "wolfSSL: configure with --enable-armasm. OpenWrt: the package libwolfsslcpu-crypto; in \
                               22.03 CONFIG_WOLFSSL_HAS_CPU_CRYPTO=y. On AArch64 it then needs AES instructions."
                 .to_owned(),
@@ -73,11 +76,11 @@ pub(super) fn of(
     if has(Verdict::SizeOptimised) {
         add(match role {
             Role::Libcrypto | Role::Libssl => {
-                "OpenSSL: -O2 or -O3 in the place of -Os, without -DOPENSSL_SMALL_FOOTPRINT. OpenWrt: \
+                "OpenSSL: -O2 or -O3 instead of -Os, without -DOPENSSL_SMALL_FOOTPRINT. OpenWrt: \
                  CONFIG_OPENSSL_OPTIMIZE_SPEED=y, CONFIG_OPENSSL_SMALL_FOOTPRINT off."
                     .to_owned()
             }
-            _ => "-O2 in the place of -Os.".to_owned(),
+            _ => "-O2 instead of -Os.".to_owned(),
         });
     }
     let options = [
@@ -89,8 +92,8 @@ pub(super) fn of(
     if options.into_iter().any(has) && !has(Verdict::WrongAbi) && !has(Verdict::ThirtyTwoOn64) {
         add(format!("Compiler: {flags}."));
         if flags.contains("-mfloat-abi=softfp") {
-            add("-mfloat-abi=softfp keeps the calling convention of the libraries around it; -mfloat-abi=hard if everything \
-                 is built anew; never -mfloat-abi=soft, which gives NEON and the floating-point unit away."
+            add("-mfloat-abi=softfp keeps the calling convention of the libraries around it; -mfloat-abi=hard if \
+                 everything is rebuilt; never -mfloat-abi=soft, which disables NEON and the floating-point unit."
                 .to_owned());
         }
         if matches!(soc.core.isa, Isa::Armv7 | Isa::Armv8) && flags.contains("-mfpu=") {
@@ -124,11 +127,11 @@ fn is_module(subject: &Subject) -> bool {
 fn module(verdicts: &[Verdict], flags: &str, add: &mut impl FnMut(String)) {
     let has = |verdict| verdicts.contains(&verdict);
     if has(Verdict::WrongAbi) {
-        add("Kernel: one for this chip, and its modules with it.".to_owned());
+        add("Use a kernel for this chip, with its modules.".to_owned());
     }
     if has(Verdict::ThirtyTwoOn64) {
         add(
-            "Kernel: ARCH=arm64 with an AArch64 compiler; programs of 32 bits run on it as before."
+            "Kernel: ARCH=arm64 with an AArch64 compiler; 32-bit programs still run on it."
                 .to_owned(),
         );
     }
@@ -137,8 +140,8 @@ fn module(verdicts: &[Verdict], flags: &str, add: &mut impl FnMut(String)) {
     }
     if has(Verdict::NoSimd) || has(Verdict::NoAsmCrypto) {
         add(format!(
-            "Kernel: {flags}, CONFIG_KERNEL_MODE_NEON=y. OpenWrt: kmod-wireguard brings these modules with it \
-             (kmod-crypto-lib-chacha20, kmod-crypto-lib-poly1305) where the target's kernel has NEON."
+            "Kernel: {flags}, CONFIG_KERNEL_MODE_NEON=y. OpenWrt: kmod-wireguard depends on these modules \
+             (kmod-crypto-lib-chacha20, kmod-crypto-lib-poly1305) if the target's kernel has NEON."
         ));
     }
 }

@@ -55,7 +55,7 @@ pub fn json(audit: &Audit<'_>) -> Result<String, serde_json::Error> {
             soc: &audit.chip.soc.id,
             role: Role::Other.word(),
             verdicts: vec![Verdict::CannotTell.word()],
-            evidence: &[format!("not looked into: {}", skipped.why)],
+            evidence: &[format!("not examined: {}", skipped.why)],
             flags: "",
             gain: None,
             steps: &[],

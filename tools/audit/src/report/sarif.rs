@@ -57,7 +57,7 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
         .iter()
         .map(|skipped| {
             let text = format!(
-                "{} {}: not looked into: {}",
+                "{} {}: not examined: {}",
                 skipped.what, skipped.origin, skipped.why
             );
             json!({ "level": "warning", "message": { "text": text } })
@@ -75,7 +75,7 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
 #[must_use]
 pub fn sarif_of_nothing(why: &str) -> Value {
     let driver = json!({ "name": "millrace audit", "version": env!("CARGO_PKG_VERSION") });
-    let note = json!({ "level": "note", "message": { "text": format!("not judged: {why}") } });
+    let note = json!({ "level": "note", "message": { "text": format!("not audited: {why}") } });
     document(&driver, &[], true, &[note])
 }
 

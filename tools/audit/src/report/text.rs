@@ -65,7 +65,7 @@ fn head(out: &mut String, audit: &Audit<'_>) {
         format!(" in {}", origins.join("; "))
     };
     let read = format!(
-        "{} file{}, {} judged{places}",
+        "{} file{}, {} audited{places}",
         audit.files,
         if audit.files == 1 { "" } else { "s" },
         audit.findings.len()
@@ -180,7 +180,7 @@ fn paragraphs(out: &mut String, groups: &[Vec<&Finding>]) {
                 labelled(
                     out,
                     "gain",
-                    "it runs, and without the kernel in the place of missing instructions",
+                    "it runs, without the kernel emulating missing instructions",
                 );
             }
             None => labelled(out, "gain", "not measured"),
@@ -214,7 +214,10 @@ fn summaries(out: &mut String, groups: &[Vec<&Finding>]) {
         return;
     }
     line(out, "");
-    line(out, "Less often passed by packets (--all tells each):");
+    line(
+        out,
+        "Files that packets pass less often (--all lists each):",
+    );
     for (verdicts, files) in by_verdicts {
         line(out, &format!("  {} x {}", files.len(), words(verdicts)));
         labelled(out, "", &names(&files));
@@ -268,7 +271,7 @@ fn rest(out: &mut String, audit: &Audit<'_>, options: TextOptions) {
     }
     if !audit.skipped.is_empty() {
         line(out, "");
-        line(out, "Not looked into:");
+        line(out, "Not examined:");
         list(out, &audit.skipped, most(2 * NAMES), |skipped| {
             let place = if skipped.origin.is_empty() {
                 String::new()

@@ -113,7 +113,10 @@ impl Hints {
         for (other, _) in found {
             if other.id != soc.id && !because.contains(&other.name) {
                 certain &= same(soc, other);
-                because = format!("{because}, and another one is for the {}", other.name);
+                because = format!(
+                    "{because}, but another device tree is for the {}",
+                    other.name
+                );
             }
         }
         Some(Detected {
@@ -155,7 +158,7 @@ impl Hints {
             let others: Vec<&str> = socs[1..].iter().map(|soc| soc.name.as_str()).collect();
             let because = match others.as_slice() {
                 [] => because,
-                others => format!("{because}, which {} share", others.join(", ")),
+                others => format!("{because}, which {} have in common", others.join(", ")),
             };
             Some(Detected {
                 soc: first,

@@ -107,7 +107,7 @@ impl Table {
             table.add(soc)?;
         }
         match file.source.keys().find(|key| !used.contains(key.as_str())) {
-            Some(key) => Err(wrong(key, "a source that no fact names".to_owned())),
+            Some(key) => Err(wrong(key, "no fact uses this source".to_owned())),
             None => Ok(table),
         }
     }
@@ -234,7 +234,7 @@ impl Table {
             if self.names.insert(name, index).is_some() {
                 return Err(wrong(
                     &soc.id,
-                    "its id, its name or an alias is another row's".to_owned(),
+                    "its id, name or an alias also belongs to another row".to_owned(),
                 ));
             }
         }
@@ -246,7 +246,7 @@ impl Table {
                 }
             }
             if self.routers[&simple(router)].len() > 1 {
-                return Err(wrong(&soc.id, format!("{router} is in another row too")));
+                return Err(wrong(&soc.id, format!("{router} is in another row, too")));
             }
         }
         self.socs.push(soc);
@@ -300,7 +300,7 @@ fn check_sources<'a>(
     let mut out = BTreeMap::new();
     for (fact, keys) in sources {
         if !SOC_FACTS.contains(&fact.as_str()) && !CORE_FACTS.contains(&fact.as_str()) {
-            return Err(wrong(id, format!("{fact} is no fact")));
+            return Err(wrong(id, format!("{fact} is not a known fact")));
         }
         let mut found = Vec::new();
         for key in keys {
@@ -308,7 +308,7 @@ fn check_sources<'a>(
                 .get_key_value(key)
                 .ok_or_else(|| wrong(id, format!("source {key} is not listed")))?;
             if !address.starts_with("https://") {
-                return Err(wrong(id, format!("source {key} is no address")));
+                return Err(wrong(id, format!("source {key} is not an address")));
             }
             used.insert(key);
             found.push(address.clone());
@@ -326,13 +326,13 @@ fn check_row(row: &Soc) -> Result<(), TableError> {
     if row.cores == 0 || row.ghz.0 <= 0.0 || row.ghz.0 > row.ghz.1 {
         return Err(wrong(
             &row.id,
-            "no cores, or clocks that are none".to_owned(),
+            "it has no cores, or invalid clocks".to_owned(),
         ));
     }
     if row.id != simple(&row.id) {
         return Err(wrong(
             &row.id,
-            "ids are lower-case letters and digits".to_owned(),
+            "an id must consist of lower-case letters and digits".to_owned(),
         ));
     }
     for fact in SOC_FACTS {
@@ -353,7 +353,7 @@ fn check_row(row: &Soc) -> Result<(), TableError> {
         .iter()
         .find(|fact| !SOC_FACTS.contains(&fact.as_str()) && !FEATURES.contains(&fact.as_str()))
     {
-        Some(fact) => Err(wrong(&row.id, format!("{fact} is no fact"))),
+        Some(fact) => Err(wrong(&row.id, format!("{fact} is not a known fact"))),
         None => Ok(()),
     }
 }

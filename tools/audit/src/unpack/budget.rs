@@ -49,13 +49,13 @@ pub enum UnpackError {
     #[error("{}: neither a file nor a directory", .0.display())]
     NotAFile(PathBuf),
     /// The image unpacks to more bytes than [`Limits::total`].
-    #[error("more than {0} bytes unpacked: the rest was not looked at")]
+    #[error("more than {0} bytes unpacked: the rest was not examined")]
     TooLarge(u64),
     /// A directory's files have more bytes than [`Limits::directory`].
-    #[error("files of more than {0} bytes: the rest was not looked at")]
+    #[error("files of more than {0} bytes: the rest was not examined")]
     TooMuch(u64),
     /// There are more entries than [`Limits::files`].
-    #[error("more than {0} files: the rest was not looked at")]
+    #[error("more than {0} files: the rest was not examined")]
     TooMany(u32),
 }
 
@@ -170,7 +170,7 @@ impl Budget {
 /// Explains why a file of `size` bytes is skipped.
 pub(super) fn too_large(size: u64, limits: &Limits) -> String {
     format!(
-        "{size} bytes, more than the {} that one file may have",
+        "the file has {size} bytes, but at most {} are allowed for one file",
         limits.file
     )
 }

@@ -117,7 +117,7 @@ fn grow(out: &mut Vec<u8>, piece: &[u8], used: usize, budget: &mut Budget) -> Re
     }
     if budget.is_bomb(size, used as u64) {
         return Err(Fault::part(format!(
-            "{size} bytes out of {used}: too much to be true"
+            "{size} bytes unpacked from {used}: implausible"
         )));
     }
     out.extend_from_slice(piece);
@@ -151,7 +151,7 @@ fn lz4_blocks(packed: &[u8], budget: &mut Budget) -> Result<(Vec<u8>, usize), Fa
         }
     }
     if out.is_empty() {
-        return Err(broken(&"no LZ4 block in it", 0));
+        return Err(broken(&"it contains no LZ4 block", 0));
     }
     Ok((out, at))
 }

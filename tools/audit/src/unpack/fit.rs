@@ -43,12 +43,12 @@ pub(super) fn walk(
                 end = end.max(data_end);
                 let origin = format!("{outer} > {}", image.name());
                 if !walker.budget.attempt(data.len()) {
-                    walker.skip(&origin, "an image", "there are too many");
+                    walker.skip(&origin, "an image", "it has too many parts");
                     break;
                 }
                 node(image, part.inner(data, &origin), walker)?;
             }
-            None => walker.skip(&outer, image.name(), "its data is not there"),
+            None => walker.skip(&outer, image.name(), "its data is missing"),
         }
     }
     Ok(Some(Found::until(at + end)))

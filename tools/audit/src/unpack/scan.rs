@@ -14,7 +14,7 @@ use crate::unpack::{Found, Part};
 /// Looks into a part. `false`: it contains nothing known.
 pub(super) fn part(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, UnpackError> {
     if part.depth > walker.budget.limits.depth {
-        walker.skip(part.outer, "what lies in it", "nested too deeply");
+        walker.skip(part.outer, "its contents", "nested too deeply");
         return Ok(false);
     }
     vendor::metadata(part, walker)?;
@@ -105,7 +105,7 @@ fn candidate(
             // JFFS2 repeats its magic number in each eraseblock.
             if !told.contains(&what) {
                 told.push(what);
-                walker.skip(&part.origin(what, at), what, "it is not unpacked");
+                walker.skip(&part.origin(what, at), what, "this format is not supported");
             }
             Ok(Some(Found::until(at + length)))
         }

@@ -45,7 +45,7 @@ pub(super) fn walk(
     let image = &image[..length];
     let origin = part.origin(&format!("squashfs {}", superblock.version()), at);
     if length < whole {
-        let why = format!("cut off: {length} bytes of {whole} are there");
+        let why = format!("truncated: {length} of {whole} bytes");
         walker.skip(&origin, "squashfs", &why);
     }
     if superblock.directory_table >= length as u64 {
@@ -95,7 +95,7 @@ impl Reader<'_, '_, '_> {
             }
             let node = Node::read(&mut self.tables, position, &mut self.walker.budget)?;
             let Node::Directory { position, size } = node else {
-                return Err(Fault::part("its root is no directory"));
+                return Err(Fault::part("its root is not a directory"));
             };
             let entries =
                 inode::directory(&mut self.tables, position, size, &mut self.walker.budget)?;

@@ -52,7 +52,7 @@ pub(super) fn walk(
     let (volumes, end) = volumes(device, size);
     let origin = part.origin("UBI", at);
     if volumes.is_empty() {
-        walker.skip(&origin, "UBI", "no eraseblock in it holds data");
+        walker.skip(&origin, "UBI", "none of its eraseblocks contains data");
         return Ok(Some(Found::until(at + end)));
     }
     let names = volumes

@@ -68,12 +68,12 @@ fn check(part: &Part<'_>, at: usize, header: &[u8], data: &[u8]) {
     blank[4..8].fill(0);
     if crc(&blank).to_be_bytes() != header[4..8] {
         log::info!(
-            "{}: the header's checksum does not hold",
+            "{}: the header's checksum is wrong",
             part.origin("uImage", at)
         );
     } else if crc(data).to_be_bytes() != header[24..28] {
         log::info!(
-            "{}: the checksum of its data does not hold",
+            "{}: the checksum of its data is wrong",
             part.origin("uImage", at)
         );
     }

@@ -114,7 +114,7 @@ pub(super) fn measure(
     let idle = IdleClients::new(calls.as_ref(), &setup, far.b4())?;
     idle.start(&crowd, clients.saturating_sub(1))?;
     host::terminal::note(format_args!(
-        "bench: {name}: {clients} clients are started after {:.1} s",
+        "bench: {name}: {clients} clients started after {:.1} s",
         start.elapsed().as_secs_f64()
     ));
     wait_for(&running, clients)?;
@@ -178,7 +178,7 @@ fn wait_for(server: &RunningOpenVpn<'_>, clients: u32) -> Result<(), RigError> {
             ));
         }
         if Instant::now() >= end {
-            let error = io::Error::other(format!("{found} of {clients} came"));
+            let error = io::Error::other(format!("{found} of {clients} clients connected"));
             return Err(failed("wait for clients")(error).into());
         }
         thread::sleep(LOOK);

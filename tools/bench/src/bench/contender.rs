@@ -83,14 +83,14 @@ impl Contender {
             Self::OpenVpn(ends, suite) => return format!("{}: {}", ends.what(), suite.what()),
             Self::Millrace => "this program",
             Self::MillracePlain => "this program, all segmentation and receive offloads off",
-            Self::MillraceNull => "this program with a cipher that does nothing",
+            Self::MillraceNull => "this program without encryption",
             Self::WireguardGo => "the newest wireguard-go",
             Self::WireguardGoPackaged => {
                 "the wireguard-go of the distribution (Debian 12: no offloads, no batches)"
             }
             Self::BoringTun => "boringtun-cli, by Cloudflare",
             Self::GotaTun => "gotatun, by Mullvad",
-            Self::Forwarder => "packets to datagrams and back without a cipher: the ceiling",
+            Self::Forwarder => "packets to datagrams and back without encryption: the upper limit",
             Self::Nothing => "no tunnel",
             Self::Other => "the other program",
         };
@@ -171,7 +171,7 @@ fn null_program() -> Result<PathBuf, LabError> {
     let built = target.map(|target| target.join("null/release/millrace"));
     let there = built.filter(|program| program.is_file());
     there.ok_or_else(|| LabError::Missing {
-        tool: "a program with a cipher that does nothing".to_owned(),
+        tool: "a program without encryption".to_owned(),
         hint: "`make null-cipher` builds it".to_owned(),
     })
 }
@@ -213,7 +213,10 @@ pub(super) fn nothing_to_compare() -> LabError {
     let ours: Vec<_> = pairs_against().map(|(ours, _)| ours.name()).collect();
     LabError::Unusable {
         what: "--impl".to_owned(),
-        hint: format!("with --against it names some of {}", ours.join(", ")),
+        hint: format!(
+            "with --against, --impl must name at least one of {}",
+            ours.join(", ")
+        ),
     }
 }
 
@@ -227,7 +230,7 @@ pub(super) fn program_at(path: &str) -> Result<PathBuf, String> {
     let metadata = fs::metadata(&found).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         return Err(
-            "it is no file; name a program, target/release/millrace for example".to_owned(),
+            "it is not a file; name a program, target/release/millrace for example".to_owned(),
         );
     }
     if metadata.permissions().mode() & 0o111 == 0 {

@@ -54,7 +54,7 @@ pub(super) fn measure(contender: Contender, clients: u32) -> Result<Outcome, Rig
     let Some(Carrier::WireGuard(program, options)) = contender.carrier()? else {
         return Err(LabError::Unusable {
             what: format!("--impl {name}"),
-            hint: "with --clients it names programs of WireGuard and of OpenVPN".to_owned(),
+            hint: "with --clients, --impl must name WireGuard or OpenVPN programs".to_owned(),
         }
         .into());
     };

@@ -33,8 +33,8 @@ impl Ends {
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Millrace => "OpenVPN by this program at both ends",
-            Self::Client => "OpenVPN by this program at the end that calls, and the stock server",
-            Self::Server => "OpenVPN by this program at the end that listens, and the stock client",
+            Self::Client => "OpenVPN by this program as client, with the stock server",
+            Self::Server => "OpenVPN by this program as server, with the stock client",
             Self::Stock => "OpenVPN by the stock program at both ends",
             Self::Other => "OpenVPN by the other program at both ends",
         }

@@ -10,21 +10,20 @@ use super::lines;
 use super::openvpn::{Ends, Suite};
 use super::test::Test;
 
-const COLUMNS: &str = "\
-What the columns say:
+const COLUMNS: &str = "Columns:
   TCP 1, TCP 1 back    one stream from a to b and from b to a, Mbit/s of payload (iperf3, cubic)
   TCP 4, both ways     four streams; four each way at once, the sum of all
   UDP 1300 B, 64 B     the highest rate at which at most 0.1 % of the datagrams get lost
   send, receive        CPU seconds (user and system) of the tunnel process at that end per gigabyte (1e9 B)
                        of payload; with both ways at once, a counts as sending
   ping mean, p99       round trip times in µs; under load: while one TCP stream runs, every 5 ms
-  set-up               ms from the configuration of the caller by `wg` to the first answered datagram; the
+  set-up               ms from the client's configuration with `wg` to the first answered datagram; the
                        listener runs and is configured already; includes the time that `wg` takes. With
                        OpenVPN from the start of the client's process
-  idle, after, at most MB in RAM of the bigger end: fresh with one handshake, after all loads, ever
+  idle, after, at most MB in RAM of the bigger end: after one handshake, after all loads, maximum
 
-Names of OpenVPN are CIPHER after ovpn- (Millrace at both ends), ovpn-client- (Millrace calls the stock server),
-ovpn-server- (the stock client calls Millrace) or openvpn- (the stock program at both ends, to which the others
+Names of OpenVPN are CIPHER after ovpn- (Millrace at both ends), ovpn-client- (Millrace with the stock server),
+ovpn-server- (the stock client with Millrace) or openvpn- (the stock program at both ends, to which the others
 are compared). Their certificates are RSA of 2048 bits; MILLRACE_OPENVPN names another stock program.
 
 --against PATH compares this program with another build of it, one change with the commit before it for example:
@@ -37,8 +36,8 @@ verdicts say whether this program is as fast (0.97), takes as much processor tim
 Every repetition runs each test with all implementations one after the other, so that a change of the machine
 hits all of them; the ratio to the reference is taken in each repetition, and the median of the ratios counts.
 Both ends, the load and its sink share this machine: only ratios carry over to another one.
-Peers are looked for in the directory that MILLRACE_PEERS names, in target/peers/bin (`make peers ALL=1`) and in
-PATH; what is missing is left out. The exit status is 0 unless something failed to run, whatever the figures.";
+Peers are searched in the directory that MILLRACE_PEERS names, in target/peers/bin (`make peers ALL=1`) and in
+PATH; missing ones are skipped. The exit status is 0 unless something failed to run, whatever the figures.";
 
 /// The options of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +99,7 @@ pub(super) fn command() -> Command {
                 .value_delimiter(',')
                 .value_parser(contenders())
                 .hide_possible_values(true)
-                .help("Implementations, by commas [default: all with WireGuard but millrace-null]"),
+                .help("Implementations, comma-separated [default: all WireGuard ones except millrace-null]"),
         )
         .arg(flag(
             "openvpn",
@@ -112,7 +111,7 @@ pub(super) fn command() -> Command {
                 .value_name("NAMES")
                 .value_delimiter(',')
                 .value_parser(Suite::ALL.map(|one| PossibleValue::new(one.name()).help(one.what())))
-                .help("Measure OpenVPN with these ciphers only, by commas"),
+                .help("Measure OpenVPN with only these ciphers, comma-separated"),
         )
         .arg(flag(
             "http",
@@ -124,13 +123,13 @@ pub(super) fn command() -> Command {
                 .value_name("NAMES")
                 .value_delimiter(',')
                 .value_parser(names(Test::ALL.map(Test::name).to_vec()).collect::<Vec<_>>())
-                .help("Tests, by commas [default: all but http]"),
+                .help("Tests, comma-separated [default: all but http]"),
         )
         .arg(number(
             "clients",
             60_000,
-            "Let so many clients come to one server, instead of the tests: of OpenVPN with a tunnel each, of WireGuard \
-             with a handshake each [default of --impl: ovpn-gcm]",
+            "Connect this many clients to one server, instead of the tests: OpenVPN clients with a tunnel each, \
+             WireGuard clients with a handshake each [default of --impl: ovpn-gcm]",
         ))
         .arg(
             Arg::new("uplinks")
@@ -143,8 +142,8 @@ pub(super) fn command() -> Command {
                 .default_missing_values(lines::Part::ALL.map(lines::Part::name))
                 .hide_possible_values(true)
                 .help(
-                    "Measure one TCP stream over uplinks that delay and vary (one), over two at a time (two), and pings \
-                     beside streams that fill an uplink (full), instead of the tests",
+                    "Measure instead of the tests: one TCP stream over one uplink with varying delay (one), over two \
+                     uplinks at once (two), or pings beside streams that fill an uplink (full)",
                 )
             .conflicts_with_all([
                 "impl", "openvpn", "cipher", "http", "test", "clients", "null", "against", "json", "plot",
@@ -154,11 +153,11 @@ pub(super) fn command() -> Command {
         .arg(number("seconds", 3600, "Seconds of each load [default: 3, 10 with --uplinks]"))
         .arg(flag(
             "null",
-            "Also measure millrace-null: the same engine with a cipher that does nothing",
+            "Also measure millrace-null: the same engine without encryption",
         ))
         .arg(flag(
             "nogso",
-            "Switch the segmentation offloads of the cable off, like a card without TSO and USO",
+            "Switch off the cable's segmentation offloads, like a card without TSO and USO",
         ))
         .arg(
             Arg::new("reference")
@@ -167,7 +166,7 @@ pub(super) fn command() -> Command {
                 .value_parser(contenders())
                 .hide_possible_values(true)
                 .default_value(Contender::WireguardGo.name())
-                .help("What the ratios are taken to"),
+                .help("The implementation to which ratios are computed"),
         )
         .arg(
             Arg::new("against")
@@ -179,7 +178,7 @@ pub(super) fn command() -> Command {
         )
         .arg(flag(
             "quick",
-            "One repetition of one second, to see that it works",
+            "Run one repetition of one second, as a check",
         ))
         .arg(file("json", "Write every value to a file"))
         .arg(file("markdown", "Write the report to a file, too"))

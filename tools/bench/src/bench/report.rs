@@ -168,7 +168,7 @@ pub(super) fn markdown(run: &Run, records: &Records) -> String {
 
 fn head(text: &mut String, run: &Run, records: &Records) -> std::fmt::Result {
     let cable = if run.segmentation {
-        "a veth pair with all offloads, which flatters programs that send super-packets"
+        "a veth pair with all offloads, which favours programs that send super-packets"
     } else {
         "a veth pair without segmentation offloads, like a card without TSO and USO"
     };
@@ -205,7 +205,7 @@ fn head(text: &mut String, run: &Run, records: &Records) -> std::fmt::Result {
         writeln!(text, "- {}: {}", contender.name(), contender.what())?;
     }
     for (contender, why) in &run.missing {
-        writeln!(text, "- {} is not here: {why}", contender.name())?;
+        writeln!(text, "- {} is missing: {why}", contender.name())?;
     }
     for (name, version) in &run.versions {
         writeln!(text, "- version of {name}: {version}")?;
@@ -354,7 +354,7 @@ pub(super) mod tests {
             "{text}"
         );
         assert!(text.contains("2.00x"), "{text}");
-        assert!(text.contains("gotatun is not here: run `make peers`"));
+        assert!(text.contains("gotatun is missing: run `make peers`"));
         for absent in ["TCP 4", "## Memory", "## Failed"] {
             assert!(!text.contains(absent), "{text}");
         }

@@ -68,22 +68,22 @@ const WAYS: [Way; 7] = [
     Way {
         name: "critical",
         how: Use::new("critical", &[0, 1]),
-        what: "the same, and small packets by both",
+        what: "the same, with small packets through both",
     },
     Way {
         name: "duplicate",
         how: Use::new("duplicate", &[0, 1]),
-        what: "every packet by both",
+        what: "every packet through both",
     },
     Way {
         name: "balance",
         how: Use::new("balance", &[0, 1]),
-        what: "each connection by one of them",
+        what: "each connection through one uplink",
     },
     Way {
         name: "packets",
         how: Use::new("balance-packets", &[0, 1]),
-        what: "each packet of a download by one of them, put back into order",
+        what: "each packet of a download through one uplink, reordered on arrival",
     },
 ];
 
@@ -91,15 +91,14 @@ const WAYS: [Way; 7] = [
 pub(super) fn command() -> Command {
     Command::new("uplinks")
         .about(
-            "Show two poor uplinks: each by itself, failover, copies, sharing; one is cut meanwhile",
+            "Show two poor uplinks: each alone, failover, copies, sharing; one is cut meanwhile",
         )
         .after_help(
-            "A branch has two uplinks to its office, emulated in user space: `dsl` with 20 Mbit/s,\n\
-             20 ms and 2 % loss, and `lte` with 10 Mbit/s, 40 ms that vary, and 2 % loss in\n\
-             bursts. A call (50 small packets a second in each direction) goes on beside a\n\
-             download through a WireGuard tunnel between two Millraces. In the middle third of\n\
-             the time `dsl` is cut. A table says what the call lost and what was downloaded,\n\
-             and a line of blocks for each way shows when.",
+            "A branch has two uplinks to its office, emulated in user space: `dsl` with 20 Mbit/s,\n20 ms and 2 % \
+             loss, and `lte` with 10 Mbit/s, 40 ms that vary, and 2 % loss in\nbursts. A call (50 small packets per \
+             second in each direction) runs beside a\ndownload through a WireGuard tunnel between two Millraces. In \
+             the middle third of\nthe time `dsl` is cut. A table shows the call's losses and the download's \
+             volume,\nand a line of blocks for each mode shows when.",
         )
         .arg(
             Arg::new("time")
@@ -107,7 +106,7 @@ pub(super) fn command() -> Command {
                 .value_name("N")
                 .default_value("12")
                 .value_parser(value_parser!(u32).range(6..=60))
-                .help("Seconds for each way"),
+                .help("Seconds for each mode"),
         )
 }
 

@@ -97,14 +97,14 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
 /// Explains the tables and their limits.
 pub(super) fn words() -> String {
     let mut text = format!(
-        "Download of files by 8 connections that are used again; CPU s/GB is the processor time (user and system)\n\
-         of the tunnel's process at each end per 1e9 bytes, with files of {}. One machine carried everything: both\n\
-         routers, the web server, the device that checked every byte, and the uplink. Only the ratios say something\n\
-         about other machines, and one short run each says it roughly: `millrace bench` measures properly.\n",
+        "Download of files over 8 reused connections; CPU s/GB is the processor time (user and system)\nof the \
+         tunnel's process at each end per 1e9 bytes, with files of {}. One machine carried everything: both\nrouters, \
+         the web server, the device that checked every byte, and the uplink. Only the ratios apply\nto other \
+         machines, and one short run each is rough: `millrace bench` measures properly.\n",
         SIZES[SIZES.len() - 1].name
     );
     if cfg!(debug_assertions) {
-        text += "THIS IS A DEBUG BUILD: the figures of millrace say nothing.\n";
+        text += "THIS IS A DEBUG BUILD: the figures of millrace are meaningless.\n";
     }
     text
 }
@@ -120,7 +120,7 @@ pub(super) fn compared(outcomes: &[Outcome]) -> String {
     };
     let _ = write!(
         text,
-        "Big files: {} carried {} times what {} did",
+        "Big files: {} was {} times as fast as {}",
         ours.name,
         number(a.bits_per_second / b.bits_per_second.max(1.0)),
         theirs.name

@@ -13,7 +13,7 @@ use crate::bench::contender::Contender;
 use crate::two_lines::failed;
 
 /// A task, for errors.
-const USAGE: &str = "cannot read what the programs used";
+const USAGE: &str = "cannot read the programs' resource usage";
 const WEB_PORT: u16 = 80;
 const ECHO_PORT: u16 = 7;
 /// How long a tunnel gets to answer for the first time.
@@ -56,7 +56,7 @@ impl Tour {
                 let echo = EchoServer::start(&site.office, ECHO_PORT)?;
                 let answer = echo.first_answer(&site.device, target, ANSWER)?;
                 let answer = answer.ok_or_else(|| {
-                    let what = format!("nothing came through the tunnel of {}", contender.name());
+                    let what = format!("no answer came through the tunnel of {}", contender.name());
                     failed(what)(io::ErrorKind::TimedOut.into())
                 })?;
                 let elapsed = answer.saturating_duration_since(start);

@@ -22,8 +22,8 @@ pub(crate) fn arguments(command: Command) -> Command {
             .help(help)
     };
     command
-        .arg(time("delay", "Time that the uplink takes, each way"))
-        .arg(time("jitter", "How far the delay varies, up and down"))
+        .arg(time("delay", "Delay of the uplink, each way"))
+        .arg(time("jitter", "Variation of the delay, up and down"))
         .arg(share("loss", "Packets lost, each way"))
         .arg(
             Arg::new("burst")
@@ -31,7 +31,7 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .value_name("PACKETS")
                 .requires("loss")
                 .value_parser(packets)
-                .help("Packets lost one after the other, on average [default: 1]; the loss is N/(N+1) at most"),
+                .help("Average number of consecutive lost packets [default: 1]; the loss is at most N/(N+1)"),
         )
         .arg(share("dup", "Packets that arrive twice"))
         .arg(share(
@@ -43,7 +43,7 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .long("rate")
                 .value_name("MBIT")
                 .value_parser(value_parser!(u64).range(1..=1_000_000))
-                .help("Mbit/s that the uplink carries, each way"),
+                .help("Rate of the uplink in Mbit/s, each way"),
         )
 }
 
@@ -80,7 +80,7 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
         Ok(value) if (0.0..=60_000.0).contains(&value) => {
             Ok(Duration::from_secs_f64(value / 1000.0))
         }
-        _ => Err("milliseconds from 0 to 60000 are wanted, such as 20 or 0.5".to_owned()),
+        _ => Err("write milliseconds from 0 to 60000, such as 20 or 0.5".to_owned()),
     }
 }
 
@@ -88,7 +88,7 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
 fn percent(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
         Ok(value) if (0.0..=100.0).contains(&value) => Ok(value / 100.0),
-        _ => Err("a percentage from 0 to 100 is wanted, such as 1 or 0.1".to_owned()),
+        _ => Err("write a percentage from 0 to 100, such as 1 or 0.1".to_owned()),
     }
 }
 
@@ -96,7 +96,7 @@ fn percent(text: &str) -> Result<f64, String> {
 fn packets(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(value) if (1.0..=10_000.0).contains(&value) => Ok(value),
-        _ => Err("a number of packets from 1 to 10000 is wanted, such as 4 or 2.5".to_owned()),
+        _ => Err("write a number of packets from 1 to 10000, such as 4 or 2.5".to_owned()),
     }
 }
 

@@ -31,14 +31,14 @@ pub(super) fn command() -> Command {
                 .long("host")
                 .default_value("device")
                 .value_parser(PossibleValuesParser::new(HOSTS))
-                .help("Where the shell or the command runs"),
+                .help("Host in which the shell or the command runs"),
         )
         .arg(
             Arg::new("tunnel")
                 .long("tunnel")
                 .default_value(Contender::Millrace.name())
                 .value_parser(PossibleValuesParser::new(tunnels))
-                .help("What makes the tunnel between branch and office"),
+                .help("Program of the tunnel between branch and office"),
         )
         .arg(
             Arg::new("COMMAND")
@@ -75,7 +75,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
             let target = site.tunnel().inner(1);
             if echo.first_answer(&site.device, target, ANSWER)?.is_none() {
                 host::terminal::note(format_args!(
-                    "lab: nothing came through the tunnel within {ANSWER:?}; you may see why"
+                    "lab: no answer came through the tunnel within {ANSWER:?}; find out why in the shell"
                 ));
             }
             Some(tunnel)
@@ -103,7 +103,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
         None => {
             let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
             host::terminal::note(format_args!(
-                "lab: a shell in {}; leave it, and everything is gone",
+                "lab: a shell in {}; exit it to remove everything",
                 host.name()
             ));
             // For a prompt that names the host.

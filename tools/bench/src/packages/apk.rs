@@ -61,10 +61,10 @@ pub enum ApkError {
     #[error("apk: {0}")]
     Content(&'static str),
     /// A dependency is invalid.
-    #[error("apk: {0:?} is no dependency")]
+    #[error("apk: {0:?} is not a dependency")]
     Dependency(String),
     /// A script's name is not in [`SCRIPTS`].
-    #[error("apk: no script is called {0}")]
+    #[error("apk: unknown script {0}")]
     Script(String),
     /// Writing failed, which does not happen with a vector.
     #[error("{0}")]
@@ -122,7 +122,7 @@ pub fn read(bytes: &[u8]) -> Result<Apk, ApkError> {
     let mut zeroed = payload.to_vec();
     zeroed[at..at + ID].fill(0);
     if hash::sha256(&zeroed)[..ID] != *identity {
-        return Err(ApkError::Content("the identity is not that of the content"));
+        return Err(ApkError::Content("the identity does not match the content"));
     }
     let mut contents = blocks.iter().filter_map(|block| match block {
         Block::Data(bytes) => Some(*bytes),
@@ -130,10 +130,12 @@ pub fn read(bytes: &[u8]) -> Result<Apk, ApkError> {
     });
     let tree = paths::read(reader, Reader::slot(&root, 2), &mut contents)?;
     if contents.next().is_some() {
-        return Err(ApkError::Content("content of no file"));
+        return Err(ApkError::Content("content without a file"));
     }
     if info.installed_size != tree.size().max(1) {
-        return Err(ApkError::Content("another size of all files"));
+        return Err(ApkError::Content(
+            "installed-size differs from the total size of the files",
+        ));
     }
     let slots = reader.object(Reader::slot(&root, 3))?;
     let mut scripts = BTreeMap::new();
@@ -166,7 +168,7 @@ fn place_of_identity(payload: &[u8]) -> Result<(usize, &[u8]), ApkError> {
     let word = Reader::slot(&info, 3);
     let identity = reader.blob(word)?;
     if identity.len() != ID {
-        return Err(ApkError::Content("an identity of other than 20 bytes"));
+        return Err(ApkError::Content("the identity does not have 20 bytes"));
     }
     // The bytes follow the byte with their length.
     Ok(((word & 0x0fff_ffff) as usize + 1, identity))
@@ -229,7 +231,7 @@ impl<'a> Limited<'a> {
     pub(crate) fn blob(&mut self, word: u32) -> Result<&'a [u8], ApkError> {
         let bytes = self.reader.blob(word)?;
         if bytes.len() > LONGEST {
-            return Err(ApkError::Content("a text of more than 64 KiB"));
+            return Err(ApkError::Content("a text is longer than 64 KiB"));
         }
         self.take(bytes.len() + TEXT)?;
         Ok(bytes)
@@ -237,12 +239,12 @@ impl<'a> Limited<'a> {
 
     /// Reads a blob as a text.
     pub(crate) fn text(&mut self, word: u32) -> Result<&'a str, ApkError> {
-        str::from_utf8(self.blob(word)?).map_err(|_| ApkError::Content("a text that is none"))
+        str::from_utf8(self.blob(word)?).map_err(|_| ApkError::Content("a text is not valid"))
     }
 
     fn take(&mut self, size: usize) -> Result<(), ApkError> {
         let left = self.left.checked_sub(size);
-        self.left = left.ok_or(ApkError::Content("more than 64 MiB of texts"))?;
+        self.left = left.ok_or(ApkError::Content("the texts are larger than 64 MiB"))?;
         Ok(())
     }
 }

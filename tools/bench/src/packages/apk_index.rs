@@ -26,7 +26,7 @@ pub enum IndexError {
     #[error("{0}")]
     Key(#[from] KeyError),
     /// The index has no valid signature of the given key.
-    #[error("packages.adb: it has no signature that holds of this key")]
+    #[error("packages.adb: the index is not signed with this key")]
     Signature,
 }
 
@@ -53,7 +53,7 @@ pub fn write(packages: &[&[u8]], key: Option<&P256>) -> Result<Vec<u8>, IndexErr
     let words = writer.array(&words?);
     let root = writer.object(&[description, words]);
     let payload = writer.finish(root);
-    let payload = payload.ok_or(ApkError::Content("too large an index"))?;
+    let payload = payload.ok_or(ApkError::Content("the index is too large"))?;
     let mut container = Container::new(INDEX, &payload);
     if let Some(key) = key {
         let head = head(key.point());

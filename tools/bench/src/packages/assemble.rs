@@ -45,7 +45,7 @@ pub enum AssembleError {
         error: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Reading a written file back gives different content.
-    #[error("{0}: it reads as something else than was written")]
+    #[error("{0}: reading it back gives different content")]
     Differs(String),
     /// A file cannot be read or written.
     #[error("{path}: {error}")]
@@ -56,7 +56,7 @@ pub enum AssembleError {
         error: io::Error,
     },
     /// No architecture has a program.
-    #[error("{0}: no program of any architecture (millrace-CHIP-KIND)")]
+    #[error("{0}: contains no program for any architecture (millrace-CHIP-KIND)")]
     NoProgram(PathBuf),
 }
 
@@ -136,7 +136,7 @@ impl Release<'_> {
             Ok(program) => program,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 left_out.push(format!(
-                    "{name} {architecture}: there is no {}",
+                    "{name} {architecture}: {} is missing",
                     path.display()
                 ));
                 return Ok(Vec::new());
@@ -163,7 +163,7 @@ impl Release<'_> {
                     packages.push(package);
                 }
                 None => left_out.push(format!(
-                    "{name} {}: there is no {}",
+                    "{name} {}: {} is missing",
                     description.name,
                     directory.join(&description.name).display()
                 )),

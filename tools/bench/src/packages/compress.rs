@@ -18,13 +18,13 @@ const XZ_MEMORY: u32 = 32 << 10;
 #[derive(Debug, Error)]
 pub enum UnpackError {
     /// The stream is damaged.
-    #[error("cannot be unpacked: {0}")]
+    #[error("cannot unpack: {0}")]
     Damaged(#[from] io::Error),
     /// The unpacked content is larger than a package may be.
     #[error("larger than {LARGEST} bytes when unpacked")]
     Large,
     /// The stream is followed by other bytes.
-    #[error("something stands behind the compressed stream")]
+    #[error("trailing data after the compressed stream")]
     Behind,
 }
 

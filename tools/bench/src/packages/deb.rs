@@ -68,7 +68,7 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], PackageError> {
             return Err(PackageError::Parts);
         }
         if text[28..40].split_whitespace().collect::<Vec<_>>() != ["0", "0"] {
-            return Err(wrong("an owner that is not root"));
+            return Err(wrong("the owner is not root"));
         }
         let size: usize = text[48..58]
             .trim_end()
@@ -77,14 +77,14 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], PackageError> {
         let begin = at + HEADER;
         let end = begin
             .checked_add(size)
-            .ok_or_else(|| wrong("a size beyond the end"))?;
+            .ok_or_else(|| wrong("the size is beyond the end"))?;
         *part = bytes
             .get(begin..end)
-            .ok_or_else(|| wrong("a size beyond the end"))?;
+            .ok_or_else(|| wrong("the size is beyond the end"))?;
         at = end;
         if size % 2 == 1 {
             if bytes.get(at) != Some(&b'\n') {
-                return Err(wrong("no newline behind an odd size"));
+                return Err(wrong("no newline after an odd size"));
             }
             at += 1;
         }
@@ -92,7 +92,7 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], PackageError> {
     if at != bytes.len() {
         return Err(PackageError::Ar {
             at,
-            what: "something behind the last part",
+            what: "trailing data after the last part",
         });
     }
     Ok(parts)

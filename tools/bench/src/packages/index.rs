@@ -26,10 +26,10 @@ pub enum IndexError {
         error: StanzaError,
     },
     /// A package's control file does not have exactly one stanza, or is not text.
-    #[error("{0}: the control file is not one list of fields")]
+    #[error("{0}: the control file must have exactly one paragraph of text fields")]
     Control(String),
     /// A package's size or digest differs from the index.
-    #[error("{0}: not as the index says")]
+    #[error("{0}: does not match the index")]
     Differs(String),
 }
 

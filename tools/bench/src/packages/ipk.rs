@@ -33,7 +33,7 @@ pub enum PackageError {
         what: &'static str,
     },
     /// The package lacks parts, has unknown ones, or has them in another order.
-    #[error("not debian-binary (2.0), a control.tar and a data.tar, in the format's order")]
+    #[error("the parts are not debian-binary (2.0), control.tar and data.tar, in this order")]
     Parts,
     /// A part cannot be unpacked.
     #[error("{part}: {error}")]
@@ -52,7 +52,7 @@ pub enum PackageError {
         error: TarError,
     },
     /// The package has no control file.
-    #[error("no control file")]
+    #[error("the control file is missing")]
     NoControl,
 }
 

@@ -37,7 +37,7 @@ pub enum KeyError {
     )]
     Kind,
     /// A signify secret key with a passphrase.
-    #[error("the key has a passphrase: make one without (signify-openbsd -G -n)")]
+    #[error("the key has a passphrase; make one without (signify-openbsd -G -n)")]
     Passphrase,
     /// The key's parts contradict each other.
     #[error("the key is damaged")]

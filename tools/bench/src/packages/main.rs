@@ -26,7 +26,7 @@ fn cli() -> Command {
     };
     let key = path(
         "key",
-        "What to sign with: a secret key of usign's, or P-256 in PEM; both may be given",
+        "Signing key: a secret key of usign, or P-256 in PEM; both may be given",
     )
     .action(ArgAction::Append);
     Command::new("millrace-packages")
@@ -36,12 +36,18 @@ fn cli() -> Command {
             Command::new("build")
                 .about("Make all packages and their indexes")
                 .arg(path("packaging", "The directory of packages.toml").required(true))
-                .arg(path("programs", "The directory of millrace-CHIP-KIND").required(true))
+                .arg(
+                    path(
+                        "programs",
+                        "The directory with the programs, millrace-CHIP-KIND",
+                    )
+                    .required(true),
+                )
                 .arg(path(
                     "share",
-                    "What goes into Debian's package of the program besides, such as manual pages",
+                    "Directory of further files for Debian's package, such as manual pages",
                 ))
-                .arg(path("out", "Where packages go").required(true))
+                .arg(path("out", "Output directory for packages").required(true))
                 .arg(
                     Arg::new("program-version")
                         .long("program-version")
@@ -53,18 +59,18 @@ fn cli() -> Command {
                         .long("date")
                         .required(true)
                         .value_parser(value_parser!(u64))
-                        .help("Of everything, in seconds since 1970"),
+                        .help("Timestamp of all files, in seconds since 1970"),
                 )
                 .arg(key.clone()),
         )
         .subcommand(
             Command::new("programs")
-                .about("Print which programs packages are made of: CHIP KIND")
+                .about("Print the programs that packages need: CHIP KIND")
                 .arg(path("packaging", "The directory of packages.toml").required(true)),
         )
         .subcommand(
             Command::new("list")
-                .about("Print what a package installs, once it was checked")
+                .about("Check a package, and print the files that it installs")
                 .arg(
                     Arg::new("FILE")
                         .required(true)
@@ -75,7 +81,7 @@ fn cli() -> Command {
         .subcommand(
             Command::new("keys")
                 .about("Make new secret keys: usign.sec for opkg, p256.pem for apk")
-                .arg(path("out", "The directory, in which there are none yet").required(true)),
+                .arg(path("out", "Output directory; it must not contain keys yet").required(true)),
         )
         .subcommand(
             Command::new("sums")
@@ -87,7 +93,7 @@ fn cli() -> Command {
             Command::new("sbom")
                 .about("Print a bill of materials")
                 .arg(
-                    path("metadata", "What cargo metadata --format-version 1 printed")
+                    path("metadata", "Output of `cargo metadata --format-version 1`")
                         .required(true),
                 )
                 .arg(path("lock", "Cargo.lock").required(true))
@@ -111,7 +117,7 @@ fn main() -> ExitCode {
         Some(("keys", matches)) => new_keys(matches),
         Some(("sums", matches)) => sums(matches),
         Some(("sbom", matches)) => bill(matches),
-        _ => Err("no such command".into()),
+        _ => Err("unknown command".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -150,16 +156,16 @@ fn build(matches: &ArgMatches) -> Outcome {
         keys: &keys,
     };
     for words in release.make()? {
-        host::terminal::note(format_args!("left out: {words}"));
+        host::terminal::note(format_args!("skipped: {words}"));
     }
     for (key, index) in [
         (
             keys.usign.is_some(),
-            "opkg's index is not signed: no key of usign's",
+            "opkg's index is not signed: no usign key was given",
         ),
         (
             keys.p256.is_some(),
-            "apk's index is not signed: no P-256 key",
+            "apk's index is not signed: no P-256 key was given",
         ),
     ] {
         if !key {

@@ -15,7 +15,7 @@ pub enum SbomError {
     #[error("Cargo.lock: {0}")]
     Lock(#[from] Box<toml::de::Error>),
     /// The program's crate is not among the packages.
-    #[error("cargo metadata: there is no package {0}")]
+    #[error("cargo metadata: package {0} does not exist")]
     NoProgram(String),
 }
 

@@ -68,7 +68,7 @@ impl Stanza {
                 let (_, value) = stanza
                     .0
                     .last_mut()
-                    .ok_or_else(|| wrong("it goes on with no field"))?;
+                    .ok_or_else(|| wrong("a continuation line comes before any field"))?;
                 value.push('\n');
                 value.push_str(if more == "." { "" } else { more });
             } else {
@@ -76,11 +76,11 @@ impl Stanza {
                 let is_name = |it: char| it.is_ascii_alphanumeric() || it == '-';
                 if name.is_empty() || !name.chars().all(is_name) {
                     return Err(wrong(
-                        "a field's name of other than letters, digits and dashes",
+                        "a field's name may have only letters, digits and dashes",
                     ));
                 }
                 if stanza.get(name).is_some() || stanza.0.len() >= MOST {
-                    return Err(wrong("a field again, or one too many"));
+                    return Err(wrong("a duplicate field, or too many fields"));
                 }
                 stanza
                     .0

@@ -15,7 +15,7 @@ const MAGIC: &[u8; 8] = b"ustar  \0";
 #[derive(Debug, Error)]
 pub enum TarError {
     /// The archive ends within a header or a file, or without its end marker.
-    #[error("tar: it ends at byte {0}")]
+    #[error("tar: the archive ends early, at byte {0}")]
     Short(usize),
     /// A header is invalid.
     #[error("tar: byte {at}: {what}")]
@@ -26,7 +26,7 @@ pub enum TarError {
         what: &'static str,
     },
     /// Other bytes follow the end.
-    #[error("tar: something stands behind its end")]
+    #[error("tar: trailing data after the end of the archive")]
     Behind,
     /// The archive contains a path that packages may not have.
     #[error("tar: {0}")]
@@ -136,7 +136,7 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
         }
         let wrong = move |what| TarError::Header { at, what };
         if &header[257..265] != MAGIC {
-            return Err(wrong("not GNU tar's"));
+            return Err(wrong("it is not in GNU tar's format"));
         }
         let sum: u64 = header[..148]
             .iter()
@@ -144,7 +144,7 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
             .map(|&it| u64::from(it))
             .sum();
         if number(&header[148..156]) != Some(sum + 8 * 32) {
-            return Err(wrong("its checksum does not hold"));
+            return Err(wrong("its checksum is wrong"));
         }
         let field =
             |from: usize, to: usize| number(&header[from..to]).ok_or_else(|| wrong("not a number"));
@@ -152,10 +152,11 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
             || field(116, 124)? != 0
             || header[265..329].iter().any(|&it| it != 0)
         {
-            return Err(wrong("an owner that is not root by number"));
+            return Err(wrong("the owner's number is not root's"));
         }
-        let name = text(&header[..100]).ok_or_else(|| wrong("a name that is no text"))?;
-        let target = text(&header[157..257]).ok_or_else(|| wrong("a target that is no text"))?;
+        let name = text(&header[..100]).ok_or_else(|| wrong("a name is not valid text"))?;
+        let target =
+            text(&header[157..257]).ok_or_else(|| wrong("a link's target is not valid text"))?;
         let mode = u32::try_from(field(100, 108)?).map_err(|_| wrong("mode"))?;
         let size = usize::try_from(field(124, 136)?).map_err(|_| wrong("size"))?;
         at += BLOCK;
@@ -164,7 +165,7 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
         let next = end.next_multiple_of(BLOCK);
         let padding = bytes.get(end..next).ok_or(TarError::Short(end))?;
         if padding.iter().any(|&it| it != 0) {
-            return Err(wrong("no zeros behind the file"));
+            return Err(wrong("the padding after the file is not zero"));
         }
         archive.date = archive.date.max(field(136, 148)?);
         archive.names.push(name.to_owned());
@@ -176,10 +177,10 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
             (b'5', Some(path)) => (path, Some(Kind::Directory)),
             (b'0', None) => (path, Some(Kind::File(content.to_vec()))),
             (b'2', None) => (path, Some(Kind::Link(target.to_owned()))),
-            _ => return Err(wrong("neither a file, a directory nor a link")),
+            _ => return Err(wrong("it is neither a file, a directory nor a link")),
         };
         if size != 0 && header[156] != b'0' {
-            return Err(wrong("content of what is no file"));
+            return Err(wrong("it has content, but is not a file"));
         }
         if let Some(kind) = kind {
             archive.tree.add(path, Entry { mode, kind })?;

@@ -43,7 +43,7 @@ pub enum TreeError {
     )]
     Path(String),
     /// The link's target is empty, too long or has a control character.
-    #[error("{path}: a link to {target:?} cannot be packed")]
+    #[error("{path}: cannot pack a link to {target:?}")]
     Target {
         /// The link.
         path: String,
@@ -51,10 +51,10 @@ pub enum TreeError {
         target: String,
     },
     /// Another entry exists at this path, or a file or link at a parent.
-    #[error("{0}: something else stands there or above it")]
+    #[error("{0}: another entry has this path, or one above it")]
     Taken(String),
     /// The mode has bits that are not permissions.
-    #[error("{path}: mode {mode:o}")]
+    #[error("{path}: mode {mode:o} is not allowed")]
     Mode {
         /// The path.
         path: String,
@@ -65,7 +65,7 @@ pub enum TreeError {
     #[error("more than {MOST_ENTRIES} files and directories")]
     Many,
     /// A directory of this machine holds something that is neither a file, a directory nor a link.
-    #[error("{0}: neither a file, a directory nor a link")]
+    #[error("{0}: it is neither a file, a directory nor a link")]
     Special(String),
     /// A directory of this machine cannot be read.
     #[error("{path}: {error}")]

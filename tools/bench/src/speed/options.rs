@@ -40,8 +40,8 @@ what was chosen for tunnels on this machine.
 --system runs no cipher. It writes, copies and reads 2 x 16 MiB of memory, computes 2400 digits of pi ten
 times and 9009 of e, and shows its seconds beside those that were published for two routers with their vendors'
 builds and with builds whose compiler options fit the processor. pi and e are divisions of whole numbers: they
-show whether a build for ARMv7 has the divide instruction. What was published of memory is not comparable: what
-was done is not known. With --quick one run, otherwise the best of three.";
+show whether a build for ARMv7 has the divide instruction. The published memory figures are not comparable: how they
+were measured is not known. With --quick one run, otherwise the best of three.";
 
 const NAMES: &str = "\
 An ALGORITHM is one of these, any other CIPHER+hmac-DIGEST of OpenVPN's, a name of `openssl speed`'s (des-ede3,
@@ -110,7 +110,7 @@ pub(super) fn command() -> Command {
             Arg::new("ALGORITHM")
                 .num_args(0..)
                 .value_parser(algorithms)
-                .help("What to measure [default: all]; --help lists names and groups"),
+                .help("Algorithms or groups to measure [default: all]; --help lists them"),
         )
         .arg(
             Arg::new("seconds")
@@ -120,23 +120,23 @@ pub(super) fn command() -> Command {
                 .help("Seconds of each measurement, 0.001 to 3600; three times that for public keys [default: 0.1]"),
         )
         .arg(
-            list("bytes", "N", "Bytes of messages, by commas [default: 16,64,256,1024,1408,8192]")
+            list("bytes", "N", "Message sizes in bytes, comma-separated [default: 16,64,256,1024,1408,8192]")
                 .value_parser(value_parser!(u32).range(1..=BYTES_MAX)),
         )
         .arg(
-            list("batch", "N", "Packets at a time, by commas [default: 1,32]")
+            list("batch", "N", "Packets at a time, comma-separated [default: 1,32]")
                 .value_parser(value_parser!(u32).range(1..=256)),
         )
         .arg(
-            list("backend", "NAMES", "Back ends, by commas [default: all that this machine has]")
+            list("backend", "NAMES", "Back ends, comma-separated [default: all that this machine has]")
                 .value_parser(Backend::ALL.map(|one| PossibleValue::new(one.name()))),
         )
         .arg(flag(
             "quick",
-            "A first look: what tunnels could do, in seconds; of ALGORITHMs 64 and 1408 bytes, 0.02 s each",
+            "A quick look at the speed of tunnels, in seconds; ALGORITHMs with 64 and 1408 bytes, 0.02 s each",
         ))
         .arg(
-            flag("system", "Memory, pi and e instead of ciphers, beside published times of routers")
+            flag("system", "Measure memory, pi and e instead of ciphers, beside published times of routers")
                 .conflicts_with_all(["ALGORITHM", "seconds", "bytes", "batch", "backend", "compare"]),
         )
         .arg(
@@ -146,7 +146,7 @@ pub(super) fn command() -> Command {
                 .value_parser([PossibleValue::new("openssl")])
                 .help("Run the installed `openssl speed` as well, at least a second for each figure"),
         )
-        .arg(flag("json", "Print an object a line as it is measured"))
+        .arg(flag("json", "Print one JSON object per line as it is measured"))
 }
 
 /// Parses the name of an algorithm or of a group.
@@ -165,7 +165,8 @@ fn algorithms(name: &str) -> Result<Vec<Algorithm>, String> {
     Algorithm::from_name(name).map(|one| vec![one]).ok_or_else(|| {
         let all: Vec<String> = Algorithm::ALL.iter().map(Algorithm::to_string).collect();
         format!(
-            "no algorithm or group of them; there are {}, other pairs of a cipher and +hmac-DIGEST, and the groups hashes, ciphers, public-key, tunnels and article",
+            "not an algorithm or group; known are {}, other pairs of a cipher and +hmac-DIGEST, and the groups \
+             hashes, ciphers, public-key, tunnels and article",
             all.join(", ")
         )
     })

@@ -116,7 +116,7 @@ pub(super) fn run(options: &Options) -> Result<bool, SpeedError> {
             progress.begin(test.title());
             let Some(seconds) = test.seconds()? else {
                 progress.clear();
-                host::terminal::note(format_args!("millrace: {}: a wrong result", test.name()));
+                host::terminal::note(format_args!("millrace: {}: wrong result", test.name()));
                 good = false;
                 best = None;
                 break;

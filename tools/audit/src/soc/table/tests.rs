@@ -98,7 +98,8 @@ fn tables_with_gaps_are_refused() {
     assert!(broken("id = \"ipq8065\"", "id = \"ipq8064\"").contains("another row"));
     assert!(broken("\"NETGEAR R7800\"", "\"NETGEAR R7500\"").contains("in another row"));
     assert!(
-        broken("[soc.sources]\n", "[soc.sources]\nage = [\"lscpu\"]\n").contains("age is no fact")
+        broken("[soc.sources]\n", "[soc.sources]\nage = [\"lscpu\"]\n")
+            .contains("age is not a known fact")
     );
     assert!(broken("\ncores = [\"", "\nrouters = [\"").contains("duplicate key"));
 }

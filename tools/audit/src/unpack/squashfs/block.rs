@@ -98,9 +98,7 @@ impl Decoder {
         budget: &mut Budget,
     ) -> Result<(), Fault> {
         if let Codec::Unknown(name) = self.codec {
-            return Err(Fault::part(format!(
-                "compressed with {name}, which is not unpacked"
-            )));
+            return Err(Fault::part(format!("compression {name} is not supported")));
         }
         // Stored blocks do not reveal the compressor, so try the directories if the inodes are stored.
         let mut tried = false;

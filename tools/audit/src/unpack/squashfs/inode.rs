@@ -130,7 +130,7 @@ fn version_4(f: &mut Fields<'_, '_, '_>) -> Result<Node, Fault> {
             symlink(f, length)?
         }
         4..=7 | 11..=14 => Node::Special,
-        _ => return Err(Fault::part(format!("an inode of the unknown kind {kind}"))),
+        _ => return Err(Fault::part(format!("an inode has the unknown kind {kind}"))),
     })
 }
 
@@ -177,7 +177,7 @@ fn version_3(f: &mut Fields<'_, '_, '_>) -> Result<Node, Fault> {
             symlink(f, length)?
         }
         4..=7 => Node::Special,
-        _ => return Err(Fault::part(format!("an inode of the unknown kind {kind}"))),
+        _ => return Err(Fault::part(format!("an inode has the unknown kind {kind}"))),
     })
 }
 
@@ -234,7 +234,7 @@ fn file(
 
 fn symlink(f: &mut Fields<'_, '_, '_>, length: u32) -> Result<Node, Fault> {
     if length > 4096 {
-        return Err(Fault::part("a link to a target longer than any path"));
+        return Err(Fault::part("a link's target is longer than any path"));
     }
     Ok(Node::Symlink(f.take(length as usize)?))
 }
@@ -297,7 +297,7 @@ pub(super) fn directory(
             left = left.saturating_sub(length + name_length);
             // Names with a slash and the two dots would leave their directory.
             if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
-                return Err(Fault::part("a name that cannot be one"));
+                return Err(Fault::part("a name is invalid"));
             }
             entries.push((name, Position { block, offset }));
             if entries.len() > budget.limits.files as usize {
@@ -340,7 +340,7 @@ impl Header {
         };
         // The field stores the number of entries minus one; a run has 256 entries at most.
         if count >= 256 {
-            return Err(Fault::part("a run of too many names"));
+            return Err(Fault::part("a directory has too many names in one run"));
         }
         Ok(Self {
             length,

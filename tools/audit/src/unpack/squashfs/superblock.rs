@@ -90,7 +90,7 @@ impl Superblock {
             return None;
         }
         let there = image.len();
-        let cut = |length| format!("cut off: {there} bytes of a superblock of {length} are there");
+        let cut = |length| format!("truncated: {there} of {length} superblock bytes");
         if there < 32 {
             // Four letters alone prove nothing in the middle of an image.
             return first.then(|| ("squashfs".to_owned(), cut(96)));
@@ -112,7 +112,7 @@ impl Superblock {
             (4, 0) | (3, 0 | 1) => return None,
             _ => (
                 name,
-                "of this version it is not unpacked, of 3.x and 4.0 it is".to_owned(),
+                "this version is not supported; 3.x and 4.0 are".to_owned(),
             ),
         })
     }

@@ -78,7 +78,7 @@ impl<'a> Tables<'a> {
 
     fn load(&mut self, at: u64, budget: &mut Budget) -> Result<(), Fault> {
         let block = TableBlock::at(self.image, &self.superblock, at)
-            .ok_or_else(|| Fault::part("a table lies outside of the image"))?;
+            .ok_or_else(|| Fault::part("a table is outside the image"))?;
         let bytes = if block.packed {
             budget.unpacked(METADATA)?;
             self.decoder
@@ -106,7 +106,7 @@ impl<'a> Tables<'a> {
         let bytes = usize::try_from(start)
             .ok()
             .and_then(|start| self.image.get(start..start.checked_add(length)?));
-        let bytes = bytes.ok_or_else(|| Fault::part("its data lies outside of the image"))?;
+        let bytes = bytes.ok_or_else(|| Fault::part("its data is outside the image"))?;
         let out = if size & 0x0100_0000 == 0 {
             self.decoder.unpack(bytes, most).map_err(Fault::Part)?
         } else {
@@ -121,7 +121,7 @@ impl<'a> Tables<'a> {
         budget.unpacked(bytes)?;
         self.unpacked += bytes as u64;
         if budget.is_bomb(self.unpacked, self.image.len() as u64) {
-            return Err(Fault::part("it unpacks to more than can be true"));
+            return Err(Fault::part("it unpacks to an implausible size"));
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Fragments {
                 .ok()
                 .and_then(|index| order.u64(tables.image, index));
             let at =
-                at.ok_or_else(|| Fault::part("the table of fragments lies outside of the image"))?;
+                at.ok_or_else(|| Fault::part("the table of fragments is outside the image"))?;
             let length = (count - blocks.len()).min(512) * 16;
             let bytes = tables.read(
                 at,

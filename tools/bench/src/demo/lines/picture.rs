@@ -131,9 +131,9 @@ fn block(share: f64) -> char {
 /// Explains the figures.
 pub(super) fn words() -> String {
     format!(
-        "A block is full where every packet of the call came in time, within {} ms, in both directions; a dot is\n\
-         none. The call has 50 packets a second each way; lost are those that never came. Silence is the longest\n\
-         time without one. The download is by 8 connections beside it.",
+        "A block is full where every packet of the call arrived within {} ms in both directions; a dot means \
+         none\ndid. The call has 50 packets per second each way; lost packets never arrived. Silence is the \
+         longest\ntime without a packet. The download uses 8 connections beside it.",
         LATE.as_millis()
     )
 }

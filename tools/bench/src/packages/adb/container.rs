@@ -32,7 +32,7 @@ pub enum ContainerError {
     #[error("not an ADB file")]
     Magic,
     /// The ADB has another schema.
-    #[error("an ADB file of another schema")]
+    #[error("the ADB file has an unexpected schema")]
     Schema,
     /// The file cannot be unpacked.
     #[error("{0}")]
@@ -117,7 +117,7 @@ impl Container {
             let number = blocks.len();
             let wrong = move |what| ContainerError::Block(number, what);
             if number >= MOST_BLOCKS {
-                return Err(wrong("one too many"));
+                return Err(wrong("it has too many blocks"));
             }
             let head = self.bytes.get(at..at + 4).ok_or_else(|| wrong("it ends"))?;
             let head = u32::from_le_bytes(head.try_into().map_err(|_| wrong("it ends"))?);
@@ -125,14 +125,14 @@ impl Container {
             let content = self
                 .bytes
                 .get(at + 4..at + size)
-                .ok_or_else(|| wrong("a size beyond the end"))?;
+                .ok_or_else(|| wrong("a size is beyond the end"))?;
             let next = (at + size).next_multiple_of(ALIGNMENT);
             let padding = self
                 .bytes
                 .get(at + size..next)
                 .ok_or_else(|| wrong("no padding"))?;
             if padding.iter().any(|&it| it != 0) {
-                return Err(wrong("something in the padding"));
+                return Err(wrong("the padding is not zero"));
             }
             match (head >> 30, payload, blocks.last()) {
                 (0, None, None) => payload = Some(content),
@@ -140,7 +140,7 @@ impl Container {
                     blocks.push(Block::Signature(content));
                 }
                 (2, Some(_), _) => blocks.push(Block::Data(content)),
-                _ => return Err(wrong("a kind that cannot stand there")),
+                _ => return Err(wrong("this kind of block is not allowed here")),
             }
             at = next;
         }

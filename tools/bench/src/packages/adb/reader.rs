@@ -10,13 +10,13 @@ const MOST_SLOTS: usize = 20_000;
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum ValueError {
     /// The payload is too short, or of a newer version.
-    #[error("ADB: a payload of another version, or none")]
+    #[error("ADB: the payload is too short, or its version is not supported")]
     Header,
     /// The value is of another kind.
-    #[error("ADB: word {0:#010x} is of another kind")]
+    #[error("ADB: word {0:#010x} is not of the expected kind")]
     Kind(u32),
     /// The value is beyond the end of the payload, or not aligned.
-    #[error("ADB: word {0:#010x} refers to where nothing can stand")]
+    #[error("ADB: word {0:#010x} refers to an invalid position")]
     Place(u32),
     /// An array has too many slots.
     #[error("ADB: word {0:#010x} has more than {MOST_SLOTS} slots")]

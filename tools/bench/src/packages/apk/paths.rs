@@ -97,7 +97,7 @@ pub(super) fn read<'a>(
             ("", 1) if mode == 0o755 => {}
             ("", _) => {
                 return Err(ApkError::Content(
-                    "a root that is not the first, or not 0755",
+                    "the root directory is not the first entry, or its mode is not 0755",
                 ));
             }
             _ => tree.add(path, Entry::directory(mode))?,
@@ -106,7 +106,7 @@ pub(super) fn read<'a>(
             let slots = reader.object(word)?;
             let name = text(reader, Reader::slot(&slots, 1))?;
             if name.contains('/') {
-                return Err(ApkError::Content("a file's name with a slash"));
+                return Err(ApkError::Content("a file's name has a slash"));
             }
             let mode = read_access(reader, Reader::slot(&slots, 2))?;
             let size = reader.int(Reader::slot(&slots, 3))?;
@@ -114,13 +114,14 @@ pub(super) fn read<'a>(
             let target = reader.blob(Reader::slot(&slots, 6))?;
             let kind = if let Some(target) = target.strip_prefix(&LINK.to_le_bytes()) {
                 if target.len() > LONGEST_TARGET {
-                    return Err(ApkError::Content("a target that is too long"));
+                    return Err(ApkError::Content("a link's target is too long"));
                 }
                 let target = str::from_utf8(target);
-                let target = target.map_err(|_| ApkError::Content("a target that is no text"))?;
+                let target =
+                    target.map_err(|_| ApkError::Content("a link's target is not valid text"))?;
                 if size != target.len() as u64 || !hash.is_empty() || mode != 0o777 {
                     return Err(ApkError::Content(
-                        "a link with another size than its target's",
+                        "a link's size differs from its target's length",
                     ));
                 }
                 Kind::Link(target.to_owned())
@@ -130,11 +131,11 @@ pub(super) fn read<'a>(
                     _ => block(contents.next(), path_number, file_number)?,
                 };
                 if content.len() as u64 != size || hash != hash::sha256(content) {
-                    return Err(ApkError::Content("a file with another size or SHA-256"));
+                    return Err(ApkError::Content("a file's size or SHA-256 is wrong"));
                 }
                 Kind::File(content.to_vec())
             } else {
-                return Err(ApkError::Content("neither a file nor a link"));
+                return Err(ApkError::Content("it is neither a file nor a link"));
             };
             let path = if path.is_empty() {
                 name.to_owned()
@@ -151,23 +152,23 @@ pub(super) fn read<'a>(
 fn block(block: Option<&[u8]>, path: u32, file: u32) -> Result<&[u8], ApkError> {
     let head = [path.to_le_bytes(), file.to_le_bytes()].concat();
     let content = block.and_then(|it| it.strip_prefix(head.as_slice()));
-    content.ok_or(ApkError::Content("a file without its content"))
+    content.ok_or(ApkError::Content("a file's content is missing"))
 }
 
 fn read_access(reader: Reader<'_>, word: u32) -> Result<u32, ApkError> {
     let slots = reader.object(word)?;
     let owners = [2, 3].map(|number| reader.blob(Reader::slot(&slots, number)));
     if owners != [Ok(OWNER), Ok(OWNER)] {
-        return Err(ApkError::Content("an owner that is not root"));
+        return Err(ApkError::Content("the owner is not root"));
     }
     let mode = reader.int(Reader::slot(&slots, 1))?;
-    u32::try_from(mode).map_err(|_| ApkError::Content("a mode that is none"))
+    u32::try_from(mode).map_err(|_| ApkError::Content("a mode is invalid"))
 }
 
 fn text<'a>(reader: Reader<'a>, word: u32) -> Result<&'a str, ApkError> {
     let bytes = reader.blob(word)?;
     if bytes.len() > LONGEST_PATH {
-        return Err(ApkError::Content("a path that is too long"));
+        return Err(ApkError::Content("a path is too long"));
     }
-    str::from_utf8(bytes).map_err(|_| ApkError::Content("a path that is no text"))
+    str::from_utf8(bytes).map_err(|_| ApkError::Content("a path is not valid text"))
 }

@@ -24,7 +24,7 @@ use crate::speed::openssl::{Direction, Measure};
 #[derive(Debug, Error)]
 pub(crate) enum OpenSslError {
     #[error(
-        "no openssl in PATH to compare with: install the package openssl, or leave out --compare"
+        "openssl, to compare with, is not in PATH; install the package openssl, or leave out --compare"
     )]
     Missing,
     #[error("cannot run openssl: {0}")]
