@@ -201,7 +201,7 @@ fn damaged_files_are_told_and_not_kept() {
             (&marked, "byte order mark", true),
             (&wide, "UTF-16", true),
             (&page, "web page", false),
-            (&vec![0, 1, 2], "no text", false),
+            (&vec![0, 1, 2], "not a text file", false),
         ] {
             drop_file(browser, "provider.ovpn", bytes);
             browser.wait_for(".millrace-damage");

@@ -256,7 +256,7 @@ fn entries_choose_among_the_tunnels_of_the_guard() {
     assert_ne!(all.way(phone, "203.0.113.20").as_deref(), Some("eth0"));
     let notes = all.status().0["notes"].to_string();
     assert!(
-        notes.contains("the guard holds br-lan, br-guest"),
+        notes.contains("the guard blocks br-lan, br-guest"),
         "{notes}"
     );
     let (code, text) = all.policy(&["status"]);

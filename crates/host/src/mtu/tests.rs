@@ -74,7 +74,7 @@ fn it_follows_the_device_and_the_route_down_and_up() {
         ..Route::new(ip("192.0.2.1"), 32).via(ip("198.51.100.1"))
     };
     world.host.add_route(&narrow).unwrap();
-    world.says(1320, "the way to 192.0.2.1 by wan 1400 less 80");
+    world.says(1320, "path MTU to 192.0.2.1 through wan 1400 less 80");
     world.host.delete_route(&narrow).unwrap();
     world.host.set_mtu(2, 1500).unwrap();
     world.says(1420, "wan 1500 less 80");

@@ -50,7 +50,7 @@ fn head(out: &mut String, audit: &Audit<'_>) {
         out,
         String::new(),
         2,
-        &format!("Judged for {}", describe(soc)),
+        &format!("Audited for {}", describe(soc)),
     );
     wrapped(out, "  chip:  ".to_owned(), 9, &audit.chip.because);
     let origins: Vec<&str> = audit

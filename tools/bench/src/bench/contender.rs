@@ -275,6 +275,6 @@ mod tests {
                 .unwrap_err()
                 .contains("not executable")
         );
-        assert!(program_at("/etc").unwrap_err().contains("no file"));
+        assert!(program_at("/etc").unwrap_err().contains("not a file"));
     }
 }
