@@ -126,7 +126,7 @@ fn add(given: &Given, server: &Path) -> Result<Value, String> {
         _ => ".conf",
     };
     Ok(json!({
-        "said": format!("{} may call.", given.name),
+        "said": format!("{} can now connect.", given.name),
         "name": given.name,
         "file": file.as_str(),
         "ending": ending,

@@ -303,7 +303,7 @@ fn title(probe: &Probe, domain: &str) -> String {
 fn words(verdict: &Verdict, devices: &Devices) -> String {
     let names = |list: &[u32]| devices.names(list).join(", ");
     match verdict {
-        Verdict::Leak(list) => format!("LEFT BY {}", names(list)),
+        Verdict::Leak(list) => format!("LEFT THROUGH {}", names(list)),
         Verdict::Tunnel(list) => format!("left through the tunnel {}", names(list)),
         Verdict::Held => "did not leave".to_owned(),
         Verdict::Unknown(why) => format!("unknown: {why}"),

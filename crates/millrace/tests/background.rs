@@ -208,7 +208,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     let exit = run(&["up", "--daemon", "--wait", "1", file]);
     assert_eq!(exit.status.code(), Some(3), "{exit:?}");
     for words in [
-        "calling ",
+        "connecting to ",
         "not up after 1 s; it goes on trying in the background",
     ] {
         assert!(exit.stderr.contains(words), "{words}: {exit:?}");
@@ -236,7 +236,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
 
     // In the foreground, `up` explains possible causes of the silence.
     let mut process = net.a.command(PROGRAM).args(["up", file]).spawn().unwrap();
-    for words in ["calling ", "a firewall may drop the packets"] {
+    for words in ["connecting to ", "a firewall may drop the packets"] {
         process
             .wait_for_line(words, PATIENCE, |line| line.contains(words))
             .unwrap();
@@ -267,7 +267,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     let file = directory.file("branch.conf", &text);
     let exit = run(&["up", "--daemon", "--wait", "1", file.to_str().unwrap()]);
     assert_eq!(exit.status.code(), Some(3), "{exit:?}");
-    for words in [&format!("calling {at}:{PORT_B}"), "not up after 1 s"] {
+    for words in [&format!("connecting to {at}:{PORT_B}"), "not up after 1 s"] {
         assert!(exit.stderr.contains(words), "{words}: {exit:?}");
     }
     ends(&net);

@@ -133,8 +133,8 @@ fn compare(before: &Status, now: &Status, say: &mut impl FnMut(Tone, String)) {
     }
     if now.role.as_deref() == Some("server") {
         let (earlier, later) = (clients(before), clients(now));
-        told(name, "came in", &later, &earlier, say);
-        told(name, "left", &earlier, &later, say);
+        told(name, "connected", &later, &earlier, say);
+        told(name, "disconnected", &earlier, &later, say);
     }
     lines(before, now, say);
 }
@@ -329,11 +329,11 @@ mod tests {
         };
         assert_eq!(
             said(&server(0..1), &server(0..3)),
-            ["Note: home: c1, c2 came in"]
+            ["Note: home: c1, c2 connected"]
         );
         assert_eq!(
             said(&server(0..1000), &server(0..1)),
-            ["Note: home: 999 clients left"]
+            ["Note: home: 999 clients disconnected"]
         );
     }
 

@@ -502,7 +502,7 @@ impl Up<'_> {
         if keys.is_empty() {
             return self.let_go(background::ready);
         }
-        log::info!("{}: calling {}", self.ifname, endpoints.join(", "));
+        log::info!("{}: connecting to {}", self.ifname, endpoints.join(", "));
         daemon.with(|interface| interface.call(keys));
         self.called = Some(Instant::now());
         Ok(())

@@ -185,7 +185,7 @@ pub(crate) enum Fault {
     #[error("it has the maximum number of keys")]
     Crowded,
     /// The driver runs on the CPU: our own code is faster without the detour.
-    #[error("{0} is software")]
+    #[error("{0} is a software driver, not an accelerator")]
     Software(String),
     /// The system's error.
     #[error("{what}: {why}")]

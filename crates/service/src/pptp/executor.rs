@@ -264,7 +264,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         };
         add().map_err(io_error("epoll"))?;
         let status = StatusSocket::open(&model.interface, "pptp", &poller, STATUS)
-            .inspect_err(|e| log::warn!("no status: {e}"))
+            .inspect_err(|e| log::warn!("cannot open the status socket: {e}"))
             .ok();
         if !runs_programs {
             privileges::drop_privileges();

@@ -176,7 +176,7 @@ impl Daemon {
         }
         let uapi = Listener::uapi(&ifname)?;
         let status = Listener::status(&ifname)
-            .inspect_err(|e| log::warn!("no status: {e}"))
+            .inspect_err(|e| log::warn!("cannot open the status socket: {e}"))
             .ok();
         for listener in std::iter::once(&uapi).chain(&status) {
             listener

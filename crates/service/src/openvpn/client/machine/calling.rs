@@ -44,7 +44,7 @@ impl Calling {
         let name = format!("{host}, {}", if tcp { "TCP" } else { "UDP" });
         if self.named < NAMED_MAX {
             self.named += 1;
-            cx.say(Level::Info, format!("calling {name}"));
+            cx.say(Level::Info, format!("connecting to {name}"));
         }
         let key = match (&connection.wrap.tls_crypt_v2, &connection.wrap.shared) {
             (Some(_), _) => Some("tls-crypt-v2"),

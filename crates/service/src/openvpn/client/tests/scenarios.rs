@@ -120,7 +120,7 @@ fn a_call_that_nobody_answers_is_explained_once() {
                 .count()
         };
         world.run_for(secs(4));
-        assert!(world.said[0].starts_with("calling 192.0.2.1:1194, "));
+        assert!(world.said[0].starts_with("connecting to 192.0.2.1:1194, "));
         assert_eq!(explained(&world), 0);
         world.run_for(secs(2));
         assert_eq!(explained(&world), 1, "{more}: {:?}", world.said);
