@@ -20,11 +20,11 @@ pub(crate) fn command() -> Cli {
         .about("Make a running tunnel read its file again")
         .long_about(
             "Read the file of a running tunnel as its process would, with the arguments that it was started with, and \
-             send the process SIGHUP. A file that cannot be used is refused: the tunnel goes on as it \
-             was.\n\nWireGuard: keys, peers, addresses, routes and name servers change while sessions go on; uplinks \
-             change at the next start; no script runs. OpenVPN client: it reconnects. OpenVPN server: routes, pushes, \
-             limits, users and clients' files change while sessions go on; after any other change it restarts. Relay: \
-             keys change at once, Listen at the next start. PPTP: nothing can change; use `millrace restart`.",
+             send the process SIGHUP. If the file is not usable, the tunnel keeps running unchanged.\n\nWireGuard: \
+             keys, peers, addresses, routes and name servers change while sessions go on; uplinks change at the next \
+             start; no script runs. OpenVPN client: it reconnects. OpenVPN server: routes, pushes, limits, users and \
+             clients' files change while sessions go on; after any other change it restarts. Relay: keys change at \
+             once, Listen at the next start. PPTP: nothing can change; use `millrace restart`.",
         )
         .arg(
             Arg::new("NAME")
@@ -61,7 +61,7 @@ pub(crate) fn judge_process(pid: i32) -> Result<Option<Kind>, Box<dyn Error>> {
     let process = Path::new("/proc").join(pid.to_string());
     let words = words_of(&process)?;
     env::set_current_dir(fs::read_link(process.join("cwd"))?)?;
-    Ok(judge(words).map_err(|error| format!("{error}; the tunnel goes on as it was"))?)
+    Ok(judge(words).map_err(|error| format!("{error}; the tunnel keeps running unchanged"))?)
 }
 
 /// Judges the file that a process with these arguments would read again.

@@ -18,10 +18,10 @@ pub(crate) fn command() -> Cli {
     Cli::new("restart")
         .about("End a tunnel and bring it up again in the same way")
         .long_about(
-            "End a tunnel and bring it up again: by systemd where a unit (millrace@NAME, openvpn-client@NAME, one of \
-             your own) has it up, or by millrace@NAME where there is no such tunnel yet, by netifd (ifup) on OpenWrt \
-             where it is an interface, and otherwise with the arguments that `millrace up` was called with, in the \
-             background. A tunnel whose file cannot be used any more is not ended.",
+            "End a tunnel and bring it up again: with systemd if a unit (millrace@NAME, openvpn-client@NAME, or one \
+             of your own) runs it; with millrace@NAME if the tunnel is not up yet; with netifd (ifup) if it is an \
+             OpenWrt interface; otherwise with the arguments of the earlier `millrace up`, in the background. A \
+             tunnel whose file is not usable any more is not ended.",
         )
         .arg(
             Arg::new("NAME")

@@ -28,7 +28,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 #[must_use]
 pub(crate) fn command() -> Command {
     Command::new("status")
-        .about("Show tunnels, peers, rates and what the data plane does")
+        .about("Show tunnels, peers, rates and the state of the data plane")
         .arg(Arg::new("IFNAME").help("Only this interface"))
         .arg(flag("json", "Print a JSON array"))
         .arg(flag("no-rate", "Do not wait a second to measure the rates"))

@@ -252,7 +252,7 @@ impl Policy {
         let ways = self.devices().len() * 2;
         if self.devices().len() > TUNNELS_MAX || ways > room {
             return Some(format!(
-                "entries lead through {} tunnels: at most {} with this mask",
+                "entries use {} tunnels, but at most {} are possible with this mask",
                 self.devices().len(),
                 TUNNELS_MAX.min(room / 2)
             ));

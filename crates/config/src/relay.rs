@@ -229,7 +229,7 @@ impl Parser {
         };
         let (key, value) = (key.trim(), value.trim());
         let outcome = match self.section {
-            Section::None => Err("stands before any [Relay] or [Client]".to_owned()),
+            Section::None => Err("comes before any [Relay] or [Client]".to_owned()),
             Section::Refused => return,
             Section::Relay => keys::set(RELAY_KEYS, self, key, value),
             Section::Client => match self.clients.last_mut() {

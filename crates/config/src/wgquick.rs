@@ -210,7 +210,7 @@ impl Parser {
             Section::None => {
                 // The file may be nothing but a private key, so the message names only known words.
                 let key = rows::find(key).map_or("", |row| row.name);
-                self.wrong(number, key, "stands before any [Interface] or [Peer]");
+                self.wrong(number, key, "comes before any [Interface] or [Peer]");
             }
             Section::Refused => {}
             Section::Interface | Section::Peer => self.setting(number, key, value),

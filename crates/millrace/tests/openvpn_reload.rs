@@ -237,10 +237,13 @@ fn a_client_whose_file_cannot_be_used_goes_on_as_it_was() {
         let exit = reload();
         assert_eq!(exit.status.code(), Some(1), "{exit:?}");
         assert!(exit.stderr.contains(what), "{exit:?}");
-        assert_eq!(client.said("the tunnel goes on as it was"), bad.len() - 1);
+        assert_eq!(
+            client.said("the tunnel keeps its old configuration"),
+            bad.len() - 1
+        );
         client.process.signal(Signal::SIGHUP).unwrap();
         client
-            .wait_for_lines("the tunnel goes on as it was", bad.len())
+            .wait_for_lines("the tunnel keeps its old configuration", bad.len())
             .unwrap();
         pings(&net.a, &inner, 3);
     }

@@ -240,7 +240,7 @@ impl Decoder {
     /// [`Malformed`], or longer than [`MESSAGE_MAX`]: later messages cannot be read either.
     #[expect(
         clippy::should_implement_trait,
-        reason = "an iterator does not go on after it has ended"
+        reason = "an iterator does not resume after `None`, but this one does"
     )]
     pub fn next(&mut self) -> Result<Option<Message>, Malformed> {
         let bytes = self.bytes.make_contiguous();

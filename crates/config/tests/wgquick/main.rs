@@ -384,7 +384,7 @@ fn faults_name_the_line_and_the_remedy() {
         let found = fault(peer(lines));
         assert!(found.contains(message), "{lines}: {found}");
     }
-    assert!(fault(import("MTU = 1")).contains("stands before any [Interface]"));
+    assert!(fault(import("MTU = 1")).contains("comes before any [Interface]"));
     assert!(fault(import("")).contains("wg0.conf: has no [Interface] section"));
     assert!(fault(import("[Interface]")).contains("PrivateKey: is missing"));
     let twice = peer(&format!("[Peer]\nPublicKey = {PUBLIC}"));

@@ -158,7 +158,7 @@ impl Monitor {
     /// [`NetlinkError::Socket`] if the socket fails.
     #[expect(
         clippy::should_implement_trait,
-        reason = "an iterator that ends is over; this one goes on when there is more news"
+        reason = "an iterator does not resume after `None`, but this one does"
     )]
     pub fn next(&mut self) -> Result<Option<Event>, NetlinkError> {
         loop {

@@ -34,7 +34,7 @@ pub enum OpenError {
     #[error("compressed")]
     Compressed,
     /// Bit A is missing in stateless mode.
-    #[error("without a key of its own")]
+    #[error("without a new key")]
     NotFlushed,
     /// The packet is older than the keys kept.
     #[error("too late")]

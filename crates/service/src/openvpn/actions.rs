@@ -77,8 +77,8 @@ millrace openvpn: OpenVPN's own command line
   --mktun, --rmtun      make or remove a lasting interface (--dev NAME)
   --version, --help
 
-`millrace check FILE` tells for each line of a file whether it is honoured,
-ignored (and why that does no harm) or refused (and what to do).
+`millrace check FILE` shows for each line of a file whether it is honoured,
+ignored (and why that is harmless) or refused (and what to do).
 ";
 
 /// Cipher suites of rustls with AWS-LC, TLS 1.3 first.

@@ -175,10 +175,10 @@ fn head(text: &mut String, run: &Run, records: &Records) -> std::fmt::Result {
     writeln!(text, "{}.\n", run.machine.show())?;
     writeln!(
         text,
-        "Both ends of each tunnel, the load and its sink share this one machine, over {cable}; only the \
-         ratios say something about another machine. {} repetitions, {} s each; every repetition runs each \
-         test with all implementations, one after the other. UDP counts as loss-free up to 0.1 % lost in \
-         trials of {:.1} s: a rate that loses more twice is too high, found by bisection.",
+        "Both ends of each tunnel, the load and its sink share this one machine, over {cable}; only the ratios apply \
+         to other machines. {} repetitions, {} s each; every repetition runs each test with all implementations, one \
+         after the other. UDP counts as loss-free up to 0.1 % lost in trials of {:.1} s: a rate that loses more twice \
+         is too high, found by bisection.",
         run.repetitions,
         run.seconds,
         f64::from(run.seconds) / 6.0,
@@ -197,7 +197,7 @@ fn head(text: &mut String, run: &Run, records: &Records) -> std::fmt::Result {
     if cfg!(debug_assertions) {
         writeln!(
             text,
-            "THIS IS A DEBUG BUILD: the figures of millrace and of the forwarder say nothing."
+            "THIS IS A DEBUG BUILD: the figures of millrace and of the forwarder are meaningless."
         )?;
     }
     text.push('\n');

@@ -52,7 +52,7 @@ fn cli() -> Command {
                     Arg::new("program-version")
                         .long("program-version")
                         .required(true)
-                        .help("As in 1.2.3"),
+                        .help("Version, such as 1.2.3"),
                 )
                 .arg(
                     Arg::new("date")
