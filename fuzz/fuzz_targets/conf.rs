@@ -21,10 +21,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     };
     let written = tunnel.to_conf();
     let Ok(again) = parse_bytes(written.as_bytes(), path, options) else {
-        panic!("what was written is not text");
+        panic!("the written file is not text");
     };
     match again.into_tunnel() {
         Ok((again, _)) => assert_eq!(again, tunnel, "writing and reading changed the tunnel"),
-        Err(error) => panic!("what was written is refused: {error}"),
+        Err(error) => panic!("the written file is refused: {error}"),
     }
 });

@@ -22,12 +22,12 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     };
     match KeyMethod::decode(&written, sender) {
         Ok(Some((again, used))) => {
-            assert_eq!(used, written.len(), "what was written has another length");
+            assert_eq!(used, written.len(), "the written record's length differs");
             assert_eq!(again.options, record.options);
             if record.login != Login::TooLong {
                 assert_eq!(again.login, record.login);
             }
         }
-        other => panic!("what was written is refused: {other:?}"),
+        other => panic!("the written record is refused: {other:?}"),
     }
 });

@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let written = serde_json::to_vec(&status).expect("a status is written");
     // A connection carries one document, which readers take line by line.
     assert!(!written.contains(&b'\n'));
-    let again: Status = serde_json::from_slice(&written).expect("what was written is read");
+    let again: Status = serde_json::from_slice(&written).expect("a written document can be read");
     assert_eq!(
         serde_json::to_vec(&again).expect("a status is written"),
         written

@@ -186,7 +186,7 @@ mod tests {
         make("etc/millrace/millrace.toml");
         assert!(
             matches!(find("millrace"), Err(ProfileError::None { .. })),
-            "settings are no tunnel"
+            "a settings file is not a tunnel"
         );
     }
 

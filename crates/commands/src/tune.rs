@@ -100,7 +100,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 
 fn cannot_write(path: &Path, why: &io::Error) -> String {
     format!(
-        "cannot write {}: {why}; name another file with --profile, and to tunnels with {}",
+        "cannot write {}: {why}; name another file with --profile, and give it to tunnels with {}",
         path.display(),
         profile::ENVIRONMENT
     )

@@ -280,7 +280,7 @@ mod tests {
         s.cut(&mut packet.to_vec(), &mut Vec::new(), |one| {
             cut.push(one.to_vec());
         });
-        assert_eq!(cut, spread, "one way as the other");
+        assert_eq!(cut, spread, "both ways give the same packets");
         spread
     }
 

@@ -383,11 +383,7 @@ mod tests {
         p.lines.set(LineId(1), at(2), None).unwrap();
         assert!(p.heard_from(LineId(1), at(3), 1));
         assert!(!p.heard_from(LineId(1), at(3), 1));
-        assert_eq!(
-            p.endpoint(),
-            Some(at(1)),
-            "the line that sends is as it was"
-        );
+        assert_eq!(p.endpoint(), Some(at(1)), "the sending line is unchanged");
         assert!(p.lines.choose(LineId(1)));
         assert_eq!(p.endpoint(), Some(at(3)));
     }

@@ -381,7 +381,7 @@ mod tests {
         let _used = stuck(2, 0);
         assert!(shared.congested());
         shared.send_by(LineId(2));
-        assert!(!shared.congested(), "another line is used now");
+        assert!(!shared.congested(), "a different line is used now");
         shared.send_by(LineId(1));
         assert!(shared.congested());
         shared.go_on(LineId(1));

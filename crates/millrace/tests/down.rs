@@ -117,7 +117,7 @@ fn a_tunnel_that_hangs_is_told_by_status_and_by_down() {
     assert!(exit.stderr.contains("wg0 does not answer"), "{exit:?}");
     let mut down = net.a.command(PROGRAM).args(["down", WG]).spawn().unwrap();
     let told = |line: &str| line.contains("which is stopped");
-    down.wait_for_line("what it waits for", PATIENCE, told)
+    down.wait_for_line("the process that it waits for", PATIENCE, told)
         .unwrap();
     kill(pid, Signal::SIGCONT).unwrap();
     let exit = down.wait_at_most(PATIENCE).unwrap();

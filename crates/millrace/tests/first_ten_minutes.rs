@@ -120,7 +120,7 @@ impl World {
             _far: far,
             _dnsmasq: dnsmasq,
         };
-        until("the LAN's way out", || {
+        until("the LAN's route to the Internet", || {
             world.sends(&world.pc, FAR[0], 7001);
             world.came("eth0", 7001)
         });

@@ -175,7 +175,7 @@ fn all_names_of_the_lan_are_asked_by_the_tunnel() {
             far.iter()
                 .all(|server| query(&world.pc, *server, PLAIN, false) == Some((0, 1)))
         });
-        until("what the router asks", || own() == Some((0, 1)));
+        until("the router's own query", || own() == Some((0, 1)));
         kill(tunnel);
         pc.wait(SOME);
         phone.wait(SOME);

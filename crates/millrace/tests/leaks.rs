@@ -195,7 +195,7 @@ fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded
     world.ip("link set br-lan down\nlink set br-lan name lan0\nlink set lan0 up");
     forger.wait(share);
     load.wait(share);
-    leaked("the bridge has another name");
+    leaked("the bridge was renamed");
     world.ip("link delete lan0");
     forger.wait(share);
     load.wait(2 * share);

@@ -170,7 +170,7 @@ fn a_device_stays_out_of_the_tunnel_of_another() {
         nl = all.up(&directory, "mr-nl");
         all.settled("phone", "through mr-nl");
     }
-    astray("the second tunnel is the router's own way");
+    astray("the second tunnel has the router's default route");
     println!("0 of {} packets went astray", load.sent() - first);
     drop(nl);
 }

@@ -426,6 +426,6 @@ fn two_processes_and_one_end() {
         });
         let exit = monitor.process.wait().unwrap();
         assert_eq!(exit.status.success(), signal == Signal::SIGTERM, "{exit:?}");
-        until("none is left", || inhabitants(&host).is_empty());
+        until("all processes have ended", || inhabitants(&host).is_empty());
     }
 }

@@ -134,17 +134,17 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
 
     let (code, text) = all.policy(&["on", "--settings", &file]);
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(resolver.restarts(), 2, "dnsmasq is told");
+    assert_eq!(resolver.restarts(), 2, "dnsmasq restarts");
     let watch = all.watch(&file);
     all.settled("pc", "through mr-us");
     old.send_to(&[1], (FAR[0], 7990)).unwrap();
-    until("the old connection goes the new way", || {
+    until("the old connection takes the new route", || {
         all.came("wg1", 7990)
     });
     assert_eq!(
         resolver.restarts(),
         2,
-        "dnsmasq is told nothing that it knows"
+        "dnsmasq does not restart for known names"
     );
 
     let way = |host, to: &str| all.way(host, to);
@@ -170,7 +170,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
         assert_eq!(
             came.as_deref(),
             Some("wg1"),
-            "case 2: another address of the device"
+            "case 2: a second address of the device"
         );
         // Later answers must come from the first address.
         let bits = if ip(address).is_ipv4() { 24 } else { 64 };
@@ -185,7 +185,13 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
         both(30),
         None,
     );
-    case(4, "another device to the same", pc, both(30), Some("wg1"));
+    case(
+        4,
+        "another device to the same address",
+        pc,
+        both(30),
+        Some("wg1"),
+    );
     case(
         5,
         "a name that nothing has asked for",
@@ -284,7 +290,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     let delete = ["delete", "table", "inet", "millrace_policy"];
     all.world.router.output("nft", delete).unwrap();
     until("a table that is made again", || all.status().1 == Some(0));
-    until("dnsmasq forgets what it knows", || {
+    until("dnsmasq restarts and forgets its cache", || {
         resolver.restarts() > told && all.status().1 == Some(0)
     });
     all.resolve(phone, "192.168.2.2", "www.example.org");

@@ -160,7 +160,7 @@ fn strangers_cost_little_get_nothing_and_lock_nobody_out() {
         ),
         ("a recorded hello", Box::new(|_| hello(KEYS[0], 1))),
         (
-            "hellos of another form",
+            "malformed hellos",
             Box::new(|random| {
                 let length = 4 + random.number() as usize % 40;
                 hello(KEYS[0], 1 << 40)[..length].to_vec()

@@ -105,7 +105,7 @@ fn a_peer_without_accm_is_no_problem() {
     assert_eq!(sent.len(), 1);
     assert_ne!(
         sent[0][1], request[1],
-        "a request that is another has another identifier"
+        "a different request has a different identifier"
     );
     assert!(
         !sent[0]
@@ -276,7 +276,7 @@ fn a_server_gives_the_address_that_it_has_chosen_and_no_other() {
     assert_eq!(
         hear(&mut server, 1, 9, &servers, now),
         [packet(4, 9, &servers)],
-        "there are none"
+        "the server has no name servers"
     );
 }
 

@@ -237,7 +237,7 @@ mod tests {
         } else {
             assert!(
                 page == made,
-                "docs/status.md: MILLRACE_WRITE=1 writes its tables anew"
+                "docs/status.md: MILLRACE_WRITE=1 rewrites its tables"
             );
         }
     }

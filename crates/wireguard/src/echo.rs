@@ -222,7 +222,7 @@ mod tests {
             assert!(!watch.takes(&answer));
             watch.watch(token);
             assert!(watch.takes(&answer));
-            assert!(!watch.takes(&asked), "a request is no answer");
+            assert!(!watch.takes(&asked), "a request is not an answer");
             assert!(!watch.takes(&answer[..60.min(answer.len())][..40]));
             let expected = Answer {
                 from: addresses.1,

@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(
             idle(shaped, false),
             [2],
-            "a rate counts for those who call, too"
+            "a rate also applies to peers that connect"
         );
         assert_eq!(idle("[Uplinks]\nHold = 5\nReorder = yes", false), [2]);
         assert_eq!(idle("[Uplinks]\nMode = balance", false), [0; 0]);

@@ -15,7 +15,7 @@ use super::{import, tunnel};
 
 fn key() -> impl Strategy<Value = Key32> {
     any::<[u8; 32]>()
-        .prop_filter("zero is no key", |bytes| *bytes != [0; 32])
+        .prop_filter("zero is not a key", |bytes| *bytes != [0; 32])
         .prop_map(Key32::new)
 }
 

@@ -304,7 +304,11 @@ fn a_window_that_is_taken_away_holds_nothing_back() {
     world.peer.order.set(None);
     assert_eq!(world.come(0, &[5]), [2, 3, 5]);
     world.peer.order.set(Some(Reorder::default()));
-    assert_eq!(world.come(0, &[9, 11]), [9], "what was between is no loss");
+    assert_eq!(
+        world.come(0, &[9, 11]),
+        [9],
+        "the packet between them is not lost"
+    );
     assert_eq!(world.deadline_comes(), [11]);
     assert_eq!(world.peer.order.counts().waiting, 0);
 }
@@ -344,7 +348,7 @@ fn what_is_counted_adds_up() {
         let mut distinct = written.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        assert_eq!(distinct.len(), written.len(), "none is written twice");
+        assert_eq!(distinct.len(), written.len(), "no packet is written twice");
 
         let (order, lines) = (world.peer.order.counts(), world.lines());
         let highest = *distinct.last().unwrap();

@@ -85,7 +85,7 @@ fn keys_that_are_to_be_confirmed_seal_once_the_peer_has_shown_that_it_has_them()
     site.peer_sends(0, 25, 0, 2);
     assert_eq!(site.written(), 2);
     let confirmed = (PEER, Notice::Confirmed { index: 25 });
-    site.until("the confirmation is told", |site| {
+    site.until("the confirmation is reported", |site| {
         site.notices.0.lock().unwrap().contains(&confirmed)
     });
     site.outward(3);

@@ -81,7 +81,7 @@ fn super_packets_that_the_interface_refuses_are_written_one_by_one_and_no_more_a
         assert_eq!(
             refusals.load(Ordering::Relaxed),
             3,
-            "none is tried any more"
+            "no super-packet is tried any more"
         );
         // Joining of the other kind goes on as before.
         let (data, supers) = through(&mut world, !as_udp, 10, from + 10);

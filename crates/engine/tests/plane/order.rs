@@ -56,7 +56,7 @@ impl Hold {
             .unwrap();
         assert!(state.behind >= count, "{} batches behind", state.behind);
         drop(state);
-        until("what a held batch waits for", also);
+        until("the condition that a held batch waits for", also);
         self.state.lock().unwrap().over = true;
     }
 

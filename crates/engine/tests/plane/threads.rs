@@ -313,7 +313,7 @@ fn workers_end_and_control_is_told_when_the_interface_is_deleted() {
         .host
         .send(&plain(&udp(false, (9, 1), b"x")))
         .unwrap();
-    until("control is told", || {
+    until("control is notified", || {
         running.around.control.take() == [crate::world::Event::Gone]
     });
 }

@@ -251,7 +251,10 @@ fn routes_past_the_tunnel_follow_the_gateway() {
         // The lease is renewed, with another gateway.
         let default = |via: &str| Route::default_of(Family::V4).via(ip(via));
         netlink.delete_route(&default("198.51.100.1")).unwrap();
-        assert!(!applied.follow(netlink).unwrap(), "no way is no reason");
+        assert!(
+            !applied.follow(netlink).unwrap(),
+            "a missing route is not a reason to follow"
+        );
         netlink.add_route(&default("198.51.100.3")).unwrap();
         assert!(applied.follow(netlink).unwrap());
         let way = netlink.route_get(ip("192.0.2.1"), 0).unwrap();

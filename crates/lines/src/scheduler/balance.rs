@@ -286,7 +286,7 @@ mod tests {
             .count();
         assert!(
             (190..=210).contains(&first),
-            "it does not catch up: {first}"
+            "line 0 must not catch up after its pause: {first} of 300"
         );
     }
 

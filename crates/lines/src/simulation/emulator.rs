@@ -376,7 +376,11 @@ mod tests {
         assert_eq!(link.send(2, 100, now), Fate::Lost);
         link.cut(false);
         assert_eq!(link.send(3, 100, now), Fate::Arrives);
-        assert_eq!(link.receive(now), Some(1), "it was on its way");
+        assert_eq!(
+            link.receive(now),
+            Some(1),
+            "the packet was already in flight"
+        );
         assert_eq!(link.receive(now), Some(3));
         assert_eq!(link.receive(now), None);
     }

@@ -394,7 +394,7 @@ fn frames_cross_between_packet_sockets() {
 fn nft(words: &[&str]) -> Option<String> {
     let output = Command::new("nft").args(words).output();
     let there = output.is_ok();
-    lab::require_that(there, "no nft to read what was written").then(|| {
+    lab::require_that(there, "no nft to read the rules back").then(|| {
         let output = output.unwrap();
         String::from_utf8(output.stdout).unwrap()
     })

@@ -264,7 +264,11 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
             ServerOutput::Send { to, .. } => Some(*to),
             _ => None,
         });
-        assert_eq!(to.collect::<Vec<_>>(), [remote], "the answer goes its way");
+        assert_eq!(
+            to.collect::<Vec<_>>(),
+            [remote],
+            "the answer goes to the asking address"
+        );
         own.push(id);
     }
     let mut out = Vec::new();

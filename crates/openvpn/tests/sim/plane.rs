@@ -80,7 +80,10 @@ impl Plane {
                 return None;
             }
             Output::RemoveKeys { key_id } => {
-                assert!(self.keys.remove(&key_id).is_some(), "only what is there");
+                assert!(
+                    self.keys.remove(&key_id).is_some(),
+                    "removes only existing keys"
+                );
                 return None;
             }
             Output::Pushed(reply) => Event::Pushed(*reply),

@@ -40,7 +40,10 @@ fn a_client_shows_nothing_of_itself_before_the_verdict() {
     assert_eq!(questions(&world), [0]);
     assert!(world.requests().is_empty() && !world.client_is_up(0));
     answer(&mut world, 3, Ok(()));
-    assert!(world.requests().is_empty(), "an answer to another question");
+    assert!(
+        world.requests().is_empty(),
+        "the answer belongs to a different question"
+    );
     answer(&mut world, 0, Ok(()));
     world.run_for(secs(5));
     assert!(world.client_is_up(0));

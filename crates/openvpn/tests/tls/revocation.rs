@@ -69,7 +69,10 @@ fn a_list_ends_sessions_of_its_own_authority_only() {
     let number = &revoked.chain[0];
     other.chain[0].serial.clone_from(&number.serial);
     other.chain[0].serial_hex.clone_from(&number.serial_hex);
-    assert!(!settings.is_revoked(&other), "of another authority");
+    assert!(
+        !settings.is_revoked(&other),
+        "the certificate has a different authority"
+    );
 }
 
 #[test]

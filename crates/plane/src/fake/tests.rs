@@ -147,6 +147,6 @@ fn calls_out_of_order_are_astray() {
     assert_eq!(
         fake.astray().len(),
         2,
-        "what was refused was no call astray"
+        "refused calls do not count as astray"
     );
 }

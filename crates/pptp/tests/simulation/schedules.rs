@@ -92,10 +92,13 @@ fn play(seed: u64) {
         assert_eq!(
             received.len(),
             world.received[at].len(),
-            "seed {seed}: none came twice"
+            "seed {seed}: no packet arrived twice"
         );
         let all: BTreeSet<&Vec<u8>> = sent[at].iter().map(|(_, inner)| inner).collect();
-        assert!(received.is_subset(&all), "seed {seed}: none was changed");
+        assert!(
+            received.is_subset(&all),
+            "seed {seed}: no packet was changed"
+        );
         for (place, (sequence, inner)) in sent[at].iter().enumerate() {
             let arrived = world.arrived[at].contains(sequence);
             if !stateful {
@@ -107,7 +110,7 @@ fn play(seed: u64) {
             } else if place >= bad[at] + 10 {
                 assert!(
                     received.contains(inner),
-                    "seed {seed}: the stream has begun anew"
+                    "seed {seed}: the stream has recovered"
                 );
             }
         }

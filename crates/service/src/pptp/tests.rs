@@ -243,7 +243,7 @@ impl World {
                 }
                 Effect::Log(_, words) | Effect::LogStranger(words) => self.log.push(words),
                 Effect::End(result) => self.ended = Some(result),
-                knock @ Effect::Knock(..) => panic!("there are no lines: {knock:?}"),
+                knock @ Effect::Knock(..) => panic!("unexpected without uplinks: {knock:?}"),
             }
         }
     }

@@ -54,7 +54,11 @@ impl Plane {
         for call in self.fake.take_calls() {
             self.follow(call, now);
         }
-        assert_eq!(self.fake.astray(), [], "what was asked for is not there");
+        assert_eq!(
+            self.fake.astray(),
+            [],
+            "calls refer to missing peers or keys"
+        );
     }
 
     fn follow(&mut self, call: Call, now: Instant) {

@@ -234,7 +234,7 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     );
     world.send(1, 0);
     pass(&mut world, 60);
-    assert!(!reaches(&mut world), "there is no such name");
+    assert!(!reaches(&mut world), "the name does not exist");
     // A captive portal answers every question with its own address.
     let portal = SocketAddr::from(([10, 7, 7, 7], 51820));
     let name = || "office.example".to_owned();

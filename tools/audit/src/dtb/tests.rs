@@ -119,7 +119,7 @@ fn nodes_and_properties_are_found() {
     assert!(tree.root().child("cpu@0").is_none());
     assert!(
         tree.root().property("bootargs").is_none(),
-        "a property of a child is none of the node"
+        "a child's property is not the node's"
     );
 }
 

@@ -382,7 +382,11 @@ fn options_promise_nothing_where_they_are_not_the_matter() {
         machine: Machine::Aarch64 { big: false },
         ..facts(Kind::Program)
     };
-    assert_eq!(gain("ipq8065", wide), None, "another machine's program");
+    assert_eq!(
+        gain("ipq8065", wide),
+        None,
+        "a program for a different machine"
+    );
     assert_eq!(gain("mt7986", tuned()), None, "32 bits on 64");
     assert!(gain("ipq8065", generic()).is_some());
 }

@@ -43,7 +43,7 @@ impl Visitor for Seen {
         let node = match entry.kind {
             EntryKind::File => Node::File(entry.data.to_vec()),
             EntryKind::Symlink(target) => Node::Link(target.to_owned().leak()),
-            EntryKind::Other => panic!("{path} is no file"),
+            EntryKind::Other => panic!("{path} is not a file"),
         };
         assert!(
             self.files.insert(path.to_owned(), node).is_none(),

@@ -213,7 +213,7 @@ pub(crate) fn compare(device: &Host, far: &Host) -> Result<usize, LabError> {
     })?;
     let outcome = device.run(|| there_and_back(address))?;
     let _ = mirror.join();
-    outcome.map_err(failed("compare what came back"))
+    outcome.map_err(failed("compare the returned bytes"))
 }
 
 fn there_and_back(address: SocketAddr) -> io::Result<usize> {
@@ -232,7 +232,7 @@ fn there_and_back(address: SocketAddr) -> io::Result<usize> {
         stream.read_exact(&mut back)?;
         if back != chunk {
             return Err(io::Error::other(format!(
-                "what came back differs after byte {compared}"
+                "the returned bytes differ after byte {compared}"
             )));
         }
         compared += chunk.len();

@@ -58,7 +58,7 @@ impl WgClients {
         let key = STANDARD.decode(&server.public).ok();
         let key: [u8; 32] = key
             .and_then(|key| key.try_into().ok())
-            .ok_or_else(|| wrong("the server's public key is none"))?;
+            .ok_or_else(|| wrong("the server's public key is invalid"))?;
         let clients = (0..count.min(CLIENTS_MAX))
             .map(|number| Client::new(number, key.into()))
             .collect::<Option<_>>()

@@ -447,7 +447,7 @@ impl HttpLoad {
             .iter()
             .any(|line| is_header(line, "content-length", &length))
         {
-            return Err(broken("the answer has another length"));
+            return Err(broken("the answer's length is wrong"));
         }
         let mut left = self.size;
         while left > 0 {
@@ -456,7 +456,7 @@ impl HttpLoad {
                 .min(PATTERN_SIZE);
             reader.read_exact(&mut buffer[..part])?;
             if self.verify && buffer[..part] != pattern[..part] {
-                return Err(broken("the content is not what was sent"));
+                return Err(broken("the content differs from what was sent"));
             }
             watch.bytes.fetch_add(part as u64, Ordering::Relaxed);
             left -= part as u64;

@@ -255,7 +255,7 @@ fn options_of_other_programs_get_one_message_a_line() {
     }
     let import = peer("no-such-option 5000 nomppe-40 lock");
     let of_line = import.report.entries.iter().filter(|it| it.line == 6);
-    assert_eq!(of_line.count(), 3, "what is known is judged");
+    assert_eq!(of_line.count(), 3, "known options are judged");
 }
 
 #[test]

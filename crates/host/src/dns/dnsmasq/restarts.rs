@@ -314,7 +314,10 @@ mod tests {
         open.write_all(b"go\n").unwrap();
         drop(open);
         finish(&mut restarts).unwrap();
-        assert!(!it.has_read("a.conf"), "what was read is the first one");
+        assert!(
+            !it.has_read("a.conf"),
+            "dnsmasq has read only the first version of the file"
+        );
         // The text is unchanged, but it names new content.
         it.again("a.conf", &mut restarts).unwrap();
         let mut open = fs::OpenOptions::new().write(true).open(&gate).unwrap();

@@ -251,7 +251,7 @@ fn nothing_is_lost_while_the_way_to_receive_changes() {
     const CHANGES: u32 = 150;
     let singles: Vec<u32> = (0..20).map(|i| 300 + 10 * i).collect();
     let (from, to) = (socket(), socket());
-    assert!(to.gro.on(), "there is one way only");
+    assert!(to.gro.on(), "GRO must be on for this test");
     // The receiver stores the maximum when it wants no more.
     let received = AtomicU64::new(0);
     thread::scope(|scope| {

@@ -204,7 +204,7 @@ fn what_is_recorded_and_sent_from_elsewhere_gives_nobody_packets() {
     let long = |effect: &Effect| matches!(effect, Effect::Gre(_, packet) if packet.len() > 52);
     assert!(
         notes.delivered.is_empty() && !notes.effects.iter().any(long),
-        "an answer is no longer than what it answers"
+        "an answer is not longer than its request"
     );
     assert_eq!(
         World::drops(&lines.server, "forged_probe"),

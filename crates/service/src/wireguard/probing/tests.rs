@@ -189,7 +189,7 @@ fn a_black_hole_narrows_the_mtu_and_its_end_widens_it() {
     let looks = world.host.path_looks;
     world.run(20, 2000);
     assert_eq!(world.found(), None);
-    assert!(world.host.path_looks > looks, "the owner is told");
+    assert!(world.host.path_looks > looks, "the owner is notified");
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub fn ubi(volumes: &[Volume<'_>]) -> Vec<u8> {
         volumes[0].fixed,
         1,
         3,
-        b"what was there before",
+        b"the earlier content",
     ));
     blocks.reverse();
     blocks.insert(1, vec![0; ERASEBLOCK]);

@@ -95,7 +95,7 @@ fn a_device_that_goes_is_left_at_once() {
     world.run_for(secs(10));
     assert!(world.is_connected());
     assert_eq!(world.used, LTE);
-    assert_eq!(world.tries, [], "there is no device to try by");
+    assert_eq!(world.tries, [], "no device is available for a trial");
     world.devices[0] = true;
     world.handle(Event::NetworkChanged);
     world.run_for(secs(30));

@@ -226,7 +226,7 @@ impl World {
             Call::SetReorder(SERVER, Some(_)) => self.plane.reorders = true,
             Call::SetRate(rate) => self.plane.rate = rate,
             Call::SetLineRates(rates) => self.plane.rates.push([rates[0], rates[1]]),
-            other => panic!("{other:?} is no call of a client"),
+            other => panic!("a client must not call {other:?}"),
         }
     }
 

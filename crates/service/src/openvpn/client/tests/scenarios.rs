@@ -461,7 +461,7 @@ fn routes_that_could_not_be_set_are_not_taken_for_set_the_next_time() {
     world.run_for(secs(4));
     world.faults.host = 100;
     world.run_for(secs(4));
-    assert!(world.host.set.is_none(), "what is not whole does not stay");
+    assert!(world.host.set.is_none(), "incomplete settings do not stay");
     world.faults.host = 0;
     world.run_for(secs(60));
     assert!(world.is_connected());

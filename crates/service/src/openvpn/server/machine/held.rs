@@ -120,7 +120,7 @@ mod tests {
         let mut pop = |now| held.pop(now, |_| 0).map(|it| it.bytes.len());
         assert_eq!(pop(start), Some(54));
         let later = pop(start + PATIENCE);
-        assert_eq!(later, Some(57), "those that came with it are too old");
+        assert_eq!(later, Some(57), "packets that arrived with it are too old");
         assert_eq!(pop(start + PATIENCE), None);
         assert!(held.resets.is_empty());
     }

@@ -85,7 +85,11 @@ impl DataPlane {
     fn call(&mut self, call: Call, now: Instant) -> Option<(SocketAddr, Packet)> {
         match call {
             Call::Send(line, message) => {
-                assert_eq!(line.endpoint, heard(line.endpoint.addr), "as it was called");
+                assert_eq!(
+                    line.endpoint,
+                    heard(line.endpoint.addr),
+                    "sent to the endpoint it was heard from"
+                );
                 return Some((line.endpoint.addr, Packet::Control(message)));
             }
             Call::AddPeer(id, _) => {
@@ -93,7 +97,11 @@ impl DataPlane {
                 assert!(before.is_none(), "{id:?} was removed before");
             }
             Call::SetLine(_, line) => {
-                assert_eq!(line.endpoint, heard(line.endpoint.addr), "as it was called");
+                assert_eq!(
+                    line.endpoint,
+                    heard(line.endpoint.addr),
+                    "sent to the endpoint it was heard from"
+                );
             }
             Call::SetSender(id, Sender::Address(from), first) => {
                 assert_eq!(first, session(id, 0));
@@ -101,7 +109,7 @@ impl DataPlane {
             }
             Call::ClearSender(id, Sender::Address(from)) => {
                 let before = self.peer(id).sender.take();
-                assert_eq!(before, Some(from), "what was said before");
+                assert_eq!(before, Some(from), "the sender is the one set before");
                 self.floats += 1;
             }
             Call::AddKeys {
@@ -121,13 +129,13 @@ impl DataPlane {
             }
             Call::RemoveKeys(id, of) => {
                 let removed = self.peer(id).keys.remove(&key_id(id, of));
-                assert!(removed, "only what is there");
+                assert!(removed, "removes only existing keys");
             }
             Call::Inject(id, _) => return self.seal(id, now),
             Call::ChangeRoutes(changes) => changes.iter().for_each(|it| self.route(*it)),
             Call::RemovePeer(id) => {
                 let peer = self.peers.remove(&id);
-                assert!(peer.is_some(), "{id:?} is no peer");
+                assert!(peer.is_some(), "{id:?} is not a peer");
                 self.routes.retain(|_, owner| *owner != id);
             }
             // The machine keeps these times itself.
@@ -160,7 +168,7 @@ impl DataPlane {
 
     fn peer(&mut self, id: PeerId) -> &mut Peer {
         let peer = self.peers.get_mut(&id);
-        peer.unwrap_or_else(|| panic!("{id:?} is no peer"))
+        peer.unwrap_or_else(|| panic!("{id:?} is not a peer"))
     }
 
     fn route(&mut self, change: RouteChange) {
