@@ -20,10 +20,10 @@ use openvpn::session::{DataKeys, KeyMaterial, Layout};
 use ends::{End, PEER, World};
 use packets::Flow;
 
-/// Most steps in one input.
+/// Maximum number of steps in one input.
 const STEPS: usize = 48;
 
-/// Most bytes that one input may make up and carry.
+/// Maximum number of bytes that one input may make up and carry.
 const WORK: usize = 2 << 20;
 
 /// The number of keys that no negotiation has agreed on. Negotiated ones begin with 0.

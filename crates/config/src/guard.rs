@@ -42,19 +42,19 @@ pub const TUNNELS: &str = "mr-*";
 /// Default routing table.
 pub const TABLE: u32 = 77;
 
-/// Most devices in one list.
+/// Maximum number of devices in one list.
 pub const DEVICES_MAX: usize = 16;
 
 /// Tables that the kernel reserves: 253 to 255, and 0 for "unspecified".
 const KERNEL_TABLES: [u32; 4] = [0, 253, 254, 255];
 
-/// Most name servers.
+/// Maximum number of name servers.
 pub const SERVERS_MAX: usize = 4;
 
-/// Most addresses and networks that the router itself may reach without a tunnel.
+/// Maximum number of addresses and networks that the router itself may reach without a tunnel.
 pub const ALLOWED_MAX: usize = 64;
 
-/// Most names in `dns_names`.
+/// Maximum number of names in `dns_names`.
 pub const NAMES_MAX: usize = 64;
 
 pub(crate) const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";

@@ -25,7 +25,7 @@ pub const ROUTES: &str =
 pub(crate) const CALLS_TOO: &str = "this file also calls a peer (Endpoint), and would make this machine a router for that \
     peer: it would forward packets and masquerade them; permit it with --allow-forwarding, or remove the section";
 
-/// Most networks, and most name servers, of a section.
+/// Maximum number of networks, and of name servers, of a section.
 pub const NETWORKS_MAX: usize = 16;
 
 /// Keys of `[Server]`.

@@ -30,7 +30,7 @@ pub(crate) mod table;
 pub(crate) use section::{Found, Sections};
 pub use shared::{Given, SharedLines};
 
-/// Most lines that a file may describe, which is the most that a tunnel may have.
+/// Maximum number of lines that a file may describe, and that a tunnel may have.
 pub const LINES_MAX: usize = 16;
 
 /// Default of `Hold`: how long a better line must have worked before the tunnel goes back to it.

@@ -33,7 +33,7 @@ use keys::Keys;
 /// The port that servers listen on (RFC 2637, section 2).
 pub const PORT: u16 = 1723;
 
-/// Most addresses that a server gives to clients.
+/// Maximum number of addresses that a server gives to clients.
 pub const POOL_MAX: usize = 1024;
 
 /// Largest accepted file, in bytes; real ones have a few hundred.

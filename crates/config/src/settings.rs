@@ -81,7 +81,7 @@ pub struct DataplaneSettings {
     pub parallel: Parallel,
     /// Kernel buffer of each UDP socket and direction, in bytes; `None` scales with memory.
     pub socket_buffer: Option<usize>,
-    /// Most segments in one super-packet handed to the kernel, 1 to 128; `None` is its limit.
+    /// Maximum number of segments in one super-packet handed to the kernel, 1 to 128; `None` is its limit.
     /// Some drivers damage longer ones silently.
     pub gso_max_segs: Option<u16>,
     /// Leading bits of an IPv4 source address that the handshake rate limiter counts as one source, 8 to 32; 24 if

@@ -18,10 +18,10 @@ pub use write::{DeviceState, PeerState, write_errno, write_get};
 /// Longest accepted line, in bytes. The longest that `wg` writes is `preshared_key=` and 64 digits.
 pub const LINE_MAX: usize = 256;
 
-/// Most peers in one request.
+/// Maximum number of peers in one request.
 pub const PEERS_MAX: usize = 1 << 16;
 
-/// Most allowed-ips lines in one request, over all peers.
+/// Maximum number of allowed-ips lines in one request, over all peers.
 pub const ALLOWED_IPS_MAX: usize = 1 << 20;
 
 const EIO: i32 = 5;

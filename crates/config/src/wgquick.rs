@@ -30,10 +30,10 @@ pub const FILE_MAX: u64 = 4 << 20;
 /// Longest accepted line, in bytes; some calculators put hundreds of ranges into one line.
 pub const LINE_MAX: usize = 64 << 10;
 
-/// Most peers in one file.
+/// Maximum number of peers in one file.
 pub const PEERS_MAX: usize = 1 << 16;
 
-/// Most faults that a report lists; a file with more is probably not a `wg-quick` file.
+/// Maximum number of faults that a report lists; a file with more is probably not a `wg-quick` file.
 pub const FAULTS_MAX: usize = 1000;
 
 /// The result of reading a file, faults included.

@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// Most system calls made to fill one slot.
+/// Maximum number of system calls made to fill one slot.
 const READS_MAX: u64 = 2 * BATCH_PACKETS as u64;
 
 /// Datagrams that the first receive of a batch asks for when datagrams arrive one at a time.
@@ -495,5 +495,5 @@ impl<W: Wire> InboundFill<W> {
 /// Records may always be this long, in bytes, even if packets are short: control messages are longer.
 const RECORD_MIN: usize = 4096;
 
-/// Most trains that one receive call returns.
+/// Maximum number of trains that one receive call returns.
 const TRAINS: usize = 64;

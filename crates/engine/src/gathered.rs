@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use netio::udp::Endpoint;
 use std::sync::Arc;
 
-/// Most addresses of a peer on one line. A new address replaces the one that was silent longest.
+/// Maximum number of addresses of a peer on one line. A new address replaces the one that was silent longest.
 const ADDRESSES_MAX: usize = 4;
 
 /// Milliseconds that an address counts as a line after it was last heard. They count back from the peer's last packet

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Most packets staged for one peer until it has a session (the kernel's `MAX_STAGED_PACKETS`).
+/// Maximum number of packets staged for one peer until it has a session (the kernel's `MAX_STAGED_PACKETS`).
 const STAGED_PACKETS: usize = 128;
 
-/// Most bytes staged for all peers of a tunnel together.
+/// Maximum number of bytes staged for all peers of a tunnel together.
 const STAGED_BYTES: usize = 4 << 20;
 
 /// A peer. Shared by control, tables and workers; everything in it is atomic.

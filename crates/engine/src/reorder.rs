@@ -13,7 +13,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most bytes that the windows of all sessions hold together. Beyond that, packets are written as they come.
+/// Maximum number of bytes that the windows of all sessions hold together. Beyond that, packets are written as they
+/// come.
 pub(crate) const HELD_MAX: usize = 16 << 20;
 
 /// Bits of a packet number below its epoch (OpenVPN); numbers restart in each epoch.

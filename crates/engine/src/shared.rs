@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// the ring's places bound. So a client drops no packets for lack of room.
 const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 
-/// Most injected payloads that wait for a worker.
+/// Maximum number of injected payloads that wait for a worker.
 const INJECTED_MAX: usize = 1024;
 
 /// Name of the coalescing rung.
@@ -57,7 +57,7 @@ pub struct TunnelOptions {
     pub coalescing: bool,
     /// The interface's MTU in bytes.
     pub mtu: usize,
-    /// Most packets in one super-packet handed to the kernel.
+    /// Maximum number of packets in one super-packet handed to the kernel.
     pub gso_max_segs: usize,
     /// Stop reading the interface while a stream has no room: right if all packets go to one peer. Otherwise packets
     /// that find no room are dropped.
@@ -236,7 +236,8 @@ impl<W: Wire> Shared<W> {
         self.congested.get()
     }
 
-    /// Most bytes that may wait in a stream. If streams hold the TUN back, every packet already read must fit.
+    /// Maximum number of bytes that may wait in a stream. If streams hold the TUN back, every packet already read must
+    /// fit.
     pub(crate) fn pending_max(&self) -> usize {
         if self.backpressure {
             PENDING_IN_FLIGHT_MAX

@@ -13,11 +13,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most bytes of a record after its 16-bit length.
+/// Maximum number of bytes of a record after its 16-bit length.
 pub(crate) const RECORD_MAX: usize = u16::MAX as usize;
 
-/// Most bytes that may wait for a peer that does not read. A batch is queued whole or dropped, so the queue exceeds
-/// this by one batch at most. Bytes already sent do not count and are not kept.
+/// Maximum number of bytes that may wait for a peer that does not read. A batch is queued whole or dropped, so the
+/// queue exceeds this by one batch at most. Bytes already sent do not count and are not kept.
 pub(crate) const PENDING_MAX: usize = 256 << 10;
 
 /// No session belongs to the stream yet.

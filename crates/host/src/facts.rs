@@ -33,7 +33,7 @@ pub(crate) const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Most name servers of the host that are read.
+/// Maximum number of name servers of the host that are read.
 const NAME_SERVERS_MAX: usize = 8;
 
 /// The MTU of an uplink.

@@ -9,7 +9,7 @@ use crate::want::{Mtu, Want};
 /// Below this MTU, in bytes, the kernel removes IPv6 from an interface (RFC 8200, section 5).
 pub(crate) const IPV6_MTU_MIN: u32 = 1280;
 
-/// Least and largest MTU of an IPv4 interface in bytes.
+/// Minimum and maximum MTU of an IPv4 interface in bytes.
 const MTU_RANGE: (u32, u32) = (68, 65535);
 
 /// MTU assumed for an unknown uplink, in bytes.

@@ -100,7 +100,7 @@ impl Asker {
     }
 }
 
-/// Most sockets of one group, which has one for each server and line.
+/// Maximum number of sockets of one group, which has one for each server and line.
 const SOCKETS_MAX: usize = 16;
 
 /// A group of servers that are asked one after the other.

@@ -158,7 +158,7 @@ impl Dropped {
     }
 }
 
-/// Most removed keys whose last stamps are kept. The oldest stamps are forgotten first.
+/// Maximum number of removed keys whose last stamps are kept. The oldest stamps are forgotten first.
 const GONE_MAX: usize = 64;
 
 /// The place of a client.

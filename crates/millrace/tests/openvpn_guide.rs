@@ -7,7 +7,7 @@ use lab::acceptance::{Net, PROGRAM, pings, reaches, status_of, until};
 use lab::{Host, Process};
 use std::time::Duration;
 
-/// Most time that a program may take to start.
+/// Maximum time that a program may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PAGE: &str = include_str!("../../../docs/openvpn-server.md");

@@ -21,10 +21,10 @@ use crate::rights::Rights;
 use crate::sample::Sample;
 use config::types::Secret;
 
-/// Most questions about the host that wait: one for each of the front's connections, and one of its own.
+/// Maximum number of questions about the host that wait: one for each of the front's connections, and one of its own.
 const WAITING: usize = 32;
 
-/// Most passwords that wait: the front has one password checked at a time.
+/// Maximum number of passwords that wait: the front has one password checked at a time.
 const PASSWORDS: usize = 1;
 
 /// Answers the questions that need privileges.

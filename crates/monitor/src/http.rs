@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Longest head that is read, in bytes.
 pub const HEAD_MAX: usize = 8 << 10;
 
-/// Most fields that a head may have.
+/// Maximum number of fields that a head may have.
 const FIELDS_MAX: usize = 64;
 
 /// Longest body that is read, in bytes.

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of the note: `struct virtio_net_hdr` without the number of merged buffers.
 pub const NOTE_SIZE: usize = 10;
-/// Most frames that one system call moves.
+/// Maximum number of frames that one system call moves.
 pub const BATCH: usize = 64;
 /// Room for one SCM_TIMESTAMPNS message, with slack for 64-bit time on 32-bit machines.
 const CONTROL_SIZE: usize = 64;

@@ -81,9 +81,9 @@ pub struct AckList {
 }
 
 impl AckList {
-    /// Most ids in a packet. This end sends so many only without a message.
+    /// Maximum number of ids in a packet. This end sends so many only without a message.
     pub const MAX: usize = 8;
-    /// Most ids in a packet with a message: more take room from the message.
+    /// Maximum number of ids in a packet with a message: more take room from the message.
     pub const MAX_WITH_MESSAGE: usize = 4;
 
     /// An empty list.

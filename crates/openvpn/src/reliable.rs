@@ -9,9 +9,9 @@ mod send;
 use crate::packet::{AckList, Opcode};
 pub use send::{Outgoing, SendWindow, WindowFull};
 
-/// Most messages in flight, as in stock: every peer has room for them.
+/// Maximum number of messages in flight, as in stock: every peer has room for them.
 pub const SEND_WINDOW: usize = 6;
-/// Most messages that wait for an earlier one, as in stock.
+/// Maximum number of messages that wait for an earlier one, as in stock.
 pub const RECEIVE_WINDOW: usize = 12;
 
 /// How far `id` is after `base`. Ids before `base` are very far: numbers wrap, though no session lives to see it.

@@ -66,7 +66,7 @@ const OURS: [&str; 10] = [
 /// Options that replace a file.
 const KEYS: [&str; 4] = ["private_key", "listen_port", "addresses", "fwmark"];
 
-/// Most prefixes of one interface.
+/// Maximum number of prefixes of one interface.
 const PREFIXES_MAX: usize = 16;
 
 /// A fault of an option or a section.

@@ -19,10 +19,10 @@ use crate::uci::{self, Package, Section};
 /// The option's name.
 pub const OPTION: &str = "only_through";
 
-/// Most interfaces with a list: more than the number of devices that the guard takes.
+/// Maximum number of interfaces with a list: more than the number of devices that the guard takes.
 const LISTS_MAX: usize = 64;
 
-/// Most words of one list.
+/// Maximum number of words of one list.
 const WORDS_MAX: usize = 64;
 
 /// Protocols of interfaces that lead only to their own networks.
@@ -31,7 +31,7 @@ const LAN_PROTOCOLS: [&str; 3] = ["", "static", "none"];
 /// Options that make a static interface lead out of the router.
 const GATEWAYS: [&str; 2] = ["gateway", "ip6gw"];
 
-/// Most steps from an interface that uses another's device (`@lan`) to that device.
+/// Maximum number of steps from an interface that uses another's device (`@lan`) to that device.
 const ALIASES_MAX: usize = 4;
 
 /// A listed LAN device.

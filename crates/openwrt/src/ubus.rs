@@ -14,7 +14,7 @@ pub const SOCKETS: [&str; 2] = ["/var/run/ubus/ubus.sock", "/var/run/ubus.sock"]
 /// Largest accepted message, in bytes. Answers to the calls made here have a few thousand.
 pub const MESSAGE_MAX: usize = 256 << 10;
 
-/// Most queued calls.
+/// Maximum number of queued calls.
 pub const CALLS_MAX: usize = 16;
 
 /// Bytes of a message's head.

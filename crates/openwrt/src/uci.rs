@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 /// Largest accepted file, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
 
-/// Most faults reported for one file.
+/// Maximum number of faults reported for one file.
 pub const FAULTS_MAX: usize = 100;
 
 /// A parsed UCI file.

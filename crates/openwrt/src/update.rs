@@ -10,7 +10,7 @@ pub const OBJECT: &str = "network.interface";
 /// See [`OBJECT`].
 pub const METHOD: &str = "notify_proto";
 
-/// Most values sent in one list.
+/// Maximum number of values sent in one list.
 const LIST_MAX: usize = 4096;
 
 /// Actions of `notify_proto`.

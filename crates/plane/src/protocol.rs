@@ -84,9 +84,9 @@ pub struct KeyUsage {
 /// A data packet is `header || payload || trailer`. The length and content of header and trailer may differ from key to
 /// key, so the key's [`Format`] defines them. This trait has everything that all keys share.
 pub trait Wire: Send + Sync + 'static {
-    /// Most bytes that any key's format puts before a payload.
+    /// Maximum number of bytes that any key's format puts before a payload.
     const HEAD_MAX: usize;
-    /// Most bytes that any key's format puts behind a payload.
+    /// Maximum number of bytes that any key's format puts behind a payload.
     const TAIL_MAX: usize;
     /// Whether packets without a session wait for one; otherwise they are dropped.
     const STAGES: bool;

@@ -18,7 +18,7 @@ const PASSED: &str = "/run/millrace/tun-selftest";
 /// A number that the kernel chooses at each boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Most bytes of the file that are read.
+/// Maximum number of bytes of the file that are read.
 const SIZE_MAX: u64 = 256;
 
 /// Names of the rungs in the file.

@@ -24,7 +24,7 @@ const NETWORKS_MAX: usize = 64;
 /// would fill the list.
 const BEFORE_MAX: usize = 8;
 
-/// Most ports of bridges of the LAN.
+/// Maximum number of ports of bridges of the LAN.
 const PORTS_MAX: usize = 64;
 
 /// Networks, ports and interface indices of the LAN. They stay known when a bridge is deleted or renamed.

@@ -42,7 +42,7 @@ pub const UNDER_LOAD_FOR: Duration = Duration::from_secs(1);
 /// Two initiations that meet within this time have crossed: longer than nearly every round trip, shorter than the time
 /// to the next try.
 pub(crate) const CROSSING: Duration = Duration::from_secs(1);
-/// Most peers of one interface.
+/// Maximum number of peers of one interface.
 pub const MAX_PEERS: usize = 1 << 20;
 
 /// Type of a handshake initiation.

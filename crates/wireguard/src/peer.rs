@@ -46,7 +46,7 @@ pub(crate) struct Peer {
     pub(crate) pending: Option<Box<Pending>>,
     /// Timestamps that we have sent.
     pub(crate) clock: Clock,
-    /// Greatest timestamp that the peer has sent. Outlives its sessions, as replays do.
+    /// Highest timestamp that the peer has sent. Outlives its sessions, as replays do.
     pub(crate) latest_timestamp: Tai64n,
     /// When its last initiation was accepted.
     pub(crate) last_initiation: Option<Instant>,

@@ -35,7 +35,7 @@ pub(crate) const PEER: PeerId = PeerId(0);
 /// The number of each end's connection.
 const STREAM: StreamId = StreamId(1);
 
-/// Most bytes under way in one direction.
+/// Maximum number of bytes under way in one direction.
 const TRANSIT: usize = 1 << 20;
 
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 40_000);

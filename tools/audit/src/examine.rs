@@ -12,7 +12,7 @@ use crate::soc::{Detected, Hints, Soc, Table};
 use crate::unpack::{self, Entry, EntryKind, Limits, UnpackError, Visitor};
 use crate::verdict::Finding;
 
-/// Most files that one audit judges. The report states how many it left out.
+/// Maximum number of files that one audit judges. The report states how many it left out.
 const FILES_MAX: usize = 50_000;
 
 /// A part that the walk recognised but did not read.

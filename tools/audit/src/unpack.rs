@@ -116,7 +116,7 @@ struct Walker<'v> {
     skipped: u32,
 }
 
-/// Most skipped parts that the walk reports one by one.
+/// Maximum number of skipped parts that the walk reports one by one.
 const MOST_SKIPPED: u32 = 1000;
 
 impl<'v> Walker<'v> {

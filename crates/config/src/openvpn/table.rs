@@ -81,9 +81,9 @@ pub(crate) enum End {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub name: &'static str,
-    /// Fewest values; an inline block counts as one.
+    /// Minimum number of values; an inline block counts as one.
     pub min: usize,
-    /// Most values.
+    /// Maximum number of values.
     pub max: usize,
     pub support: Support,
     pub end: End,

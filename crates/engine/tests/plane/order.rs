@@ -69,7 +69,7 @@ impl Hold {
     }
 }
 
-/// Most reads of the interface until a helper has to get a batch, even on a busy machine.
+/// Maximum number of reads of the interface until a helper has to get a batch, even on a busy machine.
 const READS_MAX: u32 = 5000;
 
 /// Checks that packets came in the order of the reads: numbers have no gap, and each read follows the previous one.

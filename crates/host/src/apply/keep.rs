@@ -12,7 +12,7 @@ use crate::ways::metric_of;
 /// Rounds of restoring within a [`WINDOW`]; another daemon may remove the steps each time.
 const ROUNDS: u32 = 3;
 
-/// Most messages about refused steps that are kept: a server may push many routes.
+/// Maximum number of messages about refused steps that are kept: a server may push many routes.
 pub(super) const REFUSED_MAX: usize = 32;
 
 const WINDOW: Duration = Duration::from_secs(60);

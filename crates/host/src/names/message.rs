@@ -5,17 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Largest message (RFC 1035, section 4.2.1), in bytes.
 pub const MESSAGE_MAX: usize = 512;
 
-/// Most addresses taken from an answer.
+/// Maximum number of addresses taken from an answer.
 pub const ADDRESSES_MAX: usize = 16;
 
-/// Most records read from an answer, and most aliases (CNAME) followed.
+/// Maximum number of records read from an answer, and of aliases (CNAME) followed.
 const RECORDS_MAX: u16 = 64;
 const ALIASES_MAX: usize = 8;
 
 /// Bytes of a message before its question.
 const HEADER: usize = 12;
 
-/// Most bytes of a name (RFC 1035, section 3.1), and most compression pointers in one name.
+/// Maximum number of bytes of a name (RFC 1035, section 3.1), and of compression pointers in one name.
 const NAME_MAX: usize = 255;
 const POINTERS_MAX: usize = 16;
 

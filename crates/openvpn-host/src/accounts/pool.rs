@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use config::openvpn::{Pool as Range, PoolV6, Topology};
 use thiserror::Error;
 
-/// Most places of a pool; a larger range is an error for IPv4 and cut short for IPv6.
+/// Maximum number of places of a pool; a larger range is an error for IPv4 and cut short for IPv6.
 pub(crate) const PLACES_MAX: u32 = 65_536;
 
 /// Error while making a pool.
@@ -127,7 +127,7 @@ impl Pool {
         })
     }
 
-    /// Most clients at one time.
+    /// Maximum number of clients at one time.
     #[cfg(test)]
     pub(crate) const fn places(&self) -> usize {
         self.entries.len()

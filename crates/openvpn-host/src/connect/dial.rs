@@ -16,7 +16,8 @@ use super::resolve::resolve;
 use super::socks::{Progress, Socks};
 use super::stop::{Stop, Woken};
 
-/// Most requests to an HTTP proxy per connection: without a password, with it, and again if the nonce was stale.
+/// Maximum number of requests to an HTTP proxy per connection: without a password, with it, and again if the nonce was
+/// stale.
 const REQUESTS_MAX: usize = 3;
 
 /// Name and password for a proxy.

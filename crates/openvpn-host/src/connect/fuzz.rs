@@ -5,10 +5,10 @@ use super::http::{self, Reader, Verdict};
 use super::socks::{Progress, Socks};
 use config::openvpn::{HttpAuth, HttpProxy};
 
-/// Most messages from a SOCKS proxy in one conversation.
+/// Maximum number of messages from a SOCKS proxy in one conversation.
 const MESSAGES: usize = 5;
 
-/// Most bytes requested at once: a name with its port.
+/// Maximum number of bytes requested at once: a name with its port.
 const ASKED: usize = 257;
 
 /// Feeds an HTTP or SOCKS proxy's answers in pieces. The proxy's bytes may enter the next request only as header

@@ -12,7 +12,7 @@ use thiserror::Error;
 /// Completed rounds over all remotes up to which pauses stay the same; they grow after one more.
 const PATIENT_ROUNDS: u32 = 4;
 
-/// Most doublings of a pause.
+/// Maximum number of doublings of a pause.
 const DOUBLINGS_MAX: u32 = 15;
 
 /// Pause after a round in which no name had an address.

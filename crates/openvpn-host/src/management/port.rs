@@ -14,10 +14,10 @@ use crate::scripts::environment::Environment;
 use crate::status_file::Format;
 use crate::timestamp::Clock;
 
-/// Most states and echoes kept.
+/// Maximum number of states and echoes kept.
 const HISTORY: usize = 100;
 
-/// Most unread output in bytes; beyond that the port drops the client.
+/// Maximum number of bytes of unread output; beyond that the port drops the client.
 const WAITING_MAX: usize = 1 << 20;
 
 /// Longest text of a log or echo entry, in bytes.

@@ -187,7 +187,7 @@ impl Encapsulation {
         self.cipher.block_len() > 1
     }
 
-    /// Most bytes of plaintext that encrypt to at most `sealed` bytes.
+    /// Maximum number of bytes of plaintext that encrypt to at most `sealed` bytes.
     const fn plaintext(&self, sealed: usize) -> Option<usize> {
         if self.is_cbc() {
             let block = self.cipher.block_len();

@@ -476,7 +476,7 @@ pub(super) fn bounded<T>(list: &mut Vec<T>, value: T, max: usize) -> Result<(), 
     Ok(())
 }
 
-/// Most words of one option.
+/// Maximum number of words of one option.
 const MAX_WORDS: usize = 16;
 
 /// The words, or `None` where a quote is not closed, a backslash ends the line or there are too many words.

@@ -18,7 +18,7 @@ use crate::role::Role;
 use crate::verify::PeerCertificate;
 use crate::wrap::{DynamicWrap, Wrap};
 
-/// Least time between two key renewals that a client starts: each costs the server a handshake.
+/// Minimum time between two key renewals that a client starts: each costs the server a handshake.
 const RENEWED_APART: Duration = Duration::from_secs(1);
 
 /// Features that both sides agreed on when the session came up.

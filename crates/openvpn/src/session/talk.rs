@@ -8,7 +8,7 @@ use super::output::{CloseReason, Output};
 use crate::message::{self, Message};
 use crate::role::Role;
 
-/// Most messages that wait for a negotiation to end.
+/// Maximum number of messages that wait for a negotiation to end.
 const MAX_QUEUED: usize = 16;
 
 /// How long a session that ends waits for the peer to acknowledge why.

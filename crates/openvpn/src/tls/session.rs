@@ -17,11 +17,11 @@ use crate::verify::{PeerCertificate, VerifyError, VerifyFault};
 #[cfg(feature = "server")]
 use crate::tls::server;
 
-/// Most decrypted bytes of the peer that are kept until they are read. The largest record of the protocol is well
-/// below.
+/// Maximum number of decrypted bytes of the peer that are kept until they are read. The largest record of the protocol
+/// is well below.
 const PLAIN_MAX: usize = 64 * 1024;
 
-/// Most bytes that wait to be sent, in the clear during the handshake or encrypted after it.
+/// Maximum number of bytes that wait to be sent, in the clear during the handshake or encrypted after it.
 const SEND_MAX: usize = 64 * 1024;
 
 /// The fatal alert `access_denied` in the clear (RFC 8446, sections 5.1 and 6). rustls would send our certificate first

@@ -25,7 +25,7 @@ pub const MAX_LEN: usize = 220;
 pub struct Host {
     /// The version of the protocol that the sender speaks.
     pub version: u16,
-    /// Most calls of an access concentrator; 0 for a client.
+    /// Maximum number of calls of an access concentrator; 0 for a client.
     pub max_channels: u16,
     /// The host's name.
     pub name: Text<64>,

@@ -11,7 +11,7 @@ use crate::session::link::{Link, LinkOutput, Side};
 use crate::session::output::{DownReason, SendError};
 use crate::session::settings::{ClientSettings, Entropy, StartError};
 
-/// Most packets kept until the call is up.
+/// Maximum number of packets kept until the call is up.
 const MAX_EARLY: usize = 4;
 
 /// A PPTP client without sockets; see the crate's documentation.

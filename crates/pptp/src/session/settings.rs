@@ -165,7 +165,7 @@ pub struct ServerSettings {
     pub pool: Vec<Ipv4Addr>,
     /// Name servers for clients.
     pub dns: Dns,
-    /// Most control connections of clients that have not logged in. The pool limits the others.
+    /// Maximum number of control connections of clients that have not logged in. The pool limits the others.
     pub max_strangers: usize,
 }
 

@@ -188,7 +188,7 @@ fn server_machine(model: &Pptp, server: &Server) -> Result<ServerMachine, RunErr
     Ok(machine.answering(answering))
 }
 
-/// Most addresses of one name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
 /// A machine, with the sockets and timers that it needs.

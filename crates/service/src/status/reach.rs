@@ -17,7 +17,8 @@ pub const NO_CARRIER: &str = "no carrier";
 /// State of a tunnel that waits for something before it can come up.
 pub const WAITING: &str = "waiting";
 
-/// Most peers whose routes the kernel is asked for in one document. Further peers share the uplinks of these.
+/// Maximum number of peers whose routes the kernel is asked for in one document. Further peers share the uplinks of
+/// these.
 const ASKED: usize = 64;
 
 /// Age in seconds up to which a packet shows that an uplink works.

@@ -63,7 +63,7 @@ pub trait Host {
     fn log(&mut self, level: log::Level, words: &str);
 }
 
-/// Most look-ups at a time: each may wait long for a resolver that does not answer.
+/// Maximum number of look-ups at a time: each may wait long for a resolver that does not answer.
 pub const LOOKUPS_MAX: usize = 4;
 
 /// Why a configuration was refused. Settings before the fault are in force, as with the kernel.

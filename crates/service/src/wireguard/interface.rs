@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Most handshake messages served before everything else gets a turn: signals, timers and
+/// Maximum number of handshake messages served before everything else gets a turn: signals, timers and
 /// configuration must get through even during a flood.
 const MESSAGES_AT_ONCE: usize = 64;
 

@@ -11,7 +11,7 @@ use wireguard::echo::ECHO_MIN;
 /// Shortest useful length in bytes: every host accepts this much (RFC 1122, section 3.3.2).
 const LEAST: u32 = 576;
 
-/// Most addresses of a peer that are tried.
+/// Maximum number of addresses of a peer that are tried.
 const TARGETS_MAX: usize = 4;
 
 impl ProbePlan {

@@ -317,7 +317,7 @@ impl Machine {
     }
 }
 
-/// Most peers that the report names.
+/// Maximum number of peers that the report names.
 const REPORTED: usize = 8;
 
 fn random() -> u64 {

@@ -13,7 +13,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Most peers that a start calls: those heard last.
+/// Maximum number of peers that a start calls: those heard last.
 pub(super) const RECALLED_MAX: usize = 256;
 
 /// Age of the file beyond which a start calls nobody, as peers have noticed the loss by themselves.
@@ -22,7 +22,7 @@ pub(super) const SOON: Duration = Duration::from_secs(180);
 /// Longest file that is read, in bytes.
 const SIZE_MAX: u64 = (RECALLED_MAX as u64) * 256;
 
-/// Least time between two writes of the file, which lies in memory.
+/// Minimum time between two writes of the file, which lies in memory.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// A peer, the address where it was last heard, and our address that it called.

@@ -4,9 +4,9 @@ use super::Case;
 use crate::facts::{ArmAttributes, Facts, Spread};
 use crate::verdict::Verdict;
 
-/// Most instructions of a class that count as data among the code.
+/// Maximum number of instructions of a class that count as data among the code.
 pub(super) const NOISE: u64 = 8;
-/// Fewest instructions in which an option's own instructions would show.
+/// Minimum number of instructions in which an option's own instructions would show.
 pub(super) const ENOUGH: u64 = 2000;
 
 /// [`NOISE`] for large files: among 678 000 instructions of ARMv5TE, 43 looked like those of v7.

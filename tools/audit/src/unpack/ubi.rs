@@ -10,7 +10,7 @@ use super::{UnpackError, Walker, scan};
 use crate::bytes::BIG;
 use crate::unpack::{Found, Part};
 
-/// Most volumes that UBI allows.
+/// Maximum number of volumes that UBI allows.
 const VOLUMES: u32 = 128;
 
 /// The volume that holds the table of volumes.

@@ -14,9 +14,9 @@ use crate::text::nearest;
 
 /// Deepest nesting of files.
 const DEPTH_MAX: usize = 4;
-/// Most files to read.
+/// Maximum number of files to read.
 const FILES_MAX: usize = 16;
-/// Most options of all files together.
+/// Maximum number of options of all files together.
 const OPTIONS_MAX: usize = 1000;
 
 /// An option whose value still has to be judged.

@@ -245,7 +245,7 @@ fn the_kernel_tells_how_long_a_datagram_has_waited() {
 /// Each datagram is received as it was sent, while the socket switches between trains and single datagrams.
 #[test]
 fn nothing_is_lost_while_the_way_to_receive_changes() {
-    /// Most datagrams under way: far fewer than fit the buffer.
+    /// Maximum number of datagrams under way: far fewer than fit the buffer.
     const WINDOW: u64 = 100;
     const TRAIN: [u32; 2] = [900, 800];
     const CHANGES: u32 = 150;

@@ -12,7 +12,7 @@ use crate::session::server::{Client, ConnectionId, Server, ServerOutput};
 /// Time that a control connection may exist without a logged-in client.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Most calls that a control connection may request without a login.
+/// Maximum number of calls that a control connection may request without a login.
 const CALLS_MAX: u16 = 16;
 
 impl Client {

@@ -33,7 +33,7 @@ const SERVICE: u64 = 4;
 /// Poller number of the first TCP listener; the others follow.
 const LISTENERS: u64 = 16;
 
-/// Most control packets per turn of the loop.
+/// Maximum number of control packets per turn of the loop.
 const ARRIVALS_AT_ONCE: usize = 256;
 
 type Failure = Box<dyn std::error::Error>;

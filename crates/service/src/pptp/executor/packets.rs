@@ -6,7 +6,8 @@ use plane::LineId;
 use std::io;
 use std::time::Instant;
 
-/// Most packets read from the interface in one go and sent by one call; each packet in a super-packet counts.
+/// Maximum number of packets read from the interface in one go and sent by one call; each packet in a super-packet
+/// counts.
 pub(super) const BATCH: usize = 64;
 
 impl<M: Machine> Executor<'_, M> {

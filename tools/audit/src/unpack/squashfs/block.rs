@@ -60,7 +60,7 @@ pub(super) struct Decoder {
     codec: Codec,
 }
 
-/// Most bytes that may precede a stream without stored properties.
+/// Maximum number of bytes that may precede a stream without stored properties.
 const MOST_SKIPPED: usize = 10;
 
 impl Decoder {

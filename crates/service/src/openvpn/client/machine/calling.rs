@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Time without an answer after which the likely reasons are logged.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// Most servers named per outage: if all are down, the client calls them again and again.
+/// Maximum number of servers named per outage: if all are down, the client calls them again and again.
 const NAMED_MAX: u32 = 4;
 
 /// Messages about calls since a server last answered.

@@ -39,8 +39,8 @@ const MOVES_TOLD_APART: Duration = Duration::from_secs(60);
 /// Interval for keys that wear slowly: an idle router should not wake more often than for its pings.
 const SLOW_TRAFFIC: Duration = Duration::from_secs(10);
 
-/// Most outputs that may wait while the interface is set. The client leaves a server that exceeds it, for example by
-/// constant key renewals.
+/// Maximum number of outputs that may wait while the interface is set. The client leaves a server that exceeds it, for
+/// example by constant key renewals.
 const WAITING_MAX: usize = 128;
 
 /// How a connection ended.

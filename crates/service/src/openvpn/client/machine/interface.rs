@@ -13,7 +13,7 @@ use openvpn_host::scripts::{Hook, device_arguments};
 use openvpn_host::{sizes, terms};
 use std::time::Duration;
 
-/// Most filtered options that the log line names.
+/// Maximum number of filtered options that the log line names.
 const LEFT_OUT_MAX: usize = 8;
 
 impl Machine<'_> {

@@ -38,11 +38,11 @@ pub(crate) enum BusyError {
 pub(crate) struct Crew {
     /// Name of each thread.
     pub(crate) name: &'static str,
-    /// Most pieces of work done at once.
+    /// Maximum number of pieces of work done at once.
     pub(crate) threads: usize,
-    /// Most pieces of one key's work done at once.
+    /// Maximum number of pieces of one key's work done at once.
     pub(crate) share: usize,
-    /// Most waiting pieces of work; one key may use half.
+    /// Maximum number of waiting pieces of work; one key may use half.
     pub(crate) waiting: usize,
     /// The threads' nice value; `None` for the process's.
     pub(crate) nice: Option<i32>,
