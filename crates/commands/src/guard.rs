@@ -1,4 +1,4 @@
-//! `millrace guard`: devices of the LAN leave by a tunnel, or not at all.
+//! `millrace guard`: devices of the LAN leave through a tunnel, or not at all.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `millrace leak-test`: finds out by which device fresh DNS queries and packets leave.
+//! `millrace leak-test`: finds out through which device fresh DNS queries and packets leave.
 
 use std::fs;
 use std::io;

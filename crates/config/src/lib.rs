@@ -8,7 +8,7 @@
 //! * [`free`]: finds unused addresses.
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
-//! * [`guard`]: devices of the LAN that leave only by a tunnel.
+//! * [`guard`]: devices of the LAN that leave only through a tunnel.
 //! * [`policy`]: which devices, networks and names go through which tunnel.
 //! * [`kind`]: tells which kind of file a file is.
 //! * [`permissions`]: what a tunnel's file may do besides its tunnel; [`mod@file`]: opens the files that it names.

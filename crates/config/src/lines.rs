@@ -55,12 +55,12 @@ pub struct Lines {
     pub mode: LineMode,
     /// How long a better line must have worked before the tunnel goes back to it.
     pub hold: Duration,
-    /// Packets of a peer are put back into order before they are written. For peers that send by several lines.
+    /// Packets of a peer are put back into order before they are written. For peers that send over several lines.
     pub reorder: bool,
     /// Each line has a fair queue, from which packets leave no faster than the line's rate.
     pub shape: bool,
     /// The lines, at most [`LINES_MAX`], with different names and different local ends. May be empty: peers may call
-    /// by several lines of theirs, and this host answers on each.
+    /// over several lines of theirs, and this host answers on each.
     pub lines: Vec<Line>,
 }
 

@@ -73,7 +73,7 @@ pub struct Pptp {
     pub mtu: Option<u16>,
     /// Whether packets are put back into order; `None` does so if the encryption needs it.
     pub reorder: Option<bool>,
-    /// A client's lines; or how a server answers clients that call by several lines, which is off by default.
+    /// A client's lines; or how a server answers clients that call over several lines, which is off by default.
     pub lines: Lines,
 }
 
@@ -364,7 +364,7 @@ fn model(
         );
     }
     let mut lines = lines(&mut keys, role.as_ref());
-    // A server answers by several lines only if the rest of the table says so.
+    // A server answers over several lines only if the rest of the table says so.
     lines.reorder = false;
     let among_lines = keys.reorder_of_lines();
     if among_lines.is_some() && keys.has("reorder") {

@@ -19,7 +19,7 @@ const ADDRESSES_MAX: usize = 4;
 pub(crate) const ALIVE: u64 = 5_000;
 
 /// The same limit in milliseconds, where each packet goes to one address only. While data flows, a caller asks by each
-/// line once a second, and the keepalive after the answer goes by all its lines.
+/// line once a second, and the keepalive after the answer goes over all its lines.
 pub(crate) const ALIVE_FOR_SHARES: u64 = 3_000;
 
 /// Milliseconds of silence at the first address, while another is heard, after which the other becomes first. Longer

@@ -109,8 +109,8 @@ impl Peer {
         self.moving.store(moving as u8, Ordering::Relaxed);
     }
 
-    /// Whether to reject authentic packets from this origin: by a line that the peer lacks, outside a line's stream, or
-    /// from a new address of a peer that may not move.
+    /// Whether to reject authentic packets from this origin: over a line that the peer lacks, outside a line's stream,
+    /// or from a new address of a peer that may not move.
     ///
     /// Otherwise an attacker could record a stream's records and send them as datagrams, to move the peer.
     pub(crate) fn refuses(&self, line: LineId, from: Endpoint, stream: Option<StreamId>) -> bool {

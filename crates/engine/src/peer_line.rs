@@ -112,7 +112,7 @@ impl PeerLines {
         self.get(line)
     }
 
-    /// Sends by a line if no other line can be used.
+    /// Sends over a line if no other line can be used.
     fn use_first(&self, line: LineId) {
         if self.used().endpoint().is_none() {
             self.used.store(line.0, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl PeerLines {
         }
     }
 
-    /// Sends by this line from now on. Returns whether the peer has the line.
+    /// Sends over this line from now on. Returns whether the peer has the line.
     pub(crate) fn choose(&self, line: LineId) -> bool {
         let known = self.get(line).is_some_and(|line| line.endpoint().is_some());
         if known {

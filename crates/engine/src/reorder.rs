@@ -1,4 +1,4 @@
-//! Reordering of packets that came by several lines: after the replay window has accepted them, and before they are
+//! Reordering of packets that came over several lines: after the replay window has accepted them, and before they are
 //! written.
 //!
 //! Each session has its own window, since each begins with new numbers. A window holds copies of packets, because the

@@ -272,7 +272,7 @@ impl<W: Wire> Shared<W> {
         self.wake_tun();
     }
 
-    /// Sends packets from the TUN by this line from now on; streams of other lines no longer hold the TUN back.
+    /// Sends packets from the TUN over this line from now on; streams of other lines no longer hold the TUN back.
     pub(crate) fn send_by(&self, line: LineId) {
         if self.congested.look_at(line) {
             self.wake_tun();

@@ -53,7 +53,7 @@ pub(crate) struct OutboundRun {
     pub(crate) peer: Arc<Peer>,
     pub(crate) key: Arc<SendKey>,
     pub(crate) endpoint: Endpoint,
-    /// The line that the run's trains leave by.
+    /// The line that the run's trains leave through.
     pub(crate) line: LineId,
     /// The connection that the run's trains are written to, if any.
     pub(crate) stream: Option<Arc<Stream>>,
@@ -222,7 +222,7 @@ pub(crate) enum Inner {
 pub(crate) struct InboundRun<W: Wire> {
     pub(crate) key: Arc<ReceiveKey<W>>,
     pub(crate) from: Endpoint,
-    /// The line that the packets came by.
+    /// The line that the packets came through.
     pub(crate) line: LineId,
     /// The stream that the packets came through, whose other end cannot move.
     pub(crate) stream: Option<StreamId>,

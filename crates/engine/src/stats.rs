@@ -151,8 +151,8 @@ drops! {
     expired,
     /// The tag was wrong.
     not_authentic,
-    /// Authentic, but its number was received before: delivered twice by the network or a second line, or recorded and
-    /// replayed. With several lines, this includes packets older than the replay window.
+    /// Authentic, but its number was received before: delivered twice through the network or a second line, or recorded
+    /// and replayed. With several lines, this includes packets older than the replay window.
     duplicate,
     /// Authentic, but its number is older than the replay window: very late, or recorded and replayed.
     replayed,

@@ -241,7 +241,7 @@ impl<W: Wire> Tunnel<W> {
         sum
     }
 
-    /// Sends a datagram by a line.
+    /// Sends a datagram over a line.
     pub(crate) fn send_by(&self, line: LineId, endpoint: Endpoint, datagram: &[u8]) -> SendReport {
         let family = match endpoint.addr {
             SocketAddr::V4(_) => Family::V4,

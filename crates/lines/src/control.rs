@@ -2,7 +2,7 @@
 //!
 //! Measuring costs nothing while packets come and go. At other times *probes* are sent, messages that the peer
 //! answers at once: WireGuard handshakes, OpenVPN requests of the options check, PPTP packets made for it. A probe
-//! makes a WireGuard or OpenVPN peer send to where the probe came from, so a keepalive by the line in use follows.
+//! makes a WireGuard or OpenVPN peer send to where the probe came from, so a keepalive over the line in use follows.
 //!
 //! [`Lines`] decides and does no I/O: it calls an [`Outside`], which each protocol implements.
 
@@ -45,7 +45,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_millis(250);
 const WAITING: Duration = Duration::from_millis(100);
 
-/// How often a silent line is probed; a line while packets go by several at a time; a metered line.
+/// How often a silent line is probed; a line while packets go over several at a time; a metered line.
 pub const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ const REOPEN: Duration = Duration::from_secs(5);
 pub struct Lines {
     settings: Settings,
     ends: Vec<End>,
-    /// The peers that are called. All others are answered by the line from which they call.
+    /// The peers that are called. All others are answered over the line from which they call.
     peers: BTreeMap<PeerId, PeerLines>,
     /// The line from which each peer that is not called has last called.
     callers: BTreeMap<PeerId, LineId>,
@@ -104,7 +104,7 @@ impl Lines {
         }
     }
 
-    /// Sets whether only one line may be used at a time: peers cannot be reached by several, or not yet.
+    /// Sets whether only one line may be used at a time: peers cannot be reached over several, or not yet.
     pub const fn set_singly(&mut self, singly: bool) {
         self.singly = singly;
     }
@@ -281,7 +281,7 @@ impl Lines {
         peer.is_some_and(|peer| peer.probe_answered(now))
     }
 
-    /// Sends a probe that is not counted, by the open line whose turn it is. It shows whether the peer answers probes
+    /// Sends a probe that is not counted, over the open line whose turn it is. It shows whether the peer answers probes
     /// at all. A keepalive follows, as the peer stays with the line of the last probe.
     pub fn trial(&self, id: PeerId, turn: usize, out: &mut dyn Outside) {
         let open = self.open().count().max(1);

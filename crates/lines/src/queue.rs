@@ -266,7 +266,7 @@ fn parameters(settings: &Settings) -> Parameters {
     }
 }
 
-/// Paces the packets sent by one line. Time lost to a late timer may be made up for, up to a bound.
+/// Paces the packets sent over one line. Time lost to a late timer may be made up for, up to a bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     /// The rate in bits a second; `None` means no limit.

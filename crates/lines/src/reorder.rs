@@ -1,6 +1,6 @@
-//! Puts packets that came by several lines back into order.
+//! Puts packets that came over several lines back into order.
 //!
-//! A [`Window`] stands where the copies of one peer's packets meet, whichever line they came by. It delivers each
+//! A [`Window`] stands where the copies of one peer's packets meet, whichever line they came over. It delivers each
 //! number once, in order, and a packet behind a gap waits for as long as the missing packets can still come. The window
 //! gives up a gap by the earliest of three rules:
 //!
@@ -57,7 +57,7 @@ pub const REMEMBERED: u64 = history::REMEMBERED;
 pub struct Arrival {
     /// The packet's number; see [`Extender`] for protocols that have 32 bits.
     pub number: u64,
-    /// The line that the packet came by.
+    /// The line that the packet came over.
     pub line: LineId,
     /// The packet's size in memory.
     pub bytes: usize,

@@ -1,5 +1,5 @@
-//! The guard: packets of LAN devices leave by a tunnel or not at all, whatever happens to tunnels, rules, routes and
-//! the packet filter. The test counts both devices' packets where they would come out.
+//! The guard: packets of LAN devices leave through a tunnel or not at all, whatever happens to tunnels, rules, routes
+//! and the packet filter. The test counts both devices' packets where they would come out.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -357,7 +357,7 @@ fn a_server_at_home_is_no_tunnel_and_no_way_out() {
     // The phone still reaches the router and the LAN through the server.
     lab::acceptance::pings(&world.phone, "10.44.0.1", 1);
     lab::acceptance::pings(&world.phone, "192.168.1.1", 1);
-    // The option `servers = false` lets clients leave by the uplink.
+    // The option `servers = false` lets clients leave through the uplink.
     let file = directory.file(
         "guard.toml",
         "lan = [\"br-lan\", \"br-guest\"]\nservers = false\n",
@@ -425,8 +425,8 @@ fn the_guard_alone_is_enough_for_a_tunnel() {
     );
 }
 
-/// With `router`, lookups and connections of the router itself leave by a tunnel or not at all, except traffic that
-/// keeps uplink and tunnel alive.
+/// With `router`, lookups and connections of the router itself leave through a tunnel or not at all, except traffic
+/// that keeps uplink and tunnel alive.
 #[test]
 fn the_router_itself_leaves_by_a_tunnel_only() {
     if !ready() || lab::require(tools::find("wg")).is_none() {

@@ -1,4 +1,4 @@
-//! Devices under the policy, beside a second tunnel and a server at home: none of their packets leaves by another
+//! Devices under the policy, beside a second tunnel and a server at home: none of their packets leaves through another
 //! device's tunnel, or in clear. The test counts packets where they come out.
 //!
 //! `MILLRACE_TEST_LEAKS` sets the number of packets that devices send in each test (8,000 if unset).

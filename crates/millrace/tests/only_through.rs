@@ -1,5 +1,5 @@
-//! `only_through` of OpenWrt interfaces: each LAN leaves by its own tunnels or not at all, whatever happens to tunnels,
-//! rules and the packet filter, and never by another LAN's tunnel.
+//! `only_through` of OpenWrt interfaces: each LAN leaves through its own tunnels or not at all, whatever happens to
+//! tunnels, rules and the packet filter, and never by another LAN's tunnel.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -163,7 +163,7 @@ impl Lists {
         watch
     }
 
-    /// Packets from a LAN that left by a device, IPv4 and IPv6.
+    /// Packets from a LAN that left through a device, IPv4 and IPv6.
     fn left(&self, lan: &str, out: &str) -> [u64; 2] {
         let words = ["-j", "list", "counters", "table", "inet", "judging"];
         let all: Value =

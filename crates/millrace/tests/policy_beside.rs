@@ -11,9 +11,9 @@ fn ready() -> bool {
     lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// With a full tunnel of `wg-quick`: the policy's entries take precedence, bypass entries work, and answers leave by
-/// the uplink that the request used. All other traffic and the router's use `wg-quick`'s tunnel, which comes and goes
-/// undisturbed.
+/// With a full tunnel of `wg-quick`: the policy's entries take precedence, bypass entries work, and answers leave
+/// through the uplink that the request used. All other traffic and the router's use `wg-quick`'s tunnel, which comes
+/// and goes undisturbed.
 #[test]
 fn wg_quick_goes_on_beside_it() {
     if !ready() {

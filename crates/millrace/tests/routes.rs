@@ -420,7 +420,7 @@ fn a_killed_client_leaves_the_hosts_own_routes() {
     until("everything is as it was before", || world.state() == before);
 }
 
-/// IPv6 traffic does not leave by the uplink when the interface cannot carry IPv6.
+/// IPv6 traffic does not leave through the uplink when the interface cannot carry IPv6.
 #[test]
 fn ipv6_is_unreachable_where_the_tunnel_has_none() {
     if !ready() {

@@ -1,7 +1,7 @@
 //! Copies packets that the host sends and receives on all of its devices, through a packet socket.
 //!
 //! The kernel copies an outgoing packet when it hands the packet to its device, after the packet filter. So filtered
-//! packets do not appear, and every outgoing packet seen has left by the device given with it.
+//! packets do not appear, and every outgoing packet seen has left through the device given with it.
 
 use std::io;
 use std::mem;
@@ -30,7 +30,7 @@ pub struct Capture {
 pub struct Seen<'a> {
     /// Index of the device.
     pub index: u32,
-    /// Whether it leaves by the device; otherwise it comes in.
+    /// Whether it leaves through the device; otherwise it comes in.
     pub outgoing: bool,
     /// Its first bytes, from the IP header on.
     pub packet: &'a [u8],

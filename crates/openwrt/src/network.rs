@@ -124,7 +124,7 @@ pub struct Network {
     pub lines: Vec<String>,
     /// How the tunnel uses its lines.
     pub mode: Option<LineMode>,
-    /// LAN devices whose packets leave only by this tunnel, which the guard enforces.
+    /// LAN devices whose packets leave only through this tunnel, which the guard enforces.
     pub only_through: Vec<Lan>,
     /// IPv6 prefixes that are routed to this host through the tunnel: netifd hands them out to its other interfaces.
     pub prefixes: Vec<(Ipv6Addr, u8)>,

@@ -1,4 +1,4 @@
-//! `option only_through` of interfaces with protocol `millrace`: which LAN devices leave only by which tunnel.
+//! `option only_through` of interfaces with protocol `millrace`: which LAN devices leave only through which tunnel.
 //!
 //! A word is a netifd interface or a network device. An interface's device is read from the file, as ubus does not
 //! run yet when the guard starts at boot. Devices that lead out of the router are refused. Both layers of the guard

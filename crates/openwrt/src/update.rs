@@ -454,7 +454,7 @@ mod tests {
             told(&blocked, RouteRules::default()),
             ["::/1 unreachable", "8000::/1 unreachable"]
         );
-        // Without IPv6 on the interface, no IPv6 packet may leave by another one.
+        // Without IPv6 on the interface, no IPv6 packet may leave through another one.
         let mut specific = all(true);
         (specific.to, specific.prefix) = (Destination::Network("2001:db8::".parse().unwrap()), 32);
         for (routes, default_v6, wanted) in [

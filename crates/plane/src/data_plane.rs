@@ -48,7 +48,7 @@ pub trait DataPlane: Send + Sync {
 
     // Lines.
 
-    /// Takes the sockets of a line away. Peers keep the line of that number, but nothing is sent by it.
+    /// Takes the sockets of a line away. Peers keep the line of that number, but nothing is sent over it.
     fn close_line(&self, line: LineId);
 
     /// Returns the local UDP port of a line: that of IPv4, if the line has two sockets.
@@ -82,7 +82,7 @@ pub trait DataPlane: Send + Sync {
     /// Forgets a line of a peer. If that line is in use, nothing is sent until another is chosen or set.
     fn remove_line(&self, id: PeerId, line: LineId);
 
-    /// Sends to a peer by this line from now on.
+    /// Sends to a peer over this line from now on.
     fn use_line(&self, id: PeerId, line: LineId);
 
     /// Sets how a peer's packets use its lines from now on; the default is [`LineMode::Single`]. Packets that are not
@@ -182,7 +182,7 @@ pub trait DataPlane: Send + Sync {
     /// whether the message was sent.
     fn send(&self, to: &Line, message: &[u8]) -> bool;
 
-    /// Sends a control message to a peer by the line in use. Without `to`, the message goes to the peer's known
+    /// Sends a control message to a peer over the line in use. Without `to`, the message goes to the peer's known
     /// address. With `to`, where control believes the peer to be, it goes there. Its source is the address that the
     /// peer calls, if the data plane knows the peer at `to`. Returns whether the message was sent.
     fn send_to_peer(&self, id: PeerId, to: Option<SocketAddr>, message: &[u8]) -> bool;
@@ -191,11 +191,11 @@ pub trait DataPlane: Send + Sync {
     /// no key.
     fn inject(&self, id: PeerId, payload: &[u8]);
 
-    /// Injects a payload by this line only, whichever lines are in use. The payload is dropped if there is no key, or
+    /// Injects a payload over this line only, whichever lines are in use. The payload is dropped if there is no key, or
     /// the peer does not have the line.
     fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]);
 
-    /// Seals a control payload, unpadded, and sends it at once by the line in use, in one datagram that must not be
+    /// Seals a control payload, unpadded, and sends it at once over the line in use, in one datagram that must not be
     /// fragmented. The peer's timers do not count it as data: no answer is expected.
     fn send_whole(&self, id: PeerId, payload: &[u8]) -> Whole {
         let _ = (id, payload);
@@ -221,8 +221,8 @@ pub trait DataPlane: Send + Sync {
     /// bottleneck, and nothing waits here.
     fn set_rate(&self, rate: Option<u64>);
 
-    /// Limits each line separately, by number; 0 for lines that must carry no packet. Packets that may go by any line
-    /// ([`LineMode::BalancePackets`]) go by the first that has room. Replaces [`set_rate`](Self::set_rate).
+    /// Limits each line separately, by number; 0 for lines that must carry no packet. Packets that may go over any line
+    /// ([`LineMode::BalancePackets`]) go through the first that has room. Replaces [`set_rate`](Self::set_rate).
     fn set_line_rates(&self, rates: [u64; LINES_MAX]);
 
     /// Takes the interface's new MTU in bytes.
@@ -357,7 +357,7 @@ impl<E: std::error::Error + 'static> std::error::Error for KeyError<E> {
 ///
 /// Called by workers: must not block, and must bound what it queues.
 pub trait Control: Send + Sync + 'static {
-    /// Takes a datagram that is not a data packet. `from` is the line that it came by, with the local address that it
+    /// Takes a datagram that is not a data packet. `from` is the line that it came over, with the local address that it
     /// was sent to. [`DataPlane::send`] to `from` answers the datagram.
     ///
     /// Returns whether control took the datagram; `false` counts as a drop.

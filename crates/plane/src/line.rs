@@ -74,29 +74,29 @@ impl Line {
 /// The lines over which a peer's packets are sent.
 ///
 /// Lines that the peer does not have are skipped, and so are streams (TCP), which take neither copies nor a share of
-/// the packets. If no line is left, a packet goes by the line in use
+/// the packets. If no line is left, a packet goes over the line in use
 /// ([`DataPlane::use_line`](crate::DataPlane::use_line)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineMode {
-    /// Each packet by the line in use.
+    /// Each packet over the line in use.
     #[default]
     Single,
     /// Each packet by each of these lines: sealed once, so that the copies are equal.
     Duplicate(LineSet),
     /// Critical packets by each of these lines: those marked CS5 and above, small UDP, TCP's SYN and pure
-    /// acknowledgements. All others by the line in use.
+    /// acknowledgements. All others over the line in use.
     Critical(LineSet),
-    /// Each inner flow by one line, in proportion to the lines' shares, by line number. A line with share 0 gets no
+    /// Each inner flow over one line, in proportion to the lines' shares, by line number. A line with share 0 gets no
     /// flow. Shares may have any unit, such as bits a second.
     Balance([u64; LINES_MAX]),
-    /// Each packet by one line, in proportion of bytes to the lines' shares. One inner flow fills all lines, and
+    /// Each packet over one line, in proportion of bytes to the lines' shares. One inner flow fills all lines, and
     /// arrives out of order, so the peer must put packets back into order ([`Reorder`]). [Critical](Self::Critical)
-    /// packets go by the line in use.
+    /// packets go over the line in use.
     BalancePackets([u64; LINES_MAX]),
 }
 
 impl LineMode {
-    /// The lines that packets go by besides the line in use.
+    /// The lines that packets go over besides the line in use.
     #[must_use]
     pub fn lines(self) -> LineSet {
         match self {

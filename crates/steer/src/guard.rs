@@ -4,7 +4,7 @@
 //!
 //! | layer | where | what it says |
 //! |---|---|---|
-//! | `chain` | table `inet millrace` | packets by a guarded device, or from its networks, leave by LAN or tunnel |
+//! | `chain` | table `inet millrace` | packets from a guarded device, or its networks, leave only to the LAN or a tunnel |
 //! | `rules` | routing rules 900 to 981 | main table for the LAN's networks; else the guard's table; else nowhere |
 //!
 //! The chains are above all in the `forward` hook; "LAN" in the first row is any device of the LAN.
@@ -183,8 +183,8 @@ pub fn refresh() -> Result<Option<Done>, SteerError> {
     settings::restore::<Asked>(None, &mut Restarts::at_once())
 }
 
-/// Removes the guard: packets leave by the host's own routes until the guard is switched on again. Returns the steps
-/// that failed.
+/// Removes the guard: packets leave through the host's own routes until the guard is switched on again. Returns the
+/// steps that failed.
 ///
 /// # Errors
 /// When the host cannot be inspected.

@@ -13,8 +13,8 @@ use crate::facts::Facts;
 /// A network: address and bits of its prefix.
 pub(crate) type Network = (IpAddr, u8);
 
-/// Shortest prefix of a LAN's network, IPv4 and IPv6. A shorter route by a device of the LAN leads to a gateway, and
-/// mostly beyond the LAN.
+/// Shortest prefix of a LAN's network, IPv4 and IPv6. A shorter route through a device of the LAN leads to a gateway,
+/// and mostly beyond the LAN.
 const PREFIX_MIN: [u8; 2] = [8, 16];
 
 /// The most networks that bypass the tunnel, each with a rule for each device. A LAN has a handful.

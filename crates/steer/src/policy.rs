@@ -9,8 +9,8 @@
 //! | `dnsmasq` | a file in the directory that `dnsmasq` reads | has addresses of names put into sets of the table |
 //!
 //! A mark is a number in a few bits of a packet's and a connection's mark; the policy writes only these bits. A
-//! connection keeps its mark, so all its packets go the same way. Answers to a connection that came in by a tunnel
-//! leave by that tunnel.
+//! connection keeps its mark, so all its packets go the same way. Answers to a connection that came in through a tunnel
+//! leave through that tunnel.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -184,7 +184,7 @@ impl Settings for Asked {
         let moved = now.iter().filter(|it| !ways.contains(it));
         let mut marks: Vec<u32> = moved.map(|it| it.0).collect();
         let entries = match &of_before {
-            // If a part was missing, connections may have begun by another way.
+            // If a part was missing, connections may have begun over another way.
             Some(before) if !(applied.closed && is_new) => {
                 changed(&before.entries, &resolved.entries)
             }

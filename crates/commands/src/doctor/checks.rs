@@ -337,7 +337,7 @@ fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 fn rp_filter(facts: &Facts, found: &mut Vec<Finding>) {
-    // With a single uplink, every answer comes by it.
+    // With a single uplink, every answer comes through it.
     if facts.lines.len() < 2 {
         return;
     }

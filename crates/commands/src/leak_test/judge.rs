@@ -37,7 +37,7 @@ pub(super) struct Probe {
     pub(super) to: Option<IpAddr>,
     /// The lower-case text to search for in packets: a label of a name, or a payload.
     pub(super) token: Vec<u8>,
-    /// Whether it was seen on this host: incoming by a device of the LAN, or leaving.
+    /// Whether it was seen on this host: incoming through a device of the LAN, or leaving.
     pub(super) began: bool,
     /// Whether a server has answered about the name.
     pub(super) answered: bool,

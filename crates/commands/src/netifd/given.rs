@@ -197,7 +197,7 @@ impl Given {
     }
 
     /// Why the tunnel is not made yet: it has lines, and none of them is usable. Without a line, its packets would
-    /// leave by any uplink of the host.
+    /// leave through any uplink of the host.
     pub(super) fn held(&self, at: &At) -> Option<Fault> {
         if self.network.lines.is_empty() {
             return None;

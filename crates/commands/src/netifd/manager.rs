@@ -21,7 +21,7 @@ pub(super) struct Netifd {
 struct State {
     rules: RouteRules,
     prefixes: Vec<(Ipv6Addr, u8)>,
-    /// Whether endpoints covered by the tunnel's routes get routes past it.
+    /// Whether endpoints covered through the tunnel's routes get routes past it.
     host_route: bool,
     /// Whether netifd must not restart the interface after rejected credentials.
     auth_fail: bool,

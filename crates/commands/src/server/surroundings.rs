@@ -95,7 +95,7 @@ impl Host {
 #[derive(Debug)]
 struct Inside {
     ifname: String,
-    /// Whether the default route leaves by this interface.
+    /// Whether the default route leaves through this interface.
     on_line: bool,
     addr: IpAddr,
     prefix: u8,

@@ -37,11 +37,11 @@ pub struct Listed {
     pub interface: String,
     /// Its network device, which is a tunnel.
     pub device: String,
-    /// LAN devices that leave by this interface only.
+    /// LAN devices that leave through this interface only.
     pub lan: Vec<String>,
 }
 
-/// LAN devices that leave only by the same tunnels.
+/// LAN devices that leave only through the same tunnels.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Group {
     /// Devices of the LAN.
@@ -52,7 +52,7 @@ pub struct Group {
     pub table: u32,
 }
 
-/// LAN devices, the tunnels that they leave by, and the routing table for them.
+/// LAN devices, the tunnels that they leave through, and the routing table for them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Part<'a> {
     /// Devices of the LAN.

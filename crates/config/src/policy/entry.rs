@@ -93,7 +93,7 @@ pub enum Who {
     Lease(String),
     /// Packets from a network or an address.
     Network(AllowedIp),
-    /// Packets that come in by a device of the LAN.
+    /// Packets that come in through a device of the LAN.
     Device(String),
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Sends missing packets by all lines, so that they are hardly lost again; the first time only by lines with a
+    /// Sends missing packets over all lines, so that they are hardly lost again; the first time only over lines with a
     /// large share.
     pub(super) fn send<W: Wire>(
         &mut self,

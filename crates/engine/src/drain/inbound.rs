@@ -439,7 +439,7 @@ fn tell<W: Wire>(shared: &Shared<W>, run: &InboundRun<W>, now: Instant) {
     }
 }
 
-/// Counts the packets that came by one line of a peer.
+/// Counts the packets that came over one line of a peer.
 fn count<W: Wire>(shared: &Shared<W>, peer: &Peer, line: LineId, counts: &LineCounts) {
     if let Some(line) = peer.lines.get(line) {
         line.counts.note_received(counts);

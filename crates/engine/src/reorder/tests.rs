@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Receives packets with these numbers by a line. Each packet contains only its number.
+    /// Receives packets with these numbers over a line. Each packet contains only its number.
     fn come(&mut self, line: u8, numbers: &[u64]) -> Vec<u64> {
         let packets: Vec<_> = numbers.iter().map(|n| (*n, n.to_be_bytes())).collect();
         let packets: Vec<_> = packets.iter().map(|(n, p)| (*n, &p[..])).collect();
@@ -431,7 +431,7 @@ fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
     };
     come(0, 1, 0);
     come(1, 2, 1);
-    // The packet in between comes by the slow line, so the other line being past it proves nothing.
+    // The packet in between comes over the slow line, so the other line being past it proves nothing.
     let (verdict, _, deadline) = come(3, 1, 2);
     assert_eq!(verdict, Verdict::Held);
     assert!(deadline.unwrap() > start + Duration::from_millis(30));

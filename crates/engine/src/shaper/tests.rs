@@ -188,7 +188,7 @@ impl World {
         self.shaper.follow((Rates::Each(rates), word));
     }
 
-    /// The next packet's port, the line that it leaves by, and the time since `start`.
+    /// The next packet's port, the line that it leaves over, and the time since `start`.
     fn leaves_by(&mut self, start: Instant) -> Option<(u8, u8, Duration)> {
         loop {
             self.now = self.shaper.deadline(self.now)?;

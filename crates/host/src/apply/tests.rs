@@ -193,7 +193,7 @@ fn two_full_tunnels_do_not_take_each_others_rules() {
         let first = Applied::apply_in(directory, OPEN, &first, "wg0", netlink).unwrap();
         let between = state(netlink);
         let mut second = plan(netlink, |_| {});
-        // The kernel rightly refuses a second route to this network by another interface.
+        // The kernel rightly refuses a second route to this network through another interface.
         let network = |step: &Step| matches!(step, Step::Route { table: MAIN, .. });
         second.steps.retain(|step| !network(step));
         assert_eq!(second.fwmark, 51821);

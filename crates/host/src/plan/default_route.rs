@@ -45,7 +45,7 @@ impl Routes<'_> {
         if v6 == Some(DefaultV6::Global) && !self.want.block_ipv6 {
             self.lead_all(true);
         }
-        // IPv6 that the tunnel cannot carry must not leave by the host's own uplink.
+        // IPv6 that the tunnel cannot carry must not leave through the host's own uplink.
         let cut_off = self.want.default_v6.is_some() && !self.v6;
         if self.want.block_ipv6 || cut_off {
             self.block_all_v6();

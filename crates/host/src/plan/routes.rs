@@ -89,7 +89,7 @@ impl<'a> Routes<'a> {
         self.keep_endpoints();
         let Self { mut plan, .. } = self;
         // Displaced routes are removed first and restored last. The kernel refuses such a route while a route past the
-        // tunnel leads to its gateway by another way.
+        // tunnel leads to its gateway over another way.
         for mut steps in [
             self.displaced,
             self.past,
@@ -110,7 +110,7 @@ impl<'a> Routes<'a> {
             self.tell_pushed(dst, route, &way);
         }
         match way {
-            // The plan's warnings report this. Packets to this network must not leave by the host's own uplink.
+            // The plan's warnings report this. Packets to this network must not leave through the host's own uplink.
             Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => match prefix {
                 0 => self.block_all_v6(),
                 _ if route.table == MAIN => self.block(dst, prefix),

@@ -25,7 +25,7 @@ pub trait Outside {
     /// A message for the log.
     fn open(&mut self, line: LineId, mark: Option<u32>) -> Result<(), String>;
 
-    /// Sends a peer a message by this line that it answers at once. With `renew`, no data has come recently: if the
+    /// Sends a peer a message over this line that it answers at once. With `renew`, no data has come recently: if the
     /// probe makes a new session, use it.
     fn probe(&mut self, peer: PeerId, line: Line, renew: bool);
 
@@ -38,7 +38,7 @@ pub trait Outside {
     /// Notes that a relay has this address now.
     fn relay_at(&mut self, address: SocketAddr);
 
-    /// Saves that a peer answers by a relay at this address of this name.
+    /// Saves that a peer answers through a relay at this address of this name.
     fn keep_address(&mut self, name: &str, address: IpAddr);
 
     /// Saves the lines' byte counts.

@@ -8,7 +8,7 @@ use plane::{LINES_MAX, LineId};
 /// The rates for the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Bits a second of all lines in use together: each packet goes by one line, or by all.
+    /// Bits a second of all lines in use together: each packet goes over one line, or by all.
     Together(u64),
     /// Bits a second of each line in use, by number; 0 for other lines.
     Each([u64; LINES_MAX]),

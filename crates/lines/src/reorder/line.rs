@@ -79,7 +79,7 @@ impl Lateness {
     }
 }
 
-/// Copies that came by one line, or from one peer by all lines, by their fate.
+/// Copies that came over one line, or from one peer over all lines, by their fate.
 ///
 /// Each copy is counted once: [`Self::received`] is the sum of all except `buffered`, which counts the accepted packets
 /// that had to wait.

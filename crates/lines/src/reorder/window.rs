@@ -54,7 +54,7 @@ pub struct Window<T> {
     /// The next number while nothing waits and nothing is due, else [`NONE`]. Numbers from `limit` up to this one have
     /// come in order, and are not entered anywhere else yet.
     in_order: u64,
-    /// The only line that packets have come by. While its packets are in order, nothing is measured.
+    /// The only line that packets have come over. While its packets are in order, nothing is measured.
     sole: u8,
     settings: Settings,
     /// The time of the first packet.
@@ -133,8 +133,8 @@ impl<T> Window<T> {
         self.arrived_otherwise(arrival, now, hold)
     }
 
-    /// Takes `count` packets that came by one line, numbered from `first` on. Returns whether all are to be delivered.
-    /// If not, the window is unchanged, and the caller must call [`Self::arrived`] for each.
+    /// Takes `count` packets that came over one line, numbered from `first` on. Returns whether all are to be
+    /// delivered. If not, the window is unchanged, and the caller must call [`Self::arrived`] for each.
     #[inline]
     pub fn arrived_in_order(&mut self, first: u64, count: u64, line: LineId) -> bool {
         let in_order = first == self.in_order && first != NONE && line.0 == self.sole;
@@ -490,7 +490,7 @@ impl Restart {
         true
     }
 
-    /// Notes a packet within reach by this line, which refutes a restart.
+    /// Notes a packet within reach over this line, which refutes a restart.
     fn refuted(&mut self, line: LineId) {
         if line == self.line {
             self.count = 0;

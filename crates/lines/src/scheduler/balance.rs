@@ -173,7 +173,7 @@ pub struct Spread {
 }
 
 impl Default for Spread {
-    /// Sends each packet by the line in use.
+    /// Sends each packet over the line in use.
     fn default() -> Self {
         let mut seed = [0; 8];
         crypto::random(&mut seed);
@@ -200,7 +200,7 @@ impl Spread {
         }
     }
 
-    /// Whether all packets go by the line in use.
+    /// Whether all packets go over the line in use.
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.mode == LineMode::Single

@@ -56,7 +56,7 @@ pub const CHAIN: &str = "postrouting";
 pub struct Masquerade<'a> {
     /// The table's name.
     pub table: &'a str,
-    /// The interface that leads to those networks: packets that leave by it keep their source address.
+    /// The interface that leads to those networks: packets that leave through it keep their source address.
     pub interface: &'a str,
     /// The networks, each with the bits of its prefix.
     pub sources: &'a [(IpAddr, u8)],

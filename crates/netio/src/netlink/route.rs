@@ -137,14 +137,14 @@ impl Route {
         Self::new(family.unspecified(), 0)
     }
 
-    /// Leads the route by the gateway `via`.
+    /// Leads the route through the gateway `via`.
     #[must_use]
     pub fn via(mut self, via: IpAddr) -> Self {
         self.via = Some(via);
         self
     }
 
-    /// Leads the route by the interface `dev`.
+    /// Leads the route through the interface `dev`.
     #[must_use]
     pub fn dev(mut self, dev: u32) -> Self {
         self.dev = Some(dev);

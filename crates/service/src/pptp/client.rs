@@ -110,7 +110,7 @@ impl ClientMachine {
         }
     }
 
-    /// Reaches the server by these lines, if there are any.
+    /// Reaches the server over these lines, if there are any.
     pub(super) fn with_server_lines(self, lines: Option<Box<ServerLines>>) -> Self {
         Self { lines, ..self }
     }

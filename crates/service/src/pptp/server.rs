@@ -33,7 +33,7 @@ struct Client {
     up: Up,
     since: SystemTime,
     order: Option<Order>,
-    /// The client's lines, if it calls by several.
+    /// The client's lines, if it calls over several.
     lines: Option<Box<ClientLines>>,
     sent: [u64; 2],
     received: [u64; 2],

@@ -116,8 +116,8 @@ impl Machine {
         }
     }
 
-    /// Whether the answer to a handshake goes back by the line and address it came from, and not to where the peer was
-    /// last heard. So the peer learns that this line works.
+    /// Whether the answer to a handshake goes back over the line and address it came from, and not to where the peer
+    /// was last heard. So the peer learns that this line works.
     pub(super) const fn answers_by_line(&self) -> bool {
         self.lines.is_some() || self.theirs.gathered.is_some()
     }

@@ -157,7 +157,7 @@ mod tests {
         // The file of a VPN provider.
         let provider = "Address = 10.64.3.2/32\nDNS = 10.64.0.1";
         assert_eq!(auto(provider, "0.0.0.0/0"), ["10.64.0.1"]);
-        // Public name servers are reached by other paths, so they are not probed.
+        // Public name servers are reached over other paths, so they are not probed.
         let public = "Address = 10.64.3.2/32\nDNS = 1.1.1.1";
         assert_eq!(auto(public, "0.0.0.0/0"), none);
         let site = "Address = 10.0.0.2/24";

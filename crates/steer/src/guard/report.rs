@@ -272,7 +272,7 @@ impl Report {
     }
 }
 
-/// Warns where the host's default route leaves by a device of the LAN: both layers tell ways apart only by device.
+/// Warns where the host's default route leaves through a device of the LAN: both layers tell ways apart only by device.
 fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
     let mut out = facts.main.iter().filter(|route| {
         route.kind == RouteKind::Unicast && route.prefix == 0 && route.dev.is_some()

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | 900 | of the LAN to the LAN | the main table |
 //! | 974 | of the router itself | skip 975 and 976 |
-//! | 975 | from a network of the LAN, by any device | the guard's table, or its group's |
+//! | 975 | from a network of the LAN, through any device | the guard's table, or its group's |
 //! | 976 | the same, and from past networks of the LAN | "unreachable" |
-//! | 980 | by a device of the LAN | the guard's table, or its group's |
+//! | 980 | through a device of the LAN | the guard's table, or its group's |
 //! | 981 | the same | dropped: their source is not the LAN's, so an answer would go to a stranger |
 //!
 //! All rules with these priorities are the guard's. Rules of the policy lie before and behind them: those

@@ -245,7 +245,7 @@ fn through(device: &str, resolved: &Resolved, facts: &Facts, family: Family) -> 
 pub(super) fn ways_now(resolved: &Resolved, facts: &Facts) -> Ways {
     let now = |device: &str| FAMILIES.map(|it| through(device, resolved, facts, it).index());
     let leads = resolved.leads.iter();
-    // Packets that go around tunnels go by an uplink.
+    // Packets that go around tunnels go through an uplink.
     let line = |family| {
         let defaults = facts.defaults(resolved.policy.table, family).into_iter();
         let mut ours = defaults.filter(|it| it.metric == Some(routes::METRIC));

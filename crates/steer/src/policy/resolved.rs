@@ -36,8 +36,8 @@ pub(crate) struct Lead {
     pub(crate) device: String,
     pub(crate) table: u32,
     pub(crate) down: Down,
-    /// Whether connections that come in by the tunnel get this mark, so that answers leave by it. Only one of a
-    /// tunnel's marks is for answers.
+    /// Whether connections that come in through the tunnel get this mark, so that answers leave through it. Only one of
+    /// a tunnel's marks is for answers.
     pub(crate) is_for_answers: bool,
 }
 

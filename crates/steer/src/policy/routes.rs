@@ -1,4 +1,4 @@
-//! Default routes: in each tunnel's table through the tunnel, in one more table by the uplink.
+//! Default routes: in each tunnel's table through the tunnel, in one more table through the uplink.
 
 use netio::netlink::{Family, Link, Route, TABLE_MAIN};
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 910 | with a tunnel's mark | the tunnel's table |
 //! | 911 | with the mark of a tunnel that holds, or of blocked packets | "unreachable" |
-//! | 914 | without a mark, by a device of the LAN to one of its networks | the main table |
+//! | 914 | without a mark, through a device of the LAN to one of its networks | the main table |
 //! | 915 | without a mark, of a held device | the tunnel's table |
 //! | 916 | the same | "unreachable"; dropped where the source may be forged |
 //! | 990 | with the mark of packets around tunnels | more specific routes of the main table |

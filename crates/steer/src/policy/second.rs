@@ -213,7 +213,7 @@ fn sources(
     let mut all = Vec::new();
     for (mac, ip) in resolved.near.iter().filter(|it| Family::of(it.1) == family) {
         if who.macs.contains(mac) {
-            // The rule names no device: the packet may come by a port that was taken out of its bridge.
+            // The rule names no device: the packet may come through a port that was taken out of its bridge.
             all.push((None, Some((*ip, family.bits()))));
         }
     }

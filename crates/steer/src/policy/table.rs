@@ -11,7 +11,8 @@
 //! | `names` | packets to port 53 | redirects them to the entry's name servers |
 //! | `input` | packets to the router | refuses those to port 53 that have no name server of their family there |
 //! | `source` | packets that leave by tunnels | masquerades them |
-//! | `forward` | forwarded packets | refuses blocked ones, and those marked for a tunnel that leave by another device |
+//! | `forward` | forwarded packets | refuses blocked ones, and those marked for a tunnel that leave through another
+//! device |
 //!
 //! `prerouting` clears the bits of each packet, and also notes the tunnel by which a connection came in. It
 //! restores or chooses marks only for packets from the LAN.
@@ -85,7 +86,7 @@ pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
     }
     chains.extend(leading_queries(resolved));
     if policy.masquerade && !resolved.leads.is_empty() {
-        // Firewalls of most routers masquerade only packets that leave by the uplink.
+        // Firewalls of most routers masquerade only packets that leave through the uplink.
         let (from, to) = (from(&policy.lan), quoted(&policy.devices()));
         let rules = vec![format!("{from} oifname {to} masquerade")];
         chains.push(chain("source", ("nat", HOOK_POSTROUTING, SOURCE), rules));
@@ -290,7 +291,7 @@ fn forward(resolved: &Resolved, held: &Held) -> WantedChain {
         refuse(lead.mark, &format!("oifname != {} ", quoted(&allowed)));
     }
     refuse(resolved.block, "");
-    // Packets that come by a removed port, or a renamed bridge, get no mark, as the device no longer counts as the
+    // Packets that come through a removed port, or a renamed bridge, get no mark, as the device no longer counts as the
     // LAN's. They are dropped silently: an answer has no way back.
     let lan = quoted(lan);
     let senders = Senders {

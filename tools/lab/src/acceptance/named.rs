@@ -29,8 +29,8 @@ pub const INNER: [&str; 2] = ["10.8.0.1", "fd08::1"];
 /// The router's own `dnsmasq`, in each family of the LAN.
 pub const ROUTER: [&str; 2] = ["192.168.1.2", "fd00:1::2"];
 
-/// Counters at the server: all queries that arrive by the WAN, those among them for [`SECRET`], and queries that
-/// arrive by tunnels. The second counter matches the second label, after the headers of UDP and DNS and the first
+/// Counters at the server: all queries that arrive through the WAN, those among them for [`SECRET`], and queries that
+/// arrive through tunnels. The second counter matches the second label, after the headers of UDP and DNS and the first
 /// label.
 const COUNTING: &str = "table inet queries {\n counter every { }\n counter secret { }\n counter tunnelled { }\n\
     chain prerouting {\n type filter hook prerouting priority -400;\n\
@@ -136,7 +136,7 @@ impl Named {
         )
     }
 
-    /// Queries that reached the server by a tunnel.
+    /// Queries that reached the server through a tunnel.
     pub fn tunnelled(&self) -> u64 {
         counter(&self.world.server, "tunnelled")
     }

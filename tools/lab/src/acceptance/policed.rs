@@ -1,5 +1,5 @@
-//! A router with two tunnels, two devices behind it, and a server that reports by which device a packet arrived: for
-//! tests of routing policies.
+//! A router with two tunnels, two devices behind it, and a server that reports through which device a packet arrived:
+//! for tests of routing policies.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -210,7 +210,7 @@ impl Policed {
         self.world.server.output("nft", words).unwrap();
     }
 
-    /// Whether a packet to the port reached the server by that device.
+    /// Whether a packet to the port reached the server through that device.
     pub fn came(&self, device: &str, port: u16) -> bool {
         let words = ["list", "set", "inet", "seen", "asked"];
         let text = self.world.server.output("nft", words).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::want::EndpointRoutes;
 
-/// A route of the host's own, by its uplink.
+/// A route of the host's own, through its uplink.
 fn own(network: &str, prefix: u8, metric: Option<u32>) -> Route {
     let via = match network.contains(':') {
         true => "2001:db8:1::1",
@@ -234,7 +234,7 @@ fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
     }
 }
 
-/// Reports that blocked IPv6 leaves by a rule of another program.
+/// Reports that IPv6 is not blocked because of a rule of another program.
 #[test]
 fn ipv6_that_leaves_although_it_is_blocked_is_told() {
     in_host("unblocked", |netlink, directory| {

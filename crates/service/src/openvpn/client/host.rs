@@ -58,7 +58,7 @@ pub(super) trait Host {
     /// Gets a socket to a server: [`Event::Connected`] or [`Event::DialFailed`] with this number.
     fn dial(&mut self, number: u64, target: Box<Target>, login: Option<ProxyLogin>) -> Done;
 
-    /// Finds out whether a server can be reached by a line: [`Event::LineTried`].
+    /// Finds out whether a server can be reached over a line: [`Event::LineTried`].
     fn try_line(&mut self, line: LineId, target: Target);
 
     /// Abandons the current look-up or dial.

@@ -74,7 +74,7 @@ pub(in crate::pptp) struct ServerLines {
     /// When to tell the server next which lines are used, and how many quick repetitions are left.
     pub(super) tells: Option<(Instant, u8)>,
     times: Times,
-    /// When data last came by the line in use.
+    /// When data last came over the line in use.
     pub(super) heard: Option<Instant>,
     bytes: [u64; 2],
 }
@@ -122,7 +122,7 @@ impl ServerLines {
         !self.lines.may_work(SERVER, self.line())
     }
 
-    /// Handles the server's answer to a probe by a line. Returns whether the line has newly joined the call.
+    /// Handles the server's answer to a probe over a line. Returns whether the line has newly joined the call.
     pub(super) fn join(&mut self, line: LineId, now: Instant) -> bool {
         self.failures.worked(line);
         self.port_only = None;
@@ -159,7 +159,7 @@ impl ServerLines {
         self.calls.is_some_and(|at| at + DIAL <= now)
     }
 
-    /// All lines that packets of the call go by.
+    /// All lines that packets of the call go over.
     pub(super) fn in_use(&self) -> LineSet {
         let mode = self.wanted.among(self.joined);
         mode.lines().with(self.line())
@@ -234,7 +234,7 @@ impl ServerLines {
 }
 
 impl ClientMachine {
-    /// Sends a packet that is not from the interface by all lines in use.
+    /// Sends a packet that is not from the interface over all lines in use.
     pub(super) fn send_by_all(&self, packet: &[u8], cx: &mut Cx<'_>) {
         let to = self.server();
         let Some(it) = &self.lines else {

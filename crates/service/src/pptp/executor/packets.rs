@@ -47,7 +47,7 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Opens packets received by a line, and writes them to the interface.
+    /// Opens packets received over a line, and writes them to the interface.
     pub(super) fn take_in(&mut self, count: usize, line: LineId, now: Instant) {
         let mut cx = Cx {
             now,

@@ -1,4 +1,4 @@
-//! Clients that call by several of their lines, and are answered on each.
+//! Clients that call over several of their lines, and are answered on each.
 
 use super::{Client, ServerMachine};
 use crate::pptp::machine::{Cx, Way};

@@ -1,4 +1,4 @@
-//! Tests calls by several lines.
+//! Tests calls over several lines.
 
 use super::*;
 use plane::LineId;

@@ -242,7 +242,7 @@ fn without_ipv6_its_part_is_left_out_with_a_warning() {
     let plan_without = plan(&lines, &off);
     assert_eq!(plan_without.steps.len(), 3);
     assert_eq!(plan_without.warnings.len(), 1);
-    // Packets meant for the tunnel do not leave by the uplink.
+    // Packets meant for the tunnel do not leave through the uplink.
     let short = plan(&format!("MTU = 1200\n{lines}"), &facts());
     let blocks = |step: &&Step| matches!(step, Step::Unreachable { .. });
     assert_eq!(short.steps.iter().filter(blocks).count(), 5);

@@ -50,7 +50,7 @@ pub(super) enum End {
     Closed(CloseReason),
     /// A step that the connection needed failed.
     Failed(String),
-    /// Connect again by another line, for this reason.
+    /// Connect again over another line, for this reason.
     OtherLine(String),
 }
 

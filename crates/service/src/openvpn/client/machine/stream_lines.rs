@@ -165,7 +165,7 @@ impl StreamLines {
         told
     }
 
-    /// Whether a connection can be tried by any line.
+    /// Whether a connection can be tried over any line.
     fn has_line(&self) -> bool {
         self.known && self.lines.iter().any(|of| of.fault.is_none())
     }
@@ -285,7 +285,7 @@ impl StreamLines {
         words
     }
 
-    /// Returns the reason to reconnect by another line, if there is one.
+    /// Returns the reason to reconnect over another line, if there is one.
     fn leaves(&mut self, now: Instant) -> Option<String> {
         let mut switch = None;
         for (line, of) in (0..).map(LineId).zip(&self.lines) {

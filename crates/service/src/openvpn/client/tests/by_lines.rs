@@ -1,4 +1,4 @@
-//! A server that is reached by two lines, which fail and come back.
+//! A server that is reached over two lines, which fail and come back.
 
 use super::config_by_lines;
 use super::scenarios::leave;

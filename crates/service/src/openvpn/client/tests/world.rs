@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// Sends a packet to the server by all lines in use.
+    /// Sends a packet to the server over all lines in use.
     pub(super) fn send(&mut self, packet: &[u8]) {
         let lines = match self.mode {
             LineMode::Duplicate(lines) => lines,
@@ -304,7 +304,7 @@ impl World {
         }
     }
 
-    /// Sends a packet to the server by this line.
+    /// Sends a packet to the server over this line.
     pub(super) fn send_by(&mut self, line: LineId, packet: Vec<u8>) {
         let Some((server, stream)) = self.peer else {
             return;
