@@ -137,7 +137,7 @@ pub(crate) fn judge_bytes(
     Ok(judged)
 }
 
-/// Tells where a tunnel's lines come from, if not from its file.
+/// Reports where a tunnel's lines come from, if not from its file.
 fn tell_lines(origin: Option<String>, report: &mut Report) {
     let entry = origin.map(|reason| Entry {
         line: 0,

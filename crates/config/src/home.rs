@@ -17,7 +17,7 @@ use std::str::FromStr;
 use crate::keys::{self, Key, joined, some, store, texts};
 use crate::types::{AllowedIp, Endpoint};
 
-/// Tells what a `[Server]` section does to the machine.
+/// Describes what a `[Server]` section does to the machine.
 pub const ROUTES: &str =
     "this machine forwards the packets of its peers, and masquerades them unless `Masquerade = no`";
 

@@ -21,7 +21,7 @@ pub(crate) type Texts = Vec<Zeroizing<String>>;
 pub(crate) struct Key<T> {
     pub name: &'static str,
     pub set: fn(&mut T, &str) -> Verdicted,
-    /// Gives the values to write, none for a default.
+    /// Returns the values to write; none for a default.
     pub show: fn(&T) -> Texts,
 }
 

@@ -1,4 +1,4 @@
-//! Tells which kind of tunnel file a file is: one answer for every command and page.
+//! Determines the kind of a tunnel file: one answer for every command and page.
 
 use std::path::Path;
 

@@ -280,7 +280,7 @@ pub fn parse(text: &str, path: &Path, permissions: Permissions) -> Import {
     parse_with(text, path, true, &|_| permissions.files())
 }
 
-/// Tells whether a file may be the password file.
+/// Decides whether a file may be the password file.
 type MayBeSent<'a> = dyn Fn(&Path) -> bool + 'a;
 
 fn parse_with(text: &str, path: &Path, starts: bool, may_be_sent: &MayBeSent<'_>) -> Import {

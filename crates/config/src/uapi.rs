@@ -77,7 +77,7 @@ pub struct SetPeer {
 /// One `allowed_ip` line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AllowedIpChange {
-    /// Gives the range to this peer, and takes it from the peer that had it.
+    /// Assigns the range to this peer, and takes it from the peer that had it.
     Add(AllowedIp),
     /// Removes the range if this peer has it (`allowed_ip=-10.0.0.0/8`).
     Remove(AllowedIp),
@@ -108,8 +108,8 @@ impl SetParser {
     /// Takes one line, without its line feed. Do not pass the empty line that ends the request.
     ///
     /// # Errors
-    /// [`UapiError`] with `EPROTO` when it is no `key=value`, `E2BIG` above the limits, and `EINVAL` for every other
-    /// fault. The parser must not be used after an error.
+    /// [`UapiError`] with `EPROTO` when it is not of the form `key=value`, `E2BIG` above the limits, and `EINVAL` for
+    /// every other fault. The parser must not be used after an error.
     pub fn line(&mut self, line: &str) -> Result<(), UapiError> {
         self.line += 1;
         let Some((key, value)) = line.split_once('=') else {

@@ -142,7 +142,7 @@ fn trace(marks: &mut Marks, name: &str, code: &str, packets: usize, secrets: &mu
     // Backwards, so that a small batch has a long packet.
     for (number, &len) in LENS.iter().rev().take(packets).enumerate() {
         let start = (memory.len() + 4 + cipher.head()).next_multiple_of(16);
-        // Headers are no secret.
+        // Headers are not secret.
         memory.resize(start, 0x5a);
         memory.resize(start + len + cipher.tail(len), 0);
         secrets.fill(&mut memory[start..][..len]);

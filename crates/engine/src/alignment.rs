@@ -91,7 +91,7 @@ impl Alignment {
         MATTERS && self.left > 0
     }
 
-    /// Notes a receive of `bytes`, and its duration if it was timed.
+    /// Records a receive of `bytes`, and its duration if it was timed.
     pub(crate) fn note(&mut self, bytes: u64, took: Option<Duration>) {
         if bytes < BULK {
             return;

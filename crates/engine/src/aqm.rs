@@ -70,7 +70,7 @@ pub(crate) struct Aqm {
 }
 
 impl Aqm {
-    /// Notes that `bytes` were read, the last after waiting for `waited`; `several` if they belong to [several
+    /// Records that `bytes` were read, the last after waiting for `waited`; `several` if they belong to [several
     /// flows](CrossTraffic). Returns whether to signal. `told` says whether a signal reached a sender since the last
     /// call.
     pub(crate) fn note(

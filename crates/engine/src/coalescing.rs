@@ -49,7 +49,7 @@ impl Coalescing {
         }
     }
 
-    /// Notes that a read begun at `now` returned this many packets.
+    /// Records that a read begun at `now` returned this many packets.
     pub(crate) fn read(&mut self, packets: usize, now: Instant) {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         self.packets = self.packets.saturating_add(packets);
@@ -110,7 +110,7 @@ impl Cadence {
         self.one
     }
 
-    /// Notes that a read which emptied the descriptor, or ran out of room, found this many packets.
+    /// Records that a read which emptied the descriptor, or ran out of room, found this many packets.
     pub(crate) fn found(&mut self, packets: u64) {
         self.trusted = if packets == 1 { TRUSTED } else { 0 };
     }

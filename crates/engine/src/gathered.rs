@@ -80,7 +80,7 @@ impl Gathered {
         others.find(|other| is_at(&other.endpoint, at)).cloned()
     }
 
-    /// Notes that the peer was heard, at any address.
+    /// Records that the peer was heard, at any address.
     pub(crate) fn note_heard(&self, millis: u64) {
         self.heard.set(millis);
     }
@@ -126,7 +126,7 @@ impl Gathered {
         }
     }
 
-    /// Notes an authentic packet from this address; `new` if it was not a copy. Returns whether the peer has moved.
+    /// Records an authentic packet from this address; `new` if it was not a copy. Returns whether the peer has moved.
     ///
     /// An attacker may record a packet and send copies from anywhere, so a copy adds no address.
     pub(crate) fn heard_at(&self, from: Endpoint, new: bool, millis: u64) -> bool {

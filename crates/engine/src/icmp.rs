@@ -1,5 +1,5 @@
-//! Tells a local sender that its packet cannot be delivered: writes ICMP destination unreachable back into the TUN (RFC
-//! 792, RFC 4443 section 3.1).
+//! Informs a local sender that its packet cannot be delivered: writes ICMP destination unreachable back into the TUN
+//! (RFC 792, RFC 4443 section 3.1).
 
 use crate::checksum;
 use crate::ip::{ICMP, ICMPV6, IPV6_HEADER, IpPacket};

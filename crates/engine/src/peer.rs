@@ -145,7 +145,7 @@ impl Peer {
         moved && moving == Moving::Tell as u8
     }
 
-    /// Notes copies of packets received before. A copy never moves a peer.
+    /// Counts copies of packets received before. A copy never moves a peer.
     pub(crate) fn copies_from(&self, line: LineId, from: Endpoint, millis: u64) {
         let Some(known) = self.line(line) else {
             return;
@@ -210,7 +210,7 @@ impl Peer {
         self.armed.disarm();
     }
 
-    /// Notes that an authenticated packet was sent; `data` if it was more than a keepalive.
+    /// Records that an authenticated packet was sent; `data` if it was more than a keepalive.
     pub(crate) fn note_sent(&self, millis: u64, data: bool) {
         self.unacked.clear();
         self.sent.set(millis);
@@ -220,7 +220,7 @@ impl Peer {
         }
     }
 
-    /// Notes that an authenticated packet was received; `data` if it was more than a keepalive.
+    /// Records that an authenticated packet was received; `data` if it was more than a keepalive.
     pub(crate) fn note_received(&self, millis: u64, data: bool) {
         self.unanswered.clear();
         self.received.set(millis);
@@ -236,13 +236,13 @@ impl Peer {
         self.unacked.clear();
     }
 
-    /// Notes that control sent a handshake message to the peer.
+    /// Records that control sent a handshake message to the peer.
     pub(crate) fn handshake_sent(&self, now: Instant, bytes: usize) {
         self.note_sent(self.epoch.millis(now), false);
         self.tx_bytes.add(bytes as u64);
     }
 
-    /// Notes that control received a valid handshake message from the peer.
+    /// Records that control received a valid handshake message from the peer.
     pub(crate) fn handshake_received(&self, now: Instant, bytes: usize) {
         self.note_received(self.epoch.millis(now), false);
         self.rx_bytes.add(bytes as u64);

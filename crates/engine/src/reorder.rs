@@ -106,7 +106,7 @@ impl Order {
         self.window.flush();
     }
 
-    /// Notes a number whose packet needs no holding.
+    /// Records a number whose packet is written at once.
     pub(crate) fn passed(&mut self, number: u64, line: LineId, now: Instant) -> Verdict {
         self.follow(number);
         if number >> NUMBER_BITS < self.epoch {
@@ -125,7 +125,8 @@ impl Order {
         self.before.received += 1;
     }
 
-    /// Notes a packet that is not a copy. Returns whether to write it now or to hold it. Without `room` it is not held.
+    /// Records a packet that is not a copy. Returns whether to write it now or to hold it. Without `room` it is not
+    /// held.
     pub(crate) fn arrived(
         &mut self,
         (number, line): (u64, LineId),

@@ -74,7 +74,7 @@ impl<W: Wire> ReceiveKey<W> {
         }
     }
 
-    /// Notes the result of a run of packets: the greatest number opened, and how many were forged.
+    /// Records the result of a run of packets: the greatest number opened, and how many were forged.
     pub(crate) fn note_opened(&self, greatest: u64, forged: u64) {
         self.opened.fetch_max(greatest, Ordering::Relaxed);
         if forged > 0 {

@@ -214,7 +214,7 @@ impl<W: Wire> Workers<W> {
         self.wake_all();
     }
 
-    /// Tells control that the data plane has ended.
+    /// Notifies control that the data plane has ended.
     pub(crate) fn tell_gone(&self) {
         self.shared.control.device_gone();
     }

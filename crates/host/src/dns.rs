@@ -188,7 +188,7 @@ impl Resolver {
         }
     }
 
-    /// Undoes [`Resolver::set`]. It is no error if nothing was set.
+    /// Undoes [`Resolver::set`]. Succeeds also if nothing was set.
     ///
     /// # Errors
     /// The errors of [`Resolver::set`].

@@ -444,7 +444,7 @@ fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, 
             mtu: line(system, found.dev, found.mtu),
             ..none
         }),
-        // There is no way now: the uplink may be down, and come up later.
+        // There is no route now: the uplink may be down, and come up later.
         Err(NetlinkError::Refused { .. }) => Ok(none),
         Err(error) => Err(error),
     }

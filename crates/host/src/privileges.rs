@@ -1,4 +1,4 @@
-//! Gives up privileges that are not needed after set-up.
+//! Drops privileges that are not needed after set-up.
 
 use crate::written_file;
 use caps::{CapSet, Capability, CapsHashSet};
@@ -99,7 +99,7 @@ pub fn look_up(user: Option<&str>, group: Option<&str>) -> Result<(), UserError>
     Ok(())
 }
 
-/// Gives a file to another user and group, and creates it if it is missing.
+/// Changes the owner of a file to another user and group, and creates it if it is missing.
 ///
 /// # Errors
 /// See [`UserError`].

@@ -184,7 +184,7 @@ impl Rounds {
         done
     }
 
-    /// Notes that the thread has done a round.
+    /// Records that the thread has done a round.
     pub(crate) fn come_by(&self) {
         let asked = self.asked.load(Ordering::Relaxed);
         self.done.store(asked, Ordering::Relaxed);

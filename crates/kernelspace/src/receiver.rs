@@ -39,7 +39,7 @@ impl Receiver {
         }
     }
 
-    /// Gives control the packets of a socket, at most [`CALLS`] calls' worth.
+    /// Passes the packets of a socket, at most [`CALLS`] calls' worth.
     pub(crate) fn receive(&mut self, socket: &UdpSocket, control: &dyn Control, dropped: &Dropped) {
         for _ in 0..CALLS {
             self.trains.clear();

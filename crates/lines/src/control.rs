@@ -298,7 +298,7 @@ impl Lines {
         self.peers.get(&id)?.used
     }
 
-    /// Notes a message on the line in use that, like a probe, the peer answers.
+    /// Records a message on the line in use that, like a probe, the peer answers.
     pub fn asked(&mut self, id: PeerId, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.asked(now);

@@ -156,12 +156,12 @@ impl Health {
         self.round_trips.smoothed
     }
 
-    /// Notes that packets were sent that the peer answers sooner or later, as it does data.
+    /// Records that packets were sent that the peer answers sooner or later, as it does data.
     pub fn sent(&mut self, now: Instant) {
         self.unanswered_since.get_or_insert(now);
     }
 
-    /// Notes that authentic packets have come.
+    /// Records that authentic packets have come.
     pub fn received(&mut self, now: Instant) {
         self.heard = Some(now);
         self.unanswered_since = None;

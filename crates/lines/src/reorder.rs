@@ -139,7 +139,7 @@ impl Extender {
         greatest.checked_add_signed(ahead as i64)
     }
 
-    /// Notes that the packet with this number, which [`Self::extend`] returned, was good.
+    /// Records that the packet with this number, which [`Self::extend`] returned, is authentic.
     pub const fn taken(&mut self, number: u64) {
         match self.greatest {
             Some(greatest) if greatest >= number => {}

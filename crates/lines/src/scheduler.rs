@@ -143,7 +143,7 @@ impl Scheduler {
         self.update(now)
     }
 
-    /// Notes that a line has used up its allowance of this month, or that another month has begun.
+    /// Records that a line has used up its allowance of this month, or that another month has begun.
     pub fn set_used_up(&mut self, line: LineId, used_up: bool, now: Instant) -> Option<Switch> {
         if let Some(line) = self.line(line) {
             line.settings.used_up = used_up;

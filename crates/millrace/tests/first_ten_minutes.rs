@@ -323,7 +323,7 @@ fn plug(television: &Host, pc: &Host, router: &Router, server: &Host) {
     server.nft(seen).unwrap();
 }
 
-/// Gives the router its own /etc, with UCI's directory in the test's directory.
+/// Mounts a private /etc in the router, with UCI's directory in the test's directory.
 fn own_etc(router: &Router, here: &Path) {
     fs::create_dir(here.join("config")).unwrap();
     let script = format!(

@@ -37,7 +37,7 @@ fn share() -> u64 {
     count.map_or(8_000, |it| it.parse().unwrap()) / STEPS
 }
 
-/// Gives each device its own hop limit, and counts its packets at the server.
+/// Sets a different hop limit on each device, and counts its packets at the server.
 fn tell_apart(all: &Policed) {
     let mut table = String::from("table inet apart {\n");
     let mut rules = String::new();

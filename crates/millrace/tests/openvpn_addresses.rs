@@ -27,7 +27,7 @@ enum Called {
     OtherInterface,
 }
 
-/// Gives the server the address to call, and returns it.
+/// Adds to the server the address to call, and returns it.
 fn address(net: &Net, called: Called, v6: bool) -> IpAddr {
     match (called, v6) {
         (Called::Primary, false) => net.link.b4(),

@@ -93,7 +93,7 @@ impl World {
         relay
     }
 
-    /// Says hello to this address of the relay, and checks both directions. Returns the relay's port towards the
+    /// Sends a hello to this address of the relay, and checks both directions. Returns the relay's port towards the
     /// target.
     fn is_served(&self, at: IpAddr) -> SocketAddr {
         let at = SocketAddr::new(at, PORT);

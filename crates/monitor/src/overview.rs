@@ -92,7 +92,7 @@ impl Overview {
         }
     }
 
-    /// Notes that a page has asked, so it is open.
+    /// Records that a page has asked, so it is open.
     pub fn ask(&mut self, now: Instant) {
         self.asked = Some(now);
     }

@@ -75,7 +75,7 @@ impl Places {
         }
     }
 
-    /// Gives a place to one more connection of a network.
+    /// Takes a place for one more connection of a network.
     ///
     /// If the network has as many as it may, its oldest connection that can gives way. If all places are taken, the
     /// network with the most connections gives way with its oldest one; among equals, the network that connected most

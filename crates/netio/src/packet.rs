@@ -163,7 +163,7 @@ impl PacketSocket {
         check(result as isize).map(|_| ())
     }
 
-    /// Receives waiting frames, at most [`BATCH`], and returns how many; having none is no error.
+    /// Receives waiting frames, at most [`BATCH`], and returns how many; zero is not an error.
     ///
     /// # Errors
     /// ENETDOWN once after the interface went down, ENXIO or ENODEV when it no longer exists.

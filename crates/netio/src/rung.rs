@@ -56,7 +56,7 @@ impl Rung {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Gives the rung up for the rest of the process's life, with one log line.
+    /// Stops use of this kernel feature for the rest of the process's life, with one log line.
     pub fn demote(&self, why: impl fmt::Display) {
         if self.on.swap(false, Ordering::Relaxed) {
             log::warn!("{}: off from now on: {why}", self.name);
@@ -64,14 +64,14 @@ impl Rung {
         }
     }
 
-    /// Notes that the kernel refused one use of the rung; demotes after three in a row.
+    /// Records that the kernel refused one use of the feature; demotes after three in a row.
     pub fn rejected(&self, why: impl fmt::Display) {
         if self.rejected.fetch_add(1, Ordering::Relaxed) + 1 >= REJECTIONS {
             self.demote(why);
         }
     }
 
-    /// Notes that the kernel accepted a use of the rung.
+    /// Records that the kernel accepted one use of the feature.
     pub fn accepted(&self) {
         if self.rejected.load(Ordering::Relaxed) != 0 {
             self.rejected.store(0, Ordering::Relaxed);

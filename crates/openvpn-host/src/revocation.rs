@@ -17,7 +17,7 @@ impl RevokedDirectory {
     /// # Errors
     /// The directory is missing or unreadable, so revocation cannot be checked.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        // A probe name that is no serial number.
+        // A name that is not a serial number, to probe the directory.
         match Self::has(&path, "-") {
             Ok(_) => Ok(Self(path)),
             Err(error) => Err(error),

@@ -159,7 +159,7 @@ impl ResetLimiter {
         true
     }
 
-    /// Gives one answer back: its client has proven its address.
+    /// Frees one answer of the budget: its client has proven its address.
     pub const fn proven(&mut self) {
         self.answered = self.answered.saturating_sub(1);
     }

@@ -170,7 +170,7 @@ pub enum KeyFileError {
         /// The text of the missing line.
         expected: &'static str,
     },
-    /// A character that is no hexadecimal digit.
+    /// A character that is not a hexadecimal digit.
     #[error("line {line} of the key has a character that is no hexadecimal digit")]
     Digit {
         /// The line, counted from 1, from the start of the text.

@@ -326,7 +326,7 @@ mod tests {
         let joined = element(der::SET, &parts.concat());
         let apart = parts.map(|part| element(der::SET, &part)).concat();
         assert!(!same(&joined, &apart));
-        // Bytes that are no name are compared as they are.
+        // Bytes that are not a valid name are compared as they are.
         assert!(same(b"x", b"x") && !same(b"x", b"X") && !same(b"x", &printable));
     }
 

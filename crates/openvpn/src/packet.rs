@@ -276,7 +276,7 @@ impl fmt::Debug for ControlPacket {
     }
 }
 
-/// Why bytes are no control packet. All of them are the sender's fault, or a stranger's.
+/// Why bytes are not a control packet. All of these errors are the sender's fault, or a stranger's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
     /// It ends before it should.

@@ -136,7 +136,8 @@ impl Acks {
         Self::default()
     }
 
-    /// Notes that `id` came. If eight are due it is left out: the peer will send its message again.
+    /// Queues `id` for acknowledgement. If eight are queued already it is left out: the peer will send its message
+    /// again.
     pub fn push(&mut self, id: u32) {
         if !self.due.as_slice().contains(&id) {
             self.due.push(id);

@@ -117,12 +117,12 @@ pub trait DataPlane: Send + Sync {
     /// The state of a peer.
     fn peer(&self, id: PeerId) -> Option<PeerState>;
 
-    /// Says that control watches the peer's [`Times`](crate::Times) by itself: no
+    /// Declares that control watches the peer's [`Times`](crate::Times) by itself: no
     /// [`Notice::Active`] comes until [`disarm`](Self::disarm). Returns whether control has to
     /// watch; `false` if a worker was faster, whose notice is on its way.
     fn arm(&self, id: PeerId) -> bool;
 
-    /// Says that control waits for [`Notice::Active`]. Check the times once more after this
+    /// Declares that control waits for [`Notice::Active`]. Check the times once more after this
     /// call: traffic just before it caused no notice.
     fn disarm(&self, id: PeerId);
 
@@ -257,7 +257,7 @@ pub trait Transports: DataPlane {
     /// A connected stream.
     type Connection;
 
-    /// Gives line `line` these sockets in place of its old ones, which close as soon as no worker uses them.
+    /// Replaces the sockets of line `line`; the old ones, which close as soon as no worker uses them.
     ///
     /// # Errors
     /// There are [`LINES_MAX`] lines; descriptor limits.

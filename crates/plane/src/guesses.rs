@@ -54,7 +54,7 @@ impl<S: Copy + Ord> Guesses<S> {
         of(None).max(of(Some(hash(user)))).filter(|at| *at > now)
     }
 
-    /// Notes that a password is being checked elsewhere, which takes a while. After a recent wrong password, or after
+    /// Records that a password is being checked elsewhere, which takes a while. After a recent wrong password, or after
     /// several checks for the same user, the next login from there waits for the verdict. So many logins at once cannot
     /// bypass the waits.
     pub fn judging(&mut self, source: S, user: &[u8], now: Instant) {
@@ -69,7 +69,7 @@ impl<S: Copy + Ord> Guesses<S> {
         }
     }
 
-    /// Notes a wrong password.
+    /// Records a wrong password.
     pub fn wrong(&mut self, source: S, user: &[u8], now: Instant) {
         for (user, longest) in [(None, LONGEST_OF_OTHERS), (Some(hash(user)), LONGEST)] {
             let entry = self.entry((source, user), now);
@@ -79,7 +79,7 @@ impl<S: Copy + Ord> Guesses<S> {
         }
     }
 
-    /// Notes a right password.
+    /// Records a correct password.
     pub fn right(&mut self, source: S, user: &[u8]) {
         self.by_place.remove(&(source, Some(hash(user))));
     }

@@ -102,7 +102,7 @@ pub trait Wire: Send + Sync + 'static {
     /// Decides which packet numbers of a session are new.
     type Window: Window;
 
-    /// Says what a received datagram is.
+    /// Classifies a received datagram.
     fn classify(&self, datagram: &[u8]) -> Class;
 
     /// Returns the record at the start of `bytes`, which were read from a stream. A packet of more than `longest` bytes

@@ -107,7 +107,7 @@ impl<T: Clone> Routes<T> {
         None
     }
 
-    /// Gives the prefix `ip/len` to `value`, taking it from its owner. Bits beyond `len` are
+    /// Assigns the prefix `ip/len` to `value`, taking it from its owner. Bits beyond `len` are
     /// ignored.
     pub fn insert(&mut self, ip: IpAddr, len: u8, value: T) {
         let bits = mask(bits_of(ip), len);

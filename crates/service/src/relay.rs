@@ -201,7 +201,7 @@ impl<'a> Relay<'a> {
         Ok(relay)
     }
 
-    /// Gives each client its sockets: the old ones of its key, by number, or new ones.
+    /// Assigns each client its sockets: the old ones of its key, by number, or new ones.
     fn link(&mut self, before: &[Option<usize>]) -> Result<(), RelayError> {
         let mut old = std::mem::take(&mut self.forwarder.links);
         for link in old.iter().flat_map(Link::sockets) {

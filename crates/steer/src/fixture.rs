@@ -94,7 +94,7 @@ pub(crate) fn route(to: &str, prefix: u8, dev: u32, table: u32) -> Route {
     Route::new(ip(to), prefix).dev(dev).table(table)
 }
 
-/// Gives a tunnel an address.
+/// Adds an address to a tunnel.
 pub(crate) fn tunnel(facts: &mut Facts, index: u32, own: &str) {
     let bits = Family::of(ip(own)).bits();
     facts.addresses.push(address(index, own, bits));

@@ -127,7 +127,7 @@ fn unless_gone(result: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
 pub(crate) struct Applied {
     /// The refused steps.
     pub(crate) errors: Vec<SteerError>,
-    /// Default routes that the kernel refused to set or delete. It is no error if their tunnel has gone meanwhile.
+    /// Default routes that the kernel refused to set or delete. That is not an error if the tunnel has gone meanwhile.
     refused: Vec<(Route, NetlinkError)>,
     /// Whether a missing part that holds packets was restored.
     pub(crate) closed: bool,

@@ -35,7 +35,8 @@ impl Part {
     }
 }
 
-/// Notes about what was asked for and what is there, by the name of the command. `None` if neither is anything.
+/// Notes on a difference between `asked`, what the user switched on, and `on`, what is in force. `None` if both are
+/// off.
 pub(crate) fn asked_notes(command: &str, on: bool, asked: bool) -> Option<Vec<String>> {
     Some(match (on, asked) {
         (false, false) => return None,

@@ -1,4 +1,4 @@
-//! The way of packets in each family: through a tunnel, or none.
+//! How packets of each family leave: through a tunnel, or not at all.
 
 use std::fmt;
 

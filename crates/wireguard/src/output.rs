@@ -62,7 +62,7 @@ pub enum Output {
     ///
     /// With a peer it is an initiation or a response. Count it as an authentic packet sent: into the peer's transmitted
     /// bytes, as traversal and as the end of `unacknowledged_since` in its [`Activity`](crate::Activity). Without a
-    /// peer it is a cookie reply to a source that is no peer yet.
+    /// peer it is a cookie reply to a source that is not a known peer yet.
     Send {
         /// The peer that it is for.
         peer: Option<PeerId>,

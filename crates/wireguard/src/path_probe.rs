@@ -142,7 +142,7 @@ impl PathProbe {
         self.long_lost == 1
     }
 
-    /// Notes that the tunnel has traffic in both directions. Call it a few times a minute then, and only then.
+    /// Records that the tunnel has traffic in both directions. Call it a few times a minute then, and only then.
     pub fn traffic(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
         if self.round.is_some() || self.most == self.least {
             return;
@@ -178,7 +178,7 @@ impl PathProbe {
         }
     }
 
-    /// Notes that this host itself refused to send the probe, which is too long for the device.
+    /// Records that this host itself refused to send the probe, which is too long for the device.
     pub fn refused(&mut self, number: u64, now: Instant, out: &mut Vec<ProbeEffect>) {
         if let Some(round) = self.round.filter(|round| round.long == number) {
             self.high = round.len - 1;

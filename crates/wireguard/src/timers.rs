@@ -34,7 +34,7 @@ use crate::output::Output;
 ///    If that is not set while one of the two "since" is there, it sets it and has [`Device::activity`] called.
 /// 2. From then on the device looks by itself, through the function that [`Device::expired`] is given: when something
 ///    is due, and at least every 10 s. Nothing that begins after a look is due sooner than that, so nothing is late.
-/// 3. A look that finds neither an unanswered nor an unacknowledged packet puts out [`Output::Disarmed`]. The owner of
+/// 3. A look that finds neither an unanswered nor an unacknowledged packet emits [`Output::Disarmed`]. The owner of
 ///    the device clears the flag, *then reads the notes again*, and goes on at 1 if one of the two is there after all.
 ///
 /// Notes are written before the flag is looked at, and the flag is cleared before notes are read, both
@@ -107,7 +107,7 @@ impl Timers {
         self.zero = Some(now + REJECT_AFTER_TIME * 3);
     }
 
-    /// Notes that a handshake message was sent.
+    /// Records that a handshake message was sent.
     pub(crate) fn handshake_sent(&mut self, now: Instant) {
         self.handshake_sent = Some(now);
         self.persistent_since = Some(now);

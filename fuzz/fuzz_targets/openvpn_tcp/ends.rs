@@ -178,7 +178,7 @@ impl End {
         }
     }
 
-    /// Gives the end the packets that wait at its interface, and collects its output.
+    /// Passes the end the packets that wait at its interface, and collects its output.
     pub(crate) fn outward(&mut self) {
         loop {
             self.plane.interface();

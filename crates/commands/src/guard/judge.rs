@@ -40,7 +40,7 @@ pub(super) fn lists(uci: &Path, report: &mut Report) -> bool {
     is_held
 }
 
-/// Whether interfaces list devices, and none of them can be held.
+/// Whether interfaces list devices, and the guard can block none of these devices.
 pub(super) fn is_refused(uci: &Path) -> bool {
     Lists::of(uci).is_ok_and(|it| it.is_empty() && !it.faults.is_empty())
 }

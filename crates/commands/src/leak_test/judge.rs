@@ -208,7 +208,7 @@ impl<'a> Packet<'a> {
 /// Port of DNS.
 const DNS: u16 = 53;
 
-/// Notes a packet that was captured at a device.
+/// Records a packet that was captured at a device.
 pub(super) fn note(probes: &mut [Probe], index: u32, role: Role, outgoing: bool, bytes: &[u8]) {
     let Some(packet) = Packet::parse(bytes) else {
         return;

@@ -150,7 +150,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Gives the lane the next chain and returns its initialisation vector. If no chain is left, the lane becomes idle.
+    /// Starts the next chain in the lane, and returns its initialisation vector. If no chain is left, the lane becomes
+    /// idle.
     ///
     /// # Safety
     /// The conditions of `all`.

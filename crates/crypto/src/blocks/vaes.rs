@@ -229,7 +229,7 @@ impl Work<'_> {
         }
     }
 
-    /// Gives the lane the next chain and its initialisation vector. If no chain is left, the lane becomes idle.
+    /// Starts the next chain in the lane, with its initialisation vector. If no chain is left, the lane becomes idle.
     ///
     /// # Safety
     /// The conditions of `all`.

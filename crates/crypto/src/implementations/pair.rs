@@ -71,7 +71,7 @@ impl Pair<dyn AeadImplementation> {
         algorithm: AeadAlgorithm,
         key: &[u8],
     ) -> Option<Self> {
-        // An accelerator may be gone, or make no key: then it is no candidate.
+        // An accelerator may have been removed, or cannot make a key: then it is not a candidate.
         let picked = select::pick(algorithm.family(), backend);
         match picked.and_then(|of| Self::make(of, |index| (AEADS[index].make)(algorithm, key))) {
             Some(pair) => Some(pair),

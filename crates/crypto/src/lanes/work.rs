@@ -152,7 +152,7 @@ impl<'a, W: Word> Work<'a, W> {
         self.take(lane);
     }
 
-    /// Gives the lane the next message. Its body may have no block.
+    /// Starts the next message in the lane. Its body may have no block.
     fn take(&mut self, lane: usize) {
         let Some(message) = self.messages.get(self.next) else {
             self.steps[lane] = Step::Idle;

@@ -51,7 +51,7 @@ impl Rivals {
         }
     }
 
-    /// Gives the step a metric that wins over other programs' routes. IPv4 needs no change: a route without a metric
+    /// Sets a metric of the step that wins over other programs' routes. IPv4 needs no change: a route without a metric
     /// already has the best, and [`add`](super::effect::add) puts it before its equals.
     pub(super) fn win(
         &mut self,

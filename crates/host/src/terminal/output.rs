@@ -1,4 +1,4 @@
-//! Output for people. A reader that stops early (`| head -1`) is no error, though `print!` would panic.
+//! Output for people. A reader that stops early (`| head -1`) is not an error, though `print!` would panic.
 
 use std::ffi::OsStr;
 use std::fmt::Display;

@@ -35,7 +35,7 @@ pub trait Outside {
     /// Sends a hello with this stamp to the relay of a line, once the floor for the stamp is saved.
     fn hello(&mut self, to: &Line, hello: &[u8], stamp: SystemTime);
 
-    /// Notes that a relay has this address now.
+    /// Records that a relay has this address now.
     fn relay_at(&mut self, address: SocketAddr);
 
     /// Saves that a peer answers through a relay at this address of this name.

@@ -176,7 +176,7 @@ impl PeerLines {
         true
     }
 
-    /// Notes that the protocol has sent an initiation over the line in use.
+    /// Records that the protocol has sent an initiation over the line in use.
     pub(super) fn asked(&mut self, now: Instant) {
         let Some(line) = self.used else { return };
         self.probe = Some(Probe {

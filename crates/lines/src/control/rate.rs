@@ -15,7 +15,7 @@ pub(super) enum Told {
 }
 
 impl Lines {
-    /// Tells the data plane the rates, if they have changed. While no line works the last rates stay.
+    /// Sets the rates in the data plane, if they have changed. While no line works the last rates stay.
     pub(super) fn tell_rate(&mut self, out: &mut dyn Outside) {
         if self.settings.shape
             && let Some(told) = self.rates_in_use()

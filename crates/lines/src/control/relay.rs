@@ -248,7 +248,7 @@ impl Lines {
         }
     }
 
-    /// Tells the data plane the addresses of relays that have moved.
+    /// Sets new addresses of relays in the data plane.
     pub(super) fn follow_relays(&mut self, out: &mut dyn Outside) {
         for line in std::mem::take(&mut self.relays.moved) {
             let Some(address) = self.relays.get(line).and_then(|it| it.address) else {

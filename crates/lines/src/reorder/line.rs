@@ -216,7 +216,7 @@ impl LineTrack {
         })
     }
 
-    /// Notes that this number was lost, which the line may have passed.
+    /// Records that this number was lost, which the line may have passed.
     pub(super) fn lost(&mut self, number: u64) {
         if self.trail.first_from(number).is_some() {
             self.doubts = self.doubts.saturating_sub(DOUBTS_OF_LOSS);
@@ -224,8 +224,8 @@ impl LineTrack {
         }
     }
 
-    /// Notes that the line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if that
-    /// is too long to be meaningful.
+    /// Records that the line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if
+    /// that is too long to be meaningful.
     pub(super) fn delivered(&mut self, number: u64, lateness: Option<u64>, now: u64) {
         if let Some(heard) = self.heard {
             let gap = now.saturating_sub(heard);
@@ -255,7 +255,7 @@ impl LineTrack {
         self.trail.first_from(number)
     }
 
-    /// Notes that the line is alive, by a packet that says nothing about its order.
+    /// Records that the line is alive, by a packet that says nothing about its order.
     pub(super) const fn spoke(&mut self, now: u64) {
         self.heard = Some(now);
     }

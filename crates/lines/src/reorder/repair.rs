@@ -133,7 +133,7 @@ impl Repair {
         self.asked.get_mut(at.ok()?)
     }
 
-    /// Notes that a packet has come with this number, perhaps for the second time.
+    /// Records that a packet has come with this number, perhaps for the second time.
     pub(super) fn came(&mut self, number: u64, now: u64) -> Cause {
         let known = self.learnt.round_trip;
         let Some(asked) = self.find(number) else {
@@ -168,7 +168,7 @@ impl Repair {
         self.looked
     }
 
-    /// Notes that all missing numbers below this one were looked at.
+    /// Records that all missing numbers below this one were looked at.
     pub(super) const fn look_to(&mut self, number: u64) {
         if number > self.looked {
             self.looked = number;

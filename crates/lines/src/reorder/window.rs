@@ -388,7 +388,7 @@ impl<T> Window<T> {
         Verdict::Held
     }
 
-    /// Enters the run of packets that came in order.
+    /// Marks as accepted the run of packets that came in order.
     fn enter_run(&mut self) {
         let run = self.run();
         if run > 0 {
@@ -474,7 +474,7 @@ struct Restart {
 }
 
 impl Restart {
-    /// Notes a packet out of reach. Returns whether it and those before it agree on a restart.
+    /// Records a packet out of reach. Returns whether it and those before it agree on a restart.
     fn agrees(&mut self, line: LineId, number: u64) -> bool {
         let follows = self.count > 0
             && line == self.line
@@ -490,7 +490,7 @@ impl Restart {
         true
     }
 
-    /// Notes a packet within reach over this line, which refutes a restart.
+    /// Records a packet within reach over this line, which refutes a restart.
     fn refuted(&mut self, line: LineId) {
         if line == self.line {
             self.count = 0;

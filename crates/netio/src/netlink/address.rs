@@ -44,8 +44,8 @@ impl fmt::Display for Address {
 }
 
 impl Netlink {
-    /// Gives an interface an address. IPv6 addresses go through duplicate address detection on interfaces that have it
-    /// (Ethernet does, a TUN does not).
+    /// Adds an address to an interface. IPv6 addresses go through duplicate address detection on interfaces that have
+    /// it (Ethernet does, a TUN does not).
     ///
     /// With a `peer`, of the same family, that is the address's only neighbour, and `prefix` is unused. The two are the
     /// ends of a point-to-point link, and need not share a network.

@@ -234,7 +234,7 @@ impl Ovpn {
         self.change_peer(PEER_DEL, id, &body, "remove peer")
     }
 
-    /// Gives a peer a key. Its packet ids start from the beginning: the key must be new.
+    /// Installs a key of a peer. Its packet ids start from the beginning: the key must be new.
     ///
     /// # Errors
     /// The errors of [`Ovpn::move_peer`]; ENOENT too if the kernel has no such cipher.

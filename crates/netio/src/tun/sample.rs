@@ -176,7 +176,7 @@ impl Ledger {
         self.came
     }
 
-    /// Enters one packet, or one super-packet with segments of `segment` bytes.
+    /// Records one packet, or one super-packet with segments of `segment` bytes.
     pub(super) fn enter(&mut self, payload: &[u8], segment: Option<u16>) {
         match segment {
             Some(segment) if usize::from(segment) != SEGMENT => {

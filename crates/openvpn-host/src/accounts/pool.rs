@@ -138,7 +138,8 @@ impl Pool {
         self.entries.iter().filter(|entry| entry.in_use).count()
     }
 
-    /// Gives a client its former place if that is free, else the place released longest ago; `None` if all are in use.
+    /// Assigns a client its former place if that is free, else the place released longest ago; `None` if all are in
+    /// use.
     pub fn acquire(&mut self, common_name: Option<&str>) -> Option<Lease> {
         let index = self.find(common_name)?;
         self.name(index, common_name.filter(|_| !self.duplicate_names));

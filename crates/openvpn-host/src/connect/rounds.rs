@@ -158,7 +158,7 @@ impl Rounds {
         self.stay = true;
     }
 
-    /// Notes that the name has no address. Returns whether that holds for all connections.
+    /// Records that the name has no address. Returns whether that holds for all connections.
     pub(crate) fn unresolved(&mut self) -> bool {
         self.nameless = self.nameless.saturating_add(1);
         self.nameless >= self.count

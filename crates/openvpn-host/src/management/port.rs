@@ -249,7 +249,7 @@ impl Management {
         self.say_special();
     }
 
-    /// Tells the client about an open query or hold; also called when it connects.
+    /// Informs the client of an open query or hold; also called when it connects.
     pub(crate) fn say_special(&mut self) {
         if let Some(text) = self.special() {
             self.say(&text);

@@ -168,7 +168,7 @@ pub enum Reassembled<'a> {
     Waiting,
 }
 
-/// Why a payload is no piece of a packet.
+/// Why a payload is not a piece of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FragmentError {
     /// Shorter than the head: the peer has no `fragment`.

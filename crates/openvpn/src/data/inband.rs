@@ -37,7 +37,7 @@ const fn occ(kind: u8) -> [u8; 17] {
     message
 }
 
-/// The meaning of a payload that is no packet of the tunnel.
+/// A payload that is not a packet of the tunnel: its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InBand<'a> {
     /// The peer is alive.
@@ -53,7 +53,7 @@ pub enum InBand<'a> {
 }
 
 impl<'a> InBand<'a> {
-    /// Tells an in-band message from a packet of the tunnel, once framing and fragments are off.
+    /// Distinguishes an in-band message from a packet of the tunnel, once framing and fragments are off.
     #[must_use]
     pub fn of(payload: &'a [u8]) -> Option<Self> {
         if *payload == PING {

@@ -277,7 +277,7 @@ pub(super) fn number(word: Option<&String>, min: u32, max: u32) -> Result<u32, R
     }
 }
 
-/// Seconds, of at most a day. A longer silence than that is no timer but a way to switch it off.
+/// Seconds, at most a day: a longer time would in effect switch the timer off.
 pub(super) fn seconds(word: Option<&String>) -> Result<Duration, Refusal> {
     Ok(Duration::from_secs(number(word, 0, 24 * 3600)?.into()))
 }

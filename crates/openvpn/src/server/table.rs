@@ -123,7 +123,7 @@ impl Table {
         self.by_remote.entry(remote).or_default().push(id);
     }
 
-    /// Notes which of our addresses the client called.
+    /// Records which of our addresses the client sent to.
     pub(super) fn called(&mut self, id: ClientId, called: Option<Source>) {
         if let Some(Some(entry)) = self.entries.get_mut(id.slot()) {
             entry.called = called;
@@ -176,7 +176,7 @@ impl Table {
         ids.map(|at| ClientId(at as u32))
     }
 
-    /// Notes when the session has something to do next, whether it is up, and what it takes of the strangers' memory.
+    /// Records when the session has something to do next, whether it is up, and what it takes of the strangers' memory.
     pub(super) fn requeue(&mut self, id: ClientId) {
         let Some(entry) = self.entries.get_mut(id.slot()).and_then(Option::as_mut) else {
             return;

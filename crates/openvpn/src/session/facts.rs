@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// Whether the session has put out [`Closed`](crate::session::Output::Closed).
+    /// Whether the session has emitted [`Closed`](crate::session::Output::Closed).
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)

@@ -175,7 +175,7 @@ impl Session {
         Ok(packet)
     }
 
-    /// Gives a packet to the negotiation that it belongs to.
+    /// Passes a packet to the negotiation that it belongs to.
     pub(super) fn take(
         &mut self,
         packet: ControlPacket,

@@ -263,7 +263,7 @@ impl ControlTraffic {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Bytes of packets that were put out for the peer.
+    /// Bytes of packets that the session has emitted for the peer.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)

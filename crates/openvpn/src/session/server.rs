@@ -310,7 +310,7 @@ impl Session {
         }
     }
 
-    /// Tells the client why it is not let in, and ends the session.
+    /// Sends the client the reason for the refusal, and ends the session.
     pub(super) fn refuse(&mut self, failed: AuthFailed, now: Instant) -> Result<(), CloseReason> {
         if self.primary.step != Step::Active {
             // The client would not listen yet.
@@ -335,7 +335,7 @@ impl Session {
         self.farewell(&Message::Halt(halt), now, out);
     }
 
-    /// Tells the client that it is no longer let in, and ends the session.
+    /// Informs a connected client that it may no longer use the server, and ends the session.
     pub fn deny(&mut self, failed: AuthFailed, now: Instant, out: &mut Vec<Output>) {
         if let Err(reason) = self.refuse(failed, now) {
             self.fail(reason, now, out);

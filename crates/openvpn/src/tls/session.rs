@@ -187,7 +187,7 @@ impl TlsSession {
         std::mem::take(&mut self.plain)
     }
 
-    /// Says something inside TLS; it goes out with the next [`Self::take_tls`] if the handshake is
+    /// Queues data to send inside TLS; it goes out with the next [`Self::take_tls`] if the handshake is
     /// done, else when it is. All of it is taken, or nothing.
     pub fn write_plain(&mut self, plain: &[u8]) -> Result<(), TlsError> {
         if let Some(failed) = &self.failed {
@@ -260,7 +260,7 @@ impl TlsSession {
         Some(format!("{version}, cipher {suite}{group}"))
     }
 
-    /// Tells the peer that nothing more will be said.
+    /// Sends the TLS closure alert: no data follows.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
     }

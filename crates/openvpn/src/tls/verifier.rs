@@ -72,7 +72,7 @@ impl PeerVerifier {
         }
     }
 
-    /// Keeps the suites that a client offers, for the case that none of them will do.
+    /// Keeps the suites that a client offers, to report them if this end supports none.
     #[cfg(feature = "server")]
     pub(super) fn client_offers(&self, suites: &[CipherSuite]) {
         let kept = suites.iter().copied().take(SUITES_MAX);

@@ -39,7 +39,7 @@ impl ReplayId {
     }
 }
 
-/// Gives the numbers of sent packets.
+/// Assigns packet IDs to outgoing control packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counter {
     last: u32,

@@ -133,7 +133,7 @@ impl Connection {
         &self.transmit
     }
 
-    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Records that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, len: usize) {
         self.transmit.drain(..len.min(self.transmit.len()));
     }
@@ -248,7 +248,7 @@ impl Connection {
         self.close(reason);
     }
 
-    /// Notes that the TCP connection has ended.
+    /// Records that the TCP connection has ended.
     pub fn stream_ended(&mut self) {
         let reason = match self.state {
             State::Stopping(_) => CloseReason::Local,

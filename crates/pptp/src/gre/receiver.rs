@@ -61,7 +61,7 @@ impl Receiver {
         }
     }
 
-    /// Notes a number from the wire. Returns it as a 64-bit number that never wraps, and whether a higher number
+    /// Records a number from the wire. Returns it as a 64-bit number that never wraps, and whether a higher number
     /// arrived earlier.
     ///
     /// The first number may be 0 (RFC 2637, section 4.3), 1 as many peers send, or any number whose successor follows.

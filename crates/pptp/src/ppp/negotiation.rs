@@ -200,13 +200,13 @@ impl<L: Layer> Negotiation<L> {
         self.close_for(Failure::Local, reason, now, out);
     }
 
-    /// Notes that the layer below is down.
+    /// Records that the layer below is down.
     pub fn lower_down(&mut self, now: Instant, out: &mut Vec<Signal>) {
         self.run(Event::Down, None, now, out);
         self.run(Event::Close, None, now, &mut Vec::new());
     }
 
-    /// Notes that the peer rejects the whole protocol (RFC 1661, section 5.7).
+    /// Records that the peer rejects the whole protocol (RFC 1661, section 5.7).
     pub fn protocol_rejected(&mut self, now: Instant, out: &mut Vec<Signal>) {
         self.failure.get_or_insert(Failure::Rejected);
         self.run(Event::FatalReject, None, now, out);

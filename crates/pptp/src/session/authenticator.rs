@@ -263,7 +263,7 @@ impl Door<'_> {
         self.guesses.shut_until(self.source, user, now)
     }
 
-    /// Notes the result of a login.
+    /// Records the result of a login.
     fn judged(&mut self, user: &[u8], good: bool, now: Instant) {
         if good {
             self.guesses.right(self.source, user);

@@ -68,7 +68,7 @@ impl Client {
         self.connection.transmit()
     }
 
-    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Records that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, len: usize) {
         self.connection.transmitted(len);
     }
@@ -79,7 +79,7 @@ impl Client {
         self.events(now, out);
     }
 
-    /// Notes that the TCP connection has ended.
+    /// Records that the TCP connection has ended.
     pub fn control_ended(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         self.connection.stream_ended();
         self.events(now, out);

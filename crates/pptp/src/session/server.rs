@@ -190,7 +190,7 @@ impl Server {
             .map_or(&[], |client| client.connection.transmit())
     }
 
-    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Records that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, id: ConnectionId, len: usize) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.connection.transmitted(len);
@@ -208,7 +208,7 @@ impl Server {
         self.on_connection(id, now, out, |it| it.receive(bytes, now));
     }
 
-    /// Notes that a TCP connection has ended.
+    /// Records that a TCP connection has ended.
     pub fn control_ended(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
         self.on_connection(id, now, out, Connection::stream_ended);
     }

@@ -211,7 +211,7 @@ impl World {
         self.of_client();
     }
 
-    /// Tells the server of an event.
+    /// Passes the server an event.
     fn tell_server(&mut self, event: Event<'_>) {
         let mut cx = self.at_server.cx(self.now);
         self.server.handle(event, &mut cx);

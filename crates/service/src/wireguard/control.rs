@@ -199,7 +199,7 @@ impl Machine {
         let current = cx.endpoint(id).map(|endpoint| endpoint.addr);
         if let Some(addr) = next.filter(|next| current != Some(*next)) {
             self.call_by_lines(id, Endpoint::new(addr), cx);
-            // The device has just begun a handshake, and puts out nothing for this.
+            // The device has just begun a handshake, and emits nothing for this.
             self.device
                 .set_endpoint(id, Some(addr), now, &mut Vec::new());
         }

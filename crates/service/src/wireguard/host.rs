@@ -53,7 +53,7 @@ pub trait Host {
     /// Takes answers to pings with this token out of the peers' packets; 0 for none.
     fn watch_echoes(&mut self, token: u64);
 
-    /// Tells the owner that the host's settings may need a change.
+    /// Informs the owner that the host's settings may need a change.
     fn changed(&mut self);
 
     /// Asks the kernel for the path MTUs to the peers: it does not report them by itself.

@@ -65,7 +65,7 @@ impl Machine {
         });
     }
 
-    /// Notes an initiation on the line in use, which the peer answers like a probe.
+    /// Records an initiation on the line in use, which the peer answers like a probe.
     pub(super) fn asked_by_line(&mut self, id: PeerId, now: Instant) {
         if let Some(lines) = &mut self.lines {
             lines.asked(id, now);

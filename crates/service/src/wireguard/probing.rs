@@ -96,7 +96,7 @@ impl Machine {
         self.watch(cx);
     }
 
-    /// Gives up questions without an answer, and begins probes that are due where there is traffic.
+    /// Gives up probes without an answer, and begins probes that are due where there is traffic.
     pub(super) fn probe(&mut self, cx: &mut Cx<'_>) {
         if self.probing.plan.is_none() {
             return;

@@ -24,7 +24,7 @@ fn pair() -> World {
     world
 }
 
-/// Gives a started host its key and its port.
+/// Sets the key and the port of a started host.
 fn begin(world: &mut World, at: usize) {
     let key = hex(&world.hosts[at].key);
     let text = format!("private_key={key}\nlisten_port=51820\n");

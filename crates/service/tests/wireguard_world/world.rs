@@ -91,7 +91,7 @@ impl World {
         self.queue.insert(key, happening);
     }
 
-    /// Gives a host an event.
+    /// Passes a host an event.
     pub(crate) fn tell(&mut self, at: usize, event: Event) {
         self.with(at, |machine, cx| machine.handle(event, cx));
     }

@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// The chain of this name, or none.
+    /// A table with only the chain of this name, if the guard has it.
     fn of(name: &str, guard: &Guard, known: &Known) -> WantedTable {
         let mut table = table(guard, known, &[7, 51820]);
         table.chains.retain(|it| it.name == name);

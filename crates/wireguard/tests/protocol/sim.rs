@@ -353,7 +353,7 @@ impl Sim {
         self.now = end;
     }
 
-    /// Gives the device its host's clock time, as the program does whenever it has work.
+    /// Sets the device's clock to its host's time, as the program does whenever it has work.
     fn tell_time(&mut self, at: usize) {
         let (now, elapsed) = (self.now, self.elapsed());
         let host = &mut self.hosts[at];

@@ -48,7 +48,7 @@ impl Table {
         });
     }
 
-    /// Notes the memory that a contender held in a repetition.
+    /// Records the memory that a contender held in a repetition.
     pub(crate) fn memory(&mut self, contender: &'static str, held: [u64; 2]) {
         let most = self.memory.entry(contender).or_default();
         *most = [most[0].max(held[0]), most[1].max(held[1])];

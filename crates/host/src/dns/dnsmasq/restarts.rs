@@ -51,7 +51,7 @@ impl Restarts {
         !self.aside || (self.under_way.is_none() && self.pauses.left(Instant::now()).is_none())
     }
 
-    /// Notes a failure: nothing is tried again for a while.
+    /// Records a failure, after which nothing is tried for a while.
     pub(super) fn failed(&mut self) {
         self.pauses.failed(Instant::now());
     }

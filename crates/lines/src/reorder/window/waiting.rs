@@ -45,7 +45,7 @@ impl<T> Window<T> {
         self.expected = reordering;
     }
 
-    /// Notes that the number was lost: it was given up, or came only because it was asked for.
+    /// Records that the number was lost: it was given up, or came only because it was asked for.
     pub(super) fn lost(&mut self, number: u64) {
         for line in &mut self.lines {
             line.lost(number);

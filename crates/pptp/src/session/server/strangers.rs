@@ -34,7 +34,7 @@ impl Client {
         self.asked = 0;
     }
 
-    /// Notes the end of a call whose client had logged in.
+    /// Records the end of a call whose client had logged in.
     pub(super) fn lost_call(&mut self, now: Instant) {
         self.admitted = self.admitted.saturating_sub(1);
         if self.admitted == 0 {

@@ -175,7 +175,7 @@ impl<'a> Executor<'a> {
         self.tell(Event::Failed(why));
     }
 
-    /// Tells the machine about an event, and about those that follow from it at once.
+    /// Passes the machine an event, and those that follow from it at once.
     fn tell(&mut self, event: Event<'a>) {
         let plane = Rc::clone(&self.host.plane);
         self.host.events.push_back(event);

@@ -346,7 +346,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Tells every client that the server exits, as `explicit-exit-notify` says.
+    /// Informs every client that the server exits, as `explicit-exit-notify` says.
     fn say_goodbye(&mut self, cx: &mut Cx<'_>) {
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {

@@ -45,7 +45,7 @@ fn overtaken(arrived: &[u32]) -> usize {
     behind.count()
 }
 
-/// Tells for each numbered packet by the second line, since both were in use, whether the first line carried it too.
+/// Returns for each numbered packet by the second line, since both were in use, whether the first line carried it too.
 fn arrived_twice(sent: &[Vec<Vec<u8>>; 2]) -> Vec<bool> {
     let first: std::collections::HashSet<&Vec<u8>> = sent[0].iter().collect();
     let data = sent[1].iter().filter(|packet| packet[0] & 0x10 != 0);

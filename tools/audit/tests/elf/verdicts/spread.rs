@@ -98,7 +98,7 @@ fn neon_on_a_chip_without_is_a_fault_where_the_compiler_made_it() {
     }
 }
 
-/// Compiled ciphers in C for NEON are no assembly.
+/// Compiled NEON code of ciphers written in C does not count as assembly.
 #[test]
 fn ciphers_in_c_are_no_assembly_however_much_neon_they_have() {
     let bench = Bench::new();

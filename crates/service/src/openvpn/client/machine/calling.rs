@@ -29,7 +29,7 @@ struct Called {
 }
 
 impl Calling {
-    /// Notes that a server is called.
+    /// Records that an attempt to connect to a server begins.
     pub(super) fn begin(&mut self, target: &Target, cx: &mut Cx<'_>) {
         let connection = &target.connection;
         let tcp = connection.protocol.transport.is_tcp();
@@ -56,7 +56,7 @@ impl Calling {
         self.called = Some((Called { name, tcp, key }, since));
     }
 
-    /// Notes that the called server has answered.
+    /// Records that the server of this attempt has answered.
     pub(super) fn answered(&mut self) {
         self.called = None;
     }

@@ -174,7 +174,7 @@ impl Machine<'_> {
         });
     }
 
-    /// Notes a control packet sent on the line in use.
+    /// Records a control packet sent on the line in use.
     pub(super) fn asked_by_line(&mut self, packet: &[u8], now: Now) {
         let answered = ControlHead::peek(packet).is_ok_and(|head| head.opcode != Opcode::AckV1);
         if let Some(it) = &mut self.lines
@@ -185,7 +185,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Notes a control packet from the server.
+    /// Records a control packet from the server.
     pub(super) fn heard_by_line(&mut self, line: LineId, cx: &mut Cx<'_>) {
         self.with_lines(cx, |it, now, out| {
             // Later control packets prove little: an attacker can replay them on another line.
@@ -195,7 +195,7 @@ impl Machine<'_> {
         });
     }
 
-    /// Notes the server's answer to a request.
+    /// Records the server's answer to a request.
     pub(super) fn answered_by_line(&mut self, now: Now) {
         if let Some(it) = &mut self.lines {
             it.trials = None;
@@ -205,7 +205,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Notes that the session is up: the server may now be reached over several lines.
+    /// Records that the session is up: the server may now be reached over several lines.
     pub(super) fn connected_by_lines(&mut self, it: &Connection, cx: &mut Cx<'_>) {
         let layout = it.session.data_channel().map(|(_, layout)| layout);
         let named = matches!(layout, Some(Layout::V2 { .. } | Layout::Epoch { .. }));

@@ -253,7 +253,7 @@ impl StreamLines {
         Some(line)
     }
 
-    /// Notes that a line reached the server, with the time that took if known.
+    /// Records that a line reached the server, with the time that took if known.
     fn reached(&mut self, line: LineId, took: Option<Duration>, now: Instant) -> Option<String> {
         let of = self.lines.get_mut(line.index())?;
         of.round_trip = took.or(of.round_trip);
@@ -275,7 +275,7 @@ impl StreamLines {
         self.set(line, LineState::Up, reason, now)
     }
 
-    /// Notes that a line failed to reach the server within this time.
+    /// Records that a line failed to reach the server within this time.
     fn failed(&mut self, line: LineId, time: Duration, now: Instant) -> Option<String> {
         let words = self.set(line, LineState::Down, Reason::Silent(time), now);
         let every = self.every(line);
@@ -432,7 +432,7 @@ impl Machine<'_> {
         self.follow_stream_lines(cx);
     }
 
-    /// Notes that the line in use reached the server.
+    /// Records that the line in use reached the server.
     pub(super) fn line_reached(&mut self, cx: &mut Cx<'_>) {
         let Some(lines) = &mut self.stream_lines else {
             return;
@@ -445,7 +445,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Notes that the line in use failed to reach the server within this time. Returns whether another may do better.
+    /// Records that the line in use failed to reach the server within this time. Returns whether another may do better.
     pub(super) fn line_failed(&mut self, time: Duration, cx: &mut Cx<'_>) -> bool {
         let Some(lines) = &mut self.stream_lines else {
             return false;

@@ -242,7 +242,7 @@ impl World {
         self.called();
     }
 
-    /// Gives the client an event, and the events that follow at once.
+    /// Passes the client an event, and the events that follow at once.
     pub(super) fn handle(&mut self, event: Event) {
         self.steps.results.push_back(event);
         let mut count = 0;

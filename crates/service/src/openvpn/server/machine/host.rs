@@ -97,13 +97,13 @@ pub(crate) trait Host {
     /// Writes a file atomically.
     fn write_file(&mut self, path: &Path, text: &str);
 
-    /// Gives freed memory back to the system.
+    /// Returns freed memory to the system.
     fn give_memory_back(&mut self);
 
-    /// Tells the waiting parent process that the server is up.
+    /// Signals the waiting parent process that the server is up.
     fn is_up(&mut self);
 
-    /// Tells management clients about a new state.
+    /// Informs management clients of a new state.
     fn state(&mut self, state: State, detail: &str);
 
     /// Writes the status into the log.

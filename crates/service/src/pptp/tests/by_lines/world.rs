@@ -180,7 +180,7 @@ impl Lines {
         self.of_client();
     }
 
-    /// Tells the server of an event.
+    /// Passes the server an event.
     pub(super) fn tell_server(&mut self, event: Event<'_>) {
         let mut cx = self.at_server.cx(self.now);
         self.server.handle(event, &mut cx);

@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// Gives the server an event and performs its effects.
+    /// Passes the server an event and performs its effects.
     pub(super) fn tell(&mut self, event: Event<'static>) {
         let before = self.inside();
         self.around.next.push_back(event);
