@@ -59,7 +59,7 @@ pub struct Lines {
     pub reorder: bool,
     /// Each line has a fair queue, from which packets leave no faster than the line's rate.
     pub shape: bool,
-    /// The lines, at most [`LINES_MAX`], with different names and different local ends. May be empty: peers may call
+    /// The lines, at most [`LINES_MAX`], with different names and different local ends. May be empty: peers may connect
     /// over several lines of theirs, and this host answers on each.
     pub lines: Vec<Line>,
 }

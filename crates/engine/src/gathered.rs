@@ -1,5 +1,5 @@
-//! The addresses of a peer that calls over several lines, when this end sees only their addresses. Example: a server's
-//! view of a client with two uplinks ([`Moving::Gather`](plane::Moving::Gather)).
+//! The addresses of a peer that connects over several lines, when this end sees only their addresses. Example: a
+//! server's view of a client with two uplinks ([`Moving::Gather`](plane::Moving::Gather)).
 //!
 //! A first packet from a new address has two possible causes: the peer moved, or it has a second line. The peer still
 //! using the old address tells the two apart. So the new address is kept beside the old one. For a while, packets on
@@ -97,7 +97,7 @@ impl Gathered {
         self.heard.clear();
     }
 
-    /// Forgets the local source address that the peer calls.
+    /// Forgets our own address, to which the peer sends.
     pub(crate) fn clear_source(&self) {
         if let Some(endpoint) = self.first() {
             self.set_first(Endpoint::new(endpoint.addr));

@@ -75,7 +75,7 @@ impl Order {
         ends
     }
 
-    /// The window's line for an address of a peer that calls over several lines, where this end sees only their
+    /// The window's line for an address of a peer that connects over several lines, where this end sees only their
     /// addresses. The caller has received a new packet, not a copy, from that address.
     pub(crate) fn line_at(&mut self, line: LineId, address: SocketAddr) -> LineId {
         if let Some(known) = self.line_known_at(line, address) {

@@ -466,7 +466,7 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     plain(one) == plain(other)
 }
 
-/// The endpoint of a peer that has moved: it still calls the same address of ours.
+/// The endpoint of a peer that has moved: it still sends to the same address of ours.
 fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
     let source = before
         .source
@@ -474,7 +474,7 @@ fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
     Endpoint { addr: to, source }
 }
 
-/// Our address that the kernel sends from: the address that the peer has called, or else the socket's bound address,
+/// Our address that the kernel sends from: the address to which the peer has sent, or else the socket's bound address,
 /// which the kernel does not read. Without either, the kernel chooses one.
 fn local(endpoint: Endpoint, socket: Option<&UdpSocket>) -> Option<IpAddr> {
     let bound = || {

@@ -61,9 +61,9 @@ const REOPEN: Duration = Duration::from_secs(5);
 pub struct Lines {
     settings: Settings,
     ends: Vec<End>,
-    /// The peers that are called. All others are answered over the line from which they call.
+    /// Peers with a configured endpoint. All others are answered over the line on which they connect.
     peers: BTreeMap<PeerId, PeerLines>,
-    /// The line from which each peer that is not called has last called.
+    /// The line on which each other peer last sent.
     callers: BTreeMap<PeerId, LineId>,
     look: Option<Instant>,
     /// The rates that the data plane was last given.

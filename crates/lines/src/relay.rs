@@ -164,7 +164,7 @@ const GONE_MAX: usize = 64;
 /// The place of a client.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The client's address, and the address of this host that it called.
+    /// The client's address, and the address of this host to which it sent.
     endpoint: Endpoint,
     heard: Instant,
 }
@@ -413,7 +413,7 @@ impl Table {
         Some((place.endpoint, taken))
     }
 
-    /// Forgets the host address that a client called, as this machine has lost it. The client is answered from any
+    /// Forgets the host address to which a client sent, as this machine has lost it. The client is answered from any
     /// address.
     pub fn forget_source(&mut self, number: usize) {
         let place = self

@@ -279,8 +279,8 @@ fn the_policy_holds_a_bridge_of_a_lan_in_pieces() {
     policy_holds(|_| "who = [\"br-lan\", \"br-guest\"]\n".to_owned());
 }
 
-/// A guarded device calls the server at home, whose device would send the packets in clear. The guard routes nothing
-/// into that device, although its name looks like a tunnel's.
+/// A guarded device connects to the server at home, whose device would send the packets in clear. The guard routes
+/// nothing into that device, although its name looks like a tunnel's.
 #[test]
 fn a_server_at_home_is_no_tunnel_and_no_way_out() {
     if !ready() || lab::require(tools::find("wg")).is_none() {

@@ -175,7 +175,7 @@ fn a_device_stays_out_of_the_tunnel_of_another() {
     drop(nl);
 }
 
-/// A held device calls the server at home, whose device would send its packets in clear.
+/// A guarded device connects to the server at home, whose device would send its packets in clear.
 #[test]
 fn a_held_device_does_not_leave_by_the_server_at_home() {
     if !ready() {

@@ -44,7 +44,7 @@ impl Office {
             .start(host, WG_C, &PeerOptions::default())
             .unwrap();
         let a = WgPeer::new(&self.site.keys_a.public);
-        // Whichever of its addresses A calls from, C accepts it.
+        // Whichever of its addresses A sends from, C accepts it.
         let a = a.allow(ip(A4_FOR_C), 32).allow(ip(A4), 32);
         c.configure(&interface(&self.keys_c, PORT_C, vec![a]))
             .unwrap();

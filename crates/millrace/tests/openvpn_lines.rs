@@ -18,7 +18,7 @@ fn lines(mode: &str) -> String {
     )
 }
 
-/// A server on B, and a client on A that calls it over two lines.
+/// A server on B, and a client on A that connects to it over two lines.
 struct World<'h> {
     net: &'h TwoLines,
     server: RunningOpenVpn<'h>,

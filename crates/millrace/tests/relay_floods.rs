@@ -267,7 +267,7 @@ fn a_recorded_hello_leads_no_more_to_a_victim_than_the_rate() {
     end(relay);
 }
 
-/// The called address is the cable's second one, or belongs to another device.
+/// The address that clients send to is the cable's second one, or belongs to another device.
 #[test]
 fn clients_are_answered_from_the_address_that_they_call() {
     if !lab::may_enter() {

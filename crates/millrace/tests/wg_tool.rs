@@ -342,7 +342,7 @@ fn keys_ports_and_secrets_change_while_traffic_runs() {
     tunnel.a.set(&["listen-port", "2001"]).unwrap();
     pings(&net.a, B4, 2);
     assert_eq!(tunnel.at_b().endpoint.unwrap().port(), 2001);
-    // Changes the called end's port: its next packet announces it.
+    // Changes the port of the end that received the handshake: its next packet announces the port.
     tunnel.b.set(&["listen-port", "2002"]).unwrap();
     pings(&net.b, A4, 2);
     assert_eq!(tunnel.at_a().endpoint.unwrap().port(), 2002);

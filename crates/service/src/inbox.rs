@@ -33,7 +33,7 @@ pub struct InboxLimits {
 /// A datagram that is not a data packet.
 #[derive(Debug)]
 pub struct Arrival {
-    /// The sender, and the address that it called.
+    /// The sender, and our address that it sent to.
     pub from: Endpoint,
     /// The line by which it came.
     pub line: LineId,

@@ -51,7 +51,7 @@ impl RateLimiter {
         self.sources = HashMap::new();
     }
 
-    /// Whether a message from this address may cost more work, on a device with this many peers. All peers may call in
+    /// Whether a message from this address may cost more work, on a device with this many peers. All peers may begin in
     /// the same second.
     pub(crate) fn allow(&mut self, from: SocketAddr, peers: usize, now: Instant) -> bool {
         self.sweep(now);

@@ -125,7 +125,7 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
     case.only_the_gravest();
     let mut verdicts: Vec<Verdict> = case.verdicts.into_iter().collect();
     if verdicts.is_empty() {
-        // A file with unanswered questions is not called fine.
+        // A file with unanswered questions is not judged fine.
         verdicts.push(if case.unknown.is_empty() {
             Verdict::Fine
         } else {

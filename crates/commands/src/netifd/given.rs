@@ -293,7 +293,7 @@ struct OfFile {
     kind: Kind,
     /// The file's own lines.
     lines: Lines,
-    /// Whether it is a server, which calls nobody.
+    /// Whether it is a server, which connects to nobody.
     server: bool,
 }
 

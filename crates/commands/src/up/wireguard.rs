@@ -218,7 +218,7 @@ struct Up<'a> {
     applied: Option<Applied>,
     /// The last message about a missing condition.
     waiting_for: Option<String>,
-    /// When the peers were called, while no answer has come.
+    /// When the first handshakes were sent, while no peer has answered.
     called: Option<Instant>,
     /// Whether the log has explained the silence.
     explained: bool,

@@ -84,7 +84,7 @@ pub struct OpenVpn {
     pub scripts: Scripts,
     /// Settings of the process.
     pub service: Service,
-    /// The lines (uplinks) of a client; or how a server answers clients that call over several lines.
+    /// The lines (uplinks) of a client; or how a server answers clients that connect over several lines.
     pub lines: Lines,
     /// `cd`: where relative paths start; `None` for the working directory.
     pub directory: Option<PathBuf>,

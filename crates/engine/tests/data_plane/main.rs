@@ -37,7 +37,7 @@ fn a_peer_is_sent_to_by_the_line_that_is_used_and_heard_by_all_that_it_has() {
     plane.use_line(PEER, LineId(1));
     site.outward(3);
     assert_eq!(site.peer_receives(), (site.port(1), 9, 2, 3));
-    // A packet arrived on this line, so the local address that the peer calls is known.
+    // A packet arrived on this line, so the local address to which the peer sends is known.
     let used = plane.peer(PEER).unwrap().line.unwrap();
     assert_eq!(
         (used.id, used.endpoint.addr),

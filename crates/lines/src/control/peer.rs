@@ -1,4 +1,4 @@
-//! The lines of one called peer.
+//! The lines to one peer that has a configured endpoint.
 
 use super::{BUSY, IDLE, Lines, PROBE_IDLE, PROBE_METERED, PROBE_SPREAD, WAITING, number};
 use crate::health::{Change, Fault, Health};

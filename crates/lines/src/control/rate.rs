@@ -36,7 +36,7 @@ impl Lines {
             LineMode::Critical => peer.used == Some(line),
             _ => peer.uses(line),
         };
-        // Peers that call are answered on the line of their call.
+        // Peers without a configured endpoint are answered on the line that they use.
         let idle = self.peers.is_empty() && self.callers.is_empty();
         let in_use = |line: &LineId| {
             idle || self.callers.values().any(|called| called == line)

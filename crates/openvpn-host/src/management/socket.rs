@@ -1,4 +1,4 @@
-//! Sockets of the management port: the listening socket, or the connection to the called client.
+//! Sockets of the management port: the listening socket, or the connection to the client of `management-client`.
 
 use config::openvpn::{Management, ManagementAddress, OpenVpn};
 use host::gate::{accepted, turned_away};
@@ -58,7 +58,7 @@ enum Listener {
         UnixListener,
         #[expect(dead_code, reason = "removes the file when it is dropped")] SocketFile,
     ),
-    /// This end called its client (`management-client`); no other can connect.
+    /// This end connected to its client (`management-client`); no other can connect.
     Called,
 }
 
@@ -97,7 +97,7 @@ impl ManagementSocket {
         }
     }
 
-    /// Whether this end called its client, so that no other can connect.
+    /// Whether this end connected to its client, so that no other can connect.
     pub(crate) const fn was_called(&self) -> bool {
         matches!(self.listener, Listener::Called)
     }

@@ -418,7 +418,7 @@ impl Listener {
         self.table.entry(id).map(|it| &*it.session)
     }
 
-    /// The line to a client, from our address that the client calls.
+    /// The line to a client, from our address that the client sends to.
     #[must_use]
     pub fn line(&self, id: ClientId) -> Option<Line> {
         let entry = self.table.entry(id)?;
@@ -518,7 +518,7 @@ pub enum ServerOutput {
     Send {
         /// The destination.
         to: Remote,
-        /// Our address to send from: the one that the receiver called. `None` lets the kernel choose.
+        /// Our address to send from: the one that the receiver sent to. `None` lets the kernel choose.
         called: Option<Source>,
         /// One datagram; over TCP one packet behind its length.
         datagram: Vec<u8>,

@@ -24,7 +24,7 @@ impl ClientId {
 pub(super) struct Entry {
     pub(super) session: Box<Session>,
     pub(super) remote: Remote,
-    /// Our address that the client called last.
+    /// Our address that the client last sent to.
     pub(super) called: Option<Source>,
     /// Rises with each session that begins.
     pub(super) begun: u64,
@@ -247,7 +247,7 @@ impl Remote {
         self.connection.is_some()
     }
 
-    /// The line to the client, from `called`: our address that the client calls, if known.
+    /// The line to the client, from `called`: our address that the client sends to, if known.
     #[must_use]
     pub const fn line(&self, called: Option<Source>) -> Line {
         let endpoint = Endpoint {

@@ -181,7 +181,7 @@ levels! {
         /// Seconds between persistent keepalives, with WireGuard.
         keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
         /// The [uplinks](uplinks.md) by which the peer may be reached, as below. Of a peer
-        /// that calls over several uplinks of its own, each address counts as one, and their traffic is counted
+        /// that connects over several uplinks of its own, each address counts as one, and their traffic is counted
         /// together.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         lines: Vec<LineStatus>, label "line";

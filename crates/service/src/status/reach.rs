@@ -130,7 +130,7 @@ impl Status {
         if is_server || self.peers.iter().any(|it| it.state.is_none()) {
             return;
         }
-        // A state that holds for every peer holds for the tunnel. A calling client hears nobody without a carrier
+        // A state that holds for every peer holds for the tunnel. A client hears nobody without a carrier
         // either.
         if let Some(first) = self.peers.first() {
             let connecting = matches!(self.state.as_deref(), Some("connecting" | WAITING));

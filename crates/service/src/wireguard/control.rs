@@ -127,7 +127,7 @@ impl Machine {
                     cx.plane.send(&from, bytes);
                     return;
                 }
-                // The data plane knows best where the peer is, and which address it called.
+                // The data plane knows best where the peer is, and which of our addresses it sends to.
                 cx.plane.send_to_peer(id, None, bytes);
             }
             Output::Heard { peer, from } => {

@@ -13,7 +13,7 @@ pub enum Event {
     Start,
     /// A datagram that is not a data packet.
     Handshake {
-        /// The line and the sender, with the address of ours that it called.
+        /// The line and the sender, with our address that it sent to.
         from: Line,
         /// The datagram.
         bytes: Box<[u8]>,

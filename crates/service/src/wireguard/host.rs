@@ -35,7 +35,7 @@ pub trait Host {
     /// name server answers.
     fn keep_address(&mut self, name: &str, address: IpAddr);
 
-    /// Writes the addresses of peers with a session to a file, for a start that is to call them
+    /// Writes the addresses of peers with a session to a file, so that the next start begins handshakes with them
     /// ([`Event::Recall`](super::Event::Recall)).
     fn keep_peers(&mut self, peers: &[(Key32, Endpoint)]);
 

@@ -94,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// The lines of a peer; empty without lines, or for a peer that calls and is not called.
+    /// The lines of a peer; empty without lines, or for a peer that connects to this host only.
     #[must_use]
     pub fn line_reports(&self, id: PeerId) -> Vec<LineReport> {
         let lines = self.lines.as_ref();

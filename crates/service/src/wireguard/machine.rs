@@ -63,7 +63,7 @@ pub struct Machine {
     pub(super) mark: u32,
     /// The interface's lines, if it has any.
     pub(super) lines: Option<Box<Lines>>,
-    /// Lines of the peers, told apart by the addresses from which they call.
+    /// Lines of the peers, told apart by the addresses from which they send.
     pub(super) theirs: TheirLines,
     /// The port of the sockets, if they are open.
     pub(super) bound: Option<u16>,

@@ -8,7 +8,7 @@ use service::wireguard::Event;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Two hosts configured as peers, where the second calls the first.
+/// Two hosts configured as peers, where the second has the first's endpoint.
 fn pair() -> World {
     let mut world = World::new(0, 2);
     for at in [0, 1] {
@@ -104,8 +104,8 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
     assert_eq!(refused(&world.hosts[0], "replayed"), 0);
 }
 
-/// An office that knows its branch's address only from the branch's calls is killed. With its saved data it calls the
-/// branch after the restart; otherwise the branch would call after 15 seconds of silence.
+/// An office that knows its branch's address only from the branch's handshakes is killed. With its saved data it starts
+/// a handshake with the branch after the restart; otherwise the branch would start one after 15 seconds of silence.
 #[test]
 fn a_killed_office_that_is_back_has_traffic_in_less_than_a_second() {
     for (moves, knows) in [(false, true), (true, true), (false, false)] {

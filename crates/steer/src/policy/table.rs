@@ -17,7 +17,7 @@
 //! `prerouting` clears the bits of each packet, and also notes the tunnel by which a connection came in. It
 //! restores or chooses marks only for packets from the LAN.
 //! `foreign` drops silently, as a refusal would go to a stranger: the source is not behind the packet's device. It also
-//! drops calls to a VPN server on the router.
+//! drops packets to a VPN server on the router.
 //!
 //! The table is never deleted while the policy is on: its sets have the addresses of names. Each name has a set per
 //! family, which stays when entries change.
@@ -147,7 +147,7 @@ impl Held {
         }
     }
 
-    /// Whether any of them would call a server on this router.
+    /// Whether a blocked device could connect to a server on this router.
     pub(super) fn may_call(&self) -> bool {
         let is_any = !(self.macs.is_empty() && self.networks.is_empty() && self.devices.is_empty());
         is_any && !self.servers.is_empty()

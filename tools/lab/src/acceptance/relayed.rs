@@ -30,7 +30,7 @@ impl Default for Relayed {
 }
 
 impl Relayed {
-    /// The address at which A calls B, on none of B's cables.
+    /// The address at which A connects to B, on none of B's cables.
     pub const SERVER: &str = "203.0.113.9";
 
     /// The relay's port.

@@ -37,7 +37,7 @@ impl TwoLines {
     /// The names of the lines' devices, at both ends.
     pub const NAMES: [&str; 2] = ["dsl", "lte"];
 
-    /// The address at which A calls B, on neither of B's cables.
+    /// The address at which A connects to B, on neither of B's cables.
     pub const SERVER: &str = "203.0.113.9";
 
     /// Sets up both lines, and routes over each of them.

@@ -50,7 +50,7 @@ pub struct Protocol {
     pub family: Family,
 }
 
-/// The server that a client calls.
+/// The server that a client connects to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Remote {
     /// A name or an address.

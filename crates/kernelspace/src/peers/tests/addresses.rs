@@ -32,7 +32,7 @@ fn packets_leave_from_the_address_that_was_called_or_the_socket_is_bound_to() {
         give(&mut peers, 0);
         assert_eq!(known(&peers).local, without, "{address:?}");
         assert_eq!(told(&mut peers, calling(2)), Some(called));
-        // The peer moves, and still calls the same address.
+        // The peer moves, and still sends to the same address.
         let to = ([192, 0, 2, 9], 4).into();
         assert_eq!(peers.floated(NUMBER, to), Some(PEER));
         let source = peers.line(PEER).unwrap().endpoint.source;

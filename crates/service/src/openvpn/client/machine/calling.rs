@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 /// Time without an answer after which the likely reasons are logged.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// Maximum number of servers named per outage: if all are down, the client calls them again and again.
+/// Maximum number of servers named per outage: if all are down, the client tries them again and again.
 const NAMED_MAX: u32 = 4;
 
-/// Messages about calls since a server last answered.
+/// Messages about attempts to connect since a server last answered.
 #[derive(Default)]
 pub(super) struct Calling {
     named: u32,
-    /// The called server, in words, and the start of its silence.
+    /// The server being connected to, in words, and the start of its silence.
     called: Option<(Called, Instant)>,
     explained: bool,
 }

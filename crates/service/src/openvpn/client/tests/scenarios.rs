@@ -105,7 +105,7 @@ fn a_server_that_does_not_answer_is_left_for_the_next() {
     assert_eq!(servers, [address(1), address(2)]);
 }
 
-/// The client tells the user which server it calls and, once per outage, explains five seconds of silence.
+/// The client tells the user which server it connects to and, once per outage, explains five seconds of silence.
 #[test]
 fn a_call_that_nobody_answers_is_explained_once() {
     for (more, explains) in [

@@ -33,7 +33,7 @@ pub(super) struct DataPlane {
     pub(super) floats: u64,
 }
 
-/// A client's address, and which of the server's two addresses it calls; fixed for the client's life.
+/// A client's address, and which of the server's two addresses it uses; fixed for the client's life.
 pub(super) fn heard(from: SocketAddr) -> Endpoint {
     let odd = match from.ip() {
         IpAddr::V4(ip) => ip.octets()[3] & 1,
