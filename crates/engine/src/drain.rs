@@ -44,7 +44,7 @@ impl OutboundDrain {
         shared.outbound.batches.add(1);
     }
 
-    /// Sends each run over its own ways: all trains of one line together, in the order of their numbers.
+    /// Sends each run over its own paths: all trains of one line together, in the order of their numbers.
     fn spread<W: Wire>(&mut self, shared: &Shared<W>, slot: &OutboundSlot) {
         let mut by_line = std::mem::take(&mut self.by_line);
         for (run, trains) in slot.trains_of_runs() {

@@ -23,7 +23,7 @@ pub(crate) const ALIVE: u64 = 5_000;
 pub(crate) const ALIVE_FOR_SHARES: u64 = 3_000;
 
 /// Milliseconds of silence at the first address, while another is heard, after which the other becomes first. Longer
-/// than lines differ in delay, and shorter than the user of two lines would wait.
+/// than the delays of lines differ, and short enough for the user of two lines.
 const SILENT: u64 = 500;
 
 /// An address beside the first.
@@ -57,7 +57,7 @@ impl Gathered {
     }
 
     /// Records an address from a handshake or from control's settings. The present first address may still be a line,
-    /// and stays first while the peer is heard there. A peer also asks by its standby lines, which may be metered. So
+    /// and stays first while the peer is heard there. A peer also probes its standby lines, which may be metered. So
     /// the new address counts as a line only once data or a copy comes from it.
     pub(crate) fn move_first(&self, to: Endpoint, millis: u64) {
         match self.first() {

@@ -14,7 +14,7 @@ use crate::ip::{IPV6_HEADER, TCP, UDP};
 use flow::{Item, same_flow};
 use netio::tun::{GsoKind, VnetHdr};
 
-/// Maximum number of headers that a joined packet can have: IPv6 and the longest TCP header.
+/// Maximum length of a joined packet's headers, in bytes: IPv6 and the longest TCP header.
 const HEADER_MAX: usize = IPV6_HEADER + 60;
 
 /// Maximum number of packets in one super-packet: the kernel's limit for UDP (`UDP_MAX_SEGMENTS`).

@@ -100,7 +100,7 @@ impl<W: Wire> OutboundLookup<W> {
         self.accept_by(slot, (start, len), hdr, None);
     }
 
-    /// Accepts a packet, by line `by` if the packet may take that line.
+    /// Accepts a packet, over line `by` if the packet may take that line.
     pub(crate) fn accept_by(
         &mut self,
         slot: &mut OutboundSlot,

@@ -119,7 +119,7 @@ impl PeerLines {
         }
     }
 
-    /// Sets the lines by which packets are sent.
+    /// Sets the lines over which packets are sent.
     pub(crate) fn set_mode(&self, mode: LineMode) {
         let plan = Plan::new(mode, self.plan.load().as_deref()).map(Arc::new);
         self.planned.store(plan.is_some(), Ordering::Relaxed);

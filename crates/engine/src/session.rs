@@ -23,7 +23,8 @@ pub(crate) struct ReceiveKey<W: Wire> {
     pub(crate) limits: KeyLimits,
     /// Only the worker that commits batches touches this, so it is never contended.
     pub(crate) received: Mutex<Received<W>>,
-    /// The key of the other direction, if control gave one. It is used once control says so, or once a packet has come.
+    /// The key of the other direction, if control gave one. It comes into use when control says so, or when a packet
+    /// arrives.
     pub(crate) answer: Option<Arc<SendKey>>,
     unconfirmed: AtomicBool,
     refresh_asked: AtomicBool,
@@ -179,7 +180,7 @@ impl<W: Wire> Sessions<W> {
         self.shard(index).load().get(&index).cloned()
     }
 
-    /// Our index for the session that packets from `addr` call `number`.
+    /// Our index of the session for packets from `addr` that carry the number `number`.
     pub(crate) fn of_sender(&self, addr: SocketAddr, number: u8) -> Option<u32> {
         Some(self.of_senders.load().get(&addr)? + u32::from(number))
     }

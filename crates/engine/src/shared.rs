@@ -21,8 +21,8 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The limit where the interface is not read while bytes wait. It also covers batches in flight at that moment, which
-/// the ring's places bound. So a client drops no packets for lack of room.
+/// Limit of waiting bytes where the interface is not read while bytes wait. It includes the batches that may be in
+/// flight at that moment, as many as the ring has places. So a client drops no packets for lack of room.
 const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 
 /// Maximum number of injected payloads that wait for a worker.
@@ -80,7 +80,7 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) outbound: PipelineStats,
     pub(crate) inbound: PipelineStats,
     pub(crate) drops: Drops,
-    /// Bytes that each line has carried.
+    /// Bytes carried by each line.
     pub(crate) carried: Carried,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
     /// Bytes of datagrams that peers may ask for once more.

@@ -81,7 +81,7 @@ pub(crate) struct OutboundSlot {
     /// Whether the last datagram of the last train is as long as the first. A stored flag saves a division, which ARMv7
     /// may lack.
     whole: bool,
-    /// Ways that runs take beside their own; empty if each packet leaves once.
+    /// Ways that copies of the runs take; empty if each packet is sent once.
     pub(crate) copies: Vec<Way>,
     pub(crate) now: Instant,
 }

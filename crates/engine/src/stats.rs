@@ -177,7 +177,7 @@ const UDP: u64 = 8;
 const IPV4: u64 = 20;
 const IPV6: u64 = 40;
 
-/// One byte in so many of a stream is added for TCP and IP headers and acknowledgements: 60 of 1,400.
+/// For this many bytes of a stream, one byte is added for TCP and IP headers and acknowledgements: 60 for 1,400.
 const STREAM_SHARE: u64 = 24;
 
 /// Bytes carried by each line, by line number.

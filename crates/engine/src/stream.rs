@@ -111,7 +111,7 @@ impl Stream {
         }
     }
 
-    /// Moves the connection to another line than the first.
+    /// Assigns the connection to a line; the default is the first.
     #[must_use]
     pub fn on_line(mut self, line: LineId) -> Self {
         self.line = line;

@@ -223,7 +223,7 @@ impl<W: Wire> Tunnel<W> {
         true
     }
 
-    /// Sends a datagram to a peer by each of these ways. The report is the sum over all ways.
+    /// Sends a datagram to a peer over each of these ways. The report is the sum over all ways.
     pub(crate) fn send_over(&self, peer: &Peer, ways: &[Way], datagram: &[u8]) -> SendReport {
         let mut sum = SendReport::default();
         for way in ways {
