@@ -45,7 +45,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_millis(250);
 const WAITING: Duration = Duration::from_millis(100);
 
-/// How often a silent line is probed; a line while packets go over several at a time; a metered line.
+/// Probe intervals: of a silent line, of a line while packets go over several, and of a metered line.
 pub const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
@@ -281,8 +281,8 @@ impl Lines {
         peer.is_some_and(|peer| peer.probe_answered(now))
     }
 
-    /// Sends a probe that is not counted, over the open line whose turn it is. It shows whether the peer answers probes
-    /// at all. A keepalive follows, as the peer stays with the line of the last probe.
+    /// Sends an uncounted probe over the next open line in rotation. It shows whether the peer answers probes at all. A
+    /// keepalive follows, as the peer answers on the line of the last probe.
     pub fn trial(&self, id: PeerId, turn: usize, out: &mut dyn Outside) {
         let open = self.open().count().max(1);
         if let Some(peer) = self.peers.get(&id)

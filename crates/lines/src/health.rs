@@ -267,7 +267,7 @@ impl Health {
         (good >= self.settings.recover_after).then_some((LineState::Up, Reason::Recovered(good)))
     }
 
-    /// The trouble of the line: round trips too long by a limit that is divided by `part`.
+    /// Reports round trips that exceed the usual by more than the limit divided by `part`.
     fn trouble(&self, part: u32) -> Option<Reason> {
         let smoothed = self.round_trips.smoothed?;
         let usual = self.round_trips.least;
@@ -311,7 +311,7 @@ impl Health {
         let idle = heard.map(|at| at + self.settings.probe_interval);
         let Some(unanswered) = self.unanswered_since else {
             return Some(match self.state {
-                // A line that has just answered again is soon asked once more.
+                // A line that has just answered again is soon probed again.
                 LineState::Down => heard.map(|at| at + self.settings.probe_interval_silent),
                 _ => idle,
             });

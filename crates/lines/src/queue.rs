@@ -8,7 +8,7 @@
 //!
 //! A queue takes packets before they are numbered and sealed, so that a packet it drops leaves no gap.
 //!
-//! [`Pacer`] computes when a line of a given rate has sent everything that it was given.
+//! [`Pacer`] computes when a line of a given rate has sent everything that was queued.
 
 use std::time::{Duration, Instant};
 
@@ -181,7 +181,7 @@ impl<T> Queue<T> {
         None
     }
 
-    /// Corrects the cost of the packet that was taken out last to so many bytes, in place of the one by the settings.
+    /// Replaces the estimated cost of the packet that was taken out last by its real cost, `bytes`.
     pub fn settle(&mut self, bytes: usize) {
         self.pacer.settle(bytes);
     }
@@ -272,8 +272,9 @@ pub struct Pacer {
     /// The rate in bits a second; `None` means no limit.
     rate: Option<u64>,
     burst: Duration,
-    /// When the line has sent what it was given, and when it began with the last packet.
+    /// When the line will have sent everything that was queued.
     idle_at: Option<Instant>,
+    /// When sending of the last packet begins.
     began: Option<Instant>,
 }
 
@@ -332,7 +333,7 @@ impl Pacer {
         }
     }
 
-    /// How long the line takes for so many bytes.
+    /// Time in which the line sends `bytes`.
     fn takes(&self, bytes: usize) -> Duration {
         let rate = self.rate.unwrap_or(0).max(1);
         Duration::from_nanos((bytes as u64).saturating_mul(8_000_000_000) / rate)

@@ -184,7 +184,7 @@ pub trait DataPlane: Send + Sync {
 
     /// Sends a control message to a peer over the line in use. Without `to`, the message goes to the peer's known
     /// address. With `to`, where control believes the peer to be, it goes there. Its source is the address that the
-    /// peer calls, if the data plane knows the peer at `to`. Returns whether the message was sent.
+    /// peer sends to, if the data plane knows the peer at `to`. Returns whether the message was sent.
     fn send_to_peer(&self, id: PeerId, to: Option<SocketAddr>, message: &[u8]) -> bool;
 
     /// Has a worker seal a control payload soon, in order among the peer's packets. The payload is dropped if there is
@@ -257,7 +257,7 @@ pub trait Transports: DataPlane {
     /// A connected stream.
     type Connection;
 
-    /// Replaces the sockets of line `line`; the old ones, which close as soon as no worker uses them.
+    /// Replaces the sockets of line `line`; the old ones close as soon as no worker uses them.
     ///
     /// # Errors
     /// There are [`LINES_MAX`] lines; descriptor limits.
@@ -286,14 +286,14 @@ pub enum Whole {
     Nowhere,
 }
 
-/// A change of the routes by which packets find their peer.
+/// A change of the routes that lead packets to their peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteChange {
     /// The prefix belongs to this peer from now on, whatever peer it belonged to.
     Add {
         /// An address of the prefix; bits beyond its length are ignored.
         address: IpAddr,
-        /// Its length in bits.
+        /// The prefix length in bits.
         len: u8,
         /// The owner.
         peer: PeerId,
@@ -302,7 +302,7 @@ pub enum RouteChange {
     Remove {
         /// An address of the prefix.
         address: IpAddr,
-        /// Its length in bits.
+        /// The prefix length in bits.
         len: u8,
         /// The owner.
         peer: PeerId,
@@ -321,11 +321,11 @@ pub enum Sender {
 /// Why a data plane refused keys.
 #[derive(Debug, PartialEq, Eq)]
 pub enum KeyError<E> {
-    /// There is no such peer. Control's fault.
+    /// There is no such peer: a fault of control.
     NoPeer(PeerId),
-    /// Another peer has a session of this name. Control's fault.
+    /// Another peer has a session of this name: a fault of control.
     Taken(u32),
-    /// The protocol refuses the material: the configuration's fault, or the peer's.
+    /// The protocol refuses the material: a fault of the configuration or the peer.
     Material(E),
     /// This data plane does not support such packets, or could not take the keys; the text says why.
     Unable(String),
@@ -376,7 +376,7 @@ pub trait Control: Send + Sync + 'static {
         let _ = stream;
     }
 
-    /// Reports that the data plane has stopped: the interface was deleted, or a worker cannot go on.
+    /// Reports that the data plane has stopped: the interface was deleted, or a worker has failed.
     fn device_gone(&self);
 }
 
@@ -402,7 +402,7 @@ pub enum Notice {
     /// [`DataPlane::peer`] returns the address. The notice has none, because a peer may move
     /// with each packet and it would be outdated.
     Moved {
-        /// The line by which the packet came.
+        /// The line over which the packet came.
         line: LineId,
     },
     /// The peer was silent for longer than [`DataPlane::keep_alive`] allows. The data
@@ -422,7 +422,7 @@ pub enum Notice {
 pub struct PipelineCounts {
     /// Batches drained.
     pub batches: u64,
-    /// Inner packets in them.
+    /// Inner packets in those batches.
     pub packets: u64,
     /// Inner bytes.
     pub bytes: u64,
@@ -434,7 +434,7 @@ pub struct PipelineCounts {
     pub syscalls: u64,
     /// Batches that several workers may have shared.
     pub parallel_batches: u64,
-    /// How long packets have waited for this direction lately, on average by bytes, in microseconds; 0 where that is not known.
+    /// Recent mean wait of packets for this direction, weighted by bytes, in microseconds; 0 where that is not known.
     pub waited_us: u64,
 }
 
@@ -445,13 +445,13 @@ pub struct Statistics {
     pub outbound: PipelineCounts,
     /// From peers to the interface.
     pub inbound: PipelineCounts,
-    /// Packets dropped, by reason, in the order of a packet's way.
+    /// Packets dropped, by reason, in the order of a packet's steps.
     pub drops: Vec<(&'static str, u64)>,
     /// Kernel features by name: `on`, or `off` and why. For several sockets, the state of the one that has fewer
     /// features.
     pub rungs: Vec<(&'static str, String)>,
     /// Threads that move packets; 0 where the kernel does.
     pub workers: usize,
-    /// Whether several of them may share one direction.
+    /// Whether several workers may share one direction.
     pub parallel: bool,
 }

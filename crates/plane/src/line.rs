@@ -1,4 +1,4 @@
-//! Lines: the ways by which a tunnel reaches its peers, and how a peer's packets use them.
+//! Lines (uplinks): the paths over which a tunnel reaches its peers, and how a peer's packets use them.
 
 use crate::Endpoint;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct StreamId(pub u64);
 pub enum Transport {
     /// UDP datagrams, through the sockets of the line.
     Udp,
-    /// Records of a TCP connection, each behind its length in 16 bits.
+    /// Records of a TCP connection, each after its length in 16 bits.
     Tcp(StreamId),
     /// Packets of GRE (RFC 2637, enhanced GRE), through a raw socket of the line.
     Gre,
@@ -81,9 +81,9 @@ pub enum LineMode {
     /// Each packet over the line in use.
     #[default]
     Single,
-    /// Each packet by each of these lines: sealed once, so that the copies are equal.
+    /// Each packet over each of these lines: sealed once, so that the copies are equal.
     Duplicate(LineSet),
-    /// Critical packets by each of these lines: those marked CS5 and above, small UDP, TCP's SYN and pure
+    /// Critical packets over each of these lines: those marked CS5 and above, small UDP, TCP's SYN and pure
     /// acknowledgements. All others over the line in use.
     Critical(LineSet),
     /// Each inner flow over one line, in proportion to the lines' shares, by line number. A line with share 0 gets no
@@ -134,8 +134,8 @@ impl LineMode {
 
 /// How packets are put back into order before they are written.
 ///
-/// A packet waits for missing packets before it while they can still come by one of the lines, within the limits below.
-/// Two packets of an inner flow may pass a gap, except TCP data.
+/// A packet waits for missing packets before it while they can still come over one of the lines, within the limits
+/// below. Two packets of an inner flow may pass a gap, except TCP data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
     /// Maximum number of packets that wait, 1 to 2048.

@@ -1,4 +1,4 @@
-//! A peer and its lines as control and a data plane speak of them.
+//! The state of a peer and its lines that a data plane reports to control.
 
 use crate::Line;
 use std::time::Instant;

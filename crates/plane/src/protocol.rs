@@ -134,9 +134,9 @@ pub trait Wire: Send + Sync + 'static {
         let _ = mtu;
     }
 
-    /// Whether this very tunnel sent `datagram`, which an inner packet carries to `to`, to a peer at `endpoint` for its
-    /// session `receiver`. If so, the route to the peer leads into the tunnel, and the datagram would go round for
-    /// ever.
+    /// Whether `datagram`, the payload of an inner packet to `to`, is one of this tunnel's own: sent to a peer at
+    /// `endpoint` for its session `receiver`. If so, the route to the peer leads into the tunnel, and the datagram
+    /// would go round for ever.
     fn loops(
         &self,
         datagram: &[u8],
@@ -181,9 +181,9 @@ pub enum Class {
 /// How a data packet names its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionName {
-    /// By our name for it.
+    /// By our name for the session.
     Index(u32),
-    /// By its number among the sessions of the peer at the address that it came from.
+    /// By its number among the sessions of the peer at the source address.
     OfSender(u8),
 }
 

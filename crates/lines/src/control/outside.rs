@@ -13,7 +13,7 @@ pub trait Outside {
     /// The wall clock's time.
     fn wall(&self) -> SystemTime;
 
-    /// The data plane, or what stands for one; `None` without an interface.
+    /// The data plane, or a test's substitute; `None` without an interface.
     fn plane(&mut self) -> Option<&mut dyn LinePlane>;
 
     /// Reads the host's facts about the lines, in order; `None` for a line without a device.

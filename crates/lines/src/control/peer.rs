@@ -54,9 +54,9 @@ pub(super) struct PeerLines {
     pub(super) spreads: bool,
     /// How the data plane was told to use the lines.
     mode: LineMode,
-    /// The switch of lines that the data plane was not told yet.
+    /// A switch of lines that was not passed to the data plane yet.
     switched: Option<Switch>,
-    /// The line that the data plane was told to use.
+    /// The line that the data plane uses by the last call.
     pub(super) used: Option<LineId>,
     probe: Option<Probe>,
     /// Index of the line not in use that was probed last.

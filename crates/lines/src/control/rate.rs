@@ -8,7 +8,7 @@ use plane::{LINES_MAX, LineId};
 /// The rates for the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Bits a second of all lines in use together: each packet goes over one line, or by all.
+    /// Bits a second of all lines in use together: each packet goes over one line, or over all.
     Together(u64),
     /// Bits a second of each line in use, by number; 0 for other lines.
     Each([u64; LINES_MAX]),
@@ -28,7 +28,7 @@ impl Lines {
         }
     }
 
-    /// The rates of the lines in use. If each packet goes by all of them, the slowest line sets the rate.
+    /// The rates of the lines in use. If each packet goes over all of them, the slowest line sets the rate.
     fn rates_in_use(&self) -> Option<Told> {
         let mode = self.settings.mode;
         let carries = |peer: &PeerLines, line| match mode {

@@ -24,7 +24,7 @@ struct Relay {
     clock: Clock,
     /// The relay's address, once known.
     address: Option<SocketAddr>,
-    /// The relay's name, if it is configured by one.
+    /// The relay's name, if it is configured by name.
     name: Option<Name>,
     /// When the last hello went out over the open sockets.
     told: Option<Instant>,
@@ -87,7 +87,8 @@ impl Relays {
     }
 
     /// Sends a hello before a probe over a line, if one is due: if the peer does not answer over the line, its relay
-    /// may not know us. Returns false if the relay's next address is tried instead: the probe waits until that is told.
+    /// may not know us. Returns false if the relay's next address is tried instead: the probe waits until the data
+    /// plane knows it.
     pub(super) fn before_probe(
         &mut self,
         line: LineId,
@@ -158,7 +159,7 @@ impl Lines {
         }
     }
 
-    /// Makes stamps of hellos later than this, as an earlier run of this end may have sent it.
+    /// Makes the timestamps of hellos later than this one, which an earlier run of this end may have sent.
     pub fn set_stamp_floor(&mut self, floor: SystemTime) {
         for relay in self.relays.of.iter_mut().flatten() {
             relay.clock = relay.clock.max(Clock::after(floor));

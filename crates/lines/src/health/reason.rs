@@ -110,7 +110,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A duration as people write it.
+/// Formats a duration for people.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

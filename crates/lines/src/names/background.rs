@@ -22,7 +22,7 @@ const STACK: usize = 256 << 10;
 pub struct Background {
     /// The host's name servers from before the tunnel was up.
     servers: Vec<IpAddr>,
-    /// The lines by which the tunnel's packets leave.
+    /// The lines over which the tunnel's packets leave.
     lines: Lines,
 }
 

@@ -1,4 +1,4 @@
-//! An endpoint given by name in a file: looked up until they are found, then tried address by address, and looked up
+//! An endpoint given by name in a file. Its addresses are looked up until found, tried one by one, and looked up
 //! anew when no address answers.
 
 use config::types::{Endpoint, Host, is_domain};

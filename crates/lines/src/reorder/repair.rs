@@ -27,7 +27,7 @@ const DOUBLINGS_MAX: u32 = 8;
 /// How long a closed request is remembered, in microseconds: copies of its number may still come.
 const REMEMBERED: u64 = 1_000_000;
 
-/// How long the window waits for an answer, in microseconds: before the first one, at least, and at most.
+/// The wait for an answer, in microseconds: before the first answer was seen, the minimum, and the maximum.
 const WAIT_FIRST: u64 = 150_000;
 const WAIT_MIN: u64 = 10_000;
 const WAIT_MAX: u64 = 250_000;
@@ -61,7 +61,7 @@ pub(super) struct Repair {
     counts: Repairs,
 }
 
-/// Experience with the end that is asked, which the next window takes over.
+/// Statistics of the other end's answers, which the next window takes over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learnt {
     /// Mean and mean deviation of how long answers take, in microseconds; `None` before the first.
@@ -115,12 +115,12 @@ impl Repair {
         self.credit = (self.credit + 1).min(COST * CREDIT_MAX);
     }
 
-    /// The experience with the end that is asked.
+    /// Statistics of the other end's answers.
     pub(super) const fn learnt(&self) -> Learnt {
         self.learnt
     }
 
-    /// Takes over another window's experience.
+    /// Takes over another window's statistics.
     pub(super) const fn learn(&mut self, learnt: Learnt) {
         self.learnt = learnt;
     }
@@ -252,7 +252,7 @@ impl Repair {
         Some(asked.at + self.wait(asked.tries))
     }
 
-    /// How long the answer to the last of so many requests is waited for: twice as long each time.
+    /// The wait for an answer after `tries` requests: twice as long each time.
     fn wait(&self, tries: u8) -> u64 {
         let wait = match self.learnt.round_trip {
             None => WAIT_FIRST,

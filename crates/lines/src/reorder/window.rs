@@ -240,7 +240,7 @@ impl<T> Window<T> {
             }
             self.settle(now);
         }
-        // A gap that packets have only passed holds none.
+        // Packets may have passed the gap, so that none waits behind it.
         let packet = self.store.pop_due();
         if self.store.due() == 0 && self.deadline.is_none() {
             self.settle(now);

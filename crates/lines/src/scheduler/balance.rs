@@ -163,7 +163,7 @@ impl PacketShare {
     }
 }
 
-/// Chooses the lines, or addresses, by which each packet of a peer goes.
+/// Chooses the lines, or addresses, over which each packet of a peer goes.
 #[derive(Debug)]
 pub struct Spread {
     mode: LineMode,

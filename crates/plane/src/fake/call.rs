@@ -57,7 +57,7 @@ pub enum Call {
         peer: PeerId,
         /// Our name for the session.
         session: u32,
-        /// The peer's name for it.
+        /// The peer's name for the session.
         remote: u32,
         /// The peer must show first that it has the keys.
         confirm: bool,

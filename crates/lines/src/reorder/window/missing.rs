@@ -35,13 +35,13 @@ impl<T> Window<T> {
         self.repair.as_mut()?.next_request()
     }
 
-    /// The experience with the end that is asked; `None` without repair.
+    /// Statistics of the other end's answers; `None` without repair.
     #[must_use]
     pub fn learnt(&self) -> Option<Learnt> {
         self.repair.as_ref().map(|repair| repair.learnt())
     }
 
-    /// Takes over another window's experience with the same end. Call it after [`Self::set_repair`].
+    /// Takes over another window's statistics of the same end. Call it after [`Self::set_repair`].
     pub fn learn(&mut self, learnt: Learnt) {
         if let Some(repair) = &mut self.repair {
             repair.learn(learnt);
