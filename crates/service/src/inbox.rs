@@ -35,9 +35,9 @@ pub struct InboxLimits {
 pub struct Arrival {
     /// The sender, and our address that it sent to.
     pub from: Endpoint,
-    /// The line by which it came.
+    /// The line over which it came.
     pub line: LineId,
-    /// The number of the stream by which it came, if any.
+    /// The number of the stream over which it came, if any.
     pub stream: Option<StreamId>,
     /// The datagram.
     pub bytes: Box<[u8]>,

@@ -237,7 +237,8 @@ impl Profile {
                 continue;
             }
             for algorithm in Algorithm::ALL {
-                // The choices for packets that stay on the CPU, many or few, are imported above.
+                // The CPU's code for large and small batches, for packets that the accelerator does not take, is
+                // imported above.
                 if Task::of(algorithm) == Some(task) {
                     select::import(algorithm, "accelerator", "accelerator");
                 }

@@ -25,7 +25,8 @@ pub fn socket_path(ifname: &str) -> PathBuf {
 }
 
 impl LineStatus {
-    /// The word before its name: the path of a peer that connects to this host is named by that peer's address.
+    /// The word before the name of a line in reports: the path of a peer that connects to this host is named by that
+    /// peer's address.
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self.name.parse::<std::net::IpAddr>() {

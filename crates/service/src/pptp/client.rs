@@ -82,7 +82,7 @@ pub(super) struct ClientMachine {
     lines: Option<Box<ServerLines>>,
     /// The control connection is open.
     is_connected: bool,
-    /// The client ends this call to make another by a different line.
+    /// The client ends this call to make another over a different line.
     hangs_up: bool,
 }
 
@@ -213,7 +213,7 @@ impl ClientMachine {
             describe(up.protection),
             up.mtu
         );
-        // Logged as a stranger's: the server may negotiate anew as often as it likes.
+        // Rate-limited like log lines about strangers: the server may negotiate anew as often as it likes.
         cx.host.log_stranger(Level::Info, words);
         self.was_up = true;
         cx.host.up(&up, server);

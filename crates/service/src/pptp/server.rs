@@ -135,7 +135,7 @@ impl ServerMachine {
             describe(up.protection),
             up.mtu
         );
-        // Less loud: a client may negotiate anew as often as it likes.
+        // At a lower log level: a client may negotiate anew as often as it likes.
         let level = match self.clients.contains_key(&call) {
             true => Level::Debug,
             false => Level::Info,

@@ -180,7 +180,7 @@ levels! {
         tx_rate: Option<u64>, metric "millrace_peer_transmit_bits_per_second";
         /// Seconds between persistent keepalives, with WireGuard.
         keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
-        /// The [uplinks](uplinks.md) by which the peer may be reached, as below. Of a peer
+        /// The [uplinks](uplinks.md) over which the peer may be reached, as below. Of a peer
         /// that connects over several uplinks of its own, each address counts as one, and their traffic is counted
         /// together.
         #[serde(skip_serializing_if = "Vec::is_empty")]

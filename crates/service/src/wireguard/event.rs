@@ -29,10 +29,10 @@ pub enum Event {
         /// The endpoint.
         endpoint: types::Endpoint,
     },
-    /// Peers that had sessions with this interface a moment ago, before its restart, with their addresses and the
-    /// address of ours that each called. Each peer is called once.
+    /// Peers that had sessions with this interface a moment ago, before its restart, with their addresses and our
+    /// address that each sent to. Each gets one handshake.
     Recall(Vec<(Key32, Endpoint)>),
-    /// Call the peers with these keys at their endpoints until they answer.
+    /// Start handshakes with the peers of these keys, at their endpoints, until they answer.
     Call(Vec<Key32>),
     /// A look-up has ended.
     LookedUp {

@@ -28,7 +28,8 @@ pub trait Host {
     /// Writes the bytes that lines have carried to their file, for the next start.
     fn keep_usage(&mut self, usage: &[LineUsage]);
 
-    /// Writes the latest time that sent stamps may have to its file. The write is on the disk when this returns.
+    /// Writes the floor, the latest timestamp that may be sent, to its file. The write is on the disk when this
+    /// returns.
     fn keep_floor(&mut self, floor: SystemTime);
 
     /// Writes to a file that the other end has authenticated at this address of this name, for a start at which no
@@ -43,8 +44,8 @@ pub trait Host {
     /// run at a time.
     fn look_up(&mut self, lookup: LookUp);
 
-    /// Returns the index of the interface by which the host reaches each address with packets of this mark; `None` for
-    /// addresses that it does not reach. Returns nothing if the routes cannot be read.
+    /// Returns the index of the interface through which the host reaches each address with packets of this mark; `None`
+    /// for addresses that it does not reach. Returns nothing if the routes cannot be read.
     fn interfaces_to(&mut self, mark: u32, to: &[IpAddr]) -> Vec<Option<u32>>;
 
     /// Ends the interface if the kernel has deleted it.

@@ -79,7 +79,7 @@ pub struct Machine {
     moved: Option<Instant>,
     /// When to read the routes again.
     recheck: Option<Instant>,
-    /// The latest time that stamps may have.
+    /// The floor: the latest timestamp that may be sent.
     floor: Floor,
     /// Probes of how long packets to the peers may be.
     pub(super) probing: Probing,

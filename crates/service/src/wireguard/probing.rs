@@ -59,7 +59,7 @@ struct Path {
     targets: Targets,
     target: usize,
     probe: PathProbe,
-    /// The line and the address by which the peer is reached.
+    /// The line and the address over which the peer is reached.
     way: (LineId, SocketAddr),
     /// Bytes in both directions at the last look; `None` if probes are among them.
     counted: Option<u64>,
@@ -261,7 +261,7 @@ impl Machine {
         }
     }
 
-    /// Waits for ping answers as long as a question is open.
+    /// Waits for ping answers as long as a probe is open.
     fn watch(&mut self, cx: &mut Cx<'_>) {
         let asks = |path: &Path| path.probe.next_deadline().is_some();
         if self.probing.token != 0 && !self.probing.paths.values().any(asks) {

@@ -74,7 +74,8 @@ impl Machine {
         found.into_iter().map(|(_, key, at)| (key, at)).collect()
     }
 
-    /// Calls peers that lost their sessions by our restart, at the configured address or where they were.
+    /// Starts handshakes with peers that lost their sessions in our restart, at the configured address or where they
+    /// were.
     pub(super) fn recall(&mut self, peers: Vec<Recalled>, cx: &mut Cx<'_>) {
         for (key, at) in peers {
             let public = PublicKey::from(*key.as_bytes());
@@ -91,7 +92,7 @@ impl Machine {
         }
     }
 
-    /// Calls peers as if packets waited for them, until they answer.
+    /// Starts handshakes with peers as if packets waited for them, until they answer.
     pub(super) fn call(&mut self, peers: Vec<Key32>, cx: &mut Cx<'_>) {
         for key in peers {
             let public = PublicKey::from(*key.as_bytes());

@@ -38,7 +38,7 @@ const CLOCK: u64 = 5;
 const ARRIVALS_AT_ONCE: usize = 256;
 const MESSAGES_AT_ONCE: usize = crate::inbox::MESSAGES;
 
-/// A client and its host.
+/// A client's state machine, and the system that runs it.
 pub(super) struct Executor<'a> {
     context: &'a Context,
     machine: Machine<'a>,

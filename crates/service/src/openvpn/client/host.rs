@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-/// The data plane's name for the server, its only peer.
+/// The server's number in the data plane, which has no other peer.
 pub(super) const SERVER: PeerId = PeerId(0);
 
 /// An error of a step, in words.
@@ -88,7 +88,7 @@ pub(super) trait Host {
     /// Saves the lines' byte counts for the next start.
     fn keep_usage(&mut self, usage: &[LineUsage]);
 
-    /// Saves the latest time that sent stamps may have. The write is on the disk when this returns.
+    /// Saves the floor, the latest timestamp that may be sent. The write is on the disk when this returns.
     fn keep_floor(&mut self, floor: SystemTime);
 
     /// Saves the address at which the server of this name proved itself, for a start without a working name server.

@@ -38,7 +38,7 @@ const ARRIVALS_AT_ONCE: usize = 256;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A server and its host.
+/// A server's state machine, and the system that runs it.
 struct Executor<'a> {
     context: &'a Context,
     machine: Machine<'a>,

@@ -61,7 +61,7 @@ impl ClientMachine {
         });
     }
 
-    /// Calls the server by the chosen line.
+    /// Calls the server over the chosen line.
     pub(super) fn dial(&mut self, server: SocketAddrV4, cx: &mut Cx<'_>) {
         let mut line = None;
         let several = self.with_lines(cx, |it, now, out| {

@@ -272,7 +272,7 @@ impl ClientMachine {
         peer.lines = lines;
     }
 
-    /// Handles the server's answer to an echo, which went by the call's line.
+    /// Handles the server's answer to an echo, which went over the call's line.
     pub(super) fn echoed(&mut self, now: Instant) {
         if let Some(it) = &mut self.lines {
             it.heard = Some(now);

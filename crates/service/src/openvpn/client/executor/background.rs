@@ -44,7 +44,7 @@ pub(super) struct Background {
     naming: Option<Arc<Waker>>,
     /// `tls-verify` is running.
     judges: bool,
-    /// The next certificates for `tls-verify`; a newer question replaces it.
+    /// The request to run `tls-verify` after the current run; a newer request replaces it.
     question: Option<(u64, Vec<Invocation>)>,
 }
 
@@ -142,7 +142,7 @@ impl Background {
         }
     }
 
-    /// Looks up a name: `event` makes the event of the addresses. `inside`: the host's name servers may be reached
+    /// Looks up a name; `event` turns the addresses into an event. `inside`: the host's name servers may be reached
     /// through the tunnel.
     pub(super) fn look_up(
         &mut self,

@@ -163,7 +163,7 @@ impl Machine<'_> {
         };
         cx.plane(|plane| {
             if by_lines {
-                // Each line is set when it opens.
+                // Each uplink adds its path when it opens.
                 plane.add_peer(SERVER, moving);
             } else {
                 channel::add_peer(plane, SERVER, line, moving);
@@ -389,7 +389,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Takes the line by which the data plane now reaches the server.
+    /// Takes the line over which the data plane now reaches the server.
     fn follow_server(&mut self, it: &mut Connection, line: Option<Line>, cx: &mut Cx<'_>) {
         let Some(to) = line
             .map(|it| it.endpoint.addr)
@@ -452,7 +452,7 @@ impl Machine<'_> {
             cx.host.keep_address(&name, address);
         }
         it.since = cx.now.wall;
-        // The server's certificate is valid now, so the true time is later than its start.
+        // The server's certificate is valid now, so the true time is later than the start of its validity.
         cx.keep_floor(&mut self.floor, cx.now.wall);
         it.unannounced = true;
         self.announce(it, cx);

@@ -92,7 +92,7 @@ impl Machine<'_> {
                 Ok(login) => self.show_login(candidate.target, Some(login), cx),
                 Err(error) => self.no_login(error, cx),
             },
-            // Answers a question of an abandoned attempt.
+            // This answers a question of an abandoned attempt.
             other => self.phase = other,
         }
     }

@@ -1,4 +1,4 @@
-//! A server that is reached over TCP, by one of several uplinks (lines).
+//! A server that is reached over TCP, over one of several uplinks (lines).
 //!
 //! A connection cannot change its line: another line needs another connection and a new session. So one line is used at
 //! a time, and its state costs no traffic. The host reports its device, the kernel reports unacknowledged data
@@ -45,7 +45,7 @@ struct OfLine {
     round_trip: Option<Duration>,
 }
 
-/// The lines by which connections to the server are made.
+/// The lines over which connections to the server are made.
 pub(super) struct StreamLines {
     settings: Settings,
     lines: Vec<OfLine>,

@@ -38,11 +38,11 @@ pub(crate) enum BusyError {
 pub(crate) struct Crew {
     /// Name of each thread.
     pub(crate) name: &'static str,
-    /// Maximum number of pieces of work done at once.
+    /// Maximum number of jobs that run at once.
     pub(crate) threads: usize,
-    /// Maximum number of pieces of one key's work done at once.
+    /// Maximum number of jobs of one key that run at once.
     pub(crate) share: usize,
-    /// Maximum number of waiting pieces of work; one key may use half.
+    /// Maximum number of waiting jobs; one key may use half.
     pub(crate) waiting: usize,
     /// The threads' nice value; `None` for the process's.
     pub(crate) nice: Option<i32>,

@@ -83,7 +83,7 @@ impl ThisHost<'_> {
         }
     }
 
-    /// Undoes the settings and runs the scripts for it.
+    /// Undoes the settings and runs the scripts for their end.
     pub(super) fn undo(&mut self) {
         let Some(mut set) = self.set.take() else {
             return;

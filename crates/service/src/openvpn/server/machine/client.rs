@@ -25,7 +25,7 @@ pub(super) enum Step {
     Arriving,
     /// A script or password file checks its login.
     Judged,
-    /// A script makes its settings.
+    /// A script is choosing the client's settings.
     Settled,
     /// The client is admitted and has its addresses.
     In,

@@ -115,7 +115,7 @@ pub(crate) trait Host {
     /// Sets the configuration's current routes and removes those no longer configured.
     fn change_routes(&mut self, config: &OpenVpn);
 
-    /// Undoes the host settings and runs the scripts for it.
+    /// Undoes the host settings and runs the scripts for their end.
     fn take_down(&mut self);
 
     /// Leaves the loop.
