@@ -24,7 +24,7 @@ impl RevokedDirectory {
         }
     }
 
-    /// Whether the directory has an entry of this name; an error unless absence is certain.
+    /// Whether the directory has an entry of this name; an error if that cannot be determined.
     fn has(directory: &Path, name: &str) -> io::Result<bool> {
         match fs::symlink_metadata(directory.join(name)) {
             Ok(_) => Ok(true),

@@ -111,7 +111,7 @@ impl CookieKeeper {
 /// Why a packet of an unknown client begins no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CookieError {
-    /// The packet does not follow the resets: it is of a session that has ended, or a stranger's.
+    /// The packet does not follow the resets: it belongs to a session that has ended, or comes from a stranger.
     #[error("control packet of an unknown session")]
     NotThirdPacket,
     /// The packet names a session id that was never offered to its sender, or too long ago.

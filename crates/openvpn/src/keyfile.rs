@@ -1,4 +1,4 @@
-//! Keys that both ends have before they meet: the static key of tls-auth and tls-crypt, and in [`v2`] those of
+//! Keys that both ends share in advance: the static key of tls-auth and tls-crypt, and in [`v2`] those of
 //! tls-crypt-v2.
 
 pub mod v2;

@@ -21,7 +21,7 @@ pub enum Message {
     PushReply(String),
     /// Server: changes of the options while the tunnel is up. Nothing here acts on them.
     PushUpdate(String),
-    /// Server: the client is not let in, or no longer.
+    /// Server: refuses the client, or ends its session.
     AuthFailed(AuthFailed),
     /// Server: the answer takes longer, for example because a person must confirm.
     AuthPending {
@@ -44,7 +44,7 @@ pub enum Message {
     Unknown(String),
 }
 
-/// Why a client is not let in.
+/// Why a server refuses a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthFailed {
     /// The kind of refusal.

@@ -225,7 +225,7 @@ impl ControlPacket {
             && matches!(self.message_id, Some(0))
     }
 
-    /// The clear part in front of it.
+    /// The unencrypted head of the packet.
     #[must_use]
     pub const fn head(&self) -> ControlHead {
         ControlHead {
@@ -330,7 +330,7 @@ impl SessionId {
         &self.0
     }
 
-    /// Reads a session id from the start of `bytes`; the rest comes with it. `None` if it is cut off or all zero.
+    /// Reads a session id from the start of `bytes`; also returns the rest. `None` if it is cut off or all zero.
     pub(crate) fn split_from(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (id, rest) = bytes.split_first_chunk()?;
         Some((Self::new(*id)?, rest))

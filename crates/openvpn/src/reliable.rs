@@ -190,7 +190,8 @@ mod tests {
     }
 
     proptest! {
-        /// A wire that loses, doubles and reorders in both directions; time that moves only when nothing else does.
+        /// A simulated network that loses, duplicates and reorders packets in both directions. Time advances only when
+        /// nothing else can happen.
         #[test]
         fn everything_arrives_once_and_in_order(count in 1..60_u32, fates in prop::collection::vec(any::<u8>(), 1..400)) {
             let mut now = Instant::now();

@@ -17,10 +17,10 @@ pub use session::TlsSession;
 pub use settings::{TlsOptions, TlsSettings, TlsVersion};
 pub use verifier::ClientCertificate;
 
-/// TLS of either end, where there are both.
+/// The TLS session of either role, in builds that have both.
 #[cfg(feature = "server")]
 use rustls::Connection;
 
-/// TLS of the one end that is in the build.
+/// The TLS session of the only role in this build.
 #[cfg(not(feature = "server"))]
 use rustls::ClientConnection as Connection;

@@ -1,8 +1,8 @@
 //! The peer's identity: its certificate, checked by OpenVPN's rules.
 //!
 //! webpki builds and verifies the chain; names of hosts play no part, so a certificate with only a
-//! common name will do. What stands in `PeerRules` is checked on top of that, as is
-//! revocation. Each refusal names the certificate, the reason and the remedy.
+//! common name will do. The rules in `PeerRules` and revocation are checked in addition. Each refusal names the
+//! certificate, the reason and the remedy.
 
 mod authority_peer;
 mod candidates;

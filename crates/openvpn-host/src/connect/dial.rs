@@ -57,7 +57,7 @@ pub struct Target {
     patience: Option<Duration>,
 }
 
-/// Time limit for connecting by one of several lines: the kernel has sent at least three SYNs by then.
+/// Time limit for connecting over one of several lines: the kernel has sent at least three SYNs by then.
 const CONNECT: Duration = Duration::from_secs(4);
 
 /// How long such a connection survives without acknowledgements from the other end's kernel. Even a slow line is not

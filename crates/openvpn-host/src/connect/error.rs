@@ -38,7 +38,7 @@ pub enum DialError {
         /// The limit.
         seconds: u32,
     },
-    /// The other end is not reachable by this one of several lines.
+    /// The other end cannot be reached over this line; another line may do better.
     #[error("TCP: {remote} does not answer")]
     Silent {
         /// The server or proxy.

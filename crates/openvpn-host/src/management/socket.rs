@@ -232,7 +232,8 @@ impl Allowed {
         Ok(allowed)
     }
 
-    /// Makes a client of a TCP connection; `None` if only some users may connect, because TCP does not tell its user.
+    /// Accepts a TCP connection as the management client; `None` if only some users may connect, because TCP does not
+    /// identify its user.
     fn tcp(self, stream: TcpStream) -> io::Result<Option<File>> {
         // An unplugged client must not block others.
         setsockopt(&stream, sockopt::KeepAlive, &true)?;
@@ -244,7 +245,7 @@ impl Allowed {
         Ok(welcome.then(|| OwnedFd::from(stream).into()))
     }
 
-    /// Makes a client of a connection to a Unix socket; `None` if its user may not connect.
+    /// Accepts a connection to a Unix socket as the management client; `None` if its user may not connect.
     fn unix(self, stream: UnixStream) -> io::Result<Option<File>> {
         stream.set_nonblocking(true)?;
         let who = getsockopt(&stream, sockopt::PeerCredentials)?;

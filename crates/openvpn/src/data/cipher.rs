@@ -39,7 +39,7 @@ pub enum CipherError {
     /// The epoch layout has a place for an AEAD's tag and none for an HMAC.
     #[error("packets with epochs need an AEAD, and {0} is none")]
     EpochNeedsAead(Cipher),
-    /// Nothing computes this cipher on this machine.
+    /// No code on this machine computes this cipher.
     #[error("this machine has no code for {0}: choose AES-256-GCM")]
     NoBackend(Cipher),
 }
@@ -64,7 +64,7 @@ pub fn new(
     new_insecure(cipher, digest, keys, layout)
 }
 
-/// Makes keys as [`new`] does, with every cipher and digest there is, since old servers have them: blocks of 64 bits (a
+/// Makes keys as [`new`] does, with every cipher and digest, since old servers need them: blocks of 64 bits (a
 /// key may seal 64 MB at most), MD5, and none at all.
 ///
 /// # Errors

@@ -67,13 +67,13 @@ impl Opcode {
         })
     }
 
-    /// Whether it belongs to the data channel.
+    /// Whether the opcode belongs to the data channel.
     #[must_use]
     pub const fn is_data(self) -> bool {
         matches!(self, Self::DataV1 | Self::DataV2)
     }
 
-    /// Whether it begins a session: stock's three hard resets.
+    /// Whether the opcode begins a session: stock's three hard resets.
     #[must_use]
     pub const fn is_hard_reset(self) -> bool {
         matches!(

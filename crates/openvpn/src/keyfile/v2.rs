@@ -167,7 +167,7 @@ impl fmt::Debug for ServerKey {
     }
 }
 
-/// The description of a client in its key: made with the key, authenticated by the server's, and sent encrypted.
+/// The description of a client in its key: made with the key, authenticated by the server's key, and sent encrypted.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Metadata(Vec<u8>);
 

@@ -193,7 +193,7 @@ pub struct PushedDns {
     pub lines: Vec<String>,
 }
 
-/// Most `dhcp-option`s that scripts are told of.
+/// Maximum number of `dhcp-option`s that scripts get.
 const LINES_MAX: usize = 64;
 
 /// `dns`.
@@ -368,7 +368,7 @@ fn target<A: core::str::FromStr + Into<IpAddr>>(word: &str) -> Result<Place, Ref
 }
 
 impl PushedDns {
-    /// Takes `dhcp-option`. Options for other things than names are only told to scripts.
+    /// Takes `dhcp-option`. Options for other things than names only go to scripts.
     pub(super) fn dhcp(&mut self, words: &[String]) -> Result<(), Refusal> {
         let [kind, value, ..] = words else {
             return Err(Refusal::Malformed("a type and a value"));

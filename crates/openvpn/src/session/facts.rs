@@ -1,4 +1,4 @@
-//! Facts that a session tells about itself and its peer.
+//! Queries about a session and its peer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Session {
         self.own
     }
 
-    /// The peer's name for the session, once it was heard.
+    /// The peer's session id, once it was received.
     #[must_use]
     pub fn peer_id(&self) -> Option<SessionId> {
         self.peer

@@ -14,7 +14,8 @@ use crate::tls::{TlsError, TlsSession, TlsSettings};
 use crate::verify::PeerCertificate;
 use crate::wrap::Wrap;
 
-/// Most TLS bytes that may wait to be sent. The longest handshakes, with chains of RSA certificates, have some 16 KiB.
+/// Maximum number of TLS bytes that wait to be sent. The longest handshakes, with chains of RSA certificates, have some
+/// 16 KiB.
 const MAX_TLS_OUT: usize = 64 * 1024;
 
 /// How far a negotiation has come.

@@ -432,7 +432,7 @@ impl Session {
         }
     }
 
-    /// Hands out the TLS of the negotiation that goes on, with what has come for it.
+    /// Hands out the TLS session of the running negotiation, with the messages received for it.
     fn hand_out(&mut self, messages: Vec<Vec<u8>>, now: Instant, out: &mut Vec<Output>) {
         self.handshakes += 1;
         let number = self.handshakes;

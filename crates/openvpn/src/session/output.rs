@@ -164,16 +164,16 @@ pub enum CloseReason {
     /// The peer broke the protocol, and the session cannot go on.
     #[error("the peer does not keep to the protocol: {0}")]
     Protocol(String),
-    /// Client: the server does not let us in.
+    /// Client: the server refused the login.
     #[error("AUTH_FAILED{0}")]
     AuthFailed(AuthFailed),
-    /// Server: the client was not let in. It has been told.
+    /// Server: the client was refused, and informed of it.
     #[error("the client was refused{0}")]
     Refused(AuthFailed),
     /// Client: no answer to our requests for options.
     #[error("the server did not push options within {} seconds", .0.as_secs())]
     NoPushReply(Duration),
-    /// Server: the client was let in and did not ask for its options.
+    /// Server: the client was accepted and did not ask for its options.
     #[error("the client did not ask for options within {} seconds", .0.as_secs())]
     NoPushRequest(Duration),
     /// Client: the server's pushed options are unusable. The text names the setting that helps, if any.
@@ -293,7 +293,7 @@ pub enum Dropped {
     /// The packet comes from, or is meant for, another session.
     #[error("control packet of another session")]
     OtherSession,
-    /// No negotiation with this key id goes on, nor may one begin.
+    /// No negotiation with this key id is running, nor may one begin.
     #[error("control packet with key id {0}, which is not in use")]
     KeyId(u8),
     /// This kind of packet has no place here.

@@ -35,7 +35,7 @@ pub(super) struct ServerSide {
     pub(super) username: Option<String>,
     /// The refusal that the client gets once it listens.
     pub(super) refusal: Option<AuthFailed>,
-    /// When an answer of the daemon comes too late.
+    /// Deadline for the daemon's answer.
     pub(super) answer_by: Option<Instant>,
     /// The client has asked for its options, or needs no asking.
     pub(super) push_wanted: bool,
@@ -98,7 +98,7 @@ impl Session {
         self.go_on(now, out)
     }
 
-    /// Continues once the client is let in and listens.
+    /// Continues once the client is accepted and reads messages.
     pub(super) fn go_on(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
         if self.primary.authorisation != Authorisation::Granted {
             return Ok(());

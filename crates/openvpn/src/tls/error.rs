@@ -1,4 +1,4 @@
-//! Errors of TLS, by whose fault they are.
+//! TLS errors, sorted by which end is at fault.
 
 use rustls::{AlertDescription, PeerIncompatible};
 

@@ -239,8 +239,8 @@ impl Trust {
         }
     }
 
-    /// Finds the authority that webpki calls by this anchor. Name and key are not enough: a renewed authority has the
-    /// same.
+    /// Finds the authority from which this anchor of webpki was made. Name and key are not enough: a renewed authority
+    /// has the same.
     fn authority_of(&self, anchor: &TrustAnchor<'_>) -> Option<usize> {
         self.anchors
             .iter()

@@ -15,7 +15,7 @@ use crypto::Digest;
 #[derive(Clone, Debug)]
 pub struct WrapSettings {
     keys: Keys,
-    /// Whether packets that carry no client key are taken.
+    /// Whether packets that carry no client key are accepted.
     takes_plain: bool,
     v2: Option<Server>,
 }
