@@ -11,7 +11,7 @@
 //! dns_redirect = true            # the router answers the LAN's queries to other servers
 //! dns_block_tls = true           # no DNS over TLS or QUIC (port 853)
 //! masquerade = true              # the LAN's packets leave through a tunnel with the router's address there
-//! servers = true                 # clients of servers on this router are held like the LAN
+//! servers = true                 # clients of servers on this router are guarded like the LAN
 //! router = true                  # the router's own connections leave through a tunnel, too
 //! router_allow = ["203.0.113.5"] # except those to these addresses
 //! ```
@@ -121,7 +121,7 @@ pub struct Guard {
     pub dns_block_tls: bool,
     /// The LAN's packets leave through a tunnel with the router's own address there.
     pub masquerade: bool,
-    /// Packets from clients of servers on this host are held like those of the LAN.
+    /// Packets from clients of servers on this host are guarded like those of the LAN.
     pub servers: bool,
     /// The router's own packets leave through a tunnel as well, except those that the uplink and the tunnel need.
     pub router: bool,
@@ -303,7 +303,7 @@ impl Guard {
         text
     }
 
-    /// Why these settings would guard nothing, or hold too much: a sentence. `None` if they are sound.
+    /// Why these settings would guard nothing, or block too much: a sentence. `None` if they are sound.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         if self.is_empty() {

@@ -1,4 +1,4 @@
-//! Lines (uplinks): the ways by which a tunnel may reach its peers, as a file describes them.
+//! Lines (uplinks): the paths over which a tunnel may reach its peers, as a file describes them.
 //!
 //! In a `wg-quick` file lines stand in comments, which programs without support for lines skip:
 //!
@@ -65,7 +65,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Whether these are the defaults: one socket for each address family, and one way to each peer.
+    /// Whether these are the defaults: one socket for each address family, and one path to each peer.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -92,13 +92,13 @@ pub enum LineMode {
     /// Use the best working line, and go back to a better one after the hold time.
     #[default]
     Failover,
-    /// Send each packet by all working lines.
+    /// Send each packet over all working lines.
     Duplicate,
-    /// Send loss-sensitive packets by all working lines, and others as with failover.
+    /// Send loss-sensitive packets over all working lines, and others as with failover.
     Critical,
-    /// Send each connection by one working line, in proportion to the lines' rates.
+    /// Send each connection over one working line, in proportion to the lines' rates.
     Balance,
-    /// Send each packet by one working line, with bytes in proportion to the lines' rates.
+    /// Send each packet over one working line, with bytes in proportion to the lines' rates.
     BalancePackets,
 }
 

@@ -32,7 +32,7 @@ pub fn for_uci(words: &str) -> String {
     words.replace("--allow-files", &format!("`option {UCI_OPTION} '1'`"))
 }
 
-/// Extensions of the password file that a tunnel's file may send without a permission.
+/// Extensions of the password file that a tunnel may use for its login without a permission.
 const PASSWORDS: [&str; 2] = ["password", "pw"];
 
 /// Extension of the file that may hold the management port's password without a permission. It is never sent, and its

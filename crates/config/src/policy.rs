@@ -92,7 +92,7 @@ const ROWS: &[TomlRow<Policy>] = &[
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// LAN devices: the policy decides about packets that come in by them.
+    /// LAN devices: the policy decides about packets that come in through them.
     pub lan: Vec<String>,
     /// Packets from the LAN leave through entries' tunnels with the router's own address there.
     pub masquerade: bool,

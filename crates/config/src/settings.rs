@@ -255,7 +255,7 @@ const DATAPLANE: &[Row<SetText>] = &[
     ),
 ];
 
-/// The meaning of one of the known words.
+/// Maps `found` to its meaning in `known`; an error lists the known words.
 fn word<T: Copy>(found: &str, known: &[(&str, T)]) -> Option<T> {
     let meant = known.iter().find(|(name, _)| *name == found)?;
     Some(meant.1)

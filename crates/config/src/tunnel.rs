@@ -107,7 +107,7 @@ impl Tunnel {
     }
 
     /// Whether this is a server's tunnel: peers connect to this host, and no peer's ranges hold all addresses. A server
-    /// may also call a peer, such as another site.
+    /// may also connect to a peer, such as another site.
     #[must_use]
     pub fn is_server(&self) -> bool {
         // Two halves of all addresses are the usual substitute for a default route.

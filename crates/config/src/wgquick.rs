@@ -69,7 +69,7 @@ impl Import {
 }
 
 /// Reads a file. `permissions` say whether `PreUp`, `PostUp`, `PreDown` and `PostDown` run, and whether `[Server]` is
-/// honoured in a file that also calls a peer. The file itself cannot grant either.
+/// honoured in a file whose peer has an `Endpoint`. The file itself cannot grant either.
 ///
 /// # Errors
 /// The file cannot be read or is not text; faults in the text are in the [`Import`].

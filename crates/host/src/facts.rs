@@ -70,7 +70,7 @@ impl LineMtu {
 pub struct Facts {
     /// The tunnel's own interface.
     pub interface: String,
-    /// The present ways to the endpoints.
+    /// The current paths to the endpoints.
     pub endpoints: Vec<EndpointWay>,
     /// Default routes of the main table, the best of each family first.
     pub defaults: Vec<Route>,
@@ -81,7 +81,7 @@ pub struct Facts {
     pub local_networks: Vec<(IpAddr, u8)>,
     /// Networks of the host's other interfaces, for tunnels with pushed routes.
     pub connected: Vec<Connected>,
-    /// Ways to gateways that the want names by address, and to name servers.
+    /// Paths to gateways that the want names by address, and to name servers.
     pub ways: BTreeMap<IpAddr, EndpointWay>,
     /// The host's name servers that run on other machines.
     pub name_servers: Vec<IpAddr>,
@@ -146,24 +146,24 @@ pub struct Setting {
     pub value: &'static str,
 }
 
-/// The way to one address.
+/// The host's path to one address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EndpointWay {
     /// The address.
     pub addr: IpAddr,
     /// The gateway, if it is not on the link.
     pub via: Option<IpAddr>,
-    /// Index of the interface; `None` when there is no way.
+    /// Index of the interface; `None` when there is no route.
     pub dev: Option<u32>,
     /// The address is one of this host.
     pub local: bool,
-    /// The MTU of this way.
+    /// The MTU of this path.
     pub mtu: Option<LineMtu>,
 }
 
 impl EndpointWay {
-    /// The route that keeps packets to this address on its present way, and follows when that changes. `None` without a
-    /// way, and for this host's own addresses, which need no route.
+    /// The route that keeps packets to this address on its current path, and follows when that changes. `None` without
+    /// a way, and for this host's own addresses, which need no route.
     pub(crate) fn outer_route(&self) -> Option<Step> {
         if self.local {
             return None;
@@ -301,7 +301,7 @@ impl Facts {
         self.defaults.iter().find(|route| route.dst.is_ipv6() == v6)
     }
 
-    /// The way to a router.
+    /// The path to a router.
     pub(crate) fn way_to(&self, addr: IpAddr) -> Option<&EndpointWay> {
         let mut endpoints = self.endpoints.iter();
         let endpoint = || endpoints.find(|way| way.addr == addr);
@@ -427,7 +427,7 @@ fn way_past(
     Ok(found)
 }
 
-/// The way that a packet with `mark` (0 for none) would take to `addr` now. Having no way is not an error.
+/// The way that a packet with `mark` (0 for none) would take to `addr` now. Having no route is not an error.
 fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, NetlinkError> {
     let none = EndpointWay {
         addr,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long nothing is accepted after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Minimum time between two log lines about it.
+/// Minimum time between two log lines about pauses.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// Maximum number of connections turned away in one go; the kernel queues no more than this.

@@ -24,7 +24,7 @@ pub struct TunnelMtu {
     pub reason: String,
     /// The configuration sets the MTU; it is not derived.
     configured: bool,
-    /// A way is known from which the MTU is derived.
+    /// A path is known from which the MTU is derived.
     known: bool,
     /// The least and the largest MTU that are possible without probes, in bytes.
     range: (u32, u32),

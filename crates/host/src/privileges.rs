@@ -59,7 +59,7 @@ pub fn confine_other_threads() {
     }
 }
 
-/// Makes the calling thread give up all capabilities, for a thread that only reads packets of others.
+/// Makes the calling thread give up all capabilities, for threads that need none, such as readers of untrusted packets.
 pub fn confine_this_thread() {
     for set in [CapSet::Effective, CapSet::Permitted] {
         if let Err(e) = caps::clear(None, set) {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use netio::netlink::{Link, Netlink};
 
-/// Group (`ip link set group`) of a server's devices, by which clients reach this host. The group goes with its device,
-/// so no stale file can remain when a server ends.
+/// Group (`ip link set group`) of a server's devices, through which clients reach this host. The group goes with its
+/// device, so no stale file can remain when a server ends.
 pub const SERVER_GROUP: u32 = 0x6d72;
 
 /// Text in such a device's alias before the server's ports. Text that others have written stays in front of it.

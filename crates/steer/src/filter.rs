@@ -106,7 +106,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// A script that every kernel can do, and that closes nothing.
+    /// A script that every kernel supports, and without which no packet can pass.
     pub(crate) fn plain(text: String) -> Self {
         Self {
             texts: [text.clone(), text],
@@ -258,7 +258,7 @@ pub(crate) fn by_index(indices: &[(u32, String)]) -> Option<String> {
     (!indices.is_empty()).then(|| format!("iif {}", braces(&indices)))
 }
 
-/// The condition that matches packets by the devices that they come in by.
+/// The condition that matches packets by the devices that they come in through.
 pub(crate) fn from<T: AsRef<str>>(names: &[T]) -> String {
     format!("iifname {}", quoted(names))
 }

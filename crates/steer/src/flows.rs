@@ -1,5 +1,5 @@
-//! Forgets connections whose way has changed since they began. Otherwise they would keep the address and the mark of the
-//! old way, and flow offload, which bypasses the kernel's chains, would go on with them.
+//! Deletes connection tracking entries of connections whose route has changed. Otherwise they would keep the address
+//! and the mark of the old route, and flow offload, which bypasses the kernel's chains, would continue them.
 
 use std::net::IpAddr;
 
@@ -61,7 +61,7 @@ pub(crate) fn forget(system: &mut System, is_meant: impl Fn(&Flow) -> bool) -> u
             Ok(0) => break,
             Ok(count) => forgotten += count,
             Err(error) => {
-                // Without connection tracking there is nothing to forget.
+                // Without connection tracking there is nothing to delete.
                 log::debug!("connections stay as they are: {error}");
                 break;
             }

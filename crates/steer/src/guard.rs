@@ -1,6 +1,6 @@
 //! The guard: devices of the LAN reach the Internet through a tunnel, or not at all.
 //!
-//! Two layers hold packets of IPv4 and IPv6, and each is enough when the other has been removed:
+//! Two layers block IPv4 and IPv6 packets that no tunnel carries, and each is enough when the other has been removed:
 //!
 //! | layer | where | what it says |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 //! first rules name networks instead of using the whole main table but its default route. That table also has routes
 //! from DHCP (option 121) and the WAN's own network.
 //!
-//! Where settings ask for it, the router's own `dnsmasq` queries name servers behind the tunnel, and only by the
+//! Where settings ask for it, the router's own `dnsmasq` queries name servers behind the tunnel, and only through the
 //! tunnel's device. The LAN's queries to other servers are then redirected to the router, and DNS over TLS or QUIC
 //! (port 853) is refused.
 
@@ -152,7 +152,7 @@ impl Settings for Asked {
     }
 }
 
-/// Sets the guard by these settings, which are in force from now on.
+/// Applies these guard settings.
 ///
 /// # Errors
 /// [`SteerError::Settings`], or when the host cannot be inspected. Steps that failed are in [`Done`].

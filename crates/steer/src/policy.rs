@@ -232,7 +232,7 @@ impl Asked {
     }
 }
 
-/// Sets the policy by these settings, which are in force from now on; `text` is their source. `kept` is the file in
+/// Applies these policy settings; `text` is their source. `kept` is the file in
 /// which names of leases outlive a boot.
 ///
 /// # Errors

@@ -50,8 +50,8 @@ pub(crate) fn asked_notes(command: &str, on: bool, asked: bool) -> Option<Vec<St
     })
 }
 
-/// A sentence for each device of the LAN by which no packet can come in now. Packets of a bridge's port come in by the
-/// bridge, not by the port.
+/// A sentence for each device of the LAN through which no packet can come in now. Packets of a bridge's port come in by
+/// the bridge, not by the port.
 pub(crate) fn idle<T: AsRef<str>>(lan: &[T], facts: &Facts) -> Vec<String> {
     let of = |name: &str| {
         let Some(link) = facts.named(name) else {

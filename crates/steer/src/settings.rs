@@ -1,4 +1,4 @@
-//! Settings of the guard or the policy that are in force: what sets, restores and withdraws both.
+//! Settings in force, of the guard or the policy: code that both share to set, restore and withdraw them.
 
 use std::time::Duration;
 

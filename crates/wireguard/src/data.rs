@@ -185,7 +185,8 @@ impl Wire for WireGuard {
         }
     }
 
-    /// A packet wrapped once more would come back longer each time, and in the end as fragments that loop as well.
+    /// A packet of the tunnel that is routed into the tunnel would come back longer each time, and in the end as
+    /// fragments that loop as well.
     #[inline]
     fn loops(&self, datagram: &[u8], _to: SocketAddr, receiver: u32, _endpoint: &Endpoint) -> bool {
         DataHeader::parse(datagram).is_some_and(|header| header.receiver == receiver)

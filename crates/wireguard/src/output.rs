@@ -83,9 +83,10 @@ pub enum Output {
     },
     /// Open packets of this session from now on, and begin with an empty replay window.
     ///
-    /// Report an authentic packet opened or sealed after `refresh_at`, or sealed beyond `refresh_messages`, by
-    /// [`Device::refresh`](crate::Device::refresh), once for each direction. With `confirm`, report the first authentic
-    /// packet by [`Device::confirmed`](crate::Device::confirmed), and seal with these keys from then on: the other side
+    /// Call [`Device::refresh`](crate::Device::refresh), once for each direction, when an authentic packet is opened or
+    /// sealed after `refresh_at`, or sealed beyond `refresh_messages`. With `confirm`, call
+    /// [`Device::confirmed`](crate::Device::confirmed) for the first authentic packet, and seal with these keys from
+    /// then on: the other side
     /// may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the same session, whose
     /// packet numbers must continue.
     AddKeys {

@@ -21,7 +21,7 @@ pub const TRIES: u32 = 3;
 /// rounds take less than that.)
 pub const ANSWER_TIME: Duration = Duration::from_secs(3);
 
-/// How much later than the short probe's answer the answer to the long probe beside it may come.
+/// Time after the short probe's answer within which the answer to the long probe beside it counts.
 pub const LATE_TIME: Duration = Duration::from_secs(1);
 
 /// Bytes of a short probe, which passes everywhere.

@@ -167,7 +167,7 @@ impl Sections {
         !relayed.is_empty()
     }
 
-    /// Makes the mode use one line at a time, without a queue. Returns the mode of before, if it was another.
+    /// Makes the mode use one line at a time, without a queue. Returns the previous mode, if it differs.
     pub(super) fn go_singly(&mut self) -> Option<LineMode> {
         let mode = self.lines.mode;
         let other = mode.spreads() || self.lines.shape;

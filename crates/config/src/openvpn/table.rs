@@ -106,8 +106,8 @@ pub(crate) const LIST: u8 = 1 << 1;
 /// Its file or block is a secret.
 pub(crate) const SECRET: u8 = 1 << 2;
 
-/// It decides who is let in or, at a client, which server is trusted. Without it the tunnel would trust others, so that
-/// a file is not used if such a line is refused.
+/// It decides who may connect or, at a client, which server is trusted. Without it the tunnel would trust others, so
+/// that a file is not used if such a line is refused.
 pub(crate) const DECIDING: u8 = 1 << 3;
 
 /// It weakens security. Hints never name it; a user who wants it must know its name.
@@ -253,8 +253,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Entry> {
     all().find(|entry| entry.name == name)
 }
 
-/// Scripts that decide who is let in or, at a client, which server is trusted. `learn-address` is one, as stock refuses
-/// a client's address if the script fails.
+/// Scripts that decide who may connect or, at a client, which server is trusted. `learn-address` is one, as stock
+/// refuses a client's address if the script fails.
 pub fn deciding() -> impl Iterator<Item = &'static str> {
     let is_script = |entry: &&Entry| matches!(entry.support, Support::Script(..));
     let deciding = all().filter(is_script).filter(|entry| entry.has(DECIDING));

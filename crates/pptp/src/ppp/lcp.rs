@@ -260,7 +260,7 @@ fn magic(state: &mut u64) -> u32 {
 /// A protocol by which one end authenticates itself. MS-CHAP version 1 is always refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Auth {
-    /// PAP: the password itself goes over the line (RFC 1334).
+    /// PAP: the password itself is sent (RFC 1334).
     Pap,
     /// CHAP with MD5 (RFC 1994).
     ChapMd5,

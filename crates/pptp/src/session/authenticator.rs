@@ -169,7 +169,7 @@ impl Authenticator {
         })
     }
 
-    /// Checks a response; if it is right, returns the key and the success message.
+    /// Checks a response; if it is correct, returns the key and the success message.
     fn check_ms(
         &self,
         value: &[u8],

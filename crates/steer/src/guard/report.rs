@@ -112,7 +112,7 @@ pub struct Report {
     pub watched: bool,
     /// Packets that the chain has refused since it was made; `None` if that cannot be read.
     pub refused: Option<u64>,
-    /// Devices of the LAN by which no packet can come in now, so that none is held: a sentence for each.
+    /// Devices of the LAN through which no packet can come in now, so that none is held: a sentence for each.
     pub idle: Vec<String>,
     /// Notes for the user, one sentence each.
     pub notes: Vec<String>,

@@ -36,7 +36,7 @@ pub(crate) const NOWHERE: u32 = 981;
 /// The priorities of the guard's rules.
 pub const PRIORITIES: [u32; 6] = [TO_LAN, OWN, FROM_LAN, FROM_LAN_NOWHERE, INTO_TABLE, NOWHERE];
 
-/// The most networks per family that get rules to other networks, one for each pair. A LAN has a handful.
+/// Maximum number of networks per family that get rules to other networks, one for each pair. A LAN has a handful.
 const PAIRED_MAX: usize = 8;
 
 /// Number of consecutive priorities that the policy uses.

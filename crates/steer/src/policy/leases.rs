@@ -19,8 +19,9 @@ const FILE_MAX: u64 = 1 << 20;
 /// Hardware addresses under one name that are kept for good: a laptop has one for the cable and one without.
 const MACS_KEPT: usize = 8;
 
-/// The most hardware addresses under one name, present leases included. A device can ask for any name, with one
-/// invented address after another. Each needs an address of the pool, and most networks' pools are smaller than this.
+/// Maximum number of hardware addresses under one name, present leases included. A device can ask for any name, with
+/// one invented address after another. Each needs an address of the pool, and most networks' pools are smaller than
+/// this.
 const MACS_MAX: usize = 512;
 
 /// The most lines in the file that outlives a boot.

@@ -19,10 +19,10 @@ use crate::networks::Network;
 use crate::policy::resolved::{Entry, Resolved};
 use crate::report::few;
 
-/// The most addresses per hardware address: an IPv6 host makes a new one every day.
+/// Maximum number of addresses per hardware address: an IPv6 host makes a new one every day.
 const ADDRESSES_MAX: usize = 8;
 
-/// The most held descriptions per family, and the most known addresses per family; each takes two rules.
+/// Maximum number of held descriptions per family, and of known addresses per family; each takes two rules.
 const HELD_MAX: usize = 256;
 
 /// Age after which an address counts as idle. The kernel keeps it in its list of neighbours for days.

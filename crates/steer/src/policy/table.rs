@@ -10,11 +10,11 @@
 //! | `output` | the router's own packets | restores the mark of answers |
 //! | `names` | packets to port 53 | redirects them to the entry's name servers |
 //! | `input` | packets to the router | refuses those to port 53 that have no name server of their family there |
-//! | `source` | packets that leave by tunnels | masquerades them |
+//! | `source` | packets that leave through tunnels | masquerades them |
 //! | `forward` | forwarded packets | refuses blocked ones, and those marked for a tunnel that leave through another
 //! device |
 //!
-//! `prerouting` clears the bits of each packet, and also notes the tunnel by which a connection came in. It
+//! `prerouting` clears the bits of each packet, and also notes the tunnel through which a connection came in. It
 //! restores or chooses marks only for packets from the LAN.
 //! `foreign` drops silently, as a refusal would go to a stranger: the source is not behind the packet's device. It also
 //! drops packets to a VPN server on the router.
@@ -117,7 +117,7 @@ fn jumped(name: String, rules: Vec<String>) -> WantedChain {
     WantedChain::new("policy", name, None, rules)
 }
 
-/// Senders whose packets are all held, whatever device they come in by.
+/// Senders whose packets are all held, whatever device they come in through.
 pub(super) struct Held {
     macs: Vec<Mac>,
     /// Known addresses and networks.
@@ -174,8 +174,8 @@ fn has(of: &str, mask: u32, mark: u32) -> String {
 fn prerouting(resolved: &Resolved, lines: &[String]) -> WantedChain {
     let mask = resolved.policy.mask;
     let lan = quoted(&resolved.policy.lan);
-    // Another program may have restored the whole mark of a connection, of answers too. Answers must not take the way
-    // of the question.
+    // Another program may have restored the whole mark of a connection, of answers too. Answers must not take the route
+    // of the request.
     let mut rules = vec![format!(
         "meta mark and {mask:#010x} != 0 {}",
         set("meta", mask, 0)
@@ -239,8 +239,8 @@ fn foreign(resolved: &Resolved, held: &Held) -> WantedChain {
         families.map(|it| format!("{those} {it} fib saddr . iif oif missing drop"))
     });
     let mut rules: Vec<String> = rules.collect();
-    // Calls from held devices to a VPN server on the router: their packets would leave through it, with the server's
-    // addresses.
+    // Connections from held devices to a VPN server on the router: their packets would leave through it, with the
+    // server's addresses.
     if !held.servers.is_empty() {
         let ports: Vec<String> = held.servers.iter().map(ToString::to_string).collect();
         let ports = braces(&ports);

@@ -92,7 +92,7 @@ impl Source<'_> {
         depth: 0,
     };
 
-    /// Line in the first file, and place in another.
+    /// Returns the line number in the first file and, for an included file, its name and line as text.
     fn at(&self, line: usize) -> (usize, String) {
         match self.other {
             None => (line, String::new()),
