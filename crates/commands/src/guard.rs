@@ -249,7 +249,7 @@ pub(crate) fn sentences(errors: &[impl ToString]) -> Vec<String> {
     all
 }
 
-/// Sets the guard by all settings. Returns false if some settings are faulty, or some listed devices are not held.
+/// Applies all guard settings. Returns false if some settings are faulty, or some listed devices are not held.
 fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
     let wanted = match Wanted::read(matches) {
         Err(error @ (CommandError::Nothing | CommandError::Refused(_))) => {
@@ -276,7 +276,7 @@ fn is_nothing_held(error: &CommandError) -> bool {
     error.is_of_settings() && steer::guard::in_force().is_none()
 }
 
-/// Restores the guard in force if the settings name no devices or are faulty: only `off` lets go.
+/// Restores the guard in force if the settings name no devices or are faulty: only `off` releases devices.
 fn hold(error: CommandError) -> Result<Done, CommandError> {
     if error.is_of_settings()
         && let Some(done) = steer::guard::refresh()?

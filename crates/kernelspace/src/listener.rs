@@ -76,7 +76,7 @@ impl<K: Kernel> Listener<K> {
         })
     }
 
-    /// Listens until it is told to stop, or cannot go on.
+    /// Listens until it is told to stop, or fails.
     pub(crate) fn run(mut self) {
         if let Err(error) = self.listen() {
             log::error!("the kernel's data plane is not heard any more: {error}");

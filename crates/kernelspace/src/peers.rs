@@ -266,7 +266,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// Moves networks from peer to peer. Returns the peers with which the kernel cannot go on, and why.
+    /// Moves networks from peer to peer. Returns the peers that the kernel refused, and why.
     pub(crate) fn change_routes(&mut self, changes: &[RouteChange]) -> Vec<(PeerId, PeerError)> {
         let mut changed = BTreeSet::new();
         for change in changes {

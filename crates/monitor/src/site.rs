@@ -369,7 +369,7 @@ mod tests {
             .collect();
         let looked_at = told.iter().filter(|it| **it == 403).count();
         assert!((1..10).contains(&looked_at), "{told:?}");
-        // Accepting the right token now would confirm the guess.
+        // Accepting the correct token now would confirm the guess.
         assert_eq!(metrics(&site, TOKEN, guesser), 429);
         assert_eq!(metrics(&site, TOKEN, program), 200);
         // Guesses from the program's own network are limited too.

@@ -61,7 +61,7 @@ impl Capture {
         // SAFETY: all bytes zero are a valid address of this kind.
         let mut from: libc::sockaddr_ll = unsafe { mem::zeroed() };
         let mut length = size_of_val(&from) as libc::socklen_t;
-        // SAFETY: buffer and address live through the call, and their sizes are told.
+        // SAFETY: buffer and address outlive the call; their sizes are passed with them.
         let count = unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),
@@ -94,7 +94,7 @@ impl Capture {
         // `struct tpacket_stats`: packets, and lost packets.
         let mut counts = [0_u32; 2];
         let mut length = size_of_val(&counts) as libc::socklen_t;
-        // SAFETY: the array lives through the call, and its size is told.
+        // SAFETY: the array outlives the call; its size is passed with it.
         check(unsafe {
             libc::getsockopt(
                 self.fd.as_raw_fd(),

@@ -83,7 +83,7 @@ pub fn utc(at: SystemTime) -> Civil {
 fn civil(at: SystemTime, convert: impl FnOnce(&Seconds, &mut libc::tm) -> *mut libc::tm) -> Civil {
     let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = Seconds::try_from(seconds).unwrap_or(0);
-    // SAFETY: a structure of numbers and of a pointer that may be null.
+    // SAFETY: all-zero bytes are a valid `tm`: integers, and a pointer that may be null.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     if convert(&seconds, &mut parts).is_null() {
         parts.tm_year = 70;

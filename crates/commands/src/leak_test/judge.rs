@@ -43,7 +43,7 @@ pub(super) struct Probe {
     pub(super) answered: bool,
     /// Why it could not be sent.
     pub(super) unsent: Option<String>,
-    /// Devices that it left by.
+    /// Devices through which it left.
     pub(super) left: BTreeSet<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Probe {
 /// The role of a device in this test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
-    /// Packets that leave by this device are in a tunnel.
+    /// Packets that leave through this device are in a tunnel.
     Tunnel,
     /// A tunnel of this program that the LAN is not to use.
     OtherTunnel,
@@ -146,9 +146,9 @@ impl Devices {
 /// The outcome of a probe.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// The probe left by these devices, which are not tunnels.
+    /// The probe left through these devices, which are not tunnels.
     Leak(Vec<u32>),
-    /// The probe left only by these tunnels.
+    /// The probe left only through these tunnels.
     Tunnel(Vec<u32>),
     /// The probe did not leave: the kernel refused or held it.
     Held,

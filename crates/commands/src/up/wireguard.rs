@@ -489,8 +489,8 @@ impl Up<'_> {
         }
     }
 
-    /// Calls the peers that have endpoints. Waiting processes are released by the first answer; at once if no peer has
-    /// an endpoint.
+    /// Starts handshakes with the peers that have endpoints. Waiting processes are released by the first answer; at
+    /// once if no peer has an endpoint.
     fn call(&mut self, daemon: &Daemon) -> Outcome<()> {
         let peers = self.tunnel.peers.iter();
         let called = peers.filter_map(|it| Some((it.public_key.clone(), it.endpoint.as_ref()?)));

@@ -214,9 +214,9 @@ pub struct Neighbour {
     pub index: u32,
     /// Its IP address.
     pub ip: IpAddr,
-    /// Its hardware address.
+    /// The neighbour's hardware address.
     pub mac: Vec<u8>,
-    /// Time since the kernel last confirmed it.
+    /// Time since the kernel last confirmed the neighbour.
     pub idle: Duration,
 }
 

@@ -48,7 +48,7 @@ const NAME_SIZE: usize = 16;
 /// Flag of an attribute that contains attributes.
 const NESTED: u16 = 0x8000;
 
-/// The one chain of such a table.
+/// Name of the single chain in a [`Masquerade`] table.
 pub const CHAIN: &str = "postrouting";
 
 /// Packets from some networks leave with the host's own address.

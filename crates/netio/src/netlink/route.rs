@@ -1,4 +1,4 @@
-//! Routes: they decide which way packets go.
+//! Routes, which decide where packets go.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -229,7 +229,7 @@ impl fmt::Display for Route {
     }
 }
 
-/// The way that a packet would take.
+/// The route that a packet would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteLookup {
     /// Index of the interface.
@@ -320,7 +320,7 @@ impl Netlink {
         })
     }
 
-    /// The way that a packet to `dst` with the firewall mark `mark` (0 for none) would take.
+    /// The route that a packet to `dst` with the firewall mark `mark` (0 for none) would take.
     ///
     /// # Errors
     /// ENETUNREACH, EHOSTUNREACH or EACCES if no route matches, or the matching one refuses packets.

@@ -341,7 +341,7 @@ impl Stand {
     }
 
     /// Shows packets to `each` until it returns a value, or for at most [`WAIT`]. Its arguments are the preceding
-    /// header, the packet's headers, the payload, and whether the checksum is right.
+    /// header, the packet's headers, the payload, and whether the checksum is correct.
     fn read<T>(
         &mut self,
         mut each: impl FnMut(&VnetHdr, &Headers, &[u8], bool) -> Option<T>,

@@ -312,8 +312,8 @@ fn probe_mmsg(fd: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Arrival time of the last received datagram: seconds, whose low half is right, and nanoseconds. The first query makes
-/// the kernel note the times of later datagrams.
+/// Arrival time of the last received datagram: seconds, whose low half is correct, and nanoseconds. The first query
+/// makes the kernel note the times of later datagrams.
 fn arrival(fd: &OwnedFd) -> io::Result<(u32, u32)> {
     // The older of the ioctl's two forms, with native longs, which every kernel has.
     const SIOCGSTAMPNS: libc::c_int = 0x8907;
