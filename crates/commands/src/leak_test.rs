@@ -25,7 +25,7 @@ const DOMAIN: &str = "example.com";
 /// Name server if a resolv.conf names none, as in the C library.
 const OWN: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
 
-/// The most servers to ask, as in the C library.
+/// Maximum number of servers to ask, as in the C library.
 const SERVERS_MAX: usize = 3;
 
 /// Exit codes: no leak; a leak; no result, or a wrong command line.

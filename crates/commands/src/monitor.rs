@@ -43,7 +43,7 @@ const HISTORY: &str = "/run/millrace/monitor.day";
 /// The default port.
 const PORT: u16 = 8470;
 
-/// The most addresses to listen on.
+/// Maximum number of addresses to listen on.
 const LISTENERS: usize = 8;
 
 /// Shortest token, in characters.

@@ -26,7 +26,7 @@ pub struct TunnelMtu {
     configured: bool,
     /// A path is known from which the MTU is derived.
     known: bool,
-    /// The least and the largest MTU that are possible without probes, in bytes.
+    /// The smallest and the largest MTU that are possible without probes, in bytes.
     range: (u32, u32),
 }
 
@@ -86,7 +86,7 @@ impl TunnelMtu {
         }
     }
 
-    /// The least and largest possible MTU, in bytes, as far as is known without probes. `None` if the MTU is not
+    /// The smallest and largest possible MTU, in bytes, as far as is known without probes. `None` if the MTU is not
     /// derived or no uplink is known.
     #[must_use]
     pub fn range(&self) -> Option<(u32, u32)> {

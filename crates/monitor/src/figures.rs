@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The most cores, sensors and devices that are read.
+/// Maximum number of cores, sensors and devices that are read.
 const MOST: usize = 64;
 
 /// A core's time since boot, in ticks of the kernel's clock.

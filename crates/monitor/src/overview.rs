@@ -15,7 +15,7 @@ use crate::sample::Sample;
 /// How long rates are kept, in seconds.
 pub const MINUTES: u64 = 300;
 
-/// The most tunnels whose rates are kept.
+/// Maximum number of tunnels whose rates are kept.
 const TUNNELS: usize = 64;
 
 /// The pause between samples while a page is open.

@@ -11,7 +11,7 @@ use plane::SourceNetwork;
 /// several for each address of a usual LAN.
 const RECENT: usize = 1024;
 
-/// The most networks that are remembered because somebody logged in from there.
+/// Maximum number of networks that are remembered because somebody logged in from there.
 const TRUSTED: usize = 32;
 
 /// The progress of a connection.

@@ -65,7 +65,7 @@ pub struct Site {
     good: Mutex<VecDeque<(IpAddr, [u8; 32])>>,
 }
 
-/// The most credentials that are remembered.
+/// Maximum number of credentials that are remembered.
 const PROGRAMS: usize = 8;
 
 /// The body of a request to log in.

@@ -32,8 +32,8 @@ const FREE: u32 = 3;
 /// How long a failed try is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
-/// The most askers that are remembered: several times the addresses of a usual LAN. A new asker replaces the one that
-/// tried longest ago, and its failures are forgotten; so a full table refuses nobody.
+/// Maximum number of askers that are remembered: several times the addresses of a usual LAN. A new asker replaces the
+/// one that tried longest ago, and its failures are forgotten; so a full table refuses nobody.
 const MOST: usize = 1024;
 
 /// Someone who tries a password.

@@ -100,7 +100,7 @@ pub struct TooLongToSend {
     pub field: &'static str,
     /// Its length, with the NUL.
     pub len: usize,
-    /// The most that it may have, with the NUL.
+    /// Its maximum length, with the NUL.
     pub max: usize,
 }
 

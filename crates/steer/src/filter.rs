@@ -15,7 +15,7 @@ use crate::system::System;
 /// The statement that refuses with an answer, so that programs give up at once.
 pub(crate) const REFUSE: &str = "reject with icmpx type admin-prohibited";
 
-/// The most addresses in a set.
+/// Maximum number of addresses in a set.
 const ADDRESSES_MAX: usize = 16384;
 
 /// The hooks by their numbers.

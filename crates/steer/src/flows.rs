@@ -13,7 +13,7 @@ use crate::system::System;
 /// Connections per batch: each is about 100 bytes.
 const BATCH: usize = 4096;
 
-/// The most batches: a router tracks some tens of thousands of connections.
+/// Maximum number of batches: a router tracks some tens of thousands of connections.
 const BATCHES: usize = 64;
 
 /// Which connections leave the LAN.

@@ -21,7 +21,7 @@ pub const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
 pub const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 /// How long new handshakes are attempted without an answer.
 pub const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
-/// The least time between two initiations to one peer, and the time after which one is repeated.
+/// Minimum time between two initiations to one peer, and the time after which one is repeated.
 pub const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Repetitions come up to this much later, so that two sides that collided do not collide again.
 pub const REKEY_TIMEOUT_JITTER: Duration = Duration::from_millis(333);

@@ -105,7 +105,7 @@ pub struct WireCounters {
     pub latest: Duration,
 }
 
-/// The most bytes of frames that one direction holds, whatever the delay and rate.
+/// Maximum number of bytes of frames that one direction holds, whatever the delay and rate.
 const HELD_BYTES: usize = 64 << 20;
 
 /// One direction of a line.

@@ -16,7 +16,7 @@ const FILES: Duration = Duration::from_secs(15);
 /// How often to write the day's rates, which change every five minutes.
 const WRITE: Duration = Duration::from_secs(15 * 60);
 
-/// The most tunnels in an answer that are not up.
+/// Maximum number of tunnels in an answer that are not up.
 const MOST: usize = 1000;
 
 /// This host as a source of samples.

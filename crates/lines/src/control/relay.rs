@@ -11,7 +11,7 @@ use plane::{Endpoint, Line, LineId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The least time between two hellos.
+/// Minimum time between two hellos.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a relay's address is tried while the peer does not answer through it: longer than two probes take.

@@ -80,7 +80,7 @@ pub enum Reason {
     RoundTrip {
         /// The smoothed round trip.
         now: Duration,
-        /// The least recent round trip.
+        /// The shortest recent round trip.
         usual: Duration,
     },
     /// Round trips have been normal for this time.

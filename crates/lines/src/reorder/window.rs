@@ -59,11 +59,11 @@ pub struct Window<T> {
     settings: Settings,
     /// The time of the first packet.
     epoch: Option<Instant>,
-    /// The least number that has come.
+    /// The lowest number that has come.
     base: u64,
     /// Numbers below this one were sent before the window began.
     floor: u64,
-    /// The least number that has neither come in order nor been given up.
+    /// The lowest number that has neither come in order nor been given up.
     limit: u64,
     /// One more than the greatest number that has come or was given up.
     end: u64,

@@ -24,7 +24,7 @@ const MACS_KEPT: usize = 8;
 /// this.
 const MACS_MAX: usize = 512;
 
-/// The most lines in the file that outlives a boot.
+/// Maximum number of lines in the file that outlives a boot.
 const KEPT_MAX: usize = 513;
 
 /// Hardware addresses by name, in lower case.

@@ -11,7 +11,7 @@ pub const LONGEST_PATH: usize = 97;
 /// The longest target of a link, in bytes, for the same reason.
 pub const LONGEST_TARGET: usize = 99;
 
-/// The most entries of a tree.
+/// Maximum number of entries of a tree.
 pub const MOST_ENTRIES: usize = 10_000;
 
 /// The kind of entry at a path.

@@ -35,7 +35,7 @@ pub(crate) struct Table {
     kernels: BTreeSet<String>,
     /// Of each contender, every one that was met.
     backends: BTreeMap<&'static str, BTreeSet<String>>,
-    /// The most that each contender held, before traffic and after it, in KiB.
+    /// Maximum memory that each contender held, before traffic and after it, in KiB.
     memory: BTreeMap<&'static str, [u64; 2]>,
 }
 

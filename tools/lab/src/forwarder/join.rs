@@ -9,7 +9,7 @@ use super::packet::{Headers, fold};
 
 /// Longest IP packet.
 const PACKET_MAX: usize = 65_535;
-/// The most packets in one UDP super-packet, by the kernel's rule; TCP never reaches it.
+/// Maximum number of packets in one UDP super-packet, by the kernel's rule; TCP never reaches it.
 const SEGMENTS_MAX: usize = 64;
 
 const TCP_FLAGS: usize = 13;

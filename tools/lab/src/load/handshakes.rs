@@ -22,7 +22,7 @@ use super::Times;
 use crate::peer::{Keys, WgPeer};
 use crate::{Host, LabError};
 
-/// The most clients: one for each address of a 16-bit network.
+/// Maximum number of clients: one for each address of a 16-bit network.
 const CLIENTS_MAX: u32 = 1 << 16;
 /// The network of the clients' addresses, and its prefix.
 const NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 99, 0, 0), 16);

@@ -16,7 +16,7 @@ use crate::{Host, LabError};
 pub const UDP_QUIET: Duration = Duration::from_millis(150);
 /// Size of the sink's receive buffer in the kernel, bookkeeping included.
 const SINK_BUFFER: usize = 16 << 20;
-/// The most datagrams between two reads of the clock.
+/// Maximum number of datagrams between two reads of the clock.
 const BURST: u64 = 32;
 /// Shortest sleep of a sender that is ahead of its schedule. It then sends all datagrams that are due, in small
 /// bursts like a network card with interrupt moderation. Spinning would send more evenly, but take a whole processor
