@@ -9,7 +9,7 @@ pub(crate) fn has_neon() -> bool {
     #[cfg(target_arch = "arm")]
     {
         use core::sync::atomic::{AtomicU8, Ordering};
-        // Cached, because packets ask: 0 means unknown, 1 no, 2 yes.
+        // Cached, as it is consulted for every packet: 0 means unknown, 1 no, 2 yes.
         static KNOWN: AtomicU8 = AtomicU8::new(0);
         let known = KNOWN.load(Ordering::Relaxed);
         if known != 0 {

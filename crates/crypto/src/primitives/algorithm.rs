@@ -198,7 +198,7 @@ pub trait Task: Send {
         false
     }
 
-    /// Does the work once, and returns whether the result was right.
+    /// Does the work once, and returns whether the result was correct.
     fn run(&mut self) -> bool;
 
     /// The code and its instructions. For a tunnel's cipher, the code that works on batches.

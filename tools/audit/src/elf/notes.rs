@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::image::Image;
 
-/// Maximum number of notes that are kept, and maximum number of that name assembly: OpenSSL has a line for each of its
-/// assembly files.
+/// Maximum number of notes that are kept, and of those among them that name assembly: OpenSSL has a line for each of
+/// its assembly files.
 const MAX_NOTES: usize = 64;
 const MAX_ASSEMBLY: usize = 44;
 /// Bytes that are kept of one note.

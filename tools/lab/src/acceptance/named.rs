@@ -128,7 +128,7 @@ impl Named {
         self.world.router.run(write).unwrap().unwrap();
     }
 
-    /// Queries that reached the server by the WAN: all, and those for [`SECRET`].
+    /// Queries that reached the server through the WAN: all, and those for [`SECRET`].
     pub fn clear(&self) -> (u64, u64) {
         (
             counter(&self.world.server, "every"),

@@ -145,7 +145,7 @@ impl Policed {
         self.world.tunnel(directory, name)
     }
 
-    /// Returns the server's device by which a datagram and a stream from a host arrived. Both must be answered;
+    /// Returns the server's device on which a datagram and a stream from a host arrived. Both must be answered;
     /// `None` if neither was answered and neither arrived.
     pub fn way(&self, host: &Host, to: &str) -> Option<String> {
         self.way_from(host, None, to)
@@ -187,7 +187,7 @@ impl Policed {
         }
     }
 
-    /// Sends from the server, at address `from`, and returns the device by which the answer arrived.
+    /// Sends from the server, at address `from`, and returns the device on which the answer arrived.
     pub fn answer(&self, from: &str, to: &str, port: u16) -> Option<String> {
         let target = SocketAddr::new(ip(to), port);
         let server = &self.world.server;

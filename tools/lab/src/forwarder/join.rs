@@ -89,7 +89,7 @@ fn flush(group: &mut Option<Group>, memory: &[u8], write: &mut impl FnMut(&[IoSl
 }
 
 impl Group {
-    /// Starts a group with one packet, if its kind can be joined and its checksums are right.
+    /// Starts a group with one packet, if its kind can be joined and its checksums are correct.
     fn start(packet: &[u8], place: Range<usize>) -> Option<Self> {
         let headers = Headers::parse(packet)?;
         let size = packet.len() - headers.payload;

@@ -75,7 +75,7 @@ impl WgClients {
         self.clients.iter().map(peer).collect()
     }
 
-    /// Adds the clients' addresses to `host`, and a route to them by `via`, an address of `host`, to the server's
+    /// Adds the clients' addresses to `host`, and a route to them through `via`, an address of `host`, to the server's
     /// host.
     ///
     /// # Errors
