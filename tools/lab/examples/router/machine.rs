@@ -152,7 +152,7 @@ impl Machine {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // An interface is moved to another host by a process of that host.
+        // To move an interface to another host, the command names a process there.
         let there = far.command("sleep").arg("60").spawn()?;
         device.output(
             "ip",
