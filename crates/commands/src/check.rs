@@ -21,7 +21,7 @@ use crate::{Outcome, code, print_json};
 /// The arguments of `check`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
-    /// The file.
+    /// Path of the configuration to check.
     pub file: PathBuf,
     /// Permissions for judging the file, as `millrace up` gets with `--allow-scripts` or `--allow-files`.
     pub permissions: Permissions,

@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     Ok(ExitCode::from(code))
 }
 
-/// The test's parameters.
+/// Parameters of the leak test.
 struct Plan {
     domain: String,
     devices: Devices,

@@ -18,7 +18,7 @@ pub enum Kind {
     Pptp,
     /// An OpenVPN configuration.
     OpenVpn,
-    /// A relay's file.
+    /// A relay's configuration file.
     Relay,
     /// A `wg-quick` file, or any other text.
     WireGuard,

@@ -38,7 +38,7 @@ pub const ENVIRONMENT: &str = "MILLRACE_SET";
 /// Largest accepted settings file, in bytes; real ones have a few hundred.
 pub const FILE_MAX: u64 = 64 * 1024;
 
-/// All settings.
+/// Settings of one tunnel, from its settings file and `-o` options.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
@@ -146,7 +146,7 @@ pub enum MtuDiscovery {
 }
 
 impl MtuDiscovery {
-    /// The names.
+    /// Configuration names of the modes, with their values.
     pub const NAMES: [(&'static str, Self); 3] =
         [("no", Self::No), ("maybe", Self::Maybe), ("yes", Self::Yes)];
 }

@@ -135,7 +135,7 @@ impl SetParser {
         Ok(())
     }
 
-    /// The collected settings.
+    /// Ends the parse and returns the collected settings.
     #[must_use]
     pub fn finish(self) -> SetDevice {
         self.device

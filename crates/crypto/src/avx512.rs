@@ -40,7 +40,7 @@ pub(crate) struct Group {
     aads: [usize; LANES],
     /// First byte of each packet's tag.
     tags: [usize; LANES],
-    /// Each packet's nonce.
+    /// Nonce of each packet.
     nonces: [[u8; 12]; LANES],
     /// The number of lanes with a packet, from the first; nothing is written for the others.
     filled: usize,

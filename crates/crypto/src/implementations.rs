@@ -46,7 +46,7 @@ pub(crate) struct Place {
     pub(crate) text: Range<usize>,
     /// The first of the tag's 16 bytes: between associated data and text, or behind the text.
     pub(crate) tag: usize,
-    /// The packet's nonce.
+    /// Nonce of the packet.
     pub(crate) nonce: [u8; 12],
 }
 

@@ -82,7 +82,7 @@ impl Algorithm {
 /// The code that runs for an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The algorithm.
+    /// Algorithm this choice is for.
     pub algorithm: Algorithm,
     /// The kind of the candidate for batches.
     pub backend: Backend,

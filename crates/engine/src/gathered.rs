@@ -46,7 +46,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// The first address.
+    /// First address of the look-up.
     pub(crate) fn first(&self) -> Option<Endpoint> {
         self.first.load().as_deref().copied()
     }

@@ -122,7 +122,7 @@ impl<W: Wire> Tunnel<W> {
             .unwrap_or_default()
     }
 
-    /// The interface.
+    /// Interface of the tunnel.
     #[must_use]
     pub fn tun(&self) -> &Tun {
         &self.shared.tun

@@ -52,7 +52,7 @@ pub enum Resolver {
     /// `dnsmasq` on OpenWrt and Debian: a file in the directory that it reads when it starts.
     #[serde(alias = "OpenWrt")]
     Dnsmasq {
-        /// The directory.
+        /// Directory of dnsmasq's extra configuration files.
         directory: PathBuf,
     },
 }

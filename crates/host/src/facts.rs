@@ -140,9 +140,9 @@ impl fmt::Display for Connected {
 pub struct Setting {
     /// Its path below `/proc/sys`.
     pub key: String,
-    /// The present value.
+    /// Value before the change.
     pub before: String,
-    /// The wanted value.
+    /// Value that the tunnel needs.
     pub value: &'static str,
 }
 

@@ -30,7 +30,7 @@ pub struct Gate {
 }
 
 impl Default for Gate {
-    /// An open gate.
+    /// Gate that lets every write pass.
     fn default() -> Self {
         Self {
             reserve: reserve(),

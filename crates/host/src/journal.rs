@@ -316,7 +316,7 @@ struct Origin {
     namespace: u64,
     /// The namespace's number, which the kernel never reuses; 0 before Linux 5.14.
     cookie: u64,
-    /// The boot.
+    /// Boot id of the kernel.
     boot: String,
     /// Index of the interface.
     interface: u32,

@@ -18,7 +18,7 @@ const MTU_USUAL: u32 = 1500;
 /// The MTU that an interface should have, and why.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TunnelMtu {
-    /// Bytes.
+    /// The MTU, in bytes.
     pub bytes: u32,
     /// Why, in words.
     pub reason: String,

@@ -16,7 +16,7 @@ use crate::want::{Want, WantedAddress};
 /// All steps, in order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
-    /// The changes.
+    /// Changes in the order to apply them.
     pub steps: Vec<Step>,
     /// The mark that the tunnel's own packets must have **before** the plan is applied, or they
     /// would be routed into the tunnel themselves; 0 for none.

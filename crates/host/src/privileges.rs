@@ -76,15 +76,15 @@ pub enum UserError {
     Unknown {
         /// "user" or "group".
         what: &'static str,
-        /// The missing name.
+        /// Name of the missing user or group.
         name: String,
     },
     /// The system refused.
     #[error("cannot become {user}: {why}")]
     Refused {
-        /// The user.
+        /// Name of the user to switch to.
         user: String,
-        /// The system's error.
+        /// Error of the system, as text.
         why: String,
     },
 }

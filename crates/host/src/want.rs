@@ -104,7 +104,7 @@ impl Default for Mtu {
 pub struct WantedRoute {
     /// The route's name in warnings.
     pub name: String,
-    /// The network.
+    /// Destination network.
     pub to: Destination,
     /// Bits of the network's prefix.
     pub prefix: u8,

@@ -67,11 +67,11 @@ impl Default for Settings {
 /// A change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The state before.
+    /// Previous state.
     pub from: LineState,
-    /// The state now.
+    /// New state.
     pub to: LineState,
-    /// Why.
+    /// Reason for the change.
     pub reason: Reason,
 }
 

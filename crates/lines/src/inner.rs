@@ -45,7 +45,7 @@ pub struct Inner {
     pub dscp: u8,
     /// The packet's ECN bits.
     pub ecn: Ecn,
-    /// The content.
+    /// Content of the packet.
     pub kind: Kind,
 }
 

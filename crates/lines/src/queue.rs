@@ -89,7 +89,7 @@ pub struct Counters {
 /// A packet whose turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Popped<T> {
-    /// The packet.
+    /// Removed packet.
     pub packet: T,
     /// Whether the packet's ECN field must be set to *congestion experienced*.
     pub mark: bool,
@@ -106,7 +106,7 @@ pub struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {

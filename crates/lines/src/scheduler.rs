@@ -79,7 +79,7 @@ pub struct Switch {
     pub from: Option<LineId>,
     /// The line that is used now.
     pub to: LineId,
-    /// Why.
+    /// Reason for the switch.
     pub reason: SwitchReason,
 }
 

@@ -27,7 +27,7 @@ const TARGET: u16 = 51820;
 struct World {
     net: Net,
     directory: Directory,
-    /// The relay's target.
+    /// Socket of the relay's target.
     target: UdpSocket,
     /// The relay's address for A.
     at: SocketAddr,

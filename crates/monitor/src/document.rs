@@ -17,7 +17,7 @@ const LINES: usize = 32;
 /// Maximum number of tunnels in the document that have a file but are not up.
 const KNOWN: usize = 64;
 
-/// The document.
+/// Content of the answer to a poll of the page.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
     /// The host's name.

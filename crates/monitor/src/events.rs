@@ -42,7 +42,7 @@ pub struct Event {
     pub text: String,
 }
 
-/// The latest events.
+/// Ring of the latest events.
 #[derive(Debug, Default)]
 pub struct Events {
     kept: VecDeque<Event>,

@@ -40,7 +40,7 @@ impl State {
         Self::NoCarrier,
     ];
 
-    /// The state's name.
+    /// Name of the state in the document.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

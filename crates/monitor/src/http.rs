@@ -58,7 +58,7 @@ impl Bad {
 /// The head of a request, with the fields that matter here.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Head {
-    /// The method.
+    /// HTTP method.
     pub method: Method,
     /// The path, not decoded; begins with a slash.
     pub path: String,

@@ -47,7 +47,7 @@ impl Serialize for Rates {
     }
 }
 
-/// The front's data.
+/// State of the host and its tunnels, collected for the page.
 #[derive(Debug)]
 pub struct Overview {
     begin: Instant,
@@ -55,13 +55,13 @@ pub struct Overview {
     looked: Option<Instant>,
     /// The newest sample, with rates.
     pub sample: Sample,
-    /// The box's figures.
+    /// Figures of this host.
     pub figures: Figures,
     /// The load of each core, in percent.
     pub loads: Vec<u8>,
     /// The causes that limit the speed.
     pub limits: Vec<String>,
-    /// The events.
+    /// Latest events.
     pub events: Events,
     /// The rates of a day.
     pub day: Day,

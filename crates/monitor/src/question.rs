@@ -40,7 +40,7 @@ pub enum Question {
 pub struct AtHome {
     /// The method's name. [`AtHome::PEERS`] only reads.
     pub method: String,
-    /// The method's arguments.
+    /// Arguments of the method.
     #[serde(default)]
     pub given: Value,
 }

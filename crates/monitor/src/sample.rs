@@ -21,7 +21,7 @@ pub struct Sample {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Known {
-    /// Its name.
+    /// Name of the tunnel.
     pub name: String,
     /// Its protocol, as people write it.
     pub protocol: String,

@@ -51,11 +51,11 @@ pub struct Settings {
     pub host: String,
 }
 
-/// The site.
+/// State shared by the server's connections.
 pub struct Site {
     gate: Gate,
     settings: Settings,
-    /// The front's data.
+    /// State of the host and its tunnels.
     pub overview: Mutex<Overview>,
     link: Link,
     /// Whether there is a password; without one, everything may be seen and nothing changed.

@@ -25,7 +25,7 @@ pub struct Capture {
     fd: OwnedFd,
 }
 
-/// A packet.
+/// A captured packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Seen<'a> {
     /// Index of the device.

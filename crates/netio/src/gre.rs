@@ -299,7 +299,7 @@ impl Default for Outgoing {
 }
 
 impl Outgoing {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self {

@@ -26,10 +26,10 @@ pub struct PacketSocket {
     fd: OwnedFd,
 }
 
-/// One received frame.
+/// A received frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
-    /// The kernel's note.
+    /// Note of the kernel about the frame.
     pub note: Note,
     /// The frame from the destination address on.
     pub frame: &'a [u8],

@@ -11,7 +11,7 @@ type Seconds = libc::time_t;
 /// A date and the time of that day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Civil {
-    /// The year.
+    /// Year of the Gregorian calendar.
     pub year: i32,
     /// The month, 1 to 12.
     pub month: u8,

@@ -240,7 +240,7 @@ impl AsFd for Tun {
 /// The segmentation that a super-packet needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
-    /// An ordinary packet.
+    /// One packet, not coalesced.
     None,
     /// TCP over IPv4.
     Tcp4,

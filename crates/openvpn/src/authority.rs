@@ -51,7 +51,7 @@ pub enum AuthorityError {
     Unreadable {
         /// Which of the two: the key or the certificate.
         what: &'static str,
-        /// The fault.
+        /// What is wrong with it.
         why: String,
     },
     /// The key and the certificate do not belong together.

@@ -123,7 +123,7 @@ impl StaticKey {
         text
     }
 
-    /// The bytes.
+    /// Key as raw bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0

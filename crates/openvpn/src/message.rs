@@ -78,7 +78,7 @@ pub enum Advance {
     Unspecified,
     /// The next address of the same remote.
     Addr,
-    /// The next remote.
+    /// Try the next remote.
     Remote,
     /// The client stays at the address.
     No,

@@ -60,7 +60,7 @@ struct Part {
     joined: bool,
 }
 
-/// A distinguished name.
+/// A distinguished name, in order of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     parts: Vec<Part>,

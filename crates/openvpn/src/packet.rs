@@ -105,7 +105,7 @@ impl AckList {
         true
     }
 
-    /// The ids.
+    /// Packet ids in the order they were added.
     #[must_use]
     pub fn as_slice(&self) -> &[u32] {
         &self.ids[..usize::from(self.len)]
@@ -153,7 +153,7 @@ pub struct ControlPacket {
     pub key_id: u8,
     /// The sender's session id.
     pub session: SessionId,
-    /// The acknowledged packets.
+    /// Acknowledged packet ids.
     pub acks: AckList,
     /// The session id of the receiver, whose messages are acknowledged. On the wire exactly if `acks` is not empty:
     /// without it no acknowledgement is sent.

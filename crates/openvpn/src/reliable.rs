@@ -38,14 +38,14 @@ pub struct ReceiveWindow {
 pub struct Message {
     /// The kind of packet that it came in.
     pub opcode: Opcode,
-    /// The message.
+    /// Payload of the message.
     pub payload: Vec<u8>,
 }
 
 /// The verdict on a message that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {
-    /// It is new. Acknowledge it.
+    /// New; to be acknowledged.
     New,
     /// Received before: our acknowledgement was lost. Acknowledge it again.
     Duplicate,

@@ -78,7 +78,7 @@ pub struct Fault {
     pub section: String,
     /// The option, if the fault is in one.
     pub option: Option<String>,
-    /// The fault.
+    /// Fault in one sentence.
     pub words: String,
 }
 

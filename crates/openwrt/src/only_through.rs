@@ -178,7 +178,7 @@ struct Places<'a> {
     interfaces: HashMap<&'a str, &'a Section>,
     /// Each interface's device, if the file names it.
     devices: HashMap<&'a str, String>,
-    /// Each device's interfaces.
+    /// Sections of the interfaces on each device.
     on: HashMap<String, Vec<&'a Section>>,
     /// Names of device sections.
     named: HashSet<&'a str>,

@@ -32,7 +32,7 @@ pub enum TakeOverError {
     /// A file is not valid UCI.
     #[error("{file}: {fault}")]
     Uci {
-        /// The file's name.
+        /// Name of the UCI file.
         file: &'static str,
         /// The file's first fault.
         fault: crate::uci::Fault,

@@ -28,7 +28,7 @@ const KNOWN_MAX: usize = 64;
 /// A fault that netifd keeps for `ubus call network.interface.NAME status` and the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The fault's code.
+    /// Code of the fault.
     pub code: &'static str,
     /// The fault in words.
     pub words: String,

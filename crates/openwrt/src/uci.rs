@@ -28,7 +28,7 @@ pub struct Package {
 /// A section of a UCI file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// The section's type.
+    /// Type of the section.
     pub kind: String,
     /// The section's name; `None` if it is anonymous.
     pub name: Option<String>,
@@ -73,7 +73,7 @@ impl fmt::Debug for Value {
 pub struct Fault {
     /// The line, counted from 1.
     pub line: usize,
-    /// The fault.
+    /// Fault in one sentence.
     pub words: String,
     /// Index of the section with the fault; `None` if it is in no known section.
     pub section: Option<usize>,

@@ -32,7 +32,7 @@ pub struct RouteRules {
 /// A route into the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
-    /// The network.
+    /// Network address of the destination.
     pub target: IpAddr,
     /// Length of the prefix, in bits.
     pub prefix: u8,
@@ -49,7 +49,7 @@ pub struct Route {
 /// All addresses, routes and name servers of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
-    /// The network device.
+    /// Network device of the route.
     pub device: String,
     /// Addresses, prefix lengths in bits, and the other end's address if it is outside the prefix.
     pub addresses: Vec<(IpAddr, u8, Option<IpAddr>)>,

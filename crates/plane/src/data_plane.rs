@@ -254,7 +254,7 @@ pub trait DataPlane: Send + Sync {
 pub trait Transports: DataPlane {
     /// The bound sockets of one line. Whoever makes them chooses the address, device and mark.
     type Sockets;
-    /// A connected stream.
+    /// A connected TCP stream.
     type Connection;
 
     /// Replaces the sockets of line `line`; the old ones close as soon as no worker uses them.
@@ -295,7 +295,7 @@ pub enum RouteChange {
         address: IpAddr,
         /// The prefix length in bits.
         len: u8,
-        /// The owner.
+        /// Peer that owns it.
         peer: PeerId,
     },
     /// The prefix has no owner any more, if this peer was its owner.
@@ -304,7 +304,7 @@ pub enum RouteChange {
         address: IpAddr,
         /// The prefix length in bits.
         len: u8,
-        /// The owner.
+        /// Peer that owns it.
         peer: PeerId,
     },
 }

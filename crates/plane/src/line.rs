@@ -164,7 +164,7 @@ pub struct LineSet(u16);
 const _: () = assert!(LINES_MAX <= u16::BITS as usize);
 
 impl LineSet {
-    /// The empty set.
+    /// Set without lines.
     pub const EMPTY: Self = Self(0);
 
     /// A set of this line only.

@@ -54,7 +54,7 @@ pub struct SessionKeys<K> {
     /// The peer's name for the session, by which [`Wire::loops`] recognises the tunnel's own datagrams. The format does
     /// not read this field: if packets carry the name, the material contains it too.
     pub remote: u32,
-    /// The material.
+    /// Key material of the protocol.
     pub material: K,
     /// Limits of the receiving direction.
     pub receive: KeyLimits,

@@ -16,7 +16,7 @@ pub use receiver::{ACK_DELAY, MAX_JUMP, Receiver, Refusal};
 /// Both addresses of GRE packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The peer's address.
+    /// Address of the peer.
     pub theirs: Ipv4Addr,
     /// Our address that the peer called; `None` for any.
     pub ours: Option<Ipv4Addr>,
@@ -144,7 +144,7 @@ impl Tunnel {
         (self.call_id, self.peer_call_id)
     }
 
-    /// The counters.
+    /// Counters of the tunnel's packets.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters

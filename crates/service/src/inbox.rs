@@ -39,7 +39,7 @@ pub struct Arrival {
     pub line: LineId,
     /// The number of the stream over which it came, if any.
     pub stream: Option<StreamId>,
-    /// The datagram.
+    /// Payload of the datagram.
     pub bytes: Box<[u8]>,
 }
 

@@ -58,7 +58,7 @@ pub enum ClaimError {
     /// The profile is up already.
     #[error("{name}: this profile is up already, by process {pid}; `millrace down {name}` ends it")]
     Running {
-        /// The profile's name.
+        /// Name of the profile.
         name: String,
         /// The process that runs it.
         pid: i32,

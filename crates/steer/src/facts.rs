@@ -18,7 +18,7 @@ const DEFAULT_BITS: [u8; 2] = [1, 3];
 /// The host as it is.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Facts {
-    /// Interfaces.
+    /// Interfaces of this host.
     pub(crate) links: Vec<Link>,
     /// Addresses of the interfaces.
     pub(crate) addresses: Vec<Address>,

@@ -56,7 +56,7 @@ const WATCH: &str = "guard-watch";
 /// The record's text after `off`.
 const LET_GO: &str = "# off\n";
 
-/// The recorded settings.
+/// Settings from the record.
 #[derive(Clone, Debug, PartialEq)]
 struct Asked {
     guard: Guard,

@@ -96,7 +96,7 @@ pub enum SteerError {
     /// The record of the settings in force cannot be written or locked.
     #[error("{}: {error}", path.display())]
     Record {
-        /// The file.
+        /// Path of the record.
         path: PathBuf,
         /// The kernel's error.
         error: io::Error,

@@ -125,7 +125,7 @@ fn unless_gone(result: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
 /// The result of applying a plan. When the kernel refuses a step, the other steps are still done.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// The refused steps.
+    /// Steps that the kernel refused.
     pub(crate) errors: Vec<SteerError>,
     /// Default routes that the kernel refused to set or delete. That is not an error if the tunnel has gone meanwhile.
     refused: Vec<(Route, NetlinkError)>,

@@ -65,7 +65,7 @@ const NEAR: &str = "#near ";
 /// Begins the line with the path of the file that outlives a boot.
 const KEPT: &str = "#kept ";
 
-/// The recorded settings.
+/// Settings from the record.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Asked {
     policy: Policy,

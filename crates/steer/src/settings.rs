@@ -20,13 +20,13 @@ pub(crate) trait Settings: Clone {
     const PACE: Duration;
     /// The level at which the log tells that a part was missing.
     const CLOSED: Level;
-    /// The state.
+    /// Report of the state.
     type Report;
 
     /// The settings of a record's text.
     fn of(text: &str) -> Option<Self>;
 
-    /// The record's text.
+    /// Settings as text of the record.
     fn in_text(&self) -> String;
 
     /// The settings with what has become known since.

@@ -11,9 +11,9 @@ use crate::facts::Facts;
 pub enum Way {
     /// Into a tunnel.
     Through {
-        /// Its interface.
+        /// Interface of the tunnel.
         device: String,
-        /// The interface's index.
+        /// Index of the interface.
         index: u32,
     },
     /// No way: packets are held.
@@ -26,33 +26,33 @@ pub enum Way {
 pub enum Why {
     /// No tunnel's interface exists.
     NoDevice {
-        /// The configured tunnels.
+        /// Names of the configured tunnels.
         tunnels: String,
     },
     /// No tunnel is both in the list and in the guard's file, so packets never have a way.
     NoTunnel,
     /// The tunnel's interface is not up.
     Down {
-        /// The interface.
+        /// Name of the interface.
         device: String,
     },
     /// The tunnel has no address of the family, so no route is added to it.
     NoAddress {
-        /// The interface.
+        /// Name of the interface.
         device: String,
     },
     /// The table has no default route.
     NoRoute {
-        /// The tunnel's interface.
+        /// Name of the interface.
         device: String,
-        /// The table.
+        /// Number of the routing table.
         table: u32,
     },
     /// The table leads to a device that is not a tunnel.
     Elsewhere {
         /// The interface that the table leads to.
         device: String,
-        /// The table.
+        /// Number of the routing table.
         table: u32,
     },
 }

@@ -65,7 +65,7 @@ pub struct WireGuard {
 }
 
 impl WireGuard {
-    /// The standard protocol.
+    /// Creates the standard protocol.
     #[must_use]
     pub fn new() -> Self {
         Self::with_cipher(|key| {
@@ -211,7 +211,7 @@ impl Wire for WireGuard {
 struct DataFormat {
     /// The receiver's index of the session. Opening ignores it: the caller found the session by it.
     receiver: u32,
-    /// The key's cipher.
+    /// Cipher of the key.
     cipher: Arc<dyn PacketCipher>,
     /// The tunnel's largest segment of TCP over IPv4, 0 for any; `None` where segments are left as they are.
     clamp: Option<Arc<AtomicU16>>,

@@ -123,7 +123,7 @@ impl Initiation {
 pub(crate) struct Response {
     /// Index by which the responder wants to be addressed.
     pub(crate) sender: u32,
-    /// The initiator's index.
+    /// Index the initiator chose.
     pub(crate) receiver: u32,
     pub(crate) ephemeral: [u8; 32],
     pub(crate) sealed_nothing: [u8; TAG_LEN],

@@ -66,9 +66,9 @@ pub enum Output {
     Send {
         /// The peer that it is for.
         peer: Option<PeerId>,
-        /// The destination.
+        /// Destination address.
         to: SocketAddr,
-        /// The datagram.
+        /// Datagram to send.
         datagram: Datagram,
     },
     /// An authentic handshake message came from this address.

@@ -22,7 +22,7 @@ pub use kernel::Words;
 /// A file, reduced to what the judges need.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
-    /// An ELF file.
+    /// ELF file with its facts.
     Elf(Box<Facts>),
     /// The text of a kernel's configuration.
     KernelConfig(String),

@@ -46,7 +46,7 @@ pub struct Impairment {
 }
 
 impl Impairment {
-    /// A perfect line.
+    /// No delay, loss or limit.
     pub const NONE: Self = Self {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,

@@ -107,7 +107,7 @@ pub(super) fn arguments(command: Command) -> Command {
 
 /// The settings to set.
 pub(super) struct Wanted {
-    /// The settings.
+    /// Settings to install as firewall rules.
     pub(super) guard: Guard,
     /// Errors that did not stop the reading.
     pub(super) errors: Vec<CommandError>,

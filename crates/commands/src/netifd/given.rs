@@ -60,9 +60,9 @@ pub(super) struct WireGuard {
 /// All settings of an interface.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// The section.
+    /// UCI section of the interface.
     pub(super) network: Network,
-    /// The tunnel.
+    /// Protocol of the tunnel, with its model.
     pub(super) kind: Kind,
     /// The digest for comparing two configurations.
     pub(super) digest: [u8; 32],

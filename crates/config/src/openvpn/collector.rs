@@ -42,7 +42,7 @@ pub(crate) struct Collector<'a, 'b> {
     /// The latest `cd`.
     pub directory: Option<PathBuf>,
     files: usize,
-    /// The remaining budget.
+    /// Bytes and files that may still be read.
     budget: Budget,
 }
 
@@ -259,7 +259,7 @@ impl<'a, 'b> Collector<'a, 'b> {
 /// The file that a text comes from.
 #[derive(Clone)]
 pub(crate) struct Source {
-    /// The file's name.
+    /// Name of the file, for messages.
     pub file: Rc<str>,
     /// Whether another file names this one.
     pub included: bool,

@@ -175,7 +175,7 @@ impl Domain {
         (name.len() <= DOMAIN_MAX && name.split('.').all(is_label) && is_name).then_some(Self(name))
     }
 
-    /// The name's text.
+    /// Name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -200,14 +200,14 @@ impl fmt::Display for Domain {
 pub enum Way {
     /// Through a tunnel.
     Through {
-        /// The tunnel's device.
+        /// Interface name of the tunnel.
         device: String,
         /// The treatment of the packets while the tunnel is not up.
         down: Down,
     },
     /// Through the router's uplink, past any tunnel that has the default route.
     Around,
-    /// Blocked.
+    /// Drop the packets.
     Block,
 }
 

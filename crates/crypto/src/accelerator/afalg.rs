@@ -24,7 +24,7 @@ const ENCRYPT: u32 = 1;
 /// Bytes of control messages: the operation, the nonce behind its length, bytes of associated data.
 const CONTROL: usize = 128;
 
-/// The kernel's ciphers.
+/// Ciphers of the kernel, through AF_ALG sockets.
 pub(crate) struct AfAlg {
     drivers: Vec<Driver>,
     /// Whether to use the kernel's first choice, which mostly is code for the CPU: for tests.

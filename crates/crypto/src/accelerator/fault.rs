@@ -49,7 +49,7 @@ struct Script {
     hangs_on: bool,
 }
 
-/// The accelerator.
+/// Accelerator that fails as its script says.
 #[derive(Clone, Default)]
 pub(crate) struct Faulty {
     script: Arc<(Mutex<Script>, Condvar)>,

@@ -89,7 +89,7 @@ impl Poly1305 {
         self.h = sums.carried();
     }
 
-    /// The tags.
+    /// Ends the computation and returns the tag of each packet.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn finish(self) -> [[u8; TAG_LEN]; LANES] {

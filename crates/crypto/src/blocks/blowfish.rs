@@ -10,7 +10,7 @@ use zeroize::Zeroize;
 use super::pi::PI;
 use super::small::{Halves, SmallBlocks};
 
-/// A key.
+/// A key, expanded for use.
 pub(crate) struct Blowfish {
     p: [u32; 18],
     s: [[u32; 256]; 4],

@@ -9,7 +9,7 @@ use crate::TAG_LEN;
 use crate::implementations::{AeadImplementation, CHUNK, Place, is_right};
 use crate::packet_aead::AeadAlgorithm;
 
-/// A key.
+/// A key, expanded for use.
 pub(crate) struct Gcm {
     aes: Aes<Native>,
     ghash: Ghash,

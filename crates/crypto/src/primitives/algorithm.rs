@@ -7,7 +7,7 @@ use crate::{Cipher, Digest};
 /// A primitive, or the whole cipher of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// A hash alone.
+    /// An unkeyed hash.
     Hash(Digest),
     /// A block cipher in CBC mode alone.
     Cbc(Cipher),

@@ -15,9 +15,9 @@ use crate::{Digest, TAG_LEN};
 /// The measured time of a candidate: processor time of the fastest of some runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// The candidate's name.
+    /// Name of the measured candidate.
     pub name: &'static str,
-    /// The candidate's kind.
+    /// Back end of the measured candidate.
     pub backend: Backend,
     /// Time for each packet of a batch; `None` if the candidate was far behind already with small packets.
     pub batch: Option<Duration>,

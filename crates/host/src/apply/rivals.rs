@@ -30,7 +30,7 @@ const WORLD: [IpAddr; 12] = [
 /// The lowest metric of other programs' routes in the main table, by network. Read once for each plan, and only if a
 /// step needs it.
 pub(super) struct Rivals {
-    /// The tunnel's interface.
+    /// Index of the tunnel's interface.
     pub(super) dev: u32,
     /// Interfaces of other tunnels, whose routes do not count.
     others: Vec<u32>,

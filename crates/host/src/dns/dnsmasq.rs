@@ -116,7 +116,7 @@ impl Dnsmasq {
         self.runs && asks_itself(&text)
     }
 
-    /// The directory.
+    /// Returns the directory of the configuration file.
     pub(super) fn into_directory(self) -> PathBuf {
         self.directory
     }

@@ -23,7 +23,7 @@ pub struct LookUp {
     pub whose: Whose,
     /// Endpoint as configured.
     pub endpoint: Endpoint,
-    /// The name.
+    /// Host name to resolve.
     pub host: String,
     /// The mark of the tunnel's own datagrams. If there is one, unmarked packets go into the tunnel.
     pub mark: u32,

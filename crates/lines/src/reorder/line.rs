@@ -101,7 +101,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// All copies.
+    /// Number of received packets, copies included.
     #[must_use]
     pub const fn received(&self) -> u64 {
         self.accepted + self.late + self.duplicated() + self.ancient + self.ignored

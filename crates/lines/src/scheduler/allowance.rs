@@ -15,7 +15,7 @@ impl Month {
         Self(if day < first_day { months - 1 } else { months })
     }
 
-    /// The next month.
+    /// Month after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)

@@ -59,13 +59,13 @@ pub(super) struct LinkSettings {
 /// The fate of a packet that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It will arrive.
+    /// Delivered once.
     Arrives,
-    /// It will arrive twice.
+    /// Delivered twice.
     ArrivesTwice,
     /// The queue was full.
     QueueFull,
-    /// It was lost on the way, or the link is cut.
+    /// Lost at random, by a full queue or by a cut link.
     Lost,
 }
 

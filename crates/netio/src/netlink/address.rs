@@ -29,7 +29,7 @@ const IFA_F_TENTATIVE: u8 = 0x40;
 pub struct Address {
     /// Index of the interface.
     pub index: u32,
-    /// The address.
+    /// The address, without its prefix length.
     pub ip: IpAddr,
     /// Length of the prefix of its network, in bits.
     pub prefix: u8,
@@ -212,7 +212,7 @@ const TICKS: u64 = 100;
 pub struct Neighbour {
     /// Index of the interface that the neighbour is on.
     pub index: u32,
-    /// Its IP address.
+    /// IP address of the neighbour.
     pub ip: IpAddr,
     /// The neighbour's hardware address.
     pub mac: Vec<u8>,

@@ -88,7 +88,7 @@ pub struct Link {
 /// One end of a veth pair to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct VethEnd<'a> {
-    /// Its name.
+    /// Interface name of this end.
     pub name: &'a str,
     /// The namespace to make it in; `None` is the socket's own.
     pub namespace: Option<BorrowedFd<'a>>,

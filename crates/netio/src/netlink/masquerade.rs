@@ -54,7 +54,7 @@ pub const CHAIN: &str = "postrouting";
 /// Packets from some networks leave with the host's own address.
 #[derive(Clone, Copy, Debug)]
 pub struct Masquerade<'a> {
-    /// The table's name.
+    /// Name of the nftables table.
     pub table: &'a str,
     /// The interface that leads to those networks: packets that leave through it keep their source address.
     pub interface: &'a str,

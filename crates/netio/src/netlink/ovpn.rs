@@ -106,7 +106,7 @@ pub struct OvpnPeer<'a> {
 /// A key for one direction.
 #[derive(Clone, Copy)]
 pub struct OvpnDirection<'a> {
-    /// The cipher's key.
+    /// Key of the cipher.
     pub key: &'a [u8],
     /// The bytes after the packet id in a nonce.
     pub nonce_tail: &'a [u8; OVPN_NONCE_TAIL],

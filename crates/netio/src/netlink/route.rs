@@ -50,7 +50,7 @@ pub enum RouteKind {
     Prohibit,
     /// The next rule decides.
     Throw,
-    /// It is for this host.
+    /// Destination is an address of this host.
     Local,
     /// One of the kinds that only the kernel makes (broadcast, anycast, multicast), by its number.
     Other(u8),

@@ -27,7 +27,7 @@ pub struct Train {
     pub len: u32,
     /// Length of each datagram, in bytes; the last may be shorter. Not 0.
     pub segment: u32,
-    /// The destination.
+    /// Destination of the datagrams.
     pub endpoint: Endpoint,
     /// Outer ECN bits.
     pub ecn: Ecn,

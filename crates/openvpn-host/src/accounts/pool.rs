@@ -19,17 +19,17 @@ pub enum PoolError {
     /// The range runs backwards.
     #[error("the address pool starts at {start} and ends before it, at {end}; swap them")]
     Backwards {
-        /// The first address.
+        /// First address of the range.
         start: Ipv4Addr,
-        /// The last address.
+        /// Last address of the range.
         end: Ipv4Addr,
     },
     /// The range has more than [`PLACES_MAX`] addresses.
     #[error("the address pool {start} to {end} has more than {PLACES_MAX} addresses; give fewer")]
     TooLarge {
-        /// The first address.
+        /// First address of the range.
         start: Ipv4Addr,
-        /// The last address.
+        /// Last address of the range.
         end: Ipv4Addr,
     },
     /// The range has fewer than two places.

@@ -23,7 +23,7 @@ const REQUESTS_MAX: usize = 3;
 /// Name and password for a proxy.
 #[derive(Clone)]
 pub struct ProxyLogin {
-    /// The name.
+    /// User name for the proxy.
     pub name: String,
     /// The password.
     pub password: Zeroizing<String>,
@@ -48,7 +48,7 @@ pub enum Socket {
 /// One configured connection and one of its addresses, or of its proxy's.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The configured connection.
+    /// Connection as configured.
     pub connection: Connection,
     /// Destination of the outer packets, which must stay outside the tunnel.
     pub remote: SocketAddr,

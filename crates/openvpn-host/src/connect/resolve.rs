@@ -57,7 +57,7 @@ pub enum ResolveError {
 pub struct Name {
     /// A host name or a literal address.
     pub host: String,
-    /// The port.
+    /// Port to connect to.
     pub port: u16,
     /// Permitted address family.
     pub family: Family,

@@ -64,7 +64,7 @@ pub struct Addresses {
     pub tunnel: Option<Ipv4Addr>,
     /// This end's IPv6 address in the tunnel.
     pub tunnel_v6: Option<Ipv6Addr>,
-    /// The server's address.
+    /// Address of the server.
     pub remote: Option<SocketAddr>,
 }
 

@@ -28,7 +28,7 @@ const CROWDED: Duration = Duration::from_secs(3);
 /// Minimum interval between log lines about connections that spoke another protocol.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// The management port.
+/// Management port with its sockets.
 pub struct Port {
     /// The conversation with its client.
     pub machine: Management,

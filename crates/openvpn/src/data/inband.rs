@@ -46,7 +46,7 @@ pub enum InBand<'a> {
     OptionsRequest,
     /// The peer's options: text, as it is.
     Options(&'a [u8]),
-    /// The peer leaves.
+    /// The peer is leaving.
     Exit,
     /// Something else of the options check, such as a test of the path's MTU: not answered.
     Other(u8),

@@ -51,7 +51,7 @@ pub struct Encapsulation {
     pub framing: Framing,
     /// Whether there is `fragment`.
     pub fragment: bool,
-    /// The transport.
+    /// Transport below the tunnel.
     pub outer: Outer,
 }
 

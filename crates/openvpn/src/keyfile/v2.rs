@@ -88,7 +88,7 @@ impl ClientKey {
         pem::encode(&bytes, CLIENT)
     }
 
-    /// The key itself.
+    /// Key without its wrapping.
     #[must_use]
     pub const fn key(&self) -> &StaticKey {
         &self.key

@@ -16,9 +16,9 @@ pub enum Refusal {
     /// A number is out of its bounds.
     #[error("it must be from {min} to {max}")]
     OutOfRange {
-        /// The least.
+        /// Smallest allowed value.
         min: u32,
-        /// The most.
+        /// Largest allowed value.
         max: u32,
     },
     /// More options of this kind than a server can mean.
@@ -65,7 +65,7 @@ impl Topology {
 /// `ifconfig LOCAL SECOND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ifconfig {
-    /// Our address.
+    /// Address of this end.
     pub local: Ipv4Addr,
     /// The peer's address, or the netmask with [`Topology::Subnet`].
     pub second: Ipv4Addr,
@@ -74,7 +74,7 @@ pub struct Ifconfig {
 /// `ifconfig-ipv6 LOCAL/BITS [REMOTE]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IfconfigV6 {
-    /// Our address.
+    /// Address of this end.
     pub local: Ipv6Addr,
     /// Length of the prefix, in bits.
     pub bits: u8,
@@ -103,7 +103,7 @@ pub enum Place {
 pub struct Route {
     /// IPv6.
     pub v6: bool,
-    /// The network.
+    /// Destination network.
     pub network: Place,
     /// Length of the prefix, in bits.
     pub bits: u8,

@@ -39,9 +39,9 @@ struct Pending {
 pub struct Outgoing<'a> {
     /// The kind of packet that it goes into.
     pub opcode: Opcode,
-    /// Its number.
+    /// Packet id of the message.
     pub message_id: u32,
-    /// The message.
+    /// Payload of the message.
     pub payload: &'a [u8],
 }
 

@@ -475,7 +475,7 @@ impl core::fmt::Debug for Listener {
     }
 }
 
-/// A listener's settings.
+/// Settings of a listener.
 #[derive(Clone)]
 pub struct ListenerSettings {
     /// Settings of its sessions.
@@ -516,7 +516,7 @@ impl ListenerSettings {
 pub enum ServerOutput {
     /// Send this datagram, for a session or to a stranger.
     Send {
-        /// The destination.
+        /// Where to send it.
         to: Remote,
         /// Our address to send from: the one that the receiver sent to. `None` lets the kernel choose.
         called: Option<Source>,
@@ -525,7 +525,7 @@ pub enum ServerOutput {
     },
     /// A session began. Nothing is known of the client but its address.
     Started {
-        /// Its number.
+        /// Number of the new client.
         client: ClientId,
         /// The client's address and transport.
         from: Remote,
@@ -535,9 +535,9 @@ pub enum ServerOutput {
     /// A session asks for something; never [`Output::Send`]. After [`Output::Closed`] another session may get the
     /// number.
     Client {
-        /// The client.
+        /// Number of the client.
         client: ClientId,
-        /// The request.
+        /// Request of the client's session.
         output: Output,
     },
 }

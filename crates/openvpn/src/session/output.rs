@@ -25,7 +25,7 @@ pub struct DataKeys {
     /// The number in each packet's first byte: 0 for a session's first keys, then 1 to 7 in turn. Keys with the same
     /// number that were installed before are replaced.
     pub key_id: u8,
-    /// The cipher.
+    /// Cipher of the data channel.
     pub cipher: Cipher,
     /// The digest of the HMAC beside a cipher that does not authenticate; none beside an AEAD.
     pub auth: Digest,
@@ -106,7 +106,7 @@ pub enum Output {
     },
     /// Forget the keys of this number.
     RemoveKeys {
-        /// The number.
+        /// Key id to remove.
         key_id: u8,
     },
     /// Send a ping (the 16 bytes of `ping`) on the data channel.

@@ -22,7 +22,7 @@ const SMALL_BLOCK_BYTES: u64 = 64 * 1024 * 1024;
 /// The data plane's use of one set of keys, reported by [`Session::traffic`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUsage {
-    /// The keys' number.
+    /// Key id of these keys.
     pub key_id: u8,
     /// Bytes of payload, of both directions.
     pub bytes: u64,

@@ -26,9 +26,9 @@ pub enum SettingsError {
     /// A directive names only unknown values.
     #[error("{directive} {value}: {reason}")]
     NothingLeft {
-        /// The directive.
+        /// Name of the directive.
         directive: &'static str,
-        /// Its value.
+        /// Its value as configured.
         value: String,
         /// Why nothing is left and what to do.
         reason: &'static str,

@@ -53,7 +53,7 @@ pub enum Call {
     NoteReceived(PeerId, usize),
     /// [`DataPlane::add_keys`].
     AddKeys {
-        /// The peer.
+        /// Peer of the keys.
         peer: PeerId,
         /// Our name for the session.
         session: u32,

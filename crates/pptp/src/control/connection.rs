@@ -138,7 +138,7 @@ impl Connection {
         self.transmit.drain(..len.min(self.transmit.len()));
     }
 
-    /// The next event.
+    /// Removes and returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -20,14 +20,14 @@ pub enum ChapPacket<'a> {
         id: u8,
         /// The challenge value.
         value: &'a [u8],
-        /// The challenger's name.
+        /// Name of the challenger.
         name: &'a [u8],
     },
     /// The answer to a challenge.
     Response {
         /// Identifier of the challenge.
         id: u8,
-        /// The proof.
+        /// Response value, which proves the secret.
         value: &'a [u8],
         /// The name of the end that proves itself.
         name: &'a [u8],

@@ -110,7 +110,7 @@ pub enum Signal {
     Finished(Failure),
 }
 
-/// One layer's negotiation.
+/// Negotiation of one layer, LCP or a network protocol.
 #[derive(Debug)]
 pub struct Negotiation<L> {
     layer: L,
@@ -159,13 +159,13 @@ impl<L: Layer> Negotiation<L> {
         }
     }
 
-    /// The layer's options.
+    /// Options of the layer.
     #[must_use]
     pub const fn layer(&self) -> &L {
         &self.layer
     }
 
-    /// The automaton's state.
+    /// State of the automaton.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state

@@ -253,7 +253,7 @@ impl Accounts for () {
 pub(super) struct Door<'a> {
     pub(super) accounts: &'a dyn Accounts,
     pub(super) guesses: &'a mut Guesses<Ipv4Addr>,
-    /// The client's address.
+    /// Address of the client.
     pub(super) source: Ipv4Addr,
 }
 

@@ -208,7 +208,7 @@ impl Link {
         self.fail(DownReason::Local, now, out);
     }
 
-    /// The counters.
+    /// Counters of the link.
     #[must_use]
     pub const fn counters(&self) -> &LinkCounters {
         &self.counters

@@ -33,32 +33,32 @@ pub enum ServerOutput {
     Gre {
         /// The destination: the client, and our address that it called.
         to: Ends,
-        /// The payload.
+        /// Content of the GRE packet.
         packet: Vec<u8>,
     },
     /// The link of a call is up; repeated if the client renegotiates. The caller routes packets for [`Up::peer`] to the
     /// client, and drops packets from the client with other source addresses.
     Up {
-        /// The call.
+        /// Number of the call.
         call: u16,
-        /// The call's addresses.
+        /// Inner addresses of the call.
         up: Up,
     },
     /// The client and this server agreed to use several lines.
     Lines {
-        /// The call.
+        /// Number of the call.
         call: u16,
     },
     /// The control connection of a call has ended, but the call continues over its lines.
     ControlLost {
-        /// The call.
+        /// Number of the call.
         call: u16,
     },
     /// A call is over.
     Down {
-        /// The call.
+        /// Number of the call.
         call: u16,
-        /// The client's address.
+        /// Outer address of the client.
         client: Ipv4Addr,
         /// Why the call ended.
         reason: DownReason,
@@ -66,7 +66,7 @@ pub enum ServerOutput {
     /// A control connection is over. Once everything is transmitted, the caller closes TCP and calls
     /// [`forget`](Server::forget).
     Closed {
-        /// The connection.
+        /// Number of the closed connection.
         connection: ConnectionId,
         /// Why the connection ended.
         reason: CloseReason,

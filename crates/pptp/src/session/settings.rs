@@ -159,7 +159,7 @@ pub struct ServerSettings {
     pub common: Settings,
     /// Our name, for clients' logs.
     pub name: String,
-    /// Our inner address.
+    /// Inner address of the server.
     pub address: Ipv4Addr,
     /// Addresses for clients, which limit the number of clients.
     pub pool: Vec<Ipv4Addr>,

@@ -39,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 pub(super) struct ClientOptions {
     /// The server's name or address.
     pub host: String,
-    /// Its TCP port.
+    /// TCP port of the server.
     pub port: u16,
     /// Whether the client puts packets back into order.
     pub reorder: Option<bool>,
@@ -58,7 +58,7 @@ struct Counts {
     forged: u64,
 }
 
-/// A client.
+/// State machine of a client.
 pub(super) struct ClientMachine {
     options: ClientOptions,
     settings: ClientSettings,

@@ -58,7 +58,7 @@ impl Way {
 /// An event for a machine.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
-    /// The tunnel starts.
+    /// Start of the tunnel.
     Start,
     /// The addresses of the server's name, or why the look-up failed.
     LookedUp(Result<Vec<Ipv4Addr>, String>),

@@ -39,7 +39,7 @@ struct Client {
     received: [u64; 2],
 }
 
-/// A server.
+/// State machine of a server.
 pub(super) struct ServerMachine {
     session: Session,
     reorder: Option<bool>,

@@ -360,7 +360,7 @@ impl World {
     }
 }
 
-/// An IPv4 packet.
+/// Builds an IPv4 packet.
 fn packet(from: Ipv4Addr, to: Ipv4Addr, number: u8) -> Vec<u8> {
     let mut packet = vec![number; 60];
     packet[..20].fill(0);

@@ -15,7 +15,7 @@ pub enum Event {
     Handshake {
         /// The line and the sender, with our address that it sent to.
         from: Line,
-        /// The datagram.
+        /// Handshake message.
         bytes: Box<[u8]>,
         /// Number of messages that wait behind it.
         waiting: usize,
@@ -26,7 +26,7 @@ pub enum Event {
     SetEndpoint {
         /// The peer's public key. An unknown key is ignored.
         public_key: Key32,
-        /// The endpoint.
+        /// New endpoint.
         endpoint: types::Endpoint,
     },
     /// Peers that had sessions with this interface a moment ago, before its restart, with their addresses and our
@@ -36,7 +36,7 @@ pub enum Event {
     Call(Vec<Key32>),
     /// A look-up has ended.
     LookedUp {
-        /// The look-up.
+        /// Look-up that ended.
         lookup: LookUp,
         /// The addresses found, or why the look-up failed.
         found: Result<Vec<SocketAddr>, String>,

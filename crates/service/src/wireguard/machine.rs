@@ -32,7 +32,7 @@ const PATH_LOOK: Duration = Duration::from_secs(30);
 /// An endpoint that is a name.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// The peer's key.
+    /// Public key of the peer.
     pub public_key: Key32,
     /// The name and the port.
     pub endpoint: config::types::Endpoint,
@@ -58,7 +58,6 @@ pub struct Machine {
     pub(super) private_key: Option<Key32>,
     /// Handshake messages that were refused.
     refusals: Refusals,
-    /// The configured port.
     pub(super) port: u16,
     pub(super) mark: u32,
     /// The interface's lines, if it has any.
@@ -92,7 +91,6 @@ pub type Plane = dyn DataPlane<Protocol = WireGuard>;
 
 /// The context of a machine while it handles an event: its data plane and its host, at one moment.
 pub struct Cx<'a> {
-    /// The moment.
     pub(super) now: Now,
     pub(super) plane: &'a Plane,
     pub(super) host: &'a mut dyn Host,

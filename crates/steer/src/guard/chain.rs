@@ -51,7 +51,7 @@ const SOURCE_PRIORITY: i32 = 100;
 /// The chain for the router's own packets.
 pub(crate) const ROUTER: &str = "guard-router";
 
-/// All chains.
+/// Names of all chains.
 pub(crate) const NAMES: [&str; 5] = [CHAIN, FOREIGN, DNS, SOURCE, ROUTER];
 
 /// The mark that full tunnels of this program and of `wg-quick` put on their own packets.

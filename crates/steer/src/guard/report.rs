@@ -15,7 +15,7 @@ use crate::record;
 use crate::report::{Part, asked_notes, idle, strict};
 use crate::way::Way;
 
-/// The three states.
+/// State of the guard.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
     /// No packets are held. Only the user switches the guard off.
@@ -27,7 +27,7 @@ pub enum State {
 }
 
 impl State {
-    /// Its name.
+    /// Name of the state in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl State {
 /// The state of devices that share the same tunnels.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PartReport {
-    /// The devices.
+    /// Guarded devices of the LAN.
     pub lan: Vec<String>,
     /// Their tunnels, the preferred first.
     pub tunnels: Vec<String>,
@@ -85,7 +85,7 @@ impl PartReport {
 /// The state of the guard.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
-    /// The state.
+    /// State of the guard.
     pub state: State,
     /// The settings, if known.
     pub guard: Option<Guard>,

@@ -30,7 +30,7 @@ const TABLE_DEFAULT: u32 = 253;
 /// Another program, known or unknown, that routes by rules.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Other {
-    /// Its name.
+    /// Name of the program.
     pub name: &'static str,
     /// Its rules that were found, in words.
     pub what: String,

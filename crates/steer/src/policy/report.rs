@@ -19,7 +19,7 @@ use crate::way::{Way, Why};
 /// An entry, and the present way of its packets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EntryReport {
-    /// Its name.
+    /// Name of the entry.
     pub name: String,
     /// The sender of the packets.
     pub who: String,

@@ -41,10 +41,10 @@ pub(crate) struct Lead {
     pub(crate) is_for_answers: bool,
 }
 
-/// An entry.
+/// An entry with what it resolves to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Entry {
-    /// The entry's mark.
+    /// Firewall mark of the entry.
     pub(crate) mark: u32,
     /// Whether the entry blocks its packets.
     pub(crate) blocks: bool,

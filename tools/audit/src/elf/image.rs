@@ -44,7 +44,7 @@ pub enum ElfError {
     Type(u16),
 }
 
-/// One program header.
+/// Program header.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) kind: elf::ProgramType,
@@ -54,7 +54,7 @@ pub(super) struct Segment {
     pub(super) range: Range<usize>,
 }
 
-/// One section header.
+/// Section header.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) name: String,
@@ -74,7 +74,7 @@ pub(super) enum SymbolKind {
     Other,
 }
 
-/// One symbol.
+/// Symbol of a symbol table.
 #[derive(Clone, Debug)]
 pub(super) struct Symbol<'a> {
     pub(super) name: &'a [u8],

@@ -20,7 +20,7 @@ const MODULES: usize = 8;
 /// The chip that an image or a box has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detected<'a> {
-    /// The chip.
+    /// Detected chip.
     pub soc: &'a Soc,
     /// The evidence, as a sentence without a full stop.
     pub because: String,

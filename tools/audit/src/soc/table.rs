@@ -45,9 +45,9 @@ pub enum TableError {
     /// A row contradicts another one or is incomplete.
     #[error("table of chips, {row}: {what}")]
     Row {
-        /// The row's id.
+        /// Id of the row.
         row: String,
-        /// The fault.
+        /// Fault in the row.
         what: String,
     },
 }

@@ -16,7 +16,7 @@ pub struct Stanza(Vec<(String, String)>);
 pub struct StanzaError {
     /// The line number, from 1.
     pub line: usize,
-    /// The fault.
+    /// What is wrong.
     pub what: &'static str,
 }
 

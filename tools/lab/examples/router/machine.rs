@@ -175,7 +175,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The instructions executed.
+    /// Returns the number of executed instructions.
     pub(crate) fn executed(&self) -> Executed {
         let bytes = fs::read(self.directory.join("counts")).unwrap_or_default();
         let word = |at: usize| {

@@ -55,7 +55,7 @@ pub struct Protocol {
 pub struct Remote {
     /// A name or an address.
     pub host: String,
-    /// The port.
+    /// TCP or UDP port of the server.
     pub port: u16,
 }
 
@@ -93,7 +93,7 @@ pub enum Proxy {
 pub struct HttpProxy {
     /// Name or address of the proxy.
     pub host: String,
-    /// The proxy's port.
+    /// TCP port of the proxy.
     pub port: u16,
     /// The authentication method.
     pub auth: HttpAuth,

@@ -97,7 +97,7 @@ pub struct PoolV6 {
 /// `ifconfig-pool-persist FILE [SECONDS]`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PoolPersist {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Seconds between writes, by default 600; 0 for "read only".
     pub seconds: u32,

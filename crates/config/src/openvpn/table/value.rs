@@ -26,7 +26,7 @@ pub(crate) enum Remark {
 /// A remark, or why the directive is refused.
 pub(crate) type Outcome = Result<Remark, String>;
 
-/// The plain remark.
+/// Accepted, without a remark.
 pub(crate) const OK: Outcome = Ok(Remark::Plain);
 
 /// The outcome of a directive that is honoured with a note.

@@ -86,7 +86,7 @@ struct Source<'s> {
 }
 
 impl Source<'_> {
-    /// The first file.
+    /// Position of the file that the user named.
     const FIRST: Self = Self {
         other: None,
         depth: 0,

@@ -14,7 +14,7 @@ use crate::types::{decimal, is_ifname};
 pub(super) enum Meaning {
     /// The option has its effect.
     Taken(Taken),
-    /// It names a file with further options.
+    /// Its argument is a file with further options.
     File,
     /// It names such a file in the directory of client files.
     Call,

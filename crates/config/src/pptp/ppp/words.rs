@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 /// Longest word, in bytes, as in pppd, which cuts longer ones.
 const WORD_MAX: usize = 1023;
 
-/// A word.
+/// A word of a file, with its quotes removed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Word {
     /// The word without quotes and escapes; perhaps a secret.

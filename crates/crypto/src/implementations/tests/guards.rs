@@ -10,7 +10,7 @@ use crate::packet_aead::{self, AeadLayout};
 use crate::primitives::packet_cipher;
 use crate::{Batch, Cipher, Packet, PacketCipher, checksum};
 
-/// The longest packet.
+/// Maximum packet length, in bytes.
 const LONGEST: usize = 65_535;
 
 /// Accessible pages between two runs of inaccessible pages.

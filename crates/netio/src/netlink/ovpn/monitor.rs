@@ -19,7 +19,7 @@ const PEER_FLOAT_NTF: u8 = 11;
 
 const PEER_DEL_REASON: u16 = 15;
 
-/// One event.
+/// Event that the kernel reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OvpnEvent {
@@ -27,7 +27,7 @@ pub enum OvpnEvent {
     PeerGone {
         /// The peer's id.
         peer: u32,
-        /// The reason.
+        /// Why the kernel removed the peer.
         why: PeerEnd,
     },
     /// The encrypting key has used up its packet ids: the kernel sends nothing more with it.

@@ -91,7 +91,7 @@ enum Phase {
     Over,
 }
 
-/// A client.
+/// State machine of a client.
 pub(super) struct Machine<'a> {
     config: &'a OpenVpn,
     hooks: Hooks<'a>,

@@ -15,7 +15,7 @@ pub(super) type Step = Box<dyn FnOnce(&mut dyn Host) -> Done>;
 /// How a step behaves while a script runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It waits.
+    /// Plain pause.
     Plain,
     /// It waits, and the steps after it wait for its end ([`Event::ScriptFinished`]).
     Script,

@@ -45,7 +45,7 @@ pub(super) enum Knows {
 /// The lines to the server.
 pub(in crate::pptp) struct ServerLines {
     pub(super) lines: Lines,
-    /// The configured mode.
+    /// Line mode of the configuration.
     pub(super) mode: LineMode,
     pub(super) knows: Knows,
     /// The line that the scheduler has chosen.

@@ -14,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
-/// An open line.
+/// Local end of an open line.
 struct End {
     socket: GreSocket,
     outgoing: Outgoing,

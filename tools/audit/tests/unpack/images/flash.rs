@@ -2,7 +2,7 @@
 
 use super::crc32;
 
-/// A volume.
+/// UBI volume.
 pub struct Volume<'a> {
     pub name: &'a str,
     /// Whether the volume is static; else it is dynamic.

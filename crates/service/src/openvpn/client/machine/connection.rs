@@ -87,7 +87,6 @@ pub(in crate::openvpn::client) struct Connection {
 }
 
 impl Connection {
-    /// The session.
     pub(in crate::openvpn::client) fn session(&self) -> &Session {
         &self.session
     }

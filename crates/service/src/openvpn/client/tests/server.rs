@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The accepted password.
+/// Password that the server accepts.
 pub(super) const PASSWORD: &str = "right";
 
 fn certificate(name: &str) -> Vec<u8> {

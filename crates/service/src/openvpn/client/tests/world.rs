@@ -120,7 +120,7 @@ pub(super) struct World {
     pub(super) asked: usize,
     /// A session was up since the last dial.
     pub(super) was_up: bool,
-    /// The running script.
+    /// Script that is running.
     pub(super) running: Option<Hook>,
     /// Bytes carried by each line since the interface was made, and the saved counts.
     pub(super) carried: [u64; 2],

@@ -49,7 +49,7 @@ impl Deferred {
     }
 }
 
-/// A client.
+/// A client of the server.
 pub(super) struct Client {
     /// The client's address and connection.
     pub(super) from: Remote,

@@ -30,7 +30,7 @@ struct Stranger {
 /// Outcome for an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// The connection stays.
+    /// The connection is accepted.
     Taken,
     /// The connection stays; close the connection of this number instead.
     InPlaceOf(StreamId),

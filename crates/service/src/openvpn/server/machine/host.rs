@@ -21,7 +21,6 @@ use std::sync::Arc;
 pub(crate) struct Cx<'a> {
     /// Time of the event.
     pub(crate) now: Now,
-    /// The data plane.
     pub(crate) plane: &'a Plane,
     /// Everything else outside the machine.
     pub(crate) host: &'a mut dyn Host,
@@ -142,9 +141,9 @@ pub(crate) enum Job {
         auth: AuthId,
         /// The job whose script sent the challenge.
         asked: JobId,
-        /// The script.
+        /// Script to run.
         script: Invocation,
-        /// The client's answer.
+        /// Response of the client to the challenge.
         response: String,
         /// Directory for script files.
         directory: PathBuf,
