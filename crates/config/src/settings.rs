@@ -114,7 +114,7 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// False when the rung is switched off.
+    /// False if the offload is switched off.
     #[must_use]
     pub const fn wanted(self) -> bool {
         matches!(self, Self::Auto)

@@ -28,7 +28,7 @@ const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 /// Maximum number of injected payloads that wait for a worker.
 const INJECTED_MAX: usize = 1024;
 
-/// Name of the coalescing rung.
+/// Name of the coalescing in the list of kernel features.
 const COALESCING: &str = "coalescing";
 
 /// Most ICMP unreachable messages per second.

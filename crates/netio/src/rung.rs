@@ -1,10 +1,10 @@
-//! One optional kernel feature (a rung): in force, unused, or given up.
+//! State of one optional kernel feature: in use, unused, or given up.
 
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Rejections in a row after which a rung that the kernel had accepted is given up.
+/// Rejections in a row after which a feature that the kernel had accepted is given up.
 ///
 /// A single `EINVAL` may be about one packet (a segment larger than the path MTU), three in a
 /// row with no success between them are about the device.
@@ -22,7 +22,7 @@ pub struct Rung {
 }
 
 impl Rung {
-    /// A rung that is in force.
+    /// A feature that is in use.
     #[must_use]
     pub fn new_on(name: &'static str) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Rung {
         }
     }
 
-    /// A rung that is not used, and the reason: `setting`, or the kernel's answer.
+    /// A feature that is not used, and the reason: `setting`, or the kernel's answer.
     #[must_use]
     pub fn new_off(name: &'static str, why: impl Into<String>) -> Self {
         Self {

@@ -113,7 +113,7 @@ fn keys_that_wg_quick_takes_without_a_value_count_as_not_written() {
         let fault = fault(peer(&format!("{key} =")));
         assert!(fault.contains(&format!("{key}: has no value")), "{fault}");
     }
-    // The last of two lines counts, and may be empty.
+    // The last of several lines counts, and may be empty.
     let import =
         interface("MTU = 1300\nMTU =\nTable = off\nTable = # as usual\nDNS = 10.0.0.1\nDNS =");
     assert!(import.report.is_clean());

@@ -216,7 +216,7 @@ fn a_session_waits_as_long_as_the_one_before_has_learnt() {
     };
     world.come(0, &[0, 2]);
     let unknown = waits(&world);
-    // The line loses packets and does not reorder them.
+    // The line loses packets but never reorders them.
     for number in 2..20 {
         world.deadline_comes();
         world.come(0, &[2 * number]);

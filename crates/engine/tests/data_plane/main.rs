@@ -1,4 +1,4 @@
-//! The engine as control's data plane: peers by number, key material, several lines, running workers.
+//! The engine as the data plane of control: peers by number, key material, several lines, running workers.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -90,7 +90,7 @@ fn keys_that_are_to_be_confirmed_seal_once_the_peer_has_shown_that_it_has_them()
     });
     site.outward(3);
     assert_eq!(site.peer_receives(), (site.port(0), 10, 0, 3));
-    // Control repeats the call after the notice: packet numbers continue.
+    // Control repeats its request after the notice: packet numbers continue.
     plane.send_with(PEER, 25);
     site.outward(4);
     assert_eq!(site.peer_receives(), (site.port(0), 10, 1, 4));

@@ -1,4 +1,4 @@
-//! A peer's socket, and a socket that sends nothing.
+//! A peer's socket, and a socket that transmits nothing.
 
 use crate::world::BOUND;
 use netio::poll::Poller;
@@ -34,7 +34,7 @@ impl Sent {
         self.0.lock().unwrap().len()
     }
 
-    /// Takes the datagrams collected since the last call.
+    /// Removes and returns the datagrams collected since the last call.
     pub(crate) fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.0.lock().unwrap())
     }

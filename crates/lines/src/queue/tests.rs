@@ -36,7 +36,7 @@ impl Sender {
 /// The results of 8 bulk flows and a sparse one in ten seconds of a line of 20 Mbit/s.
 struct Bottleneck {
     longest_sparse: Duration,
-    /// Bits a second that went out, headers included.
+    /// Bits sent in a second, headers included.
     rate: f64,
     /// Packets of each bulk flow.
     shares: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Opens a UDP socket, and finds which optional kernel features (rungs) it has. [`Singles`]
+//! Opens a UDP socket, and finds which optional kernel features it has. [`Singles`]
 //! decides whether it receives trains or single datagrams.
 
 use crate::poll::check;
@@ -121,7 +121,7 @@ impl UdpSocket {
     /// Opens and binds a socket.
     ///
     /// # Errors
-    /// See [`SocketError`]. A rung that the kernel does not have is not an error.
+    /// See [`SocketError`]. A feature that the kernel lacks is not an error.
     pub fn bind(family: Family, options: &SocketOptions) -> Result<Self, SocketError> {
         let domain = match family {
             Family::V4 => libc::AF_INET,

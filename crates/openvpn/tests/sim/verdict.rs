@@ -1,4 +1,4 @@
-//! A client's program judges its server's certificate, and takes its time.
+//! A client's program judges its server's certificate, which takes time.
 
 use std::sync::Arc;
 

@@ -82,7 +82,7 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
     for life in 1..6 {
         let elapsed = world.now - world.start;
         let now = world.hosts[1].now(world.now, elapsed);
-        // The router never gets as far as setting its clock.
+        // The router never sets its clock.
         let wall =
             std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - 100_000 * life);
         world.hosts[1].begin_anew(wall, now);
@@ -235,7 +235,7 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     world.send(1, 0);
     pass(&mut world, 60);
     assert!(!reaches(&mut world), "there is no such name");
-    // A captive portal answers every question with its own address.
+    // A captive portal answers every query with its own address.
     let portal = SocketAddr::from(([10, 7, 7, 7], 51820));
     let name = || "office.example".to_owned();
     world.names.insert(name(), portal);

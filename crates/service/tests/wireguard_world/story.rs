@@ -262,7 +262,7 @@ impl Story {
             Act::Add(at, of) => self.say(at, of),
             Act::Port(at) => {
                 let port = 51821 + self.world.random.below(1000);
-                // The port may be taken.
+                // The port may be in use.
                 let _ = self.world.configure(at, &format!("listen_port={port}\n"));
             }
             Act::Mark(at) => {

@@ -96,7 +96,7 @@ impl World {
         self.with(at, |machine, cx| machine.handle(event, cx));
     }
 
-    /// Calls a host's machine, and does what follows in the world.
+    /// Calls a host's machine, and performs the effects in the world.
     fn with<T>(&mut self, at: usize, call: impl FnOnce(&mut Machine, &mut Cx<'_>) -> T) -> T {
         let elapsed = self.now - self.start;
         let host = &mut self.hosts[at];

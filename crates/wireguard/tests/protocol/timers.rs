@@ -88,7 +88,7 @@ fn data_without_an_answer_gets_a_keepalive_after_ten_seconds_and_a_keepalive_get
     );
     assert_eq!(sim.hosts[0].count(&Event::Keepalive), 0);
     assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
-    // Nothing happens any more, so no device polls.
+    // No more events are due, so no device polls.
     for host in &sim.hosts {
         assert_eq!(host.events.last().unwrap().1, Event::Disarmed);
     }

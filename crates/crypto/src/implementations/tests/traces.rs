@@ -42,7 +42,7 @@ fn executed<S>(
         while libc::WIFSTOPPED(status) {
             let signal = libc::WSTOPSIG(status);
             if !matches!(signal, libc::SIGTRAP | libc::SIGSTOP) {
-                // After a fault, every step would repeat it.
+                // After a fault, every step would repeat the fault.
                 libc::kill(child, libc::SIGKILL);
                 libc::waitpid(child, &raw mut status, 0);
                 panic!("signal {signal} after {} instructions", addresses.len());

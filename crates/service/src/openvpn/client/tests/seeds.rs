@@ -84,7 +84,7 @@ fn one(seed: u64) -> bool {
         }
     }
     calm(&mut world);
-    // The user's earlier answer may be a wrong password, which the client shows again.
+    // The user's earlier answer may be a wrong password, which the client sends again.
     world.run_for(secs(60));
     world.handle(Event::Forget);
     world.run_for(CALM);

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// State of one client, by the calls so far.
+/// State of one client, after the calls so far.
 #[derive(Default)]
 pub(super) struct Peer {
     /// Source address of packets without a peer-id.
@@ -73,7 +73,7 @@ impl DataPlane {
         }
     }
 
-    /// Checks the calls since the last time, and returns the packets that they send.
+    /// Checks the calls since the last check, and returns the packets that they send.
     pub(super) fn called(&mut self, now: Instant) -> Vec<(SocketAddr, Packet)> {
         let calls = self.fake.take_calls();
         calls

@@ -43,7 +43,7 @@ pub(super) struct Size {
     pub(super) clients: usize,
     pub(super) max_clients: usize,
     pub(super) troubled: Duration,
-    /// Handshakes run as background work.
+    /// Whether handshakes run as background work.
     pub(super) apart: bool,
     /// Time after the start by which the last client connects.
     pub(super) come_within: Duration,
