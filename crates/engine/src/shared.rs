@@ -31,7 +31,7 @@ const INJECTED_MAX: usize = 1024;
 /// Name of the coalescing in the list of kernel features.
 const COALESCING: &str = "coalescing";
 
-/// Most ICMP unreachable messages per second.
+/// Maximum number of ICMP unreachable messages per second.
 const UNREACHABLE_PER_SECOND: u64 = 100;
 
 /// The routing table: which peer owns an address.

@@ -137,7 +137,7 @@ impl TlsError {
     }
 }
 
-/// The most likely meaning of a peer's alert.
+/// Most likely meaning of a peer's alert.
 fn alert_hint(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::UnknownCA => ": it does not know the authority of our certificate",

@@ -14,7 +14,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use crate::tls::suites;
 use crate::verify::{PeerCertificate, Revocations, Time, Trust, Usage, VerifyError, VerifyFault};
 
-/// Most of a client's suites that are kept for the log.
+/// Maximum number of a client's suites that are kept for the log.
 #[cfg(feature = "server")]
 const SUITES_MAX: usize = 16;
 
