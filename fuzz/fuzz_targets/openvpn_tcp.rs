@@ -221,7 +221,7 @@ fn play(script: &mut Script<'_>, world: &mut World, how: u8) -> Option<bool> {
                 }
             }
             5 => world.wait(Duration::from_millis(script.word()? as u64 * 100)),
-            // Keys change: packets under way are lost.
+            // Keys change: packets in transit are lost.
             6 => {
                 honest = false;
                 if from_server {

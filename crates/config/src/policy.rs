@@ -88,7 +88,7 @@ const ROWS: &[TomlRow<Policy>] = &[
     ("entry", TABLES, |_, _| None),
 ];
 
-/// The policy: which packets go which way.
+/// The policy: which packets take which route.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Policy {

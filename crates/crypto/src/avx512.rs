@@ -226,7 +226,7 @@ fn apply_two<const SEAL: bool>(
     [first.finish(), second.finish()]
 }
 
-/// A group under way.
+/// State of a group.
 struct Work<'a> {
     group: &'a Group,
     poly1305: Poly1305,

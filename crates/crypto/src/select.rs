@@ -9,7 +9,7 @@
 //! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
 //!
 //! [`Backend::Accelerator`] is used only on request, by [`set`] or by a profile. Whether an accelerator is worth the
-//! way through the kernel depends on the batch, and that measurement takes too long for a start.
+//! path through the kernel depends on the batch, and that measurement takes too long for a start.
 
 mod measuring;
 

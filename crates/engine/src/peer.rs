@@ -196,7 +196,7 @@ impl Peer {
     }
 
     /// Stops notices, because control now reads [`Peer::times`] itself: no [`Notice::Active`] comes until
-    /// [`Peer::disarm`]. Returns whether this call changed that. If a worker was faster, its notice is on its way.
+    /// [`Peer::disarm`]. Returns whether this call changed that. If a worker was faster, its notice is already queued.
     ///
     /// [`Notice::Active`]: plane::Notice::Active
     pub(crate) fn arm(&self) -> bool {

@@ -67,7 +67,7 @@ pub(crate) struct OutboundRun {
     pub(crate) bytes: u64,
 }
 
-/// A batch on its way from the TUN to UDP.
+/// A batch in transit from the TUN to UDP.
 pub(crate) struct OutboundSlot {
     pub(crate) memory: Box<[u8]>,
     pub(crate) used: usize,
@@ -231,7 +231,7 @@ pub(crate) struct InboundRun<W: Wire> {
     pub(crate) count: usize,
 }
 
-/// A batch on its way from UDP to the TUN.
+/// A batch in transit from UDP to the TUN.
 pub(crate) struct InboundSlot<W: Wire> {
     pub(crate) memory: Box<[u8]>,
     pub(crate) used: usize,

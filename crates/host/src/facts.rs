@@ -181,7 +181,7 @@ impl EndpointWay {
 
 impl Facts {
     /// Reads the host of `system`, which must also be this thread's network namespace. Call it after
-    /// [`crate::recover`]: rules that a killed process left would give wrong ways. `ifname` is the tunnel's own
+    /// [`crate::recover`]: rules that a killed process left would yield wrong routes. `ifname` is the tunnel's own
     /// interface, whose routes are ignored.
     ///
     /// # Errors
@@ -230,8 +230,8 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Looks up the ways to endpoints that are new or had none, while the tunnel is up as `ifname`. The other facts
-    /// stay as they were before the tunnel.
+    /// Looks up the routes to endpoints that are new or had no route, while the tunnel is up as `ifname`. The other
+    /// facts stay as they were before the tunnel.
     ///
     /// # Errors
     /// The errors of [`Facts::gather`].
@@ -266,9 +266,9 @@ impl Facts {
         Ok(())
     }
 
-    /// Reads the MTU on the ways to the endpoints again while the tunnel is up, for packets with `mark`. It may change
-    /// with the uplink, its device or its route, or when the kernel learns the path's MTU, which it does not announce.
-    /// The ways themselves stay as they were before the tunnel. Does nothing if the MTU is not derived.
+    /// Reads the MTU on the routes to the endpoints again while the tunnel is up, for packets with `mark`. It may
+    /// change with the uplink, its device or its route, or when the kernel learns the path's MTU, which it does not
+    /// announce. The routes themselves stay as they were before the tunnel. Does nothing if the MTU is not derived.
     ///
     /// # Errors
     /// The errors of [`Facts::gather`].
@@ -409,7 +409,7 @@ fn line(system: &mut dyn System, dev: u32, route: Option<u32>) -> Option<LineMtu
     Some(LineMtu { device, mtu, route })
 }
 
-/// A way as [`way`] finds it, but never through the tunnel itself, the interface with index `tunnel`.
+/// A route as [`way`] finds it, but never through the tunnel itself, the interface with index `tunnel`.
 fn way_past(
     system: &mut dyn System,
     addr: IpAddr,
@@ -427,7 +427,7 @@ fn way_past(
     Ok(found)
 }
 
-/// The way that a packet with `mark` (0 for none) would take to `addr` now. Having no route is not an error.
+/// The route that a packet with `mark` (0 for none) would take to `addr` now. Having no route is not an error.
 fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, NetlinkError> {
     let none = EndpointWay {
         addr,

@@ -236,7 +236,7 @@ fn past(want: &Want, manager: &dyn Manager) -> Want {
     };
     past.endpoints
         .retain(|it| if it.is_ipv4() { v4 } else { v6 });
-    // The MTU is derived from the ways to endpoints.
+    // The MTU is derived from the routes to endpoints.
     if past.endpoints.is_empty() {
         past.endpoints.clone_from(&want.endpoints);
         past.endpoint_routes = EndpointRoutes::Off;
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(all.endpoints, want.endpoints);
         let v4 = past(&want, &Keeps(true, false));
         assert_eq!((v4.default_v6, v4.endpoints.len()), (None, 1));
-        // The way to the endpoints still determines the MTU.
+        // The route to the endpoints still determines the MTU.
         let none = past(&want, &Keeps(false, false));
         assert_eq!(
             (none.endpoint_routes, none.endpoints.len(), none.default_v4),

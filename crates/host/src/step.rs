@@ -140,7 +140,7 @@ pub enum Step {
         /// Raised until no other route to the destination has it. Each of several tunnels that need the same route adds
         /// its own.
         metric: u32,
-        /// The address whose way this route follows when it changes. A network's all-zero address stands for the
+        /// The address whose route this route follows when it changes. A network's all-zero address stands for the
         /// default route.
         towards: Option<IpAddr>,
     },
@@ -153,7 +153,7 @@ pub enum Step {
         /// The metric; see [`Step::OuterRoute`].
         metric: u32,
     },
-    /// Removes a route of the host that is in the way; undoing puts it back.
+    /// Removes a route of the host that conflicts with the tunnel's; undoing puts it back.
     Displace(SavedRoute),
 }
 

@@ -154,7 +154,7 @@ impl HostRoutes {
     }
 }
 
-/// True when both routes have the same place in the table and lead the same way.
+/// True when both routes have the same place in the table and lead to the same next hop.
 pub(crate) fn is_same(a: &Route, b: &Route) -> bool {
     let key = |r: &Route| (r.dst, r.prefix, r.via, r.dev, metric_of(r));
     key(a) == key(b)

@@ -73,7 +73,7 @@ fn nothing_leaves_in_clear() {
     });
     assert_eq!(status(&world).1, Some(3));
 
-    // The load pauses first, because the guard cannot hold packets already on their way.
+    // The load pauses first, because the guard cannot hold packets already in transit.
     load.pause();
     assert!(world.connections() > 0);
     assert!(guard(&world, &ON).starts_with("guard: held\n"));

@@ -205,7 +205,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     for lan in LANS {
         lists.until_more(lan, "wan");
     }
-    // The load pauses first, because the guard cannot hold packets already on their way.
+    // The load pauses first, because the guard cannot hold packets already in transit.
     load.pause();
     let (text, code) = lists.guard(&["on"]);
     assert_eq!(code, Some(0), "{text}");

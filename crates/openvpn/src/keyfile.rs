@@ -14,7 +14,7 @@ const END: &str = "-----END OpenVPN Static key V1-----";
 /// Which half of a static key an end sends with: `--key-direction`, or the second argument of `--tls-auth`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KeyDirection {
-    /// Both ways with the first half: no direction was given.
+    /// Both directions use the first half: no direction was configured.
     #[default]
     Bidirectional,
     /// 0: sends with the first half, receives with the second. By custom the server's.

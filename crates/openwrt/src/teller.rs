@@ -79,7 +79,7 @@ enum State {
     Lost,
 }
 
-/// The request that is under way.
+/// The pending request.
 #[derive(Clone, Debug, PartialEq)]
 enum Asked {
     Fault,

@@ -33,7 +33,7 @@ use std::{fmt, io};
 ///
 /// A call that names an unknown peer, session, line or stream does nothing, and says so if it returns anything. A
 /// change takes effect before the call returns, for all packets that are read from then on; packets that a worker
-/// already holds may still go the old way. No call is deferred, except [`inject`](Self::inject).
+/// already holds may still take the old path. No call is deferred, except [`inject`](Self::inject).
 ///
 /// # Cost
 ///
@@ -119,7 +119,7 @@ pub trait DataPlane: Send + Sync {
 
     /// Declares that control watches the peer's [`Times`](crate::Times) by itself: no
     /// [`Notice::Active`] comes until [`disarm`](Self::disarm). Returns whether control has to
-    /// watch; `false` if a worker was faster, whose notice is on its way.
+    /// watch; `false` if a worker was faster, whose notice is already queued.
     fn arm(&self, id: PeerId) -> bool;
 
     /// Declares that control waits for [`Notice::Active`]. Check the times once more after this

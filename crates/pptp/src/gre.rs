@@ -59,7 +59,7 @@ pub struct Received {
 pub struct Tunnel {
     call_id: u16,
     peer_call_id: u16,
-    /// The number of the next packet that we send. The peer's window does not limit how many are under way: inner
+    /// The number of the next packet that we send. The peer's window does not limit how many are in transit: inner
     /// packets have their own congestion control.
     next: u32,
     receiver: Receiver,

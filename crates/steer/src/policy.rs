@@ -184,7 +184,7 @@ impl Settings for Asked {
         let moved = now.iter().filter(|it| !ways.contains(it));
         let mut marks: Vec<u32> = moved.map(|it| it.0).collect();
         let entries = match &of_before {
-            // If a part was missing, connections may have begun over another way.
+            // If a part was missing, connections may have begun over another route.
             Some(before) if !(applied.closed && is_new) => {
                 changed(&before.entries, &resolved.entries)
             }
@@ -407,7 +407,7 @@ fn removal(facts: &Facts) -> Plan {
     plan
 }
 
-/// The marks of all ways.
+/// Marks of all routes.
 fn all_marks(resolved: &Resolved) -> Vec<u32> {
     let leads = resolved.leads.iter().map(|it| it.mark);
     leads.chain([resolved.around, resolved.block]).collect()

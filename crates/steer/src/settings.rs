@@ -77,7 +77,7 @@ pub(crate) fn put<S: Settings>(
     Ok(done)
 }
 
-/// Restores the recorded settings, for a caller that may know the ways before; `None` if none are in force.
+/// Restores the recorded settings, for a caller that may know the previous routes; `None` if no settings are in force.
 pub(crate) fn restore<S: Settings>(
     ways: Option<&Ways>,
     restarts: &mut Restarts,

@@ -6,7 +6,7 @@ use netio::netlink::{Family, Link, Route};
 
 use crate::facts::Facts;
 
-/// The way of one family's packets that are not for the LAN.
+/// Route of one family's packets that are not for the LAN.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Way {
     /// Into a tunnel.
@@ -16,7 +16,7 @@ pub enum Way {
         /// Index of the interface.
         index: u32,
     },
-    /// No way: packets are held.
+    /// No route: the packets are blocked.
     Held(Why),
 }
 
@@ -29,7 +29,7 @@ pub enum Why {
         /// Names of the configured tunnels.
         tunnels: String,
     },
-    /// No tunnel is both in the list and in the guard's file, so packets never have a way.
+    /// No tunnel is both in the list and in the guard's file, so packets never have a route.
     NoTunnel,
     /// The tunnel's interface is not up.
     Down {
@@ -84,8 +84,8 @@ impl fmt::Display for Why {
 }
 
 impl Way {
-    /// Finds the way of a family: by the default route of a table, into one of these tunnels that exist, the preferred
-    /// first. `names` lists all tunnels that may be used.
+    /// Finds the route of a family: through the default route of a table, into one of these tunnels that exist, the
+    /// preferred first. `names` lists all tunnels that may be used.
     pub(crate) fn of(
         names: &str,
         tunnels: &[&Link],
@@ -127,7 +127,7 @@ impl Way {
         })
     }
 
-    /// The tunnel's interface, where there is a way.
+    /// Interface of the tunnel, if there is a route.
     pub(crate) fn device(&self) -> Option<&str> {
         match self {
             Self::Through { device, .. } => Some(device),
@@ -135,7 +135,7 @@ impl Way {
         }
     }
 
-    /// Index of the tunnel's interface, where there is a way.
+    /// Index of the tunnel's interface, if there is a route.
     pub(crate) fn index(&self) -> Option<u32> {
         match self {
             Self::Through { index, .. } => Some(*index),

@@ -82,7 +82,7 @@ impl Peer {
     /// the next handshake discards too early. So the side with the greater public key leaves the other's unanswered. A
     /// side that does not know this rule answers ours all the same, as it would without it.
     ///
-    /// Our initiation may be lost, or on its way to an old address of the peer. So this never happens twice in a row,
+    /// Our initiation may be lost, or in transit to an old address of the peer. So this never happens twice in a row,
     /// and only if the peer is at the address to which we sent ours.
     pub(crate) fn crossed(&self, own: &PublicKey, from: SocketAddr, now: Instant) -> bool {
         let recent = |pending: &Pending| {

@@ -161,7 +161,7 @@ impl Device {
             if check || persistent {
                 let mut activity = activity_of(id);
                 if zero {
-                    // `ClearSendKey` is on its way and will clear these.
+                    // `ClearSendKey` is already queued and will clear these.
                     activity.unanswered_since = None;
                     activity.unacknowledged_since = None;
                 }

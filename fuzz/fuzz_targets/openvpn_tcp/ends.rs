@@ -35,7 +35,7 @@ pub(crate) const PEER: PeerId = PeerId(0);
 /// The number of each end's connection.
 const STREAM: StreamId = StreamId(1);
 
-/// Maximum number of bytes under way in one direction.
+/// Maximum number of bytes in transit in one direction.
 const TRANSIT: usize = 1 << 20;
 
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 40_000);
@@ -409,7 +409,7 @@ impl World {
         self.perform_server(out);
     }
 
-    /// Delivers everything under way, until nothing is left.
+    /// Delivers all bytes in transit, until none are left.
     pub(crate) fn settle(&mut self) {
         for _ in 0..64 {
             let to_server: Vec<u8> = self.client.sent.drain(..).collect();

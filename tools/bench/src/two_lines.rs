@@ -22,7 +22,7 @@ const PORT: u16 = 51820;
 /// How long a tunnel and its lines get to come up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One way to use the lines.
+/// Use of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     /// The word for `Mode =`.

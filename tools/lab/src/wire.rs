@@ -155,7 +155,7 @@ impl Wire {
         }
     }
 
-    /// Changes the line. Frames on the way are kept, unless the cable is pulled.
+    /// Changes the line. Frames in transit are kept, unless the cable is pulled.
     pub(crate) fn set(&mut self, impairment: Impairment) {
         if impairment.cut {
             while let Some(Reverse(held)) = self.held.pop() {

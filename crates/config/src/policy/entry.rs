@@ -1,4 +1,4 @@
-//! One entry of the policy: senders, targets, and the way for their packets.
+//! One entry of the policy: senders, targets, and the route of their packets.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -77,7 +77,7 @@ pub struct Entry {
     pub who: Vec<Who>,
     /// Targets, any of which matches; empty for everything outside the LAN.
     pub to: Vec<Target>,
-    /// The way for these packets.
+    /// Route of these packets.
     pub way: Way,
     /// Name servers behind the tunnel, at most one of each family. They get the packets to port 53, whichever server
     /// these were sent to.
@@ -195,7 +195,7 @@ impl fmt::Display for Domain {
     }
 }
 
-/// The way that packets go.
+/// Route of the packets of an entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Way {
     /// Through a tunnel.

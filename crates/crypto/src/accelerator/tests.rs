@@ -283,7 +283,7 @@ fn every_lane_may_stall_at_once() {
     let cipher = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, SHORT);
     aead_agrees(&cipher, AeadAlgorithm::Aes256Gcm, &[1408; 64], 1);
     assert_ne!(cipher.describe(), "faulty");
-    // A job under way ends when its key is dropped, and writes only to its own memory.
+    // A running job ends when its key is dropped, and writes only to its own memory.
     drop(cipher);
     faulty.end();
 }

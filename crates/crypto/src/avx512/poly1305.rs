@@ -18,7 +18,7 @@ struct Power {
     wrapped: [__m512i; 2],
 }
 
-/// Eight messages under way.
+/// State of eight unfinished messages.
 pub(super) struct Poly1305 {
     /// Each limb less than 2^45.
     h: Limbs,

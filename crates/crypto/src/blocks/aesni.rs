@@ -94,7 +94,7 @@ impl Schedule {
     }
 }
 
-/// Lanes under way.
+/// State of the lanes.
 struct Work<'a> {
     memory: *mut u8,
     next: core::slice::Iter<'a, Chain>,

@@ -187,7 +187,7 @@ fn decrypt<const ROUNDS: usize>(
 #[repr(align(64))]
 struct Blocks([[u8; 16]; LANES]);
 
-/// Lanes under way.
+/// State of the lanes.
 struct Work<'a> {
     memory: *mut u8,
     next: core::slice::Iter<'a, Chain>,

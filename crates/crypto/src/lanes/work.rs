@@ -1,4 +1,4 @@
-//! Messages under way in lanes.
+//! Unfinished messages in lanes.
 
 use core::ops::Range;
 
@@ -27,7 +27,7 @@ enum Step {
 /// Bytes of the longest tail: two blocks of SHA-512.
 const TAIL_LEN: usize = 256;
 
-/// Messages under way.
+/// Unfinished messages.
 pub(super) struct Work<'a, W> {
     routine: Routine<W>,
     keys: Keys<'a, W>,

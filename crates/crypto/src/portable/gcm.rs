@@ -108,7 +108,7 @@ enum Target {
     Text(usize, usize),
 }
 
-/// Counter blocks on their way through the lanes.
+/// Counter blocks in the lanes.
 struct Stream<'a> {
     aes: &'a Aes<Native>,
     memory: &'a mut [u8],

@@ -11,7 +11,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::TAG_LEN;
 
-/// A message under way.
+/// State of an unfinished message.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(super) struct Poly1305 {
     r: [u32; 4],

@@ -87,7 +87,7 @@ fn batches_that_are_sealed_out_of_order_leave_in_order() {
     let hold = Arc::new(Hold::default());
     let holding = Arc::clone(&hold);
     let key = Key {
-        // Three other workers cannot have four batches under way: at least one finished before the held one.
+        // Three other workers cannot have four batches in progress: at least one finished before the held one.
         on_seal: Some(Box::new(move |packets| {
             holding.begin(packets[0].counter, "tun", 4, || true);
         })),

@@ -104,7 +104,7 @@ impl Remote {
         }
     }
 
-    /// Sends a datagram that may be lost on the way or fail to leave.
+    /// Sends a datagram that may be lost in transit or fail to be sent.
     pub(crate) fn send_or_lose(&mut self, to: SocketAddr, datagram: &[u8]) {
         let len = datagram.len() as u32;
         let train = Train {

@@ -41,7 +41,7 @@ pub struct Applied {
     /// Messages about steps that other programs removed or bypass, from the last check.
     pub(super) lost: Vec<String>,
     pub(super) rounds: Rounds,
-    /// The ways of the host's own routes at the last check.
+    /// Next hops of the host's own routes at the last check.
     pub(super) seen: Vec<(IpAddr, Option<Way>)>,
     /// Whether the interface stays when the process ends.
     persistent: bool,

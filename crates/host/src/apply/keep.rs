@@ -118,7 +118,7 @@ impl Applied {
         for step in self.done.iter().chain(&self.found) {
             let stands = match step {
                 Step::Address { addr, .. } => addresses.iter().any(|it| it.ip == *addr),
-                // `OuterRoute`s that follow the host's ways are excluded: `follow` handles them.
+                // `OuterRoute`s that follow the host's routes are excluded: `follow` handles them.
                 Step::Route { .. }
                 | Step::Unreachable { .. }
                 | Step::OuterRoute { towards: None, .. } => {

@@ -256,7 +256,7 @@ impl Routes<'_> {
     }
 
     /// Leads all packets on kernels without the rules. Two halves win over the default route without replacing it, and
-    /// the endpoints keep their present ways.
+    /// the endpoints keep their current routes.
     fn add_halves(&mut self, v4: bool, v6: bool) {
         if v4 {
             self.lead_halves(&HALVES_V4);

@@ -7,7 +7,7 @@ use plane::{LineId, LineMode, PeerState};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Minimum time between two initiations. The answer to one may be on its way, and the peer must see its session
+/// Minimum time between two initiations. The answer to one may be in transit, and the peer must see its session
 /// used before the next initiation asks for another.
 const APART: Duration = Duration::from_millis(400);
 

@@ -12,7 +12,7 @@ struct Bench {
     probes: usize,
     answers: bool,
     round_trip: Duration,
-    /// For each answer on its way, when it arrives, and when the packet that it answers was sent.
+    /// For each answer in transit, when it arrives, and when the packet that it answers was sent.
     on_their_way: std::collections::VecDeque<(Instant, Instant)>,
 }
 

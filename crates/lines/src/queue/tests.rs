@@ -62,7 +62,7 @@ fn bottleneck(settings: Settings, ecn: Ecn) -> Bottleneck {
         counters: Counters::default(),
         waiting_max: (0, 0),
     };
-    // Acknowledgements on their way back, which takes 40 ms.
+    // Acknowledgements in transit, which takes 40 ms.
     let mut acknowledgements = std::collections::VecDeque::new();
     let mut bytes = 0;
     for step in 0..100_000_u32 {

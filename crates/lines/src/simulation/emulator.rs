@@ -97,7 +97,7 @@ impl<T> Ord for Event<T> {
     }
 }
 
-/// One direction of a link, with packets of type `T` on their way.
+/// One direction of a link, with packets of type `T` in transit.
 #[derive(Clone, Debug)]
 pub(super) struct Link<T> {
     settings: LinkSettings,
@@ -126,7 +126,7 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Cuts or restores the link: packets sent from now on are lost, or not. Packets on their way still arrive.
+    /// Cuts or restores the link: packets sent from now on are lost, or not. Packets in transit still arrive.
     pub(super) const fn cut(&mut self, cut: bool) {
         self.cut = cut;
     }

@@ -18,7 +18,7 @@ pub enum Family {
     V6,
 }
 
-/// Treatment of datagrams that are longer than a link on their way carries (`IP_MTU_DISCOVER`, ip(7)). It applies to
+/// Treatment of datagrams that are longer than a link on their path carries (`IP_MTU_DISCOVER`, ip(7)). It applies to
 /// trains and to single datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscovery {
@@ -29,7 +29,7 @@ pub enum MtuDiscovery {
     /// The kernel's default: this host fragments if it knows the path's MTU, otherwise sets DF. Excludes trains
     /// (`UDP_SEGMENT`), which the kernel sends without DF in this mode.
     Maybe,
-    /// They are dropped, here or on their way: all datagrams have DF.
+    /// They are dropped, here or on the path: all datagrams have DF.
     Yes,
 }
 

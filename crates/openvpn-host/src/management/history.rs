@@ -12,7 +12,7 @@ pub enum State {
     TcpConnect,
     /// Waits for the server's first answer.
     Wait,
-    /// The handshake is under way.
+    /// The handshake is in progress.
     Auth,
     /// The user must pass another authentication step.
     AuthPending,

@@ -26,7 +26,7 @@ pub struct Outer {
     pub v6: bool,
     /// TCP instead of UDP.
     pub tcp: bool,
-    /// UDP by way of a SOCKS5 proxy.
+    /// UDP through a SOCKS5 proxy.
     pub socks: bool,
 }
 
@@ -38,7 +38,7 @@ impl Outer {
     }
 }
 
-/// The bytes that a packet gets on its way from the interface to the socket.
+/// Bytes added to a packet between the interface and the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encapsulation {
     /// The cipher of the data channel.

@@ -25,7 +25,7 @@ const MOST: u64 = ROOM + ROOM / 2;
 /// Minimum number of sessions that may be not yet up, where `max-clients` is smaller.
 const HALF_OPEN_MIN: usize = 64;
 
-/// How soon to ask again whether a session gives way.
+/// Interval of the checks whether a session gives way.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Listener {

@@ -75,7 +75,7 @@ pub enum TlsError {
         "the peer sent no certificate; give it one, or set verify-client-cert optional or none"
     )]
     NoCertificate,
-    /// The peer sent what TLS forbids, or something on the way changed it.
+    /// The peer sent what TLS forbids, or it was changed in transit.
     #[error("the peer breaks TLS: {0}")]
     Protocol(String),
     /// The peer sent more bytes than are kept for it.

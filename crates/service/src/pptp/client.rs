@@ -248,7 +248,7 @@ impl ClientMachine {
         }
     }
 
-    /// Whether no attempt, call or session is under way.
+    /// Whether no attempt, call or session is in progress.
     fn is_idle(&self) -> bool {
         self.session.is_none()
     }

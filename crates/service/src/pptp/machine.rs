@@ -26,18 +26,18 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// A way by the single line.
+    /// Path over the single line.
     pub(super) const fn first(to: Ipv4Addr) -> Self {
         Self::by(LineId::FIRST, to)
     }
 
-    /// A way over a line whose socket is bound to an address.
+    /// Path over a line whose socket is bound to an address.
     pub(super) const fn by(line: LineId, to: Ipv4Addr) -> Self {
         let from = None;
         Self { line, to, from }
     }
 
-    /// A way between these ends.
+    /// Path between these ends.
     pub(super) const fn between(line: LineId, ends: Ends) -> Self {
         Self {
             line,
@@ -46,7 +46,7 @@ impl Way {
         }
     }
 
-    /// The way's source and destination.
+    /// Source and destination of the path.
     pub(super) const fn ends(self) -> Ends {
         Ends {
             theirs: self.to,
@@ -151,8 +151,8 @@ pub(super) trait Machine {
     /// When the machine has something to do if no event comes.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Appends to `out` the GRE that carries a packet of the interface. Returns its way; `None` drops it. Appends the
-    /// ways of further copies to `copies`, which is empty before.
+    /// Appends to `out` the GRE that carries a packet of the interface. Returns its path; `None` drops it. Appends the
+    /// paths of further copies to `copies`, which is empty before.
     fn outbound(
         &mut self,
         packet: &[u8],

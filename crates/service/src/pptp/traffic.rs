@@ -22,7 +22,7 @@ impl Traffic {
         }
     }
 
-    /// Chooses the ways of a packet that takes `sealed` bytes of GRE, and counts it. Returns one way, and appends the
+    /// Chooses the paths of a packet with `sealed` bytes of GRE, and counts it. Returns one path, and appends the
     /// others to `copies`, which is empty before.
     pub(super) fn send(
         &mut self,

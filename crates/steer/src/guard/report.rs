@@ -47,7 +47,7 @@ pub struct PartReport {
     pub tunnels: Vec<String>,
     /// The routing table that leads into one of them.
     pub table: u32,
-    /// The way of IPv4 and of IPv6.
+    /// Route of IPv4 and of IPv6.
     pub ways: [Way; 2],
 }
 
@@ -61,13 +61,13 @@ impl PartReport {
         }
     }
 
-    /// Whether at least one family has a way.
+    /// Whether at least one family has a route.
     #[must_use]
     pub fn is_through(&self) -> bool {
         self.ways.iter().any(|way| way.index().is_some())
     }
 
-    /// The ways in words, in one line.
+    /// Routes in words, in one line.
     #[must_use]
     pub fn words(&self) -> String {
         let of = |way: &Way| match way {
@@ -272,7 +272,8 @@ impl Report {
     }
 }
 
-/// Warns where the host's default route leaves through a device of the LAN: both layers tell ways apart only by device.
+/// Warns where the host's default route leaves through a device of the LAN: both layers distinguish routes only by
+/// device.
 fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
     let mut out = facts.main.iter().filter(|route| {
         route.kind == RouteKind::Unicast && route.prefix == 0 && route.dev.is_some()

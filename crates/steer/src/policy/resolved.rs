@@ -1,4 +1,4 @@
-//! Entries with their names replaced by hardware addresses, and their ways by marks and routing tables.
+//! Entries with their names replaced by hardware addresses, and their routes by marks and routing tables.
 
 use std::net::IpAddr;
 
@@ -29,7 +29,7 @@ pub(crate) struct Resolved {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// A way into a tunnel.
+/// Route into a tunnel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lead {
     pub(crate) mark: u32,

@@ -52,7 +52,7 @@ fn lines<'f>(resolved: &Resolved, facts: &'f Facts) -> Vec<&'f Route> {
     FAMILIES.into_iter().filter_map(of).collect()
 }
 
-/// The devices of uplinks, sorted. Empty if packets need no way around tunnels.
+/// The devices of uplinks, sorted. Empty if packets need no route around tunnels.
 pub(super) fn line_devices(resolved: &Resolved, facts: &Facts) -> Vec<String> {
     if !is_around(resolved, facts) {
         return Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn line_devices(resolved: &Resolved, facts: &Facts) -> Vec<String> {
     lines
 }
 
-/// Whether packets need the way around tunnels: only if a tunnel has the host's default route. Beside mwan3, which
+/// Whether packets need a route around tunnels: only if a tunnel has the host's default route. Beside mwan3, which
 /// chooses an uplink for each packet, mwan3 decides.
 pub(super) fn is_around(resolved: &Resolved, facts: &Facts) -> bool {
     is_any_full(resolved, facts) && !facts.rules().any(is_mwan3)

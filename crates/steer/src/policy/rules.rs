@@ -132,7 +132,7 @@ fn by_addresses(resolved: &Resolved, facts: &Facts, place: Place, family: Family
     rules
 }
 
-/// The rules for marks; `is_around` where packets need the way around tunnels.
+/// The rules for marks; `is_around` if packets need a route around tunnels.
 fn by_marks(resolved: &Resolved, is_around: bool, place: Place, family: Family) -> Vec<Rule> {
     let marked = |mark, table, priority| Rule {
         fwmark: Some(mark),

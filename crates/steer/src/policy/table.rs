@@ -254,8 +254,8 @@ fn foreign(resolved: &Resolved, held: &Held) -> WantedChain {
     chain("foreign", hook, rules)
 }
 
-/// The router's own messages to the LAN about a LAN connection, such as "unreachable", keep their way: `rules` begin with
-/// that.
+/// The router's own messages to the LAN about a LAN connection, such as "unreachable", keep their route: `rules` begin
+/// with that.
 fn output(resolved: &Resolved, lines: &[String], mut rules: Vec<String>) -> WantedChain {
     let mask = resolved.policy.mask;
     let mut answers = |condition: &str, mark| {
@@ -292,7 +292,7 @@ fn forward(resolved: &Resolved, held: &Held) -> WantedChain {
     }
     refuse(resolved.block, "");
     // Packets that come through a removed port, or a renamed bridge, get no mark, as the device no longer counts as the
-    // LAN's. They are dropped silently: an answer has no way back.
+    // LAN's. They are dropped silently: an answer has no route back.
     let lan = quoted(lan);
     let senders = Senders {
         macs: held.macs.clone(),

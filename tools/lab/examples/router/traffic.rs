@@ -12,7 +12,7 @@ use crate::machine::{FAR_INSIDE, Machine, failed};
 
 /// Seconds of TCP.
 const SECONDS: u32 = 5;
-/// Maximum number of datagrams under way.
+/// Maximum number of datagrams in transit.
 const WINDOW: usize = 32;
 /// Datagrams there and back.
 const DATAGRAMS: usize = 10_000;
@@ -155,7 +155,7 @@ impl Tcp {
     }
 }
 
-/// Small datagrams to the far end and back, a window of them on the way.
+/// Small datagrams to the far end and back, a window of them in transit.
 pub(crate) fn datagrams(machine: &Machine, device: &Host, port: u16) -> Result<Cost, LabError> {
     let target = SocketAddr::new(FAR_INSIDE, port);
     let (lost, cost) = costs(machine, device, || {
@@ -188,7 +188,7 @@ fn window(target: SocketAddr) -> io::Result<usize> {
         }
         match socket.recv(&mut buffer) {
             Ok(_) => back += 1,
-            // Nothing for a long time: what was on the way is gone.
+            // No datagram for a long time: those in transit are lost.
             Err(_) => lost = sent - back,
         }
     }

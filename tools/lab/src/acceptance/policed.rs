@@ -280,7 +280,7 @@ impl Policed {
         )
     }
 
-    /// Waits until the whole policy is in place, and packets of an entry take this way in both families.
+    /// Waits until the whole policy is in place, and packets of an entry take this route in both families.
     pub fn settled(&self, entry: &str, way: &str) {
         until(way, || {
             let (report, code) = self.status();

@@ -70,7 +70,7 @@ impl TwoLines {
         netlink.add_route(&route).unwrap();
     }
 
-    /// Cuts the first cable between two of 200 pings from A. With copies, at most the two pings on the way are lost.
+    /// Cuts the first cable between two of 200 pings from A. With copies, at most the two pings in transit are lost.
     /// Both lines lose nothing else meanwhile.
     pub fn cut_costs_little(&self, target: &str) {
         for cable in &self.cables {

@@ -197,7 +197,7 @@ impl Client {
     }
 }
 
-/// Handshakes that are under way.
+/// Handshakes in progress.
 struct Calls {
     epoll: Epoll,
     /// One socket for each client, by the client's number.

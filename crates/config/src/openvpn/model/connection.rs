@@ -170,7 +170,7 @@ pub struct ControlWrap {
     pub tls_crypt_v2: Option<Source>,
 }
 
-/// One way to reach the server, or to be reached by clients: one `remote` or `<connection>` with all defaults filled
+/// One address of the server, or one on which clients reach it: one `remote` or `<connection>` with all defaults filled
 /// in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Connection {

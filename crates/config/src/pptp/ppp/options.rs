@@ -82,7 +82,7 @@ const ADDRESSES: &str = "the server says which addresses there are";
 const COMMAND: &str = "it runs another program: leave it out, or stay with pppd";
 const PROVES: &str = "with MS-CHAPv2 the server proves that it knows the password, always; ask for nothing else: noauth";
 
-/// A way to log in other than MS-CHAPv2.
+/// A login method other than MS-CHAPv2.
 const LOGIN: Meaning = each(
     |_, _| refused(PROVES),
     |_, _| refused("clients log in by MS-CHAPv2: write require-mschap-v2"),

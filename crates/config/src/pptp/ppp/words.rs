@@ -58,7 +58,7 @@ impl Reader<'_> {
         Some(byte)
     }
 
-    /// Skips to the next word. Returns whether a line ended on the way, or `None` at the end of the text.
+    /// Skips to the next word. Returns whether a line ended in between, or `None` at the end of the text.
     fn skip(&mut self) -> Option<bool> {
         let mut ended = false;
         loop {

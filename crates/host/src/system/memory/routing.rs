@@ -1,4 +1,4 @@
-//! Decides which way packets go, as the kernel does from the host's state.
+//! Decides which route packets take, as the kernel does from the host's state.
 
 use std::net::IpAddr;
 

@@ -62,7 +62,7 @@ impl<T> Window<T> {
         let lines = self.lines.iter();
         let alive = lines.filter(|line| line.alive_until(busy).is_some_and(|until| until > now));
         // A line without any known passed number holds all others up, as in rule 1. While only one line is heard, the
-        // others' first packets may be on their way.
+        // others' first packets may be in transit.
         let several = alive.clone().nth(1).is_some();
         let passed = alive.map(|line| line.passed(now).unwrap_or(0)).min();
         let passed = passed.filter(|_| several).unwrap_or(0);

@@ -425,7 +425,7 @@ impl LinePlane for Around<'_, '_> {
         self.closed = self.closed.with(line);
     }
 
-    /// Packets have one address, and the server learns of lines in another way.
+    /// Packets have one address, and the server learns of lines by another method.
     fn set_line(&mut self, _: PeerId, _: Line) {}
 
     fn use_line(&mut self, _: PeerId, line: LineId) {

@@ -195,7 +195,7 @@ impl ServerLines {
         }
     }
 
-    /// Counts a packet that goes out. Returns its way, and puts the ways of its copies into `copies`.
+    /// Counts a sent packet. Returns its path, and adds the paths of its copies to `copies`.
     pub(super) fn sent(
         &mut self,
         packet: (&[u8], usize),

@@ -94,7 +94,7 @@ impl Sockets {
         })
     }
 
-    /// Seals a packet and queues it for each of its ways. A full batch is sent at once, as a super-packet may hold a
+    /// Seals a packet and queues it for each of its paths. A full batch is sent at once, as a super-packet may hold a
     /// thousand packets.
     pub(super) fn send(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
         self.seal(machine, packet, now);
@@ -123,7 +123,7 @@ impl Sockets {
         (self.sealed, self.ways) = (sealed, ways);
     }
 
-    /// Queues a packet over one way.
+    /// Queues a packet over one path.
     pub(super) fn push(&mut self, way: Way, packet: &[u8]) {
         let outgoing = match &self.only {
             Some(_) => Some(&mut self.outgoing),

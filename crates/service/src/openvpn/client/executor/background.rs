@@ -30,7 +30,7 @@ pub(super) enum Outcome {
     RouteNames(u64, RouteNames),
 }
 
-/// Requests under way, and their results.
+/// Running requests, and their results.
 pub(super) struct Background {
     names: names::Background,
     /// Firewall mark of the tunnel's own packets.
@@ -205,7 +205,7 @@ impl Background {
         self.spawn("script", work, failed);
     }
 
-    /// Runs `tls-verify` for each certificate until it refuses one. Waits for a run that is under way.
+    /// Runs `tls-verify` for each certificate until it refuses one. Waits for a run in progress.
     pub(super) fn judge(&mut self, number: u64, programs: Vec<Invocation>) {
         if self.judges {
             self.question = Some((number, programs));

@@ -21,7 +21,7 @@ use std::time::{Instant, SystemTime};
 /// Login progress of a client. Renewed keys do not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The TLS handshake or options are under way.
+    /// The TLS handshake or the exchange of options is in progress.
     Arriving,
     /// A script or password file checks its login.
     Judged,

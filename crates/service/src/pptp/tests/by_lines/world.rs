@@ -10,7 +10,7 @@ use plane::LineId;
 pub(super) const HERE: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
 
-/// The way of a packet over a line; each line calls an address of its own at the server.
+/// Path of a packet over a line; each line connects to a different address of the server.
 pub(super) const fn way_of(line: usize) -> Way {
     let ends = Ends {
         theirs: HERE[line],
