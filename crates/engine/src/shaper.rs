@@ -115,7 +115,7 @@ impl Shaper {
         self.queue.set_carries(Some(sum).filter(|sum| *sum > 0));
     }
 
-    /// Moves packets of a line no longer in use to the common queue. Their waiting time starts anew.
+    /// Moves packets of a line no longer in use to the common queue. Their waiting time starts again.
     fn take_back(&mut self, mut lane: Lane) {
         let now = Instant::now();
         while let Some(popped) = lane.queue.pop(now) {

@@ -37,7 +37,7 @@ const SIZE_MAX: u64 = 1 << 20;
 /// Longest first line that is read, in bytes.
 const LINE_MAX: u64 = 256;
 
-/// A number that the kernel makes anew at each boot.
+/// A number that the kernel chooses at each boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why a journal cannot be used.

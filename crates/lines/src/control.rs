@@ -148,7 +148,7 @@ impl Lines {
             silence: Duration::from_millis(1200),
             unanswered: match self.settings.mode {
                 LineMode::Single | LineMode::Failover => 2,
-                // More patient: a line that loses much is not dead, and copies go on meanwhile.
+                // More patient: a line that loses much is not dead, and copies continue meanwhile.
                 LineMode::Duplicate => 4,
                 LineMode::Critical | LineMode::Balance | LineMode::BalancePackets => 3,
             },
@@ -214,7 +214,7 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 }
 
 impl Lines {
-    /// Opens the lines anew, each once its device exists.
+    /// Reopens the lines, each once its device exists.
     pub fn bind(&mut self, now: Instant, out: &mut dyn Outside) {
         for end in &mut self.ends {
             end.sockets = Sockets::Closed(None);

@@ -326,7 +326,7 @@ impl Pacer {
         self.idle_at = Some(from + self.takes(bytes));
     }
 
-    /// Corrects the size of the last packet to so many bytes.
+    /// Corrects the size of the last packet to this many bytes.
     pub fn settle(&mut self, bytes: usize) {
         if let Some(began) = self.began {
             self.idle_at = Some(began + self.takes(bytes));

@@ -147,7 +147,7 @@ impl Extender {
         }
     }
 
-    /// Forgets the greatest number, because the peer has begun anew: the next number is used as it is.
+    /// Forgets the greatest number, because the peer has restarted: the next number is used as it is.
     pub const fn restart(&mut self) {
         self.greatest = None;
     }

@@ -7,7 +7,7 @@
 //! Metered lines are used only where no other works, and carry no copies then. A line that has used up its monthly
 //! allowance ([`Allowance`]) is used only where not even a metered one works: higher charges or a lower rate are better
 //! than no tunnel. If no line works, packets stay on the last line: the verdicts may be wrong, and a packet that is not
-//! sent is surely lost.
+//! sent is certainly lost.
 
 mod allowance;
 mod balance;

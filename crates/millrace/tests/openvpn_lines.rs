@@ -102,7 +102,7 @@ impl Drop for World<'_> {
     }
 }
 
-/// A cable beyond the first hop is cut: the host notices nothing, but the tunnel does, and its session goes on.
+/// A cable beyond the first hop is cut: the host notices nothing, but the tunnel does, and its session continues.
 #[test]
 fn a_session_survives_the_cut_of_its_line_and_goes_back() {
     if !ready() {

@@ -348,7 +348,7 @@ fn keys_ports_and_secrets_change_while_traffic_runs() {
     assert_eq!(tunnel.at_a().endpoint.unwrap().port(), 2002);
     pings(&net.a, B4, 2);
 
-    // Changes the preshared key at both ends: the session goes on, and the next one needs the new key.
+    // Changes the preshared key at both ends: the session continues, and the next one needs the new key.
     let psk = PresharedKey::generate(&net.a).unwrap();
     for (end, other) in [(&tunnel.a, &tunnel.keys_b), (&tunnel.b, &tunnel.keys_a)] {
         let words = ["peer", &other.public, "preshared-key", "/dev/stdin"];

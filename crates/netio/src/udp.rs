@@ -45,7 +45,7 @@ pub(crate) struct Headers {
     pub(crate) controls: Vec<Control>,
 }
 
-// SAFETY: the raw pointers inside the headers are written anew before each system call and never
+// SAFETY: the raw pointers inside the headers are written again before each system call and never
 // read afterwards, so the headers carry no borrowed state between threads.
 unsafe impl Send for Headers {}
 

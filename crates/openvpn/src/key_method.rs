@@ -57,7 +57,8 @@ pub enum Login {
     Absent,
     /// A username, and perhaps a password.
     Given(Credentials),
-    /// The username or the password is longer than [`CREDENTIAL_MAX`]. The peer is to be told, so the session goes on.
+    /// The username or the password is longer than [`CREDENTIAL_MAX`]. The peer is to be told, so the session
+    /// continues.
     TooLong,
 }
 

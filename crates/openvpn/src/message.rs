@@ -30,7 +30,7 @@ pub enum Message {
     },
     /// Server: for people or for a graphical program, for example a web page to log in at.
     Info(String),
-    /// Server: information while authentication goes on.
+    /// Server: information while authentication continues.
     InfoPre(String),
     /// Client: the answer to a question that the server asked by [`InfoPre`](Self::InfoPre), in base64.
     CrResponse(String),
@@ -40,7 +40,7 @@ pub enum Message {
     Halt(Restart),
     /// Either side leaves.
     Exit,
-    /// An unknown message, perhaps of a later version. The session goes on without it.
+    /// An unknown message, perhaps of a later version. The session continues without it.
     Unknown(String),
 }
 
@@ -213,7 +213,7 @@ impl Message {
     /// Reads one message, without its NUL.
     ///
     /// # Errors
-    /// [`MessageError`]; such a message is dropped and the session goes on.
+    /// [`MessageError`]; such a message is dropped and the session continues.
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
         if bytes.len() > MAX_MESSAGE_LEN {
             return Err(MessageError::TooLong);

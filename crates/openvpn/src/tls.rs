@@ -2,7 +2,7 @@
 //!
 //! [`TlsSettings`] are made once from what the configuration says; each negotiation makes a
 //! [`TlsSession`] of them. There are no session tickets, no resumption and no server names: every
-//! negotiation proves both ends anew.
+//! negotiation proves both ends again.
 
 mod error;
 #[cfg(feature = "server")]

@@ -216,7 +216,7 @@ pub trait DataPlane: Send + Sync {
     /// Changes which peer owns which addresses, in this order. Packets see all of the changes or none.
     fn change_routes(&self, changes: &[RouteChange]);
 
-    /// Limits the sum of all lines to so many bits a second, all headers included. Packets wait in a fair queue of
+    /// Limits the sum of all lines to this many bits a second, all headers included. Packets wait in a fair queue of
     /// inner flows (RFC 8290), where a call does not wait for a download. `None`, the default: the lines are not the
     /// bottleneck, and nothing waits here.
     fn set_rate(&self, rate: Option<u64>);

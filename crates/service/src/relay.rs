@@ -94,7 +94,7 @@ struct Relay<'a> {
     watchdog: Watchdog,
 }
 
-/// Runs a relay until a signal stops it. On SIGHUP `again` reads the configuration file anew, and the log gets the
+/// Runs a relay until a signal stops it. On SIGHUP `again` reads the configuration file again, and the log gets the
 /// result.
 ///
 /// # Errors
@@ -240,7 +240,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Waits for an event and handles it. Returns whether to go on.
+    /// Waits for an event and handles it. Returns whether to continue.
     fn turn(&mut self) -> Result<bool, RelayError> {
         let deadlines = [
             self.forwarder.next_deadline(),
@@ -288,7 +288,7 @@ impl<'a> Relay<'a> {
         Ok(true)
     }
 
-    /// Handles SIGHUP. If the file cannot be read, everything goes on as before.
+    /// Handles SIGHUP. If the file cannot be read, everything continues as before.
     fn reload(&mut self) -> Result<(), RelayError> {
         logging::reopen();
         let model = match (self.again)() {

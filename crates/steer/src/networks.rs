@@ -20,7 +20,7 @@ const PREFIX_MIN: [u8; 2] = [8, 16];
 /// Maximum number of networks that bypass the tunnel, each with a rule for each device. A LAN has a handful.
 const NETWORKS_MAX: usize = 64;
 
-/// Maximum number of past networks, and of past ports, that stay held. Otherwise a prefix that is delegated anew each
+/// Maximum number of past networks, and of past ports, that stay held. Otherwise a prefix that is delegated again each
 /// day would fill the list.
 const BEFORE_MAX: usize = 8;
 

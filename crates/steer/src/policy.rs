@@ -283,7 +283,7 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, Stee
     let mut system = System::open()?;
     let mut facts = gather(&resolved, earlier, &mut system)?;
     look(&resolved, &mut facts, &mut system);
-    // First, as `dnsmasq` would go on filling sets.
+    // First, as `dnsmasq` would continue filling sets.
     let told = dnsmasq::unset(&resolved.policy, &mut Restarts::at_once());
     or_note(told, &mut errors);
     let plan = removal(&facts);

@@ -158,7 +158,7 @@ impl Initiator {
         self.ephemeral.public()
     }
 
-    /// `<- e, ee, se, psk`. The initiator is only borrowed: a forged answer must not end a handshake that goes on.
+    /// `<- e, ee, se, psk`. The initiator is only borrowed: a forged answer must not end a handshake that continues.
     ///
     /// `payload` is as long as `sealed_payload`; its front becomes the text.
     pub(crate) fn finish(

@@ -40,8 +40,8 @@ impl Device {
         }
     }
 
-    /// Begins a handshake to find out whether the peer answers, now and whatever else goes on. It is not repeated, and
-    /// handshakes that the protocol wants come at their usual times.
+    /// Begins a handshake to find out whether the peer answers, now, whatever else is in progress. It is not repeated,
+    /// and handshakes that the protocol wants come at their usual times.
     ///
     /// Without `renew`, keys that are in use stay: new ones would begin a session whose packets overtake those of the
     /// last. The peer drops the new keys when it never sees them used. With `renew` they are replaced, for a peer that

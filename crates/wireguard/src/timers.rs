@@ -3,7 +3,7 @@
 //! For each peer there are, as in the kernel:
 //!
 //! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s
-//!   without success it drops what is staged and gives up. Data that wants to be sent begins the 90 s anew. (The kernel
+//! without success it drops what is staged and gives up. Data that wants to be sent begins the 90 s again. (The kernel
 //!   counts to 20 attempts, which takes some 103 s; the paper says 90 s, so we do.)
 //! * **Send a keepalive**: 10 s after the first data packet received since we have sent anything.
 //! * **New handshake**: 15 s and up to 333 ms after the first data packet sent since we have received anything.
@@ -66,7 +66,7 @@ impl From<Times> for Activity {
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     pub(crate) retransmit: Option<Instant>,
-    /// When data last asked for the handshake that goes on: the 90 s count from here.
+    /// When data last asked for the handshake that continues: the 90 s count from here.
     pub(crate) attempt_since: Option<Instant>,
     /// When a handshake message was last sent: the next initiation waits for 5 s.
     pub(crate) handshake_sent: Option<Instant>,

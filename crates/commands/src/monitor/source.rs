@@ -45,7 +45,7 @@ impl Host {
     pub(super) fn write(&mut self) {
         let Some(day) = self.day.take() else { return };
         self.written = Instant::now();
-        // The front's text is parsed and formatted anew, so that it cannot write anything else into the file.
+        // The front's text is parsed and formatted again, so that it cannot write anything else into the file.
         let day = monitor::day::Day::from_text(&day).to_text();
         let write = || {
             if let Some(directory) = self.history.parent() {

@@ -146,7 +146,7 @@ impl Manager for Netifd {
             state.auth_fail = given.network.auth_fail;
             state.digest != given.digest
         });
-        // A changed tunnel is made anew, and reports these notes then.
+        // A changed tunnel is recreated, and reports these notes then.
         if !changed {
             given.tell(&self.at.interface, &self.orders);
         }

@@ -40,7 +40,7 @@ impl<K: ?Sized> Pair<K> {
         }
     }
 
-    /// The implementation for so many packets.
+    /// The implementation for this many packets.
     pub(crate) fn of(&self, packets: usize) -> &K {
         if packets >= MANY {
             &self.many

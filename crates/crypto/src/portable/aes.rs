@@ -75,7 +75,7 @@ impl<W: Word> Drop for Aes<W> {
     }
 }
 
-/// The number of rounds with a key of so many bytes.
+/// The number of rounds with a key of this many bytes.
 pub(crate) const fn rounds(key_len: usize) -> usize {
     key_len / 4 + 6
 }

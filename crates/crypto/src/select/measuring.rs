@@ -68,7 +68,7 @@ const ENOUGH: Duration = Duration::from_micros(60);
 const SAMPLES: u32 = 3;
 
 /// Portable code is not expected to beat code for the vector registers of the same CPU. It is chosen only if that takes
-/// more than so many times as long, in two measurements: a disturbed measurement is likelier.
+/// more than this many times as long, in two measurements: a disturbed measurement is likelier.
 const FAR: f64 = 1.5;
 
 /// A candidate that takes so many times as long as another for small packets is not tried with large ones. An example

@@ -102,7 +102,7 @@ impl Relays {
 
     /// Sends the hello that is due now over a line, if any. `works` says whether the peer answers over the line. If it
     /// does not for long, the relay may have moved: then the next address of its name is tried, and after the last the
-    /// name is looked up anew. Returns false for another address, which gets its hello once the data plane knows it.
+    /// name is looked up again. Returns false for another address, which gets its hello once the data plane knows it.
     fn say(
         &mut self,
         line: LineId,

@@ -34,7 +34,7 @@ pub struct UsageFile {
 
 impl UsageFile {
     /// Opens the file of the tunnel with this name and reads it. The file is given to `user`, if any, to whom this
-    /// process will drop its privileges, so that a reload can open it anew. If it cannot be opened, the log says so,
+    /// process will drop its privileges, so that a reload can open it again. If it cannot be opened, the log says so,
     /// and counting starts from zero.
     pub fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
         let opened = Self::open(places::directory(), tunnel);

@@ -1,5 +1,5 @@
 //! An endpoint given by name in a file. Its addresses are looked up until found, tried one by one, and looked up
-//! anew when no address answers.
+//! again when no address answers.
 
 use config::types::{Endpoint, Host, is_domain};
 use plane::{LineId, PeerId};

@@ -298,7 +298,7 @@ impl LineTrack {
         (self.lateness.mean + self.lateness.deviation * 4) / 256
     }
 
-    /// Forgets the numbers of the line, because the peer has begun anew.
+    /// Forgets the numbers of the line, because the peer has restarted.
     pub(super) fn restart(&mut self, now: u64) {
         *self = Self {
             copies: self.copies,

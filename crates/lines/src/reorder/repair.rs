@@ -103,7 +103,7 @@ impl Repair {
         self.on
     }
 
-    /// Forgets all requests, because the peer has begun anew at a number.
+    /// Forgets all requests, because the peer has restarted at a number.
     pub(super) fn restart(&mut self, limit: u64) {
         self.asked.clear();
         self.requests.clear();

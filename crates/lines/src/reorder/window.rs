@@ -1,4 +1,4 @@
-//! The window itself. [`Restart`] decides whether numbers far from it mean that the peer has begun anew.
+//! The window itself. [`Restart`] decides whether numbers far from it mean that the peer has restarted.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ pub struct Window<T> {
     deviations_doubled: u64,
     late_since: LateSince,
     given_up: u64,
-    /// Decided numbers from before the peer began anew.
+    /// Decided numbers from before the peer restarted.
     decided_before: u64,
 }
 
@@ -435,7 +435,7 @@ impl<T> Window<T> {
         self.end = number;
     }
 
-    /// Restarts the window: the peer has begun anew with this number, or a little below.
+    /// Restarts the window: the peer has restarted with this number, or a little below.
     fn begin_anew(
         &mut self,
         number: u64,

@@ -58,7 +58,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Makes an allowance of so many bytes a month.
+    /// Makes an allowance of this many bytes a month.
     #[must_use]
     pub const fn new(cap: u64) -> Self {
         Self {

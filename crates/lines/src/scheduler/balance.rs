@@ -141,7 +141,7 @@ impl PacketShare {
         self.lines.contains(line) && self.cost[line.index()] <= 4 * 1024
     }
 
-    /// The line for a packet of so many bytes.
+    /// The line for a packet of this many bytes.
     pub fn next(&mut self, bytes: usize) -> Option<LineId> {
         let done = |line: LineId| self.done[line.index()] + bytes as u64 * self.cost[line.index()];
         let line = self.lines.min_by_key(|line| done(*line))?;

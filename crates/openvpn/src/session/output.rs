@@ -161,7 +161,7 @@ pub enum CloseReason {
     /// The TLS handshake failed. The text names the reason and, where there is one, the remedy.
     #[error("TLS handshake failed: {0}")]
     Tls(String),
-    /// The peer broke the protocol, and the session cannot go on.
+    /// The peer broke the protocol, and the session cannot continue.
     #[error("the peer does not keep to the protocol: {0}")]
     Protocol(String),
     /// Client: the server refused the login.
@@ -334,7 +334,7 @@ impl Dropped {
 /// The cost of a handshake is signatures and key agreements, which need only the TLS of the session. So a server with
 /// several processors hands the TLS of a session, with the bytes that came for it, to another thread
 /// ([`Output::Handshake`]), and takes it back ([`Session::handshaken`](super::Session::handshaken)). Meanwhile the
-/// session goes on: packets are acknowledged and sent again, time passes, it may end. Messages for TLS wait in the
+/// session continues: packets are acknowledged and sent again, time passes, it may end. Messages for TLS wait in the
 /// receive window, so that at most one handshake of a session is away, and messages stay in order.
 pub struct Handshake {
     /// The number that the session gave this handshake.

@@ -207,7 +207,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Whether the handshake goes on, or the daemon has yet to accept the peer.
+    /// Whether the handshake continues, or the daemon has yet to accept the peer.
     pub fn is_handshaking(&self) -> bool {
         self.verdict != Verdict::Accepted || self.connection.is_handshaking()
     }

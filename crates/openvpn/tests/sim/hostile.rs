@@ -278,7 +278,7 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
     assert!(world.listener.session(own[1]).is_some());
     assert!(world.listener.session(client).is_some());
     world.listener.disconnected(second, &mut out);
-    // The client's own session goes on, including a key renewal.
+    // The client's own session continues, including a key renewal.
     world.run_for(secs(20));
     assert_eq!(world.up(), client);
     assert!(world.client_is_up(0) && !world.renegotiated(0).is_empty());

@@ -213,7 +213,7 @@ impl Context {
         }
     }
 
-    /// Logs why the process cannot go on, and tells its manager.
+    /// Logs why the process cannot continue, and tells its manager.
     pub(super) fn fatal(&self, error: &dyn std::error::Error) {
         let why = self.config.located(&error.to_string());
         log::error!(target: console::FATAL, "{why}");

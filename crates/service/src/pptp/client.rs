@@ -213,7 +213,7 @@ impl ClientMachine {
             describe(up.protection),
             up.mtu
         );
-        // Rate-limited like log lines about strangers: the server may negotiate anew as often as it likes.
+        // Rate-limited like log lines about strangers: the server may renegotiate as often as it likes.
         cx.host.log_stranger(Level::Info, words);
         self.was_up = true;
         cx.host.up(&up, server);

@@ -135,7 +135,7 @@ impl ServerMachine {
             describe(up.protection),
             up.mtu
         );
-        // At a lower log level: a client may negotiate anew as often as it likes.
+        // At a lower log level: a client may renegotiate as often as it likes.
         let level = match self.clients.contains_key(&call) {
             true => Level::Debug,
             false => Level::Info,
@@ -153,7 +153,7 @@ impl ServerMachine {
             sent: [0; 2],
             received: [0; 2],
         };
-        // The client may have negotiated anew.
+        // The client may have renegotiated.
         if let Some(old) = self.clients.insert(call, client)
             && old.inner != inner
         {

@@ -34,7 +34,7 @@ impl Stamps {
     /// The kernel's error.
     pub(super) fn open(path: &Path, table: &mut Table) -> io::Result<Self> {
         let file = places::open(path)?;
-        // A damaged file is started anew.
+        // A damaged file is replaced by a new one.
         let (number, text) = places::newest(&file, HEAD, PLACE).unwrap_or_default();
         for (id, stamp) in text.lines().filter_map(parse) {
             table.remember(id, stamp);

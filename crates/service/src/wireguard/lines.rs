@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// Opens the lines anew, each once its device exists.
+    /// Reopens the lines, each once its device exists.
     pub(super) fn bind_lines(&mut self, cx: &mut Cx<'_>) {
         self.with_lines(cx, |lines, now, out| {
             lines.bind(now, out);

@@ -209,7 +209,7 @@ impl Queries {
         Self { stop, sent, thread }
     }
 
-    /// Waits until so many more queries have been sent.
+    /// Waits until this many more queries have been sent.
     pub fn wait(&self, queries: u64) {
         let end = self.sent() + queries;
         until("queries that are sent", || self.sent() >= end);

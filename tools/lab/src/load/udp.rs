@@ -219,9 +219,9 @@ fn sink(
 /// A search for the highest rate at which no more than a given fraction gets lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LossFree {
-    /// A rate that surely works, in datagrams per second, at least 1.
+    /// A rate that certainly works, in datagrams per second, at least 1.
     pub low: f64,
-    /// A rate that surely fails, in datagrams per second.
+    /// A rate that certainly fails, in datagrams per second.
     pub high: f64,
     /// Fraction that may get lost. RFC 2544 allows none; a shared machine always loses a few.
     pub tolerance: f64,

@@ -43,7 +43,7 @@ pub enum ResolvRetry {
     /// `infinite`, the default.
     #[default]
     Infinite,
-    /// Seconds to go on trying.
+    /// Seconds to continue trying.
     Seconds(u32),
 }
 

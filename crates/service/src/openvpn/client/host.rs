@@ -40,7 +40,7 @@ pub(super) trait Host {
     /// Writes a line for the user who started the tunnel, besides OpenVPN's log.
     fn say(&mut self, level: Level, text: &str);
 
-    /// Logs why the process cannot go on.
+    /// Logs why the process cannot continue.
     fn fatal(&mut self, why: String);
 
     /// Notifies management clients.

@@ -1,9 +1,9 @@
 //! The order of steps while a script runs.
 //!
-//! A script runs on its own thread, so the control connection and the data plane go on meanwhile. The script's end is an
-//! event, and steps that must follow it wait: the routes for `up`, the removal of the interface for `down`, the next
-//! connection for both. A server can cause the machine's other calls without limit, so these are no steps and never pile
-//! up.
+//! A script runs on its own thread, so the control connection and the data plane continue meanwhile. The script's end
+//! is an event, and steps that must follow it wait: the routes for `up`, the removal of the interface for `down`, the
+//! next connection for both. A server can cause the machine's other calls without limit, so these are no steps and
+//! never pile up.
 
 use super::event::Event;
 use super::host::{Done, Failure, Host};

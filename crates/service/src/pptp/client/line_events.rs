@@ -168,7 +168,7 @@ impl ClientMachine {
         self.look(cx);
     }
 
-    /// Handles the loss of the control connection: the call goes on if the server is heard soon.
+    /// Handles the loss of the control connection: the call continues if the server is heard soon.
     pub(super) fn control_lost(&mut self, cx: &mut Cx<'_>) {
         if let Some(it) = &mut self.lines {
             it.tells = Some((cx.now, TELL_AGAIN.0));

@@ -2,7 +2,7 @@
 //!
 //! A server that knows of several lines accepts packets on each of them once probes have shown it the client's
 //! addresses ([`::pptp::lines`]). Other servers know a call by the client's address: the client uses one line at a
-//! time, and calls anew to use another. An LCP echo then tests the call's line. A TCP connection to the server's
+//! time, and calls again to use another. An LCP echo then tests the call's line. A TCP connection to the server's
 //! port, closed at once, tests each other line.
 
 use super::failures::Failures;
@@ -279,7 +279,7 @@ impl ClientMachine {
         }
     }
 
-    /// Whether the call goes on without its control connection.
+    /// Whether the call continues without its control connection.
     pub(super) fn goes_on(&self) -> bool {
         self.session.as_ref().and_then(Session::call).is_some()
     }

@@ -1,6 +1,6 @@
 //! Slow work (scripts, password hashes, TLS handshakes) on worker threads.
 //!
-//! The control loop submits a piece of work and goes on. When it is done, the loop is woken and collects the result.
+//! The control loop submits a piece of work and continues. When it is done, the loop is woken and collects the result.
 //! Threads start with the first work and end when none is left, so a server without scripts has none.
 //!
 //! Each piece of work has a *key*. Keys take turns, and a key's work that may never end cannot occupy every thread, so

@@ -53,7 +53,7 @@ pub(crate) enum Event<'a> {
     KillClient(u64),
     /// [`Machine::next_deadline`](super::Machine::next_deadline) has passed.
     DeadlinePassed,
-    /// The server cannot go on, for this reason.
+    /// The server cannot continue, for this reason.
     Failed(String),
 
     /// The configuration was read again.

@@ -43,7 +43,7 @@ pub(crate) trait Host {
     /// Accepts no more TCP connections.
     fn stop_listening(&mut self);
 
-    /// Raises the limit of open files for so many clients over TCP. Returns the new limit.
+    /// Raises the limit of open files for this many clients over TCP. Returns the new limit.
     fn raise_open_files(&mut self, clients: usize) -> usize;
 
     /// Runs a job on another thread; [`Event::JobDone`](super::Event::JobDone) returns the result. Sources take turns.
