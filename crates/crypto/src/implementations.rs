@@ -170,7 +170,7 @@ impl Backend {
     /// All back ends.
     pub const ALL: [Self; 3] = [Self::Portable, Self::Simd, Self::Accelerator];
 
-    /// Its name in reports and settings.
+    /// Name of the back end in reports and settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ const EXPECTED: u32 = 3 * ONE;
 /// A batch of this size needs no pause.
 const ENOUGH: u32 = 16;
 
-/// One packet, as a fixed-point number.
+/// The number of one packet in fixed point.
 const ONE: u32 = 256;
 
 /// The weight of the newest measurement: 1 / 2^n.

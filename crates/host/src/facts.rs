@@ -138,7 +138,7 @@ impl fmt::Display for Connected {
 /// A setting below `/proc/sys`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Setting {
-    /// Its path below `/proc/sys`.
+    /// Path of the setting below `/proc/sys`.
     pub key: String,
     /// Value before the change.
     pub before: String,

@@ -84,7 +84,7 @@ pub enum Refused {
     UnknownKey,
     /// The MAC does not match the key that it names.
     WrongMac,
-    /// Its stamp is not newer than the last one: a replay, or the client's clock was set back.
+    /// The stamp is not newer than the last one: a replay, or the client's clock was set back.
     OldStamp,
 }
 

@@ -23,7 +23,7 @@ pub struct Sample {
 pub struct Known {
     /// Name of the tunnel.
     pub name: String,
-    /// Its protocol, as people write it.
+    /// Protocol of the tunnel, in its usual spelling.
     pub protocol: String,
 }
 

@@ -32,7 +32,7 @@ pub struct Seen<'a> {
     pub index: u32,
     /// Whether it leaves through the device; otherwise it comes in.
     pub outgoing: bool,
-    /// Its first bytes, from the IP header on.
+    /// First bytes of the packet, from the IP header on.
     pub packet: &'a [u8],
 }
 

@@ -15,7 +15,7 @@ pub struct Civil {
     pub year: i32,
     /// The month, 1 to 12.
     pub month: u8,
-    /// Its day, 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: u8,
     /// The hour, 0 to 23.
     pub hour: u8,

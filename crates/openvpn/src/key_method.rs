@@ -99,9 +99,9 @@ pub enum KeyMethodError {
 pub struct TooLongToSend {
     /// The name of the string.
     pub field: &'static str,
-    /// Its length, with the NUL.
+    /// Length of the field, with the NUL.
     pub len: usize,
-    /// Its maximum length, with the NUL.
+    /// Maximum length of the field, with the NUL.
     pub max: usize,
 }
 

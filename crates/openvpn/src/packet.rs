@@ -279,7 +279,7 @@ impl fmt::Debug for ControlPacket {
 /// Why bytes are not a control packet. All of these errors are the sender's fault, or a stranger's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
-    /// It ends before it should.
+    /// The packet ends too early.
     #[error("control packet cut off")]
     TooShort,
     /// An opcode that does not exist, is no longer spoken, or belongs to the data channel.

@@ -20,7 +20,7 @@ type Link<T> = Option<Arc<Node<T>>>;
 struct Node<T> {
     /// The prefix's bits, left-aligned; the rest are zero.
     bits: u128,
-    /// Its length in bits.
+    /// Length of the prefix, in bits.
     len: u8,
     /// `None` on nodes that only branch.
     value: Option<T>,

@@ -15,7 +15,7 @@ use crate::timers::Timers;
 
 /// An initiation of ours that waits for its response.
 ///
-/// It is kept apart from what the peer initiates, so that two initiations that cross lead to keys in one round trip.
+/// Our handshake is kept apart from the peer's, so that two initiations that cross lead to keys in one round trip.
 /// (The kernel has one state for both: two that cross annul each other, and the next try comes five seconds later.)
 pub(crate) struct Pending {
     pub(crate) local_index: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Peer {
     pub(crate) latest_timestamp: Tai64n,
     /// When its last initiation was accepted.
     pub(crate) last_initiation: Option<Instant>,
-    /// Its last initiation crossed ours and was left without an answer.
+    /// The peer's last initiation crossed ours and was not answered.
     pub(crate) left_waiting: bool,
     pub(crate) timers: Timers,
     /// The deadline under which the device has queued this peer.

@@ -3,9 +3,9 @@
 //! For each peer there are, as in the kernel:
 //!
 //! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s
-//! without success it drops what is staged and gives up. Data that wants to be sent begins the 90 s again. (The kernel
+//! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s
+//!   without success it drops what is staged and gives up. Data that wants to be sent restarts the 90 s. (The kernel
 //!   counts to 20 attempts, which takes some 103 s; the paper says 90 s, so we do.)
-//! * **Send a keepalive**: 10 s after the first data packet received since we have sent anything.
 //! * **New handshake**: 15 s and up to 333 ms after the first data packet sent since we have received anything.
 //! * **Zero the keys**: 540 s after the last keys were made. Giving up starts it as well, if it is not running.
 //! * **Persistent keepalive**, if it is set: when nothing authentic went either way for that interval.

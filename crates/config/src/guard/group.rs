@@ -35,7 +35,7 @@ pub const GROUP_TABLES: u32 = 2 * LISTED_MAX as u32 + 1;
 pub struct Listed {
     /// The interface's name.
     pub interface: String,
-    /// Its network device, which is a tunnel.
+    /// Network device of the interface, which is a tunnel.
     pub device: String,
     /// LAN devices that leave through this interface only.
     pub lan: Vec<String>,

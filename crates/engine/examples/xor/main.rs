@@ -1,6 +1,6 @@
 //! A tunnel protocol of one page that shows the boundary between a protocol and the data plane.
 //!
-//! It protects nothing: packets are XORed with a key of eight bytes, over UDP. A data packet is
+//! The protocol protects nothing: packets are XORed with a key of eight bytes, over UDP. A data packet is
 //!
 //! ```text
 //! 'X'  session (1 byte, the receiver's name for it)  number (8 bytes, big-endian)  payload XOR key

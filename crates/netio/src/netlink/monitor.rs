@@ -95,7 +95,7 @@ pub enum Event {
         up: bool,
         /// Whether it also has a carrier.
         running: bool,
-        /// Its MTU, in bytes.
+        /// MTU of the interface, in bytes.
         mtu: u32,
     },
     /// An address was added or removed.
@@ -112,7 +112,7 @@ pub enum Event {
 
 /// A socket that reports changes in the namespace that it was opened in.
 ///
-/// Its descriptor becomes readable when an event waits; [`Monitor::next`] never blocks.
+/// The monitor's descriptor becomes readable when an event waits; [`Monitor::next`] never blocks.
 #[derive(Debug)]
 pub struct Monitor {
     follower: Follower,

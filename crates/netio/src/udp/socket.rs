@@ -22,14 +22,14 @@ pub enum Family {
 /// trains and to single datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscovery {
-    /// They are fragmented: IPv4 datagrams have no DF, so routers may do it. This host fragments IPv6 if it knows the
-    /// path's MTU.
+    /// Long datagrams are fragmented: IPv4 datagrams have no DF, so routers may do it. This host fragments IPv6 if it
+    /// knows the path's MTU.
     #[default]
     No,
     /// The kernel's default: this host fragments if it knows the path's MTU, otherwise sets DF. Excludes trains
     /// (`UDP_SEGMENT`), which the kernel sends without DF in this mode.
     Maybe,
-    /// They are dropped, here or on the path: all datagrams have DF.
+    /// Long datagrams are dropped, here or on the path: all datagrams have DF.
     Yes,
 }
 

@@ -75,7 +75,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct Pool {
     ipv4: Option<Range>,
-    /// Its base is the first address given.
+    /// The base is the first address that is assigned.
     ipv6: Option<PoolV6>,
     /// IPv4 addresses of a place: four with `topology net30`, the server's end at .1 and the client's at .2; else one.
     step: u32,

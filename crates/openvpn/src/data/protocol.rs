@@ -24,7 +24,7 @@ pub struct Material {
     pub allow_insecure: bool,
 }
 
-// Its secrets erase themselves, see `keys`.
+// The secrets in it erase themselves, see `keys`.
 impl ZeroizeOnDrop for Material {}
 
 impl Protocol for OpenVpn {

@@ -29,7 +29,7 @@ pub(super) struct Entry {
     /// Rises with each session that begins.
     pub(super) begun: u64,
     queued: Option<Instant>,
-    /// Its part of [`Table::stranger_bytes`].
+    /// The session's part of [`Table::stranger_bytes`].
     pub(super) bytes: u64,
 }
 

@@ -55,7 +55,7 @@ pub enum TlsError {
     Alert {
         /// The name of the alert.
         alert: String,
-        /// Its most likely meaning; begins with a separator or is empty.
+        /// Most likely meaning of the alert; begins with a separator or is empty.
         hint: &'static str,
         /// Our own offer, where it may be the reason; begins with a separator or is empty.
         offered: String,

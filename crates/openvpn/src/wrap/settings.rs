@@ -30,7 +30,7 @@ struct Server {
 /// The first packet of a stranger.
 #[derive(Debug)]
 pub struct FirstPacket {
-    /// Its length on the wire, in bytes.
+    /// Length on the wire, in bytes.
     pub len: usize,
     /// The packet, unwrapped.
     pub packet: ControlPacket,

@@ -305,7 +305,7 @@ mod tests {
         facts
     }
 
-    /// One group that is held shows as held, even when another one is not.
+    /// A blocked group is reported as blocked, even if another one is not.
     #[test]
     fn it_is_held_while_some_devices_are() {
         let list = config::guard::Listed {

@@ -1,6 +1,6 @@
 //! Finds other programs that route by marks and rules, and their conflicts with the policy.
 //!
-//! They are recognised by the rules that they make:
+//! The other programs are recognised by the rules that they make:
 //!
 //! | program | marks | priorities | tables |
 //! |---|---|---|---|
@@ -32,7 +32,7 @@ const TABLE_DEFAULT: u32 = 253;
 pub struct Other {
     /// Name of the program.
     pub name: &'static str,
-    /// Its rules that were found, in words.
+    /// Rules of the program that were found, in words.
     pub what: String,
     /// Conflicts, and their remedies.
     pub conflicts: Vec<String>,

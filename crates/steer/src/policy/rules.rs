@@ -202,7 +202,7 @@ mod tests {
             );
             let priorities: Vec<u32> = rules.iter().filter_map(|it| it.priority).collect();
             assert_eq!(priorities, [911, 911, 910, 910, 990, 991]);
-            // One tunnel lets packets go when it is down.
+            // One tunnel lets packets leave in clear when it is down.
             let held = rules
                 .iter()
                 .filter(|it| it.action == RuleAction::Unreachable);

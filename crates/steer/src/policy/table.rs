@@ -134,7 +134,7 @@ impl Held {
         let known = facts.known.clone().sorted();
         let held = FAMILIES.map(|it| second::held(resolved, it));
         let held = held.iter().flatten().filter(|it| it.to.is_none());
-        // Its networks stand for a device that is held as a whole.
+        // The networks represent a device that is blocked as a whole.
         let networks = held
             .filter_map(|it| it.from)
             .chain(known.networks.iter().copied());

@@ -16,7 +16,7 @@ pub(super) enum Meaning {
     Taken(Taken),
     /// Its argument is a file with further options.
     File,
-    /// It names such a file in the directory of client files.
+    /// Its argument is such a file in the directory of client files.
     Call,
     /// The option has no effect here, which is harmless for this reason.
     Nothing(&'static str),

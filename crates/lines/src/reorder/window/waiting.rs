@@ -171,9 +171,9 @@ pub(super) struct Overtaking {
 impl Overtaking {
     /// Whether packet `number` of the flow may pass `limit`, the least missing number.
     ///
-    /// It may if no packet of its flow waits, and if fewer than [`OVERTAKING_MAX`] of its flow have passed `limit`.
-    /// Packets that passed a greater missing number have passed `limit` too, so the bound holds for each missing
-    /// number.
+    /// Overtaking is allowed if no packet of its flow waits, and if fewer than [`OVERTAKING_MAX`] of its flow have
+    /// passed `limit`. Packets that passed a greater missing number have passed `limit` too, so the bound holds for
+    /// each missing number.
     pub(super) fn may_pass(&self, flow: u32, limit: u64) -> bool {
         let Some(flow) = self.flows.get(place_of(flow)) else {
             return true;

@@ -58,7 +58,7 @@ pub enum PeerEnd {
     Asked,
     /// The kernel received nothing from the peer for too long.
     Expired,
-    /// Its socket failed or was closed.
+    /// The peer's socket failed or was closed.
     Transport,
     /// A reason that only a later kernel gives.
     Other(u32),
@@ -90,7 +90,7 @@ impl PeerEnd {
 
 /// A socket that reports events about the peers of one interface.
 ///
-/// Its descriptor becomes readable when an event waits; [`OvpnMonitor::next`] never blocks.
+/// The monitor's descriptor becomes readable when an event waits; [`OvpnMonitor::next`] never blocks.
 #[derive(Debug)]
 pub struct OvpnMonitor {
     follower: Follower,

@@ -15,11 +15,11 @@ pub(super) type Step = Box<dyn FnOnce(&mut dyn Host) -> Done>;
 /// How a step behaves while a script runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Plain pause.
+    /// The step waits for the script.
     Plain,
-    /// It waits, and the steps after it wait for its end ([`Event::ScriptFinished`]).
+    /// The step waits, and later steps wait for its end as well ([`Event::ScriptFinished`]).
     Script,
-    /// It waits unless another of this kind does: several network changes need only one.
+    /// The step waits, or is dropped if another of this kind waits: several network changes need only one.
     Follow,
 }
 

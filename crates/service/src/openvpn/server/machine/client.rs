@@ -55,7 +55,7 @@ pub(super) struct Client {
     pub(super) from: Remote,
     pub(super) step: Step,
     pub(super) since: SystemTime,
-    /// Its certificate and password are accepted.
+    /// The client's certificate and password are accepted.
     pub(super) authorised: bool,
     /// Common name from its certificate or user name; empty before login.
     pub(super) common_name: String,
@@ -77,7 +77,7 @@ pub(super) struct Client {
     pub(super) networks: Vec<(IpAddr, u8)>,
     /// Byte counters of its control packets.
     pub(super) control: Arc<ControlTraffic>,
-    /// Its keys in the data plane.
+    /// The client's keys in the data plane.
     pub(super) channel: Channel,
     /// A script was told of its arrival and must be told of its departure.
     pub(super) announced: bool,
