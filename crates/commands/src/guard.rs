@@ -34,8 +34,8 @@ pub(crate) use wanted::write_text;
 /// Exit code of `status` while the guard is off, as for services that do not run.
 const OFF: u8 = 3;
 
-/// Exit code of `on`, `watch` and `reload` if no settings ask for a guard, or no device can be held: `watch` then has
-/// no task.
+/// Exit code of `on`, `watch` and `reload` if no settings ask for a guard, or no device can be guarded: `watch` then
+/// has no task.
 const NOTHING: u8 = 4;
 
 /// Precedes the reason why watching has not started yet.
@@ -249,7 +249,7 @@ pub(crate) fn sentences(errors: &[impl ToString]) -> Vec<String> {
     all
 }
 
-/// Applies all guard settings. Returns false if some settings are faulty, or some listed devices are not held.
+/// Applies all guard settings. Returns false if some settings are faulty, or some listed devices are not guarded.
 fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
     let wanted = match Wanted::read(matches) {
         Err(error @ (CommandError::Nothing | CommandError::Refused(_))) => {

@@ -135,7 +135,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 /// Sets the policy again and again until the packet filter or the rules are in place. The network waits for this, so
-/// that it starts with devices held. Returns at once without a file.
+/// that it starts with devices blocked. Returns at once without a file.
 fn wait(file: &Path) -> ExitCode {
     until_held(
         "policy: nothing is held yet, so the network waits",

@@ -26,7 +26,7 @@ pub(crate) struct Key<T> {
 }
 
 impl<T> Key<T> {
-    /// A key that is never written.
+    /// A key that is read but never written back.
     pub(crate) const fn read(name: &'static str, set: fn(&mut T, &str) -> Verdicted) -> Self {
         let show = |_: &T| Vec::new();
         Self { name, set, show }

@@ -1,10 +1,10 @@
 //! Decides what a tunnel's file may do on this machine besides its tunnel.
 //!
 //! Tunnel files come from providers and offices, but act with the rights of root. Without a permission, a file that
-//! connects to another end cannot make this machine a router. It names no program to run, and no file to write, to send or
-//! to read as more configuration. It opens no port or socket by which other machines command the tunnel. Certificates
-//! and keys are read without a permission, as regular files of a bounded size: their content stays on the machine,
-//! and no error quotes it.
+//! connects to another end cannot make this machine a router. It names no program to run, and no file to write, to send
+//! or to read as more configuration. It opens no port or socket through which other machines control the tunnel.
+//! Certificates and keys are read without a permission, as regular files of a bounded size: their content stays on the
+//! machine, and no error quotes it.
 //!
 //! The machine's owner gives permissions outside the file; the file itself never can:
 //!

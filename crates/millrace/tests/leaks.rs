@@ -131,8 +131,8 @@ fn watch(world: &Guarded, words: &[&str]) -> Process {
     watch
 }
 
-/// Control run: with nothing held back, all packets leave and forged sources are answered, which shows that the
-/// counters work.
+/// Control run: without a guard, all packets leave and forged sources are answered, which shows that the counters
+/// work.
 fn control(world: &Guarded) {
     until("packets in clear", || counted(world, "clear") > 0);
     let forger = Forger::start(&world.pc);

@@ -1,5 +1,5 @@
-//! The page of `millrace monitor` in a real browser: every view at desktop and phone size, while a tunnel fails,
-//! returns and is held, and with a thousand peers.
+//! The page of `millrace monitor` in a real browser: every view at desktop and phone size, while a tunnel fails and
+//! returns, while the guard blocks devices, and with a thousand peers.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -318,7 +318,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     assert_eq!(lists.status().1, Some(1));
     assert_eq!(lists.guard(&["refresh"]).1, Some(0));
 
-    // The guard lets go of LANs that no interface lists any more; LANs let go by `off` stay so.
+    // The guard stops guarding LANs that no interface lists any more; LANs freed by `off` stay so.
     lists.write(&["lan"], &[]);
     let (text, code) = lists.guard(&["reload"]);
     assert_eq!(code, Some(0), "{text}");

@@ -264,7 +264,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     };
     answers("with both tunnels");
 
-    // A tunnel is killed: packets that may use only that tunnel stay held, and use it again when it returns.
+    // A tunnel is killed: packets that may use only that tunnel stay blocked, and use it again when it returns.
     let (_far, process) = tunnels.remove(0);
     process.signal(Signal::SIGKILL).unwrap();
     process.wait_at_most(PATIENCE).unwrap();

@@ -44,7 +44,7 @@ impl Leaving {
 
     pub(crate) fn leaves(&self, src: IpAddr, dst: IpAddr) -> bool {
         let is_in = |list: &[Network], ip| list.iter().any(|it| covers(it.0, it.1, ip));
-        // Packets to the router itself, or from it, are not held.
+        // Packets to the router itself, or from it, are not blocked.
         is_in(&self.from, src)
             && !is_in(&self.within, dst)
             && !self.own.contains(&dst)

@@ -266,7 +266,7 @@ pub fn status(guard: Option<&Guard>) -> Result<Report, SteerError> {
 /// Gathers facts about the host as far as these settings need it, with the known parts of the LAN. `earlier` is the
 /// table of the file's devices in the earlier settings.
 ///
-/// Also adds the devices of VPN servers on this host to the settings. Their clients are held like the LAN, as a LAN
+/// Also adds the devices of VPN servers on this host to the settings. Their clients are guarded like the LAN, as a LAN
 /// device may be one.
 fn gather(
     guard: &Guard,

@@ -37,7 +37,7 @@ pub use report::Part;
 pub use way::{Way, Why};
 
 /// For each routing table or mark, the interfaces that its IPv4 and IPv6 packets go through; `None` where packets are
-/// held.
+/// blocked.
 pub(crate) type Ways = Vec<(u32, [Option<u32>; 2])>;
 
 /// The result of an action.

@@ -1,5 +1,5 @@
-//! Networks of the LAN, which its devices reach without a tunnel; and the ports and networks of held devices, past ones
-//! included, whose packets are held whatever device they come in through.
+//! Networks of the LAN, which its devices reach without a tunnel; and the ports and networks of blocked devices, past
+//! ones included, whose packets are blocked whatever device they come in through.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -20,8 +20,8 @@ const PREFIX_MIN: [u8; 2] = [8, 16];
 /// Maximum number of networks that bypass the tunnel, each with a rule for each device. A LAN has a handful.
 const NETWORKS_MAX: usize = 64;
 
-/// Maximum number of past networks, and of past ports, that stay held. Otherwise a prefix that is delegated again each
-/// day would fill the list.
+/// Maximum number of past networks, and of past ports, that stay blocked. Otherwise a prefix that is delegated again
+/// each day would fill the list.
 const BEFORE_MAX: usize = 8;
 
 /// Maximum number of ports of bridges of the LAN.

@@ -149,7 +149,7 @@ impl Settings for Asked {
         let earlier = before.map(|it| it.policy.table);
         let mut facts = gather(&resolved, earlier, &mut system)?;
         let mut errors = Vec::new();
-        // A device that is no longer held loses all known networks: the record does not tell which device had which.
+        // A device that is no longer blocked loses all known networks: the record does not tell which device had which.
         let held = second::devices(&resolved);
         let held_before = of_before.as_ref().map(second::devices);
         if held_before.iter().flatten().any(|it| !held.contains(it)) {

@@ -20,7 +20,7 @@ pub enum Way {
     Held(Why),
 }
 
-/// Why packets are held.
+/// Why packets are blocked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Why {

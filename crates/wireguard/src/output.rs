@@ -86,9 +86,8 @@ pub enum Output {
     /// Call [`Device::refresh`](crate::Device::refresh), once for each direction, when an authentic packet is opened or
     /// sealed after `refresh_at`, or sealed beyond `refresh_messages`. With `confirm`, call
     /// [`Device::confirmed`](crate::Device::confirmed) for the first authentic packet, and seal with these keys from
-    /// then on: the other side
-    /// may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the same session, whose
-    /// packet numbers must continue.
+    /// then on: the other side may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the
+    /// same session, whose packet numbers must continue.
     AddKeys {
         /// The peer of the packets.
         peer: PeerId,

@@ -13,7 +13,7 @@ use steer::guard::{Report, State};
 use super::wanted::unheld_of;
 use crate::status;
 
-/// Adds faults of lists to a report. Returns whether all listed devices are held.
+/// Adds faults of lists to a report. Returns whether all listed devices are guarded.
 pub(super) fn lists(uci: &Path, report: &mut Report) -> bool {
     let lists = match Lists::of(uci) {
         Ok(lists) => lists,

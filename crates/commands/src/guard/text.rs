@@ -113,7 +113,7 @@ pub(crate) fn state_of(part: &PartReport) -> State {
     }
 }
 
-/// Returns advice on how to unblock the held devices.
+/// Returns advice on how to unblock the blocked devices.
 fn how(report: &Report) -> Option<String> {
     match report.state {
         State::Held => {

@@ -150,7 +150,7 @@ pub(super) enum Verdict {
     Leak(Vec<u32>),
     /// The probe left only through these tunnels.
     Tunnel(Vec<u32>),
-    /// The probe did not leave: the kernel refused or held it.
+    /// The probe did not leave: the kernel refused or dropped it.
     Held,
     /// The result is unknown, for this reason.
     Unknown(String),

@@ -150,8 +150,8 @@ impl Rivals {
 
 impl Applied {
     /// Asks the kernel where packets to the Internet go although the tunnel's routes exist. Another program's rules, or
-    /// more specific routes of the main table, may lead them past the tunnel. Ways by other tunnels of this program
-    /// (`others`) and to single networks of the host are fine. Ignores the steps in `gone`.
+    /// more specific routes of the main table, may lead them past the tunnel. Routes through other tunnels of this
+    /// program (`others`) and to single networks of the host are fine. Ignores the steps in `gone`.
     pub(super) fn judge_ways(
         &self,
         dev: u32,

@@ -20,7 +20,7 @@ pub enum State {
     GetConfig,
     /// The interface gets its addresses.
     AssignIp,
-    /// Routes are set.
+    /// Routes are being added.
     AddRoutes,
     /// The tunnel is up.
     Connected,

@@ -18,7 +18,7 @@ use crate::way::Way;
 /// State of the guard.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// No packets are held. Only the user switches the guard off.
+    /// No packets are blocked. Only the user switches the guard off.
     Off,
     /// No packet of guarded devices leaves; or, for a group, none of its devices.
     Held,
@@ -112,7 +112,7 @@ pub struct Report {
     pub watched: bool,
     /// Packets that the chain has refused since it was made; `None` if that cannot be read.
     pub refused: Option<u64>,
-    /// Devices of the LAN through which no packet can come in now, so that none is held: a sentence for each.
+    /// Devices of the LAN through which no packet can come in now, so that none is guarded: a sentence for each.
     pub idle: Vec<String>,
     /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
@@ -182,7 +182,7 @@ impl Report {
         report
     }
 
-    /// Groups whose packets are held, while the guard is on.
+    /// Groups whose packets are blocked, while the guard is on.
     pub fn held(&self) -> impl Iterator<Item = &PartReport> {
         let on = self.state != State::Off;
         self.parts.iter().filter(move |it| on && !it.is_through())

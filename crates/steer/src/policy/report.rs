@@ -106,7 +106,7 @@ impl Report {
         self.table.is_well() && self.rules.is_well() && self.dnsmasq.is_well()
     }
 
-    /// Whether the packet filter or the rules are in place, so that no held packet leaks.
+    /// Whether the packet filter or the rules are in place, so that no blocked packet leaks.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.table.is_well() || self.rules.is_well()

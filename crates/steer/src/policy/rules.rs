@@ -5,7 +5,7 @@
 //! | 910 | with a tunnel's mark | the tunnel's table |
 //! | 911 | with the mark of a tunnel that holds, or of blocked packets | "unreachable" |
 //! | 914 | without a mark, through a device of the LAN to one of its networks | the main table |
-//! | 915 | without a mark, of a held device | the tunnel's table |
+//! | 915 | without a mark, of a blocked device | the tunnel's table |
 //! | 916 | the same | "unreachable"; dropped where the source may be forged |
 //! | 990 | with the mark of packets around tunnels | more specific routes of the main table |
 //! | 991 | the same | the table of the uplink |
@@ -55,7 +55,7 @@ impl Place {
             first,
             around: match BEHIND.into_iter().find(|it| it + 1 < earliest) {
                 Some(behind) => behind,
-                // Before the guard's rules, they would let out packets that the guard holds. So they stay, and the
+                // Before the guard's rules, they would let packets leave that the guard blocks. So they stay, and the
                 // other program's rule decides.
                 None if is_guarded => AROUND,
                 None => first + 2,

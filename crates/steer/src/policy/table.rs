@@ -3,7 +3,7 @@
 //! | chain | sees | does |
 //! |---|---|---|
 //! | `prerouting` | incoming packets | clears the policy's bits; restores the connection's mark, or calls `choose` |
-//! | `foreign` | packets of the LAN, after `prerouting` | drops held or blocked packets with a foreign source |
+//! | `foreign` | packets of the LAN, after `prerouting` | drops packets with a foreign source if guarded or blocked |
 //! | `choose` | the first packets of connections of the LAN | compares the sender, entry by entry |
 //! | `to_N` | packets of entry N | compares the destination |
 //! | `way_X` | matching packets | writes mark X to packet and connection |
@@ -117,7 +117,7 @@ fn jumped(name: String, rules: Vec<String>) -> WantedChain {
     WantedChain::new("policy", name, None, rules)
 }
 
-/// Senders whose packets are all held, whatever device they come in through.
+/// Senders whose packets are all blocked, whatever device they come in through.
 pub(super) struct Held {
     macs: Vec<Mac>,
     /// Known addresses and networks.
@@ -188,7 +188,7 @@ fn prerouting(resolved: &Resolved, lines: &[String]) -> WantedChain {
         let (from, set) = (from(lines), set("ct", mask, resolved.around));
         rules.push(format!("{from} ct state new {set}"));
     }
-    // Without this mark, answers would match the rules for held devices.
+    // Without this mark, answers would match the rules for blocked devices.
     let (unmarked, answers) = (has("ct", mask, 0), set("ct", mask, resolved.answers));
     rules.push(format!(
         "iifname != {lan} ct state new {unmarked} {answers}"
@@ -239,7 +239,7 @@ fn foreign(resolved: &Resolved, held: &Held) -> WantedChain {
         families.map(|it| format!("{those} {it} fib saddr . iif oif missing drop"))
     });
     let mut rules: Vec<String> = rules.collect();
-    // Connections from held devices to a VPN server on the router: their packets would leave through it, with the
+    // Connections from blocked devices to a VPN server on the router: their packets would leave through it, with the
     // server's addresses.
     if !held.servers.is_empty() {
         let ports: Vec<String> = held.servers.iter().map(ToString::to_string).collect();
