@@ -140,7 +140,7 @@ fn control(world: &Guarded) {
     forger.wait(1);
 }
 
-/// Breaks the LAN while a program holds both devices back. `holds` starts the program and returns its watching process.
+/// Breaks the LAN while a program blocks both devices. `holds` starts the program and returns its watching process.
 fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded) -> bool) {
     let world = world();
     let load = Load::start(&world);
@@ -176,7 +176,7 @@ fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded
         leaked(&format!("the packet filter was flushed, {round}"));
     }
     until("all of it is in place again", || is_whole(&world));
-    // Two tunnels appear to be up at the same time; the first one goes first.
+    // Two tunnels appear to be up at the same time; the first one is preferred.
     let tunnels = ["mr-plain", "mr-us"];
     for (number, name) in tunnels.iter().enumerate() {
         world.ip(&format!(
@@ -229,7 +229,7 @@ fn the_guard_holds_a_lan_in_pieces() {
     to_pieces(holds, is_whole);
 }
 
-/// Has the policy hold the devices of an entry with this `who`.
+/// Makes the policy block the devices of an entry with this `who`.
 fn policy_holds(who: impl Fn(&Guarded) -> String) {
     let directory = Directory::new();
     let is_whole = |world: &Guarded| {
@@ -384,7 +384,7 @@ fn held_by_rules(world: &Guarded) -> bool {
     pairs.any(|(name, value)| name == "OutDestUnreachs" && value != "0")
 }
 
-/// The guard alone makes a tunnel carry the LAN where no other program masquerades, and says what is left to do.
+/// The guard alone makes a tunnel carry the LAN if no other program masquerades, and names the remaining steps.
 #[test]
 fn the_guard_alone_is_enough_for_a_tunnel() {
     if !ready() || lab::require(tools::find("wg")).is_none() {
@@ -486,7 +486,7 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
     });
     assert_eq!(count("clear"), before, "while no tunnel is up");
     lab::acceptance::pings(&world.router, "192.168.1.1", 1);
-    // The server calls the router, which answers.
+    // The server pings the router, which answers.
     lab::acceptance::pings(&world.server, "192.168.3.1", 1);
     // A full tunnel comes up and carries the router's traffic; when it is killed, nothing leaves in clear.
     let tunnel = world.tunnel(&directory, "mr-full");
@@ -506,8 +506,8 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
     drop(far);
 }
 
-/// `on --wait` delays the network until guard or policy holds, and reports faulty settings. Without settings it returns
-/// at once.
+/// `on --wait` delays the network until guard or policy blocks, and reports faulty settings. Without settings it
+/// returns at once.
 #[test]
 fn the_network_waits_until_something_is_held() {
     if !ready() {

@@ -63,7 +63,7 @@ fn devices(all: &Policed) -> [(&'static str, &Host); 2] {
     [("pc", &all.world.pc), ("phone", &all.world.phone)]
 }
 
-/// Packets of a device that reached the server by each of [`WAYS`].
+/// Packets of a device that reached the server through each of [`WAYS`].
 fn came(all: &Policed, device: &str) -> [u64; 3] {
     let words = ["-j", "list", "counters", "table", "inet", "apart"];
     let text = all.world.server.output("nft", words).unwrap();

@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// Each view shows its content at both sizes while the tunnel fails, ends and returns, and while the guard holds.
+/// Each view shows its content at both sizes while the tunnel fails, ends and returns, and while the guard blocks.
 #[test]
 fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     if !ready() || !browser::ready() || lab::require(tools::find("nft")).is_none() {

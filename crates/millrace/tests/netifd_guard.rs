@@ -1,4 +1,4 @@
-//! A netifd interface reports when the guard does not hold the LANs in its `only_through`, and is silent when it does.
+//! A netifd interface reports when the guard does not guard the LANs in its `only_through`, and is silent when it does.
 
 use lab::acceptance::netifd::Netifd;
 use lab::acceptance::{PROGRAM, Site, ready};

@@ -304,7 +304,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
         lists.until_through("br-guest", None);
     }
 
-    // From here on nothing restores anything: each layer has to hold by itself.
+    // From here on nothing is restored: each layer must block alone.
     watch.signal(Signal::SIGKILL).unwrap();
     watch.wait_at_most(PATIENCE).unwrap();
     world.flush_rules();
@@ -486,7 +486,7 @@ fn lists_and_the_file_hold_together() {
             }
         }
     }
-    // The packet filter also holds where foreign routes lead into the other LAN's tunnel.
+    // The packet filter also blocks if foreign routes lead into the other LAN's tunnel.
     watch.signal(Signal::SIGKILL).unwrap();
     watch.wait_at_most(PATIENCE).unwrap();
     world.flush_rules();

@@ -167,7 +167,7 @@ fn what_init_scripts_drop_is_let_go() {
     }
 }
 
-/// Settings that were never valid still count as a request to hold.
+/// Settings that were never valid still count as a request to block.
 #[test]
 fn a_mistake_in_the_first_settings_is_not_taken_for_nothing() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! OpenVPN over several lines: our client at a stock server, which knows nothing of lines, and at our server.
+//! OpenVPN over several lines: our client at a stock server, which does not support lines, and at our server.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

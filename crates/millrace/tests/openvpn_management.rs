@@ -163,7 +163,7 @@ fn client_holds_and_asks() {
         let mut management = opened.unwrap();
         management.wait_for(">HOLD:").unwrap();
         assert!(!net.a.has_interface("ovpn0").unwrap());
-        // What stands behind it in the same write counts, too.
+        // A command after it in the same write counts, too.
         management.command("hold release\nverb 4").unwrap();
         management
             .wait_for(">PASSWORD:Need 'Auth' username/password")

@@ -1,6 +1,6 @@
 //! A public relay: floods from thousands of addresses cost a few log lines and little memory, and it still serves a
 //! client. It also does so beside a client that moves with each hello. A host that sent no hello gets at most a
-//! client's rate. Clients are answered from the address that they call.
+//! client's rate. Clients are answered from the address to which they send.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -94,8 +94,8 @@ fn endpoint_follows_data_packets() {
     }
 }
 
-/// Calls B at `called` and checks that every answer comes from there. Otherwise the caller would take the source for a
-/// new endpoint, and its firewall would drop the answer.
+/// Sends packets to B at `called` and checks that every answer comes from there. Otherwise the sender would take the
+/// source for a new endpoint, and its firewall would drop the answer.
 fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     let taps: Vec<PacketSocket> = ["eth0", "eth1"]
         .iter()

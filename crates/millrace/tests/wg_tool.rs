@@ -48,7 +48,7 @@ fn interface_settings() {
         assert_eq!(program.status().unwrap().fwmark, seen, "{given}");
     }
 
-    // An empty file takes the private key away.
+    // An empty file removes the private key.
     program.set(&["private-key", "/dev/null"]).unwrap();
     assert_eq!(show(&host, "public-key"), "(none)");
 }
