@@ -34,7 +34,7 @@ pub(crate) use wanted::write_text;
 /// Exit code of `status` while the guard is off, as for services that do not run.
 const OFF: u8 = 3;
 
-/// Exit code of `on`, `watch` and `reload` if no settings ask for a guard, or no device can be guarded: `watch` then
+/// Exit code of `on`, `watch` and `reload` if no settings request a guard, or no device can be guarded: `watch` then
 /// has no task.
 const NOTHING: u8 = 4;
 
@@ -183,7 +183,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if matches.get_flag("wait") {
         return Ok(wait(matches));
     }
-    // A faulty file also asks for a guard.
+    // A faulty file also requests a guard.
     let is_asked =
         |error: &CommandError| matches!(error, CommandError::Settings(_) | CommandError::Guard(_));
     let (mut done, is_asked) = match set(matches) {
@@ -206,7 +206,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 /// Sets the guard again and again until at least one layer is in place. The network waits for this, so that no packet
-/// leaks when it starts. Returns at once if no settings ask for a guard.
+/// leaks when it starts. Returns at once if no settings request a guard.
 fn wait(matches: &ArgMatches) -> ExitCode {
     until_held(
         "guard: nothing is held yet, so the network waits",
@@ -397,7 +397,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// A short report for the status of tunnels; `None` if the guard is off and no settings ask for it.
+/// A short report for the status of tunnels; `None` if the guard is off and no settings request it.
 pub(crate) fn brief() -> Option<Report> {
     if !host::privileges::administers() {
         return None;

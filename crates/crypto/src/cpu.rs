@@ -34,7 +34,7 @@ pub(crate) fn has_aes() -> bool {
         && hidden() & (ARMV8_AES | ARMV8_PMULL) == 0
 }
 
-/// Whether the CPU has instructions for SHA-1 and SHA-256; the standard library asks for both by one name.
+/// Whether the CPU has instructions for SHA-1 and SHA-256; the standard library detects both under one name.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn has_sha() -> bool {
     std::arch::is_aarch64_feature_detected!("sha2") && hidden() & (ARMV8_SHA1 | ARMV8_SHA256) == 0

@@ -149,7 +149,7 @@ pub(crate) trait MacImplementation: Send + Sync {
 
 /// A kind of code for a cipher.
 ///
-/// [`select`](crate::select) decides which candidate of a kind runs, and which kind if the caller asks for none.
+/// [`select`](crate::select) decides which candidate of a kind runs, and which kind if the caller requests none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backend {
     /// Plain instructions, in constant time: the code for chips without vector registers, and the reference for the

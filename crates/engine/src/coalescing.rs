@@ -38,7 +38,7 @@ pub(crate) struct Coalescing {
 }
 
 impl Coalescing {
-    /// Creates a state that asks for pauses only if `allowed`.
+    /// Creates a state that requests pauses only if `allowed`.
     pub(crate) const fn new(allowed: bool) -> Self {
         Self {
             allowed,

@@ -18,7 +18,7 @@ use std::time::Instant;
 /// Maximum number of system calls made to fill one slot.
 const READS_MAX: u64 = 2 * BATCH_PACKETS as u64;
 
-/// Datagrams that the first receive of a batch asks for when datagrams arrive one at a time.
+/// Datagrams that the first receive of a batch requests when datagrams arrive one at a time.
 const AT_FIRST: usize = 8;
 
 /// Bytes from which the fill asks the kernel how long a batch has waited. Smaller batches count as not having waited.
@@ -304,7 +304,7 @@ impl<W: Wire> InboundFill<W> {
             trains.clear();
             let limit = match (one, receives) {
                 (true, _) => 1,
-                // Each receive prepares room for as many datagrams as it asks for, so the first asks for few.
+                // Each receive prepares room for as many datagrams as it requests, so the first requests few.
                 (_, 1) => AT_FIRST,
                 _ => BATCH_PACKETS.saturating_sub(slot.packets.len()),
             };

@@ -234,7 +234,7 @@ impl<W: Wire> OutboundLookup<W> {
         }
         let start = read.start.max(slot.used + head);
         if read.start < start {
-            // This key's header is longer than the room left for it, or the packet was read in front of its place.
+            // This key's header is longer than the room left for it, or the packet begins too early in the slot.
             if start + read.len > slot.memory.len() {
                 drops.tun_malformed.add(count as u64);
                 return;

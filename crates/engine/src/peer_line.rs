@@ -55,7 +55,7 @@ pub(crate) struct PeerLines {
     used: AtomicU8,
     /// Whether there is a plan; spares peers with one line a look at `plan`.
     planned: AtomicBool,
-    /// Whether packets of one connection take several lines, so that the peer may ask for lost ones.
+    /// Whether packets of one connection take several lines, so that the peer may request lost ones.
     repairs: AtomicBool,
     sent: Mutex<Sent>,
     plan: ArcSwapOption<Plan>,

@@ -2,7 +2,7 @@
 //!
 //! Requests ([`Missing`]) from one end to the other for lost packets, if both ends share packets out among lines.
 //!
-//! A request is sealed like data, and asks for packets of its own session. Its payload is not an IP packet, so an end
+//! A request is sealed like data, and names packets of its own session. Its payload is not an IP packet, so an end
 //! that does not know requests drops it:
 //!
 //! | bytes | |
@@ -127,7 +127,7 @@ const MAGIC: [u8; 4] = [0, b'M', b'R', 1];
 /// Maximum number of runs of numbers in one request.
 const RUNS_MAX: usize = 32;
 
-/// Maximum number of numbers that a request may ask for.
+/// Maximum number of packet numbers in a request.
 const NUMBERS_MAX: usize = 128;
 
 const RUN: usize = 10;

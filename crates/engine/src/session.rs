@@ -138,7 +138,7 @@ impl<W: Wire> ReceiveKey<W> {
         !self.compression_told.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the caller must ask for a new key: true once.
+    /// Whether the caller must request a new key: true once.
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         self.limits.refresh_at.is_some_and(|at| now >= at)
             && !self.refresh_asked.swap(true, Ordering::Relaxed)

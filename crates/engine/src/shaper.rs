@@ -246,7 +246,7 @@ fn dropped(queue: &Queue<Held>) -> u64 {
     counters.dropped + counters.overflowed
 }
 
-/// A packet taken from a queue, ECN-marked if the queue asks for it.
+/// A packet taken from a queue, ECN-marked if the queue requests it.
 fn marked(popped: Popped<Held>) -> Held {
     let mut held = popped.packet;
     if popped.mark {

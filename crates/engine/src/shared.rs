@@ -83,7 +83,7 @@ pub(crate) struct Shared<W: Wire> {
     /// Bytes carried by each line.
     pub(crate) carried: Carried,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
-    /// Bytes of datagrams that peers may ask for once more.
+    /// Bytes of datagrams that peers may request once more.
     pub(crate) kept_bytes: Arc<AtomicUsize>,
     injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,

@@ -253,7 +253,7 @@ impl Stream {
         }
     }
 
-    /// Whether bytes wait.
+    /// Whether bytes wait to be sent.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         !self.out().pending.is_empty()

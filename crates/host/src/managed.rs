@@ -31,7 +31,7 @@ pub trait Manager: fmt::Debug + Send + Sync {
     /// Called when the tunnel ends by itself, with the reason.
     fn failed(&self, why: &str);
 
-    /// Whether the tunnel's configuration has changed, when a signal asks for a reload.
+    /// Whether the tunnel's configuration has changed, when a signal requests a reload.
     fn wants_reload(&self) -> bool;
 
     /// Whether the present configuration is complete. For a service that applies changes in place, and is asked to
@@ -103,7 +103,7 @@ impl Managed {
         plan.chain(self.applied.iter().flat_map(Applied::refused))
     }
 
-    /// The manager of the tunnel.
+    /// The program that configures the interface.
     #[must_use]
     pub fn manager(&self) -> &SharedManager {
         &self.manager

@@ -69,7 +69,7 @@ pub fn is_tunnel(name: &str) -> bool {
     place.join("tun_flags").exists() || kind.lines().any(|line| line == "DEVTYPE=wireguard")
 }
 
-/// A sentence for reports about a missing device: names devices that are up and may be meant. `None` without any.
+/// A sentence for reports about a missing device: names devices that are up and may be intended. `None` without any.
 #[must_use]
 pub fn instead<'n>(
     up: impl Iterator<Item = &'n str>,

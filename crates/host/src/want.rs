@@ -117,7 +117,7 @@ pub struct WantedRoute {
     /// The tunnel works without this route, and it goes before a route of the host to the same network. For other
     /// routes, such a route of the host is an error.
     pub optional: bool,
-    /// The other end asked for it, not the configuration.
+    /// The other end requested it, not the configuration.
     pub pushed: bool,
 }
 

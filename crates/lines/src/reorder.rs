@@ -14,7 +14,7 @@
 //!    deviations.
 //! 3. The gap is older than the cap, or more packets or bytes wait than allowed.
 //!
-//! Where the sender keeps sent packets, the window can ask for a number that all lines have passed
+//! Where the sender keeps sent packets, the window can request a number that all lines have passed
 //! ([`Window::set_repair`]). It then waits a little longer, and gives up the number if it does not come.
 //!
 //! The limit of a window is the least number that has neither come nor been given up. Below it, one bit a number tells

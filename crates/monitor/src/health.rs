@@ -62,7 +62,7 @@ impl State {
     }
 }
 
-/// The tunnel's state, and the reason. Settings that the file asked for and the host does not have come first.
+/// The tunnel's state, and the reason. Settings that the file requested and the host does not have come first.
 #[must_use]
 pub fn health(status: &Status) -> (State, String) {
     let (state, words) = carries(status);

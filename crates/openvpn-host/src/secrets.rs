@@ -119,7 +119,7 @@ pub fn rehearse_login(
     terminal.map(drop).map_err(no_terminal)
 }
 
-/// Checks, without asking anybody, that a client has all credentials for its server. A proxy may ask for none.
+/// Checks, without asking anybody, that a client has all credentials for its server. A proxy may request none.
 ///
 /// # Errors
 /// [`SecretError::File`] and [`SecretError::Nobody`].

@@ -25,8 +25,8 @@ pub struct CookieKeeper {
 }
 
 impl CookieKeeper {
-    /// A keeper with the process's random secret. `hand_window` is 60 s by default; a cookie is good for one to one and
-    /// a half of it.
+    /// A keeper with the process's random secret. `hand_window` is 60 s by default; a cookie is valid for one to one
+    /// and a half of it.
     #[must_use]
     pub fn new(secret: &[u8; 32], hand_window: Duration, now: Instant) -> Self {
         Self {

@@ -79,7 +79,7 @@ pub struct KeyMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyMethodError {
-    /// The peer speaks another key method.
+    /// The peer uses another key method.
     #[error("the peer uses key method {0}, and only 2 is spoken since OpenVPN 2.4")]
     Method(u8),
     /// The record is longer than [`RECORD_MAX`].

@@ -15,7 +15,7 @@ pub const MAX_MESSAGE_LEN: usize = 8192;
 /// A message, in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Client: asks for its options.
+    /// Client: requests its options.
     PushRequest,
     /// Server: the options, separated by commas, unparsed.
     PushReply(String),
@@ -59,7 +59,7 @@ pub enum AuthFailedKind {
     /// Wrong credentials, as far as the server says.
     #[default]
     Plain,
-    /// Only the token is no longer good: try again with user name and password.
+    /// Only the token is no longer valid: try again with user name and password.
     Session,
     /// A temporary refusal: try again.
     Temporary {

@@ -94,7 +94,7 @@ impl Name {
     /// The value of the last part with this label: a short name or a dotted identifier.
     pub(crate) fn last(&self, label: &str) -> Option<String> {
         let label = match label {
-            // OpenSSL's long names of the parts that are asked for most.
+            // OpenSSL's long names of the parts that are requested most.
             "commonName" => "CN",
             "userId" => "UID",
             "organizationName" => "O",

@@ -282,7 +282,7 @@ pub enum PacketError {
     /// The packet ends too early.
     #[error("control packet cut off")]
     TooShort,
-    /// An opcode that does not exist, is no longer spoken, or belongs to the data channel.
+    /// An opcode that does not exist, is no longer used, or belongs to the data channel.
     #[error("opcode {0} is no control packet")]
     Opcode(u8),
     /// A session id of zero, which no end may choose.

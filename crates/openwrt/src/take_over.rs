@@ -57,7 +57,7 @@ pub enum TakeOverError {
 pub struct Judged {
     /// Notes on lines that are not honoured.
     pub notes: Vec<String>,
-    /// Whether the file names other files that need a permission, which the OpenVPN service did not ask for.
+    /// Whether the file names other files that need a permission, which the OpenVPN service did not request.
     pub needs_files: bool,
 }
 

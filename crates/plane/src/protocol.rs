@@ -213,9 +213,9 @@ pub struct KeyLimits {
     /// Packets with this number or a higher one are not sent. They are not accepted either, if the number can be read
     /// without opening the packet ([`Class::Data`]).
     pub messages_max: u64,
-    /// Any use of the key from this moment on asks for a new key; `None` if the peer is to renew it.
+    /// Any use of the key from this moment on requests a new key; `None` if the peer is to renew it.
     pub refresh_at: Option<Instant>,
-    /// The data plane asks for a new key after sending this many packets.
+    /// The data plane requests a new key after sending this many packets.
     pub refresh_messages: u64,
 }
 

@@ -24,7 +24,7 @@ const HOOKS: [&str; 5] = ["prerouting", "input", "forward", "output", "postrouti
 /// Kind, number of the hook, priority.
 pub(crate) type Hook = (&'static str, u32, i32);
 
-/// A chain that settings ask for.
+/// A chain that settings request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct WantedChain {
     pub(crate) name: String,
@@ -87,7 +87,7 @@ pub(crate) fn comment(mark: &str, place: usize, count: usize) -> String {
     format!("{mark} {place} of {count}")
 }
 
-/// Chains and sets that settings ask for in a table of the family `inet`.
+/// Chains and sets that settings request in a table of the family `inet`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct WantedTable {
     pub(crate) name: &'static str,

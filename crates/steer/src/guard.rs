@@ -16,7 +16,7 @@
 //! first rules name networks instead of using the whole main table but its default route. That table also has routes
 //! from DHCP (option 121) and the WAN's own network.
 //!
-//! Where settings ask for it, the router's own `dnsmasq` queries name servers behind the tunnel, and only through the
+//! Where settings request it, the router's own `dnsmasq` queries name servers behind the tunnel, and only through the
 //! tunnel's device. The LAN's queries to other servers are then redirected to the router, and DNS over TLS or QUIC
 //! (port 853) is refused.
 
@@ -192,7 +192,7 @@ pub fn off(guard: Option<&Guard>) -> Result<Vec<SteerError>, SteerError> {
     lift(guard, |record| record.write(LET_GO))
 }
 
-/// Ends the guard when no settings ask for it any more; later settings can set it again.
+/// Ends the guard when no settings request it any more; later settings can set it again.
 ///
 /// # Errors
 /// The errors of [`off`].

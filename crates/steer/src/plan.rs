@@ -143,7 +143,7 @@ impl Applied {
         }
     }
 
-    /// Turns refused default routes into errors, if this later plan still asks for them.
+    /// Turns refused default routes into errors, if this later plan still requests them.
     pub(crate) fn settle(&mut self, still: &Plan) {
         let refused = self.refused.drain(..);
         let refused = refused.filter(|(it, _)| still.set.contains(it) || still.remove.contains(it));

@@ -34,8 +34,8 @@ pub(crate) trait Settings: Clone {
         self.clone()
     }
 
-    /// Sets what the settings ask for, with the record where there is one. `before` are the earlier settings, `ways` the
-    /// earlier ways.
+    /// Sets what the settings request, with the record where there is one. `before` are the earlier settings, `ways`
+    /// the earlier routes.
     fn set(
         self,
         before: Option<&Self>,

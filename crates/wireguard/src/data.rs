@@ -70,7 +70,7 @@ impl WireGuard {
     pub fn new() -> Self {
         Self::with_cipher(|key| {
             let (cipher, layout) = (Cipher::ChaCha20Poly1305, AeadLayout::NoNumber);
-            // Cannot fail: the cipher is an AEAD, and unless a back end is asked for there is always one.
+            // Cannot fail: the cipher is an AEAD, and unless a back end is requested there is always one.
             #[allow(clippy::unwrap_used)]
             packet_aead::new(None, cipher, key.as_bytes(), layout).unwrap()
         })
@@ -378,7 +378,7 @@ mod tests {
         }
     }
 
-    /// A SYN over IPv4 that asks for segments of 1460 bytes. Its checksum is not valid; only the change to it matters.
+    /// A SYN over IPv4 that requests segments of 1460 bytes. Its checksum is not valid; only the change to it matters.
     fn syn() -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 44, 0, 0, 0x40, 0, 64, 6, 0, 0];
         packet.extend([10, 8, 0, 1, 10, 8, 0, 2]);

@@ -134,7 +134,7 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// `-> e, es, s, ss`. `sealed_payload` is the payload's length and a tag longer than `payload`.
+    /// Writes the first message, `-> e, es, s, ss`. `sealed_payload` is longer than `payload` by a tag.
     ///
     /// Returns the state, which also has the ephemeral public key to send.
     pub(crate) fn start(
@@ -179,7 +179,7 @@ impl Initiator {
     }
 }
 
-/// The responder, which has learned which peer claims to speak.
+/// The responder, which knows which peer the sender claims to be.
 pub(crate) struct Responder {
     state: Symmetric,
     remote_ephemeral: PublicKey,

@@ -61,7 +61,7 @@ fn algorithms(name: &str) -> Vec<&'static [Algorithm]> {
     algorithms
 }
 
-/// Chooses one code after the other and says which: kind and names.
+/// Selects each implementation in turn, and yields its kind and names.
 pub(crate) fn codes(name: &str) -> impl Iterator<Item = String> {
     let algorithms = algorithms(name);
     let mut combined: Vec<(Option<Backend>, Vec<&'static str>)> = vec![(None, Vec::new())];

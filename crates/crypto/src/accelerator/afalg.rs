@@ -89,7 +89,7 @@ impl Accelerator for AfAlg {
             let no = core::ptr::null();
             set(&algorithm, libc::ALG_SET_AEAD_AUTHSIZE, no, task.tag_len())?;
         }
-        // SAFETY: no address is asked for; the result is checked before it is owned.
+        // SAFETY: no address is requested; the result is checked before it is owned.
         let operations = unsafe {
             libc::accept4(
                 algorithm.as_raw_fd(),

@@ -76,7 +76,7 @@ impl Pair<dyn AeadImplementation> {
         match picked.and_then(|of| Self::make(of, |index| (AEADS[index].make)(algorithm, key))) {
             Some(pair) => Some(pair),
             None if backend.is_none() => Self::aead_on_cpu(algorithm, key),
-            // A caller that asks for one kind gets no other.
+            // A caller that requests one kind gets no other.
             None => None,
         }
     }

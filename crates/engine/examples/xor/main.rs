@@ -217,7 +217,7 @@ impl End {
 
     /// A packet leaves through the interface.
     fn send(&self, packet: &[u8]) -> std::io::Result<()> {
-        // No offload is asked for: the header that precedes a packet is zero.
+        // No offload is requested: the header that precedes a packet is zero.
         self.host.send(&[&[0; VNET_HDR_LEN], packet].concat())?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use netio::udp::{Ecn, Family, SendScratch, Train};
 use plane::Wire;
 use std::net::SocketAddr;
 
-/// Keeps the datagrams of a batch for peers that may ask for them again.
+/// Keeps the datagrams of a batch for peers that may request them again.
 pub(super) fn keep<W: Wire>(shared: &Shared<W>, slot: &OutboundSlot) {
     for (run, trains) in slot.trains_of_runs() {
         // A TCP connection loses no packets.

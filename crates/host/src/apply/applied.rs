@@ -145,7 +145,7 @@ impl Applied {
         self.look(system)
     }
 
-    /// Messages about settings that the tunnel asked for and the host refused.
+    /// Messages about settings that the tunnel requested and the host refused.
     pub fn refused(&self) -> impl Iterator<Item = &str> {
         let refused = self.refused.iter().map(|(_, why)| why);
         refused.chain(&self.lost).map(String::as_str)

@@ -27,7 +27,7 @@ const AAAA: u16 = 28;
 /// The class of the Internet.
 const IN: u16 = 1;
 
-/// Address family that a query asks for.
+/// Address family that a query requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// IPv4.
@@ -277,7 +277,7 @@ mod tests {
         let address = |last| [0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, last];
         records.extend([1, b'X', 0xc0, 16]);
         records.extend(address(7));
-        // A record of a name that the query did not ask for.
+        // A record of a name that the query did not request.
         records.extend([1, b'y', 0xc0, 16]);
         records.extend(address(8));
         let message = answered(Kind::A, 3, &records);

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Minimum time between two initiations. The answer to one may be in transit, and the peer must see its session
-/// used before the next initiation asks for another.
+/// used before the next initiation requests another.
 const APART: Duration = Duration::from_millis(400);
 
 /// How long to wait for the answer to a probe while no round trip is known.

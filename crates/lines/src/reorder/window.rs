@@ -74,7 +74,7 @@ pub struct Window<T> {
     expected: Reordering,
     overtaking: Overtaking,
     restart: Restart,
-    /// Set only where missing numbers are asked for.
+    /// Set only where missing numbers are requested.
     repair: Option<Box<Repair>>,
     deadline: Option<u64>,
     /// When any line was heard last, and the end of the last silence.

@@ -93,7 +93,7 @@ fn a_loss_on_one_line_stalls_a_stream_for_no_longer_than_the_slower_takes() {
     assert!(lost > third / 200 && lost < third / 60, "{lost}");
 }
 
-/// Sends at a rate over both lines, with losses on each, and asks for missing packets.
+/// Sends at a rate over both lines, with losses on each, and requests missing packets.
 fn repaired(rate: u64, losses: [Loss; 2]) -> (usize, Outcome) {
     let sendings = sendings(rate);
     let links = vec![

@@ -35,7 +35,7 @@ pub struct ReceivedTrain {
     pub from: SocketAddr,
     /// Our address that the datagrams were sent to.
     pub local: Option<Source>,
-    /// Outer ECN bits, if the socket asks for them.
+    /// Outer ECN bits, if the socket requests them.
     pub ecn: Ecn,
 }
 

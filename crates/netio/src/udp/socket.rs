@@ -99,7 +99,7 @@ pub struct UdpSocket {
     pub(super) fd: OwnedFd,
     family: Family,
     port: u16,
-    /// `IP_MTU_DISCOVER`, as it was asked for.
+    /// `IP_MTU_DISCOVER`, as it was requested.
     pub(super) discovery: libc::c_int,
     /// Whether `UDP_SEGMENT` is in force.
     pub gso: Rung,
@@ -193,7 +193,7 @@ impl UdpSocket {
         bind(&fd, family, options).map_err(|source| match source.raw_os_error() {
             Some(libc::EADDRINUSE) => SocketError::PortInUse(options.port),
             Some(libc::EAFNOSUPPORT) => SocketError::NoFamily(family),
-            // If no address was asked for, this error means that the family was switched off.
+            // If no address was requested, this error means that the family was switched off.
             Some(libc::EADDRNOTAVAIL) => match options.address {
                 Some(address) if !address.is_unspecified() => SocketError::NoAddress(address),
                 _ => SocketError::NoFamily(family),

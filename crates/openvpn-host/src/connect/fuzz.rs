@@ -45,7 +45,7 @@ fn http(form: u8, login: Option<&ProxyLogin>, bytes: &[u8]) {
     };
     let mut shown = http::first_authorization(auth, login);
     let mut rest = bytes;
-    // Each answer belongs to a new connection, with the authorization that the last one asked for.
+    // Each answer belongs to a new connection, with the authorization that the last one requested.
     for _ in 0..4 {
         let mut reader = Reader::default();
         let mut found = None;

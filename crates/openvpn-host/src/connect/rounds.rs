@@ -68,7 +68,7 @@ pub(crate) struct Rounds {
     failed: u32,
     /// Consecutive connections without an address.
     nameless: usize,
-    /// Minimum pause that the server asked for; used once.
+    /// Minimum pause that the server requested; used once.
     at_least: Duration,
 }
 

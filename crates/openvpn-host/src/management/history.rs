@@ -16,7 +16,7 @@ pub enum State {
     Auth,
     /// The user must pass another authentication step.
     AuthPending,
-    /// The client asks for its options.
+    /// The client requests its options.
     GetConfig,
     /// The interface gets its addresses.
     AssignIp,

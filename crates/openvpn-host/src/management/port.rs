@@ -53,7 +53,7 @@ pub struct Settings {
 pub struct Answer {
     /// Kind of the query.
     pub kind: String,
-    /// The name; empty if the query asked for none.
+    /// The name; empty if the query requested none.
     pub username: Zeroizing<String>,
     /// The password, `ok` or `cancel`, or the text.
     pub text: Zeroizing<String>,
@@ -204,7 +204,7 @@ impl Management {
         }
     }
 
-    /// Whether to close the connection: the client asked for it or is not allowed. Pending output goes first, unless it
+    /// Whether to close the connection: the client requested it or is not allowed. Pending output goes first, unless it
     /// is too much.
     pub fn wants_close(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| {

@@ -31,9 +31,9 @@ pub enum CipherError {
     /// Too weak to be used unless someone insists.
     #[error("{cipher} with {digest} is not secure: choose AES-256-GCM at both ends")]
     Insecure {
-        /// The cipher asked for.
+        /// Requested cipher.
         cipher: Cipher,
-        /// The digest asked for.
+        /// Requested digest.
         digest: Digest,
     },
     /// The epoch layout has a place for an AEAD's tag and none for an HMAC.
@@ -46,9 +46,9 @@ pub enum CipherError {
 
 /// The cipher of one direction of one key.
 ///
-/// `digest` matters to ciphers that are no AEAD; [`Digest::None`] leaves their packets unauthenticated. Packet numbers
-/// are [`Packet::counter`](plane::Packet::counter): the first is 1, and with epochs the epoch stands in the upper 16
-/// bits, from 1 too. Whether a number is 0 or came before is for the caller to check.
+/// `digest` matters to ciphers that are not AEADs; [`Digest::None`] leaves their packets unauthenticated. Packet
+/// numbers are [`Packet::counter`](plane::Packet::counter): the first is 1, and with epochs the epoch stands in the
+/// upper 16 bits, from 1 too. Whether a number is 0 or came before is for the caller to check.
 ///
 /// # Errors
 /// [`CipherError`]: an insecure cipher, or one that the layout cannot carry.

@@ -12,7 +12,7 @@ pub const OCC_MAGIC: [u8; 16] = [
     0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c,
 ];
 
-/// The message that asks for the peer's options. Servers answer it at once.
+/// The message that requests the peer's options. Servers answer it at once.
 pub const OCC_REQUEST: [u8; 17] = occ(0);
 
 /// The exit notice over UDP, for ends that have not agreed to send it in the control channel.

@@ -49,7 +49,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// The opcode of this number. `None` for unknown numbers and for the resets 1 and 2 of key method 1, which
-    /// no version since 2.0 speaks.
+    /// no version since 2.0 uses.
     #[must_use]
     #[inline]
     pub const fn from_u8(number: u8) -> Option<Self> {

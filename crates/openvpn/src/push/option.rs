@@ -169,7 +169,7 @@ impl Redirect {
     }
 }
 
-/// The framing that `comp-lzo` or `compress` asks for. Nothing is ever compressed.
+/// The framing that `comp-lzo` or `compress` requests. Nothing is ever compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// `comp-lzo`, with the word behind it: `no`, `yes`, `adaptive`, or nothing.

@@ -532,7 +532,7 @@ pub enum ServerOutput {
         /// Metadata of its tls-crypt-v2 key, for a script to judge.
         metadata: Option<Metadata>,
     },
-    /// A session asks for something; never [`Output::Send`]. After [`Output::Closed`] another session may get the
+    /// A session requests something; never [`Output::Send`]. After [`Output::Closed`] another session may get the
     /// number.
     Client {
         /// Number of the client.

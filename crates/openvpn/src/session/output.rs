@@ -173,7 +173,7 @@ pub enum CloseReason {
     /// Client: no answer to our requests for options.
     #[error("the server did not push options within {} seconds", .0.as_secs())]
     NoPushReply(Duration),
-    /// Server: the client was accepted and did not ask for its options.
+    /// Server: the client was accepted and did not request its options.
     #[error("the client did not ask for options within {} seconds", .0.as_secs())]
     NoPushRequest(Duration),
     /// Client: the server's pushed options are unusable. The text names the setting that helps, if any.
@@ -290,7 +290,7 @@ pub enum Dropped {
     /// The wrap refuses the packet.
     #[error(transparent)]
     Wrap(WrapError),
-    /// The packet comes from, or is meant for, another session.
+    /// The packet comes from, or is intended for, another session.
     #[error("control packet of another session")]
     OtherSession,
     /// No negotiation with this key id is running, nor may one begin.
@@ -335,7 +335,7 @@ impl Dropped {
 /// several processors hands the TLS of a session, with the bytes that came for it, to another thread
 /// ([`Output::Handshake`]), and takes it back ([`Session::handshaken`](super::Session::handshaken)). Meanwhile the
 /// session continues: packets are acknowledged and sent again, time passes, it may end. Messages for TLS wait in the
-/// receive window, so that at most one handshake of a session is away, and messages stay in order.
+/// receive window, so that at most one handshake of a session is in another thread, and messages stay in order.
 pub struct Handshake {
     /// The number that the session gave this handshake.
     number: u64,

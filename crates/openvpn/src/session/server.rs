@@ -13,7 +13,7 @@ use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{IvProto, PeerInfo, cipher, occ};
 use crate::push::{PushOptions, bundles};
 
-/// How long a client that asks for its options again gets no second answer.
+/// How long a client that requests its options again gets no second answer.
 const ANSWERED_FOR: Duration = Duration::from_secs(30);
 
 /// Marks that this build has the server role. Without it the type has no value, and the compiler leaves out the code
@@ -37,7 +37,7 @@ pub(super) struct ServerSide {
     pub(super) refusal: Option<AuthFailed>,
     /// Deadline for the daemon's answer.
     pub(super) answer_by: Option<Instant>,
-    /// The client has asked for its options, or needs no asking.
+    /// The client has requested its options, or needs no asking.
     pub(super) push_wanted: bool,
     /// The daemon was asked for the client's options.
     push_asked: bool,
@@ -234,7 +234,7 @@ impl Session {
         }
     }
 
-    /// Deadline by which a client that is let in must ask for its options. Without it a silent client would keep its
+    /// Deadline by which a client that is let in must request its options. Without it a silent client would keep its
     /// place for ever.
     pub(super) fn request_by(&self) -> Option<Instant> {
         let Side::Server(server, _) = &self.side else {
@@ -313,7 +313,7 @@ impl Session {
     /// Sends the client the reason for the refusal, and ends the session.
     pub(super) fn refuse(&mut self, failed: AuthFailed, now: Instant) -> Result<(), CloseReason> {
         if self.primary.step != Step::Active {
-            // The client would not listen yet.
+            // The client does not accept a refusal before its keys are active.
             if let Some(server) = self.server_side() {
                 server.answer_by = None;
                 server.refusal = Some(failed);

@@ -26,9 +26,9 @@ const ID_TEXT_LEN: usize = ID_LEN / 3 * 4;
 #[derive(Debug)]
 pub struct TokenKeeper {
     key: Hmac,
-    /// How long a session may go on with tokens; `None` for ever.
+    /// How long a session may be continued with tokens; `None` for ever.
     lifetime: Option<Duration>,
-    /// How often clients renew their token. A token is good for twice that.
+    /// How often clients renew their token. A token is valid for twice that.
     renewal: Duration,
 }
 

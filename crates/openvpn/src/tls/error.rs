@@ -33,7 +33,7 @@ pub enum SettingsError {
         /// Why nothing is left and what to do.
         reason: &'static str,
     },
-    /// A directive asks for something that Millrace does not do.
+    /// A directive requests something that Millrace does not do.
     #[error("{directive}: {reason}")]
     Refused {
         /// The directive, with its value.

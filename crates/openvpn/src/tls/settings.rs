@@ -212,7 +212,7 @@ impl TlsSettings {
     }
 
     /// Requires the daemon's verdict on each peer whose certificate passes all rules (`tls-verify` of a client). The
-    /// session asks for it by [`Output::Judge`](crate::session::Output::Judge).
+    /// session requests it by [`Output::Judge`](crate::session::Output::Judge).
     pub fn ask_for_verdicts(&mut self) {
         self.verdicts = true;
     }

@@ -21,7 +21,7 @@ const SUITES_MAX: usize = 16;
 /// `verify-client-cert`: what a server asks of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientCertificate {
-    /// The server asks for no certificate.
+    /// The server requests no certificate.
     None,
     /// A client may show one; if it does, it must be good.
     Optional,

@@ -49,7 +49,7 @@ enum Standing {
     Good,
     /// A list revokes it.
     Revoked,
-    /// The list cannot be relied upon; why, and what to do.
+    /// The list cannot be relied upon: the reason, and the remedy.
     Unusable(String),
 }
 

@@ -244,7 +244,7 @@ fn check_netscape_type(
         Usage::Client => (0x80, CLIENT_AUTH, "client"),
         Usage::Server => (0x40, SERVER_AUTH, "server"),
     };
-    // Stock programs ask first whether the certificate is good for that end of TLS at all, so one
+    // Stock programs check first whether the certificate is valid for that end of TLS at all, so one
     // with neither extension passes.
     let netscape = certificate.netscape_type()?;
     let extended = certificate.extended_key_usage()?;

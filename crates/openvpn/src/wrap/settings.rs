@@ -101,7 +101,7 @@ impl WrapSettings {
     /// Takes clients with keys of tls-crypt-v2 besides those of this wrap. Keys that are older than `max_age`, or do
     /// not say how old they are, are refused.
     ///
-    /// On [`WrapSettings::none`] this leaves the server open to everyone; stock does not offer that.
+    /// With [`WrapSettings::none`] this leaves the server open to everyone; stock does not offer that.
     #[must_use]
     pub fn and_tls_crypt_v2(self, key: &ServerKey, max_age: Option<Duration>) -> Self {
         Self {

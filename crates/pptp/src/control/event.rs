@@ -83,7 +83,7 @@ pub enum CloseReason {
         /// The general error, if `result` says so.
         error: ErrorCode,
     },
-    /// The peer speaks another version of PPTP.
+    /// The peer uses another version of PPTP.
     #[error("the peer speaks version {0:#06x} of PPTP, not 0x0100")]
     Version(u16),
     /// The TCP connection ended without the peer saying so in PPTP.

@@ -23,7 +23,7 @@ pub const MAX_LEN: usize = 220;
 /// A host's description of itself (RFC 2637, sections 2.1 and 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The version of the protocol that the sender speaks.
+    /// Protocol version of the sender.
     pub version: u16,
     /// Maximum number of calls of an access concentrator; 0 for a client.
     pub max_channels: u16,

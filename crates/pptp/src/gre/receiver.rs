@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use plane::{ReplayCheck, ReplayWindow};
 
-/// Longest time that a packet stays unacknowledged. The RFC asks for less than the peer's time-out but gives no minimum
+/// Longest time that a packet stays unacknowledged. The RFC requires less than the peer's time-out but gives no minimum
 /// for it; deployed peers use half a second.
 pub const ACK_DELAY: Duration = Duration::from_millis(500);
 

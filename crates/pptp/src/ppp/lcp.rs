@@ -98,13 +98,13 @@ impl Lcp {
         }
     }
 
-    /// The options that we have asked for.
+    /// The options that we have requested.
     #[must_use]
     pub const fn ours(&self) -> &LinkOptions {
         &self.ours
     }
 
-    /// The options that the peer has asked for.
+    /// The options that the peer has requested.
     #[must_use]
     pub const fn peer(&self) -> &LinkOptions {
         &self.peer

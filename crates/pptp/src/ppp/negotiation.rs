@@ -416,7 +416,7 @@ impl<L: Layer> Negotiation<L> {
         {
             out.extend(prepared.map(Signal::Send));
         } else if actions.has(Actions::SEND_TERMINATE_ACK) {
-            // A Terminate-Ack answers a Terminate-Request, or a packet meant for an open layer.
+            // A Terminate-Ack answers a Terminate-Request, or a packet intended for an open layer.
             let answer = match event {
                 Event::TerminateRequest => prepared,
                 _ => Some(reply(code::TERMINATE_ACK, self.id, &[])),

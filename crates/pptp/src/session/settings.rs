@@ -132,7 +132,7 @@ pub struct ClientSettings {
     pub password: Password,
     /// The address that we request; `None` to let the server assign one, as is usual.
     pub address: Option<Ipv4Addr>,
-    /// Whether we ask for name servers (RFC 1877).
+    /// Whether we request name servers (RFC 1877).
     pub ask_dns: bool,
 }
 

@@ -179,7 +179,7 @@ impl ClientMachine {
         cx.host.log(Level::Warn, words);
     }
 
-    /// Carries out what the session asks for.
+    /// Carries out what the session requests.
     fn translate(&mut self, cx: &mut Cx<'_>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {

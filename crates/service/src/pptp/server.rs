@@ -87,7 +87,7 @@ impl ServerMachine {
         })
     }
 
-    /// Carries out what the session asks for.
+    /// Carries out what the session requests.
     fn translate(&mut self, cx: &mut Cx<'_>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {

@@ -249,7 +249,7 @@ levels! {
         lost: u64, metric "millrace_peer_order_lost_packets";
         /// Packets that the peer was asked to send again.
         asked: u64, metric "millrace_peer_order_asked_packets_total";
-        /// Packets that came after they were asked for again.
+        /// Packets that came after they were requested again.
         repaired: u64, metric "millrace_peer_order_repaired_packets_total";
     }
 

@@ -9,7 +9,7 @@
 //! | `guard-router` | output | refuses the router's own packets but through a tunnel, to the LAN, or for uplink and
 //! tunnel |
 //!
-//! The first two always exist, the others where settings ask for them.
+//! The first two always exist, the others where settings request them.
 //!
 //! Each chain is replaced in a transaction of its own: a kernel that cannot make one of them can still hold packets.
 //! Other parts of the program have chains in the same table; only these chains are the guard's.
@@ -68,7 +68,7 @@ pub(crate) fn marks(facts: &Facts) -> Vec<u32> {
     marks
 }
 
-/// All chains that settings ask for. The names in `guard` must have been checked.
+/// All chains that settings request. The names in `guard` must have been checked.
 pub(crate) fn table(guard: &Guard, known: &Known, marks: &[u32]) -> WantedTable {
     let mut chains = vec![holding(guard, known), foreign(guard, known)];
     if guard.dns_redirect && !guard.lan.is_empty() {

@@ -98,15 +98,15 @@ pub struct Report {
     pub chain: Part,
     /// The rules of IPv4 and of IPv6.
     pub rules: [Part; 2],
-    /// The chain that redirects queries to the router; `None` where settings do not ask for it.
+    /// The chain that redirects queries to the router; `None` where settings do not request it.
     pub redirect: Option<Part>,
-    /// The masquerading chain; `None` where settings do not ask for it.
+    /// The masquerading chain; `None` where settings do not request it.
     pub masquerade: Option<Part>,
-    /// The chain for the router's own packets; `None` where settings do not ask for it.
+    /// The chain for the router's own packets; `None` where settings do not request it.
     pub router: Option<Part>,
     /// Marks of tunnels' own packets, which the router's chain lets through.
     pub marks: Vec<u32>,
-    /// The state of `dnsmasq`'s settings; `None` where settings do not ask for them.
+    /// The state of `dnsmasq`'s settings; `None` where settings do not request them.
     pub dnsmasq: Option<Part>,
     /// Whether a `watch` process follows tunnels and networks, and restores what other programs remove.
     pub watched: bool,

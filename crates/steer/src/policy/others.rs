@@ -80,7 +80,7 @@ impl Kind {
             Some(_) if rule.invert => Self::WgQuick,
             _ if is_mwan3(rule) => Self::Mwan3,
             Some(_) if mask == PBR_MASK => Self::Pbr,
-            // Rules behind the policy's that ask for no mark cannot conflict. Examples: these programs' rules for local
+            // Rules behind the policy's that match no mark cannot conflict. Examples: these programs' rules for local
             // networks, and netifd's own rules.
             None if priority > AROUND => return None,
             _ => Self::Unknown,

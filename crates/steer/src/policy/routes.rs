@@ -10,7 +10,7 @@ use crate::way::lead;
 /// Metric of the policy's routes: behind those that a tunnel makes itself.
 pub(super) const METRIC: u32 = 9100;
 
-/// The routes that settings ask for.
+/// The routes that settings request.
 pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> Vec<Route> {
     let mut routes = Vec::new();
     for it in resolved.answering() {

@@ -3,7 +3,7 @@
 //! | priority | packets | way |
 //! |---|---|---|
 //! | 910 | with a tunnel's mark | the tunnel's table |
-//! | 911 | with the mark of a tunnel that holds, or of blocked packets | "unreachable" |
+//! | 911 | with the mark of a tunnel that blocks, or of blocked packets | "unreachable" |
 //! | 914 | without a mark, through a device of the LAN to one of its networks | the main table |
 //! | 915 | without a mark, of a blocked device | the tunnel's table |
 //! | 916 | the same | "unreachable"; dropped where the source may be forged |
@@ -73,7 +73,7 @@ fn is_wide(rule: &Rule) -> bool {
         && rule.further.is_empty()
 }
 
-/// The rules of a family that settings ask for; those that hold come first.
+/// The rules of a family that settings request; those that block come first.
 pub(super) fn wanted(resolved: &Resolved, facts: &Facts, family: Family) -> Vec<Rule> {
     let place = Place::among(facts);
     let mut rules = by_addresses(resolved, facts, place, family);

@@ -54,7 +54,7 @@ const LEADING: i32 = -110;
 /// The condition that matches a DNS query over UDP or TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
-/// The chains on hooks that not every policy asks for.
+/// The chains on hooks that not every policy requests.
 pub(super) const OPTIONAL: [&str; 3] = ["names", "input", "source"];
 
 /// The usual priority of source NAT.
@@ -65,7 +65,7 @@ pub(super) fn set_of(domain: &Domain, family: u8) -> String {
     format!("d{:016x}_{family}", fnv1a(domain.as_str()))
 }
 
-/// The chains and sets that settings ask for.
+/// The chains and sets that settings request.
 pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
     let policy = &resolved.policy;
     let held = Held::new(resolved, facts);

@@ -137,7 +137,7 @@ pub(super) fn told(spread: &Spread, tag: u64) -> Option<bool> {
     match (registers(spread), confined(spread)) {
         (Registers::ThirtyTwo, _) | (_, false) => Some(true),
         (Registers::Sixteen, true) => Some(false),
-        // NEON with fused multiply-add comes from a compiler: assembly for run-time choice asks for plain NEON.
+        // NEON with fused multiply-add comes from a compiler: assembly for run-time choice requests plain NEON.
         (Registers::Unknown, true) if tag >= 2 => Some(true),
         (Registers::Unknown, true) => None,
     }

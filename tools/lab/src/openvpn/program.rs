@@ -1,4 +1,4 @@
-//! Programs that speak OpenVPN.
+//! OpenVPN programs.
 
 use std::env;
 use std::fmt;

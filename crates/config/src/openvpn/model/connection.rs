@@ -115,9 +115,9 @@ pub enum HttpAuth {
     None,
     /// `basic`: user name and password in clear text.
     Basic,
-    /// `auto`: the method that the proxy asks for.
+    /// `auto`: the method that the proxy requests.
     Auto,
-    /// `auto-nct`: the method that the proxy asks for, except in clear text.
+    /// `auto-nct`: the method that the proxy requests, except in clear text.
     AutoNoClearText,
 }
 

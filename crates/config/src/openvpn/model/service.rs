@@ -195,7 +195,7 @@ pub struct Scripts {
     pub tmp_dir: Option<PathBuf>,
 }
 
-/// An option that asks for an action instead of a tunnel.
+/// An option that requests an action instead of a tunnel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
     /// `--help`.

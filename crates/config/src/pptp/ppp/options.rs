@@ -20,7 +20,7 @@ pub(super) enum Meaning {
     Call,
     /// The option has no effect here, which is harmless for this reason.
     Nothing(&'static str),
-    /// The option asks for something unsupported.
+    /// The option requests something unsupported.
     Refused(&'static str),
 }
 

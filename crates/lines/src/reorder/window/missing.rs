@@ -5,11 +5,11 @@ use crate::reorder::line::LineTrack;
 use crate::reorder::repair::{Learnt, Repairs};
 use std::time::Instant;
 
-/// Minimum lateness of a missing packet before it is asked for, in microseconds.
+/// Minimum lateness of a missing packet before it is requested, in microseconds.
 const MOSTLY_MIN: u64 = 5_000;
 
 impl<T> Window<T> {
-    /// Sets whether missing numbers are asked for: only useful if the sender keeps sent packets.
+    /// Sets whether missing numbers are requested: only useful if the sender keeps sent packets.
     pub fn set_repair(&mut self, on: bool) {
         if on || self.repair.is_some() {
             let end = match self.in_order {

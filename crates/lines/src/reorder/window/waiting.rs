@@ -45,7 +45,7 @@ impl<T> Window<T> {
         self.expected = reordering;
     }
 
-    /// Records that the number was lost: it was given up, or came only because it was asked for.
+    /// Records that the number was lost: it was given up, or came only because it was requested.
     pub(super) fn lost(&mut self, number: u64) {
         for line in &mut self.lines {
             line.lost(number);
@@ -100,7 +100,7 @@ impl<T> Window<T> {
         let came = self.repair.as_mut().map(|repair| repair.came(number, now));
         match came {
             None | Some(Cause::Unasked) => {}
-            // The cause of a packet's time is uncertain if its number was asked for.
+            // The cause of a packet's time is uncertain if its number was requested.
             Some(cause) => {
                 self.lines[line].spoke(now);
                 if cause == Cause::Answer {

@@ -236,7 +236,7 @@ fn the_kernel_tells_how_long_a_datagram_has_waited() {
             assert!(waited <= sent.elapsed() + Duration::from_secs(1));
             return;
         }
-        // If no other socket of the machine asks for times, the kernel starts taking them a moment after the request.
+        // If no other socket of the machine requests times, the kernel starts taking them a moment after the request.
         // Until then it uses the time of the receive call.
         assert!(begun.elapsed() < Duration::from_secs(40), "{waited:?}");
     }

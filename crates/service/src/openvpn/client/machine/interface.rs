@@ -24,7 +24,7 @@ impl Machine<'_> {
             match why {
                 // Servers push options for other systems to everyone.
                 Refusal::NoEffect => cx.debug(format!("pushed option '{option}': {why}")),
-                // The user asked for the filter.
+                // The user requested the filter.
                 Refusal::Filtered | Refusal::NoPull => {
                     cx.info(format!("pushed option '{option}' is not taken: {why}"));
                     left_out.push(option.as_str());
