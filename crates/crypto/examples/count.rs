@@ -117,7 +117,7 @@ fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
     true
 }
 
-/// Counts the functions of memory, on packets that lie one behind the other.
+/// Counts `memcpy` and similar functions, on adjacent packets.
 fn memory(marks: &mut Marks, (packets, len): (usize, usize)) {
     let from = vec![0x5a_u8; packets * len];
     let mut to = from.clone();

@@ -290,7 +290,7 @@ mod tests {
         one.end(at(500));
         let found = FloorFile::at(&path).unwrap().1;
         assert!(found > at(1000) && found < at(1001), "{found:?}");
-        // The second process's end keeps what the first may rely on.
+        // When the second process ends, the floor on which the first may rely stays.
         two.end(at(700));
         assert_eq!(FloorFile::at(&path).unwrap().1, at(1000));
         // A process that is alone leaves exactly what it used.

@@ -75,7 +75,7 @@ impl Out<'_> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let told = Frame::new(number, value).and_then(|it| it.write(&mut *stream));
         if told.is_err() {
-            // After half an answer, the front could not read any other.
+            // After a partial answer, the front could not parse a later one.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }

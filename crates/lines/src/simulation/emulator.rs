@@ -46,7 +46,7 @@ pub(super) struct LinkSettings {
     pub(super) jitter: Jitter,
     /// Whether packets keep their order: one that would overtake another arrives with it.
     pub(super) keeps_order: bool,
-    /// Which packets are lost, behind the queue.
+    /// Loss of packets after the queue.
     pub(super) loss: Loss,
     /// The probability that a packet arrives twice, with delays of their own.
     pub(super) duplication: f64,

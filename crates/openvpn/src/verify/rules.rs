@@ -87,7 +87,7 @@ pub struct PeerRules {
     /// `verify-x509-name`
     pub name: Option<NameRule>,
     /// `peer-fingerprint`: the peer's own certificate must be one of these. Without `ca` nothing
-    /// else of the chain is checked, and a self-signed certificate will do.
+    /// else of the chain is checked, and a self-signed certificate suffices.
     pub peer_fingerprints: Vec<Fingerprint>,
     /// `verify-hash`: the certificate that signed the peer's must be one of these.
     pub issuer_fingerprints: Vec<Fingerprint>,

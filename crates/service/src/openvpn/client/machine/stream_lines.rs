@@ -170,7 +170,7 @@ impl StreamLines {
         self.known && self.lines.iter().any(|of| of.fault.is_none())
     }
 
-    /// Whether another line is not known to fail.
+    /// Whether there is another line that has not failed.
     fn has_other(&self) -> bool {
         let lines = (0..).map(LineId).zip(&self.lines);
         let mut others = lines.filter(|(line, _)| Some(*line) != self.used);
