@@ -46,7 +46,7 @@ pub(crate) struct Place {
     pub(crate) text: Range<usize>,
     /// The first of the tag's 16 bytes: between associated data and text, or behind the text.
     pub(crate) tag: usize,
-    /// The packet's nonce.
+    /// Nonce of the packet.
     pub(crate) nonce: [u8; 12],
 }
 
@@ -149,7 +149,7 @@ pub(crate) trait MacImplementation: Send + Sync {
 
 /// A kind of code for a cipher.
 ///
-/// [`select`](crate::select) decides which candidate of a kind runs, and which kind if the caller asks for none.
+/// [`select`](crate::select) decides which candidate of a kind runs, and which kind if the caller requests none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backend {
     /// Plain instructions, in constant time: the code for chips without vector registers, and the reference for the
@@ -170,7 +170,7 @@ impl Backend {
     /// All back ends.
     pub const ALL: [Self; 3] = [Self::Portable, Self::Simd, Self::Accelerator];
 
-    /// Its name in reports and settings.
+    /// Name of the back end in reports and settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@
 //! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
 //!
 //! [`Backend::Accelerator`] is used only on request, by [`set`] or by a profile. Whether an accelerator is worth the
-//! way through the kernel depends on the batch, and that measurement takes too long for a start.
+//! path through the kernel depends on the batch, and that measurement takes too long for a start.
 
 mod measuring;
 
@@ -82,7 +82,7 @@ impl Algorithm {
 /// The code that runs for an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The algorithm.
+    /// Algorithm this choice is for.
     pub algorithm: Algorithm,
     /// The kind of the candidate for batches.
     pub backend: Backend,

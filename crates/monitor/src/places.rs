@@ -11,7 +11,7 @@ use plane::SourceNetwork;
 /// several for each address of a usual LAN.
 const RECENT: usize = 1024;
 
-/// The most networks that are remembered because somebody logged in from there.
+/// Maximum number of networks that are remembered because somebody logged in from there.
 const TRUSTED: usize = 32;
 
 /// The progress of a connection.
@@ -75,7 +75,7 @@ impl Places {
         }
     }
 
-    /// Gives a place to one more connection of a network.
+    /// Takes a place for one more connection of a network.
     ///
     /// If the network has as many as it may, its oldest connection that can gives way. If all places are taken, the
     /// network with the most connections gives way with its oldest one; among equals, the network that connected most

@@ -118,8 +118,7 @@ pub fn netns_cookie() -> io::Result<u64> {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).or_else(|_| UdpSocket::bind(("0.0.0.0", 0)))?;
     let mut cookie = 0_u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the option is a number of eight bytes, which is how much room there is and is said
-    // to be.
+    // SAFETY: the option is a number of eight bytes; the buffer has that size, and its length is passed.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

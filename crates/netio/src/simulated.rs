@@ -14,7 +14,7 @@ pub enum Call<'a> {
     Read,
     /// A packet is written to the interface.
     Write {
-        /// Its parts, the header first if it has one.
+        /// Parts of the write, the header first if it has one.
         parts: &'a [IoSlice<'a>],
     },
     /// Datagrams are received.

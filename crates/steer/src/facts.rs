@@ -18,7 +18,7 @@ const DEFAULT_BITS: [u8; 2] = [1, 3];
 /// The host as it is.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Facts {
-    /// Interfaces.
+    /// Interfaces of this host.
     pub(crate) links: Vec<Link>,
     /// Addresses of the interfaces.
     pub(crate) addresses: Vec<Address>,
@@ -30,7 +30,7 @@ pub(crate) struct Facts {
     pub(crate) rules: [Option<Vec<Rule>>; 2],
     /// The chains of the packet filter's table.
     pub(crate) chains: Chains,
-    /// Known networks and ports of the devices that are held as a whole.
+    /// Known networks and ports of the devices that are blocked as a whole.
     pub(crate) known: Known,
     /// Whether the kernel has IPv6.
     pub(crate) ipv6: bool,

@@ -1,6 +1,6 @@
 //! The record of settings in force, until they are withdrawn or the next boot.
 //!
-//! Its lock keeps one process from setting what another one is removing.
+//! The record's lock keeps one process from setting what another one is removing.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

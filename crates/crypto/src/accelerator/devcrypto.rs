@@ -84,7 +84,7 @@ const CIOCCRYPT: libc::Ioctl = libc::_IOWR::<CryptOp>(b'c' as u32, 104);
 const CIOCGSESSINFO: libc::Ioctl = libc::_IOWR::<SessionInfoOp>(b'c' as u32, 107);
 const CIOCAUTHCRYPT: libc::Ioctl = libc::_IOWR::<CryptAuthOp>(b'c' as u32, 109);
 
-/// The device.
+/// The open `/dev/crypto` device.
 pub(crate) struct DevCrypto {
     device: Arc<File>,
     /// Whether to use software drivers too: for tests.

@@ -31,7 +31,7 @@ pub(crate) struct Offload {
     sessions: Sessions,
 }
 
-/// A batch under way. The caller must [collect](Offload::collect) it: nothing else frees the driver threads.
+/// An unfinished batch. The caller must [collect](Offload::collect) it: nothing else frees the driver threads.
 pub(crate) struct Submission {
     threads: [bool; MAX_THREADS],
     /// The number of packets that found room, from the first.

@@ -100,7 +100,7 @@ impl DriverThread {
         }
     }
 
-    /// Gives the memory back, used or not, after erasing it.
+    /// Returns the memory to the driver, used or not, after erasing it.
     pub(crate) fn release(&self, mut work: Box<Work>) {
         work.clear();
         *self.shared.lock() = Slot::Free(work);

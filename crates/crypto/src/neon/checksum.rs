@@ -56,7 +56,7 @@ mod routine {
 
     pub(super) unsafe fn sum(bytes: *const u8, len: usize) -> u64 {
         let (steps, rest) = (len / STEP, len % STEP);
-        // SAFETY: the caller's: `len` bytes may be read.
+        // SAFETY: the caller guarantees that `len` bytes may be read.
         unsafe {
             let mut sums = [vdupq_n_u64(0); 2];
             for at in 0..steps {

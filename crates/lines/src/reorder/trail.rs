@@ -111,7 +111,7 @@ impl Trail {
         }
     }
 
-    /// Notes that the line has delivered this number, at this time in microseconds.
+    /// Records that the line has delivered this number, at this time in microseconds.
     pub(super) fn push(&mut self, number: u64, at: u64) {
         if self
             .greatest

@@ -27,7 +27,7 @@ pub struct Train {
     pub len: u32,
     /// Length of each datagram, in bytes; the last may be shorter. Not 0.
     pub segment: u32,
-    /// The destination.
+    /// Destination of the datagrams.
     pub endpoint: Endpoint,
     /// Outer ECN bits.
     pub ecn: Ecn,
@@ -99,7 +99,7 @@ impl SendScratch {
         }
     }
 
-    /// Begins a batch, which may wait anew for a full socket buffer: 100 ms at most over all its calls of
+    /// Begins a batch, which may wait again for a full socket buffer: 100 ms at most over all its calls of
     /// [`UdpSocket::send_trains`].
     pub fn begin_batch(&mut self) {
         self.patience = PATIENCE;

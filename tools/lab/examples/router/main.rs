@@ -32,7 +32,7 @@ use traffic::{Cost, Tcp};
 
 /// How long the machine gets to boot and to make its tunnel.
 const READY: Duration = Duration::from_secs(180);
-/// Where datagrams are sent back, at the far end.
+/// Port of the far end's echo server.
 const ECHO_PORT: u16 = 7;
 
 const USAGE: &str = "usage: router count|test DIRECTORY CPU REPETITIONS CONTENDER...";
@@ -57,13 +57,13 @@ fn main() -> ExitCode {
         eprintln!("router: {error}");
         return ExitCode::FAILURE;
     }
-    // How often each one failed.
+    // Number of failed repetitions, by contender.
     let mut failures = vec![0; contenders.len()];
     if mode == "count" {
         println!("{}", Cost::HEAD);
     }
     let mut table = Table::default();
-    // Contenders take turns: what changes on this machine in the meantime is shared by all.
+    // Contenders take turns: changes on this machine affect all alike.
     for repetition in 0..repetitions {
         let last = repetition + 1 == repetitions;
         for (&contender, failures) in contenders.iter().zip(&mut failures) {
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     if mode == "count" {
         println!("\n{table}");
     }
-    // One repetition that is missing leaves medians of the others: it must not take an hour's counting with it.
+    // A failed repetition is left out of the medians; it must not end an hour of counting.
     let most = match mode.as_str() {
         "count" => repetitions.saturating_sub(1),
         _ => 0,
