@@ -211,7 +211,7 @@ pub trait DataPlane: Send + Sync {
     /// Drops the packets that wait for a session.
     fn drop_staged(&self, id: PeerId);
 
-    // The whole.
+    // The data plane as a whole.
 
     /// Changes which peer owns which addresses, in this order. Packets see all of the changes or none.
     fn change_routes(&self, changes: &[RouteChange]);
