@@ -70,7 +70,7 @@ pub struct Learnt {
     pub failed: u32,
 }
 
-/// The results of asking.
+/// Results of repair requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
     /// Numbers that were requested.
