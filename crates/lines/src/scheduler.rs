@@ -39,8 +39,8 @@ pub enum Mode {
     Critical,
     /// Each inner flow on one of the lines that work, by their rates.
     BalanceFlows,
-    /// Each packet on one of the lines that work, by their rates; [critical](crate::inner::Inner::critical) ones as
-    /// with failover. The peer must put them back into order.
+    /// Each packet on one of the lines that work, by their rates; [critical](crate::inner::Inner::critical) ones as with
+    /// failover. The peer must put them back into order.
     BalancePackets,
 }
 

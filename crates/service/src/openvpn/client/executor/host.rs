@@ -152,8 +152,7 @@ impl<'a> ThisHost<'a> {
         Ok(Some(opened))
     }
 
-    /// Plans the interface's settings with the addresses of names in routes. Ignores late results of an earlier
-    /// request.
+    /// Plans the interface's settings with the addresses of names in routes. Ignores late results of an earlier request.
     pub(super) fn planned(&mut self, number: u64, names: &RouteNames) -> Option<Event> {
         let planning = self.planning.take_if(|it| it.number == number)?;
         let planned = self.decide(planning, names);
