@@ -20,8 +20,7 @@ use std::{fmt, io};
 /// # Order
 ///
 /// 1. [`open_line`](Transports::open_line), or [`add_stream`](Transports::add_stream): without one the data plane
-///    receives nothing.
-///    It reads a connection from the call on, so it may report messages before the call returns.
+///    receives nothing. It reads a connection from the call on, so it may report messages before the call returns.
 /// 2. [`add_peer`](Self::add_peer), then [`set_line`](Self::set_line) to set the peer's address.
 /// 3. [`add_keys`](Self::add_keys): the data plane opens packets of the session. Call it before you send the message
 ///    that lets the peer use the keys, or the peer's first packets are dropped.
