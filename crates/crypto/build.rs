@@ -3,8 +3,8 @@
 //! On other targets the script compiles nothing, so this crate needs no C compiler and `cfg(neon)` is not set. The same
 //! holds for ARM without a floating-point unit: such chips have no NEON, and clang refuses code that uses it.
 //!
-//! On 32-bit ARM the program's baseline has no NEON. Only the files compiled here may use it, and they are called only after
-//! the kernel has said that the CPU has it.
+//! On 32-bit ARM the program's baseline has no NEON. Only the files compiled here may use it, and they are called only
+//! after the kernel has said that the CPU has it.
 
 use std::path::PathBuf;
 use std::{env, fs};

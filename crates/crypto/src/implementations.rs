@@ -1,9 +1,9 @@
 //! The interface between packet formats and the code that computes ([`Backend`]: its origin).
 //!
-//! A format ([`PacketAead`](crate::packet_aead::PacketAead), OpenVPN's CBC with an HMAC) finds where in a batch's memory the
-//! parts of each packet are, and gives up to [`CHUNK`] packets at once to an *implementation*: an object with the key already
-//! scheduled, which computes nothing but the algorithm. The [`table`] lists the implementations, and
-//! [`select`](crate::select) chooses the one that a key gets.
+//! A format ([`PacketAead`](crate::packet_aead::PacketAead), OpenVPN's CBC with an HMAC) finds where in a batch's
+//! memory the parts of each packet are, and gives up to [`CHUNK`] packets at once to an *implementation*: an object
+//! with the key already scheduled, which computes nothing but the algorithm. The [`table`] lists the implementations,
+//! and [`select`](crate::select) chooses the one that a key gets.
 //!
 //! To add an implementation: implement the trait of its kind, and add a line to the table of that kind. Its `make`
 //! returns `None` where the machine lacks something that the implementation needs. Tests, measurements and reports

@@ -6,7 +6,8 @@
 //! each algorithm: the fastest for batches and the fastest for few packets.
 //!
 //! - [`set`] narrows an algorithm's candidates to one kind (`--crypto-backend`);
-//! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
+//! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next
+//!   start.
 //!
 //! [`Backend::Accelerator`] is used only on request, by [`set`] or by a profile. Whether an accelerator is worth the
 //! path through the kernel depends on the batch, and that measurement takes too long for a start.

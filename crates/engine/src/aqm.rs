@@ -10,11 +10,12 @@
 //! the mean wait, weighted by bytes. The control law is CoDel's: one signal per interval, more often the longer signals
 //! do not help, and only to packets that waited too long themselves.
 //!
-//! A flow without cross traffic gets no signals. Only TCP is signalled to: an ECN-capable segment is marked, any other segment is dropped. UDP datagrams keep the
-//! whole buffer.
+//! A flow without cross traffic gets no signals. Only TCP is signalled to: an ECN-capable segment is marked, any other
+//! segment is dropped. UDP datagrams keep the whole buffer.
 //!
-//! Cross traffic ([`CrossTraffic`]): whether the arriving packets belong to more than one flow. A single flow waits only behind its own packets. A shorter queue would cost it throughput and gain it nothing. So
-//! queues are kept short only while other traffic would have to wait in them.
+//! Cross traffic ([`CrossTraffic`]): whether the arriving packets belong to more than one flow. A single flow waits
+//! only behind its own packets. A shorter queue would cost it throughput and gain it nothing. So queues are kept short
+//! only while other traffic would have to wait in them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -109,8 +109,8 @@ impl Lines {
         self.singly = singly;
     }
 
-    /// Sets how soon peers send a packet after receiving one. `None`, the default: they answer probes at once. Otherwise
-    /// they do not answer probes, but send a packet within this time, if the line works.
+    /// Sets how soon peers send a packet after receiving one. `None`, the default: they answer probes at once.
+    /// Otherwise they do not answer probes, but send a packet within this time, if the line works.
     pub fn set_answers(&mut self, answers: Option<Duration>) {
         if std::mem::replace(&mut self.answers, answers) != answers {
             for of in self.peers.values_mut().flat_map(|peer| &mut peer.lines) {
@@ -316,8 +316,8 @@ impl Lines {
         self.look
     }
 
-    /// Handles the deadline. Reads the host's facts if the sockets of a line could not be opened, and returns whether it
-    /// did.
+    /// Handles the deadline. Reads the host's facts if the sockets of a line could not be opened, and returns whether
+    /// it did.
     pub fn expire(&mut self, now: Instant, out: &mut dyn Outside) -> bool {
         let again = |end: &End| {
             end.fault.is_none() && matches!(end.sockets, Sockets::Closed(Some(at)) if at <= now)

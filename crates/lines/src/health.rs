@@ -5,8 +5,8 @@
 //! unanswered. The owner of a [`Health`] reports events to it, asks [`Health::probe_due`], and calls [`Health::poll`]
 //! after each of these and every so often.
 //!
-//! States have hysteresis: the round trips at which a line degrades are longer than those at which it recovers, and must
-//! last a few seconds. A line that was down is up again only after several answers.
+//! States have hysteresis: the round trips at which a line degrades are longer than those at which it recovers, and
+//! must last a few seconds. A line that was down is up again only after several answers.
 
 mod reason;
 #[cfg(test)]

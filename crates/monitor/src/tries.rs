@@ -1,6 +1,6 @@
-//! Decides who may try a password, and whose is checked next. A check costs about a quarter of a second, and is the only
-//! load that a stranger can cause. So each asker has few tries; one password is checked, few wait, and all other askers
-//! are told at once to come again.
+//! Decides who may try a password, and whose is checked next. A check costs about a quarter of a second, and is the
+//! only load that a stranger can cause. So each asker has few tries; one password is checked, few wait, and all other
+//! askers are told at once to come again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! Facts and settings of a process: its start time, which distinguishes it from later processes with the same number;
-//! its share of the processor; its memory, of which it releases what only a program's start needs; the network namespace
-//! of a thread; child processes that do not outlive the process that started them.
+//! its share of the processor; its memory, of which it releases what only a program's start needs; the network
+//! namespace of a thread; child processes that do not outlive the process that started them.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -18,8 +18,8 @@ pub fn started(process: u32) -> Option<u64> {
     start_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// The 22nd field of a process's `stat`, unless the process has ended and only waits for its parent. The second field is a
-/// name, which may hold any character.
+/// The 22nd field of a process's `stat`, unless the process has ended and only waits for its parent. The second field
+/// is a name, which may hold any character.
 fn start_in(stat: &str) -> Option<u64> {
     let (_, behind) = stat.rsplit_once(')')?;
     let mut fields = behind.split_ascii_whitespace();

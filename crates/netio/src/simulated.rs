@@ -34,7 +34,7 @@ pub enum Call<'a> {
 /// nothing was received. As the answer to a [`Call::Send`] it is the number of messages sent.
 type Answer = dyn FnMut(Call<'_>) -> Option<io::Result<usize>> + Send;
 
-/// Answers for one interface or socket in the kernel's place; the kernel answers until [`Faults::set`].
+/// Answers in place of the kernel for one interface or socket; the kernel answers until [`Faults::set`].
 #[derive(Default)]
 pub struct Faults(Mutex<Option<Box<Answer>>>);
 

@@ -2,8 +2,8 @@
 //!
 //! The grammar is libuci's: `config TYPE [NAME]`, `option NAME VALUE`, `list NAME VALUE`, `package NAME`, each also
 //! by its first letter. Words are quoted as in a shell. `'…'` has no escapes; in `"…"` and outside quotes a backslash
-//! escapes the next character. Adjacent pieces form one word, and quotes may span lines. `#` begins a comment, `;`
-//! ends a statement.
+//! escapes the next character. Adjacent pieces form one word, and quotes may span lines. `#` begins a comment, `;` ends
+//! a statement.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -19,8 +19,8 @@ use std::{fmt, io};
 ///
 /// # Order
 ///
-/// 1. [`open_line`](Transports::open_line), or [`add_stream`](Transports::add_stream): without one the data plane receives nothing.
-///    It reads a connection from the call on, so it may report messages before the call returns.
+/// 1. [`open_line`](Transports::open_line), or [`add_stream`](Transports::add_stream): without one the data plane
+///    receives nothing. It reads a connection from the call on, so it may report messages before the call returns.
 /// 2. [`add_peer`](Self::add_peer), then [`set_line`](Self::set_line) to set the peer's address.
 /// 3. [`add_keys`](Self::add_keys): the data plane opens packets of the session. Call it before you send the message
 ///    that lets the peer use the keys, or the peer's first packets are dropped.
@@ -211,7 +211,7 @@ pub trait DataPlane: Send + Sync {
     /// Drops the packets that wait for a session.
     fn drop_staged(&self, id: PeerId);
 
-    // The whole.
+    // The data plane as a whole.
 
     /// Changes which peer owns which addresses, in this order. Packets see all of the changes or none.
     fn change_routes(&self, changes: &[RouteChange]);
@@ -250,7 +250,8 @@ pub trait DataPlane: Send + Sync {
     fn statistics(&self) -> Statistics;
 }
 
-/// A data plane that takes over sockets. Beside [`DataPlane`], so that an object of that trait needs no types of sockets.
+/// A data plane that takes over sockets. Beside [`DataPlane`], so that an object of that trait needs no types of
+/// sockets.
 pub trait Transports: DataPlane {
     /// The bound sockets of one line. Whoever makes them chooses the address, device and mark.
     type Sockets;

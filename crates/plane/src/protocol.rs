@@ -121,8 +121,8 @@ pub trait Wire: Send + Sync + 'static {
     }
 
     /// The payload length that a packet of `len` bytes is padded to, on an interface of `mtu`
-    /// bytes. At least `len`. The padding is zero and part of the payload that is sealed; the receiver cuts it off by the
-    /// length that the IP header says.
+    /// bytes. At least `len`. The padding is zero and part of the payload that is sealed; the receiver cuts it off by
+    /// the length that the IP header says.
     #[must_use]
     fn padded(&self, len: usize, mtu: usize) -> usize {
         let _ = mtu;

@@ -36,8 +36,8 @@ pub(crate) struct Facts {
     pub(crate) ipv6: bool,
     /// Devices that are not tunnels of the guard, whatever their names.
     pub(crate) inner: Vec<String>,
-    /// The guard's settings for the host's `dnsmasq`: `None` without a `dnsmasq`, else the content of the guard's file, if
-    /// there is one.
+    /// The guard's settings for the host's `dnsmasq`: `None` without a `dnsmasq`, else the content of the guard's file,
+    /// if there is one.
     pub(crate) dnsmasq: Option<Option<String>>,
 }
 

@@ -1,7 +1,8 @@
 //! Tables of the packet filter, as scripts for `nft`.
 //!
 //! All changes of a script are one transaction, so no packet ever meets half of a chain. Each rule has a comment with a
-//! hash of its chain's rules and its position. Chains are recognised by that, however this version of `nft` prints them.
+//! hash of its chain's rules and its position. Chains are recognised by that, however this version of `nft` prints
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -116,8 +117,8 @@ impl Script {
 }
 
 impl WantedTable {
-    /// The scripts that make the chains and sets, and replace older ones. They delete those chains and sets in a listing
-    /// of the table by `nft` that are no longer wanted.
+    /// The scripts that make the chains and sets, and replace older ones. They delete those chains and sets in a
+    /// listing of the table by `nft` that are no longer wanted.
     pub(crate) fn scripts(&self, listing: &str) -> [String; 2] {
         [0, 1].map(|plain| self.script(listing, plain))
     }

@@ -6,10 +6,10 @@
 //! in, changes out. The actions of both apply the changes, and a `watch` applies them again when another program has
 //! undone them.
 //!
-//! One writer makes two tables of the packet filter, `millrace` and `millrace_policy`. One table would not do: the guard's
-//! outlives the policy's, which `off` deletes as a whole with its sets, and is shared with other parts of the program.
-//! Each of the guard's chains is a transaction of its own, so that a kernel that cannot make one can still hold packets;
-//! the policy's chains jump to each other, and are one transaction.
+//! One writer makes two tables of the packet filter, `millrace` and `millrace_policy`. One table would not do: the
+//! guard's outlives the policy's, which `off` deletes as a whole with its sets, and is shared with other parts of the
+//! program. Each of the guard's chains is a transaction of its own, so that a kernel that cannot make one can still
+//! hold packets; the policy's chains jump to each other, and are one transaction.
 
 #![forbid(unsafe_code)]
 

@@ -158,7 +158,8 @@ fn contains<T: AsRef<str>>(names: &[T], name: &str) -> bool {
 }
 
 impl Facts {
-    /// The networks of devices, from their addresses and their routes in the main table. Sorted; none is within another.
+    /// The networks of devices, from their addresses and their routes in the main table. Sorted; none is within
+    /// another.
     pub(crate) fn networks<T: AsRef<str>>(&self, devices: &[T]) -> Vec<Network> {
         let is_of = |index: u32| {
             let link = self.link(index);

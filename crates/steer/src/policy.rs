@@ -2,7 +2,7 @@
 //!
 //! | part | where | what it does |
 //! |---|---|---|
-//! | `table` | `nft` table `inet millrace_policy` | marks connections by their first packet, and refuses wrong ways |
+//! | `table` | `nft` table `inet millrace_policy` | marks connections by their first packet, and blocks wrong routes |
 //! | `rules` | four kinds of routing rules, v4 and v6 | route by mark: into a tunnel, nowhere, or around tunnels |
 //! | `second` | rules next to those, by addresses | route or block known devices while the packet filter is flushed |
 //! | `routes` | a routing table for each tunnel, and one for packets around tunnels | the default routes |

@@ -144,8 +144,8 @@ impl Way {
     }
 }
 
-/// The default route of a table into a tunnel. `None` for a tunnel that is down or has no address of the family: packets
-/// would vanish, and programs would wait.
+/// The default route of a table into a tunnel. `None` for a tunnel that is down or has no address of the family:
+/// packets would vanish, and programs would wait.
 pub(crate) fn lead(
     link: &Link,
     table: u32,

@@ -132,8 +132,8 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     result.map(|_| ExitCode::SUCCESS)
 }
 
-/// Marks the device of a server, and gives the interface its keys and peers. This comes before the routes: none must lead
-/// packets to an interface without peers.
+/// Marks the device of a server, and gives the interface its keys and peers. This comes before the routes: none must
+/// lead packets to an interface without peers.
 pub(crate) fn begin(daemon: &Daemon, tunnel: &Tunnel, ifname: &str) -> Outcome<()> {
     mark_server(ifname, tunnel);
     let begin = |interface: &mut Interface| {

@@ -192,8 +192,8 @@ impl Sections {
         !std::mem::take(&mut self.lines.lines).is_empty()
     }
 
-    /// Ends the file. `full` says that the tunnel takes all packets of the host; `called` is the number of peers that it
-    /// connects to.
+    /// Ends the file. `full` says that the tunnel takes all packets of the host; `called` is the number of peers that
+    /// it connects to.
     pub(crate) fn finish(self, full: bool, called: usize) -> Whole {
         let lines = &self.lines.lines;
         let mut faults = Vec::new();

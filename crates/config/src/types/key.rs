@@ -143,8 +143,8 @@ impl fmt::Debug for Key32 {
     }
 }
 
-/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, tokens, and the texts around them in
-/// inline blocks.
+/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, tokens, and the texts around them
+/// in inline blocks.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Secret(Zeroizing<String>);
 

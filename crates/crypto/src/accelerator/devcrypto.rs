@@ -229,8 +229,8 @@ impl DevCryptoSession {
             iv: job.nonce.as_ptr(),
             iv_len: 12,
         };
-        // SAFETY: the driver reads the associated data and the nonce, and reads and writes text and tag, which are behind
-        // each other, as `len` and `tag_len` say.
+        // SAFETY: the driver reads the associated data and the nonce, and reads and writes text and tag, which are
+        // behind each other, as `len` and `tag_len` say.
         unsafe { ioctl_once(&self.device, CIOCAUTHCRYPT, (&raw mut op).cast()) }
     }
 }

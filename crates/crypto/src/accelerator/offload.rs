@@ -58,7 +58,8 @@ impl Offload {
         self.pool.is_alive()
     }
 
-    /// Copies packets to the driver threads that are free and starts these. Packets from [`Submission::taken`] on found no room.
+    /// Copies packets to the driver threads that are free and starts these. Packets from [`Submission::taken`] on found
+    /// no room.
     pub(crate) fn submit(
         &self,
         memory: &[u8],

@@ -98,8 +98,8 @@ impl Drop for Key {
 /// A context for one kind of operation with a key. It keeps the key alive.
 struct Context(NonNull<EVP_PKEY_CTX>);
 
-// SAFETY: the library's object belongs to this value only, and the library binds none to a thread; keys are counted with
-// atomics and not changed.
+// SAFETY: the library's object belongs to this value only, and the library binds none to a thread; keys are counted
+// with atomics and not changed.
 unsafe impl Send for Context {}
 
 impl Context {

@@ -209,7 +209,7 @@ fn picked(tried: &[Tried]) -> Picked {
     let (Some(many), Some(few)) = (chosen(tried, 0..BATCHES), chosen(tried, FEW)) else {
         return Picked::FIRST;
     };
-    // One implementation serves both, unless a second is worth its key.
+    // One implementation serves both, unless a second one is worth the cost of another key.
     let same = many.total(FEW).as_secs_f64() <= few.total(FEW).as_secs_f64() * SAME;
     Picked {
         many: many.of.index,

@@ -6,8 +6,8 @@ use std::ops::Add;
 
 use super::trail::Trail;
 
-/// A line that was silent for less than this is alive, however often it had delivered before: a transfer over a long path
-/// comes in bursts, one each round trip. If a line is dead, packets wait for it no longer than its usual lateness.
+/// A line that was silent for less than this is alive, however often it had delivered before: a transfer over a long
+/// path comes in bursts, one each round trip. If a line is dead, packets wait for it no longer than its usual lateness.
 const SILENCE_MIN: u64 = 1_000_000;
 /// Minimum slack of a line: the inaccuracy of clocks and batches.
 const SLACK_MIN: u64 = 500;

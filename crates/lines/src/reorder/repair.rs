@@ -3,8 +3,8 @@
 //! A number that every line that is alive has passed was lost. Without repair the window gives it up at once. With
 //! repair the window requests the number, up to [`TRIES`] times, and packets behind it wait meanwhile.
 //!
-//! Losses on a full line also tell TCP to slow down, and must continue to do so. So at most one packet in [`COST`] can be
-//! requested, and at most [`CREDIT_MAX`] at once.
+//! Losses on a full line also tell TCP to slow down, and must continue to do so. So at most one packet in [`COST`] can
+//! be requested, and at most [`CREDIT_MAX`] at once.
 
 use std::collections::VecDeque;
 
@@ -70,7 +70,7 @@ pub struct Learnt {
     pub failed: u32,
 }
 
-/// The results of asking.
+/// Results of repair requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
     /// Numbers that were requested.

@@ -158,7 +158,7 @@ impl Route {
         self
     }
 
-    /// Makes the route one of another kind.
+    /// Sets the kind of the route.
     #[must_use]
     pub fn kind(mut self, kind: RouteKind) -> Self {
         self.kind = kind;

@@ -432,8 +432,8 @@ impl<'a> Writer<'a> {
 }
 
 impl UdpSocket {
-    /// Sends one datagram with DF, whatever the socket's [`MtuDiscovery`](crate::udp::MtuDiscovery), and whatever path MTU
-    /// the kernel has learned (`IP_PMTUDISC_PROBE`). If it is too long for the device, the kernel refuses it with
+    /// Sends one datagram with DF, whatever the socket's [`MtuDiscovery`](crate::udp::MtuDiscovery), and whatever path
+    /// MTU the kernel has learned (`IP_PMTUDISC_PROBE`). If it is too long for the device, the kernel refuses it with
     /// `EMSGSIZE`.
     ///
     /// The option belongs to the socket, not the message. Datagrams that other threads send in these microseconds have

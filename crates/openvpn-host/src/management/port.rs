@@ -290,8 +290,8 @@ impl Management {
         }
     }
 
-    /// Starts a hold before the tunnel begins, which the client's release ends. Returns false if no hold is configured or
-    /// it was released already.
+    /// Starts a hold before the tunnel begins, which the client's release ends. Returns false if no hold is configured
+    /// or it was released already.
     pub fn hold(&mut self) -> bool {
         if !self.settings.hold || self.released {
             return false;

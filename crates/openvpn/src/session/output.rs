@@ -99,12 +99,12 @@ pub enum Output {
     Send(Vec<u8>),
     /// Open packets with these keys. They seal only from [`UseForSending`](Self::UseForSending) on.
     InstallKeys(Box<DataKeys>),
-    /// Seal with the keys of this number from now on.
+    /// Seal with the keys of this key id from now on.
     UseForSending {
-        /// The number, of keys that were installed before.
+        /// Key id of keys that were installed before.
         key_id: u8,
     },
-    /// Forget the keys of this number.
+    /// Forget the keys of this key id.
     RemoveKeys {
         /// Key id to remove.
         key_id: u8,

@@ -200,7 +200,7 @@ impl TlsSession {
             .map_err(|error| TlsError::Library(error.to_string()))?;
         if written < plain.len() {
             let full = TlsError::Full(SEND_MAX);
-            // Half a message is out; nothing sensible can follow it.
+            // Part of a message was sent, so no valid message can follow.
             self.failed = Some(full.clone());
             return Err(full);
         }

@@ -198,8 +198,8 @@ impl Connection {
         true
     }
 
-    /// Ends a call, if there is one with this ID (RFC 2637, sections 2.12 and 2.13): a client requests the end, a server
-    /// announces it.
+    /// Ends a call, if there is one with this ID (RFC 2637, sections 2.12 and 2.13): a client requests the end, a
+    /// server announces it.
     pub fn clear_call(&mut self, call_id: u16, now: Instant) {
         let Some(call) = self.calls.by_id.get_mut(&call_id) else {
             return;

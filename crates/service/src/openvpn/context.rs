@@ -316,8 +316,8 @@ impl Context {
                 service.group.as_deref().unwrap_or("(same)")
             );
         }
-        // A client that sets name servers, or runs scripts, needs its rights. A managed client stays root to read its
-        // manager's files again, but with fewer capabilities.
+        // A client that sets name servers, or runs scripts, needs its privileges. A managed client stays root to read
+        // its manager's files again, but with fewer capabilities.
         let managed = self.manager.is_some();
         let fewer = managed || (self.config.server().is_some() && !self.runs_programs());
         if service.user.is_none() && fewer {

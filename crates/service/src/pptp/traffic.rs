@@ -50,8 +50,8 @@ impl Traffic {
         }
     }
 
-    /// Returns the counts of these lines for the status, and sets those of the order. A line has the other end's address
-    /// and the time at which it was last heard.
+    /// Returns the counts of these lines for the status, and sets those of the order. A line has the other end's
+    /// address and the time at which it was last heard.
     pub(super) fn describe(
         &self,
         order: Option<&Order>,

@@ -38,7 +38,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Chooses places before all of other programs' rules that match all packets.
+    /// Chooses priorities before all rules of other programs that match every packet.
     pub(super) fn among(facts: &Facts) -> Self {
         let rules = facts.rules();
         let is_guarded = rules.clone().any(guards::is_ours);

@@ -277,8 +277,8 @@ fn forward(resolved: &Resolved, held: &Held) -> WantedChain {
     let (lan, mask) = (&resolved.policy.lan, resolved.policy.mask);
     let come = from(lan);
     let mut rules = Vec::new();
-    // The connection's mark is valid where another program has overwritten the packet's. Packets that the kernel does not
-    // track have only their own.
+    // The connection's mark is valid where another program has overwritten the packet's. Packets that the kernel does
+    // not track have only their own.
     let mut refuse = |mark, condition: &str| {
         for of in ["ct", "meta"] {
             let has = has(of, mask, mark);

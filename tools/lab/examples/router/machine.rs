@@ -168,8 +168,8 @@ impl Machine {
         }
         device.output("ip", ["route", "add", "default", "via", ROUTER_LAN])?;
         for host in [device, far] {
-            // How many segments TCP sends at once depends on how fast it believes the line to be, and what a packet costs
-            // depends on how many come together: without this, repetitions differ by a tenth.
+            // How many segments TCP sends at once depends on how fast it believes the line to be, and what a packet
+            // costs depends on how many come together: without this, repetitions differ by a tenth.
             host.sysctl("net/ipv4/tcp_min_tso_segs", &SEGMENTS.to_string())?;
         }
         Ok(machine)

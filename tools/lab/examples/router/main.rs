@@ -1,6 +1,7 @@
 //! A virtual router, with a VPN in it, between a computer behind it and a far end on this machine.
 //!
-//! `make count-router` and `make test-arm` call it through `scripts/router`, which prepares what the machine is made of.
+//! `make count-router` and `make test-arm` call it through `scripts/router`, which prepares what the machine is made
+//! of.
 //!
 //! ```text
 //!  device (namespace)          router (qemu-system-arm)             far end (namespace)
@@ -8,10 +9,10 @@
 //!                                  VPN 10.93.0.2 ======================= VPN 10.93.0.1
 //! ```
 //!
-//! The device's packets to 10.93.0.1 go through the router's kernel, its VPN, and the far end's. Only the router is counted:
-//! a plug-in adds up the instructions that its processor executes, in the kernel and in programs, and both network
-//! interfaces are read at this end. `count` prints the instructions for each packet that the router forwarded; `test` compares
-//! what comes back with what was sent.
+//! The device's packets to 10.93.0.1 go through the router's kernel, its VPN, and the far end's. Only the router is
+//! counted: a plug-in adds up the instructions that its processor executes, in the kernel and in programs, and both
+//! network interfaces are read at this end. `count` prints the instructions for each packet that the router forwarded;
+//! `test` compares what comes back with what was sent.
 
 mod contender;
 mod machine;

@@ -59,8 +59,8 @@ fn executed<S>(
 
 /// The function at an address, or the file and the offset in it if there is no symbol.
 fn place_of(address: u64) -> String {
-    // SAFETY: the structure is plain pointers, for which zeros are valid, and is read only where the call has filled it; the
-    // names live as long as the files that they are from, which this process never unloads.
+    // SAFETY: the structure is plain pointers, for which zeros are valid, and is read only where the call has filled
+    // it; the names live as long as the files that they are from, which this process never unloads.
     unsafe {
         let mut found: libc::Dl_info = core::mem::zeroed();
         if libc::dladdr(address as *const _, &raw mut found) == 0 {

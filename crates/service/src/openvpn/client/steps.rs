@@ -9,7 +9,7 @@ use super::event::Event;
 use super::host::{Done, Failure, Host};
 use std::collections::VecDeque;
 
-/// A call of the host.
+/// A call to the host.
 pub(super) type Step = Box<dyn FnOnce(&mut dyn Host) -> Done>;
 
 /// How a step behaves while a script runs.

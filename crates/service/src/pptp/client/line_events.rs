@@ -32,7 +32,7 @@ impl ClientMachine {
         self.lines_settled(cx);
     }
 
-    /// Continues after lines may have been opened: with the call that waits for one, or with a look.
+    /// Continues after lines may have been opened: connects if a call waits for a line, or else checks the lines.
     fn lines_settled(&mut self, cx: &mut Cx<'_>) {
         let Some(it) = &mut self.lines else { return };
         if it.lines.has_open()
@@ -216,7 +216,7 @@ impl ClientMachine {
         self.lines.as_ref().and_then(|it| it.deadline())
     }
 
-    /// Handles what is due about the lines.
+    /// Handles due events of the lines.
     pub(super) fn expire_lines(&mut self, cx: &mut Cx<'_>) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= cx.now);
         if due(self.lines.as_ref().and_then(|it| it.lines.due())) {

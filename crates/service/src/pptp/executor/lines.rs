@@ -32,7 +32,7 @@ pub(super) struct Sockets {
     knocks: BTreeMap<LineId, Connecting>,
     /// Packets may have to be sent as copies too.
     copies: bool,
-    /// Ways for the copies of the packet that was sealed last.
+    /// Paths for the copies of the last sealed packet.
     ways: Vec<Way>,
     /// The packet that was sealed last, if copies are possible.
     sealed: Vec<u8>,
