@@ -80,3 +80,6 @@ impl<'a> Hooks<'a> {
         }
     }
 }
+
+#[cfg(all(test, feature = "server"))]
+mod tests;
