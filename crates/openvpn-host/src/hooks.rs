@@ -81,5 +81,6 @@ impl<'a> Hooks<'a> {
     }
 }
 
-#[cfg(all(test, feature = "server"))]
+#[cfg(feature = "server")]
+#[cfg(test)]
 mod tests;

@@ -1,10 +1,12 @@
 use super::*;
 use crate::tests::{certificate, client, key_block};
-use openvpn::packet::{AckList, ControlPacket, Opcode, SessionId};
-use openvpn::wrap::WrapError;
 
 #[cfg(feature = "server")]
 use crate::tests::server;
+#[cfg(feature = "server")]
+use openvpn::packet::{AckList, ControlPacket, Opcode, SessionId};
+#[cfg(feature = "server")]
+use openvpn::wrap::WrapError;
 
 /// The error of reading a client's files.
 fn refused(more: &str) -> String {
@@ -61,6 +63,7 @@ fn an_encrypted_key_is_opened_by_its_passphrase_only() {
     }
 }
 
+#[cfg(feature = "server")]
 fn reset(opcode: Opcode) -> ControlPacket {
     ControlPacket {
         opcode,
@@ -73,6 +76,7 @@ fn reset(opcode: Opcode) -> ControlPacket {
     }
 }
 
+#[cfg(feature = "server")]
 fn wrap(config: &OpenVpn) -> WrapSettings {
     wrap_settings(config, &config.connections[0]).unwrap()
 }

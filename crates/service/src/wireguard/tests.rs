@@ -182,8 +182,15 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Configures the called end, on a port that the kernel chooses, and the caller.
+/// Configures the called end, on a port that the kernel chooses, and the caller, which sends keepalives.
 fn configure(called: &End, caller: &End, endpoint: impl FnOnce(u16) -> String) {
+    introduce(called, caller, |port| {
+        format!("{}persistent_keepalive_interval=1\n", endpoint(port))
+    });
+}
+
+/// Gives both ends keys and makes them peers; `at_caller` returns more lines for the caller's peer.
+fn introduce(called: &End, caller: &End, at_caller: impl FnOnce(u16) -> String) {
     let key = |byte: &str| byte.repeat(32);
     assert_eq!(
         called.ask(&format!("set=1\nprivate_key={}", key("11"))),
@@ -197,14 +204,11 @@ fn configure(called: &End, caller: &End, endpoint: impl FnOnce(u16) -> String) {
     let port = answer
         .lines()
         .find_map(|line| line.strip_prefix("listen_port="));
-    let endpoint = endpoint(port.unwrap().parse().unwrap());
+    let more = at_caller(port.unwrap().parse().unwrap());
     let peer = |of: &End| format!("public_key={}\nreplace_allowed_ips=true", of.public_key());
     let set = format!("set=1\n{}\nallowed_ip=10.0.0.2/32", peer(caller));
     assert_eq!(called.ask(&set), "errno=0\n");
-    let set = format!(
-        "set=1\n{}\n{endpoint}persistent_keepalive_interval=1\nallowed_ip=10.0.0.1/32",
-        peer(called)
-    );
+    let set = format!("set=1\n{}\n{more}allowed_ip=10.0.0.1/32", peer(called));
     assert_eq!(caller.ask(&set), "errno=0\n");
 }
 
@@ -396,7 +400,7 @@ fn a_peer_is_called_although_no_packet_waits_for_it() {
     let called = End::new(directory.path(), "called", &none);
     let caller = End::new(directory.path(), "caller", &none);
     with([&called, &caller], || {
-        configure(&called, &caller, |port| {
+        introduce(&called, &caller, |port| {
             format!("endpoint=127.0.0.1:{port}\n")
         });
         let key = |end: &End| {
@@ -406,6 +410,8 @@ fn a_peer_is_called_although_no_packet_waits_for_it() {
         };
         let (caller_key, called_key) = (key(&caller), key(&called));
         let is_answered = |end: &End| lock(&end.interface).as_ref().unwrap().is_answered();
+        let are_answered = || is_answered(&caller) || is_answered(&called);
+        assert!(!are_answered(), "neither calls by itself");
         if let Some(interface) = lock(&caller.interface).as_mut() {
             // The second key is nobody's.
             interface.call([called_key, caller_key]);
