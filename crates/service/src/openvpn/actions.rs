@@ -278,9 +278,9 @@ mod tests {
         }
     }
 
-    fn act(action: Action, arguments: &[&str]) -> u8 {
+    fn act(action: &Action, arguments: &[&str]) -> u8 {
         let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
-        run(&action, &arguments)
+        run(action, &arguments)
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
                 file: Some(path(name)),
                 metadata: metadata.map(str::to_owned),
             };
-            act(Action::GenKey(wanted), arguments)
+            act(&Action::GenKey(wanted), arguments)
         };
         assert_eq!(make(KeyKind::TlsCryptV2Server, "server", None, &[]), 0);
         let server = path("server").display().to_string();
@@ -325,8 +325,8 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_named_or_not_there_is_not_removed() {
-        assert_eq!(act(Action::RemoveTun, &[]), 1);
-        assert_eq!(act(Action::MakeTun, &["--dev"]), 1);
-        assert_eq!(act(Action::RemoveTun, &["--dev", "no-such-tun"]), 1);
+        assert_eq!(act(&Action::RemoveTun, &[]), 1);
+        assert_eq!(act(&Action::MakeTun, &["--dev"]), 1);
+        assert_eq!(act(&Action::RemoveTun, &["--dev", "no-such-tun"]), 1);
     }
 }
