@@ -25,6 +25,8 @@ mod peer;
 mod rate;
 mod relay;
 mod report;
+#[cfg(test)]
+mod tests;
 mod theirs;
 mod usage_file;
 

@@ -25,4 +25,6 @@ pub mod signals;
 pub mod sizes;
 pub mod status_file;
 pub mod terms;
+#[cfg(test)]
+mod tests;
 pub mod timestamp;

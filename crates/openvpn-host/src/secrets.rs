@@ -187,3 +187,6 @@ pub fn ask(prompt: &str, echo: bool) -> io::Result<Zeroizing<String>> {
         line.trim_end_matches(['\n', '\r']).to_owned(),
     ))
 }
+
+#[cfg(test)]
+mod tests;

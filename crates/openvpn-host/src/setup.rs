@@ -315,3 +315,6 @@ pub fn token_secret(
     }
     Ok(secret)
 }
+
+#[cfg(test)]
+mod tests;

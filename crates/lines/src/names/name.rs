@@ -216,3 +216,6 @@ impl Name {
         words
     }
 }
+
+#[cfg(test)]
+mod tests;

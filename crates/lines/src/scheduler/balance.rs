@@ -200,12 +200,6 @@ impl Spread {
         }
     }
 
-    /// Whether all packets go over the line in use.
-    #[must_use]
-    pub fn is_single(&self) -> bool {
-        self.mode == LineMode::Single
-    }
-
     /// The lines of a packet, at least one.
     pub fn pick(&mut self, packet: &[u8], used: LineId) -> LineSet {
         let inner = || self.reader.read(packet);

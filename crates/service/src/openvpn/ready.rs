@@ -206,3 +206,6 @@ fn rehearsed(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<bool, St
         _ => Ok(asked),
     }
 }
+
+#[cfg(test)]
+mod tests;

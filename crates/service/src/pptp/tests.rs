@@ -32,7 +32,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
 const ALLOWED: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\ninterface = \"pptp0\"\n";
 
-fn model(text: &str) -> Pptp {
+pub(super) fn model(text: &str) -> Pptp {
     let import = pptp::parse(
         &format!("{ALLOWED}{text}"),
         Path::new("x.toml"),
@@ -41,7 +41,7 @@ fn model(text: &str) -> Pptp {
     import.into_model().unwrap()
 }
 
-fn client_model(host: &str, password: &str, more: &str) -> Pptp {
+pub(super) fn client_model(host: &str, password: &str, more: &str) -> Pptp {
     model(&format!(
         "server = \"{host}\"\nusername = \"alice\"\npassword = \"{password}\"\n{more}"
     ))

@@ -84,6 +84,46 @@ fn the_next_line_takes_over_and_the_better_one_is_gone_back_to() {
 }
 
 #[test]
+fn the_status_tells_which_uplink_is_used_and_what_the_others_wait_for() {
+    let reports = |world: &World| {
+        let reports = world.machine().line_reports().into_iter();
+        reports
+            .map(|it| (it.name, it.state, it.in_use, it.reason))
+            .collect::<Vec<_>>()
+    };
+    let line = |name: &str, state: &str, in_use, reason: &str| {
+        (name.to_owned(), state.to_owned(), in_use, reason.to_owned())
+    };
+    let mut world = begin(1);
+    world.handle(Event::Begin);
+    let unused = "it waits, and is tried when it is needed";
+    let unheard = "nothing has come by it yet";
+    let before = [
+        line("dsl", "unknown", true, unheard),
+        line("lte", "unknown", false, unused),
+    ];
+    assert_eq!(reports(&world), before);
+    world.run_for(secs(30));
+    let [dsl, lte] = &reports(&world)[..] else {
+        panic!("two uplinks");
+    };
+    assert_eq!((dsl.1.as_str(), dsl.2), ("up", true));
+    assert_eq!(*lte, before[1]);
+    assert_eq!(world.machine().stream_line(), Some(DSL));
+    world.devices[0] = false;
+    world.handle(Event::NetworkChanged);
+    world.run_for(secs(10));
+    let [dsl, lte] = &reports(&world)[..] else {
+        panic!("two uplinks");
+    };
+    assert_eq!(
+        *dsl,
+        line("dsl", "down", false, "its device has no carrier")
+    );
+    assert_eq!((lte.1.as_str(), lte.2), ("up", true));
+}
+
+#[test]
 fn a_device_that_goes_is_left_at_once() {
     let mut world = begin(1);
     world.handle(Event::Begin);

@@ -282,8 +282,9 @@ impl Host for World {
         self.later(10, 5_000, Event::RelayLookedUp(line, found));
     }
 
-    fn dial(&mut self, number: u64, target: Box<Target>, _: Option<ProxyLogin>) -> Done {
+    fn dial(&mut self, number: u64, target: Box<Target>, login: Option<ProxyLogin>) -> Done {
         self.called();
+        self.proxy_user = login.map(|login| login.name);
         let stream = target.connection.protocol.transport.is_tcp();
         let pause = secs(target.connection.retry.into());
         let line = self.line_of(&target);
@@ -318,7 +319,14 @@ impl Host for World {
     }
 
     fn ask_proxy_login(&mut self, _: &Prompted) -> Done {
-        Ok(None)
+        let login = match self.random.percent(self.faults.passwords) {
+            true => Err("there is no terminal to ask".to_owned()),
+            false => Ok(Login {
+                name: "proxy user".to_owned(),
+                password: Zeroizing::new("secret".to_owned()),
+            }),
+        };
+        Ok(Some(Event::Login(Realm::Proxy, login)))
     }
 
     fn open_interface(&mut self, _: &Connection) -> Done {

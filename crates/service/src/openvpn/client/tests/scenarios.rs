@@ -22,7 +22,7 @@ pub(super) fn begin(more: &str, servers: u8) -> World {
 }
 
 /// Begins with faults set from the start: a client whose server is given by address asks for its password at once.
-fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
+pub(super) fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
     let mut remotes = String::new();
     let servers: Vec<SocketAddr> = (1..=servers).map(address).collect();
     for server in &servers {

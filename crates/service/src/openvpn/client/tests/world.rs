@@ -15,6 +15,7 @@ use lines::control::LineUsage;
 use netio::udp::Endpoint;
 use openvpn::data::inband;
 use openvpn::data::wire::OpenVpn as Packets;
+use openvpn::message::Message;
 use openvpn::server::Remote;
 use openvpn_host::management::State;
 use openvpn_host::scripts::Hook;
@@ -118,6 +119,8 @@ pub(super) struct World {
     pub(super) wakes: usize,
     /// How often the client prompted for a password.
     pub(super) asked: usize,
+    /// Name that the last dial shows a proxy.
+    pub(super) proxy_user: Option<String>,
     /// A session was up since the last dial.
     pub(super) was_up: bool,
     /// Script that is running.
@@ -184,6 +187,7 @@ impl World {
             dials: Vec::new(),
             wakes: 0,
             asked: 0,
+            proxy_user: None,
             was_up: false,
             running: None,
             carried: [0; 2],
@@ -419,6 +423,14 @@ impl World {
     pub(super) fn renew(&mut self, server: usize) {
         let now = self.now();
         let sent = self.servers[server].renew(now);
+        let from = self.servers[server].address;
+        self.fly(from, sent);
+    }
+
+    /// Has a server send its clients a message.
+    pub(super) fn tell_clients(&mut self, server: usize, message: &Message) {
+        let now = self.now();
+        let sent = self.servers[server].say(message, 1, now);
         let from = self.servers[server].address;
         self.fly(from, sent);
     }

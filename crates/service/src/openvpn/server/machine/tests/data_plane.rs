@@ -2,6 +2,7 @@
 
 use super::wire::{DataPacket, Packet};
 use crate::openvpn::server::machine::Event;
+use openvpn::data::inband::InBand;
 use openvpn::data::protocol::session;
 use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::server::ClientId;
@@ -31,6 +32,8 @@ pub(super) struct DataPlane {
     pub(super) opened: u64,
     pub(super) renewals: u64,
     pub(super) floats: u64,
+    /// Answers to clients that asked for the options.
+    pub(super) options_told: u64,
 }
 
 /// A client's address, and which of the server's two addresses it uses; fixed for the client's life.
@@ -70,6 +73,7 @@ impl DataPlane {
             opened: 0,
             renewals: 0,
             floats: 0,
+            options_told: 0,
         }
     }
 
@@ -123,7 +127,11 @@ impl DataPlane {
                 let removed = self.peer(id).keys.remove(&key_id(id, of));
                 assert!(removed, "only what is there");
             }
-            Call::Inject(id, _) => return self.seal(id, now),
+            Call::Inject(id, payload) => {
+                let tells = matches!(InBand::of(&payload), Some(InBand::Options(_)));
+                self.options_told += u64::from(tells);
+                return self.seal(id, now);
+            }
             Call::ChangeRoutes(changes) => changes.iter().for_each(|it| self.route(*it)),
             Call::RemovePeer(id) => {
                 let peer = self.peers.remove(&id);
