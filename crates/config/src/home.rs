@@ -17,7 +17,7 @@ use std::str::FromStr;
 use crate::keys::{self, Key, joined, some, store, texts};
 use crate::types::{AllowedIp, Endpoint};
 
-/// Tells what a `[Server]` section does to the machine.
+/// Describes what a `[Server]` section does to the machine.
 pub const ROUTES: &str =
     "this machine forwards the packets of its peers, and masquerades them unless `Masquerade = no`";
 
@@ -26,7 +26,7 @@ pub(crate) const CALLS_TOO: &str = "a peer in this file has an Endpoint, so this
                                     that peer and forward and masquerade its packets; permit that with \
                                     --allow-forwarding, or remove the section";
 
-/// Most networks, and most name servers, of a section.
+/// Maximum number of networks, and of name servers, of a section.
 pub const NETWORKS_MAX: usize = 16;
 
 /// Keys of `[Server]`.

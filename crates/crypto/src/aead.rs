@@ -57,7 +57,8 @@ impl core::fmt::Debug for Key {
 #[error("the message is not authentic: it was sealed with another key, or changed on the path")]
 pub struct Unauthentic;
 
-/// Seals the text that `message` begins with under ChaCha20-Poly1305 and writes the tag into its last [`TAG_LEN`] bytes.
+/// Seals the text that `message` begins with under ChaCha20-Poly1305 and writes the tag into its last [`TAG_LEN`]
+/// bytes.
 ///
 /// # Panics
 /// If `message` is shorter than a tag: its length is the caller's own choice.

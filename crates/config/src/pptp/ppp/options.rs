@@ -14,13 +14,13 @@ use crate::types::{decimal, is_ifname};
 pub(super) enum Meaning {
     /// The option has its effect.
     Taken(Taken),
-    /// It names a file with further options.
+    /// Its argument is a file with further options.
     File,
-    /// It names such a file in the directory of client files.
+    /// Its argument is such a file in the directory of client files.
     Call,
     /// The option has no effect here, which is harmless for this reason.
     Nothing(&'static str),
-    /// The option asks for something unsupported.
+    /// The option requests something unsupported.
     Refused(&'static str),
 }
 
@@ -83,7 +83,7 @@ const COMMAND: &str = "it runs another program; remove the line, or keep using p
 const PROVES: &str =
     "MS-CHAPv2 always makes the server prove that it knows the password; write noauth instead";
 
-/// A way to log in other than MS-CHAPv2.
+/// A login method other than MS-CHAPv2.
 const LOGIN: Meaning = each(
     |_, _| refused(PROVES),
     |_, _| refused("clients must log in with MS-CHAPv2; write require-mschap-v2"),
