@@ -123,7 +123,7 @@ fn a_relay_forwards_for_its_clients_and_nobody_else_until_a_signal_ends_it() {
     let [a, b] = &clients;
     for (socket, key, name) in [(a, 1, "a"), (b, 2, "b")] {
         socket.send_to(&hello(key, 1), at).unwrap();
-        let place = format!("client {name} is at {}", address(socket));
+        let place = format!("client {name} connected from {}", address(socket));
         wait_for(&lines, &place);
     }
     a.send_to(b"from a", at).unwrap();
@@ -144,17 +144,19 @@ fn a_relay_forwards_for_its_clients_and_nobody_else_until_a_signal_ends_it() {
     // Whoever has recorded a hello cannot take the client's place, but the client itself can move.
     let moved = socket();
     moved.send_to(&hello(1, 1), at).unwrap();
-    let refused = format!("hello from {}: not newer than the last", address(&moved));
-    wait_for(&lines, &refused);
-    moved.send_to(&hello(9, 1), at).unwrap();
-    let refused = format!("hello from {}: of an unknown key", address(&moved));
-    wait_for(&lines, &refused);
-    moved.send_to(&hello(1, 2), at).unwrap();
-    let words = format!(
-        "client a has moved from {} to {}",
-        address(a),
+    let refused = format!(
+        "dropped a hello from {}: it is not newer than the last",
         address(&moved)
     );
+    wait_for(&lines, &refused);
+    moved.send_to(&hello(9, 1), at).unwrap();
+    let refused = format!(
+        "dropped a hello from {}: its key is unknown",
+        address(&moved)
+    );
+    wait_for(&lines, &refused);
+    moved.send_to(&hello(1, 2), at).unwrap();
+    let words = format!("client a moved from {} to {}", address(a), address(&moved));
     wait_for(&lines, &words);
     targets[0].send_to(b"to a again", way_a).unwrap();
     assert_eq!(receive(&moved, "to a again"), at);
@@ -162,12 +164,15 @@ fn a_relay_forwards_for_its_clients_and_nobody_else_until_a_signal_ends_it() {
     // A file that cannot be read changes nothing.
     answer.send(Err("relay.conf:3: no key".to_owned())).unwrap();
     raise(Signal::SIGHUP).unwrap();
-    wait_for(&lines, "relay.conf:3: no key; going on as before");
+    wait_for(
+        &lines,
+        "relay.conf:3: no key; the old configuration stays in use",
+    );
     // The client that stays keeps its place and its port.
     let next = model(at.port(), address(&targets[1]), &[("c", 3), ("a", 1)]);
     answer.send(Ok(next)).unwrap();
     raise(Signal::SIGHUP).unwrap();
-    let words = format!("the file was read again: to {}", address(&targets[1]));
+    let words = format!("file read again: relaying to {}", address(&targets[1]));
     wait_for(&lines, &words);
     b.send_to(b"from b, who is out", at).unwrap();
     moved.send_to(b"from a", at).unwrap();
@@ -186,8 +191,8 @@ fn a_relay_forwards_for_its_clients_and_nobody_else_until_a_signal_ends_it() {
     let dropped = wait_for(&lines, "dropped: ");
     for part in [
         "dropped: 2 from strangers",
-        " 1 from elsewhere than the target",
-        " 1 of unknown keys",
+        " 1 not from the target",
+        " 1 with unknown keys",
         " 1 not newer than the last",
     ] {
         assert!(dropped.contains(part), "{part}: {dropped}");
@@ -209,6 +214,6 @@ fn a_relay_whose_port_is_taken_says_which() {
     let error = relay::run(model, &DataplaneSettings::default(), &again).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("UDP port {port} is in use by another program: choose another Listen")
+        format!("UDP port {port} is in use by another program; choose a different Listen")
     );
 }

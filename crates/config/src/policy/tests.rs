@@ -119,7 +119,7 @@ fn what_decides_nothing_or_too_much_is_a_fault() {
         ),
         (
             format!("lan = [\"a\"]\nmask = 0xf0\n{}", entries(7)),
-            "at most 6 with this mask",
+            "at most 6 are possible with this mask",
         ),
         (format!("lan = [\"a\"]\n{}", entries(33)), "at most 32"),
         (

@@ -245,18 +245,16 @@ fn an_uplink_that_has_used_up_its_allowance_gives_way_to_one_without_a_limit() {
     world.run(60 * SECOND);
     assert_eq!(
         world.rest(),
-        [
-            "uplink a has carried 80 % of the 2.5 GB that it may in a month, which begins anew on 2027-02-01"
-        ]
+        ["uplink a has used 80 % of its monthly 2.5 GB; counting starts again on 2027-02-01"]
     );
     world.out.carried[0] = 2_500_000_000;
     world.run(60 * SECOND);
     assert_eq!(
         world.rest(),
         [
-            "uplink a has carried the 2.5 GB that it may in a month, which begins anew on 2027-02-01",
+            "uplink a has used its monthly 2.5 GB; counting starts again on 2027-02-01",
             "use 1",
-            "uplink b is used now: the uplink in use has carried what it may in this month",
+            "uplink b is used now: the uplink in use has reached its monthly cap",
         ]
     );
     assert_eq!(
@@ -273,7 +271,7 @@ fn an_uplink_that_has_used_up_its_allowance_gives_way_to_one_without_a_limit() {
     world.out.wall += Duration::from_secs(20 * 86_400);
     world.run(120 * SECOND);
     let rest = world.rest();
-    let words = "uplink a: a month has begun, in which it may carry 2.5 GB again";
+    let words = "uplink a: a new month has begun; it may carry 2.5 GB again";
     assert!(rest.iter().any(|it| it == words), "{rest:?}");
 }
 
@@ -318,7 +316,7 @@ fn calls_that_fail_take_an_uplink_out_of_use_although_its_device_is_well() {
     world.run(SECOND);
     assert_eq!(world.lines.used(PEER), Some(B));
     let report = world.lines.reports(PEER).remove(0);
-    assert_eq!(report.reason, "the last call by it has failed");
+    assert_eq!(report.reason, "the last connection through it has failed");
     world.lines.set_fault(PEER, A, None);
     world.run(60 * SECOND);
     assert_eq!(world.lines.used(PEER), Some(A));
@@ -345,7 +343,7 @@ fn an_address_of_a_relay_is_kept_once_the_peer_has_answered_by_it() {
     };
     find(&mut world, Err("no answer".to_owned()));
     let rest = world.rest();
-    let words = "endpoint relay.example:51821: no answer; trying again until it is found";
+    let words = "endpoint relay.example:51821: no answer; trying again until it is resolved";
     assert_eq!(rest.last().map(String::as_str), Some(words));
     assert_eq!(world.lines.relay(B), None);
     // A new uplink of the host: the name is looked up at once.

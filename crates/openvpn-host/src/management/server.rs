@@ -510,7 +510,7 @@ mod tests {
         let error = open_with(&path, &lines, settings()).err().unwrap();
         assert_eq!(
             error.to_string(),
-            "the management server is not who it should be"
+            "the management server runs as the wrong user or group"
         );
     }
 }

@@ -61,7 +61,7 @@ fn fragments_without_room_for_a_byte_are_refused() {
         .unwrap();
     assert_eq!(
         error.to_string(),
-        "fragment 68: with this cipher no byte of a packet fits; set a larger size"
+        "fragment 68: too small for this cipher's overhead; set a larger size"
     );
 }
 

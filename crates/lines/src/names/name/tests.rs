@@ -47,7 +47,7 @@ fn a_name_that_is_not_found_is_asked_for_less_and_less_often_and_logged_once() {
         let words = look_up(&mut name, &[], None, now).unwrap_err();
         assert_eq!(words.is_some(), turn == 0, "{words:?}");
         if let Some(words) = words {
-            let expected = "endpoint vpn.example:51820: the name has no address; trying again until it is found";
+            let expected = "endpoint vpn.example:51820: the name has no address; trying again until it is resolved";
             assert_eq!(words, expected);
         }
         assert!(name.is_tried() && name.begin_due(Whose::Target, 7, now).is_none());
@@ -90,7 +90,7 @@ fn all_addresses_are_tried_before_the_name_is_looked_up_anew() {
     let words = name.looked_up(Err("no answer".to_owned()), Some(at(4)), again);
     let words = words.unwrap_err().unwrap();
     assert!(
-        words.ends_with("no answer; its addresses of before are tried"),
+        words.ends_with("no answer; trying its earlier addresses"),
         "{words}"
     );
     assert_eq!(name.unanswered(again), Some(at(1)));

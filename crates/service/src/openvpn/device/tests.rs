@@ -38,7 +38,7 @@ fn sockets_are_of_the_families_that_proto_and_local_permit() {
 
 #[test]
 fn a_local_address_that_cannot_be_had_is_named() {
-    let words = "local 127.0.0.1: it has no address of the family that proto asks for";
+    let words = "local 127.0.0.1: it has no address of the family that proto requires";
     assert_eq!(refused("proto udp6\nlocal 127.0.0.1", None), words);
     // The server has addresses of the other family only.
     let other = refused("local 127.0.0.1\nlport 0", Some(udp::Family::V6));

@@ -49,7 +49,7 @@ fn a_client_that_runs_alone_says_at_once_whom_it_would_have_to_ask() {
         (&asks_there, "management"),
     ] {
         let error = alone(more).unwrap_err();
-        let words = format!("{what}: there is nobody to ask for it");
+        let words = format!("{what}: nobody is there to enter it");
         assert!(error.contains(&words), "{more}: {error}");
     }
     let file = passphrase("millrace");

@@ -96,8 +96,8 @@ fn the_status_tells_which_uplink_is_used_and_what_the_others_wait_for() {
     };
     let mut world = begin(1);
     world.handle(Event::Begin);
-    let unused = "it waits, and is tried when it is needed";
-    let unheard = "nothing has come by it yet";
+    let unused = "it is idle, and is tried when needed";
+    let unheard = "no packet has arrived on it yet";
     let before = [
         line("dsl", "unknown", true, unheard),
         line("lte", "unknown", false, unused),

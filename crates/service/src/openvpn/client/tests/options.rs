@@ -25,7 +25,7 @@ fn connected(more: &str) -> World {
 #[test]
 fn pushed_options_that_the_file_leaves_out_are_named_to_the_user() {
     let world = connected("--route-nopull --pull-filter ignore ping-restart");
-    let said = "left out, as the file wants: ";
+    let said = "pushed options ignored, as the file says: ";
     let line = world.said.iter().find_map(|it| it.strip_prefix(said));
     let line = line.unwrap_or_else(|| panic!("{:?}", world.said));
     let expected = [

@@ -197,7 +197,7 @@ fn clients_whose_options_have_changed_come_again_and_those_that_are_disabled_do_
     world.reload();
     world.run_for(SEC * 60);
     assert!(numbers(&world).is_empty());
-    assert!(world.has_logged("it is disabled by its file in client-config-dir"));
+    assert!(world.has_logged("its file in client-config-dir disables it"));
 }
 
 const ASKS: &str = "client-crresponse /bin/respond\n";
