@@ -74,7 +74,7 @@ fn a_management_socket_takes_no_files_place() {
         let process = net.a.command(PROGRAM).args(command).arg(&profile).spawn();
         let exit = process.unwrap().wait_at_most(PATIENCE).unwrap();
         assert_eq!(exit.status.code(), Some(1), "{exit:?}");
-        assert!(format!("{exit:?}").contains("no socket"), "{exit:?}");
+        assert!(format!("{exit:?}").contains("not a socket"), "{exit:?}");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
     }
 }

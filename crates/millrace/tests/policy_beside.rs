@@ -214,7 +214,7 @@ fn pbr_mwan3_and_tailscale_go_on_beside_it() {
     all.policy(&["on", "--settings", &file]);
     let told = router.output(PROGRAM, ["status", "--no-rate"]).unwrap();
     assert!(
-        told.contains("conflict with pbr: marks share the bits 0xff0000"),
+        told.contains("conflict with pbr: its marks share the bits 0xff0000"),
         "{told}"
     );
     assert_eq!(all.policy(&["off", "--settings", &file]).0, Some(0));

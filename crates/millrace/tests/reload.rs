@@ -201,7 +201,7 @@ fn a_port_that_is_taken_keeps_nothing_else_from_a_reload() {
     let warned = || {
         a.output(PROGRAM, ["status"])
             .unwrap()
-            .contains("not in force")
+            .contains("is not applied")
     };
     process.signal(Signal::SIGHUP).unwrap();
     until("the warning", warned);

@@ -63,14 +63,14 @@ fn credentials_are_complete_only_if_nobody_needs_to_be_asked() {
     ] {
         let error = lacking(part).unwrap_err();
         assert!(
-            error.starts_with("auth-user-pass: there is nobody"),
+            error.starts_with("auth-user-pass: nobody is there"),
             "{part}: {error}"
         );
     }
     let challenge = format!("{}static-challenge Code 1", login("alice\nsecret"));
     let error = lacking(&challenge).unwrap_err();
     assert!(
-        error.starts_with("static-challenge: there is nobody"),
+        error.starts_with("static-challenge: nobody is there"),
         "{error}"
     );
     let error = lacking("auth-user-pass /nowhere/login").unwrap_err();

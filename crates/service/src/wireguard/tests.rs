@@ -304,7 +304,7 @@ fn a_name_is_looked_up_and_each_line_is_told_of() {
         });
         assert!(theirs.lines[0].name.starts_with("127.0.0.1:"));
         assert!(
-            theirs.lines[0].reason.contains("was heard"),
+            theirs.lines[0].reason.contains("arrived on it"),
             "{:?}",
             theirs.lines
         );

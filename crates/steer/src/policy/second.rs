@@ -282,7 +282,7 @@ mod tests {
         let (mut resolved, facts) = (resolved(), facts());
         resolved.near = vec![(mac(1), ip("192.168.1.7")), (mac(1), ip("2001:db8:1:1::7"))];
         let told = gaps(&resolved, &facts);
-        let television = "does not hold packets of 02:00:5e:10:00:02 (no IPv4 address is known); packets of \
+        let television = "does not block packets of 02:00:5e:10:00:02 (no IPv4 address is known); packets of \
                           02:00:5e:10:00:02 (no IPv6 address is known)";
         assert!(told[0].ends_with(television), "{told:?}");
         // Entries that hold no packets, and an entry by device, have no gap.

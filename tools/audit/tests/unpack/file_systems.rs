@@ -88,7 +88,7 @@ fn a_squashfs_that_is_cut_off_is_named_as_skipped() {
             assert!(
                 seen.skipped
                     .iter()
-                    .any(|(_, what, why)| what.starts_with("squashfs") && why.contains("cut off")),
+                    .any(|(_, what, why)| what.starts_with("squashfs") && why.contains("truncated")),
                 "{major}, {length} bytes of {}: {:?}",
                 image.len(),
                 seen.skipped
