@@ -195,7 +195,7 @@ impl Ledger {
         let end = self.came + payload.len();
         if self.expected.get(self.came..end) != Some(payload) {
             self.blame(format!(
-                "the received bytes from {} on differ from the sent ones",
+                "the received data differs from byte {} on",
                 self.came
             ));
         }
@@ -288,7 +288,7 @@ mod tests {
         };
         assert!(failed(&|_| ()).contains("0 of 6900"));
         assert!(failed(&|l| l.enter(&bytes[1..2], None)).contains("byte 0"));
-        assert!(failed(&|l| l.enter(&bytes, None)).contains("whole"));
+        assert!(failed(&|l| l.enter(&bytes, None)).contains("unsegmented"));
         assert!(failed(&|l| l.enter(&bytes, Some(999))).contains("999"));
         assert!(
             failed(&|l| {

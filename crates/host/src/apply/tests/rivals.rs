@@ -198,7 +198,10 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
                     "{case:?}: {all:?}"
                 );
                 for it in all {
-                    assert!(it.contains(told) && it.contains("by wan"), "{case:?}: {it}");
+                    assert!(
+                        it.contains(told) && it.contains("through wan"),
+                        "{case:?}: {it}"
+                    );
                 }
             });
         }
