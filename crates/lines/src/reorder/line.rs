@@ -262,6 +262,7 @@ impl LineTrack {
 
     /// The greatest number that the line has surely passed: its slack is over, so it will deliver no smaller one any
     /// more.
+    #[inline]
     pub(super) fn passed(&self, now: u64) -> Option<u64> {
         self.trail.number_at(now.checked_sub(self.slack(now))?)
     }
