@@ -1,12 +1,12 @@
 //! Looks up the host names of endpoints.
 //!
-//! A tunnel with name servers of its own, or with a guard that lets DNS leave only by the tunnel, also captures the
-//! host's DNS queries. The tunnel then needs the name, and the name needs the tunnel. So these sources are asked in
+//! A tunnel with name servers of its own, or with a guard that lets DNS leave only through the tunnel, also captures
+//! the host's DNS queries. The tunnel then needs the name, and the name needs the tunnel. So these sources are asked in
 //! turn until one answers:
 //!
-//! 1. the line's own name servers, by that line;
+//! 1. the line's own name servers, over that line;
 //! 2. the host's resolver;
-//! 3. the host's name servers from before the tunnel was up, by the lines or with the tunnel's mark;
+//! 3. the host's name servers from before the tunnel was up, over the lines or with the tunnel's mark;
 //! 4. if none of them answers, the last addresses that worked ([`kept`]).
 //!
 //! A look-up alone does not store an address: a captive portal answers every query with its own address. The address
@@ -100,7 +100,7 @@ impl Asker {
     }
 }
 
-/// Most sockets of one group, which has one for each server and line.
+/// Maximum number of sockets of one group, which has one for each server and line.
 const SOCKETS_MAX: usize = 16;
 
 /// A group of servers that are asked one after the other.

@@ -1,5 +1,5 @@
 //! OpenVPN on the host, around a tunnel: the management port, the log and the status file, scripts, accounts and
-//! addresses of clients, the way to a server through proxies, the interface's network, secrets, and what a
+//! addresses of clients, connections to a server, also through proxies, the interface's network, secrets, and what a
 //! configuration means for the protocol.
 //!
 //! Nothing here runs a tunnel: the loops of clients and servers are in the crate `service`.

@@ -17,14 +17,14 @@ impl RevokedDirectory {
     /// # Errors
     /// The directory is missing or unreadable, so revocation cannot be checked.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        // A probe name that is no serial number.
+        // A name that is not a serial number, to probe the directory.
         match Self::has(&path, "-") {
             Ok(_) => Ok(Self(path)),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether the directory has an entry of this name; an error unless absence is certain.
+    /// Whether the directory has an entry of this name; an error if that cannot be determined.
     fn has(directory: &Path, name: &str) -> io::Result<bool> {
         match fs::symlink_metadata(directory.join(name)) {
             Ok(_) => Ok(true),

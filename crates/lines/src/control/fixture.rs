@@ -6,12 +6,12 @@ use plane::{LINES_MAX, Line, LineId, LineMode, PeerId};
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-/// Records calls that have an address, in order, and answers from its fields.
+/// Fake of all facilities: records calls that have an address, in order, and returns what its fields say.
 pub(super) struct Fake {
     pub(super) facts: Vec<Option<LineFacts>>,
     pub(super) wall: SystemTime,
     pub(super) carried: [u64; LINES_MAX],
-    /// There is no data plane.
+    /// No data plane exists.
     pub(super) gone: bool,
     /// Calls since [`told`](Self::told): the kind, the line, and an address.
     pub(super) calls: Vec<(&'static str, u8, Option<SocketAddr>)>,
@@ -38,7 +38,7 @@ impl Fake {
         }
     }
 
-    /// Returns the calls since the last call.
+    /// Returns the calls recorded since the last use of this function.
     pub(super) fn told(&mut self) -> Vec<(&'static str, u8, Option<SocketAddr>)> {
         std::mem::take(&mut self.calls)
     }

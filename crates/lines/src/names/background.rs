@@ -11,7 +11,7 @@ use netio::poll::Waker;
 
 use super::{Asker, LookUp, servers};
 
-/// Most addresses of one name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 64;
 
 /// Bytes of a look-up's stack: the C library's resolver needs more than its own buffers.
@@ -22,7 +22,7 @@ const STACK: usize = 256 << 10;
 pub struct Background {
     /// The host's name servers from before the tunnel was up.
     servers: Vec<IpAddr>,
-    /// The lines by which the tunnel's packets leave.
+    /// The lines over which the tunnel's packets leave.
     lines: Lines,
 }
 

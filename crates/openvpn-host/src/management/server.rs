@@ -28,7 +28,7 @@ const CROWDED: Duration = Duration::from_secs(3);
 /// Minimum interval between log lines about connections that spoke another protocol.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// The management port.
+/// Management port with its sockets.
 pub struct Port {
     /// The conversation with its client.
     pub machine: Management,
@@ -79,7 +79,7 @@ impl Port {
     /// Opens the listening socket, or connects out with `management-client`.
     ///
     /// # Errors
-    /// The socket cannot be opened, or the called client's user is not permitted.
+    /// The socket cannot be opened, or the user of the client that this end connected to is not permitted.
     pub fn open(
         config: &OpenVpn,
         wanted: &Wanted,
@@ -197,7 +197,7 @@ impl Port {
         strangers::log(Level::Info, format_args!("MANAGEMENT: Client connected"));
     }
 
-    /// Whether the client is silent and blocks others. A client that this end called may listen forever.
+    /// Whether the client is silent and blocks others. A client that this end connected to may listen forever.
     fn is_silent(&self) -> bool {
         self.client.is_some() && !self.socket.was_called() && !self.machine.has_spoken()
     }
@@ -261,7 +261,7 @@ impl Port {
             requests.push(ProcessRequest::Signal(Signal::Restart));
         }
         if self.socket.was_called() {
-            // The called client is the process that started this one.
+            // The client that this end connected to is the process that started this one.
             log::info!("MANAGEMENT: Triggering management exit");
             requests.push(ProcessRequest::Signal(Signal::Exit("SIGTERM")));
         }

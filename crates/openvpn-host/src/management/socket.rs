@@ -1,4 +1,4 @@
-//! Sockets of the management port: the listening socket, or the connection to the called client.
+//! Sockets of the management port: the listening socket, or the connection to the client of `management-client`.
 
 use config::openvpn::{Management, ManagementAddress, OpenVpn};
 use host::gate::{accepted, turned_away};
@@ -58,7 +58,7 @@ enum Listener {
         UnixListener,
         #[expect(dead_code, reason = "removes the file when it is dropped")] SocketFile,
     ),
-    /// This end called its client (`management-client`); no other can connect.
+    /// This end connected to its client (`management-client`); no other can connect.
     Called,
 }
 
@@ -97,7 +97,7 @@ impl ManagementSocket {
         }
     }
 
-    /// Whether this end called its client, so that no other can connect.
+    /// Whether this end connected to its client, so that no other can connect.
     pub(crate) const fn was_called(&self) -> bool {
         matches!(self.listener, Listener::Called)
     }
@@ -232,7 +232,8 @@ impl Allowed {
         Ok(allowed)
     }
 
-    /// Makes a client of a TCP connection; `None` if only some users may connect, because TCP does not tell its user.
+    /// Accepts a TCP connection as the management client; `None` if only some users may connect, because TCP does not
+    /// identify its user.
     fn tcp(self, stream: TcpStream) -> io::Result<Option<File>> {
         // An unplugged client must not block others.
         setsockopt(&stream, sockopt::KeepAlive, &true)?;
@@ -244,7 +245,7 @@ impl Allowed {
         Ok(welcome.then(|| OwnedFd::from(stream).into()))
     }
 
-    /// Makes a client of a connection to a Unix socket; `None` if its user may not connect.
+    /// Accepts a connection to a Unix socket as the management client; `None` if its user may not connect.
     fn unix(self, stream: UnixStream) -> io::Result<Option<File>> {
         stream.set_nonblocking(true)?;
         let who = getsockopt(&stream, sockopt::PeerCredentials)?;

@@ -88,7 +88,7 @@ impl Rungs {
         Self(Cell::new(test), OnceCell::new())
     }
 
-    /// Returns the self-test's result; the test runs once, even if the device is made anew.
+    /// Returns the self-test's result; the test runs once, even if the device is recreated.
     fn verdict(&self) -> &TunVerdict {
         self.1.get_or_init(|| match self.0.take() {
             Some(test) => test.verdict(),

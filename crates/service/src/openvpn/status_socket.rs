@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-/// Most readers accepted at a time; the poller reports the rest again.
+/// Maximum number of readers accepted at a time; the poller reports the rest again.
 const READERS: usize = 16;
 
 /// Status socket of one interface.

@@ -138,7 +138,7 @@ fn a_server_is_reached_from_the_address_of_the_configuration() {
 
 #[test]
 fn a_closed_port_is_told() {
-    // Uses an address that no other test uses, so that none can take the port.
+    // Uses an address that no other test uses, so that no other test can bind the port.
     let listener = TcpListener::bind("127.0.0.77:0").unwrap();
     let target = target(None, listener.local_addr().unwrap());
     drop(listener);
@@ -223,7 +223,7 @@ fn a_stop_ends_the_wait_for_a_proxy_that_says_nothing() {
         scope.spawn(|| {
             let held = listener.accept().unwrap();
             stop.wake();
-            // Keeps the connection until the other end gives up.
+            // Keeps the connection until the other end closes it.
             let _ = (&held.0).read_to_end(&mut Vec::new());
         });
         let opened = target.open(None, &Stop::new(&stop)).unwrap();

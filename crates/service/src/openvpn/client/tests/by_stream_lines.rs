@@ -1,4 +1,4 @@
-//! A server that is reached over TCP by one of two lines, which fail and come back.
+//! A server that is reached over TCP through one of two lines, which fail and recover.
 
 use super::config_by_lines;
 use super::scenarios::leave;
@@ -103,7 +103,7 @@ fn a_device_that_goes_is_left_at_once() {
     assert_eq!(world.used, DSL);
 }
 
-/// The routes cannot follow, so the connection is made anew; the line that came back is tested all the same.
+/// The routes cannot follow, so the client reconnects; the line that recovered is still tested.
 #[test]
 fn a_line_that_comes_back_is_tested_although_the_routes_cannot_follow() {
     let mut world = begin(1);
@@ -148,13 +148,13 @@ fn where_no_line_works_each_has_its_turn() {
     world.run_for(secs(60));
     assert!(world.dials.len() > 3);
     world.carries[1] = true;
-    // The pause between attempts has grown.
+    // The pause between attempts is now longer.
     world.run_for(secs(600));
     assert!(world.is_connected(), "{:?}", world.log);
     assert_eq!(world.used, LTE);
 }
 
-/// A restarting server refuses connections, which is not the line's fault.
+/// A restarting server refuses connections, for which the line is not to blame.
 #[test]
 fn a_server_that_refuses_is_called_by_the_same_line() {
     let mut world = begin(1);
@@ -187,7 +187,7 @@ fn a_single_line_is_used_whatever_its_state() {
     assert_eq!((world.used, world.tries.len()), (DSL, 0));
 }
 
-/// The preferred line costs nothing, so the other is never tested.
+/// The preferred line costs nothing, so the other line is never tested.
 #[test]
 fn a_line_that_costs_money_is_used_only_where_no_other_works() {
     let mut world = begin_with(TCP, Mode::Failover, true, 1);

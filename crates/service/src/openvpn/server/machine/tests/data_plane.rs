@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// State of one client, by the calls so far.
+/// State of one client, after the calls so far.
 #[derive(Default)]
 pub(super) struct Peer {
     /// Source address of packets without a peer-id.
@@ -33,7 +33,7 @@ pub(super) struct DataPlane {
     pub(super) floats: u64,
 }
 
-/// A client's address, and which of the server's two addresses it calls; fixed for the client's life.
+/// A client's address, and which of the server's two addresses it uses; fixed for the client's life.
 pub(super) fn heard(from: SocketAddr) -> Endpoint {
     let odd = match from.ip() {
         IpAddr::V4(ip) => ip.octets()[3] & 1,
@@ -73,7 +73,7 @@ impl DataPlane {
         }
     }
 
-    /// Checks the calls since the last time, and returns the packets that they send.
+    /// Checks the calls since the last check, and returns the packets that they send.
     pub(super) fn called(&mut self, now: Instant) -> Vec<(SocketAddr, Packet)> {
         let calls = self.fake.take_calls();
         calls

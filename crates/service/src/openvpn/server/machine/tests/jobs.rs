@@ -1,4 +1,4 @@
-//! Scripts and password checks that answer now, later, or never.
+//! Scripts and password checks that answer at once, later or never.
 
 use crate::openvpn::seeded::Random;
 use crate::openvpn::server::machine::{Done, Job, JobId, Login, Polled};
@@ -6,7 +6,7 @@ use openvpn_host::scripts::auth_script::Verdict;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// Answer that a script writes to its files, and its time.
+/// Answer that a script writes to its files, and when.
 struct Later {
     /// `None` for never.
     at: Option<Instant>,
@@ -18,7 +18,7 @@ struct Later {
 pub(super) struct Jobs {
     /// Jobs that have not ended and were not cancelled.
     pub(super) running: BTreeSet<JobId>,
-    /// Jobs in `running` that belong to no client.
+    /// Jobs in `running` that notify and belong to no client.
     pub(super) told: BTreeSet<JobId>,
     files: HashMap<JobId, Later>,
     pub(super) started: u64,
@@ -27,7 +27,7 @@ pub(super) struct Jobs {
     pub(super) all_wrong: bool,
     /// Fixed duration of every job; random if `None`.
     pub(super) takes: Option<Duration>,
-    /// Number of verdicts that came by file; `orphaned` counts cancelled jobs that still ended.
+    /// Number of verdicts that came in a file; `orphaned` counts cancelled jobs that still ended.
     pub(super) late_verdicts: u64,
     pub(super) orphaned: u64,
 }

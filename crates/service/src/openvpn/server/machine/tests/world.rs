@@ -43,7 +43,7 @@ pub(super) struct Size {
     pub(super) clients: usize,
     pub(super) max_clients: usize,
     pub(super) troubled: Duration,
-    /// Handshakes run as background work.
+    /// Whether handshakes run as background work.
     pub(super) apart: bool,
     /// Time after the start by which the last client connects.
     pub(super) come_within: Duration,
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// Gives the server an event and performs its effects.
+    /// Passes the server an event and performs its effects.
     pub(super) fn tell(&mut self, event: Event<'static>) {
         let before = self.inside();
         self.around.next.push_back(event);
