@@ -145,12 +145,12 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
         office,
         &block("An authority, a server and a branch, with `openssl`"),
     );
+    world.write(office, &etc("sign"), &block("This script, `sign`,"));
     world.write(
         office,
-        &etc("sign"),
-        &block("This script, `sign`,"),
+        &etc("ca.cnf"),
+        &block("The list of revoked certificates needs `ca.cnf`"),
     );
-    world.write(office, &etc("ca.cnf"), &block("The list of revoked certificates needs `ca.cnf`"));
     let sign = block("make an empty list:");
     world.shell(office, &format!("cd /etc/openvpn\n{sign}"));
 
@@ -171,7 +171,11 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
             line.ends_with("Initialization Sequence Completed")
         })
         .unwrap();
-    world.write(office, &etc("profile"), &block("with this script, `profile`"));
+    world.write(
+        office,
+        &etc("profile"),
+        &block("with this script, `profile`"),
+    );
     world.shell(office, &block("Make the branch's profile:"));
     let first = world.join("branch1.ovpn");
     world.serves("branch1");
@@ -226,10 +230,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     let renamed = world.join("berlin.ovpn");
     world.serves("berlin");
     works(&world, "192.168.50.1");
-    world.shell(
-        office,
-        &block("revoke the old certificate:"),
-    );
+    world.shell(office, &block("revoke the old certificate:"));
     until("two revoked certificates", || {
         let list = world.shell(office, "openssl crl -in /etc/openvpn/crl.pem -noout -text");
         list.matches("Serial Number:").count() == 2
