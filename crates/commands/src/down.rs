@@ -218,6 +218,7 @@ mod tests {
             pid,
             name: name.to_owned(),
             path: PathBuf::from(path),
+            started: None,
         }
     }
 

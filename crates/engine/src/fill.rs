@@ -12,7 +12,7 @@ use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 use netio::udp::{Ecn, Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use plane::{Class, Line, LineId, Record, Transport, Wire};
 use std::io::ErrorKind;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Maximum number of system calls made to fill one slot.
@@ -388,10 +388,7 @@ impl<W: Wire> InboundFill<W> {
             stream: Some(stream),
             ecn: Ecn::NotEct,
         };
-        let mut partial = stream
-            .partial
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut partial = plane::lock(&stream.partial);
         slot.memory[..partial.len()].copy_from_slice(&partial);
         self.lookup.begin_train();
         let (mut parsed, mut receives) = (0, 0);

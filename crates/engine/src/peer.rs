@@ -12,7 +12,7 @@ use netio::udp::Endpoint;
 use plane::{LineId, Moving, PeerId, StreamId, Times};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Maximum number of packets staged for one peer until it has a session (the kernel's `MAX_STAGED_PACKETS`).
@@ -250,7 +250,7 @@ impl Peer {
 
     /// Stages a packet until there is a session. Returns how many older packets it displaced.
     pub(crate) fn stage(&self, packet: &[u8]) -> u64 {
-        let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut staged = plane::lock(&self.staged);
         let mut dropped = 0;
         while staged.len() >= STAGED_PACKETS {
             dropped += u64::from(self.unstage(&mut staged).is_some());
@@ -271,7 +271,7 @@ impl Peer {
 
     /// Takes the staged packets, in order.
     pub(crate) fn take_staged(&self) -> Vec<Box<[u8]>> {
-        let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut staged = plane::lock(&self.staged);
         let mut all = Vec::with_capacity(staged.len());
         while let Some(packet) = self.unstage(&mut staged) {
             all.push(packet);
@@ -284,11 +284,7 @@ impl Peer {
     /// Whether packets wait for a session.
     #[must_use]
     pub fn has_staged(&self) -> bool {
-        !self
-            .staged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        !plane::lock(&self.staged).is_empty()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netio::netlink::{Family, NetlinkError, Route, RouteKind};
+use netio::netlink::{Family, Netlink, NetlinkError, Route, RouteKind};
 
 use crate::step::{MAIN, Step};
 use crate::system::System;
@@ -16,6 +16,14 @@ const METRICS_TRIED: u32 = 256;
 
 /// Metric of IPv6 routes that were added without one, include/uapi/linux/ipv6_route.h.
 const METRIC_V6: u32 = 1024;
+
+/// The device through which the host sends packets with this firewall mark (0 for none) to `dst`.
+#[must_use]
+pub fn device_to(dst: IpAddr, mark: u32) -> Option<String> {
+    let mut netlink = Netlink::open().ok()?;
+    let way = netlink.route_get(dst, mark).ok()?;
+    netlink.name_of(way.dev).ok()
+}
 
 /// A gateway, if any, and the interface's index.
 pub(crate) type Way = (Option<IpAddr>, u32);

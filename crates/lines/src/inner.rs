@@ -94,6 +94,7 @@ impl Reader {
 
     /// Reads a packet. `None` if it is neither IPv4 nor IPv6, or too short for its header.
     #[must_use]
+    #[inline]
     pub fn read(&self, packet: &[u8]) -> Option<Inner> {
         match packet.first()? >> 4 {
             4 => self.read_v4(packet),
@@ -140,6 +141,7 @@ impl Reader {
 
 /// Reads the part that both versions have in common. `behind` are the bytes behind the IP header, unless the packet is
 /// a fragment.
+#[inline]
 fn inner(packet: &[u8], class: u8, protocol: u8, behind: Option<&[u8]>, mut hash: Hash) -> Inner {
     hash.add(&[protocol]);
     let ports = behind

@@ -315,6 +315,7 @@ impl Pacer {
     }
 
     /// Makes the line busy with this many more bytes.
+    #[inline]
     pub fn occupy(&mut self, bytes: usize, now: Instant) {
         if self.rate.is_none_or(|rate| rate == 0) {
             (self.idle_at, self.began) = (None, None);

@@ -115,7 +115,7 @@ fn peer((name, it): (String, &PeerStatus)) -> Peer {
         },
         name,
         ranges,
-        status: details(PeerStatus::FIELDS, it),
+        status: details(it),
     }
 }
 

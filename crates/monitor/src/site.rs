@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crypto::blake2s;
@@ -26,7 +26,7 @@ use crate::peers::{Page, Wanted};
 use crate::question::{self, AtHome, Question, Refused};
 use crate::tries::{Asker, Turns};
 use config::types::Secret;
-use plane::SourceNetwork;
+use plane::{SourceNetwork, lock};
 
 /// The name of the session cookie.
 const COOKIE: &str = "millrace-monitor";
@@ -72,10 +72,6 @@ const PROGRAMS: usize = 8;
 #[derive(Deserialize)]
 struct Login {
     password: Secret,
-}
-
-fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Site {

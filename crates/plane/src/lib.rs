@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 mod data_plane;
 mod endpoint;
 #[cfg(any(test, feature = "fake"))]
@@ -37,6 +39,11 @@ pub use protocol::{
 };
 pub use replay::ReplayWindow;
 pub use routes::Routes;
+
+/// Locks a mutex, whose content is whole also after a thread that held it has panicked.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The promise of a protocol's [`Protocol::Keys`].
 pub use zeroize::ZeroizeOnDrop;

@@ -1,12 +1,14 @@
 //! Messages from workers to the control thread, in bounded queues.
 
 use netio::poll::Waker;
-use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, SourceNetwork, StreamId, Transport};
+use plane::{
+    Control, Endpoint, Line, LineId, Notice, PeerId, SourceNetwork, StreamId, Transport, lock,
+};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::shares::Shares;
 
@@ -216,11 +218,6 @@ impl Control for Inbox {
         self.gone.store(true, Ordering::Release);
         self.waker.wake();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

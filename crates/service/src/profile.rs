@@ -154,7 +154,7 @@ impl Profile {
         fs::File::open(path)?
             .take(FILE_MAX)
             .read_to_end(&mut text)?;
-        let profile: Self = serde_json::from_slice(&text)?;
+        let profile: Self = serde_json::from_value(serde_json::from_slice(&text)?)?;
         let this = Self::new();
         let Self {
             version,

@@ -141,6 +141,8 @@ struct Tried {
 }
 
 impl Tried {
+    // Rare, and needed in many places.
+    #[inline(never)]
     fn total(&self, shapes: Range<usize>) -> Duration {
         let times = self.times[shapes].iter();
         times.fold(Duration::ZERO, |sum, time| sum.saturating_add(*time))
@@ -185,6 +187,7 @@ fn measure(tried: &mut [Tried], memory: &mut [u8]) {
 }
 
 /// The fastest candidate for these shapes, whatever was expected.
+#[inline(never)]
 fn best(tried: &[Tried], shapes: Range<usize>) -> Option<&Tried> {
     tried.iter().min_by_key(|of| of.total(shapes.clone()))
 }

@@ -18,8 +18,8 @@ use netio::tun::VnetHdr;
 use plane::{Ecn, Joined, LineCounts, LineId, Notice, Packet, ReplayCheck, Window, Wire};
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// State for draining inbound batches.
@@ -66,7 +66,7 @@ impl<W: Wire> InboundDrain<W> {
     /// Writes held packets that are due.
     pub(crate) fn expire(&mut self, shared: &Shared<W>, now: Instant) {
         for key in &self.holding {
-            let mut received = key.received.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut received = plane::lock(&key.received);
             if let Some(order) = &mut received.order {
                 let before = order.held();
                 while let Some(packet) = order.due(now) {
@@ -84,7 +84,7 @@ impl<W: Wire> InboundDrain<W> {
     fn look_ahead(&mut self, shared: &Shared<W>) {
         let mut earliest: Option<Instant> = None;
         self.holding.retain(|key| {
-            let mut received = key.received.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut received = plane::lock(&key.received);
             let Some(order) = &mut received.order else {
                 return false;
             };
@@ -148,11 +148,7 @@ impl<W: Wire> InboundDrain<W> {
         let (mut greatest, mut forged) = (0, 0);
         let refused = peer.refuses(run.line, run.from, run.stream);
         let hairpin = shared.hairpin.load(Ordering::Relaxed);
-        let mut received = run
-            .key
-            .received
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut received = plane::lock(&run.key.received);
         let Received { replay, order } = &mut *received;
         self.held -= order.as_ref().map_or(0, |order| order.held());
         self.follow(shared, run, order, memory, now);

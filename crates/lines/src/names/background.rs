@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use config::lines::{Line, Lines};
@@ -80,8 +79,8 @@ type Answer<T> = (T, Result<Vec<SocketAddr>, String>);
 
 /// Looks names up for an event loop. Each result is fetched after the waker has fired.
 pub struct Resolver<T = LookUp> {
-    sender: Sender<Answer<T>>,
-    answers: Receiver<Answer<T>>,
+    // A channel would be 5 KB of an ARMv7 program for each type.
+    answers: Arc<Mutex<Vec<Answer<T>>>>,
     /// Fires when there is a result.
     pub wake: Arc<Waker>,
     names: Background,
@@ -90,10 +89,8 @@ pub struct Resolver<T = LookUp> {
 impl<T: Clone + Send + 'static> Resolver<T> {
     /// Makes a resolver for a tunnel; see [`Background::new`].
     pub fn new(wake: Arc<Waker>, lines: &Lines, device: Option<&str>) -> Self {
-        let (sender, answers) = mpsc::channel();
         Self {
-            sender,
-            answers,
+            answers: Arc::default(),
             wake,
             names: Background::new(lines, device),
         }
@@ -101,22 +98,23 @@ impl<T: Clone + Send + 'static> Resolver<T> {
 
     /// Begins the look-up of a host and port; see [`Background::begin`]. If it cannot begin, the reason is its result.
     pub fn begin(&mut self, tag: T, name: (String, u16), mark: u32, inside: bool) {
-        let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
-        let again = tag.clone();
-        let done = move |found: io::Result<_>| {
-            // The tunnel may be gone, so an error is ignored.
-            let _ = sender.send((again, found.map_err(|error| error.to_string())));
+        let (answers, wake) = (Arc::clone(&self.answers), Arc::clone(&self.wake));
+        let tell = move |tag, found: io::Result<_>| {
+            let answer = (tag, found.map_err(|error| error.to_string()));
+            plane::lock(&answers).push(answer);
             wake.wake();
         };
+        let (again, failed) = (tag.clone(), tell.clone());
+        let done = move |found| tell(again, found);
         if let Err(error) = self.names.begin(name, mark, inside, done) {
-            let _ = self.sender.send((tag, Err(error.to_string())));
-            self.wake.wake();
+            failed(tag, Err(error));
         }
     }
 
     /// The result of a look-up, if one has ended.
     pub fn next(&self) -> Option<Answer<T>> {
-        self.answers.try_recv().ok()
+        let mut answers = plane::lock(&self.answers);
+        (!answers.is_empty()).then(|| answers.remove(0))
     }
 }
 

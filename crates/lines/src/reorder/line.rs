@@ -260,6 +260,7 @@ impl LineTrack {
     }
 
     /// The highest number that is final on this line: its slack has run out, so the line will deliver no lower number.
+    #[inline]
     pub(super) fn passed(&self, now: u64) -> Option<u64> {
         self.trail.number_at(now.checked_sub(self.slack(now))?)
     }

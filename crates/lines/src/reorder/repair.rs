@@ -125,6 +125,7 @@ impl Repair {
         self.learnt = learnt;
     }
 
+    #[inline]
     fn find(&mut self, number: u64) -> Option<&mut Asked> {
         if self.asked.back().is_none_or(|last| number > last.number) {
             return None;
@@ -187,6 +188,7 @@ impl Repair {
     }
 
     /// Requests a number for the first time, if allowed.
+    #[inline]
     pub(super) fn ask(&mut self, number: u64, now: u64) -> bool {
         let cost = self.cost();
         if !self.on || self.credit < cost {

@@ -125,6 +125,7 @@ impl Trail {
     }
 
     /// The greatest number that the line had delivered by this time, or a slightly smaller one; `None` if unknown.
+    #[inline]
     pub(super) fn number_at(&self, at: u64) -> Option<u64> {
         match self.greatest {
             Some((greatest, since)) if since <= at => Some(greatest),
@@ -136,6 +137,7 @@ impl Trail {
     }
 
     /// When the line first delivered this number or a greater one; `None` if it has not.
+    #[inline]
     pub(super) fn first_from(&self, number: u64) -> Option<u64> {
         let (greatest, at) = self.greatest?;
         if greatest < number {

@@ -142,6 +142,7 @@ impl PacketShare {
     }
 
     /// The line for a packet of this many bytes.
+    #[inline]
     pub fn next(&mut self, bytes: usize) -> Option<LineId> {
         let done = |line: LineId| self.done[line.index()] + bytes as u64 * self.cost[line.index()];
         let line = self.lines.min_by_key(|line| done(*line))?;

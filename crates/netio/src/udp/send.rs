@@ -193,6 +193,7 @@ impl UdpSocket {
 
     /// Handles the kernel's refusal of the first submitted train. Returns how many trains are thereby finished: 0 to
     /// try again, 1 to continue with the next.
+    #[cold]
     fn refused(
         &self,
         error: &io::Error,
@@ -269,7 +270,7 @@ impl UdpSocket {
         };
         let begun = Instant::now();
         // Rounded up, so that no wait is too short.
-        let millis = patience.as_nanos().div_ceil(1_000_000) as libc::c_int;
+        let millis = (*patience + Duration::from_nanos(999_999)).as_millis() as libc::c_int;
         // SAFETY: one pollfd is passed with its count.
         let ready = unsafe { libc::poll(&raw mut fd, 1, millis) };
         *patience = patience.saturating_sub(begun.elapsed());

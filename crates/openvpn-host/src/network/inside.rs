@@ -133,6 +133,11 @@ impl Inside {
         self
     }
 
+    /// Says what goes through the tunnel: [`Want::summary`].
+    pub fn summary(&self) -> String {
+        self.want.summary(&self.ifname)
+    }
+
     /// Returns requested settings that the host cannot have, and other warnings: one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let own = self.network.warnings.iter().chain(&self.warnings);

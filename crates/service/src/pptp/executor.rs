@@ -282,6 +282,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             ended: None,
             told: daemon && awaited == Some(Awaited::Late),
             wait_until: options.wait_at_most.map(|it| Instant::now() + it),
+            called: matches!(model.role, Role::Client(_)).then(Instant::now),
             explain_at: match &model.role {
                 Role::Client(client) => {
                     let (name, host, port) = (&model.interface, &client.host, client.port);

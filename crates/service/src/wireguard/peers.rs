@@ -46,8 +46,8 @@ impl Silence {
         let words = match self.said {
             Said::Here => "does not answer any more; still trying",
             _ => {
-                "does not answer; still trying (it may be down, a firewall may drop its UDP port, or one end may have \
-                 a wrong key for the other)"
+                "has not answered for 5 s: it may be down, the port or a key may be wrong, or a firewall may drop UDP; \
+                 still trying"
             }
         };
         self.said = Said::Gone;

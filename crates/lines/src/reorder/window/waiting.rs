@@ -200,6 +200,7 @@ impl Overtaking {
         self.flows.fill(Flow::default());
     }
 
+    #[inline]
     fn flow(&mut self, flow: u32) -> &mut Flow {
         if self.flows.is_empty() {
             self.flows = vec![Flow::default(); FLOWS];

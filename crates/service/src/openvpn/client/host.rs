@@ -18,7 +18,7 @@ use plane::Now;
 use plane::{LineId, PeerId};
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The server's number in the data plane, which has no other peer.
 pub(super) const SERVER: PeerId = PeerId(0);
@@ -132,8 +132,11 @@ pub(super) trait Host {
     /// Waits for a management client where `management-hold` says so: [`Event::Released`].
     fn hold(&mut self) -> Done;
 
-    /// Logs that the tunnel is up and every script has run, and tells the waiting parent process.
-    fn is_up(&mut self);
+    /// The device through which packets to an address leave, for the log.
+    fn device_to(&mut self, address: IpAddr) -> Option<String>;
+
+    /// Logs that the tunnel is up after `took` and every script has run, and tells the waiting parent process.
+    fn is_up(&mut self, took: Duration);
 
     /// Reports that the connection is lost and will be made again.
     fn is_lost(&mut self);

@@ -16,6 +16,8 @@ const NAMED_MAX: u32 = 4;
 #[derive(Default)]
 pub(super) struct Calling {
     named: u32,
+    /// When the first server was called.
+    since: Option<Instant>,
     /// The server being connected to, in words, and the start of its silence.
     called: Option<(Called, Instant)>,
     explained: bool,
@@ -42,9 +44,12 @@ impl Calling {
             _ => remote.to_string(),
         };
         let name = format!("{host}, {}", if tcp { "TCP" } else { "UDP" });
+        self.since.get_or_insert(cx.now.monotonic);
         if self.named < NAMED_MAX {
             self.named += 1;
-            cx.say(Level::Info, format!("connecting to {name}"));
+            let device = cx.host.device_to(remote.ip());
+            let over = device.map_or_else(String::new, |it| format!(", over {it}"));
+            cx.say(Level::Info, format!("connecting to {name}{over}"));
         }
         let key = match (&connection.wrap.tls_crypt_v2, &connection.wrap.shared) {
             (Some(_), _) => Some("tls-crypt-v2"),
@@ -61,9 +66,10 @@ impl Calling {
         self.called = None;
     }
 
-    /// Resets the messages for the next outage.
-    pub(super) fn is_up(&mut self) {
-        *self = Self::default();
+    /// Returns how long the connection took, and resets the messages for the next outage.
+    pub(super) fn is_up(&mut self, now: Instant) -> Duration {
+        let since = std::mem::take(self).since;
+        since.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
     pub(super) fn due(&self) -> Option<Instant> {

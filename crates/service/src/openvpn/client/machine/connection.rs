@@ -464,7 +464,7 @@ impl Machine<'_> {
             return;
         }
         (self.is_connected, cx.connected) = (true, true);
-        self.calling.is_up();
+        let took = self.calling.is_up(cx.now.monotonic);
         let (tunnel, tunnel_v6) = self.addresses();
         let addresses = Addresses {
             tunnel,
@@ -476,7 +476,7 @@ impl Machine<'_> {
             "SUCCESS".to_owned(),
             addresses,
         ));
-        cx.later(|host| host.is_up());
+        cx.later(move |host| host.is_up(took));
     }
 }
 

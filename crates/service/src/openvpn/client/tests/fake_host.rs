@@ -455,7 +455,13 @@ impl Host for World {
         }
     }
 
-    fn is_up(&mut self) {}
+    fn device_to(&mut self, _: IpAddr) -> Option<String> {
+        Some("wan".to_owned())
+    }
+
+    fn is_up(&mut self, took: Duration) {
+        self.said.push(format!("connected in {took:?}"));
+    }
 
     fn is_lost(&mut self) {}
 

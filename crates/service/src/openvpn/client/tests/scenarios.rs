@@ -121,6 +121,7 @@ fn a_call_that_nobody_answers_is_explained_once() {
         };
         world.run_for(secs(4));
         assert!(world.said[0].starts_with("connecting to 192.0.2.1:1194, "));
+        assert!(world.said[0].ends_with(", over wan"));
         assert_eq!(explained(&world), 0);
         world.run_for(secs(2));
         assert_eq!(explained(&world), 1, "{more}: {:?}", world.said);
@@ -131,6 +132,18 @@ fn a_call_that_nobody_answers_is_explained_once() {
         world.servers[0].answers = true;
         world.run_for(secs(600));
         assert!(world.is_connected());
+        let connected = |world: &World| {
+            let said = world.said.iter();
+            said.filter_map(|it| {
+                it.strip_prefix("connected in ")?
+                    .strip_suffix('s')?
+                    .parse()
+                    .ok()
+            })
+            .collect::<Vec<f32>>()
+        };
+        let took = connected(&world);
+        assert!(matches!(took[..], [seconds] if seconds > 606.0), "{took:?}");
         // A second outage is reported again.
         world.servers[0].answers = false;
         world.run_for(secs(600));
