@@ -2,7 +2,6 @@
 
 use super::dialling::Candidate;
 use super::network::Incoming;
-use super::peer::Peer;
 use super::verdict::{Question, judged};
 use super::{Machine, Phase};
 use crate::inbox::Arrival;
@@ -11,8 +10,7 @@ use crate::openvpn::client::WRONG_ADDRESS;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::client::host::{Cx, SERVER, Told};
 use crate::openvpn::device;
-use openvpn::data::inband::{InBand, PING};
-use openvpn::data::protocol::session;
+use openvpn::data::inband::InBand;
 use openvpn::key_method::Credentials;
 use openvpn::message::Message;
 use openvpn::session::{CloseReason, Output, Session};
@@ -67,8 +65,7 @@ pub(in crate::openvpn::client) struct Connection {
     pub(super) incoming: Option<Incoming>,
     /// Question that `tls-verify` is answering.
     pub(super) question: Option<Question>,
-    /// The server as the data plane's peer.
-    pub(super) peer: Peer,
+    pub(super) channel: Channel,
     traffic_at: Instant,
     pub(super) end: Option<End>,
     /// The signal that ends the connection.
@@ -96,7 +93,7 @@ impl Connection {
         if self.end.is_some() {
             return None;
         }
-        let traffic = self.peer.key.map(|_| self.traffic_at);
+        let traffic = self.channel.has_keys().then_some(self.traffic_at);
         let patience = (!self.heard).then_some(self.patience);
         let session = self.session.next_deadline();
         session.into_iter().chain(traffic).chain(patience).min()
@@ -187,10 +184,7 @@ impl Machine<'_> {
             outputs: outputs.into(),
             incoming: None,
             question: None,
-            peer: Peer {
-                channel: Channel::new(stream.is_some()),
-                key: None,
-            },
+            channel: Channel::new(stream.is_some()),
             traffic_at: monotonic + TRAFFIC,
             end: None,
             leaving: None,
@@ -356,23 +350,9 @@ impl Machine<'_> {
                 let to = self.destination(it.remote);
                 cx.plane(|plane| plane.send_to_peer(SERVER, to, &packet));
             }
-            Output::InstallKeys(keys) => {
-                it.install(keys, self.config.data.allow_insecure, cx);
-                self.know_relays(cx);
-            }
-            Output::UseForSending { key_id } => {
-                cx.plane(|plane| plane.send_with(SERVER, session(SERVER, key_id)));
-            }
-            Output::RemoveKeys { key_id } => it.remove_keys(key_id, cx),
             // A ping needs a key.
             Output::SendPing if it.incoming.is_some() => {}
-            Output::SendPing => {
-                cx.plane(|plane| plane.inject(SERVER, &PING));
-            }
             Output::Judge { key_id, peer } => self.judge(it, key_id, &peer, cx),
-            Output::SendData(payload) => {
-                cx.plane(|plane| plane.inject(SERVER, &payload));
-            }
             Output::Pushed(reply) => self.pushed(it, reply, cx),
             Output::AuthToken(token) => {
                 self.logins.keep_token(&token);
@@ -386,6 +366,11 @@ impl Machine<'_> {
             Output::Closed(reason) => it.close(reason),
             // Outputs of server sessions only.
             Output::Authenticate(_) | Output::PushRequested | Output::Handshake(_) => {}
+            keys_or_data => {
+                if it.carry_out(keys_or_data, self.config.data.allow_insecure, cx) {
+                    self.know_relays(cx);
+                }
+            }
         }
     }
 

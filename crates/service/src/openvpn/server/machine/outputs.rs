@@ -1,8 +1,6 @@
 //! Performs the outputs of sessions.
 
-use super::{Cx, Machine, line, peer};
-use openvpn::data::inband::PING;
-use openvpn::data::protocol::session;
+use super::{Cx, Machine, line};
 use openvpn::message::Message;
 use openvpn::server::{ClientId, ServerOutput};
 use openvpn::session::{Output, Session};
@@ -35,15 +33,6 @@ impl Machine<'_> {
 
     fn one(&mut self, cx: &mut Cx<'_>, id: ClientId, output: Output) {
         match output {
-            Output::InstallKeys(keys) => self.install(cx, id, keys),
-            Output::UseForSending { key_id } => {
-                cx.plane.send_with(peer(id), session(peer(id), key_id));
-            }
-            Output::RemoveKeys { key_id } => {
-                cx.plane.remove_keys(peer(id), session(peer(id), key_id));
-            }
-            Output::SendPing => cx.plane.inject(peer(id), &PING),
-            Output::SendData(payload) => cx.plane.inject(peer(id), &payload),
             Output::Handshake(work) => {
                 if let Some(client) = self.clients.get(&id) {
                     let source = SourceNetwork::from(client.from.address);
@@ -66,6 +55,7 @@ impl Machine<'_> {
             Output::Message(_) => {}
             // Outputs of client sessions only.
             Output::Judge { .. } | Output::Pushed(_) | Output::AuthToken(_) | Output::Send(_) => {}
+            keys_or_data => self.carry_out(cx, id, keys_or_data),
         }
     }
 }
