@@ -305,7 +305,63 @@ const LINE_KEYS: &[Key<Line>] = &[
     },
 ];
 
+impl Line {
+    /// Whether something says by which way the line's packets leave.
+    const fn has_end(&self) -> bool {
+        self.interface.is_some() || self.source.is_some() || self.relay.is_some()
+    }
+
+    /// Why the line's keys do not fit together.
+    fn faults(&self) -> impl Iterator<Item = &'static str> {
+        let (relay, relay_key) = (self.relay.is_some(), self.relay_key.is_some());
+        let checks = [
+            (self.name.is_empty(), "this [Uplink] has no Name"),
+            (
+                !self.has_end(),
+                "this [Uplink] has neither Interface nor Source, nor a Relay",
+            ),
+            (
+                self.cap.is_none() && self.cap_day != CAP_DAY_DEFAULT,
+                "this [Uplink] has a CapDay and no Cap",
+            ),
+            (
+                relay && !relay_key,
+                "this [Uplink] has a Relay and no RelayKey",
+            ),
+            (
+                relay_key && !relay,
+                "this [Uplink] has a RelayKey and no Relay",
+            ),
+        ];
+        let wrong = checks.into_iter().filter(|(holds, _)| *holds);
+        wrong.map(|(_, why)| why)
+    }
+}
+
 impl Lines {
+    /// Why `key` has no effect beside the other keys, if it has none.
+    fn does_nothing(&self, key: &str, calls: bool) -> Option<&'static str> {
+        let Self {
+            mode, lines, shape, ..
+        } = self;
+        // Every mode but `single` can fall back to one line: for handshakes, for metered or used-up lines, or for a
+        // server that several lines cannot reach.
+        let goes_back = *mode != LineMode::Single;
+        let shares = matches!(mode, LineMode::Balance | LineMode::BalancePackets);
+        match key {
+            "Rate" if *shape => None,
+            "Mode" | "Hold" | "Rate" | "Cap" | "CapDay" if !lines.is_empty() && !calls => Some(
+                "no peer has an Endpoint; with an [Uplink], one that calls is answered on the uplink that it called",
+            ),
+            "Hold" if lines.is_empty() => Some("there is no [Uplink] to go back to"),
+            "Hold" if !goes_back => Some("with this Mode no uplink is gone back to"),
+            "Rate" if !shares => Some(
+                "only `Mode = balance` and `balance-packets` share by rates, and `Shape = yes` sends by them",
+            ),
+            _ => None,
+        }
+    }
+
     /// Writes the sections as comments of a `wg-quick` file; empty for the default. The text holds the relays' keys,
     /// and is overwritten when dropped.
     #[must_use]
