@@ -163,6 +163,7 @@ mod tests {
 
     /// The page's word for the type of a field, from [`Field::kind`].
     fn kind(of: &str) -> String {
+        let of = of.replace(' ', "");
         let (ty, serde) = of.split_once(';').unwrap_or((of, ""));
         let word = |ty: &str| match ty {
             "String" => "text",
@@ -252,6 +253,8 @@ mod tests {
             .chain(wireguard::Dropped::ALL.map(wireguard::Dropped::name))
             .chain(openvpn::session::Dropped::REASONS)
             .chain(openvpn::session::CloseReason::REFUSALS);
+        #[cfg(feature = "kernel")]
+        let counters = counters.chain(kernelspace::DROPS);
         let missing: Vec<_> = counters
             .filter(|name| !page.contains(&format!("`{name}`")))
             .collect();
