@@ -311,30 +311,19 @@ impl Line {
         self.interface.is_some() || self.source.is_some() || self.relay.is_some()
     }
 
-    /// Why the line's keys do not fit together.
+    /// The faults of keys that need others: words behind "this [Uplink] has".
     fn faults(&self) -> impl Iterator<Item = &'static str> {
-        let (relay, relay_key) = (self.relay.is_some(), self.relay_key.is_some());
+        let (relay, key) = (self.relay.is_some(), self.relay_key.is_some());
+        let day = self.cap_day != CAP_DAY_DEFAULT;
+        let nowhere = "neither Interface nor Source, nor a Relay";
         let checks = [
-            (self.name.is_empty(), "this [Uplink] has no Name"),
-            (
-                !self.has_end(),
-                "this [Uplink] has neither Interface nor Source, nor a Relay",
-            ),
-            (
-                self.cap.is_none() && self.cap_day != CAP_DAY_DEFAULT,
-                "this [Uplink] has a CapDay and no Cap",
-            ),
-            (
-                relay && !relay_key,
-                "this [Uplink] has a Relay and no RelayKey",
-            ),
-            (
-                relay_key && !relay,
-                "this [Uplink] has a RelayKey and no Relay",
-            ),
+            (self.name.is_empty(), "no Name"),
+            (!self.has_end(), nowhere),
+            (day && self.cap.is_none(), "a CapDay and no Cap"),
+            (relay && !key, "a Relay and no RelayKey"),
+            (key && !relay, "a RelayKey and no Relay"),
         ];
-        let wrong = checks.into_iter().filter(|(holds, _)| *holds);
-        wrong.map(|(_, why)| why)
+        checks.into_iter().filter(|it| it.0).map(|it| it.1)
     }
 }
 

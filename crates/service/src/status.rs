@@ -164,7 +164,7 @@ mod tests {
     /// The page's word for the type of a field, from [`Field::kind`].
     fn kind(of: &str) -> String {
         let of = of.replace(' ', "");
-        let (ty, serde) = of.split_once(';').unwrap_or((of, ""));
+        let (ty, serde) = of.split_once(';').unwrap_or((&of, ""));
         let word = |ty: &str| match ty {
             "String" => "text",
             "bool" => "boolean",

@@ -212,7 +212,9 @@ impl Sections {
         for (at, (line, head)) in lines.iter().zip(&self.heads).enumerate() {
             let mut fault = |reason: &str| faults.push((*head, reason.to_owned()));
             let earlier = lines.get(..at).unwrap_or_default();
-            line.faults().for_each(&mut fault);
+            for what in line.faults() {
+                fault(&format!("this [Uplink] has {what}"));
+            }
             if !line.name.is_empty() && earlier.iter().any(|it| it.name == line.name) {
                 fault("another [Uplink] has this Name");
             }

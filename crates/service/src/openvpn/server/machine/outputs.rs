@@ -1,9 +1,9 @@
 //! Performs the outputs of sessions.
 
-use super::{Cx, Machine, line};
+use super::{Cx, Machine, line, peer};
 use openvpn::message::Message;
 use openvpn::server::{ClientId, ServerOutput};
-use openvpn::session::{Output, Session};
+use openvpn::session::{CloseReason, Output, Session};
 use plane::SourceNetwork;
 
 impl Machine<'_> {
@@ -56,6 +56,25 @@ impl Machine<'_> {
             // Outputs of client sessions only.
             Output::Judge { .. } | Output::Pushed(_) | Output::AuthToken(_) | Output::Send(_) => {}
             keys_or_data => self.carry_out(cx, id, keys_or_data),
+        }
+    }
+
+    /// Carries out an output about a client's keys and data packets.
+    fn carry_out(&mut self, cx: &mut Cx<'_>, id: ClientId, output: Output) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let (insecure, peer) = (
+            self.config.data.allow_insecure,
+            (peer(id), client.from.address),
+        );
+        match (client.channel).carry_out(output, cx.plane, peer, insecure, cx.now) {
+            Ok(Some(keys)) => line!(cx, Info, "Data Channel: cipher '{}'", keys.agreed),
+            Ok(None) => {}
+            Err(why) => {
+                line!(cx, Error, "{why}");
+                self.close(cx, id, CloseReason::Local);
+            }
         }
     }
 }

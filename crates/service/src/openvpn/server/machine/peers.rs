@@ -5,7 +5,7 @@
 
 use super::{Cx, Machine, channel, line, peer};
 use openvpn::server::ClientId;
-use openvpn::session::{CloseReason, Output, Session};
+use openvpn::session::Session;
 use std::time::{Duration, Instant};
 
 /// Minimum interval between two looks at a client's address.
@@ -15,25 +15,6 @@ const LOCATED_APART: Duration = Duration::from_secs(1);
 const TOLD_APART: Duration = Duration::from_secs(60);
 
 impl Machine<'_> {
-    /// Carries out an output about a client's keys and data packets.
-    pub(super) fn carry_out(&mut self, cx: &mut Cx<'_>, id: ClientId, output: Output) {
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        let (insecure, peer) = (
-            self.config.data.allow_insecure,
-            (peer(id), client.from.address),
-        );
-        match (client.channel).carry_out(output, cx.plane, peer, insecure, cx.now) {
-            Ok(Some(keys)) => line!(cx, Info, "Data Channel: cipher '{}'", keys.agreed),
-            Ok(None) => {}
-            Err(why) => {
-                line!(cx, Error, "{why}");
-                self.close(cx, id, CloseReason::Local);
-            }
-        }
-    }
-
     /// Checks the usage of each client's newest keys.
     pub(super) fn watch_keys(&mut self, cx: &mut Cx<'_>) {
         let mut watched = Vec::new();
