@@ -33,5 +33,6 @@ pub mod relay;
 pub mod reorder;
 #[cfg(feature = "control")]
 pub mod scheduler;
-#[cfg(all(test, feature = "control"))]
+#[cfg(test)]
+#[cfg(feature = "control")]
 mod simulation;
