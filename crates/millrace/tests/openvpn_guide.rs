@@ -7,7 +7,7 @@ use lab::acceptance::{Net, PROGRAM, pings, reaches, status_of, until};
 use lab::{Host, Process};
 use std::time::Duration;
 
-/// Most time that a program may take to start.
+/// Maximum time that a program may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PAGE: &str = include_str!("../../../docs/openvpn-server.md");
@@ -208,7 +208,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     assert!(world.clients().is_empty());
     drop(third);
 
-    // Revocation by directory: the page's shell command names the file.
+    // Revocation through a directory: the page's shell command names the file.
     let serial = world.shell(
         office,
         "cd /etc/openvpn; openssl x509 -in branch2.crt -noout -serial",

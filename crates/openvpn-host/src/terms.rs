@@ -153,3 +153,6 @@ pub fn server(
     settings.tokens = tokens;
     settings
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 use super::key_state::{KeyState, Step, next_key_id};
 use super::machine::{Agreed, Phase, Session};
 use super::output::Output;
-use super::settings::Renegotiation;
 use crate::data::wire::Layout;
 use crate::negotiate::Cipher;
 use crate::packet::Opcode;
-use crate::role::Role;
 
 /// Packet ids have 32 bits and must not repeat: renewal begins when 1/256 of them are left.
 const PACKET_ID_RENEW: u64 = 0xff00_0000;
@@ -22,10 +20,10 @@ const FAILED_RENEW: u64 = 1 << 35;
 /// Bytes after which a cipher with blocks of 64 bits needs a new key (SWEET32).
 const SMALL_BLOCK_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The data plane's use of one set of keys, told by [`Session::traffic`].
+/// The data plane's use of one set of keys, reported by [`Session::traffic`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUsage {
-    /// The keys' number.
+    /// Key id of these keys.
     pub key_id: u8,
     /// Bytes of payload, of both directions.
     pub bytes: u64,
@@ -138,13 +136,8 @@ impl Session {
 
     /// Schedules the next renewal by time.
     pub(super) fn schedule_renegotiation(&mut self) {
-        let Renegotiation { time, least, .. } = self.settings().keys.renegotiation;
-        let role = self.role();
-        let after = time.map(|most| match role {
-            // Clients that connected together shall not all come together again.
-            Role::Server => between(least.unwrap_or(most - most / 10), most),
-            Role::Client => most,
-        });
+        let times = self.settings().keys.renegotiation.times(self.role());
+        let after = times.map(|(least, most)| between(least, most));
         let established = self.primary.established;
         self.renegotiate_at = established.zip(after).map(|(at, after)| at + after);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::token::TokenKeeper;
 use crate::negotiate::{Cipher, CipherList, IvProto, OccOptions, PeerInfo, Transport};
 use crate::push::PullFilter;
+use crate::role::Role;
 use crate::tls::TlsSettings;
 use crate::wrap::WrapSettings;
 use crypto::Digest;
@@ -107,7 +108,7 @@ impl Default for KeyTimers {
     }
 }
 
-/// When a side asks for new keys.
+/// When a side requests new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renegotiation {
     /// `reneg-sec MAX`: after this time, by default an hour. `None` for never.
@@ -130,6 +131,18 @@ impl Renegotiation {
             bytes: None,
             packets: None,
         }
+    }
+
+    /// The shortest and the longest time after which this side asks for new keys; `None` for never.
+    #[must_use]
+    pub fn times(&self, role: Role) -> Option<(Duration, Duration)> {
+        let most = self.time?;
+        let least = match role {
+            // Spreads the renewals of clients that connected at the same time.
+            Role::Server => self.least.unwrap_or(most - most / 10),
+            Role::Client => most,
+        };
+        Some((least, most))
     }
 }
 
