@@ -302,7 +302,53 @@ const LINE_KEYS: &[Key<Line>] = &[
     },
 ];
 
+impl Line {
+    /// Whether something says by which way the line's packets leave.
+    const fn has_end(&self) -> bool {
+        self.interface.is_some() || self.source.is_some() || self.relay.is_some()
+    }
+
+    /// The faults of keys that need others: words that follow "this [Uplink] has".
+    fn faults(&self) -> impl Iterator<Item = &'static str> {
+        let (relay, key) = (self.relay.is_some(), self.relay_key.is_some());
+        let day = self.cap_day != CAP_DAY_DEFAULT;
+        let nowhere = "no Interface, Source or Relay; add one of them";
+        let checks = [
+            (self.name.is_empty(), "no Name; add one"),
+            (!self.has_end(), nowhere),
+            (day && self.cap.is_none(), "a CapDay but no Cap; add it"),
+            (relay && !key, "a Relay but no RelayKey; add it"),
+            (key && !relay, "a RelayKey but no Relay; add it"),
+        ];
+        checks.into_iter().filter(|it| it.0).map(|it| it.1)
+    }
+}
+
 impl Lines {
+    /// Why `key` has no effect beside the other keys, if it has none.
+    fn does_nothing(&self, key: &str, calls: bool) -> Option<&'static str> {
+        let Self {
+            mode, lines, shape, ..
+        } = self;
+        // Every mode but `single` can fall back to one line: for handshakes, for metered or used-up lines, or for a
+        // server that several lines cannot reach.
+        let goes_back = *mode != LineMode::Single;
+        let shares = matches!(mode, LineMode::Balance | LineMode::BalancePackets);
+        match key {
+            "Rate" if *shape => None,
+            "Mode" | "Hold" | "Rate" | "Cap" | "CapDay" if !lines.is_empty() && !calls => Some(
+                "has no effect without an Endpoint: a peer that connects is answered on the uplink that its packets \
+                 came through",
+            ),
+            "Hold" if lines.is_empty() => Some("there is no [Uplink] to return to"),
+            "Hold" if !goes_back => Some("this Mode does not return to an uplink"),
+            "Rate" if !shares => Some(
+                "has an effect only with `Mode = balance` or `balance-packets`, or `Shape = yes`",
+            ),
+            _ => None,
+        }
+    }
+
     /// Writes the sections as comments of a `wg-quick` file; empty for the default. The text holds the relays' keys,
     /// and is overwritten when dropped.
     #[must_use]

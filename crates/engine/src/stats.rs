@@ -53,27 +53,18 @@ macro_rules! counters {
     };
 }
 
-counters! {
-    /// Counters of one direction.
-    pub struct PipelineStats => PipelineCounts {
-        /// Batches drained.
-        batches,
-        /// Inner packets in the drained batches.
-        packets,
-        /// Inner bytes in the drained batches.
-        bytes,
-        /// Super-packets read from or written to the TUN.
-        super_packets,
-        /// Inner packets that the peer had compressed. This end never compresses.
-        unpacked,
-        /// Reads, writes, sends and receives.
-        syscalls,
-        /// Batches that went through the ring, if several workers share a direction.
-        parallel_batches,
-        /// Mean time that packets waited in the sockets recently, weighted by bytes, in microseconds; 0 if unknown.
-        waited_us,
-    }
+macro_rules! pipeline_stats {
+    ($($(#[$doc:meta])+ $name:ident, metric $metric:literal;)+) => {
+        counters! {
+            /// Counters of one direction.
+            pub struct PipelineStats => PipelineCounts {
+                $($(#[$doc])+ $name,)+
+            }
+        }
+    };
 }
+
+plane::pipeline_counters!(pipeline_stats);
 
 counters! {
     /// The counters of one line of a peer.
@@ -121,7 +112,7 @@ macro_rules! drops {
 }
 
 drops! {
-    /// The TUN gave data that is not an IP packet or contradicts its own header.
+    /// The TUN gave data that is not an IP packet, contradicts its own header, or has more segments than fit a batch.
     tun_malformed,
     /// The fair queue in front of the lines was full, or packets of a flow had waited in it too long (RFC 8290).
     queue,

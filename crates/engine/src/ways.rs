@@ -2,8 +2,8 @@
 
 use crate::gathered::{ALIVE, ALIVE_FOR_SHARES};
 use crate::peer_line::PeerLines;
+use lines::balance::{FlowTable, PacketShare};
 use lines::inner::Reader;
-use lines::scheduler::{FlowTable, PacketShare};
 use netio::udp::Endpoint;
 use plane::{LINES_MAX, LineId, LineMode, LineSet};
 use std::sync::{Mutex, PoisonError};

@@ -17,4 +17,4 @@ mod plane;
 mod receiver;
 
 pub use interface::{Started, start};
-pub use plane::StartError;
+pub use plane::{DROPS, StartError};

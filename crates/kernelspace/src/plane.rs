@@ -28,6 +28,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// The reasons for drops: the interface's two, a data packet from before the kernel had the socket, and a control packet
+/// for which control had no room.
+pub const DROPS: [&str; 4] = [
+    "kernel_outbound",
+    "kernel_inbound",
+    "no_session",
+    "control_full",
+];
+
 /// The name that the status shows where other data planes name the code of the cipher.
 const BACKEND: &str = "kernel (ovpn)";
 
@@ -401,15 +410,13 @@ impl<K: Kernel> DataPlane for Plane<K> {
             ..PipelineCounts::default()
         };
         let dropped = &self.shared.dropped;
+        let [unknown, refused] =
+            [&dropped.unknown, &dropped.refused].map(|it| it.load(Ordering::Relaxed));
+        let drops = [counters.tx_dropped, counters.rx_dropped, unknown, refused];
         Statistics {
             outbound: counts(counters.tx_packets, counters.tx_bytes),
             inbound: counts(counters.rx_packets, counters.rx_bytes),
-            drops: vec![
-                ("kernel_outbound", counters.tx_dropped),
-                ("kernel_inbound", counters.rx_dropped),
-                ("no_session", dropped.unknown.load(Ordering::Relaxed)),
-                ("control_full", dropped.refused.load(Ordering::Relaxed)),
-            ],
+            drops: DROPS.into_iter().zip(drops).collect(),
             rungs: vec![("kernel-data-plane", "on".to_owned())],
             workers: 0,
             parallel: false,

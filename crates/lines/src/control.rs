@@ -7,7 +7,7 @@
 //! [`Lines`] decides and does no I/O: it calls an [`Outside`], which each protocol implements.
 
 use crate::health::{self, Fault, Health, LineState, Reason};
-use crate::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, Switch};
+use crate::scheduler::{LineSettings, Switch};
 use config::lines::{LineMode, Lines as Settings};
 use plane::{Endpoint, Line, LineId, PeerId, PeerState, Transport};
 use std::collections::BTreeMap;
@@ -143,7 +143,7 @@ impl Lines {
     }
 
     fn health(&self, line: LineId) -> Health {
-        let spared = self.is_spared(line);
+        let spared = self.line_settings(line).is_spared();
         let mut health = Health::new(health::Settings {
             probe_interval: if spared { PROBE_METERED } else { PROBE_IDLE },
             probe_interval_silent: Duration::from_millis(400),
@@ -173,36 +173,12 @@ impl Lines {
         mode != LineMode::BalancePackets || works.is_none_or(|at| at + WORKS < now)
     }
 
-    fn scheduler(&self) -> Scheduler {
-        let mode = match self.settings.mode {
-            LineMode::Single => Mode::Single,
-            LineMode::Failover => Mode::Failover,
-            LineMode::Duplicate => Mode::Duplicate,
-            LineMode::Critical => Mode::Critical,
-            LineMode::Balance => Mode::BalanceFlows,
-            LineMode::BalancePackets => Mode::BalancePackets,
-        };
-        let hold = self.settings.hold;
-        let usual = FailoverSettings::default();
-        let hold_max = usual.hold_max.max(hold);
-        Scheduler::new(mode, FailoverSettings { hold, hold_max })
-    }
-
     fn line_settings(&self, line: LineId) -> LineSettings {
         let settings = self.settings.lines.get(line.index());
-        settings.map_or_else(LineSettings::default, |of| LineSettings {
-            priority: of.priority,
-            metered: of.metered,
-            rate: of.rate,
+        LineSettings {
             used_up: self.caps.used_up(line),
-            ..LineSettings::default()
-        })
-    }
-
-    /// Whether a line is probed as seldom as a metered one.
-    fn is_spared(&self, line: LineId) -> bool {
-        let settings = self.line_settings(line);
-        settings.metered || settings.used_up
+            ..settings.map_or_else(LineSettings::default, LineSettings::from)
+        }
     }
 }
 

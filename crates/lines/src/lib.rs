@@ -3,11 +3,12 @@
 //!
 //! - [`reorder`]: packets that came over several lines, put back into order
 //! - [`health`]: how well each line works, and the reason for that verdict
-//! - [`scheduler`]: which lines a packet is sent on
+//! - [`balance`]: on which of several lines each packet is sent
 //! - [`queue`]: a fair queue in front of a line that is the bottleneck
 //! - [`inner`]: the facts about an inner packet that the others need
 //! - [`relay`]: what a relay that forwards a tunnel's datagrams knows of its clients
-//! - `control`: the uplinks of a running tunnel, probed, chosen and counted (feature `control`, as the rest)
+//! - `scheduler`: which lines are used (feature `control`, as the rest)
+//! - `control`: the uplinks of a running tunnel, probed, chosen and counted
 //! - `names`: addresses of servers by name, asked through each uplink
 //! - `floor`, `places`: files that outlive a program
 //!
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod balance;
 #[cfg(feature = "control")]
 pub mod control;
 #[cfg(feature = "control")]
@@ -29,6 +31,8 @@ pub mod places;
 pub mod queue;
 pub mod relay;
 pub mod reorder;
+#[cfg(feature = "control")]
 pub mod scheduler;
 #[cfg(test)]
+#[cfg(feature = "control")]
 mod simulation;

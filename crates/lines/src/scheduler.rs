@@ -10,7 +10,6 @@
 //! sent is certainly lost.
 
 mod allowance;
-mod balance;
 mod failover;
 #[cfg(test)]
 mod tests;
@@ -20,29 +19,10 @@ pub use failover::{FailoverSettings, SwitchReason};
 pub use plane::LineSet;
 
 use crate::health::LineState;
-pub use balance::{FlowTable, PacketShare, Spread};
+use config::lines::LineMode as Mode;
 use failover::{Failover, Rank};
 use plane::{LINES_MAX, LineId, LineMode};
 use std::time::Instant;
-
-/// How lines are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The preferred line, whatever its state.
-    Single,
-    /// The best line that works; a better one takes over after a hold time.
-    #[default]
-    Failover,
-    /// Each packet on all lines that work.
-    Duplicate,
-    /// [Critical](crate::inner::Inner::critical) packets on all lines that work, all others as with failover.
-    Critical,
-    /// Each inner flow on one of the lines that work, by their rates.
-    BalanceFlows,
-    /// Each packet on one of the lines that work, by their rates; [critical](crate::inner::Inner::critical) ones as with
-    /// failover. The peer must put them back into order.
-    BalancePackets,
-}
 
 /// The settings of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +40,39 @@ pub struct LineSettings {
     pub stream: bool,
 }
 
-impl Default for LineSettings {
-    fn default() -> Self {
+impl From<&config::lines::Line> for LineSettings {
+    fn from(line: &config::lines::Line) -> Self {
         Self {
-            priority: 10,
-            metered: false,
-            rate: None,
+            priority: line.priority,
+            metered: line.metered,
+            rate: line.rate,
             used_up: false,
             stream: false,
+        }
+    }
+}
+
+impl Default for LineSettings {
+    fn default() -> Self {
+        Self::from(&config::lines::Line::default())
+    }
+}
+
+impl LineSettings {
+    /// Whether tests of the line are rare, because its traffic is dear.
+    #[must_use]
+    pub const fn is_spared(&self) -> bool {
+        self.metered || self.used_up
+    }
+
+    fn rank(&self, line: LineId, state: LineState) -> Rank {
+        Rank {
+            down: state == LineState::Down,
+            used_up: self.used_up,
+            metered: self.metered,
+            degraded: state == LineState::Degraded,
+            priority: self.priority,
+            line,
         }
     }
 }
@@ -105,6 +110,14 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
+    /// A scheduler of these settings, still without lines.
+    #[must_use]
+    pub fn of(settings: &config::lines::Lines) -> Self {
+        let (hold, usual) = (settings.hold, FailoverSettings::default());
+        let hold_max = usual.hold_max.max(hold);
+        Self::new(settings.mode, FailoverSettings { hold, hold_max })
+    }
+
     /// A scheduler without lines.
     #[must_use]
     pub const fn new(mode: Mode, failover: FailoverSettings) -> Self {
@@ -171,6 +184,23 @@ impl Scheduler {
         self.single.first()
     }
 
+    /// Whether a line, if it worked, would be preferred to another that works.
+    #[must_use]
+    pub fn prefers(&self, line: LineId, to: LineId) -> bool {
+        let rank = |line: LineId| {
+            let of = self.lines.get(line.index())?.as_ref()?;
+            Some(of.settings.rank(line, LineState::Up))
+        };
+        self.mode != Mode::Single && rank(line) < rank(to)
+    }
+
+    /// See [`LineSettings::is_spared`]; false for a line that was not added.
+    #[must_use]
+    pub fn is_spared(&self, line: LineId) -> bool {
+        let line = self.lines.get(line.index()).and_then(Option::as_ref);
+        line.is_some_and(|it| it.settings.is_spared())
+    }
+
     /// How the data plane is to choose for each packet, beside [`Self::active`]. Tell it both after each change.
     #[must_use]
     pub fn line_mode(&self) -> LineMode {
@@ -178,7 +208,7 @@ impl Scheduler {
             Mode::Single | Mode::Failover => LineMode::Single,
             Mode::Duplicate => LineMode::Duplicate(self.several),
             Mode::Critical => LineMode::Critical(self.several),
-            Mode::BalanceFlows => LineMode::Balance(self.weights()),
+            Mode::Balance => LineMode::Balance(self.weights()),
             Mode::BalancePackets => LineMode::BalancePackets(self.weights()),
         }
     }
@@ -193,14 +223,7 @@ impl Scheduler {
     }
 
     fn update(&mut self, now: Instant) -> Option<Switch> {
-        let rank = |(line, of): (LineId, &Line)| Rank {
-            down: of.state == LineState::Down,
-            used_up: of.settings.used_up,
-            metered: of.settings.metered,
-            degraded: of.state == LineState::Degraded,
-            priority: of.settings.priority,
-            line,
-        };
+        let rank = |(line, of): (LineId, &Line)| of.settings.rank(line, of.state);
         let mut switch = None;
         if self.mode == Mode::Single {
             let preferred = self

@@ -3,7 +3,7 @@
 use config::openvpn::{Connection, Framing, KeyDirection, OpenVpn, PingTimeout, SharedWrap};
 use openvpn::negotiate::{Cipher, CipherList, OccOptions, PeerInfo, Transport};
 use openvpn::push;
-use openvpn::session::{ClientSettings, Renegotiate, Settings, Timers};
+use openvpn::session::{ClientSettings, Settings, Timers};
 #[cfg(feature = "server")]
 use openvpn::session::{ServerSettings, TokenKeeper};
 use openvpn::tls::TlsSettings;
@@ -84,22 +84,7 @@ fn common(
         settings.max_packet_size = size;
     }
     let timers = &config.timers;
-    let reneg = &timers.renegotiation;
-    settings.renegotiate = Renegotiate {
-        time: seconds(reneg.seconds).map(|most| {
-            let least = match (reneg.seconds_min, config.server()) {
-                (Some(least), _) => Duration::from_secs(least.into()).min(most),
-                (None, Some(_)) => most - most / 10,
-                (None, None) => most,
-            };
-            (least, most)
-        }),
-        bytes: reneg.bytes,
-        packets: reneg.packets,
-    };
-    settings.hand_window = Duration::from_secs(timers.hand_window.into());
-    settings.tran_window = Duration::from_secs(timers.tran_window.into());
-    settings.tls_timeout = Duration::from_secs(timers.tls_timeout.into());
+    settings.keys = timers.keys;
     let (restart, exit) = match timers.ping_timeout {
         // Stock clients give up after two silent minutes over UDP, unless the server pushes another limit.
         PingTimeout::Unset if config.client().is_some() && !transport(connection).is_stream() => {

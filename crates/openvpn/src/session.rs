@@ -43,7 +43,7 @@ pub use output::{
     Handshaken, Output, TokenState,
 };
 pub use renegotiation::KeyUsage;
-pub use settings::{ClientSettings, Renegotiate, ServerSettings, Settings, Timers};
+pub use settings::{ClientSettings, KeyTimers, Renegotiation, ServerSettings, Settings, Timers};
 pub use token::TokenKeeper;
 
 #[cfg(feature = "server")]

@@ -421,26 +421,44 @@ pub enum Notice {
     },
 }
 
-/// The work of one direction of a tunnel since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PipelineCounts {
-    /// Batches drained.
-    pub batches: u64,
-    /// Inner packets in those batches.
-    pub packets: u64,
-    /// Inner bytes.
-    pub bytes: u64,
-    /// Super-packets read from or written to the TUN.
-    pub super_packets: u64,
-    /// Inner packets that the peer had compressed.
-    pub unpacked: u64,
-    /// Reads, writes, sends and receives.
-    pub syscalls: u64,
-    /// Batches that several workers may have shared.
-    pub parallel_batches: u64,
-    /// Recent mean wait of packets for this direction, weighted by bytes, in microseconds; 0 where that is not known.
-    pub waited_us: u64,
+/// Gives the macro `$then` each counter of one direction: its description in Markdown, its name, and its metric, in
+/// which `*` stands for `receive` or `transmit`. A new counter needs a row here, and the place that counts.
+#[macro_export]
+macro_rules! pipeline_counters {
+    ($then:ident) => {
+        $then! {
+            /// Batches moved.
+            batches, metric "millrace_tunnel_*_batches_total";
+            /// Inner packets moved.
+            packets, metric "millrace_tunnel_*_packets_total";
+            /// Bytes of inner packets moved.
+            bytes, metric "millrace_tunnel_*_bytes_total";
+            /// Super-packets read from or written to the kernel.
+            super_packets, metric "millrace_tunnel_*_super_packets_total";
+            /// Packets that a peer had compressed: their lengths tell a listener something of their content. This end
+            /// never compresses.
+            unpacked, metric "millrace_tunnel_*_unpacked_packets_total";
+            /// System calls made to move the packets.
+            syscalls, metric "millrace_tunnel_*_syscalls_total";
+            /// Batches that a helper worked on.
+            parallel_batches, metric "millrace_tunnel_*_parallel_batches_total";
+            /// Microseconds that datagrams have recently waited in the sockets, averaged by bytes; 0 if unknown.
+            waited_us, metric "millrace_tunnel_*_waited_seconds";
+        }
+    };
 }
+
+macro_rules! counts {
+    ($($(#[$doc:meta])+ $name:ident, metric $metric:literal;)+) => {
+        /// The work of one direction of a tunnel since its start.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct PipelineCounts {
+            $($(#[$doc])+ pub $name: u64,)+
+        }
+    };
+}
+
+pipeline_counters!(counts);
 
 /// The work of a data plane and how it is run. Counters that a data plane does not keep are 0 or absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -163,7 +163,8 @@ mod tests {
 
     /// The page's word for the type of a field, from [`Note::kind`].
     fn kind(of: &str) -> String {
-        let (ty, serde) = of.split_once(';').unwrap_or((of, ""));
+        let of = of.replace(' ', "");
+        let (ty, serde) = of.split_once(';').unwrap_or((&of, ""));
         let word = |ty: &str| match ty {
             "String" => "text",
             "bool" => "boolean",
@@ -244,6 +245,8 @@ mod tests {
             .chain(wireguard::Dropped::ALL.map(wireguard::Dropped::name))
             .chain(openvpn::session::Dropped::REASONS)
             .chain(openvpn::session::CloseReason::REFUSALS);
+        #[cfg(feature = "kernel")]
+        let counters = counters.chain(kernelspace::DROPS);
         let missing: Vec<_> = counters
             .filter(|name| !page.contains(&format!("`{name}`")))
             .collect();

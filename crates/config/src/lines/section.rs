@@ -1,6 +1,6 @@
 //! Sections in a file's `#!` comments: `[Uplinks]`, `[Uplink]` and `[Server]`.
 
-use super::{CAP_DAY_DEFAULT, LINE_KEYS, LINES_KEYS, LINES_MAX, Line, LineMode, Lines};
+use super::{LINE_KEYS, LINES_KEYS, LINES_MAX, Line, LineMode, Lines};
 use crate::home::{self, HomeServer};
 use crate::keys;
 use crate::text::suggest;
@@ -214,26 +214,19 @@ impl Sections {
         for (at, (line, head)) in lines.iter().zip(&self.heads).enumerate() {
             let mut fault = |reason: &str| faults.push((*head, reason.to_owned()));
             let earlier = lines.get(..at).unwrap_or_default();
-            if line.name.is_empty() {
-                fault("this [Uplink] has no Name; add one");
-            } else if earlier.iter().any(|it| it.name == line.name) {
+            for what in line.faults() {
+                fault(&format!("this [Uplink] has {what}"));
+            }
+            if !line.name.is_empty() && earlier.iter().any(|it| it.name == line.name) {
                 fault("another [Uplink] has the same Name; change one");
             }
-            let ends = |line: &'_ Line| (line.interface.clone(), line.source, line.relay.clone());
-            match (&line.relay, &line.relay_key) {
-                (Some(_), None) => fault("this [Uplink] has a Relay but no RelayKey; add it"),
-                (None, Some(_)) => fault("this [Uplink] has a RelayKey but no Relay; add it"),
-                (Some(_), Some(_)) if called != 1 => fault(
+            if line.relay.is_some() && line.relay_key.is_some() && called != 1 {
+                fault(
                     "a relay forwards to only one peer, so with a Relay exactly one [Peer] must have an Endpoint",
-                ),
-                _ => {}
+                );
             }
-            if line.cap.is_none() && line.cap_day != CAP_DAY_DEFAULT {
-                fault("this [Uplink] has a CapDay but no Cap; add it");
-            }
-            if line.interface.is_none() && line.source.is_none() && line.relay.is_none() {
-                fault("this [Uplink] has no Interface, Source or Relay; add one of them");
-            } else if earlier.iter().any(|it| ends(it) == ends(line)) {
+            let ends = |line: &'_ Line| (line.interface.clone(), line.source, line.relay.clone());
+            if line.has_end() && earlier.iter().any(|it| ends(it) == ends(line)) {
                 fault("another [Uplink] has the same Interface, Source and Relay; change one");
             } else if line.relay_key.is_some()
                 && earlier.iter().any(|it| it.relay_key == line.relay_key)
@@ -249,38 +242,15 @@ impl Sections {
                 );
             }
         }
-        let idle =
-            |(number, key): &(usize, &str)| Some((*number, self.does_nothing(key, called > 0)?));
+        let idle = |(number, key): &(usize, &str)| {
+            Some((*number, self.lines.does_nothing(key, called > 0)?))
+        };
         Whole {
             idle: self.keys.iter().filter_map(idle).collect(),
             lines: self.lines,
             home: self.home,
             home_lines: self.home_lines,
             faults,
-        }
-    }
-
-    /// Returns why `key` has no effect beside the other keys, or `None` if it has one.
-    fn does_nothing(&self, key: &str, calls: bool) -> Option<&'static str> {
-        let Lines {
-            mode, lines, shape, ..
-        } = &self.lines;
-        // Every mode but `single` can fall back to one line: for handshakes, for metered or used-up lines, or for a
-        // server that several lines cannot reach.
-        let goes_back = *mode != LineMode::Single;
-        let shares = matches!(mode, LineMode::Balance | LineMode::BalancePackets);
-        match key {
-            "Rate" if *shape => None,
-            "Mode" | "Hold" | "Rate" | "Cap" | "CapDay" if !lines.is_empty() && !calls => Some(
-                "has no effect without an Endpoint: a peer that connects is answered on the uplink that its packets \
-                 came through",
-            ),
-            "Hold" if lines.is_empty() => Some("there is no [Uplink] to return to"),
-            "Hold" if !goes_back => Some("this Mode does not return to an uplink"),
-            "Rate" if !shares => Some(
-                "has an effect only with `Mode = balance` or `balance-packets`, or `Shape = yes`",
-            ),
-            _ => None,
         }
     }
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::directive::Origin;
 use super::{
     Action, Cipher, Client, DataChannel, Device, Family, HttpProxy, KeyDirection, Management, Mtu,
-    Network, Options, PORT, Prompted, Proxy, Rate, Renegotiation, Scripts, Server, Service,
-    Sockets, Source, Timers, Tls, Usage, resolve,
+    Network, Options, PORT, Prompted, Proxy, Rate, Scripts, Server, Service, Sockets, Source,
+    Timers, Tls, Usage, resolve,
 };
 
 /// The state after the directives so far.
@@ -82,16 +82,6 @@ impl Draft {
                 allow_insecure: options.allow_insecure_ciphers,
                 unpack: true,
                 ..DataChannel::default()
-            },
-            timers: Timers {
-                renegotiation: Renegotiation {
-                    seconds: 3600,
-                    ..Renegotiation::default()
-                },
-                hand_window: 60,
-                tran_window: 3600,
-                tls_timeout: 2,
-                ..Timers::default()
             },
             service: Service {
                 verb: 1,

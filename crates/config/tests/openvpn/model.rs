@@ -1,6 +1,7 @@
 //! Values in the model, and which value wins when a directive occurs several times.
 
 use std::path::Path;
+use std::time::Duration;
 
 use config::openvpn::{
     Cipher, Family, HttpAuth, KeyDirection, MssFix, PingTimeout, Prompted, Proxy, ResolvRetry,
@@ -156,7 +157,10 @@ fn values_reach_the_model() {
     );
     assert_eq!(model.timers.ping_timeout, PingTimeout::Restart(60));
     assert_eq!(model.timers.inactive, Some((600, 1000)));
-    assert_eq!(model.timers.renegotiation.seconds_min, Some(600));
+    assert_eq!(
+        model.timers.keys.renegotiation.least,
+        Some(Duration::from_secs(600))
+    );
     assert_eq!(model.sockets.mark, Some(42));
     assert_eq!(
         (model.network.routes[0].bits, model.network.routes[0].metric),

@@ -8,6 +8,7 @@ use config::openvpn::{
 };
 use config::report::Verdict;
 use std::path::Path;
+use std::time::Duration;
 
 use super::{CLIENT, PROFILES, SCRIPTS, built, no_files, path, profile, with};
 
@@ -66,7 +67,7 @@ fn profiles_mean_what_they_mean_to_stock() {
         }
     ));
     assert_eq!(nord.timers.ping_timeout, PingTimeout::Off);
-    assert_eq!(nord.timers.renegotiation.seconds, 0);
+    assert_eq!(nord.timers.keys.renegotiation.time, None);
     assert_eq!(
         (nord.data.framing, nord.data.auth),
         (Framing::Lzo, Digest::Sha512)
@@ -192,7 +193,10 @@ fn a_router_as_server() {
         management.address,
         ManagementAddress::Unix("/run/openvpn.sock".into())
     );
-    assert_eq!(server.auth_token.as_ref().unwrap().lifetime, 43_200);
+    assert_eq!(
+        server.auth_token.as_ref().unwrap().lifetime,
+        Some(Duration::from_secs(43_200))
+    );
     let verify = model.scripts.auth_user_pass_verify.as_ref().unwrap();
     assert_eq!(verify.words, ["/etc/openvpn/check-password", "--strict"]);
 }

@@ -268,6 +268,7 @@ impl Lines {
             monotonic: now,
             wall: out.wall(),
         };
+        let mut changed = Vec::new();
         for (at, &carried) in carried.iter().enumerate().take(caps.lines.len()) {
             let Some(of) = &mut caps.lines[at] else {
                 continue;
@@ -276,17 +277,18 @@ impl Lines {
             if let Some((level, words)) = of.charge(carried, now) {
                 out.log(None, level, &words);
             }
-            let used_up = of.allowance.used_up();
-            if before != used_up {
-                let metered = self.settings.lines.get(at).is_some_and(|it| it.metered);
-                for peer in self.peers.values_mut() {
-                    let spared = metered || used_up;
-                    peer.set_used_up(super::number(at), used_up, spared, now.monotonic);
-                }
+            if before != of.allowance.used_up() {
+                changed.push(super::number(at));
             }
         }
         if let Some(usage) = caps.keep(Some(now.monotonic)) {
             out.keep_usage(&usage);
+        }
+        for line in changed {
+            let settings = self.line_settings(line);
+            for peer in self.peers.values_mut() {
+                peer.set_used_up(line, settings, now.monotonic);
+            }
         }
     }
 

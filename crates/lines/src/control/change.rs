@@ -2,6 +2,7 @@
 
 use super::{Lines, number};
 use crate::health::Fault;
+use crate::scheduler::Scheduler;
 use config::lines::LineMode;
 use plane::LineId;
 use std::time::Duration;
@@ -12,7 +13,7 @@ impl Lines {
         if std::mem::replace(&mut self.settings.mode, mode) == mode {
             return;
         }
-        let scheduler = self.scheduler();
+        let scheduler = Scheduler::of(&self.settings);
         let open: Vec<LineId> = self.open().collect();
         let open: Vec<_> = open
             .into_iter()
@@ -28,14 +29,11 @@ impl Lines {
         }
     }
 
-    /// Sets how often silent lines are probed. Metered ones keep their interval.
+    /// Sets how often silent lines are probed. Metered and used-up ones keep their interval.
     pub fn set_idle(&mut self, interval: Duration) {
-        let metered = |at: usize| self.settings.lines.get(at).is_some_and(|it| it.metered);
-        for peer in self.peers.values_mut() {
-            let lines = peer.lines.iter_mut().enumerate();
-            for (_, of) in lines.filter(|(at, _)| !metered(*at)) {
-                of.health.set_probe_interval(interval);
-            }
+        let lines = self.peers.values_mut().flat_map(|peer| &mut peer.lines);
+        for of in lines.filter(|of| !of.spared) {
+            of.health.set_probe_interval(interval);
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) struct OfLine {
     /// The line has sockets.
     open: bool,
     /// The line is metered or has used up its allowance, so it is probed seldom.
-    spared: bool,
+    pub(super) spared: bool,
     /// When the peer was last heard on this line.
     heard: Option<Instant>,
 }
@@ -74,7 +74,7 @@ impl PeerLines {
         let mut peer = Self {
             address,
             lines: Vec::new(),
-            scheduler: lines.scheduler(),
+            scheduler: Scheduler::of(&lines.settings),
             spreads: lines.settings.mode.spreads(),
             mode: LineMode::Single,
             switched: None,
@@ -89,7 +89,7 @@ impl PeerLines {
             peer.lines.push(OfLine {
                 health: lines.health(line),
                 open: false,
-                spared: lines.is_spared(line),
+                spared: lines.line_settings(line).is_spared(),
                 heard: None,
             });
             if lines.is_open(line) {
@@ -120,13 +120,13 @@ impl PeerLines {
     }
 
     /// Sets whether a line has used up its monthly allowance.
-    pub(super) fn set_used_up(&mut self, line: LineId, used_up: bool, spared: bool, now: Instant) {
+    pub(super) fn set_used_up(&mut self, line: LineId, settings: LineSettings, now: Instant) {
         if let Some(of) = self.line(line) {
-            of.spared = spared;
-            let interval = if spared { PROBE_METERED } else { PROBE_IDLE };
+            of.spared = settings.is_spared();
+            let interval = if of.spared { PROBE_METERED } else { PROBE_IDLE };
             of.health.set_probe_interval(interval);
         }
-        let switch = self.scheduler.set_used_up(line, used_up, now);
+        let switch = self.scheduler.set_used_up(line, settings.used_up, now);
         self.switched = switch.or(self.switched);
     }
 

@@ -178,7 +178,7 @@ fn a_line_whose_cap_is_used_up_is_the_last_resort() {
 #[test]
 fn lines_that_are_used_up_get_neither_copies_nor_shares() {
     let now = Instant::now();
-    for mode in [Mode::Duplicate, Mode::BalanceFlows, Mode::BalancePackets] {
+    for mode in [Mode::Duplicate, Mode::Balance, Mode::BalancePackets] {
         let mut scheduler = two(mode, now);
         scheduler.set_used_up(A, true, now);
         assert_eq!(chosen(&scheduler), set(&[B]), "{mode:?}");
@@ -198,13 +198,13 @@ fn a_data_plane_is_told_the_choice_that_the_scheduler_makes() {
     assert_eq!(told(Mode::Failover).1, LineMode::Single);
     assert_eq!(told(Mode::Duplicate), (Some(A), LineMode::Duplicate(both)));
     assert_eq!(told(Mode::Critical), (Some(A), LineMode::Critical(both)));
-    let LineMode::Balance(shares) = told(Mode::BalanceFlows).1 else {
+    let LineMode::Balance(shares) = told(Mode::Balance).1 else {
         panic!("flows are shared");
     };
     assert_eq!(shares[A.index()], 2 * shares[B.index()]);
     let by_packets = LineMode::BalancePackets(shares);
     assert_eq!(told(Mode::BalancePackets), (Some(A), by_packets));
-    for mode in [Mode::Duplicate, Mode::Critical, Mode::BalanceFlows] {
+    for mode in [Mode::Duplicate, Mode::Critical, Mode::Balance] {
         let mut scheduler = two(mode, now);
         scheduler.set_state(A, Down, now);
         assert_eq!(scheduler.line_mode().lines(), set(&[B]), "{mode:?}");
@@ -234,7 +234,7 @@ fn where_no_line_works_packets_go_where_they_went() {
         Mode::Failover,
         Mode::Duplicate,
         Mode::Critical,
-        Mode::BalanceFlows,
+        Mode::Balance,
         Mode::BalancePackets,
     ] {
         let mut scheduler = two(mode, now);

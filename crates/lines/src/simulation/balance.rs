@@ -2,9 +2,11 @@
 
 use super::emulator::{Link, LinkSettings, Loss};
 use super::path::{Outcome, Sending, run};
+use crate::balance::PacketShare;
 use crate::health::LineState;
 use crate::reorder::{Order, Settings, Window};
-use crate::scheduler::{FailoverSettings, LineSettings, Mode, PacketShare, Scheduler};
+use crate::scheduler::{FailoverSettings, LineSettings, Scheduler};
+use config::lines::LineMode as Mode;
 use plane::{LineId, LineMode};
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,8 @@
 use super::emulator::{Link, LinkSettings};
 use crate::health::{Health, Settings as HealthSettings};
 use crate::reorder::{Arrival, Settings, Window};
-use crate::scheduler::{FailoverSettings, LineSet, Mode, Scheduler, SwitchReason};
+use crate::scheduler::{FailoverSettings, LineSet, Scheduler, SwitchReason};
+use config::lines::LineMode as Mode;
 use plane::{LineId, LineMode};
 use std::time::{Duration, Instant};
 

@@ -53,7 +53,8 @@ fn timers_of_the_file_are_the_sessions() {
     assert_eq!(common.timers.ping, Some(7 * SEC));
     assert_eq!(common.timers.inactive, Some((60 * SEC, 1000)));
     assert_eq!(common.timers.session_timeout, Some(3600 * SEC));
-    let windows = (common.hand_window, common.tran_window, common.tls_timeout);
+    let keys = common.keys;
+    let windows = (keys.hand_window, keys.tran_window, keys.tls_timeout);
     assert_eq!(windows, (20 * SEC, 30 * SEC, 3 * SEC));
     assert_eq!(common.max_packet_size, 1100);
     let usual = terms("").common.timers;
@@ -65,13 +66,11 @@ fn timers_of_the_file_are_the_sessions() {
 
 #[test]
 fn keys_are_renewed_as_the_file_says() {
-    let renegotiate = |more: &str| terms(more).common.renegotiate;
-    assert_eq!(renegotiate("").time, Some((3600 * SEC, 3600 * SEC)));
-    assert_eq!(renegotiate("reneg-sec 0").time, None);
-    assert_eq!(
-        renegotiate("reneg-sec 90 60").time,
-        Some((60 * SEC, 90 * SEC))
-    );
+    let renegotiate = |more: &str| terms(more).common.keys.renegotiation;
+    let times = |more: &str| renegotiate(more).times(Role::Client);
+    assert_eq!(times(""), Some((3600 * SEC, 3600 * SEC)));
+    assert_eq!(times("reneg-sec 0"), None);
+    assert_eq!(times("reneg-sec 90 60"), Some((90 * SEC, 90 * SEC)));
     let limits = renegotiate("reneg-bytes 5000\nreneg-pkts 60");
     assert_eq!((limits.bytes, limits.packets), (Some(5000), Some(60)));
 }
@@ -80,7 +79,8 @@ fn keys_are_renewed_as_the_file_says() {
 #[cfg(feature = "server")]
 #[test]
 fn a_server_renews_keys_up_to_a_tenth_early() {
-    let time = |more: &str| terms_of_server(more).renegotiate.time;
+    let renegotiation = |more: &str| terms_of_server(more).keys.renegotiation;
+    let time = |more: &str| renegotiation(more).times(Role::Server);
     assert_eq!(time("reneg-sec 1000"), Some((900 * SEC, 1000 * SEC)));
     assert_eq!(time("reneg-sec 1000 100"), Some((100 * SEC, 1000 * SEC)));
     assert_eq!(time("reneg-sec 0"), None);

@@ -40,7 +40,7 @@ impl Listener {
     pub fn new(settings: ListenerSettings, now: Instant, wall: SystemTime) -> Self {
         let mut secret = zeroize::Zeroizing::new([0; 32]);
         crypto::random(&mut secret[..]);
-        let hand_window = settings.server.common.hand_window;
+        let hand_window = settings.server.common.keys.hand_window;
         let (most, period) = settings.resets;
         Self {
             cookies: CookieKeeper::new(&secret, hand_window, now),

@@ -49,7 +49,7 @@ impl Session {
         wall: SystemTime,
         out: &mut Vec<Output>,
     ) -> Result<Self, CloseReason> {
-        let timeout = settings.common.tls_timeout;
+        let timeout = settings.common.keys.tls_timeout;
         let (own, primary) = match start {
             Start::AfterResets(own) => (Some(own), KeyState::resume(timeout, now)?),
             Start::Reset => {

@@ -35,7 +35,7 @@ impl Session {
         let Some(source) = self.primary.source.clone() else {
             return Ok(());
         };
-        let window = self.settings().hand_window;
+        let window = self.settings().keys.hand_window;
         let Some(server) = self.server_side() else {
             return Ok(());
         };

@@ -74,7 +74,7 @@ impl Session {
         } else {
             Opcode::HardResetClientV2
         };
-        let timeout = settings.common.tls_timeout;
+        let timeout = settings.common.keys.tls_timeout;
         let primary = KeyState::begin(Role::Client, 0, reset, timeout, now)?;
         let side = Side::Client(Box::new(ClientSide {
             exit_notify: settings.explicit_exit_notify.unwrap_or(0),
@@ -132,7 +132,7 @@ impl Session {
         if self.agreed.is_some() {
             return Ok(());
         }
-        let window = self.settings().hand_window;
+        let window = self.settings().keys.hand_window;
         if let Some(client) = self.client_side() {
             client.pull = Some((now + ASK_AGAIN, now + window));
         }
@@ -145,7 +145,7 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> Result<(), CloseReason> {
         self.say_exit(now, out);
-        let window = self.settings().hand_window;
+        let window = self.settings().keys.hand_window;
         let Some(client) = self.client_side() else {
             return Ok(());
         };
@@ -219,12 +219,8 @@ impl Session {
     /// Extends the wait for the server as it asked, but to no longer than keys last.
     fn auth_is_pending(&mut self, timeout: Option<Duration>, now: Instant) {
         let settings = self.settings();
-        let window = settings.hand_window;
-        let longest = settings
-            .renegotiate
-            .time
-            .map_or(window, |(_, most)| most / 2);
-        let wait = timeout.unwrap_or(window).min(longest.max(window));
+        let wait = timeout.unwrap_or(settings.keys.hand_window);
+        let wait = wait.min(settings.longest_wait());
         if let Some(ClientSide {
             pull: Some((_, give_up)),
             ..

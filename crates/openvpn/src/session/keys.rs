@@ -4,11 +4,10 @@ use std::time::Instant;
 
 use crypto::Digest;
 
-use super::key_state::{KeyState, Step, next_key_id};
+use super::key_state::Step;
 use super::machine::{Phase, Session};
 use super::output::{CloseReason, DataKeys, Output};
 use crate::keys::{self, KeyBlock};
-use crate::packet::Opcode;
 use crate::role::Role;
 use crate::tls::TlsError;
 use crate::wrap::DynamicWrap;
@@ -60,7 +59,7 @@ impl Session {
         // Having the peer's record, a client knows that the server has its own; a server must be told.
         let certain = role == Role::Client || self.primary.step == Step::Active;
         let seals_from = certain.then(|| self.seals_from());
-        let older_die = now + self.settings().tran_window;
+        let older_die = now + self.settings().keys.tran_window;
         self.slots.install(key_id, seals_from, older_die, now, out);
         self.primary.installed = true;
         if matches!(self.phase, Phase::Up) {
@@ -74,27 +73,5 @@ impl Session {
     pub(super) fn seals_from(&self) -> Instant {
         let defer = self.settings().defer();
         self.primary.started + self.interval.map_or(defer, |it| defer.min(it / 2))
-    }
-
-    /// Whether new keys may be negotiated: the last negotiation has ended, and its keys are installed.
-    pub(super) fn may_renegotiate(&self) -> bool {
-        matches!(self.phase, Phase::Up)
-            && self.primary.step == Step::Active
-            && self.primary.installed
-    }
-
-    pub(super) fn begin_renegotiation(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let key_id = next_key_id(self.primary.key_id);
-        let timeout = self.settings().tls_timeout;
-        self.renegotiate_at = None;
-        self.interval = Some(now.saturating_duration_since(self.primary.started));
-        self.slots.hurry(now, out);
-        match KeyState::begin(self.role(), key_id, Opcode::SoftResetV1, timeout, now) {
-            Ok(state) => {
-                let before = core::mem::replace(&mut self.primary, state);
-                self.previous = Some(Box::new(before));
-            }
-            Err(reason) => self.fail(reason, now, out),
-        }
     }
 }

@@ -260,7 +260,7 @@ impl Session {
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
-        let window = self.settings().hand_window;
+        let window = self.settings().keys.hand_window;
         if let Phase::Closing { .. } = self.phase {
             return Ok(());
         }
@@ -288,7 +288,7 @@ impl Session {
     /// When to call [`expired`](Self::expired) next; in the past if a timer is already due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let window = self.settings().hand_window;
+        let window = self.settings().keys.hand_window;
         let mut deadlines = vec![self.primary.next_deadline()];
         deadlines.push(self.previous.as_ref().and_then(|it| it.next_deadline()));
         match &self.phase {

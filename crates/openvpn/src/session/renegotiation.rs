@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use super::key_state::{KeyState, Step, next_key_id};
 use super::machine::{Agreed, Phase, Session};
 use super::output::Output;
 use crate::data::wire::Layout;
 use crate::negotiate::Cipher;
-use crate::role::Role;
+use crate::packet::Opcode;
 
 /// Packet ids have 32 bits and must not repeat: renewal begins when 1/256 of them are left.
 const PACKET_ID_RENEW: u64 = 0xff00_0000;
@@ -75,7 +76,7 @@ impl Session {
 
     fn worn_out(&self, usage: &KeyUsage) -> Option<&'static str> {
         let agreed = self.agreed?;
-        let limits = self.settings().renegotiate;
+        let limits = self.settings().keys.renegotiation;
         let small = agreed
             .cipher
             .has_small_blocks()
@@ -113,7 +114,7 @@ impl Session {
     /// packet ids (2^31) and of AES-GCM's limit are left, and no limit in bytes or packets is set.
     #[must_use]
     pub fn wears_slowly(&self) -> bool {
-        let limits = self.settings().renegotiate;
+        let limits = self.settings().keys.renegotiation;
         let limited = limits.bytes.is_some() || limits.packets.is_some();
         let large_blocks = |it: &Agreed| !it.cipher.has_small_blocks();
         !limited && !self.half_worn && self.agreed.as_ref().is_some_and(large_blocks)
@@ -135,16 +136,32 @@ impl Session {
 
     /// Schedules the next renewal by time.
     pub(super) fn schedule_renegotiation(&mut self) {
+        let times = self.settings().keys.renegotiation.times(self.role());
+        let after = times.map(|(least, most)| between(least, most));
         let established = self.primary.established;
-        let times = self.settings().renegotiate.time;
-        self.renegotiate_at = match (established, times) {
-            (Some(at), Some((least, most))) => Some(match self.role() {
-                // Spreads the renewals of clients that connected at the same time.
-                Role::Server => at + between(least, most),
-                Role::Client => at + most,
-            }),
-            _ => None,
-        };
+        self.renegotiate_at = established.zip(after).map(|(at, after)| at + after);
+    }
+
+    /// Whether new keys may be negotiated: the last negotiation has ended, and its keys are installed.
+    pub(super) fn may_renegotiate(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+            && self.primary.step == Step::Active
+            && self.primary.installed
+    }
+
+    pub(super) fn begin_renegotiation(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let key_id = next_key_id(self.primary.key_id);
+        let timeout = self.settings().keys.tls_timeout;
+        self.renegotiate_at = None;
+        self.interval = Some(now.saturating_duration_since(self.primary.started));
+        self.slots.hurry(now, out);
+        match KeyState::begin(self.role(), key_id, Opcode::SoftResetV1, timeout, now) {
+            Ok(state) => {
+                let before = core::mem::replace(&mut self.primary, state);
+                self.previous = Some(Box::new(before));
+            }
+            Err(reason) => self.fail(reason, now, out),
+        }
     }
 
     /// Whether packets may flow.

@@ -244,7 +244,7 @@ impl Session {
             && self.primary.step == Step::Active
             && server.answer_by.is_none()
             && !server.push_wanted;
-        let window = self.settings().hand_window;
+        let window = self.settings().keys.hand_window;
         self.primary
             .established
             .filter(|_| waits)
@@ -263,7 +263,7 @@ impl Session {
             return self.refuse(AuthFailed::because("Authentication timed out"), now);
         }
         if self.request_by().is_some_and(|by| now >= by) {
-            return Err(CloseReason::NoPushRequest(self.settings().hand_window));
+            return Err(CloseReason::NoPushRequest(self.settings().keys.hand_window));
         }
         Ok(())
     }

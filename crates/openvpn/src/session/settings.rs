@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::token::TokenKeeper;
 use crate::negotiate::{Cipher, CipherList, IvProto, OccOptions, PeerInfo, Transport};
 use crate::push::PullFilter;
+use crate::role::Role;
 use crate::tls::TlsSettings;
 use crate::wrap::WrapSettings;
 use crypto::Digest;
@@ -31,14 +32,8 @@ pub struct Settings {
     pub framings: bool,
     /// Whether messages may be sent in data packets, for which the data plane must seal what it is given.
     pub in_band: bool,
-    /// When keys are renewed.
-    pub renegotiate: Renegotiate,
-    /// How long a negotiation may take.
-    pub hand_window: Duration,
-    /// How long old keys still open packets after new keys have followed.
-    pub tran_window: Duration,
-    /// How long to wait before sending a control packet the second time.
-    pub tls_timeout: Duration,
+    /// Timers of the keys.
+    pub keys: KeyTimers,
     /// The largest IP packet of the control channel, in bytes.
     pub max_packet_size: u16,
     /// Timers of the tunnel.
@@ -59,10 +54,7 @@ impl Settings {
             epoch: false,
             framings: true,
             in_band: true,
-            renegotiate: Renegotiate::default(),
-            hand_window: Duration::from_secs(60),
-            tran_window: Duration::from_secs(3600),
-            tls_timeout: Duration::from_secs(2),
+            keys: KeyTimers::default(),
             max_packet_size: 1250,
             timers: Timers::default(),
         }
@@ -74,40 +66,83 @@ impl Settings {
 
     /// How long keys wait before they seal, so that a peer that is slow to accept them never sees an unknown key.
     pub(super) fn defer(&self) -> Duration {
-        match self.renegotiate.time {
-            Some((_, most)) => self.hand_window.min(most / 2),
-            None => self.hand_window,
+        let KeyTimers {
+            hand_window,
+            renegotiation,
+            ..
+        } = self.keys;
+        renegotiation
+            .time
+            .map_or(hand_window, |most| hand_window.min(most / 2))
+    }
+
+    /// The longest wait that a server may ask for: half the life of its keys, but at least a negotiation.
+    pub(super) fn longest_wait(&self) -> Duration {
+        let window = self.keys.hand_window;
+        let life = self.keys.renegotiation.time;
+        life.map_or(window, |most| window.max(most / 2))
+    }
+}
+
+/// Timers of the keys; the defaults are OpenVPN's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyTimers {
+    /// `reneg-*`: when this side asks for new keys.
+    pub renegotiation: Renegotiation,
+    /// `hand-window`: how long a negotiation may take, by default 60 s.
+    pub hand_window: Duration,
+    /// `tran-window`: how long old keys still open packets after new keys have followed, by default an hour.
+    pub tran_window: Duration,
+    /// `tls-timeout`: time until a control packet is sent again, by default 2 s.
+    pub tls_timeout: Duration,
+}
+
+impl Default for KeyTimers {
+    fn default() -> Self {
+        Self {
+            renegotiation: Renegotiation::every(Duration::from_secs(3600)),
+            hand_window: Duration::from_secs(60),
+            tran_window: Duration::from_secs(3600),
+            tls_timeout: Duration::from_secs(2),
         }
     }
 }
 
 /// When a side requests new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Renegotiate {
-    /// After a time in this range: a server chooses at random, a client takes the longest. `None` is never.
-    pub time: Option<(Duration, Duration)>,
-    /// After this many bytes in both directions.
+pub struct Renegotiation {
+    /// `reneg-sec MAX`: after this time, by default an hour. `None` for never.
+    pub time: Option<Duration>,
+    /// `reneg-sec MAX MIN`: a server chooses a time from here to [`time`](Self::time), by default from 90 % of it.
+    pub least: Option<Duration>,
+    /// `reneg-bytes`: after this many bytes in both directions.
     pub bytes: Option<u64>,
-    /// After this many packets in both directions.
+    /// `reneg-pkts`: after this many packets in both directions.
     pub packets: Option<u64>,
 }
 
-impl Renegotiate {
-    /// After this time, which a server shortens at random by up to a tenth.
+impl Renegotiation {
+    /// After this time; never if it is zero.
     #[must_use]
     pub fn every(time: Duration) -> Self {
         Self {
-            time: (!time.is_zero()).then(|| (time - time / 10, time)),
+            time: (!time.is_zero()).then_some(time),
+            least: None,
             bytes: None,
             packets: None,
         }
     }
-}
 
-impl Default for Renegotiate {
-    /// Renews keys every hour.
-    fn default() -> Self {
-        Self::every(Duration::from_secs(3600))
+    /// The shortest and the longest time after which this side asks for new keys; `None` for never.
+    #[must_use]
+    pub fn times(&self, role: Role) -> Option<(Duration, Duration)> {
+        let most = self.time?;
+        let least = match role {
+            // Spreads the renewals of clients that connected at the same time.
+            Role::Server => self.least.unwrap_or(most - most / 10),
+            Role::Client => most,
+        };
+        Some((least, most))
     }
 }
 

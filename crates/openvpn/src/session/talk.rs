@@ -80,9 +80,9 @@ impl Session {
             self.slots.withdraw(self.primary.key_id, out);
             self.primary = *previous;
             // Renewal is tried again. A client that is no longer allowed is out when the old keys die.
-            let (window, tran) = (self.settings().hand_window, self.settings().tran_window);
-            self.renegotiate_at = Some(now + window);
-            self.slots.die_by(now + tran);
+            let keys = self.settings().keys;
+            self.renegotiate_at = Some(now + keys.hand_window);
+            self.slots.die_by(now + keys.tran_window);
             if self.say_queued().is_ok() {
                 return;
             }

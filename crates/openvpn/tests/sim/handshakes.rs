@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use openvpn::identity::Identity;
 use openvpn::role::Role;
-use openvpn::session::{CloseReason, Renegotiate};
+use openvpn::session::{CloseReason, Renegotiation};
 use openvpn::tls::{TlsOptions, TlsSettings};
 
 use crate::link::{Random, bad_link};
@@ -66,12 +66,11 @@ fn other_clients_come_in_before_one_that_takes_long() {
 fn keys_are_renewed_by_handshakes_elsewhere() {
     for seed in 1..=10 {
         let mut setup = apart();
-        let every = Renegotiate {
-            time: Some((secs(10), secs(10))),
-            bytes: None,
-            packets: None,
+        let every = Renegotiation {
+            least: Some(secs(10)),
+            ..Renegotiation::every(secs(10))
         };
-        setup.both(|it| it.renegotiate = every);
+        setup.both(|it| it.keys.renegotiation = every);
         let mut world = World::new(setup);
         world.random = Random(seed * 104_729);
         world.link = bad_link(5);

@@ -9,7 +9,7 @@ use openvpn::keyfile::StaticKey;
 use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 use openvpn::role::Role;
 use openvpn::server::{Remote, ServerOutput};
-use openvpn::session::Renegotiate;
+use openvpn::session::Renegotiation;
 use openvpn::wrap::WrapSettings;
 
 use crate::link::Random;
@@ -21,7 +21,7 @@ fn crypted() -> Setup {
     let mut setup = Setup::new();
     setup.client.wrap = WrapSettings::tls_crypt(&key, Role::Client);
     setup.server_wrap = WrapSettings::tls_crypt(&key, Role::Server);
-    setup.client.common.renegotiate = Renegotiate::every(secs(20));
+    setup.client.common.keys.renegotiation = Renegotiation::every(secs(20));
     setup
 }
 
@@ -210,7 +210,7 @@ fn the_age_of_client_keys_is_told_by_the_clock_as_it_is_now() {
 #[test]
 fn floating_takes_no_clients_place() {
     let mut setup = Setup::new();
-    setup.server.common.renegotiate = Renegotiate::every(secs(10));
+    setup.server.common.keys.renegotiation = Renegotiation::every(secs(10));
     let mut world = World::new(setup);
     let (a, b) = (world.add_client(), world.add_client());
     world.run_for(secs(2));
@@ -239,7 +239,7 @@ fn floating_takes_no_clients_place() {
 #[test]
 fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
     let mut setup = Setup::new();
-    setup.client.common.renegotiate = Renegotiate::every(secs(10));
+    setup.client.common.keys.renegotiation = Renegotiation::every(secs(10));
     let mut world = World::with_client(setup);
     world.run_for(secs(2));
     let client = world.up();

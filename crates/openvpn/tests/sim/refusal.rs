@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use openvpn::message::{AuthFailed, AuthFailedKind, Message, Restart};
 use openvpn::push::FilterAction;
-use openvpn::session::{CloseReason, Decision, Renegotiate, TokenKeeper, TokenState};
+use openvpn::session::{CloseReason, Decision, Renegotiation, TokenKeeper, TokenState};
 
 use crate::link::{Random, bad_link};
 use crate::plane::Event;
@@ -124,8 +124,8 @@ fn an_answer_that_never_comes_is_a_refusal() {
 fn tokens_take_the_place_of_the_password() {
     let mut setup = Setup::new();
     setup.login("ann", "secret");
-    setup.client.common.renegotiate = Renegotiate::every(secs(100));
-    setup.server.common.renegotiate = Renegotiate::every(secs(0));
+    setup.client.common.keys.renegotiation = Renegotiation::every(secs(100));
+    setup.server.common.keys.renegotiation = Renegotiation::every(secs(0));
     setup.server.tokens = Some(Arc::new(TokenKeeper::new(
         &[1; 32],
         Some(secs(350)),

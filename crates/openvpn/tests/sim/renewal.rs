@@ -3,7 +3,7 @@
 use openvpn::keyfile::StaticKey;
 use openvpn::message::Message;
 use openvpn::role::Role;
-use openvpn::session::{CloseReason, KeyUsage, Renegotiate};
+use openvpn::session::{CloseReason, KeyUsage, Renegotiation};
 use openvpn::wrap::WrapSettings;
 
 use crate::link::{Random, bad_link};
@@ -19,17 +19,16 @@ fn renewing(client: u64, server: u64, crypt: bool, exporter: bool) -> Setup {
         setup.server_wrap = WrapSettings::tls_crypt(&key, Role::Server);
     }
     setup.both(|it| it.exporter = exporter);
-    setup.client.common.renegotiate = exactly(client);
-    setup.server.common.renegotiate = exactly(server);
+    setup.client.common.keys.renegotiation = exactly(client);
+    setup.server.common.keys.renegotiation = exactly(server);
     setup
 }
 
 /// Renewal at an exact time without jitter, so that everything depends on the seed alone.
-fn exactly(time: u64) -> Renegotiate {
-    Renegotiate {
-        time: (time > 0).then_some((secs(time), secs(time))),
-        bytes: None,
-        packets: None,
+fn exactly(time: u64) -> Renegotiation {
+    Renegotiation {
+        least: Some(secs(time)),
+        ..Renegotiation::every(secs(time))
     }
 }
 
@@ -165,7 +164,7 @@ fn keys_wear_slowly_until_half_of_them_is_used() {
     assert!(wears_slowly(&world), "other keys");
 
     let mut setup = renewing(0, 0, false, true);
-    setup.client.common.renegotiate.bytes = Some(1 << 40);
+    setup.client.common.keys.renegotiation.bytes = Some(1 << 40);
     let mut world = World::with_client(setup);
     world.run_for(secs(2));
     assert!(!wears_slowly(&world), "a limit is looked after");

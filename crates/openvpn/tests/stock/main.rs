@@ -18,7 +18,7 @@ use openvpn::keyfile::{KeyDirection, StaticKey};
 use openvpn::negotiate::{Cipher, CipherList};
 use openvpn::role::Role;
 use openvpn::session::{
-    ClientSettings, Credentials, Decision, Renegotiate, ServerSettings, Settings, TokenKeeper,
+    ClientSettings, Credentials, Decision, Renegotiation, ServerSettings, Settings, TokenKeeper,
 };
 use openvpn::wrap::WrapSettings;
 
@@ -123,7 +123,7 @@ fn client_case(wrapped: &Wrapped, exporter: bool, cipher: Cipher) {
     let mut common = settings(Role::Client, wrapped.name == "tls-auth");
     common.exporter = exporter;
     common.data_ciphers = CipherList::of(&[cipher]);
-    common.renegotiate = Renegotiate::every(Duration::ZERO);
+    common.keys.renegotiation = Renegotiation::every(Duration::ZERO);
     let settings = ClientSettings::new(common, wrapped.client.clone());
     let mut client = ClientEnd::begin(settings, stock.port(), None);
     client.run_until(|it| it.renewed >= 2 && it.data.opened >= 4, &what, &stock);
@@ -162,7 +162,7 @@ fn server_case(wrapped: &Wrapped, exporter: bool, cipher: Cipher) {
     let mut common = settings(Role::Server, wrapped.name == "tls-auth");
     common.exporter = exporter;
     common.data_ciphers = CipherList::of(&[cipher]);
-    common.renegotiate = Renegotiate::every(Duration::from_secs(4));
+    common.keys.renegotiation = Renegotiation::every(Duration::from_secs(4));
     common.timers.ping = Some(Duration::from_secs(1));
     common.timers.ping_restart = Some(Duration::from_secs(60));
     let server = ServerSettings::new(common);
@@ -207,7 +207,7 @@ fn passwords_and_tokens_both_ways() {
     in_namespace(|| {
         let login = "ann\nsecret\n".to_owned();
         let mut common = settings(Role::Server, false);
-        common.renegotiate = Renegotiate::every(Duration::from_secs(4));
+        common.keys.renegotiation = Renegotiation::every(Duration::from_secs(4));
         common.timers.ping = Some(Duration::from_secs(1));
         let mut server = ServerSettings::new(common);
         server.tokens = Some(Arc::new(TokenKeeper::new(

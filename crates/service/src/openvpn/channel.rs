@@ -1,9 +1,10 @@
 //! A peer's data channel: its keys in the data plane, their usage, and its address.
 
 use openvpn::data::format::Shape;
+use openvpn::data::inband::PING;
 use openvpn::data::protocol::{self, Material, session, session_keys};
 use openvpn::data::wire::{KEYS_PER_PEER, OpenVpn as Packets};
-use openvpn::session::{DataKeys, KeyUsage, Times};
+use openvpn::session::{DataKeys, KeyUsage, Output, Times};
 use plane::Now;
 use plane::{CipherName, DataPlane, Line, Moving, PeerId, PeerState, Sender, Transport};
 use std::net::SocketAddr;
@@ -22,8 +23,15 @@ pub(crate) struct Channel {
     pub(crate) renewed: Option<Now>,
     /// Bytes of its data packets, both directions, at the last count.
     bytes: u64,
-    /// Value of `bytes` when each key id's keys were installed.
-    bytes_before: [u64; KEYS_PER_PEER as usize],
+    /// Value of `bytes` when each key id's keys were installed; `None` while it has no keys.
+    bytes_before: [Option<u64>; KEYS_PER_PEER as usize],
+}
+
+/// Keys that the data plane opens packets with from now on.
+pub(crate) struct Installed {
+    /// The cipher that the peers agreed on.
+    pub(crate) agreed: &'static str,
+    pub(crate) cipher: CipherName,
 }
 
 impl Channel {
@@ -46,11 +54,43 @@ impl Channel {
         state
     }
 
-    /// Installs new keys of the peer at this address: the data plane opens packets with them from now on.
+    /// Whether the data plane has keys of the peer.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.bytes_before.iter().any(Option::is_some)
+    }
+
+    /// Carries out an output about the keys and data packets of the peer at this address; any other does nothing.
+    /// Returns keys that it installed.
     ///
     /// # Errors
     /// Says why the keys cannot be used.
-    pub(crate) fn install(
+    pub(crate) fn carry_out(
+        &mut self,
+        output: Output,
+        plane: &Plane,
+        (id, address): (PeerId, SocketAddr),
+        allow_insecure: bool,
+        now: Now,
+    ) -> Result<Option<Installed>, String> {
+        match output {
+            Output::InstallKeys(keys) => {
+                let agreed = keys.cipher.name();
+                let cipher = self.install(plane, (id, address), keys, allow_insecure, now)?;
+                return Ok(Some(Installed { agreed, cipher }));
+            }
+            Output::UseForSending { key_id } => plane.send_with(id, session(id, key_id)),
+            Output::RemoveKeys { key_id } => {
+                plane.remove_keys(id, session(id, key_id));
+                self.set_bytes_before(key_id, None);
+            }
+            Output::SendPing => plane.inject(id, &PING),
+            Output::SendData(payload) => plane.inject(id, &payload),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn install(
         &mut self,
         plane: &Plane,
         (id, address): (PeerId, SocketAddr),
@@ -74,18 +114,23 @@ impl Channel {
         let cipher = added.map_err(|error| error.to_string())?;
         self.cipher = Some(cipher);
         self.renewed = Some(now);
-        if let Some(before) = self.bytes_before.get_mut(usize::from(key_id)) {
-            *before = self.bytes;
-        }
+        self.set_bytes_before(key_id, Some(self.bytes));
         Ok(cipher)
     }
 
-    /// Returns the usage of the keys with this key id.
-    pub(crate) fn usage(&mut self, plane: &Plane, id: PeerId, key_id: u8) -> KeyUsage {
+    fn set_bytes_before(&mut self, key_id: u8, bytes: Option<u64>) {
+        if let Some(before) = self.bytes_before.get_mut(usize::from(key_id)) {
+            *before = bytes;
+        }
+    }
+
+    /// Returns the usage of the keys with this key id; `None` if the data plane does not have them.
+    pub(crate) fn usage(&mut self, plane: &Plane, id: PeerId, key_id: u8) -> Option<KeyUsage> {
+        let before = (*self.bytes_before.get(usize::from(key_id))?)?;
         self.look(plane, id);
-        let before = self.bytes_before.get(usize::from(key_id));
-        let bytes = self.bytes.saturating_sub(before.copied().unwrap_or(0));
-        protocol::usage(key_id, plane.key_usage(id, session(id, key_id)), bytes)
+        let bytes = self.bytes.saturating_sub(before);
+        let used = plane.key_usage(id, session(id, key_id));
+        Some(protocol::usage(key_id, used, bytes))
     }
 }
 

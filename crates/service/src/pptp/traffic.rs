@@ -3,7 +3,7 @@
 use super::machine::Way;
 use super::order::Order;
 use crate::status::PeerStatus;
-use ::lines::scheduler::Spread;
+use ::lines::balance::Spread;
 use plane::{Endpoint, LINES_MAX, Line, LineCounts, LineId, LineState, PeerLines, Transport};
 use std::net::IpAddr;
 use std::time::Instant;

@@ -1,5 +1,6 @@
 //! The table of all fields of the status document. The JSON document, the text, the metrics, the details on the web
-//! page and the tables of docs/status.md are made from it: a new counter is added here, and where it counts.
+//! page and the tables of docs/status.md are made from it: a new field is added here, and where it is set. The counters
+//! of a direction are rows of [`plane::pipeline_counters`].
 
 use std::collections::BTreeMap;
 
@@ -353,34 +354,36 @@ levels! {
         /// Nanoseconds of processor time for that packet.
         alone_ns: Option<u64>, metric "millrace_cipher_alone_seconds";
     }
-
-    /// One direction of the data plane.
-    pub struct PipelineStatus {
-        /// Batches moved.
-        batches: u64, metric "millrace_tunnel_*_batches_total";
-        /// Inner packets moved.
-        packets: u64, metric "millrace_tunnel_*_packets_total";
-        /// Mean size of a batch, in packets.
-        packets_per_batch: f64, metric "millrace_tunnel_*_packets_per_batch";
-        /// Bytes of inner packets moved.
-        bytes: u64, metric "millrace_tunnel_*_bytes_total";
-        /// Super-packets read from or written to the kernel.
-        super_packets: u64, metric "millrace_tunnel_*_super_packets_total";
-        /// System calls made to move the packets.
-        syscalls: u64, metric "millrace_tunnel_*_syscalls_total";
-        /// Batches that a helper worked on.
-        parallel_batches: u64, metric "millrace_tunnel_*_parallel_batches_total";
-        /// Microseconds that datagrams have recently waited in the sockets, averaged by bytes; 0 if unknown.
-        waited_us: u64, metric "millrace_tunnel_*_waited_seconds";
-        /// Packets that a peer had compressed: their lengths tell a listener something of their content. This end
-        /// never compresses.
-        unpacked: u64, metric "millrace_tunnel_*_unpacked_packets_total";
-        /// Packets a second, between two samples.
-        packet_rate: Option<u64>, metric "millrace_tunnel_*_packets_per_second";
-        /// Bits of inner packets a second, between two samples.
-        bit_rate: Option<u64>, metric "millrace_tunnel_*_bits_per_second";
-    }
 }
+
+macro_rules! pipeline_status {
+    ($($(#[doc = $what:literal])+ $name:ident, metric $metric:literal;)+) => {
+        levels! {
+            /// One direction of the data plane.
+            pub struct PipelineStatus {
+                $($(#[doc = $what])+ $name: u64, metric $metric;)+
+                /// Mean size of a batch, in packets.
+                packets_per_batch: f64, metric "millrace_tunnel_*_packets_per_batch";
+                /// Packets a second, between two samples.
+                packet_rate: Option<u64>, metric "millrace_tunnel_*_packets_per_second";
+                /// Bits of inner packets a second, between two samples.
+                bit_rate: Option<u64>, metric "millrace_tunnel_*_bits_per_second";
+            }
+        }
+
+        impl From<&PipelineCounts> for PipelineStatus {
+            fn from(counts: &PipelineCounts) -> Self {
+                Self {
+                    $($name: counts.$name,)+
+                    packets_per_batch: counts.packets as f64 / counts.batches.max(1) as f64,
+                    ..Self::default()
+                }
+            }
+        }
+    };
+}
+
+plane::pipeline_counters!(pipeline_status);
 
 impl From<LineCounts> for LineStatus {
     fn from(counts: LineCounts) -> Self {
@@ -407,23 +410,6 @@ impl From<&OrderCounts> for OrderStatus {
             lost: counts.lost(),
             asked: counts.asked,
             repaired: counts.repaired,
-        }
-    }
-}
-
-impl From<&PipelineCounts> for PipelineStatus {
-    fn from(counts: &PipelineCounts) -> Self {
-        Self {
-            batches: counts.batches,
-            packets: counts.packets,
-            packets_per_batch: counts.packets as f64 / counts.batches.max(1) as f64,
-            bytes: counts.bytes,
-            super_packets: counts.super_packets,
-            syscalls: counts.syscalls,
-            parallel_batches: counts.parallel_batches,
-            waited_us: counts.waited_us,
-            unpacked: counts.unpacked,
-            ..Self::default()
         }
     }
 }

@@ -286,21 +286,18 @@ impl Builder {
             );
             return;
         }
-        let (every, window) = (
-            self.draft.timers.renegotiation.seconds,
-            self.draft.timers.hand_window,
-        );
+        let keys = self.draft.timers.keys;
         let Some(token) = &mut self.draft.server.auth_token else {
             return;
         };
-        if every == 0 {
-            self.conflict(
-                "auth-gen-token",
-                "needs key renewal, which `reneg-sec 0` disables",
-            );
-        } else if token.renewal == 0 {
+        let Some(every) = keys.renegotiation.time else {
+            let reason = "needs key renewal, which `reneg-sec 0` disables";
+            return self.conflict("auth-gen-token", reason);
+        };
+        if token.renewal.is_zero() {
             token.renewal = every;
-        } else if token.renewal < window.saturating_mul(2) {
+        } else if token.renewal < keys.hand_window * 2 {
+            let window = keys.hand_window.as_secs();
             let reason = format!("renewal must be at least twice `hand-window`, {window} seconds");
             self.conflict("auth-gen-token", reason);
         }

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::{FilterAction, Ifconfig, IfconfigV6, Prompted, Secret, Source};
 
@@ -106,10 +107,10 @@ pub struct PoolPersist {
 /// `auth-gen-token [LIFETIME] [RENEWAL] [external-auth]`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AuthToken {
-    /// Seconds from the first authentication; 0 for no limit.
-    pub lifetime: u32,
-    /// Seconds after which the server sends a new token; 0 for the renegotiation interval.
-    pub renewal: u32,
+    /// Time from the first authentication; `None` for no limit.
+    pub lifetime: Option<Duration>,
+    /// Time after which the server sends a new token; by default that of `reneg-sec`.
+    pub renewal: Duration,
     /// `external-auth`: the verify script judges tokens too.
     pub external_auth: bool,
     /// `auth-gen-token-secret`; `None` for a secret that lives as long as the process.

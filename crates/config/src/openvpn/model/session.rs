@@ -1,4 +1,4 @@
-//! A session: certificates and the rules for the peer's, the data channel, and timers. All times are in seconds.
+//! A session: certificates and the rules for the peer's, the data channel, and timers. Plain numbers are seconds.
 
 pub use crypto::{Cipher, Digest};
 pub use openvpn::data::format::Framing;
@@ -8,6 +8,7 @@ pub use openvpn::verify::{
 };
 
 use super::{Prompted, Source};
+use openvpn::session::KeyTimers;
 
 /// Keys, certificates and versions of the TLS session.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -96,20 +97,6 @@ pub enum PingTimeout {
     Exit(u32),
 }
 
-/// `reneg-*`: when keys are renewed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Renegotiation {
-    /// `reneg-sec MAX`, by default 3600; 0 for never.
-    pub seconds: u32,
-    /// `reneg-sec MAX MIN`: each session takes its own time between the two. `None`: 90 % of
-    /// the maximum in a server, the maximum in a client.
-    pub seconds_min: Option<u32>,
-    /// `reneg-bytes`: sum of both directions; `None` for no limit but that of 64-bit blocks.
-    pub bytes: Option<u64>,
-    /// `reneg-pkts`: sum of both directions.
-    pub packets: Option<u64>,
-}
-
 /// Timers of a session. In a client, pushed values replace the ping and timeout fields.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Timers {
@@ -121,14 +108,8 @@ pub struct Timers {
     pub inactive: Option<(u32, u64)>,
     /// `session-timeout`.
     pub session_timeout: Option<u32>,
-    /// `reneg-*`.
-    pub renegotiation: Renegotiation,
-    /// `hand-window`: time limit of a handshake, by default 60.
-    pub hand_window: u32,
-    /// `tran-window`: how long an old key still decrypts, by default 3600.
-    pub tran_window: u32,
-    /// `tls-timeout`: time to the first retransmission on the control channel, by default 2.
-    pub tls_timeout: u32,
+    /// `reneg-*`, `hand-window`, `tran-window`, `tls-timeout`.
+    pub keys: KeyTimers,
     /// `tls-exit`: exit when a handshake fails.
     pub tls_exit: bool,
 }

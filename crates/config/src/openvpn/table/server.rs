@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::foreign;
 use super::value::{
     OK, Outcome, ignored, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host,
-    netmask_bits, note, number, on, put, seconds, set, some, word,
+    netmask_bits, note, number, on, put, seconds, set, some, time, word,
 };
 use super::{End, Entry, KERNEL, LIST, SECRET, WEAKENING, file, flag, no, one, path, skip, yes};
 use crate::openvpn::directive::Directive;
@@ -281,12 +281,12 @@ fn token(draft: &mut Draft) -> &mut AuthToken {
 }
 
 fn auth_token(draft: &mut Draft, directive: &Directive) -> Outcome {
-    let lifetime = directive.get(0).map_or(Ok(0), seconds)?;
+    let lifetime = directive.get(0).map_or(Ok(None), time)?;
     let token = token(draft);
     token.lifetime = lifetime;
     for (index, text) in directive.values.iter().enumerate().skip(1) {
         match (index, text.as_str()) {
-            (1, text) if text != "external-auth" => token.renewal = seconds(text)?,
+            (1, text) if text != "external-auth" => token.renewal = time(text)?.unwrap_or_default(),
             (_, text) => token.external_auth = word(text, &[("external-auth", true)])?,
         }
     }

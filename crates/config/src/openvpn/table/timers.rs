@@ -1,10 +1,11 @@
 //! Directives about timers.
 
-use super::value::{OK, Outcome, number, seconds, set};
+use super::value::{OK, Outcome, number, seconds, set, time};
 use super::{End, Entry, flag, one, same_for_all, skip, yes};
 use crate::openvpn::PingTimeout;
 use crate::openvpn::directive::Directive;
 use crate::openvpn::draft::Draft;
+use std::time::Duration;
 
 pub(super) const ROWS: &[Entry] = &[
     yes("keepalive", 2, 2, keepalive),
@@ -31,28 +32,26 @@ pub(super) const ROWS: &[Entry] = &[
     .client(|settings, it| set(&mut settings.session_timeout, seconds(it.at(0)).map(Some))),
     yes("reneg-sec", 1, 2, renegotiation),
     one("reneg-bytes", |d, v| {
-        set(&mut d.timers.renegotiation.bytes, amount(v))
+        set(&mut d.timers.keys.renegotiation.bytes, amount(v))
     }),
     one("reneg-pkts", |d, v| {
-        set(&mut d.timers.renegotiation.packets, amount(v))
+        set(&mut d.timers.keys.renegotiation.packets, amount(v))
     }),
     one("hand-window", |d, v| {
-        set(&mut d.timers.hand_window, positive(v))
+        set(&mut d.timers.keys.hand_window, positive(v))
     }),
     one("tran-window", |d, v| {
-        set(&mut d.timers.tran_window, positive(v))
+        set(&mut d.timers.keys.tran_window, positive(v))
     }),
     one("tls-timeout", |d, v| {
-        set(&mut d.timers.tls_timeout, positive(v))
+        set(&mut d.timers.keys.tls_timeout, positive(v))
     }),
     flag("tls-exit", |d| &mut d.timers.tls_exit).end(End::IdleInServer),
 ];
 
-fn positive(value: &str) -> Result<u32, String> {
-    match seconds(value)? {
-        0 => Err("must be at least 1".to_owned()),
-        time => Ok(time),
-    }
+fn positive(value: &str) -> Result<Duration, String> {
+    let time = time(value)?;
+    time.ok_or_else(|| "must be at least 1".to_owned())
 }
 
 /// Parses a number of bytes or packets; `None` for no limit, which stock writes as 0.
@@ -70,13 +69,14 @@ fn timeout(draft: &mut Draft, directive: &Directive, then: fn(u32) -> PingTimeou
 }
 
 fn renegotiation(draft: &mut Draft, directive: &Directive) -> Outcome {
-    let time = seconds(directive.at(0))?;
-    draft.timers.renegotiation.seconds = time;
-    let least = directive.get(1).map(seconds).transpose()?;
-    if least.is_some_and(|least| least > time) {
+    let most = time(directive.at(0))?;
+    let least = directive.get(1).map(time).transpose()?;
+    let least = least.map(Option::unwrap_or_default);
+    if least.is_some_and(|least| least > most.unwrap_or_default()) {
         return Err("the second time must not exceed the first".to_owned());
     }
-    draft.timers.renegotiation.seconds_min = least;
+    let renegotiation = &mut draft.timers.keys.renegotiation;
+    (renegotiation.time, renegotiation.least) = (most, least);
     OK
 }
 

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::openvpn::directive::Directive;
 use crate::openvpn::lexer::{shown, split_command};
@@ -103,6 +104,12 @@ where
 /// A time in seconds.
 pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     number(text, 0..=i32::MAX.unsigned_abs())
+}
+
+/// Parses a time; `None` for 0 seconds, by which stock means no time.
+pub(crate) fn time(text: &str) -> Result<Option<Duration>, String> {
+    let time = Duration::from_secs(seconds(text)?.into());
+    Ok((!time.is_zero()).then_some(time))
 }
 
 /// A port from 1 to 65535.

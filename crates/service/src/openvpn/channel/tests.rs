@@ -69,10 +69,14 @@ impl Host {
             receive: material(receive),
         };
         let mut channel = Channel::new(true);
-        let peer = (PEER, address);
-        let added = channel.install(&plane.tunnel, peer, Box::new(keys), false, Now::read());
-        added.unwrap();
-        DataPlane::send_with(&plane.tunnel, PEER, session(PEER, KEY_ID));
+        let (peer, now) = ((PEER, address), Now::read());
+        for output in [
+            Output::InstallKeys(Box::new(keys)),
+            Output::UseForSending { key_id: KEY_ID },
+        ] {
+            let done = channel.carry_out(output, &plane.tunnel, peer, false, now);
+            done.unwrap();
+        }
         Self {
             plane,
             channel,
@@ -99,7 +103,8 @@ impl Host {
     }
 
     fn usage(&mut self) -> KeyUsage {
-        self.channel.usage(&self.plane.tunnel, PEER, KEY_ID)
+        let usage = self.channel.usage(&self.plane.tunnel, PEER, KEY_ID);
+        usage.unwrap()
     }
 }
 

@@ -11,7 +11,6 @@ mod environment;
 mod interface;
 mod lines;
 mod network;
-mod peer;
 mod relays;
 mod stream_lines;
 mod verdict;

@@ -2,7 +2,6 @@
 
 use super::dialling::Candidate;
 use super::network::Incoming;
-use super::peer::Peer;
 use super::verdict::{Question, judged};
 use super::{Machine, Phase};
 use crate::inbox::Arrival;
@@ -10,9 +9,9 @@ use crate::openvpn::channel::{self, Channel};
 use crate::openvpn::client::WRONG_ADDRESS;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::client::host::{Cx, SERVER, Told};
-use crate::openvpn::device;
-use openvpn::data::inband::{InBand, PING};
-use openvpn::data::protocol::session;
+use crate::openvpn::{device, statusdoc};
+use crate::status::PeerStatus;
+use openvpn::data::inband::InBand;
 use openvpn::key_method::Credentials;
 use openvpn::message::Message;
 use openvpn::session::{CloseReason, Output, Session};
@@ -24,7 +23,7 @@ use openvpn_host::scripts::{Hook, ipchange_arguments};
 use openvpn_host::signals::Signal;
 use openvpn_host::terms;
 use plane::Now;
-use plane::{Endpoint, Line, Moving, Notice, Reorder, StreamId};
+use plane::{Endpoint, Line, Moving, Notice, PeerState, Reorder, StreamId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -67,8 +66,7 @@ pub(in crate::openvpn::client) struct Connection {
     pub(super) incoming: Option<Incoming>,
     /// Question that `tls-verify` is answering.
     pub(super) question: Option<Question>,
-    /// The server as the data plane's peer.
-    pub(super) peer: Peer,
+    pub(super) channel: Channel,
     traffic_at: Instant,
     pub(super) end: Option<End>,
     /// The signal that ends the connection.
@@ -95,10 +93,66 @@ impl Connection {
         if self.end.is_some() {
             return None;
         }
-        let traffic = self.peer.key.map(|_| self.traffic_at);
+        let traffic = self.channel.has_keys().then_some(self.traffic_at);
         let patience = (!self.heard).then_some(self.patience);
         let session = self.session.next_deadline();
         session.into_iter().chain(traffic).chain(patience).min()
+    }
+
+    /// Reads the data plane's state of the server.
+    pub(super) fn look(&mut self, cx: &Cx<'_>) -> PeerState {
+        let state = cx.plane(|plane| self.channel.look(plane, SERVER));
+        state.unwrap_or_default()
+    }
+
+    /// Carries out an output about keys and data packets. Returns whether it installed keys.
+    pub(super) fn carry_out(&mut self, output: Output, insecure: bool, cx: &mut Cx<'_>) -> bool {
+        let (channel, peer) = (&mut self.channel, (SERVER, self.remote));
+        let done = cx.plane(|plane| channel.carry_out(output, plane, peer, insecure, cx.now));
+        match done {
+            Some(Ok(Some(keys))) => {
+                let backend = keys.cipher.backend;
+                cx.info(format!("Data Channel: cipher '{}', {backend}", keys.agreed));
+                return true;
+            }
+            Some(Err(error)) => {
+                self.fail(error);
+                // Discards outputs that would use the keys.
+                self.outputs.clear();
+            }
+            Some(Ok(None)) | None => {}
+        }
+        false
+    }
+
+    /// Checks the usage of the newest keys.
+    pub(super) fn watch_keys(&mut self, now: Now, outputs: &mut Vec<Output>, cx: &Cx<'_>) {
+        let Some(key_id) = self.session.newest_keys() else {
+            return;
+        };
+        let channel = &mut self.channel;
+        if let Some(Some(usage)) = cx.plane(|plane| channel.usage(plane, SERVER, key_id)) {
+            self.session.traffic(&usage, now.monotonic, outputs);
+        }
+    }
+
+    /// Runs the session's due timers.
+    pub(super) fn timers(&mut self, state: &PeerState, now: Now, outputs: &mut Vec<Output>) {
+        let mut times = channel::times(state);
+        if self.incoming.is_some() {
+            // The keys that would open the server's packets are not installed yet.
+            times.last_received = Some(now.monotonic);
+        }
+        self.session.activity(times);
+        let deadline = self.session.next_deadline();
+        if deadline.is_some_and(|at| at <= now.monotonic) {
+            self.session.expired(now.monotonic, outputs);
+        }
+    }
+
+    /// Returns the server's part of the status. `state` comes from the data plane.
+    pub(in crate::openvpn::client) fn status(&self, state: &PeerState) -> PeerStatus {
+        statusdoc::peer(&self.channel, self.remote, state, &self.session, self.since)
     }
 
     /// Ends the connection with an error, unless it has ended already.
@@ -186,10 +240,7 @@ impl Machine<'_> {
             outputs: outputs.into(),
             incoming: None,
             question: None,
-            peer: Peer {
-                channel: Channel::new(stream.is_some()),
-                key: None,
-            },
+            channel: Channel::new(stream.is_some()),
             traffic_at: monotonic + TRAFFIC,
             end: None,
             leaving: None,
@@ -355,23 +406,9 @@ impl Machine<'_> {
                 let to = self.destination(it.remote);
                 cx.plane(|plane| plane.send_to_peer(SERVER, to, &packet));
             }
-            Output::InstallKeys(keys) => {
-                it.install(keys, self.config.data.allow_insecure, cx);
-                self.know_relays(cx);
-            }
-            Output::UseForSending { key_id } => {
-                cx.plane(|plane| plane.send_with(SERVER, session(SERVER, key_id)));
-            }
-            Output::RemoveKeys { key_id } => it.remove_keys(key_id, cx),
             // A ping needs a key.
             Output::SendPing if it.incoming.is_some() => {}
-            Output::SendPing => {
-                cx.plane(|plane| plane.inject(SERVER, &PING));
-            }
             Output::Judge { key_id, peer } => self.judge(it, key_id, &peer, cx),
-            Output::SendData(payload) => {
-                cx.plane(|plane| plane.inject(SERVER, &payload));
-            }
             Output::Pushed(reply) => self.pushed(it, reply, cx),
             Output::AuthToken(token) => {
                 self.logins.keep_token(&token);
@@ -385,6 +422,11 @@ impl Machine<'_> {
             Output::Closed(reason) => it.close(reason),
             // Outputs of server sessions only.
             Output::Authenticate(_) | Output::PushRequested | Output::Handshake(_) => {}
+            keys_or_data => {
+                if it.carry_out(keys_or_data, self.config.data.allow_insecure, cx) {
+                    self.know_relays(cx);
+                }
+            }
         }
     }
 

@@ -62,7 +62,7 @@ impl Machine<'_> {
         };
         if let Some(agreed) = it.session.data_channel() {
             match sizes::shape(config, connection, agreed, framing, mtu, it.remote) {
-                Ok(shape) => it.peer.channel.shape = shape,
+                Ok(shape) => it.channel.shape = shape,
                 Err(why) => return it.fail(why.to_string()),
             }
         }

@@ -344,7 +344,7 @@ impl Outside for Around<'_, '_, '_> {
                 .later(move |host| host.keep_relay_outside(address.ip()));
         }
         let connection = self.machine.connection();
-        if connection.is_some_and(|it| it.peer.key.is_some()) {
+        if connection.is_some_and(|it| it.channel.has_keys()) {
             known_at(address, self.cx);
         }
     }

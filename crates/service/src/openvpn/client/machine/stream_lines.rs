@@ -13,7 +13,7 @@ use config::lines::{LineMode, Lines as Settings};
 use config::openvpn::OpenVpn;
 use lines::control::{LineFacts, LineReport};
 use lines::health::{Fault, LineState, Reason};
-use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, SwitchReason};
+use lines::scheduler::{LineSettings, Scheduler, SwitchReason};
 use plane::LineId;
 use plane::Now;
 use std::time::{Duration, Instant};
@@ -69,30 +69,13 @@ impl StreamLines {
             return None;
         }
         let settings = config.lines.clone();
-        let mode = match settings.mode {
-            LineMode::Single => Mode::Single,
-            // The configuration refuses the other modes for TCP.
-            _ => Mode::Failover,
-        };
-        let usual = FailoverSettings::default();
-        let mut scheduler = Scheduler::new(
-            mode,
-            FailoverSettings {
-                hold: settings.hold,
-                hold_max: usual.hold_max.max(settings.hold),
-            },
-        );
+        let mut scheduler = Scheduler::of(&settings);
         for (id, line) in (0..).map(LineId).zip(&settings.lines) {
-            scheduler.add(
-                id,
-                LineSettings {
-                    priority: line.priority,
-                    metered: line.metered,
-                    rate: line.rate,
-                    stream: true,
-                    ..LineSettings::default()
-                },
-            );
+            let settings = LineSettings {
+                stream: true,
+                ..line.into()
+            };
+            scheduler.add(id, settings);
         }
         let line = |_| OfLine {
             state: LineState::Unknown,
@@ -204,12 +187,8 @@ impl StreamLines {
 
     /// Whether a line, if it worked, would be preferred to the one in use.
     fn is_better(&self, line: LineId) -> bool {
-        let rank = |line: LineId| {
-            let it = self.settings.lines.get(line.index());
-            it.map(|it| (it.metered, it.priority, line))
-        };
-        self.settings.mode != LineMode::Single
-            && self.used.is_some_and(|used| rank(line) < rank(used))
+        self.used
+            .is_some_and(|used| self.scheduler.prefers(line, used))
     }
 
     /// Lines worth testing, and when each test is due.
@@ -228,9 +207,8 @@ impl StreamLines {
     }
 
     fn every(&self, line: LineId) -> Duration {
-        let settings = self.settings.lines.get(line.index());
         let of = self.lines.get(line.index());
-        match settings.is_some_and(|it| it.metered) {
+        match self.scheduler.is_spared(line) {
             true => TRY_METERED,
             false if of.is_some_and(|of| of.state == LineState::Up) => TRY_UP,
             false => TRY,

@@ -70,16 +70,8 @@ impl<'a> Executor<'a> {
         let tokens = match (&wanted.auth_token, &server.token_secret) {
             (None, _) | (_, None) => None,
             (Some(token), Some(secret)) => {
-                let lifetime = Some(token.lifetime).filter(|n| *n > 0);
-                let renewal = match (token.renewal, config.timers.renegotiation.seconds) {
-                    (0, 0) => 3600,
-                    (0, n) | (n, _) => n,
-                };
-                Some(Arc::new(TokenKeeper::new(
-                    secret,
-                    lifetime.map(|n| Duration::from_secs(n.into())),
-                    Duration::from_secs(renewal.into()),
-                )))
+                let keeper = TokenKeeper::new(secret, token.lifetime, token.renewal);
+                Some(Arc::new(keeper))
             }
         };
         let is_stream = |it: &&Connection| it.protocol.transport.is_tcp();

@@ -13,6 +13,7 @@ use openvpn::session::{CloseReason, Session};
 use openvpn_host::accounts::{self, Addresses};
 use openvpn_host::console::log_lines;
 use openvpn_host::scripts::Hook;
+use openvpn_host::sizes;
 use plane::SourceNetwork;
 use std::net::IpAddr;
 
@@ -271,6 +272,7 @@ impl Machine<'_> {
         };
         let mut options = accounts::push_options(&server.push, &client.settings, &client.addresses);
         client.options.clone_from(&options);
+        let (mut framing, stream) = (config.data.framing, client.is_stream());
         if config.data.migrate
             && let Some(session) = self.listener.session(id)
         {
@@ -278,7 +280,7 @@ impl Machine<'_> {
                 .peer_options()
                 .is_some_and(|o| o.split(',').any(|w| w == "comp-lzo"));
             let can = |flag| session.peer_info().is_some_and(|info| info.flag(flag));
-            client.framing = if old && can("IV_COMP_STUBv2") {
+            framing = if old && can("IV_COMP_STUBv2") {
                 options.push("compress stub-v2".to_owned());
                 Framing::V2
             } else if old && can("IV_LZO_STUB") {
@@ -289,17 +291,15 @@ impl Machine<'_> {
             } else {
                 Framing::None
             };
-        } else {
-            client.framing = config.data.framing;
         }
         // Pushed framing options also apply to the server's side.
         for option in &options {
             match option.split_whitespace().collect::<Vec<_>>()[..] {
-                ["comp-lzo", ..] => client.framing = Framing::Lzo,
-                ["compress", "stub-v2" | "lz4-v2"] => client.framing = Framing::V2,
-                ["compress", "lzo"] => client.framing = Framing::Lzo,
+                ["comp-lzo", ..] => framing = Framing::Lzo,
+                ["compress", "stub-v2" | "lz4-v2"] => framing = Framing::V2,
+                ["compress", "lzo"] => framing = Framing::Lzo,
                 ["compress"] | ["compress", "stub" | "lz4"] => {
-                    client.framing = Framing::Swap;
+                    framing = Framing::Swap;
                 }
                 _ => {}
             }
@@ -310,7 +310,24 @@ impl Machine<'_> {
             tun_mtu: Some(self.mtu.into()),
             peer_id: Some(id.0),
         };
-        self.with(cx, id, |session, now, out| session.push(&push, now, out));
+        let (connection, now) = (self.connection_of(stream), cx.now.monotonic);
+        let _about = self.about(id);
+        let mut out = Vec::new();
+        let agreed = self.listener.with(id, &mut out, |session, out| {
+            session.push(&push, now, out);
+            session.data_channel()
+        });
+        if let (Some(Some(agreed)), Some(client)) = (agreed, self.clients.get_mut(&id)) {
+            let address = client.from.address;
+            match sizes::shape(config, connection, agreed, framing, self.mtu, address) {
+                Ok(shape) => client.channel.shape = shape,
+                Err(error) => {
+                    line!(cx, Error, "{error}");
+                    return self.close(cx, id, CloseReason::Local);
+                }
+            }
+        }
+        self.perform(cx, out);
     }
 
     pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, id: ClientId, why: &str) {

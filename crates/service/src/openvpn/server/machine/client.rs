@@ -4,7 +4,6 @@ use super::told::stranger;
 use super::{ClientKey, Cx, JobId, Machine, Speaking, channel, line, peer};
 use crate::openvpn::channel::Channel;
 use config::openvpn::ClientSettings;
-use openvpn::data::format::Framing;
 use openvpn::keyfile::v2::Metadata;
 use openvpn::server::{ClientId, Remote};
 use openvpn::session::{AuthId, CloseReason, ControlTraffic, Session};
@@ -64,7 +63,6 @@ pub(super) struct Client {
     pub(super) number: u64,
     pub(super) environment: Environment,
     pub(super) metadata: Option<Metadata>,
-    pub(super) framing: Framing,
     pub(super) deferred: Option<Deferred>,
     pub(super) settings: ClientSettings,
     /// The part of the settings that a script made.
@@ -173,7 +171,6 @@ impl Machine<'_> {
             number,
             environment,
             metadata,
-            framing: self.config.data.framing,
             deferred: None,
             settings: Default::default(),
             scripted: Default::default(),

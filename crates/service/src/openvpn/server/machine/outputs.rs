@@ -1,11 +1,9 @@
 //! Performs the outputs of sessions.
 
 use super::{Cx, Machine, line, peer};
-use openvpn::data::inband::PING;
-use openvpn::data::protocol::session;
 use openvpn::message::Message;
 use openvpn::server::{ClientId, ServerOutput};
-use openvpn::session::{Output, Session};
+use openvpn::session::{CloseReason, Output, Session};
 use plane::SourceNetwork;
 
 impl Machine<'_> {
@@ -35,15 +33,6 @@ impl Machine<'_> {
 
     fn one(&mut self, cx: &mut Cx<'_>, id: ClientId, output: Output) {
         match output {
-            Output::InstallKeys(keys) => self.install(cx, id, keys),
-            Output::UseForSending { key_id } => {
-                cx.plane.send_with(peer(id), session(peer(id), key_id));
-            }
-            Output::RemoveKeys { key_id } => {
-                cx.plane.remove_keys(peer(id), session(peer(id), key_id));
-            }
-            Output::SendPing => cx.plane.inject(peer(id), &PING),
-            Output::SendData(payload) => cx.plane.inject(peer(id), &payload),
             Output::Handshake(work) => {
                 if let Some(client) = self.clients.get(&id) {
                     let source = SourceNetwork::from(client.from.address);
@@ -66,6 +55,26 @@ impl Machine<'_> {
             Output::Message(_) => {}
             // Outputs of client sessions only.
             Output::Judge { .. } | Output::Pushed(_) | Output::AuthToken(_) | Output::Send(_) => {}
+            keys_or_data => self.carry_out(cx, id, keys_or_data),
+        }
+    }
+
+    /// Carries out an output about a client's keys and data packets.
+    fn carry_out(&mut self, cx: &mut Cx<'_>, id: ClientId, output: Output) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let (insecure, peer) = (
+            self.config.data.allow_insecure,
+            (peer(id), client.from.address),
+        );
+        match (client.channel).carry_out(output, cx.plane, peer, insecure, cx.now) {
+            Ok(Some(keys)) => line!(cx, Info, "Data Channel: cipher '{}'", keys.agreed),
+            Ok(None) => {}
+            Err(why) => {
+                line!(cx, Error, "{why}");
+                self.close(cx, id, CloseReason::Local);
+            }
         }
     }
 }

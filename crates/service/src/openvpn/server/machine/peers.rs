@@ -5,8 +5,7 @@
 
 use super::{Cx, Machine, channel, line, peer};
 use openvpn::server::ClientId;
-use openvpn::session::{CloseReason, DataKeys, Session};
-use openvpn_host::sizes;
+use openvpn::session::Session;
 use std::time::{Duration, Instant};
 
 /// Minimum interval between two looks at a client's address.
@@ -16,52 +15,18 @@ const LOCATED_APART: Duration = Duration::from_secs(1);
 const TOLD_APART: Duration = Duration::from_secs(60);
 
 impl Machine<'_> {
-    /// Installs a session's new keys: the data plane opens packets with them from now on.
-    pub(super) fn install(&mut self, cx: &mut Cx<'_>, id: ClientId, keys: Box<DataKeys>) {
-        let agreed = self.listener.session(id).and_then(Session::data_channel);
-        let stream = self.clients.get(&id).is_some_and(|it| it.is_stream());
-        let connection = self.connection_of(stream);
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        let address = client.from.address;
-        if let (0, Some(agreed)) = (keys.key_id, agreed) {
-            let wanted = sizes::shape(
-                self.config,
-                connection,
-                agreed,
-                client.framing,
-                self.mtu,
-                address,
-            );
-            match wanted {
-                Ok(wanted) => client.channel.shape = wanted,
-                Err(error) => {
-                    line!(cx, Error, "{error}");
-                    return self.close(cx, id, CloseReason::Local);
-                }
-            }
-        }
-        line!(cx, Info, "Data Channel: cipher '{}'", keys.cipher.name());
-        let (insecure, peer) = (self.config.data.allow_insecure, (peer(id), address));
-        let installed = (client.channel).install(cx.plane, peer, keys, insecure, cx.now);
-        if let Err(why) = installed {
-            line!(cx, Error, "{why}");
-            self.close(cx, id, CloseReason::Local);
-        }
-    }
-
     /// Checks the usage of each client's newest keys.
     pub(super) fn watch_keys(&mut self, cx: &mut Cx<'_>) {
-        let newest = |id: &ClientId| Some((*id, self.listener.session(*id)?.newest_keys()?));
-        let watched: Vec<(ClientId, u8)> = self.clients.keys().filter_map(newest).collect();
-        for (id, key_id) in watched {
-            if let Some(client) = self.clients.get_mut(&id) {
-                let usage = client.channel.usage(cx.plane, peer(id), key_id);
-                self.with(cx, id, |session, now, out| {
-                    session.traffic(&usage, now, out);
-                });
-            }
+        let mut watched = Vec::new();
+        for (id, client) in &mut self.clients {
+            let newest = self.listener.session(*id).and_then(Session::newest_keys);
+            let usage = newest.and_then(|it| client.channel.usage(cx.plane, peer(*id), it));
+            watched.extend(usage.map(|usage| (*id, usage)));
+        }
+        for (id, usage) in watched {
+            self.with(cx, id, |session, now, out| {
+                session.traffic(&usage, now, out);
+            });
         }
     }
 

@@ -80,8 +80,8 @@ pub(super) fn client_settings() -> ClientSettings {
         tls_auth: false,
     };
     let mut settings = Settings::new(tls(Role::Client, false), occ);
-    settings.hand_window = SEC * 20;
-    settings.tran_window = SEC * 30;
+    settings.keys.hand_window = SEC * 20;
+    settings.keys.tran_window = SEC * 30;
     ClientSettings::new(settings, WrapSettings::none())
 }
 
