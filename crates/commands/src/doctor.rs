@@ -18,7 +18,7 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Say what is wrong with this host's set-up, and what to do: the device for tunnels, clock, routes, name servers, \
              MTU, offloads, rules of other programs, ports that are open to others, forwarding, addresses, files with secrets, \
-             the kernel, memory, and what is started after a reboot. Nothing is changed. Run it as root: what a user may not \
+             certificates that end, the kernel, memory, and what is started after a reboot. Nothing is changed. Run it as root: what a user may not \
              look at is left out.",
         )
         .arg(flag("json", "Print an array of JSON documents"))

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use lab::acceptance::{
-    A4, A6, B4, B6, Directory, Net, PORT_A, PORT_B, WG, interface, ip, millrace, peer, pings,
-    reaches, ready, until,
+    A4, A6, B4, B6, Directory, Net, PORT_A, PORT_B, PROGRAM, WG, interface, ip, millrace, openvpn,
+    peer, pings, reaches, ready, status_of, until,
 };
 use lab::load::{PingOptions, ping};
 use lab::peer::{Keys, PeerOptions, WgPeer, WireGuardPeer};
-use lab::tools;
+use lab::{Host, Process, tools};
 
 /// The file that keeps the time across restarts.
 const FLOOR: &str = "/var/lib/millrace/clock";
@@ -117,4 +117,138 @@ fn a_tunnel_that_starts_before_its_clock_is_set_comes_up() {
     // The status shows people the corrected time.
     let shaken = peer(&a, &keys_b).latest_handshake.unwrap();
     assert!(shaken.elapsed().unwrap().as_secs() < 1_000);
+}
+
+const DAY: i64 = 86_400;
+
+/// The keys of docs/openvpn-server.md, whose server's certificate and list end after 825 days.
+const KEYS: &str = "
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 \
+        -subj '/CN=Office CA' -keyout ca.key -out ca.crt
+    sign() {
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj \"/CN=$1\" -keyout $1.key -out $1.csr
+        printf 'keyUsage=digitalSignature\\nextendedKeyUsage=%s\\n' $2 > $1.ext
+        openssl x509 -req -in $1.csr -CA ca.crt -CAkey ca.key -days $3 -extfile $1.ext \
+            -set_serial 0x$(openssl rand -hex 7) -out $1.crt
+    }
+    sign server serverAuth 825
+    sign ours clientAuth 3650
+    sign stock clientAuth 3650
+    printf '[ca]\\ndefault_ca = o\\n[o]\\ndatabase = index.txt\\ncertificate = ca.crt\\nprivate_key = ca.key\\n' > ca.cnf
+    printf 'default_md = sha256\\ndefault_crl_days = 825\\n' >> ca.cnf
+    touch index.txt
+    openssl ca -config ca.cnf -gencrl -out crl.pem";
+
+const OFFICE: &str = "dev tun0\ntopology subnet\nserver 10.8.0.0 255.255.255.0\nca ca.crt\ncert server.crt\n\
+    key server.key\ndh none\nremote-cert-tls client\ncrl-verify crl.pem\nkeepalive 1 10\nreneg-sec 0\nverb 3\n";
+
+/// An office of the page nears the end of its certificate and list. It warns, and `server renew` renews both: its
+/// clients stay, the stock program's too, and others come in when the earlier ones have ended.
+#[test]
+fn an_office_is_renewed_while_its_clients_stay() {
+    if !openvpn::ready() || lab::require(tools::find("cc")).is_none() {
+        return;
+    }
+    let (net, clock, files) = (Net::new(), Clock::new(), Directory::new());
+    let at = files.path().display().to_string();
+    let run = |host: &Host, script: &str| {
+        let script = format!("cd {at}; {script}");
+        let command = host.command("sh").args(["-e", "-c", &script]);
+        clock
+            .options()
+            .environment
+            .iter()
+            .fold(command, |it, (name, value)| it.env(name, value))
+    };
+    let says = |host: &Host, script: &str| {
+        let exit = run(host, script).exit().unwrap();
+        exit.stdout + &exit.stderr
+    };
+    let made = run(&net.b, KEYS).exit().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    files.file("office.conf", OFFICE);
+    for name in ["ours", "stock"] {
+        let lines = format!(
+            "client\ndev {name}\ndev-type tun\nremote {} 1194\nnobind\nca ca.crt\ncert {name}.crt\nkey {name}.key\n\
+             remote-cert-tls server\nverify-x509-name server name\nreneg-sec 4\nroute-nopull\nverb 3\n",
+            net.link.b4()
+        );
+        files.file(&format!("{name}.conf"), &lines);
+    }
+    let connected = || {
+        let status = status_of(&net.b, "tun0");
+        let peers = status["peers"].as_array().cloned().unwrap_or_default();
+        let mut all: Vec<_> = peers
+            .iter()
+            .map(|it| (it["name"].to_string(), it["connected_unix"].as_u64()))
+            .collect();
+        all.sort();
+        all
+    };
+    let warnings = || status_of(&net.b, "tun0")["warnings"].to_string();
+    let handshakes = |process: &Process| process.stdout().matches("Control Channel: TLSv1").count();
+    let renews = |process: &Process| {
+        let before = handshakes(process);
+        until("two renewals of keys", || handshakes(process) >= before + 2);
+    };
+
+    clock.set(790 * DAY);
+    assert!(!says(&net.b, &format!("{PROGRAM} doctor")).contains("expiry:"));
+    clock.set(800 * DAY);
+    let server = run(
+        &net.b,
+        &format!("exec {PROGRAM} openvpn --cd {at} --config office.conf"),
+    );
+    let server = server.spawn().unwrap();
+    let start = |name: &str, program: &str| {
+        let script = format!("exec {program} --config {name}.conf");
+        run(&net.a, &script).spawn().unwrap()
+    };
+    let (ours, stock) = (format!("{PROGRAM} openvpn"), "openvpn");
+    let first = [start("ours", &ours), start("stock", stock)];
+    until("both clients", || connected().len() == 2);
+    let before = connected();
+    let doctor = says(&net.b, &format!("{PROGRAM} doctor"));
+    for said in [warnings(), doctor] {
+        for what in [
+            "the revocation list ends on",
+            "the server's certificate CN=server ends on",
+        ] {
+            assert!(
+                said.contains(what) && said.contains("server renew"),
+                "{said}"
+            );
+        }
+    }
+
+    let said = says(
+        &net.b,
+        &format!("{PROGRAM} server renew --server office.conf"),
+    );
+    assert!(
+        said.contains("crl.pem: the revocation list") && said.contains("server.crt"),
+        "{said}"
+    );
+    until("no more warnings", || warnings() == "null");
+    assert!(server.stdout().contains("the renewed certificate is shown"));
+    first.iter().for_each(renews);
+    assert_eq!(connected(), before);
+    let [running, stopped] = first;
+    let ups = stopped
+        .stdout()
+        .matches("Initialization Sequence Completed")
+        .count();
+    assert_eq!(ups, 1, "{}", stopped.stdout());
+    stopped.stop().unwrap();
+
+    // Past the end of the earlier ones.
+    clock.set(830 * DAY);
+    renews(&running);
+    assert!(
+        before.iter().any(|it| connected().contains(it)),
+        "{:?}",
+        connected()
+    );
+    let _again = start("stock", stock);
+    until("the stock client again", || connected().len() == 2);
 }

@@ -45,6 +45,11 @@ pub(super) fn expiring(
 ) -> Vec<Expiring> {
     let soon = ends.iter().filter(|it| it.at <= now + AHEAD);
     let soon = soon.filter(|_| host::machine::clock_is_set(now));
+    // Bundles keep authorities of the past beside those in use.
+    let authorities = || ends.iter().filter(|it| it.of == Ending::Authority);
+    let others = authorities().any(|it| it.at > now);
+    let is_past = |it: &End| it.of == Ending::Authority && it.at + AHEAD < now && others;
+    let soon = soon.filter(|it| !is_past(it));
     soon.map(|end| Expiring {
         what: what(end, server, now),
         remedy: remedy(end.of, server, file),
@@ -177,6 +182,21 @@ mod tests {
         assert!(list.ends_with("put a new list in its place"), "{list}");
         let authority = warned(Ending::Authority, true, 3).unwrap();
         assert!(authority.contains("new authority"), "{authority}");
+    }
+
+    #[test]
+    fn an_authority_of_the_past_beside_another_is_no_matter() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000);
+        let authority = |at| End {
+            of: Ending::Authority,
+            name: String::new(),
+            at,
+        };
+        let (past, lately) = (authority(now - 3 * AHEAD), authority(now - AHEAD / 2));
+        let count = |ends: &[End]| expiring(ends, false, None, now).len();
+        assert_eq!(count(&[past.clone()]), 1);
+        let valid = authority(now + 3 * AHEAD);
+        assert_eq!(count(&[past, lately, valid]), 1);
     }
 
     #[test]

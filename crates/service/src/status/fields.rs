@@ -118,7 +118,7 @@ levels! {
         #[serde(skip_serializing_if = "Option::is_none")]
         waiting_for: Option<String>, label "state";
         /// Warnings, one sentence each: what the tunnel asked of the host and does not have, such as a route that the
-        /// kernel refused or that another one hides.
+        /// kernel refused or that another one hides; certificates, lists and allowances that end soon, with the remedy.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>, label "warning";
         /// Threads of the data plane.
