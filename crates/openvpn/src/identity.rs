@@ -77,7 +77,7 @@ impl Identity {
         })
     }
 
-    /// The same key with a renewed certificate, from `cert` and `extra-certs`.
+    /// Returns this key with a renewed certificate, from `cert` and `extra-certs`.
     #[cfg(feature = "server")]
     pub(crate) fn with_certificate(
         &self,

@@ -40,9 +40,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("addresses", addresses),
     ("files", files),
     #[cfg(feature = "server")]
-    ("expiry", |facts, found| {
-        found.extend_from_slice(&facts.expiring)
-    }),
+    ("expiry", expiry),
     ("kernel", kernel),
     ("memory", memory),
     ("left", left),
@@ -414,6 +412,11 @@ fn files(facts: &Facts, found: &mut Vec<Finding>) {
         let path = path.display().to_string();
         say(found, words.clone(), &path, &format!("chmod 600 {path}"));
     }
+}
+
+#[cfg(feature = "server")]
+fn expiry(facts: &Facts, found: &mut Vec<Finding>) {
+    found.extend_from_slice(&facts.expiring);
 }
 
 fn kernel(facts: &Facts, found: &mut Vec<Finding>) {
