@@ -225,7 +225,7 @@ fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError>
 pub(crate) fn place(directory: &Path, name: &str, source: &Path, text: &str) -> PathBuf {
     let known = source.extension().and_then(|it| it.to_str());
     let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
-    // Its content decides. Files of pppd have no ending, and are recognised by their options.
+    // The content decides. Files of pppd have no ending, and are recognised by their options.
     let is_toml = || {
         text.lines().any(|line| {
             let (key, value) = line.split_once('=').unwrap_or_default();

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Protocol of an unreadable file, and state of a process that this user may not ask.
 const UNKNOWN: &str = "unknown";
 
-/// One tunnel.
+/// A tunnel as `list` prints it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,

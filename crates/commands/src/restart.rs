@@ -57,7 +57,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 /// The program or person that runs a tunnel.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
-    /// A systemd unit.
+    /// Restart through systemd: the name of the unit.
     Systemd(String),
     Netifd,
     /// A process started by hand, with these arguments in this directory.

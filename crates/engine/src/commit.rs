@@ -8,7 +8,7 @@ use crate::stats::PipelineStats;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Most batches in flight, in each direction.
+/// Maximum number of batches in flight, in each direction.
 pub(crate) const RING_SLOTS: usize = 8;
 
 /// The work of one direction on a batch.

@@ -14,9 +14,9 @@ pub(crate) struct PeerOrder {
     on: AtomicBool,
     settings: ArcSwapOption<Reorder>,
     counters: OrderCounters,
-    /// Experience of earlier sessions with answers to requests.
+    /// Data from earlier sessions about answers to repair requests.
     learnt: Mutex<Learnt>,
-    /// Experience of earlier sessions with the lines.
+    /// Data from earlier sessions about the order of packets on the lines.
     reordering: Mutex<Reordering>,
 }
 

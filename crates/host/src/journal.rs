@@ -37,7 +37,7 @@ const SIZE_MAX: u64 = 1 << 20;
 /// Longest first line that is read, in bytes.
 const LINE_MAX: u64 = 256;
 
-/// A number that the kernel makes anew at each boot.
+/// A number that the kernel chooses at each boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why a journal cannot be used.
@@ -316,7 +316,7 @@ struct Origin {
     namespace: u64,
     /// The namespace's number, which the kernel never reuses; 0 before Linux 5.14.
     cookie: u64,
-    /// The boot.
+    /// Boot id of the kernel.
     boot: String,
     /// Index of the interface.
     interface: u32,

@@ -86,7 +86,7 @@ pub struct WantedAddress {
 pub enum Mtu {
     /// This many bytes.
     Exact(u32),
-    /// The MTU of the way to the endpoints, less the bytes that the tunnel adds to a packet.
+    /// The MTU of the path to the endpoints, less the bytes that the tunnel adds to a packet.
     Path {
         /// Outer headers and the tunnel's own, in bytes.
         overhead: u32,
@@ -104,7 +104,7 @@ impl Default for Mtu {
 pub struct WantedRoute {
     /// The route's name in warnings.
     pub name: String,
-    /// The network.
+    /// Destination network.
     pub to: Destination,
     /// Bits of the network's prefix.
     pub prefix: u8,
@@ -117,7 +117,7 @@ pub struct WantedRoute {
     /// The tunnel works without this route, and it goes before a route of the host to the same network. For other
     /// routes, such a route of the host is an error.
     pub optional: bool,
-    /// The other end asked for it, not the configuration.
+    /// The other end requested it, not the configuration.
     pub pushed: bool,
 }
 
@@ -165,9 +165,9 @@ impl Destination {
 pub enum Gateway {
     /// Into the tunnel. The gateway, if any, is on a network of the interface.
     Tunnel(Option<IpAddr>),
-    /// Past the tunnel, by the gateway of the host's default route; follows that route.
+    /// Past the tunnel, through the gateway of the host's default route; follows that route.
     Default,
-    /// By a gateway inside the tunnel or on a network of the host.
+    /// Through this gateway, inside the tunnel or on a network of the host.
     Router(IpAddr),
 }
 

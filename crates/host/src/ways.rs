@@ -1,4 +1,4 @@
-//! The ways that the host's own routes lead.
+//! The paths of the host's own routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use netio::netlink::{Family, NetlinkError, Route, RouteKind};
 use crate::step::{MAIN, Step};
 use crate::system::System;
 
-/// First metric of routes past the tunnel. Not 0: routes made by hand take precedence, and undoing surely deletes the
+/// First metric of routes past the tunnel. Not 0: routes made by hand take precedence, and undoing deletes just the
 /// tunnel's own.
 pub(crate) const FIRST_METRIC: u32 = 1;
 
@@ -20,7 +20,7 @@ const METRIC_V6: u32 = 1024;
 /// A gateway, if any, and the interface's index.
 pub(crate) type Way = (Option<IpAddr>, u32);
 
-/// The best route's way for packets to `dst`: longest prefix, then lowest metric.
+/// The best route's path for packets to `dst`: longest prefix, then lowest metric.
 pub(crate) fn best<'a>(routes: impl Iterator<Item = &'a Route>, dst: IpAddr) -> Option<Way> {
     best_route(routes, dst).and_then(|route| Some((route.via, route.dev?)))
 }
@@ -115,7 +115,7 @@ pub(crate) fn with_free_metric(step: &Step, system: &mut dyn System) -> Result<S
     Ok(step)
 }
 
-/// The way to `addr` by the host's main table without the routes of one interface.
+/// The path to `addr` through the host's main table without the routes of one interface.
 ///
 /// # Errors
 /// When the kernel refuses to list its routes.
@@ -154,7 +154,7 @@ impl HostRoutes {
     }
 }
 
-/// True when both routes have the same place in the table and lead the same way.
+/// True when both routes have the same place in the table and lead to the same next hop.
 pub(crate) fn is_same(a: &Route, b: &Route) -> bool {
     let key = |r: &Route| (r.dst, r.prefix, r.via, r.dev, metric_of(r));
     key(a) == key(b)

@@ -25,7 +25,7 @@ pub enum Kind {
     TcpSyn,
     /// A segment of TCP with neither data nor SYN, FIN or RST: it acknowledges only.
     TcpAck,
-    /// Another segment of TCP.
+    /// A TCP segment of another kind.
     Tcp,
     /// A datagram of UDP.
     Udp,
@@ -45,7 +45,7 @@ pub struct Inner {
     pub dscp: u8,
     /// The packet's ECN bits.
     pub ecn: Ecn,
-    /// The content.
+    /// Content of the packet.
     pub kind: Kind,
 }
 

@@ -387,7 +387,7 @@ fn background_tunnel_ends_with_its_link() {
     assert_eq!(network(a), before);
 }
 
-/// The program gives name servers to their manager, and takes them back.
+/// The program passes name servers to their manager, and removes them again.
 #[test]
 fn name_servers_are_set_and_taken_back() {
     if !ready() {

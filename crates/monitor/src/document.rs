@@ -11,13 +11,13 @@ use crate::health::{State, active, health};
 use crate::overview::{Overview, Rates};
 use crate::sample::GuardView;
 
-/// The most lines of a tunnel in the document: a server may have a thousand clients with several each.
+/// Maximum number of lines of a tunnel in the document: a server may have a thousand clients with several each.
 const LINES: usize = 32;
 
-/// The most tunnels in the document that have a file but are not up.
+/// Maximum number of tunnels in the document that have a file but are not up.
 const KNOWN: usize = 64;
 
-/// The document.
+/// Content of the answer to a poll of the page.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
     /// The host's name.

@@ -12,7 +12,7 @@ use crate::http::Head;
 /// Peers per page.
 const COUNT: usize = 50;
 
-/// The most ranges of a peer that are shown.
+/// Maximum number of ranges of a peer that are shown.
 const RANGES: usize = 8;
 
 /// The selection of peers.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::shares::Shares;
 
-/// Most queued messages from data packets: pings are never queued, other messages are rare.
+/// Maximum number of queued messages from data packets: pings are never queued, other messages are rare.
 pub(crate) const MESSAGES: usize = 256;
 
 /// Bytes of room for each queued datagram; a shorter one counts as this long. The limit is on bytes, as anybody can
@@ -20,7 +20,7 @@ const MEAN: usize = 128;
 /// Limits of an [`Inbox`].
 #[derive(Clone, Copy, Debug)]
 pub struct InboxLimits {
-    /// Most datagrams that wait, at most half of them from one source; later ones are dropped.
+    /// Maximum number of datagrams that wait, at most half of them from one source; later ones are dropped.
     pub datagrams: usize,
     /// The longest datagram or message that is kept, in bytes.
     pub longest: usize,
@@ -33,13 +33,13 @@ pub struct InboxLimits {
 /// A datagram that is not a data packet.
 #[derive(Debug)]
 pub struct Arrival {
-    /// The sender, and the address that it called.
+    /// The sender, and our address that it sent to.
     pub from: Endpoint,
-    /// The line by which it came.
+    /// The line over which it came.
     pub line: LineId,
-    /// The number of the stream by which it came, if any.
+    /// The number of the stream over which it came, if any.
     pub stream: Option<StreamId>,
-    /// The datagram.
+    /// Payload of the datagram.
     pub bytes: Box<[u8]>,
 }
 

@@ -58,7 +58,7 @@ pub enum ClaimError {
     /// The profile is up already.
     #[error("{name}: this profile is up already, by process {pid}; `millrace down {name}` ends it")]
     Running {
-        /// The profile's name.
+        /// Name of the profile.
         name: String,
         /// The process that runs it.
         pid: i32,
@@ -269,7 +269,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&claim.path), 0o644);
         assert_eq!(mode(&directory.path().join(LOCK)), 0o600);
-        // Another user's lock on a file stops nobody.
+        // Another user's lock on a file blocks no process.
         let file = File::open(&claim.path).unwrap();
         let _held = Flock::lock(file, FlockArg::LockExclusive).unwrap();
         assert_eq!(all_in(directory.path()).unwrap().len(), 1);

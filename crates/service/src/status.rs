@@ -25,7 +25,8 @@ pub fn socket_path(ifname: &str) -> PathBuf {
 }
 
 impl LineStatus {
-    /// The word before its name: the path of a peer that calls is named by that peer's address.
+    /// The word before the name of a line in reports: the path of a peer that connects to this host is named by that
+    /// peer's address.
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self.name.parse::<std::net::IpAddr>() {
@@ -128,7 +129,7 @@ impl Status {
     }
 }
 
-/// Bits a second; none when the counter went back, which happens when a peer is made anew.
+/// Bits a second; none when the counter went back, which happens when a peer is recreated.
 fn rate(before: u64, now: u64, elapsed_ms: u64) -> Option<u64> {
     let bits = u128::from(now.checked_sub(before)?) * 8;
     u64::try_from(bits * 1000 / u128::from(elapsed_ms)).ok()
@@ -215,7 +216,7 @@ mod tests {
         };
         let mut now = Status {
             uptime_ms: 1000,
-            // The second client has connected anew meanwhile.
+            // The second client has reconnected meanwhile.
             peers: vec![client(1, 7, 60), client(0, 5, 2000)],
             ..Status::default()
         };
@@ -261,7 +262,7 @@ mod tests {
     }
 
     /// The tables of docs/status.md are those of the fields. `MILLRACE_WRITE=1 cargo test -p millrace-service
-    /// status_page` writes them anew.
+    /// status_page` writes them again.
     #[test]
     fn the_status_page_has_every_field() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/status.md");

@@ -123,7 +123,7 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     let [public, server] = [&own, server].map(|it| keys::public_of(it).to_base64());
     let [own, shared] = [own, shared].map(|it| it.to_base64());
     let dns = home.map_or(&[][..], |home| &home.dns);
-    // With `lan_only`, the client keeps its own name server and the way to it.
+    // With `lan_only`, the client keeps its own name server and the route to it.
     let dns = match dns.is_empty() || wanted.lan_only {
         true => String::new(),
         false => format!("DNS = {}\n", list_of(dns)),

@@ -132,8 +132,8 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     result.map(|_| ExitCode::SUCCESS)
 }
 
-/// Marks the device of a server, and gives the interface its keys and peers. This comes before the routes: none must lead
-/// packets to an interface without peers.
+/// Marks the device of a server, and gives the interface its keys and peers. This comes before the routes: none must
+/// lead packets to an interface without peers.
 pub(crate) fn begin(daemon: &Daemon, tunnel: &Tunnel, ifname: &str) -> Outcome<()> {
     mark_server(ifname, tunnel);
     let begin = |interface: &mut Interface| {
@@ -218,7 +218,7 @@ struct Up<'a> {
     applied: Option<Applied>,
     /// The last message about a missing condition.
     waiting_for: Option<String>,
-    /// When the peers were called, while no answer has come.
+    /// When the first handshakes were sent, while no peer has answered.
     called: Option<Instant>,
     /// Whether the log has explained the silence.
     explained: bool,
@@ -489,8 +489,8 @@ impl Up<'_> {
         }
     }
 
-    /// Calls the peers that have endpoints. Waiting processes are released by the first answer; at once if no peer has
-    /// an endpoint.
+    /// Starts handshakes with the peers that have endpoints. Waiting processes are released by the first answer; at
+    /// once if no peer has an endpoint.
     fn call(&mut self, daemon: &Daemon) -> Outcome<()> {
         let peers = self.tunnel.peers.iter();
         let called = peers.filter_map(|it| Some((it.public_key.clone(), it.endpoint.as_ref()?)));

@@ -286,7 +286,7 @@ impl<W: Wire> InboundDrain<W> {
         tell(shared, run, now);
     }
 
-    /// Gives a session the reorder window that control wants for its peer, or removes it.
+    /// Sets up or removes a session's reorder window, as control wants for its peer.
     fn follow(
         &mut self,
         shared: &Shared<W>,
@@ -313,7 +313,8 @@ impl<W: Wire> InboundDrain<W> {
         }
     }
 
-    /// Tells the sender of a TCP segment to slow down: marks the segment, or drops it. Other packets stay as they are.
+    /// Signals congestion to the sender of a TCP segment: marks the segment, or drops it. Other packets stay as they
+    /// are.
     fn signal(&mut self, shared: &Shared<W>, packet: &mut [u8], inner: Inner) -> Inner {
         if !ip::carries_tcp(packet) {
             return inner;
@@ -423,7 +424,7 @@ fn ask<W: Wire>(shared: &Shared<W>, key: &ReceiveKey<W>, order: &mut Order, now:
     }
 }
 
-/// Tells control what a run of new packets means for its session.
+/// Notifies control of what a run of new packets means for its session.
 fn tell<W: Wire>(shared: &Shared<W>, run: &InboundRun<W>, now: Instant) {
     let (control, key) = (&shared.control, &run.key);
     let (id, index) = (key.peer.id(), key.index);
@@ -439,7 +440,7 @@ fn tell<W: Wire>(shared: &Shared<W>, run: &InboundRun<W>, now: Instant) {
     }
 }
 
-/// Counts the packets that came by one line of a peer.
+/// Counts the packets that came over one line of a peer.
 fn count<W: Wire>(shared: &Shared<W>, peer: &Peer, line: LineId, counts: &LineCounts) {
     if let Some(line) = peer.lines.get(line) {
         line.counts.note_received(counts);

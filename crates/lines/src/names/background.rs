@@ -11,7 +11,7 @@ use netio::poll::Waker;
 
 use super::{Asker, LookUp, servers};
 
-/// Most addresses of one name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 64;
 
 /// Bytes of a look-up's stack: the C library's resolver needs more than its own buffers.
@@ -22,7 +22,7 @@ const STACK: usize = 256 << 10;
 pub struct Background {
     /// The host's name servers from before the tunnel was up.
     servers: Vec<IpAddr>,
-    /// The lines by which the tunnel's packets leave.
+    /// The lines over which the tunnel's packets leave.
     lines: Lines,
 }
 
@@ -151,6 +151,9 @@ fn look_up(host: &str, port: u16, asker: &Asker) -> io::Result<Vec<SocketAddr>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use netio::poll::Poller;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
 
     #[test]
     fn while_a_tunnel_is_up_the_servers_of_before_are_asked() {
@@ -179,5 +182,26 @@ mod tests {
         assert_eq!(found, ["192.0.2.7:5".parse().unwrap()]);
         let found = look_up("fe80::1%lo", 5, &asker).unwrap();
         assert!(matches!(found[..], [SocketAddr::V6(it)] if it.scope_id() != 0));
+    }
+
+    #[test]
+    fn an_answer_comes_with_its_tag_and_wakes_the_loop() {
+        let wake = Arc::new(Waker::new().unwrap());
+        let poller = Poller::new().unwrap();
+        poller.add(&*wake, 0).unwrap();
+        let mut resolver = Resolver::new(wake, &Lines::default(), None);
+        let name = |host: &str| (host.to_owned(), 51820);
+        resolver.begin("good", name("192.0.2.7"), 0, false);
+        resolver.begin("bad", name("fe80::1%no-such-device"), 0, false);
+        let mut answers = BTreeMap::new();
+        while answers.len() < 2 {
+            let ready = poller.wait(Some(Duration::from_secs(60))).unwrap();
+            assert_eq!(ready.iter().count(), 1, "no answer within a minute");
+            resolver.wake.clear();
+            answers.extend(std::iter::from_fn(|| resolver.next()));
+        }
+        let found = ["192.0.2.7:51820".parse().unwrap()];
+        assert_eq!(answers["good"].as_deref(), Ok(&found[..]));
+        assert!(answers["bad"].is_err());
     }
 }

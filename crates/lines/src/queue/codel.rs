@@ -63,7 +63,7 @@ impl CoDel {
         true
     }
 
-    /// Notes that the queue is empty.
+    /// Records that the queue is empty.
     pub(super) const fn empty(&mut self) {
         self.first_above = None;
         self.dropping = false;

@@ -40,7 +40,7 @@ impl History {
         self.change(from, to, |word, mask| *word &= !mask);
     }
 
-    /// The least number of `from..to` that has come. The range must not be longer than [`REMEMBERED`].
+    /// The lowest number of `from..to` that has come. The range must not be longer than [`REMEMBERED`].
     pub(super) fn next(&self, from: u64, to: u64) -> Option<u64> {
         if self.words.is_empty() {
             return None;

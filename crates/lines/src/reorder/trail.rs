@@ -1,6 +1,6 @@
-//! The trail of one line: which number it had delivered when, thinned out.
+//! The trail of one line: samples of the numbers that it had delivered at earlier times.
 
-/// Places of a trail.
+/// Number of samples in a trail.
 const PLACES: usize = 64;
 
 /// Numbers in ascending order, each with the time when it came, at least `step` apart in time.
@@ -111,7 +111,7 @@ impl Trail {
         }
     }
 
-    /// Notes that the line has delivered this number, at this time in microseconds.
+    /// Records that the line has delivered this number, at this time in microseconds.
     pub(super) fn push(&mut self, number: u64, at: u64) {
         if self
             .greatest

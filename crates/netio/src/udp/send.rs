@@ -27,7 +27,7 @@ pub struct Train {
     pub len: u32,
     /// Length of each datagram, in bytes; the last may be shorter. Not 0.
     pub segment: u32,
-    /// The destination.
+    /// Destination of the datagrams.
     pub endpoint: Endpoint,
     /// Outer ECN bits.
     pub ecn: Ecn,
@@ -99,7 +99,7 @@ impl SendScratch {
         }
     }
 
-    /// Begins a batch, which may wait anew for a full socket buffer: 100 ms at most over all its calls of
+    /// Begins a batch, which may wait again for a full socket buffer: 100 ms at most over all its calls of
     /// [`UdpSocket::send_trains`].
     pub fn begin_batch(&mut self) {
         self.patience = PATIENCE;
@@ -432,8 +432,8 @@ impl<'a> Writer<'a> {
 }
 
 impl UdpSocket {
-    /// Sends one datagram with DF, whatever the socket's [`MtuDiscovery`](crate::udp::MtuDiscovery), and whatever path MTU
-    /// the kernel has learned (`IP_PMTUDISC_PROBE`). If it is too long for the device, the kernel refuses it with
+    /// Sends one datagram with DF, whatever the socket's [`MtuDiscovery`](crate::udp::MtuDiscovery), and whatever path
+    /// MTU the kernel has learned (`IP_PMTUDISC_PROBE`). If it is too long for the device, the kernel refuses it with
     /// `EMSGSIZE`.
     ///
     /// The option belongs to the socket, not the message. Datagrams that other threads send in these microseconds have

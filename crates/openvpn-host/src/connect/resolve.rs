@@ -57,7 +57,7 @@ pub enum ResolveError {
 pub struct Name {
     /// A host name or a literal address.
     pub host: String,
-    /// The port.
+    /// Port to connect to.
     pub port: u16,
     /// Permitted address family.
     pub family: Family,
@@ -122,7 +122,7 @@ pub fn resolve(
         let _ = sender.send(found);
         bell.wake();
     };
-    // Asks the host's resolver by no particular line.
+    // Asks the host's resolver over no particular line.
     let mut names = Background::new(&Lines::default(), None);
     look_up(name, &mut names, (0, false), done).map_err(resources)?;
     let until = Instant::now() + PATIENCE;

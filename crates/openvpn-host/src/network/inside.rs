@@ -69,7 +69,7 @@ pub struct Surroundings<'a> {
 /// The inside of a tunnel. Dropping it undoes its settings.
 #[derive(Debug)]
 pub struct Inside {
-    /// The planned network.
+    /// Planned addresses and routes.
     pub network: TunnelNetwork,
     /// The host's state before the settings.
     pub facts: Facts,

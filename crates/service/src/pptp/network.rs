@@ -222,3 +222,6 @@ fn route(range: &AllowedIp) -> WantedRoute {
         pushed: false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -180,8 +180,9 @@ levels! {
         tx_rate: Option<u64>, metric "millrace_peer_transmit_bits_per_second";
         /// Seconds between persistent keepalives, with WireGuard.
         keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
-        /// The [uplinks](uplinks.md) by which the peer may be reached, as below. Of a peer
-        /// that calls by several uplinks of its own, each address counts as one, and their traffic is counted together.
+        /// The [uplinks](uplinks.md) over which the peer may be reached, as below. Of a peer
+        /// that connects over several uplinks of its own, each address counts as one, and their traffic is counted
+        /// together.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         lines: Vec<LineStatus>, label "line";
         /// Counts of putting the peer's packets into order, as below.
@@ -189,7 +190,7 @@ levels! {
         order: Option<OrderStatus>, label "order";
     }
 
-    /// One uplink of a peer. The packets that came by it are `accepted`, `late`, `duplicated` or `ancient`.
+    /// One uplink of a peer. The packets that came over it are `accepted`, `late`, `duplicated` or `ancient`.
     pub struct LineStatus {
         /// Name of the uplink.
         name: String;
@@ -199,20 +200,20 @@ levels! {
         reason: String;
         /// Seconds since the state changed.
         state_age: Option<u64>, metric "millrace_line_state_age_seconds";
-        /// Whether packets to the peer go by this uplink.
+        /// Whether packets to the peer go over this uplink.
         in_use: bool, metric "millrace_line_in_use";
         /// Smoothed round trip in milliseconds.
         round_trip_ms: Option<f64>, metric "millrace_line_round_trip_seconds";
         /// Monthly allowance, as below.
         #[serde(skip_serializing_if = "Option::is_none")]
         cap: Option<CapStatus>;
-        /// Packets sent by this uplink, copies included.
+        /// Packets sent over this uplink, copies included.
         sent: u64, metric "millrace_line_transmit_packets_total";
         /// Bytes of those packets, headers and tags included.
         sent_bytes: u64, metric "millrace_line_transmit_bytes_total";
         /// Bytes received, headers and tags included, without copies.
         received_bytes: u64, metric "millrace_line_receive_bytes_total";
-        /// Packets whose first copy came in time by this uplink.
+        /// Packets whose first copy came in time over this uplink.
         accepted: u64, metric "millrace_line_accepted_packets_total";
         /// First copies that came too late, when nothing waited for them.
         late: u64, metric "millrace_line_late_packets_total";
@@ -248,7 +249,7 @@ levels! {
         lost: u64, metric "millrace_peer_order_lost_packets";
         /// Packets that the peer was asked to send again.
         asked: u64, metric "millrace_peer_order_asked_packets_total";
-        /// Packets that came after they were asked for again.
+        /// Packets that came after they were requested again.
         repaired: u64, metric "millrace_peer_order_repaired_packets_total";
     }
 

@@ -251,7 +251,7 @@ impl Daemon {
         })
     }
 
-    /// The interface's name.
+    /// Name of the interface.
     #[must_use]
     pub fn ifname(&self) -> &str {
         &self.ifname

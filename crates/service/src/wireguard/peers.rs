@@ -59,7 +59,7 @@ impl Silence {
         self.initiations >= GONE_AFTER
     }
 
-    /// Notes a completed handshake. Returns a message to log.
+    /// Records a completed handshake. Returns a message to log.
     pub(super) fn answered(&mut self) -> Option<&'static str> {
         self.initiations = 0;
         match std::mem::replace(&mut self.said, Said::Here) {

@@ -162,7 +162,7 @@ impl Host for Outside<'_> {
 
     fn log(&mut self, level: Level, words: String) {
         log::log!(level, "{}: {words}", self.model.interface);
-        // Tells the service manager that the start is over, as it should not wait while the server is away.
+        // Signals the service manager that the start is over: it should not wait while the server is away.
         if level <= Level::Warn {
             notify::ready(&words);
         }

@@ -30,7 +30,7 @@ pub(super) enum Outcome {
     RouteNames(u64, RouteNames),
 }
 
-/// Requests under way, and their results.
+/// Running requests, and their results.
 pub(super) struct Background {
     names: names::Background,
     /// Firewall mark of the tunnel's own packets.
@@ -44,7 +44,7 @@ pub(super) struct Background {
     naming: Option<Arc<Waker>>,
     /// `tls-verify` is running.
     judges: bool,
-    /// The next certificates for `tls-verify`; a newer question replaces it.
+    /// The request to run `tls-verify` after the current run; a newer request replaces it.
     question: Option<(u64, Vec<Invocation>)>,
 }
 
@@ -142,7 +142,7 @@ impl Background {
         }
     }
 
-    /// Looks up a name: `event` makes the event of the addresses. `inside`: the host's name servers may be reached
+    /// Looks up a name; `event` turns the addresses into an event. `inside`: the host's name servers may be reached
     /// through the tunnel.
     pub(super) fn look_up(
         &mut self,
@@ -205,7 +205,7 @@ impl Background {
         self.spawn("script", work, failed);
     }
 
-    /// Runs `tls-verify` for each certificate until it refuses one. Waits for a run that is under way.
+    /// Runs `tls-verify` for each certificate until it refuses one. Waits for a run in progress.
     pub(super) fn judge(&mut self, number: u64, programs: Vec<Invocation>) {
         if self.judges {
             self.question = Some((number, programs));

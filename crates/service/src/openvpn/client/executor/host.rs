@@ -43,7 +43,7 @@ struct Planning {
 /// The host that a client runs on.
 ///
 /// Large methods are `#[inline(never)]`: the machine calls the host from deep inside, and must not reserve their stack
-/// on each way.
+/// on every path.
 pub(super) struct ThisHost<'a> {
     pub(super) context: &'a Context,
     pub(super) tls: Arc<TlsSettings>,

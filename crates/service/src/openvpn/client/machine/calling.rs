@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 /// Time without an answer after which the likely reasons are logged.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// Most servers named per outage: if all are down, the client calls them again and again.
+/// Maximum number of servers named per outage: if all are down, the client tries them again and again.
 const NAMED_MAX: u32 = 4;
 
-/// Messages about calls since a server last answered.
+/// Messages about attempts to connect since a server last answered.
 #[derive(Default)]
 pub(super) struct Calling {
     named: u32,
-    /// The called server, in words, and the start of its silence.
+    /// The server being connected to, in words, and the start of its silence.
     called: Option<(Called, Instant)>,
     explained: bool,
 }
@@ -29,7 +29,7 @@ struct Called {
 }
 
 impl Calling {
-    /// Notes that a server is called.
+    /// Records that an attempt to connect to a server begins.
     pub(super) fn begin(&mut self, target: &Target, cx: &mut Cx<'_>) {
         let connection = &target.connection;
         let tcp = connection.protocol.transport.is_tcp();
@@ -56,7 +56,7 @@ impl Calling {
         self.called = Some((Called { name, tcp, key }, since));
     }
 
-    /// Notes that the called server has answered.
+    /// Records that the server of this attempt has answered.
     pub(super) fn answered(&mut self) {
         self.called = None;
     }
