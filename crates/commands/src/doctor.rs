@@ -17,9 +17,9 @@ pub(crate) fn command() -> Command {
         .about("Find faults in this host's set-up, with remedies")
         .long_about(
             "Find faults in this host's set-up, with remedies. Checks the tunnel device, clock, routes, name servers, \
-             MTU, offloads, rules of other programs, open ports, forwarding, addresses, files with secrets, the \
-             kernel, memory, and which tunnels start after a reboot. Changes nothing. Run it as root: checks that \
-             need root are skipped otherwise.",
+             MTU, offloads, rules of other programs, open ports, forwarding, addresses, files with secrets, \
+             certificates that end soon, the kernel, memory, and which tunnels start after a reboot. Changes nothing. \
+             Run it as root: checks that need root are skipped otherwise.",
         )
         .arg(flag("json", "Print a JSON array"))
 }

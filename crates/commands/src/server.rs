@@ -1,8 +1,9 @@
-//! `millrace server init`: makes a server at home: its keys, addresses and file.
+//! `millrace server`: makes a server at home, its keys, addresses and file (`init`), and renews what ends (`renew`).
 
 mod openvpn;
 pub(crate) mod place;
 mod plan;
+pub(crate) mod renew;
 mod surroundings;
 
 pub(crate) use self::openvpn::netmask;
@@ -81,10 +82,11 @@ pub(crate) fn command() -> Command {
         )
         .arg(arguments::path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
     Command::new("server")
-        .about("Set up a server through which phones and computers reach home")
+        .about("Set up a server through which phones and computers reach home, and renew its certificates")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(init)
+        .subcommand(renew::command())
 }
 
 /// Why the server cannot be made.
@@ -184,8 +186,10 @@ impl Wanted {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
-    let Some(("init", matches)) = matches.subcommand() else {
-        return Ok(ExitCode::from(2));
+    let matches = match matches.subcommand() {
+        Some(("init", matches)) => matches,
+        Some((_, matches)) => return renew::run(matches),
+        None => return Ok(ExitCode::from(2)),
     };
     host::terminal::say(plan(&Wanted::new(matches))?.make(Waits::Long)?);
     Ok(ExitCode::SUCCESS)

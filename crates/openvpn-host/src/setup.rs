@@ -173,11 +173,26 @@ pub(crate) fn crl(config: &OpenVpn) -> Result<Option<Vec<u8>>, SetupError> {
     }
 }
 
-/// Returns a digest of all certificate and key files, which only the start reads; `None` if one cannot be read.
+/// Reads our own certificate again, which may have been renewed. Returns whether it has changed.
+///
+/// # Errors
+/// The file is unreadable or invalid, or the certificate is of another key.
+#[cfg(feature = "server")]
+pub fn renew_certificate(config: &OpenVpn, tls: &TlsSettings) -> Result<bool, SetupError> {
+    let (wanted, directory) = (&config.tls, config.directory.as_deref());
+    let Some(cert) = &wanted.cert else {
+        return Ok(false);
+    };
+    let cert = load("cert", cert, directory)?;
+    let extra = load_or_empty("extra-certs", wanted.extra_certs.as_ref(), directory)?;
+    Ok(tls.replace_certificate(&cert, &extra)?)
+}
+
+/// Returns a digest of the certificate and key files that only the start reads; `None` if one cannot be read.
 #[cfg(feature = "server")]
 pub fn material(config: &OpenVpn) -> Option<[u8; 32]> {
     let tls = &config.tls;
-    let own = [&tls.ca, &tls.cert, &tls.key, &tls.extra_certs, &tls.pkcs12];
+    let own = [&tls.ca, &tls.key, &tls.extra_certs, &tls.pkcs12];
     let token = config.server().and_then(|it| it.auth_token.as_ref());
     let token = token.and_then(|it| it.secret.as_ref());
     let wraps = config.connections.iter().flat_map(|it| {

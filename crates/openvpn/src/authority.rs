@@ -36,7 +36,7 @@ const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 35];
 
 const UTF8_STRING: u8 = 0x0c;
 
-const CERTIFICATE: &str = "CERTIFICATE";
+pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
 const PRIVATE_KEY: &str = "PRIVATE KEY";
 
 /// Why no certificate was made.
@@ -212,10 +212,7 @@ impl Authority {
         public: &[u8],
         extensions: &[u8],
     ) -> Result<(String, String), AuthorityError> {
-        let mut serial = [0; SERIAL];
-        random(&mut serial)?;
-        // Makes the number positive, and its first byte not zero.
-        serial[0] = serial[0] & 0x7f | 0x40;
+        let serial = new_serial()?;
         let algorithm = sequence(&[&element(der::OID, &[ECDSA_SHA256])]);
         let times = VALIDITY.map(|time| element(der::UTC_TIME, &[time]));
         let curve = [EC, P256].map(|oid| element(der::OID, &[oid]));
@@ -247,9 +244,13 @@ impl Authority {
     }
 }
 
-fn random(bytes: &mut [u8]) -> Result<(), AuthorityError> {
-    aws_lc_rs::rand::fill(bytes)
-        .map_err(|_| AuthorityError::Key("the system gave no random numbers"))
+/// A random serial number: positive, and its first byte not zero.
+pub(crate) fn new_serial() -> Result<[u8; SERIAL], AuthorityError> {
+    let mut serial = [0; SERIAL];
+    let filled = aws_lc_rs::rand::fill(&mut serial);
+    filled.map_err(|_| AuthorityError::Key("the system gave no random numbers"))?;
+    serial[0] = serial[0] & 0x7f | 0x40;
+    Ok(serial)
 }
 
 fn new_key() -> Result<(EcdsaKeyPair, Zeroizing<String>), AuthorityError> {
@@ -283,20 +284,21 @@ fn extension(oid: &[u8], critical: &[u8], value: &[u8]) -> Vec<u8> {
     sequence(&[&element(der::OID, &[oid]), critical, &value])
 }
 
-fn sequence(parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn sequence(parts: &[&[u8]]) -> Vec<u8> {
     element(der::SEQUENCE, parts)
 }
 
-/// An element with these parts as its content, which is shorter than 64 KiB.
-fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+/// An element with these parts as its content.
+pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
-    let [high, low] = (content.len() as u16).to_be_bytes();
-    let head: &[u8] = match content.len() {
-        0..=0x7f => &[tag, low],
-        0x80..=0xff => &[tag, 0x81, low],
-        _ => &[tag, 0x82, high, low],
+    let length = content.len().to_be_bytes();
+    let length = der::unsigned(&length);
+    let head = match content.len() {
+        0 => vec![tag, 0],
+        1..=0x7f => vec![tag, length[0]],
+        _ => [&[tag, 0x80 | length.len() as u8], length].concat(),
     };
-    [head, &content].concat()
+    [head, content].concat()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod encrypted;
 mod kdf;
 mod pkcs12;
-mod private_key;
+pub(crate) mod private_key;
 
 use std::sync::Arc;
 
@@ -34,10 +34,7 @@ impl Identity {
         extra_certs: &[u8],
         passphrase: Option<&[u8]>,
     ) -> Result<Self, IdentityError> {
-        let mut chain = certificates("cert", cert)?;
-        if !extra_certs.is_empty() {
-            chain.append(&mut certificates("extra-certs", extra_certs)?);
-        }
+        let chain = chain(cert, extra_certs)?;
         let key = private_key::read("key", key, passphrase)?;
         Self::new(chain, key, Vec::new())
     }
@@ -81,6 +78,17 @@ impl Identity {
         })
     }
 
+    /// Returns this key with a renewed certificate, from `cert` and `extra-certs`.
+    #[cfg(feature = "server")]
+    pub(crate) fn with_certificate(
+        &self,
+        cert: &[u8],
+        extra_certs: &[u8],
+    ) -> Result<Self, IdentityError> {
+        let chain = chain(cert, extra_certs)?;
+        Self::new(chain, Arc::clone(&self.key.key), self.authorities.clone())
+    }
+
     /// The certificates that are sent, as DER, our own first.
     pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
         self.key.cert.iter().map(AsRef::as_ref)
@@ -120,6 +128,15 @@ impl std::fmt::Debug for Identity {
             .field("certificates", &certificates)
             .finish_non_exhaustive()
     }
+}
+
+/// The certificates of `cert` and `extra-certs` (empty if not given), in the order in which they are sent.
+fn chain(cert: &[u8], extra_certs: &[u8]) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let mut chain = certificates("cert", cert)?;
+    if !extra_certs.is_empty() {
+        chain.append(&mut certificates("extra-certs", extra_certs)?);
+    }
+    Ok(chain)
 }
 
 /// The certificates of a file: PEM with one or several, or one as DER.

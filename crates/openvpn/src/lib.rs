@@ -7,6 +7,8 @@ pub mod authority;
 pub mod cookie;
 pub mod data;
 mod der;
+#[cfg(feature = "server")]
+pub mod expiry;
 pub mod identity;
 pub mod key_method;
 pub mod keyfile;
@@ -19,6 +21,8 @@ mod pem;
 pub mod prf;
 pub mod push;
 pub mod reliable;
+#[cfg(feature = "server")]
+pub mod renewal;
 pub mod role;
 #[cfg(feature = "server")]
 pub mod server;

@@ -27,6 +27,8 @@ pub(crate) use time::Time;
 
 #[cfg(feature = "server")]
 pub(crate) use certificate::Certificate;
+#[cfg(feature = "server")]
+pub(crate) use crl::{RevocationList, verifies};
 
 /// Why a peer's certificate does not satisfy us.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

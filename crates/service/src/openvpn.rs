@@ -10,8 +10,11 @@
 #[cfg(feature = "server")]
 pub mod authority {
     pub use ::openvpn::authority::{Authority, AuthorityError, Issued, Purpose};
+    pub use ::openvpn::expiry::{End, Ending, read as ends};
+    pub use ::openvpn::identity::IdentityError;
     pub use ::openvpn::keyfile::KeyFileError;
     pub use ::openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
+    pub use ::openvpn::renewal::{RenewalError, Renewed, Renewer};
 }
 
 mod actions;
@@ -19,6 +22,8 @@ mod channel;
 mod client;
 mod context;
 mod device;
+#[cfg(feature = "server")]
+pub mod expiry;
 mod kernel_plane;
 mod monitoring;
 mod ready;
@@ -108,7 +113,12 @@ pub type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
 pub fn main(arguments: &[String]) -> ExitCode {
     let (mut directory_changed, mut signals, mut last) = (false, None, None);
     // Resolved before `--cd` changes the directory.
-    let file = first_file(arguments).and_then(|file| fs::canonicalize(file).ok());
+    let directory = arguments.iter().position(|word| word == "--cd");
+    let directory = directory.and_then(|at| arguments.get(at + 1));
+    let file = first_file(arguments).and_then(|file| {
+        let directory = Path::new(directory.map_or("", |it| it));
+        fs::canonicalize(directory.join(file)).ok()
+    });
     let mut claim = None;
     loop {
         let file = file.as_deref().filter(|_| claim.is_none());

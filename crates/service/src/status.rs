@@ -36,6 +36,38 @@ impl LineStatus {
     }
 }
 
+/// The remedy for [`Status::scarce_caps`].
+#[cfg(feature = "server")]
+pub const CAP_REMEDY: &str = "raise its Cap if you may use more, or let devices use another uplink";
+
+#[cfg(feature = "server")]
+impl Status {
+    /// Uplinks that have used 80 % of their allowance for the month, one sentence each.
+    #[must_use]
+    pub fn scarce_caps(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for line in self.peers.iter().flat_map(|peer| &peer.lines) {
+            let Some(cap) = line
+                .cap
+                .as_ref()
+                .filter(|it| it.left_bytes <= it.cap_bytes / 5)
+            else {
+                continue;
+            };
+            let [left, all] = [cap.left_bytes, cap.cap_bytes].map(|bytes| bytes as f64 / 1e9);
+            let until = cap.renews.as_ref().map(|day| format!(" until {day}"));
+            let until = until.unwrap_or_default();
+            let name = &line.name;
+            let words = format!("uplink {name} has {left:.2} GB of its {all:.2} GB left{until}");
+            // Several peers are called by one uplink.
+            if !found.contains(&words) {
+                found.push(words);
+            }
+        }
+        found
+    }
+}
+
 impl PeerStatus {
     /// The fields that identify a peer in two documents.
     fn identity(&self) -> (&str, Option<u64>, Option<u64>) {
@@ -135,6 +167,37 @@ mod tests {
         let mut now = status(3100, 5);
         now.fill_rates(&status(3000, 10));
         assert_eq!(now.peers[0].rx_rate, None);
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn an_allowance_is_scarce_from_four_fifths_on() {
+        let line = |used: u64| LineStatus {
+            name: "lte".to_owned(),
+            cap: Some(CapStatus {
+                cap_bytes: 20_000_000_000,
+                used_bytes: used,
+                left_bytes: 20_000_000_000 - used,
+                renews: Some("2026-12-14".to_owned()),
+            }),
+            ..LineStatus::default()
+        };
+        let of = |used| {
+            let lines = vec![line(used), LineStatus::default()];
+            let peer = PeerStatus {
+                lines,
+                ..PeerStatus::default()
+            };
+            let peers = vec![peer.clone(), peer];
+            let status = Status {
+                peers,
+                ..Status::default()
+            };
+            status.scarce_caps()
+        };
+        assert!(of(15_999_999_999).is_empty());
+        let words = "uplink lte has 3.90 GB of its 20.00 GB left until 2026-12-14";
+        assert_eq!(of(16_100_000_000), [words]);
     }
 
     #[test]

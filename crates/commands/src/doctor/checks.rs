@@ -24,7 +24,7 @@ pub(super) struct Finding {
 type Check = fn(&Facts, &mut Vec<Finding>);
 
 /// All checks, in the order of a manual diagnosis.
-pub(super) const CHECKS: [(&str, Check); 17] = [
+pub(super) const CHECKS: &[(&str, Check)] = &[
     ("tun", tun),
     ("clock", clock),
     ("route", route),
@@ -39,6 +39,8 @@ pub(super) const CHECKS: [(&str, Check); 17] = [
     ("rp-filter", rp_filter),
     ("addresses", addresses),
     ("files", files),
+    #[cfg(feature = "server")]
+    ("expiry", expiry),
     ("kernel", kernel),
     ("memory", memory),
     ("left", left),
@@ -59,7 +61,7 @@ const MEMORY_LOW: u64 = 12 << 10;
 /// Runs all checks.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (name, check) in CHECKS {
+    for &(name, check) in CHECKS {
         let before = found.len();
         check(facts, &mut found);
         found[before..].iter_mut().for_each(|it| it.check = name);
@@ -416,6 +418,11 @@ fn files(facts: &Facts, found: &mut Vec<Finding>) {
         let path = path.display().to_string();
         say(found, words.clone(), &path, &format!("chmod 600 {path}"));
     }
+}
+
+#[cfg(feature = "server")]
+fn expiry(facts: &Facts, found: &mut Vec<Finding>) {
+    found.extend_from_slice(&facts.expiring);
 }
 
 fn kernel(facts: &Facts, found: &mut Vec<Finding>) {

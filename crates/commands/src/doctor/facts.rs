@@ -1,5 +1,7 @@
 //! Facts about this box: gathered in one place (`gather.rs`), judged in another (`checks.rs`).
 
+#[cfg(feature = "server")]
+use super::checks::Finding;
 use netio::netlink::{Address, Link, Rule};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -89,6 +91,9 @@ pub(super) struct Facts {
     pub(super) tunnels: Vec<Tunnel>,
     /// Warnings about files with secrets that others can read.
     pub(super) open_files: Vec<(PathBuf, String)>,
+    /// Findings about certificates, lists and allowances that end soon.
+    #[cfg(feature = "server")]
+    pub(super) expiring: Vec<Finding>,
     pub(super) listening: Vec<Listening>,
     /// `net.ipv4.ip_forward`.
     pub(super) forwards: bool,

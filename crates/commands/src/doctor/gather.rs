@@ -1,10 +1,20 @@
 //! Gathers facts about this box. It changes nothing, and skips facts that it cannot read.
 
+#[cfg(feature = "server")]
+use super::checks::Finding;
 use super::facts::{Facts, Listening, NameServer, Starter, TunDevice, Tunnel, Up};
 use crate::profile;
+#[cfg(feature = "server")]
+use crate::server::renew::configuration;
+#[cfg(feature = "server")]
+use config::kind::Kind;
 use netio::netlink::{Family, Netfilter, Netlink, RouteKind, TABLE_MAIN};
 use openwrt::uci::Package;
+#[cfg(feature = "server")]
+use service::openvpn::expiry;
 use service::running;
+#[cfg(feature = "server")]
+use service::status::CAP_REMEDY;
 use service::status::Status;
 use std::fs::{self, File};
 use std::io;
@@ -47,6 +57,8 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         name_servers: Vec::new(),
         tunnels: Vec::new(),
         open_files: open_files(),
+        #[cfg(feature = "server")]
+        expiring: expiring(statuses),
         listening: listening(),
         forwards: number("/proc/sys/net/ipv4/ip_forward") == Some(1),
         rp_filters: Vec::new(),
@@ -217,6 +229,38 @@ fn open_files() -> Vec<(PathBuf, String)> {
             Some((path, words))
         })
         .collect()
+}
+
+/// Certificates and lists of all OpenVPN files, up or down, and allowances of uplinks, that end soon.
+#[cfg(feature = "server")]
+fn expiring(statuses: &[Status]) -> Vec<Finding> {
+    let finding = |what, place, remedy| Finding {
+        check: "",
+        what,
+        place,
+        remedy,
+    };
+    let running = running::all().unwrap_or_default();
+    let mut files = profile::all();
+    files.extend(running.into_iter().map(|it| it.path));
+    files.sort();
+    files.dedup();
+    files.retain(|it| Kind::at(it) == Kind::OpenVpn);
+    let mut found = Vec::new();
+    for path in files {
+        let Ok(config) = configuration(&path) else {
+            continue;
+        };
+        let place = path.display().to_string();
+        let ends = expiry::of_files(&config, &path, SystemTime::now()).into_iter();
+        found.extend(ends.map(|it| finding(it.what, place.clone(), it.remedy)));
+    }
+    for status in statuses {
+        let place = format!("Cap of an uplink of {}", status.interface);
+        let scarce = status.scarce_caps().into_iter();
+        found.extend(scarce.map(|what| finding(what, place.clone(), CAP_REMEDY.to_owned())));
+    }
+    found
 }
 
 fn is_home(path: &Path) -> bool {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,4 +23,26 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 		now->tv_sec += atoll(text);
 	close(file);
 	return 0;
+}
+
+/* The stock OpenVPN and OpenSSL ask by these. */
+int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+	struct timespec time;
+
+	(void)zone;
+	clock_gettime(CLOCK_REALTIME, &time);
+	now->tv_sec = time.tv_sec;
+	now->tv_usec = time.tv_nsec / 1000;
+	return 0;
+}
+
+time_t time(time_t *into)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (into)
+		*into = now.tv_sec;
+	return now.tv_sec;
 }

@@ -14,7 +14,7 @@ use crate::pem::{self, Block};
 
 /// Reads the first private key of a file: PKCS#1, PKCS#8 or SEC1, as PEM or DER, in the clear or
 /// encrypted.
-pub(super) fn read(
+pub(crate) fn read(
     what: &'static str,
     file: &[u8],
     passphrase: Option<&[u8]>,

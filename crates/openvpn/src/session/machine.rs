@@ -384,7 +384,8 @@ impl Session {
             log::info!("Control Channel: {description}");
         }
         let certificate = tls.shared_peer();
-        if self.agreed.is_some() && !same_peer(self.certificate.as_deref(), certificate.as_deref())
+        if self.agreed.is_some()
+            && !self.is_same_peer(self.certificate.as_deref(), certificate.as_deref())
         {
             return Err(CloseReason::Tls(
                 "the peer's certificate differs from the one at the session's start".to_owned(),
@@ -502,18 +503,26 @@ impl Session {
         }
     }
 
+    /// Whether a renewal comes from the peer that began: a thief of a token must not go on with another certificate. A
+    /// server may have a renewed one of the same name, which passed all rules of the configuration.
+    fn is_same_peer(
+        &self,
+        before: Option<&PeerCertificate>,
+        now: Option<&PeerCertificate>,
+    ) -> bool {
+        let own = |it: Option<&PeerCertificate>| {
+            let own = it.and_then(|it| it.chain.first()).map(|it| it.sha256);
+            own.filter(|_| matches!(self.side, Side::Server(..)))
+        };
+        let name = |it: Option<&PeerCertificate>| it.map(|it| it.common_name.clone());
+        own(before) == own(now) && name(before) == name(now)
+    }
+
     /// The wall clock in seconds since 1970. It advances with `now`, so setting the system clock does not change it.
     pub(super) fn wall(&self, now: Instant) -> u64 {
         let (seconds, then) = self.clock;
         seconds + now.saturating_duration_since(then).as_secs()
     }
-}
-
-/// Whether a renewal comes from the client that began: a thief of a token must not go on with another certificate.
-fn same_peer(before: Option<&PeerCertificate>, now: Option<&PeerCertificate>) -> bool {
-    let own = |it: Option<&PeerCertificate>| it.and_then(|it| it.chain.first()).map(|it| it.sha256);
-    let name = |it: Option<&PeerCertificate>| it.map(|it| it.common_name.clone());
-    own(before) == own(now) && name(before) == name(now)
 }
 
 impl core::fmt::Debug for Session {

@@ -30,7 +30,7 @@ pub(super) fn accept(
     verifier: Arc<PeerVerifier>,
 ) -> Result<Connection, TlsError> {
     let library = |error: rustls::Error| TlsError::Library(error.to_string());
-    let identity = settings.identity.as_ref().ok_or_else(|| {
+    let identity = settings.identity().ok_or_else(|| {
         TlsError::Library(
             "the server has no certificate, which the settings should have refused".to_owned(),
         )
@@ -39,7 +39,7 @@ pub(super) fn accept(
         .with_protocol_versions(&settings.versions)
         .map_err(library)?;
     let identity = Watching {
-        identity: SingleCertAndKey::from(Arc::clone(&identity.key)),
+        identity: SingleCertAndKey::from(identity.key),
         verifier: Arc::clone(&verifier),
     };
     let builder = match settings.client_certificate {

@@ -286,9 +286,10 @@ fn connect(settings: &TlsSettings, verifier: Arc<PeerVerifier>) -> Result<Connec
         .map_err(library)?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let mut config = match &settings.identity {
-        Some(identity) => builder
-            .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&identity.key)))),
+    let mut config = match settings.identity() {
+        Some(identity) => {
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.key)))
+        }
         None => builder.with_no_client_auth(),
     };
     config.enable_sni = false;

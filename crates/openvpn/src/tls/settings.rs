@@ -7,6 +7,8 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{DistinguishedName, SupportedCipherSuite, SupportedProtocolVersion};
 
+#[cfg(feature = "server")]
+use crate::expiry::{self, End, Ending};
 use crate::identity::{self, Identity};
 use crate::role::Role;
 use crate::tls::verifier::{ClientCertificate, PeerVerifier};
@@ -81,7 +83,7 @@ impl TlsOptions {
 /// Checked settings, from which every negotiation starts.
 pub struct TlsSettings {
     role: Role,
-    pub(super) identity: Option<Identity>,
+    identity: Mutex<Option<Identity>>,
     pub(super) provider: Arc<CryptoProvider>,
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,
     pub(super) client_certificate: ClientCertificate,
@@ -147,7 +149,7 @@ impl TlsSettings {
         };
         Ok(Self {
             role: options.role,
-            identity,
+            identity: Mutex::new(identity),
             provider: Arc::new(provider),
             versions,
             client_certificate: options.client_certificate,
@@ -179,9 +181,51 @@ impl TlsSettings {
 
     /// Makes one signature to warm up our key, so that the first handshake takes no longer than later ones.
     pub fn prepare(&self) {
-        if let Some(identity) = &self.identity {
+        if let Some(identity) = self.identity() {
             identity.prepare();
         }
+    }
+
+    /// Our certificate and key.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        let identity = self.identity.lock();
+        identity.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes a renewed certificate of the same key (`cert` and `extra-certs`, empty if not given): negotiations that
+    /// start from now on show it. Returns false if it is the present one.
+    ///
+    /// # Errors
+    /// The certificate is unreadable or of another key; the present one stays.
+    #[cfg(feature = "server")]
+    pub fn replace_certificate(
+        &self,
+        cert: &[u8],
+        extra_certs: &[u8],
+    ) -> Result<bool, SettingsError> {
+        let Some(identity) = self.identity() else {
+            return Ok(false);
+        };
+        let new = identity.with_certificate(cert, extra_certs)?;
+        let differs = !new.certificates().eq(identity.certificates());
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(new);
+        Ok(differs)
+    }
+
+    /// When our certificate, the authorities and the revocation lists end.
+    #[cfg(feature = "server")]
+    pub fn ends(&self) -> Vec<End> {
+        let identity = self.identity();
+        let own = identity.iter().flat_map(Identity::certificates).enumerate();
+        let own = own.map(|(at, der)| match at {
+            0 => (Ending::Certificate, der),
+            _ => (Ending::Authority, der),
+        });
+        let trusted = self.trust.authorities().iter();
+        let trusted = trusted.map(|der| (Ending::Authority, der.as_ref()));
+        let revocations = self.revocations.lock();
+        let revocations = revocations.unwrap_or_else(PoisonError::into_inner);
+        expiry::ends(own.chain(trusted), revocations.lists.as_deref())
     }
 
     /// Replaces the revocation list; sessions that start from now on are checked with the new one. A list that cannot

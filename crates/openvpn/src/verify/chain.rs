@@ -73,6 +73,12 @@ impl Trust {
         })
     }
 
+    /// All certificates of `ca`.
+    #[cfg(feature = "server")]
+    pub(crate) fn authorities(&self) -> &[CertificateDer<'static>] {
+        &self.authorities
+    }
+
     /// The algorithms that signatures may have.
     pub(crate) fn algorithms(&self) -> &[&'static dyn SignatureVerificationAlgorithm] {
         &self.algorithms

@@ -6,6 +6,8 @@
 //! when they are loaded, as they would let revoked certificates through. As in stock programs, a
 //! list that has expired lets no certificate through, and an authority without a list revokes nothing.
 
+#[cfg(feature = "server")]
+use std::collections::BTreeMap;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
@@ -27,7 +29,7 @@ pub(crate) struct RevocationLists {
 }
 
 #[derive(Debug)]
-struct RevocationList {
+pub(crate) struct RevocationList {
     /// The issuer's name in the form in which names are compared.
     issuer: Box<[u8]>,
     this_update: Time,
@@ -63,6 +65,17 @@ impl RevocationLists {
             .map(|block| RevocationList::parse(block))
             .collect::<Result<_, _>>()?;
         Ok(Self { lists })
+    }
+
+    /// When the latest list of each authority ends; `None` for one that never does.
+    #[cfg(feature = "server")]
+    pub(crate) fn ends(&self) -> Vec<Option<Time>> {
+        let mut ends = BTreeMap::new();
+        for list in &self.lists {
+            let end = ends.entry(&list.issuer).or_insert(list.next_update);
+            *end = end.and_then(|end| Some(end.max(list.next_update?)));
+        }
+        ends.into_values().collect()
     }
 
     /// Whether a list of the certificate's issuer names its serial number. Where the issuer's key is not known, its
@@ -128,7 +141,7 @@ impl RevocationLists {
 }
 
 impl RevocationList {
-    fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let unreadable = |BadDer| "it is not a revocation list, or is damaged".to_owned();
         let (list, partial) = Self::read(bytes).map_err(unreadable)?;
         if partial {
@@ -205,8 +218,18 @@ impl RevocationList {
         ))
     }
 
+    /// Whether the list is of the authority with this name (the content of its SEQUENCE).
+    #[cfg(feature = "server")]
+    pub(crate) fn is_of(&self, issuer: &[u8]) -> bool {
+        *self.issuer == *name::canonical(issuer)
+    }
+
     /// Whether the key has signed the list. It is computed once, as lists can be long.
-    fn is_signed_by(&self, key: &[u8], algorithms: &[&dyn SignatureVerificationAlgorithm]) -> bool {
+    pub(crate) fn is_signed_by(
+        &self,
+        key: &[u8],
+        algorithms: &[&dyn SignatureVerificationAlgorithm],
+    ) -> bool {
         if let Some(known) = self.signed_by.get() {
             return **known == *key;
         }
@@ -226,7 +249,7 @@ impl RevocationList {
 }
 
 /// Whether one of the algorithms verifies a signature by the key with this SubjectPublicKeyInfo.
-pub(super) fn verifies(
+pub(crate) fn verifies(
     public_key: &[u8],
     algorithm: &[u8],
     message: &[u8],

@@ -2,6 +2,8 @@
 
 use crate::der::{self, BadDer, Reader};
 use rustls::pki_types::UnixTime;
+#[cfg(feature = "server")]
+use std::time::{Duration, SystemTime};
 
 /// Seconds since 1970, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +47,25 @@ impl Time {
         Ok(Self(
             days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second,
         ))
+    }
+
+    /// The tag and content of an element with this time: UTCTime up to 2049, as RFC 5280 §4.1.2.5 demands.
+    #[cfg(feature = "server")]
+    pub(crate) fn encode(self) -> (u8, String) {
+        let (year, month, day) = date(self.0.div_euclid(86_400));
+        let of_day = self.0.rem_euclid(86_400);
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        let rest = format!("{month:02}{day:02}{hour:02}{minute:02}{second:02}Z");
+        match year {
+            ..2050 => (der::UTC_TIME, format!("{:02}{rest}", year % 100)),
+            _ => (der::GENERALIZED_TIME, format!("{year:04}{rest}")),
+        }
+    }
+
+    /// The time for the host; times before 1970 count as 1970.
+    #[cfg(feature = "server")]
+    pub(crate) fn system(self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.0.max(0) as u64)
     }
 }
 

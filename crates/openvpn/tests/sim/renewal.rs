@@ -1,14 +1,18 @@
 //! Key renewals, which lose no packet.
 
+use std::sync::Arc;
+use std::time::SystemTime;
+
 use openvpn::keyfile::StaticKey;
 use openvpn::message::Message;
+use openvpn::renewal::Renewer;
 use openvpn::role::Role;
 use openvpn::session::{CloseReason, KeyUsage, Renegotiation};
 use openvpn::wrap::WrapSettings;
 
 use crate::link::{Random, bad_link};
 use crate::plane::Event;
-use crate::setup::Setup;
+use crate::setup::{Setup, file};
 use crate::world::{World, millis, secs};
 
 fn renewing(client: u64, server: u64, crypt: bool, exporter: bool) -> Setup {
@@ -301,4 +305,59 @@ fn what_is_said_is_said_once() {
         lost += 20 - heard.len();
     }
     assert!(lost <= 10, "{lost} of 200 were lost");
+}
+
+/// A renewed certificate of the P-256 authority, with the same key and name.
+fn renewed(name: &str) -> Vec<u8> {
+    let authority = Renewer::read(&file("p256/ca.key"), &file("p256/ca.crt"), None).unwrap();
+    let old = file(&format!("p256/{name}.crt"));
+    let renewed = authority.certificate(&old, SystemTime::now(), 825).unwrap();
+    renewed.text.into_bytes()
+}
+
+/// A server is handed its renewed certificate while clients are connected: later negotiations show it, and sessions go on.
+#[test]
+fn a_server_s_renewed_certificate_does_not_end_sessions() {
+    let setup = renewing(10, 0, false, true);
+    let tls = Arc::clone(&setup.server.common.tls);
+    let mut world = World::with_client(setup);
+    world.run_for(secs(3));
+    let shown = |world: &World| {
+        let certificate = world.clients[0].session.certificate().unwrap();
+        *certificate.fingerprint().unwrap()
+    };
+    let before = shown(&world);
+    world.data_every = Some(millis(20));
+    assert!(tls.replace_certificate(&renewed("server"), b"").unwrap());
+    world.run_for(secs(40));
+    assert_ne!(shown(&world), before);
+    assert!(world.renegotiated(0).len() >= 3 && world.client_is_up(0));
+    world.data_every = None;
+    world.run_for(secs(1));
+    let (client, server) = (&world.clients[0].plane, &world.planes[&world.up()]);
+    assert_eq!((client.lost, server.lost), (0, 0));
+}
+
+/// Another name at the server, and any other certificate at the client, is not the peer that began.
+#[test]
+fn other_certificates_than_a_server_s_renewed_one_end_the_session() {
+    let setup = renewing(10, 0, false, true);
+    let tls = Arc::clone(&setup.server.common.tls);
+    let mut world = World::with_client(setup);
+    world.run_for(secs(3));
+    assert!(
+        tls.replace_certificate(&file("odd/no-eku.crt"), b"")
+            .unwrap()
+    );
+    world.run_for(secs(20));
+    let closed = format!("{:?}", world.closed(0));
+    assert!(closed.contains("another certificate"), "{closed}");
+
+    let setup = renewing(10, 0, false, true);
+    let tls = Arc::clone(&setup.client.common.tls);
+    let mut world = World::with_client(setup);
+    world.run_for(secs(3));
+    assert!(tls.replace_certificate(&renewed("client"), b"").unwrap());
+    world.run_for(secs(100));
+    assert!(!world.client_is_up(0) && world.renegotiated(0).is_empty());
 }

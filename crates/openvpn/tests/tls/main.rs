@@ -3,6 +3,8 @@
 mod handshake;
 mod identity;
 mod openssl;
+#[cfg(feature = "server")]
+mod renewal;
 mod revocation;
 mod verdict;
 mod verify;

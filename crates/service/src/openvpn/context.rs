@@ -3,6 +3,8 @@
 use super::ReadAgain;
 use super::RunOptions;
 use super::device::Rungs;
+#[cfg(feature = "server")]
+use super::expiry::expiring;
 use super::kernel_plane;
 use super::monitoring::{Documented, Idle, Monitoring};
 use crate::watchdog::Watchdog;
@@ -11,6 +13,7 @@ use config::settings::DataplaneSettings;
 use host::{SharedManager, background, notify, privileges};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
+use openvpn::tls::TlsSettings;
 use openvpn_host::connect::{Attend, Stop};
 use openvpn_host::console::{self, Console};
 use openvpn_host::management::{Answer, Query, QueryKind};
@@ -21,9 +24,13 @@ use openvpn_host::signals::{Signal, Signals};
 #[cfg(feature = "server")]
 use std::cell::OnceCell;
 use std::cell::{Cell, RefCell};
+#[cfg(feature = "server")]
+use std::fs;
 use std::fs::File;
 use std::io;
 use std::rc::Rc;
+#[cfg(feature = "server")]
+use std::time::SystemTime;
 use std::time::{Duration, Instant};
 
 /// How long a managed client may wait for the server at exit: its manager kills it after 5 seconds.
@@ -202,6 +209,26 @@ impl Context {
             true => kernel_plane::checked(read),
             false => Ok(read),
         }
+    }
+
+    /// Returns warnings of certificates and lists that end soon.
+    #[cfg(feature = "server")]
+    pub(super) fn expiring(&self, tls: &TlsSettings) -> Vec<String> {
+        let file = self.file.as_ref().map(|file| {
+            // The user may run the remedy in another directory.
+            let whole = fs::canonicalize(file).unwrap_or_else(|_| file.into());
+            whole.display().to_string()
+        });
+        let (server, now) = (self.config.server().is_some(), SystemTime::now());
+        let expiring = expiring(&tls.ends(), server, file.as_deref(), now).into_iter();
+        expiring
+            .map(|it| format!("{}: {}", it.what, it.remedy))
+            .collect()
+    }
+
+    #[cfg(not(feature = "server"))]
+    pub(super) const fn expiring(&self, _: &TlsSettings) -> Vec<String> {
+        Vec::new()
     }
 
     /// Keeps a configuration that was read again, or returns an equal one that is kept already.

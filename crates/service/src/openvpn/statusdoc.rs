@@ -48,13 +48,20 @@ pub(super) fn peer(
     status
 }
 
-/// Returns the document of a tunnel, with what clients and servers have alike.
-pub(super) fn document(config: &OpenVpn, plane: Option<&Plane>, inside: Option<&Inside>) -> Status {
+/// Returns the document of a tunnel, with what clients and servers have alike. `expiring` are warnings.
+pub(super) fn document(
+    config: &OpenVpn,
+    plane: Option<&Plane>,
+    inside: Option<&Inside>,
+    expiring: Vec<String>,
+) -> Status {
     let statistics = plane.map(DataPlane::statistics);
+    let mut warnings = inside.map_or_else(Vec::new, Inside::warnings);
+    warnings.extend(expiring);
     Status {
         fwmark: config.sockets.mark.unwrap_or(0),
         bound_device: config.sockets.device.clone(),
-        warnings: inside.map_or_else(Vec::new, Inside::warnings),
+        warnings,
         mtu: plane.map_or(0, |plane| plane.mtu() as u32),
         workers: statistics.as_ref().map_or(0, |it| it.workers),
         dataplane: statistics.map(dataplane).unwrap_or_default(),

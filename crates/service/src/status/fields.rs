@@ -183,7 +183,7 @@ levels! {
         /// vpn.example:51820`.
         waiting_for: Option<String>, absent "if null", label "state";
         /// Warnings, one sentence each: what the tunnel asked of the host and does not have, such as a route that the
-        /// kernel refused or that another one hides.
+        /// kernel refused or that another one hides; certificates, lists and allowances that end soon, with the remedy.
         warnings: Vec<String>, absent "if empty", label "warning";
         /// Threads of the data plane.
         workers: usize, metric "millrace_tunnel_workers";

@@ -89,8 +89,13 @@ fn obstacle(
 }
 
 impl Status {
-    /// Checks the uplinks to the peers, and derives the tunnel's state from the states of its peers.
+    /// Checks the uplinks to the peers and their allowances, and derives the tunnel's state from the states of its peers.
     pub(crate) fn look_at_uplinks(&mut self) {
+        #[cfg(feature = "server")]
+        for words in self.scarce_caps() {
+            self.warnings
+                .push(format!("{words}: {}", super::CAP_REMEDY));
+        }
         if let Ok(mut netlink) = Netlink::open() {
             let (mark, device) = (self.fwmark, self.bound_device.clone());
             let tunnel = self.interface.clone();

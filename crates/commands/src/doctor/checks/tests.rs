@@ -56,6 +56,8 @@ fn sound() -> Facts {
             ports: vec![1194],
         }],
         open_files: Vec::new(),
+        #[cfg(feature = "server")]
+        expiring: Vec::new(),
         listening: Vec::new(),
         forwards: true,
         rp_filters: vec![("eth0".to_owned(), 1)],
@@ -101,6 +103,20 @@ fn the_device_the_clock_and_the_route() {
     });
     finds("clock", "1970-", |it| it.now = SystemTime::UNIX_EPOCH);
     finds("route", "no route", |it| it.way_out = None);
+}
+
+/// The words of ends are tested where they are made.
+#[cfg(feature = "server")]
+#[test]
+fn what_ends_soon() {
+    finds("expiry", "the revocation list", |it| {
+        it.expiring.push(Finding {
+            check: "",
+            what: "the revocation list ends".to_owned(),
+            place: "office.conf".to_owned(),
+            remedy: "renew it".to_owned(),
+        });
+    });
 }
 
 #[test]

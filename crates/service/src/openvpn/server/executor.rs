@@ -227,7 +227,12 @@ impl Documented for Executor<'_> {
             addresses: v4.into_iter().chain(v6).collect(),
             peers: self.machine.peers(plane),
             refused,
-            ..statusdoc::document(config, Some(plane), inside.map(|set| &set.inside))
+            ..statusdoc::document(
+                config,
+                Some(plane),
+                inside.map(|set| &set.inside),
+                self.context.expiring(&self.host.tls),
+            )
         }
     }
 }

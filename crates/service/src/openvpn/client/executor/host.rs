@@ -46,7 +46,7 @@ struct Planning {
 /// on every path.
 pub(super) struct ThisHost<'a> {
     pub(super) context: &'a Context,
-    tls: Arc<TlsSettings>,
+    pub(super) tls: Arc<TlsSettings>,
     crl: RevocationFile,
     pub(super) poller: Poller,
     pub(super) inbox: Arc<Inbox>,

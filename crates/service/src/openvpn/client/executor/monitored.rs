@@ -53,7 +53,12 @@ impl Documented for Executor<'_> {
             addresses: addresses.iter().flatten().map(IpAddr::to_string).collect(),
             peers: server.into_iter().collect(),
             refused: machine.refusals().to_map(),
-            ..statusdoc::document(config, host.plane().as_deref(), host.inside.as_ref())
+            ..statusdoc::document(
+                config,
+                host.plane().as_deref(),
+                host.inside.as_ref(),
+                self.context.expiring(&host.tls),
+            )
         }
     }
 }

@@ -157,6 +157,14 @@ impl Host for ThisHost<'_> {
         ready::passwords(config).map_err(|error| error.to_string())
     }
 
+    fn renew_certificate(&mut self, config: &OpenVpn) {
+        match setup::renew_certificate(config, &self.tls) {
+            Ok(true) => log::info!("cert: the renewed certificate is shown from now on"),
+            Ok(false) => {}
+            Err(error) => log::error!("{error}; the earlier certificate is shown"),
+        }
+    }
+
     fn refresh_revocations(&mut self, config: &OpenVpn) {
         self.crl.refresh(config, &self.tls);
     }

@@ -87,6 +87,9 @@ pub(crate) trait Host {
     /// Says why the file cannot be used.
     fn passwords(&mut self, config: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, String>;
 
+    /// Shows clients the current certificate in negotiations from now on, if it was renewed.
+    fn renew_certificate(&mut self, config: &OpenVpn);
+
     /// Reads the revocation list if it has changed.
     fn refresh_revocations(&mut self, config: &OpenVpn);
 

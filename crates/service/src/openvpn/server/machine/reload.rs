@@ -54,6 +54,10 @@ impl<'a> Machine<'a> {
             Info,
             "SIGHUP received: changed settings applied, sessions kept"
         );
+        // Unreadable keys usually mean an unreadable certificate, which the line above has told.
+        if read.material.is_some() {
+            cx.host.renew_certificate(read.config);
+        }
         self.take_over(cx, read.config);
     }
 
@@ -186,6 +190,10 @@ fn is_reloadable(before: &OpenVpn, after: &OpenVpn) -> bool {
     if was.password_file.is_some() == is.password_file.is_some() {
         is.password_file.clone_from(&was.password_file);
     }
+    // A renewed certificate of the same key.
+    if before.tls.cert.is_some() && same.tls.cert.is_some() {
+        same.tls.cert.clone_from(&before.tls.cert);
+    }
     same.network.home.clone_from(&before.network.home);
     same.network.routes.clone_from(&before.network.routes);
     same.network.routes_v6.clone_from(&before.network.routes_v6);
@@ -218,6 +226,7 @@ mod tests {
             "client-config-dir ccd\nccd-exclusive",
             "client-to-client\nmax-clients 7",
             "#! [Server]\n#! LAN = 192.168.1.0/24",
+            "<cert>\nrenewed\n</cert>",
         ] {
             assert!(is_reloadable(&before, &server(lines)), "{lines}");
         }

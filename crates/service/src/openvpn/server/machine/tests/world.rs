@@ -495,6 +495,8 @@ impl Host for Around {
         Ok(None)
     }
 
+    fn renew_certificate(&mut self, _: &OpenVpn) {}
+
     fn refresh_revocations(&mut self, _: &OpenVpn) {}
 
     fn is_revoked(&mut self, _: &PeerCertificate) -> bool {
