@@ -1,11 +1,14 @@
 //! `millrace peer`: manages the clients of a server at home.
 
+mod behind;
+mod ccd;
+mod file;
 pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod wireguard;
 
 use crate::Outcome;
-use crate::arguments::{self, flag, option};
+use crate::arguments::{self, flag, list as values, option};
 use crate::down::{DownError, signal};
 use crate::profile::DIRECTORY;
 use crate::server::NAME;
@@ -15,7 +18,7 @@ use config::clients::is_name;
 use config::error::ImportError;
 use config::home::HomeServer;
 use config::kind::Kind;
-use config::types::{AddressError, Endpoint};
+use config::types::{AddressError, AllowedIp, Endpoint};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use service::running;
@@ -76,7 +79,27 @@ pub(crate) fn command() -> Command {
                 "endpoint",
                 "HOST:PORT",
                 "Where this client calls the server, if not where others do",
+            ))
+            .arg(values(
+                "behind",
+                "PREFIX",
+                "A network behind this client, which all others reach; may be given again",
             )),
+        )
+        .subcommand(
+            about("set", "Change what a client has")
+                .arg(name(
+                    "NAME",
+                    "The client's name, or its public key (WireGuard)",
+                ))
+                .arg(
+                    values(
+                        "behind",
+                        "PREFIX|none",
+                        "The network behind it, in place of others; may be given again",
+                    )
+                    .required(true),
+                ),
         )
         .subcommand(
             about("list", "List those who may call")
@@ -110,6 +133,8 @@ pub(crate) enum PeerError {
     NoEndpoint(PathBuf),
     #[error("--endpoint {value}: {error}")]
     Endpoint { value: String, error: AddressError },
+    #[error("--behind {value}: {why}")]
+    Behind { value: String, why: String },
     #[error("{}: {why}", .path.display())]
     Unfit { path: PathBuf, why: &'static str },
     #[error("{}: no address is free for another client", .0.display())]
@@ -142,6 +167,8 @@ pub(crate) struct Wanted<'a> {
     /// The path for the client's file.
     pub(crate) file: Option<&'a Path>,
     pub(crate) qr: bool,
+    /// The networks behind the client.
+    pub(crate) behind: Vec<AllowedIp>,
     /// Receives the output: the QR code, or the file's text if it is not written to a file.
     pub(crate) shown: &'a RefCell<Zeroizing<String>>,
 }
@@ -194,6 +221,10 @@ pub(crate) struct Row {
     /// The client's identity, which never changes: a public key, or a certificate's serial number.
     pub(crate) id: String,
     pub(crate) detail: String,
+    /// The networks behind it.
+    pub(crate) behind: Vec<String>,
+    /// Whether it would get the same file today: [`file::CURRENT`], [`file::OUTDATED`] or [`file::UNKNOWN`].
+    pub(crate) file: &'static str,
     pub(crate) revoked: bool,
 }
 
@@ -255,11 +286,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                 endpoint: endpoint.transpose()?,
                 file: arguments::file(matches, "file"),
                 qr: matches.get_flag("qr"),
+                behind: networks(matches)?,
                 shown: &shown,
             };
             add(&path, &wanted)?;
+            let is_plain = wanted.behind.is_empty();
+            let others = if is_plain { None } else { others(&path)? };
             drop(lock);
-            let told = tell(&path, true);
+            let told = tell(&path, is_plain);
             let shown = shown.borrow();
             match matches.get_flag("json") {
                 true => host::terminal::say(added(wanted.name, &shown).as_str()),
@@ -273,6 +307,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                     wanted.name
                 ));
             }
+            others.into_iter().for_each(host::terminal::note);
+            if !told? {
+                host::terminal::note(not_up(&path));
+            }
+        }
+        "set" => {
+            set(&path, text("NAME"), &networks(matches)?)?;
+            let others = others(&path)?;
+            drop(lock);
+            let told = tell(&path, false);
+            others.into_iter().for_each(host::terminal::note);
             if !told? {
                 host::terminal::note(not_up(&path));
             }
@@ -288,6 +333,31 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         _ => rename(&path, text("OLD"), text("NEW"))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn networks(matches: &ArgMatches) -> Result<Vec<AllowedIp>, PeerError> {
+    behind::read(&arguments::values(matches, "behind").unwrap_or_default())
+}
+
+/// A note on how the other clients learn of changed networks; `None` if none has to.
+fn others(path: &Path) -> Result<Option<String>, PeerError> {
+    if Kind::at(path) == Kind::OpenVpn {
+        let words = "a server that is up tells the other clients at once: those that are in reconnect within seconds";
+        return Ok(Some(words.to_owned()));
+    }
+    let rows = list(path)?;
+    let count = |state| rows.iter().filter(|it| it.file == state).count();
+    let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
+    let words = match (outdated, unknown) {
+        (0, 0) => return Ok(None),
+        (_, 0) => format!("the files of {outdated} clients are outdated"),
+        _ => format!(
+            "the files of {outdated} clients are outdated, and those of {unknown} may be: it is not known which networks they name"
+        ),
+    };
+    Ok(Some(format!(
+        "{words}. `millrace peer list --json` shows which. Each needs a new file, by `millrace peer revoke` and `millrace peer add`"
+    )))
 }
 
 /// The note if [`tell`] finds no running server.
@@ -329,6 +399,14 @@ pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     }
 }
 
+/// Puts these networks behind a client, instead of others.
+fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::set(path, name, behind),
+        _ => wireguard::set(path, name, behind),
+    }
+}
+
 /// Revokes a client.
 pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     match Kind::at(path) {
@@ -358,7 +436,7 @@ const fn interface_has(_: &Path, _: &Path) -> bool {
 }
 
 /// Has the server's process read its file again, without disturbing clients. Returns false if no process runs it. An
-/// OpenVPN server need not reload for an `added` client, whose certificate suffices.
+/// OpenVPN server need not reload for an `added` client without networks behind it, whose certificate suffices.
 pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
     let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
     let found = running::all()?.into_iter().find(runs);
@@ -374,8 +452,17 @@ pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
 
 fn print(rows: &[Row]) {
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    for Row { name, detail, .. } in rows {
-        host::terminal::line(format_args!("{name:widest$}  {detail}"));
+    for row in rows {
+        let Row { name, detail, .. } = row;
+        let behind = match row.behind.is_empty() {
+            true => String::new(),
+            false => format!("  behind it: {}", row.behind.join(", ")),
+        };
+        let file = match row.file == file::OUTDATED {
+            true => "  outdated file",
+            false => "",
+        };
+        host::terminal::line(format_args!("{name:widest$}  {detail}{behind}{file}"));
     }
 }
 
@@ -414,6 +501,8 @@ mod tests {
             name: "phone".to_owned(),
             id: "key".to_owned(),
             detail: "key  10.7.0.2/32".to_owned(),
+            behind: vec!["192.168.7.0/24".to_owned()],
+            file: file::CURRENT,
             revoked: false,
         };
         let row = serde_json::to_value(row).unwrap();

@@ -5,7 +5,7 @@ pub(crate) mod place;
 mod plan;
 mod surroundings;
 
-pub(crate) use self::openvpn::netmask;
+pub(crate) use self::openvpn::{netmask, quoted};
 
 use crate::Outcome;
 use crate::arguments::{self, list, option, text, values};

@@ -137,15 +137,20 @@ impl Plan {
         let v6 = Self::empty(want, facts).has_v6(facts);
         let own = want.addresses.iter().filter(|it| it.peer.is_none());
         let mut sources: Vec<_> = own.map(|it| (it.addr, it.prefix)).collect();
-        let routes = want.routes.iter().filter_map(|route| match (route.to, route.gateway) {
-            // Routes of a prefix below 2 stand for a default route.
-            (Destination::Network(to), Gateway::Tunnel(_)) if route.prefix > 1 => {
-                Some((masked(to, route.prefix), route.prefix))
-            }
-            _ => None,
-        });
+        let routes = want
+            .routes
+            .iter()
+            .filter_map(|route| match (route.to, route.gateway) {
+                // Routes of a prefix below 2 stand for a default route.
+                (Destination::Network(to), Gateway::Tunnel(_)) if route.prefix > 1 => {
+                    Some((masked(to, route.prefix), route.prefix))
+                }
+                _ => None,
+            });
         let is_behind = |&(to, bits): &(IpAddr, u8)| {
-            !sources.iter().any(|own| own.1 <= bits && covers(own.0, own.1, to))
+            !sources
+                .iter()
+                .any(|own| own.1 <= bits && covers(own.0, own.1, to))
         };
         let mut behind: Vec<_> = routes.filter(is_behind).collect();
         // Equal networks make an equal step, whatever their order is.

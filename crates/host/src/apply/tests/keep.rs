@@ -221,10 +221,15 @@ fn networks_behind_peers_are_masqueraded() {
         let facts = Facts::gather(&one, "wg0", netlink).unwrap();
         let own = sources(Plan::masquerade(&behind(&[]), &facts));
         let with = |more: &[&str]| -> Vec<(IpAddr, u8)> {
-            let more = more.iter().map(|it| (ip(it), if it.contains(':') { 64 } else { 24 }));
+            let more = more
+                .iter()
+                .map(|it| (ip(it), if it.contains(':') { 64 } else { 24 }));
             own.iter().copied().chain(more).collect()
         };
-        assert_eq!(sources(Plan::masquerade(&one, &facts)), with(&["192.168.7.0"]));
+        assert_eq!(
+            sources(Plan::masquerade(&one, &facts)),
+            with(&["192.168.7.0"])
+        );
         let all = ["192.168.7.0", "192.168.8.0", "fd00:7::"];
         assert_eq!(sources(Plan::masquerade(&two, &facts)), with(&all));
         let [one, two] = [one, two].map(|it| Plan::new(&it, &facts).unwrap());
