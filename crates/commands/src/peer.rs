@@ -220,12 +220,21 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// The client's identity, which never changes: a public key, or a certificate's serial number.
     pub(crate) id: String,
+    /// The rest in words.
     pub(crate) detail: String,
     /// The networks behind it.
     pub(crate) behind: Vec<String>,
     /// Whether it would get the same file today: [`file::CURRENT`], [`file::OUTDATED`] or [`file::UNKNOWN`].
     pub(crate) file: &'static str,
     pub(crate) revoked: bool,
+}
+
+/// Networks behind a client, for [`Row::detail`].
+fn behind_it(networks: &[String]) -> String {
+    match networks.is_empty() {
+        true => String::new(),
+        false => format!("  behind it: {}", networks.join(", ")),
+    }
 }
 
 /// The JSON document about a new client.
@@ -350,13 +359,12 @@ fn others(path: &Path) -> Result<Option<String>, PeerError> {
     let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
     let words = match (outdated, unknown) {
         (0, 0) => return Ok(None),
-        (_, 0) => format!("the files of {outdated} clients are outdated"),
-        _ => format!(
-            "the files of {outdated} clients are outdated, and those of {unknown} may be: it is not known which networks they name"
-        ),
+        (_, 0) => format!("{outdated} outdated"),
+        _ => format!("{outdated} outdated, {unknown} unknown"),
     };
     Ok(Some(format!(
-        "{words}. `millrace peer list --json` shows which. Each needs a new file, by `millrace peer revoke` and `millrace peer add`"
+        "client files that name other networks: {words} (`millrace peer list`). Each such client needs a new file, by \
+         `millrace peer revoke` and `millrace peer add`"
     )))
 }
 
@@ -452,17 +460,8 @@ pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
 
 fn print(rows: &[Row]) {
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    for row in rows {
-        let Row { name, detail, .. } = row;
-        let behind = match row.behind.is_empty() {
-            true => String::new(),
-            false => format!("  behind it: {}", row.behind.join(", ")),
-        };
-        let file = match row.file == file::OUTDATED {
-            true => "  outdated file",
-            false => "",
-        };
-        host::terminal::line(format_args!("{name:widest$}  {detail}{behind}{file}"));
+    for Row { name, detail, .. } in rows {
+        host::terminal::line(format_args!("{name:widest$}  {detail}"));
     }
 }
 

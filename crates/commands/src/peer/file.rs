@@ -41,13 +41,14 @@ impl Public<'_> {
 }
 
 /// The sum of ranges, which does not depend on their order: each client's is that of all ranges less its own, without
-/// a look at each pair of clients.
+/// a look at each pair of clients. A range of all addresses does not count: no file of such a client has it.
 pub(super) fn sum(ranges: &[AllowedIp]) -> u64 {
     let one = |range: &AllowedIp| {
         let [a, b, c, d, e, f, g, h, ..] = crypto::blake2s::hash(&[range.to_string().as_bytes()]);
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     };
-    ranges.iter().map(one).fold(0, u64::wrapping_add)
+    let ranges = ranges.iter().filter(|it| !it.is_default());
+    ranges.map(one).fold(0, u64::wrapping_add)
 }
 
 /// The record of a file.

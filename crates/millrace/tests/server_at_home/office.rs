@@ -99,7 +99,7 @@ fn networks_behind_wireguard_branches_reach_each_other() {
     };
     let seven = ["--behind", "192.168.7.0/24", "--behind", "fd00:7::/64"];
     let notes = add("store-7", &seven, &file("seven0.conf"));
-    assert!(!notes.contains("outdated"), "{notes}");
+    assert!(!notes.contains("client files"), "{notes}");
     office.has_route("192.168.7.0/24", true);
     office.has_route("fd00:7::/64", true);
     let old = Quick::up(seven_at, file("seven0.conf"));
@@ -119,7 +119,7 @@ fn networks_behind_wireguard_branches_reach_each_other() {
         "{notes}"
     );
     assert!(
-        notes.contains("the files of 1 clients are outdated"),
+        notes.contains("client files that name other networks: 1 outdated ("),
         "{notes}"
     );
     let text = fs::read_to_string(file("eight0.conf")).unwrap();
