@@ -1,4 +1,4 @@
-# Everything that one does here, by name. `make help` lists it.
+# All tasks of this repository by name. `make help` lists them.
 
 # Tool chains that are installed but not in the PATH of a plain shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
@@ -20,19 +20,18 @@ build: ## Build target/release/millrace, with its debug information beside it (m
 	cargo build --release --locked -p millrace
 	@scripts/split-debug target/release/millrace
 
-# Built in half the time, without the commands that it does not show; what ships is `make build`.
+# Built in half the time, without the commands that the demo does not show; releases are built with `make build`.
 demo: ## Show a tunnel at work: office, branch, real traffic, tables
 	@scripts/setup demo
 	@scripts/peers || echo "demo: going on without the newest wireguard-go"
 	cargo build --profile demo --locked -p millrace --no-default-features --features lab
 	target/demo/millrace demo $(ARGS)
 
-# The tests make network namespaces: as root, or in a user namespace where the kernel allows it.
+# The tests make network namespaces: as root, or in a user namespace if the kernel allows it.
 test: setup ## Run all tests, and the model of the ring; say what was not tested
 	@scripts/test
 
-# The flag rebuilds everything, hence a directory of its own; the model is small, so nothing is
-# optimised.
+# The flag rebuilds everything, so these builds have their own directory; the model is small, so it is not optimised.
 loom: ## Check the ring and the flags of the data plane in every interleaving
 	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 CARGO_TARGET_DIR=target/loom \
 		cargo test --locked -p millrace-engine --lib \
@@ -42,7 +41,7 @@ loom: ## Check the ring and the flags of the data plane in every interleaving
 lint: ## Check format, clippy, documentation, licences and scripts
 	@scripts/lint
 
-# What ships has no cipher that does nothing: the program that is measured with one is another, elsewhere.
+# The released program has no null cipher; the program measured with one is a separate build.
 bench: build $(if $(findstring null,$(ARGS)),null-cipher) ## Measure Millrace and its peers side by side (ARGS="...")
 	target/release/millrace bench $(ARGS)
 
@@ -59,8 +58,8 @@ fuzz: ## Run each fuzz target for SECONDS=60
 peers: ## Build wireguard-go to compare with; ALL=1: boringtun and gotatun too, all anew
 	@scripts/peers $(if $(ALL),all)
 
-# What follows installs cross compilers, qemu and a Rust of its own on first use. `test` has some of them, to try the
-# audit on; `build` and `demo` need none.
+# The targets below install cross compilers, qemu and a separate Rust on first use. `test` installs some of them, to
+# test the audit; `build` and `demo` need none.
 arm: ## Build static programs for ARM routers; CHIP="ipq8065 mt7622": for those
 	@scripts/arm $(CHIP)
 

@@ -1,15 +1,15 @@
 //! Compiles the batch routines in C and assembly for ARM.
 //!
-//! A target without them gets nothing, needs no C compiler for this crate, and does not see `cfg(neon)`. So does ARM without a
-//! floating-point unit, whose chips have no NEON, and for which clang refuses what uses it.
+//! On other targets the script compiles nothing, so this crate needs no C compiler and `cfg(neon)` is not set. The same
+//! holds for ARM without a floating-point unit: such chips have no NEON, and clang refuses code that uses it.
 //!
-//! On 32-bit ARM the program's baseline has no NEON. Only the files compiled here may use it, and they are called only after
-//! the kernel has said that the CPU has it.
+//! On 32-bit ARM the program's baseline has no NEON. Only the files compiled here may use it, and they are called only
+//! after the kernel has said that the CPU has it.
 
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// Where the routines are.
+/// Directory of the routines.
 const SOURCES: &str = "src/neon";
 
 fn main() {
@@ -40,7 +40,7 @@ fn main() {
         .flag("-fno-strict-aliasing");
     if arch == "arm" {
         if build.get_compiler().is_like_clang() {
-            // Behind whatever `-mcpu` a wrapper sets: zig knows no `-mfpu`.
+            // These flags follow any `-mcpu` that a wrapper sets: zig does not know `-mfpu`.
             for flag in ["-target-feature", "+neon"] {
                 build.flag("-Xclang").flag(flag);
             }
@@ -51,7 +51,7 @@ fn main() {
                 .flag("-mfloat-abi=hard");
         }
     }
-    // The static programs take these for the C library's. A C library of another kind has its own choice for each CPU.
+    // In static programs these routines replace the C library's. Other C libraries choose their own for each CPU.
     if arch == "arm" && variable("CARGO_CFG_TARGET_ENV") == "musl" {
         build.define("MILLRACE_REPLACES_MEMORY", None);
     }

@@ -5,7 +5,8 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Packed, the addresses that the loader adjusts at each start take a hundredth of their 280 KB, which would stay mapped.
+    // Packed, the addresses that the loader adjusts at each start take a hundredth of their 280 KB, which would stay
+    // mapped.
     if loader_unpacks() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }

@@ -20,10 +20,10 @@ use openvpn::session::{DataKeys, KeyMaterial, Layout};
 use ends::{End, PEER, World};
 use packets::Flow;
 
-/// Most steps in one input.
+/// Maximum number of steps in one input.
 const STEPS: usize = 48;
 
-/// Most bytes that one input may make up and carry.
+/// Maximum number of bytes that one input may make up and carry.
 const WORK: usize = 2 << 20;
 
 /// The number of keys that no negotiation has agreed on. Negotiated ones begin with 0.
@@ -221,7 +221,7 @@ fn play(script: &mut Script<'_>, world: &mut World, how: u8) -> Option<bool> {
                 }
             }
             5 => world.wait(Duration::from_millis(script.word()? as u64 * 100)),
-            // Keys change: packets under way are lost.
+            // Keys change: packets in transit are lost.
             6 => {
                 honest = false;
                 if from_server {

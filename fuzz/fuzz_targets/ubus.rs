@@ -1,4 +1,4 @@
-//! Reads bytes from ubus' daemon, as a client that calls.
+//! Reads bytes from ubus' daemon, as a client that calls methods.
 #![no_main]
 
 use openwrt::ubus::{Client, Message, kind};

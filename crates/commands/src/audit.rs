@@ -152,7 +152,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
                 write(&box_line(&live.facts, soc, live.audit.as_ref().err()))?;
             }
             match live.audit {
-                // A box that is not a router is no failure.
+                // A box that is not a router is not a failure.
                 Err(
                     error @ (AuditError::NoChip(_) | AuditError::X86(_) | AuditError::Nothing(..)),
                 ) => {

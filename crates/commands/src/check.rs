@@ -21,7 +21,7 @@ use crate::{Outcome, code, print_json};
 /// The arguments of `check`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
-    /// The file.
+    /// Path of the configuration to check.
     pub file: PathBuf,
     /// Permissions for judging the file, as `millrace up` gets with `--allow-scripts` or `--allow-files`.
     pub permissions: Permissions,
@@ -137,7 +137,7 @@ pub(crate) fn judge_bytes(
     Ok(judged)
 }
 
-/// Tells where a tunnel's lines come from, if not from its file.
+/// Reports where a tunnel's lines come from, if not from its file.
 fn tell_lines(origin: Option<String>, report: &mut Report) {
     let entry = origin.map(|reason| Entry {
         line: 0,

@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// The pause between two checks whether the tunnel has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Directories of the sockets by which daemons' interfaces are configured.
+/// Directories of the sockets through which daemons' interfaces are configured.
 const SOCKETS: [&str; 2] = [service::status::SOCKET_DIR, "/var/run/wireguard"];
 
 /// The command-line definition of `down`.
@@ -218,6 +218,7 @@ mod tests {
             pid,
             name: name.to_owned(),
             path: PathBuf::from(path),
+            started: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! `millrace guard`: devices of the LAN leave by a tunnel, or not at all.
+//! `millrace guard`: devices of the LAN leave through a tunnel, or not at all.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ pub(crate) use wanted::write_text;
 /// Exit code of `status` while the guard is off, as for services that do not run.
 const OFF: u8 = 3;
 
-/// Exit code of `on`, `watch` and `reload` if no settings ask for a guard, or no device can be held: `watch` then has
-/// no task.
+/// Exit code of `on`, `watch` and `reload` if no settings request a guard, or no device can be guarded: `watch` then
+/// has no task.
 const NOTHING: u8 = 4;
 
 /// Precedes the reason why watching has not started yet.
@@ -183,7 +183,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if matches.get_flag("wait") {
         return Ok(wait(matches));
     }
-    // A faulty file also asks for a guard.
+    // A faulty file also requests a guard.
     let is_asked =
         |error: &CommandError| matches!(error, CommandError::Settings(_) | CommandError::Guard(_));
     let (mut done, is_asked) = match set(matches) {
@@ -206,7 +206,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 /// Sets the guard again and again until at least one layer is in place. The network waits for this, so that no packet
-/// leaks when it starts. Returns at once if no settings ask for a guard.
+/// leaks when it starts. Returns at once if no settings request a guard.
 fn wait(matches: &ArgMatches) -> ExitCode {
     until_held(
         "guard: nothing is held yet, so the network waits",
@@ -249,7 +249,7 @@ pub(crate) fn sentences(errors: &[impl ToString]) -> Vec<String> {
     all
 }
 
-/// Sets the guard by all settings. Returns false if some settings are faulty, or some listed devices are not held.
+/// Applies all guard settings. Returns false if some settings are faulty, or some listed devices are not guarded.
 fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
     let wanted = match Wanted::read(matches) {
         Err(error @ (CommandError::Nothing | CommandError::Refused(_))) => {
@@ -276,7 +276,7 @@ fn is_nothing_held(error: &CommandError) -> bool {
     error.is_of_settings() && steer::guard::in_force().is_none()
 }
 
-/// Restores the guard in force if the settings name no devices or are faulty: only `off` lets go.
+/// Restores the guard in force if the settings name no devices or are faulty: only `off` releases devices.
 fn hold(error: CommandError) -> Result<Done, CommandError> {
     if error.is_of_settings()
         && let Some(done) = steer::guard::refresh()?
@@ -397,7 +397,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// A short report for the status of tunnels; `None` if the guard is off and no settings ask for it.
+/// A short report for the status of tunnels; `None` if the guard is off and no settings request it.
 pub(crate) fn brief() -> Option<Report> {
     if !host::privileges::administers() {
         return None;

@@ -97,7 +97,7 @@ fn change(server: &Path, work: impl FnOnce() -> Result<(), PeerError>) -> Result
     change().map_err(|error| error.to_string())
 }
 
-/// Tells the server's process; returns a note if no process runs it.
+/// Has the server's process apply the change; returns a note if no process runs the server.
 fn tell(server: &Path, added: bool) -> Result<Option<String>, String> {
     match peer::tell(server, added) {
         Ok(true) => Ok(None),

@@ -87,7 +87,7 @@ pub(crate) fn command() -> Command {
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let name = arguments::text(matches, "name");
-    let (kept, refused) = import(
+    let (kept, counts) = import(
         path_of(matches, "FILE"),
         name,
         path_of(matches, "to"),
@@ -106,30 +106,31 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let permitted = permitted.into_iter().filter(|it| matches.get_flag(it));
     let permitted: String = permitted.map(|it| format!("--{it} ")).collect();
     let called = format!("{permitted}{}", called.display());
-    host::terminal::note(end(&kept.display().to_string(), &called, refused));
+    host::terminal::note(end(&kept.display().to_string(), &called, counts));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last message, about a stored file from which `refused` lines were left out.
-fn end(kept: &str, called: &str, refused: usize) -> String {
-    match refused {
-        0 => format!("kept as {kept}; `millrace up {called}` brings it up"),
-        1 => format!(
-            "kept as {kept} without the line that is refused (above); `millrace up {called}` brings it up as it is"
-        ),
-        _ => format!(
-            "kept as {kept} without the {refused} lines that are refused (above); `millrace up {called}` brings it up as it is"
-        ),
-    }
+/// The last message, about a stored file with these numbers of honoured, ignored and refused lines.
+fn end(kept: &str, called: &str, [honoured, ignored, refused]: [usize; 3]) -> String {
+    let lines = |number: usize, what: &str| match number {
+        0 => String::new(),
+        1 => format!(", 1 line {what}"),
+        _ => format!(", {number} lines {what}"),
+    };
+    let ignored = lines(ignored, "without effect (`millrace check` says why)");
+    let refused = lines(refused, "refused and left out (above)");
+    format!(
+        "kept as {kept}: {honoured} lines honoured{ignored}{refused}; `millrace up {called}` brings it up"
+    )
 }
 
-/// Returns the path of the stored file, and the number of lines left out.
+/// Returns the path of the stored file, and the numbers of honoured, ignored and refused lines.
 fn import(
     source: &Path,
     name: Option<&str>,
     to: &Path,
     matches: &ArgMatches,
-) -> Result<(PathBuf, usize), ImportingError> {
+) -> Result<(PathBuf, [usize; 3]), ImportingError> {
     let piped = source == Path::new(STANDARD_INPUT);
     let name = match (name, source.file_stem()) {
         (Some(name), _) => name.to_owned(),
@@ -163,8 +164,14 @@ fn import(
         check::judge_bytes(kind, text.as_bytes(), &check::Arguments::of(file, matches))
     };
     let judged: Judged = judge(&kept, &text)?;
-    // A failure to print the report does not stop the import.
-    let _ = io::stdout().lock().write_all(judged.text().as_bytes());
+    let verbose = matches.try_get_one::<u8>("verbose").ok().flatten();
+    if verbose.is_some_and(|it| *it > 0) || !judged.usable {
+        // A failure to print the report does not stop the import.
+        let _ = io::stdout().lock().write_all(judged.text().as_bytes());
+    } else {
+        let refused = judged.report.with(Verdict::Refused);
+        refused.for_each(|it| host::terminal::note(judged.report.describe(it)));
+    }
     if !judged.usable {
         let usable_there = judge(source, &text).is_ok_and(|judged| judged.usable);
         return Err(match usable_there {
@@ -173,7 +180,7 @@ fn import(
         });
     }
     let cleaned = cleaned(&text, &judged.report, |text| judge(&kept, text))?;
-    let (text, left_out) = cleaned.ok_or(ImportingError::Unusable)?;
+    let (text, _) = cleaned.ok_or(ImportingError::Unusable)?;
     let directory = |error| ImportingError::Directory {
         path: to.to_owned(),
         error,
@@ -195,7 +202,7 @@ fn import(
             kept.display()
         ));
     }
-    Ok((kept, left_out))
+    Ok((kept, check::counts(&judged.report)))
 }
 
 fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
@@ -225,7 +232,7 @@ fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError>
 pub(crate) fn place(directory: &Path, name: &str, source: &Path, text: &str) -> PathBuf {
     let known = source.extension().and_then(|it| it.to_str());
     let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
-    // Its content decides. Files of pppd have no ending, and are recognised by their options.
+    // The content decides. Files of pppd have no ending, and are recognised by their options.
     let is_toml = || {
         text.lines().any(|line| {
             let (key, value) = line.split_once('=').unwrap_or_default();
@@ -364,9 +371,9 @@ mod tests {
         let source = bench.file("away.ovpn", text);
         let matches = command().get_matches_from(["import", "x"]);
         let to = bench.0.path().join("kept");
-        let (kept, refused) = import(&source, None, &to, &matches).unwrap();
+        let (kept, counts) = import(&source, None, &to, &matches).unwrap();
         let written = fs::read_to_string(&kept).unwrap();
-        assert_eq!(refused, 5, "{written}");
+        assert_eq!(counts[2], 5, "{written}");
         for word in ["/etc/shadow", "/a\n", "7506"] {
             assert!(!written.contains(word), "{written}");
         }
@@ -378,10 +385,11 @@ mod tests {
             assert_eq!(left_out, [6, 8, 10].contains(&number), "{written}");
             assert!(left_out || there == line, "{written}");
         }
-        let said = end("F", "away", refused);
-        assert!(said.contains("without the 5 lines") && said.ends_with("brings it up as it is"));
-        assert!(end("F", "away", 1).contains("without the line that is refused"));
-        assert!(end("F", "away", 0).ends_with("`millrace up away` brings it up"));
+        let said = end("F", "away", counts);
+        assert!(said.contains("5 lines refused"), "{said}");
+        let said = end("F", "away", [7, 1, 0]);
+        assert!(said.starts_with("kept as F: 7 lines honoured, 1 line without effect"));
+        assert!(said.ends_with("`millrace up away` brings it up"), "{said}");
 
         // Lines that the user permits stay.
         let permitted = format!(
@@ -389,8 +397,8 @@ mod tests {
         );
         let source = bench.file("own.ovpn", &permitted);
         let matches = command().get_matches_from(["import", "x", "--allow-scripts"]);
-        let (kept, refused) = import(&source, Some("own"), &to, &matches).unwrap();
-        assert_eq!(refused, 0);
+        let (kept, counts) = import(&source, Some("own"), &to, &matches).unwrap();
+        assert_eq!(counts[2], 0);
         assert_eq!(fs::read_to_string(&kept).unwrap(), permitted);
         let scripts = format!("{WIREGUARD}PostUp = touch /x\nMTU = 1300\n");
         let kept = bench
@@ -441,7 +449,7 @@ mod tests {
         let kept = bench.import(&bench.file("old.txt", pptp), None);
         match cfg!(feature = "pptp") {
             true => assert!(kept.unwrap().ends_with("kept/old.toml")),
-            false => assert!(kept.unwrap_err().contains("nothing was kept")),
+            false => assert!(kept.unwrap_err().contains("not kept")),
         }
     }
 

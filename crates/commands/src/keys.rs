@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::process::ExitCode;
 use zeroize::Zeroizing;
 
-/// The most bytes to read: a key, and some white space around it.
+/// Maximum number of bytes to read: a key, and some white space around it.
 const INPUT_MAX: u64 = 256;
 
 /// The command-line definition of `genkey`.

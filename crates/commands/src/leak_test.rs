@@ -1,4 +1,4 @@
-//! `millrace leak-test`: finds out by which device fresh DNS queries and packets leave.
+//! `millrace leak-test`: finds out through which device new DNS queries and packets leave.
 
 use std::fs;
 use std::io;
@@ -19,13 +19,13 @@ use crate::Outcome;
 use crate::arguments::{devices, flag, option, parsed, tunnels, values};
 use judge::{Devices, From, Kind, Probe, Verdict, verdict};
 
-/// A reserved domain: only its own servers are asked for names below it.
+/// A reserved domain: only its own servers receive queries for names below it.
 const DOMAIN: &str = "example.com";
 
 /// Name server if a resolv.conf names none, as in the C library.
 const OWN: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
 
-/// The most servers to ask, as in the C library.
+/// Maximum number of servers to query, as in the C library.
 const SERVERS_MAX: usize = 3;
 
 /// Exit codes: no leak; a leak; no result, or a wrong command line.
@@ -69,7 +69,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("json", "Print a JSON document"))
 }
 
-/// A domain before which a label fits.
+/// A domain that leaves room for a label in front.
 fn domain(word: &str) -> Option<String> {
     config::guard::domain(word).filter(|it| it.len() <= 200)
 }
@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     Ok(ExitCode::from(code))
 }
 
-/// The test's parameters.
+/// Parameters of the leak test.
 struct Plan {
     domain: String,
     devices: Devices,
@@ -205,7 +205,7 @@ fn tunnels_of(policy: &config::policy::Policy) -> Vec<Pattern> {
     policy.tunnels.iter().cloned().chain(named).collect()
 }
 
-/// A random label, which nobody has asked for before.
+/// A random label, for which no query has been sent before.
 fn token() -> Vec<u8> {
     let mut bytes = [0; 8];
     crypto::random(&mut bytes);
@@ -266,7 +266,7 @@ fn probes(plan: &Plan) -> Vec<Probe> {
     probes
 }
 
-/// Tells the user what to run on a device of the LAN.
+/// Prints what the user is to run on a device of the LAN.
 fn tell(probes: &[Probe], plan: &Plan, time: Duration) {
     note(format!(
         "on a device of the LAN, within {} seconds:",

@@ -58,7 +58,7 @@ use std::process::ExitCode;
 /// The result of a command: the exit code, or an error that the program prints before it exits with 1.
 type Outcome = Result<ExitCode, Box<dyn Error>>;
 
-/// The exit code 0 for what is good, and 1 for what is not.
+/// Exit code 0 if `good`, else 1.
 fn code(good: bool) -> ExitCode {
     ExitCode::from(u8::from(!good))
 }

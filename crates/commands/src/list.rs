@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Protocol of an unreadable file, and state of a process that this user may not ask.
 const UNKNOWN: &str = "unknown";
 
-/// One tunnel.
+/// A tunnel as `list` prints it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,
@@ -172,6 +172,7 @@ mod tests {
             pid,
             name: running::name_of(path),
             path: path.to_owned(),
+            started: None,
         };
         let up = [running(&office, 7), running(&other, 8)];
         let shown = text(&list(vec![office.clone(), provider.clone()], &up));
@@ -192,6 +193,7 @@ mod tests {
             pid: 7,
             name: "office".to_owned(),
             path: path.to_owned(),
+            started: None,
         };
         let samples = [Some(&running), None].map(|up| listed(path.to_owned(), up));
         crate::tests::assert_documented(

@@ -213,6 +213,7 @@ mod tests {
             pid: 7,
             name: "office".to_owned(),
             path: "/etc/millrace/office.conf".into(),
+            started: None,
         }];
         let source = |name, follow| source(name, follow, root, &running);
         assert_eq!(source(None, false), None);

@@ -269,7 +269,7 @@ fn server_files(
     Ok((files, words))
 }
 
-/// The network's address.
+/// Clears the host part of an address.
 fn network(address: Ipv4Addr, bits: u8) -> Ipv4Addr {
     address & netmask(bits)
 }

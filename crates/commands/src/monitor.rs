@@ -40,10 +40,10 @@ const TOKEN: &str = "/etc/millrace/monitor.token";
 /// The file with the rates of a day: in memory, so it spares the flash and is lost at a reboot.
 const HISTORY: &str = "/run/millrace/monitor.day";
 
-/// The default port.
+/// Default TCP port of the web page.
 const PORT: u16 = 8470;
 
-/// The most addresses to listen on.
+/// Maximum number of addresses to listen on.
 const LISTENERS: usize = 8;
 
 /// Shortest token, in characters.

@@ -174,7 +174,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The endpoint that the client calls.
+    /// The endpoint that the client connects to.
     pub(crate) fn endpoint(
         &self,
         home: Option<&HomeServer>,

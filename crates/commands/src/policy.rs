@@ -135,7 +135,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 /// Sets the policy again and again until the packet filter or the rules are in place. The network waits for this, so
-/// that it starts with devices held. Returns at once without a file.
+/// that it starts with devices blocked. Returns at once without a file.
 fn wait(file: &Path) -> ExitCode {
     until_held(
         "policy: nothing is held yet, so the network waits",
@@ -158,7 +158,7 @@ fn leases_of(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// Sets the policy by the file, and keeps a copy of the file as the last valid one.
+/// Applies the policy of the file, and keeps a copy of the file as the last valid one.
 fn set(file: &Path) -> Result<Done, CommandError> {
     let (policy, text) = Policy::read(file)?;
     let done = steer::policy::on(&policy, &text, &leases_of(file))?;
@@ -174,7 +174,7 @@ fn set(file: &Path) -> Result<Done, CommandError> {
 }
 
 /// With faulty settings, restores the policy in force, or else sets the last valid one, so that no packet takes another
-/// way. Returns the error if neither exists, or if it has another cause.
+/// route. Returns the error if neither exists, or if it has another cause.
 fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
     if !error.is_of_settings() || error.is_absence() {
         return Err(error);

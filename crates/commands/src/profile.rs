@@ -22,7 +22,7 @@ pub(crate) enum ProfileError {
     /// No directory has a file of that name.
     #[error("{name}: there is no file of this name here, nor {}", paths(.looked_for, " or "))]
     None {
-        /// The name.
+        /// Name the user gave.
         name: String,
         /// The paths that were tried.
         looked_for: Vec<PathBuf>,
@@ -33,17 +33,17 @@ pub(crate) enum ProfileError {
         paths(.directories, ", ")
     )]
     Hidden {
-        /// The name.
+        /// Name the user gave.
         name: String,
-        /// The unreadable directories.
+        /// Directories this user may not read.
         directories: Vec<PathBuf>,
     },
     /// More than one file has that name.
     #[error("{name}: these are all of this name, name one by its path: {}", paths(.found, ", "))]
     Several {
-        /// The name.
+        /// Name the user gave.
         name: String,
-        /// The files.
+        /// Files of that name, at least two.
         found: Vec<PathBuf>,
     },
 }

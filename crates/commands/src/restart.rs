@@ -57,7 +57,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 /// The program or person that runs a tunnel.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
-    /// A systemd unit.
+    /// Restart through systemd: the name of the unit.
     Systemd(String),
     Netifd,
     /// A process started by hand, with these arguments in this directory.
@@ -94,7 +94,10 @@ fn program() -> std::io::Result<PathBuf> {
 /// Restarts every tunnel that `up --daemon` started, for package scripts. A failure does not stop the others.
 fn restart_daemons(root: &Path, running: &[Running], asked: &dyn Systemd) -> Outcome {
     let mut code = ExitCode::SUCCESS;
-    for Running { pid, name, path } in running {
+    for Running {
+        pid, name, path, ..
+    } in running
+    {
         let words = words_of(&root.join(format!("proc/{pid}"))).unwrap_or_default();
         // A tunnel at a terminal would lose it; others are restarted by the program that started them.
         if !words.iter().any(|it| it == "--daemon") {
@@ -402,6 +405,7 @@ mod tests {
                 pid: 7,
                 name: "office".to_owned(),
                 path: "/etc/millrace/office.conf".into(),
+                started: None,
             }];
             let found = by("office", root, up, &In(unit)).unwrap();
             assert_eq!(matches!(found, By::Systemd(_)), by_unit, "{unit:?}");
@@ -416,6 +420,7 @@ mod tests {
             pid: 7,
             name: "office".to_owned(),
             path: path.into(),
+            started: None,
         };
         let netifd = vec![running("/etc/config/network/office")];
         assert_eq!(

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use zeroize::Zeroizing;
 
-/// The most bytes to read; uhttpd limits requests to 64 KiB.
+/// Maximum number of bytes to read; uhttpd limits requests to 64 KiB.
 const INPUT_MAX: u64 = 128 << 10;
 
 /// Methods and their arguments, each with an example value of its type.

@@ -63,7 +63,7 @@ pub(crate) enum StatusError {
     },
 }
 
-/// Runs the command: 0 if it showed all that was asked for.
+/// Runs the command: 0 if it showed all that was requested.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let mut earlier = None;
     loop {

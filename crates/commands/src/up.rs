@@ -136,7 +136,7 @@ fn mend(report: &Report) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Tells where a tunnel's lines come from, if not from its file.
+/// Reports where a tunnel's lines come from, if not from its file.
 pub(crate) fn tell_lines(origin: Option<&str>, warnings: &[String]) {
     for warning in warnings {
         host::terminal::note(warning);

@@ -82,7 +82,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     })?;
     privileges::confine_other_threads();
     if is_server {
-        // `wg` sets the port later, so the policy cannot keep held devices from calling this server.
+        // `wg` sets the port later, so the policy cannot block guarded devices from connecting to this server.
         host::tunnel_devices::mark_server(daemon.ifname(), None);
     }
     if !foreground {

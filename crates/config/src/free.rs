@@ -8,7 +8,7 @@ use crate::types::AllowedIp;
 /// Random networks to try before all are searched.
 const ATTEMPTS: usize = 64;
 
-/// Most addresses to try in one network.
+/// Maximum number of addresses to try in one network.
 const HOSTS_MAX: u128 = 1 << 17;
 
 /// Whether two ranges share an address.

@@ -1,7 +1,7 @@
-//! The guard's settings: which devices of the LAN leave only by a tunnel.
+//! The guard's settings: which devices of the LAN leave only through a tunnel.
 //!
 //! ```toml
-//! lan = ["br-lan", "br-guest"]   # packets from these devices leave by a tunnel, or not at all
+//! lan = ["br-lan", "br-guest"]   # packets from these devices leave through a tunnel, or not at all
 //! reach = ["br-iot"]             # further devices that the LAN may reach
 //! tunnels = ["mr-*", "tun0"]     # devices that are tunnels
 //! table = 77                     # the routing table with the default route into the tunnel
@@ -10,9 +10,9 @@
 //! dns_names = ["corp.example"]   # ask these servers only for these names
 //! dns_redirect = true            # the router answers the LAN's queries to other servers
 //! dns_block_tls = true           # no DNS over TLS or QUIC (port 853)
-//! masquerade = true              # the LAN's packets leave by a tunnel with the router's address there
-//! servers = true                 # clients of servers on this router are held like the LAN
-//! router = true                  # the router's own connections leave by a tunnel, too
+//! masquerade = true              # the LAN's packets leave through a tunnel with the router's address there
+//! servers = true                 # clients of servers on this router are guarded like the LAN
+//! router = true                  # the router's own connections leave through a tunnel, too
 //! router_allow = ["203.0.113.5"] # except those to these addresses
 //! ```
 //!
@@ -42,19 +42,19 @@ pub const TUNNELS: &str = "mr-*";
 /// Default routing table.
 pub const TABLE: u32 = 77;
 
-/// Most devices in one list.
+/// Maximum number of devices in one list.
 pub const DEVICES_MAX: usize = 16;
 
 /// Tables that the kernel reserves: 253 to 255, and 0 for "unspecified".
 const KERNEL_TABLES: [u32; 4] = [0, 253, 254, 255];
 
-/// Most name servers.
+/// Maximum number of name servers.
 pub const SERVERS_MAX: usize = 4;
 
-/// Most addresses and networks that the router itself may reach without a tunnel.
+/// Maximum number of addresses and networks that the router itself may reach without a tunnel.
 pub const ALLOWED_MAX: usize = 64;
 
-/// Most names in `dns_names`.
+/// Maximum number of names in `dns_names`.
 pub const NAMES_MAX: usize = 64;
 
 pub(crate) const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
@@ -96,11 +96,11 @@ const ROWS: &[TomlRow<Guard>] = &[
     }),
 ];
 
-/// Which devices leave only by a tunnel.
+/// Which devices leave only through a tunnel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Guard {
-    /// Devices whose packets leave only by a tunnel; empty if nothing is guarded.
+    /// Devices whose packets leave only through a tunnel; empty if nothing is guarded.
     pub lan: Vec<String>,
     /// Further devices that the LAN may reach.
     pub reach: Vec<String>,
@@ -119,11 +119,11 @@ pub struct Guard {
     pub dns_redirect: bool,
     /// DNS over TLS and over QUIC (port 853) are refused.
     pub dns_block_tls: bool,
-    /// The LAN's packets leave by a tunnel with the router's own address there.
+    /// The LAN's packets leave through a tunnel with the router's own address there.
     pub masquerade: bool,
-    /// Packets from clients of servers on this host are held like those of the LAN.
+    /// Packets from clients of servers on this host are guarded like those of the LAN.
     pub servers: bool,
-    /// The router's own packets leave by a tunnel as well, except those that the uplink and the tunnel need.
+    /// The router's own packets leave through a tunnel as well, except those that the uplink and the tunnel need.
     pub router: bool,
     /// Addresses and networks that the router itself may reach without a tunnel.
     pub router_allow: Vec<AllowedIp>,
@@ -303,7 +303,7 @@ impl Guard {
         text
     }
 
-    /// Why these settings would guard nothing, or hold too much: a sentence. `None` if they are sound.
+    /// Why these settings would guard nothing, or block too much: a sentence. `None` if they are sound.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         if self.is_empty() {

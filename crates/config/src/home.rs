@@ -17,7 +17,7 @@ use std::str::FromStr;
 use crate::keys::{self, Key, joined, some, store, texts};
 use crate::types::{AllowedIp, Endpoint};
 
-/// Tells what a `[Server]` section does to the machine.
+/// Describes what a `[Server]` section does to the machine.
 pub const ROUTES: &str =
     "this machine forwards the packets of its peers, and masquerades them unless `Masquerade = no`";
 
@@ -25,7 +25,7 @@ pub const ROUTES: &str =
 pub(crate) const CALLS_TOO: &str = "this file also calls a peer (Endpoint), and would make this machine a router for that \
     peer: it would forward packets and masquerade them; permit it with --allow-forwarding, or remove the section";
 
-/// Most networks, and most name servers, of a section.
+/// Maximum number of networks, and of name servers, of a section.
 pub const NETWORKS_MAX: usize = 16;
 
 /// Keys of `[Server]`.

@@ -21,12 +21,12 @@ pub(crate) type Texts = Vec<Zeroizing<String>>;
 pub(crate) struct Key<T> {
     pub name: &'static str,
     pub set: fn(&mut T, &str) -> Verdicted,
-    /// Gives the values to write, none for a default.
+    /// Returns the values to write; none for a default.
     pub show: fn(&T) -> Texts,
 }
 
 impl<T> Key<T> {
-    /// A key that is never written.
+    /// A key that is read but never written back.
     pub(crate) const fn read(name: &'static str, set: fn(&mut T, &str) -> Verdicted) -> Self {
         let show = |_: &T| Vec::new();
         Self { name, set, show }

@@ -1,4 +1,4 @@
-//! Tells which kind of tunnel file a file is: one answer for every command and page.
+//! Determines the kind of a tunnel file: one answer for every command and page.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub enum Kind {
     Pptp,
     /// An OpenVPN configuration.
     OpenVpn,
-    /// A relay's file.
+    /// A relay's configuration file.
     Relay,
     /// A `wg-quick` file, or any other text.
     WireGuard,

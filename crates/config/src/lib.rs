@@ -8,12 +8,12 @@
 //! * [`free`]: finds unused addresses.
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
-//! * [`guard`]: devices of the LAN that leave only by a tunnel.
+//! * [`guard`]: devices of the LAN that leave only through a tunnel.
 //! * [`policy`]: which devices, networks and names go through which tunnel.
-//! * [`kind`]: tells which kind of file a file is.
+//! * [`kind`]: determines the kind of a tunnel file.
 //! * [`permissions`]: what a tunnel's file may do besides its tunnel; [`mod@file`]: opens the files that it names.
 //! * [`error`]: why a file has no model.
-//! * [`uapi`]: the protocol by which `wg` talks to a running interface.
+//! * [`uapi`]: the protocol with which `wg` talks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints, shared by the other modules.
 //!
 //! The parsers are pure: text in, model or error out. Only the `read` functions open files.

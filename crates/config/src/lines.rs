@@ -1,4 +1,4 @@
-//! Lines (uplinks): the ways by which a tunnel may reach its peers, as a file describes them.
+//! Lines (uplinks): the paths over which a tunnel may reach its peers, as a file describes them.
 //!
 //! In a `wg-quick` file lines stand in comments, which programs without support for lines skip:
 //!
@@ -30,7 +30,7 @@ pub(crate) mod table;
 pub(crate) use section::{Found, Sections};
 pub use shared::{Given, SharedLines};
 
-/// Most lines that a file may describe, which is the most that a tunnel may have.
+/// Maximum number of lines that a file may describe, and that a tunnel may have.
 pub const LINES_MAX: usize = 16;
 
 /// Default of `Hold`: how long a better line must have worked before the tunnel goes back to it.
@@ -55,17 +55,17 @@ pub struct Lines {
     pub mode: LineMode,
     /// How long a better line must have worked before the tunnel goes back to it.
     pub hold: Duration,
-    /// Packets of a peer are put back into order before they are written. For peers that send by several lines.
+    /// Packets of a peer are put back into order before they are written. For peers that send over several lines.
     pub reorder: bool,
     /// Each line has a fair queue, from which packets leave no faster than the line's rate.
     pub shape: bool,
-    /// The lines, at most [`LINES_MAX`], with different names and different local ends. May be empty: peers may call
-    /// by several lines of theirs, and this host answers on each.
+    /// The lines, at most [`LINES_MAX`], with different names and different local ends. May be empty: peers may connect
+    /// over several lines of theirs, and this host answers on each.
     pub lines: Vec<Line>,
 }
 
 impl Lines {
-    /// Whether these are the defaults: one socket for each address family, and one way to each peer.
+    /// Whether these are the defaults: one socket for each address family, and one path to each peer.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -92,13 +92,13 @@ pub enum LineMode {
     /// Use the best working line, and go back to a better one after the hold time.
     #[default]
     Failover,
-    /// Send each packet by all working lines.
+    /// Send each packet over all working lines.
     Duplicate,
-    /// Send loss-sensitive packets by all working lines, and others as with failover.
+    /// Send loss-sensitive packets over all working lines, and others as with failover.
     Critical,
-    /// Send each connection by one working line, in proportion to the lines' rates.
+    /// Send each connection over one working line, in proportion to the lines' rates.
     Balance,
-    /// Send each packet by one working line, with bytes in proportion to the lines' rates.
+    /// Send each packet over one working line, with bytes in proportion to the lines' rates.
     BalancePackets,
 }
 

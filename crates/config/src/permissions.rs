@@ -1,10 +1,10 @@
 //! Decides what a tunnel's file may do on this machine besides its tunnel.
 //!
 //! Tunnel files come from providers and offices, but act with the rights of root. Without a permission, a file that
-//! calls another end cannot make this machine a router. It names no program to run, and no file to write, to send or
-//! to read as more configuration. It opens no port or socket by which other machines command the tunnel. Certificates
-//! and keys are read without a permission, as regular files of a bounded size: their content stays on the machine,
-//! and no error quotes it.
+//! connects to another end cannot make this machine a router. It names no program to run, and no file to write, to send
+//! or to read as more configuration. It opens no port or socket through which other machines control the tunnel.
+//! Certificates and keys are read without a permission, as regular files of a bounded size: their content stays on the
+//! machine, and no error quotes it.
 //!
 //! The machine's owner gives permissions outside the file; the file itself never can:
 //!
@@ -32,7 +32,7 @@ pub fn for_uci(words: &str) -> String {
     words.replace("--allow-files", &format!("`option {UCI_OPTION} '1'`"))
 }
 
-/// Extensions of the password file that a tunnel's file may send without a permission.
+/// Extensions of the password file that a tunnel may use for its login without a permission.
 const PASSWORDS: [&str; 2] = ["password", "pw"];
 
 /// Extension of the file that may hold the management port's password without a permission. It is never sent, and its
@@ -68,7 +68,7 @@ impl Permissions {
         }
     }
 
-    /// If `permitted`, also lets a WireGuard file that calls a peer make this machine a router.
+    /// If `permitted`, also lets a WireGuard file whose peer has an `Endpoint` make this machine a router.
     #[must_use]
     pub const fn with_forwarding(self, permitted: bool) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl Permissions {
         self.scripts
     }
 
-    /// Whether the file may make this machine forward packets although it calls a peer (`[Server]`).
+    /// Whether the file may make this machine forward packets although one of its peers has an `Endpoint` (`[Server]`).
     #[must_use]
     pub const fn forwarding(self) -> bool {
         self.forwarding

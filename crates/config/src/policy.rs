@@ -37,20 +37,20 @@ pub const MASK: u32 = 0xff00_0000;
 /// Default number of the policy's first routing table.
 pub const TABLE: u32 = 7700;
 
-/// Most entries.
+/// Maximum number of entries.
 pub const ENTRIES_MAX: usize = 64;
 
-/// Most tunnels that entries name, each of which has a routing table.
+/// Maximum number of tunnels that entries name, each of which has a routing table.
 pub const TUNNELS_MAX: usize = 32;
 
-/// Most different domains in all entries: each needs two `nft` sets.
+/// Maximum number of different domains in all entries: each needs two `nft` sets.
 pub const DOMAINS_MAX: usize = 512;
 
-/// Most domains of entries in one chain of subdomains: each is two sets in one line of `dnsmasq`, which reads up to
-/// 1024 bytes of a line.
+/// Maximum number of domains of entries in one chain of subdomains: each is two sets in one line of `dnsmasq`, which
+/// reads up to 1024 bytes of a line.
 const DEPTH_MAX: usize = 7;
 
-/// Most values in a list.
+/// Maximum number of values in a list.
 const WORDS_MAX: usize = 256;
 
 const BITS: &str = "at least four bits in a row, such as 0xff000000";
@@ -88,11 +88,11 @@ const ROWS: &[TomlRow<Policy>] = &[
     ("entry", TABLES, |_, _| None),
 ];
 
-/// The policy: which packets go which way.
+/// The policy: which packets take which route.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// LAN devices: the policy decides about packets that come in by them.
+    /// LAN devices: the policy decides about packets that come in through them.
     pub lan: Vec<String>,
     /// Packets from the LAN leave through entries' tunnels with the router's own address there.
     pub masquerade: bool,

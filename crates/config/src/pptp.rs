@@ -33,7 +33,7 @@ use keys::Keys;
 /// The port that servers listen on (RFC 2637, section 2).
 pub const PORT: u16 = 1723;
 
-/// Most addresses that a server gives to clients.
+/// Maximum number of addresses that a server gives to clients.
 pub const POOL_MAX: usize = 1024;
 
 /// Largest accepted file, in bytes; real ones have a few hundred.
@@ -73,7 +73,7 @@ pub struct Pptp {
     pub mtu: Option<u16>,
     /// Whether packets are put back into order; `None` does so if the encryption needs it.
     pub reorder: Option<bool>,
-    /// A client's lines; or how a server answers clients that call by several lines, which is off by default.
+    /// A client's lines; or how a server answers clients that call over several lines, which is off by default.
     pub lines: Lines,
 }
 
@@ -280,7 +280,7 @@ pub fn parse(text: &str, path: &Path, permissions: Permissions) -> Import {
     parse_with(text, path, true, &|_| permissions.files())
 }
 
-/// Tells whether a file may be the password file.
+/// Decides whether a file may be the password file.
 type MayBeSent<'a> = dyn Fn(&Path) -> bool + 'a;
 
 fn parse_with(text: &str, path: &Path, starts: bool, may_be_sent: &MayBeSent<'_>) -> Import {
@@ -364,7 +364,7 @@ fn model(
         );
     }
     let mut lines = lines(&mut keys, role.as_ref());
-    // A server answers by several lines only if the rest of the table says so.
+    // A server answers over several lines only if the rest of the table says so.
     lines.reorder = false;
     let among_lines = keys.reorder_of_lines();
     if among_lines.is_some() && keys.has("reorder") {

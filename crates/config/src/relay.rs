@@ -24,7 +24,7 @@ use crate::text::suggest;
 use crate::text::{NOT_UTF8, Text};
 use crate::types::{Endpoint, Host, Key32, decimal};
 
-/// Most clients of a relay: each needs a socket, and a process may usually have 1,024.
+/// Maximum number of clients of a relay: each needs a socket, and a process may usually have 1,024.
 pub const CLIENTS_MAX: usize = 256;
 
 /// The default rate of a client in each direction, in bits a second.

@@ -94,7 +94,7 @@ pub enum Verdict {
     Honoured,
     /// The line has no effect, which does no harm.
     Ignored,
-    /// The line is wrong, or asks for something unsupported.
+    /// The line is wrong, or requests something unsupported.
     Refused,
 }
 

@@ -38,7 +38,7 @@ pub const ENVIRONMENT: &str = "MILLRACE_SET";
 /// Largest accepted settings file, in bytes; real ones have a few hundred.
 pub const FILE_MAX: u64 = 64 * 1024;
 
-/// All settings.
+/// Settings of one tunnel, from its settings file and `-o` options.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
@@ -81,7 +81,7 @@ pub struct DataplaneSettings {
     pub parallel: Parallel,
     /// Kernel buffer of each UDP socket and direction, in bytes; `None` scales with memory.
     pub socket_buffer: Option<usize>,
-    /// Most segments in one super-packet handed to the kernel, 1 to 128; `None` is its limit.
+    /// Maximum number of segments in one super-packet handed to the kernel, 1 to 128; `None` is its limit.
     /// Some drivers damage longer ones silently.
     pub gso_max_segs: Option<u16>,
     /// Leading bits of an IPv4 source address that the handshake rate limiter counts as one source, 8 to 32; 24 if
@@ -114,7 +114,7 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// False when the rung is switched off.
+    /// False if the offload is switched off.
     #[must_use]
     pub const fn wanted(self) -> bool {
         matches!(self, Self::Auto)
@@ -146,7 +146,7 @@ pub enum MtuDiscovery {
 }
 
 impl MtuDiscovery {
-    /// The names.
+    /// Configuration names of the modes, with their values.
     pub const NAMES: [(&'static str, Self); 3] =
         [("no", Self::No), ("maybe", Self::Maybe), ("yes", Self::Yes)];
 }
@@ -255,7 +255,7 @@ const DATAPLANE: &[Row<SetText>] = &[
     ),
 ];
 
-/// The meaning of one of the known words.
+/// Maps `found` to its meaning in `known`; an error lists the known words.
 fn word<T: Copy>(found: &str, known: &[(&str, T)]) -> Option<T> {
     let meant = known.iter().find(|(name, _)| *name == found)?;
     Some(meant.1)

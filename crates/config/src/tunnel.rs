@@ -106,8 +106,8 @@ impl Tunnel {
             && (takes_all || self.ranges_of_endpoints().next().is_some())
     }
 
-    /// Whether this is a server's tunnel: peers call this host, and no peer's ranges hold all addresses. A server may
-    /// also call a peer, such as another site.
+    /// Whether this is a server's tunnel: peers connect to this host, and no peer's ranges hold all addresses. A server
+    /// may also connect to a peer, such as another site.
     #[must_use]
     pub fn is_server(&self) -> bool {
         // Two halves of all addresses are the usual substitute for a default route.
@@ -127,7 +127,7 @@ impl Tunnel {
         })
     }
 
-    /// Number of peers that this tunnel calls.
+    /// Number of peers that this tunnel connects to, as they have an endpoint.
     #[must_use]
     pub fn called(&self) -> usize {
         let peers = self.peers.iter();

@@ -1,4 +1,4 @@
-//! The small types that every way of configuring WireGuard shares: keys, allowed
+//! Small types shared by all configuration formats of WireGuard: keys, allowed
 //! address ranges, endpoints, interface names.
 
 use thiserror::Error;

@@ -18,10 +18,10 @@ pub use write::{DeviceState, PeerState, write_errno, write_get};
 /// Longest accepted line, in bytes. The longest that `wg` writes is `preshared_key=` and 64 digits.
 pub const LINE_MAX: usize = 256;
 
-/// Most peers in one request.
+/// Maximum number of peers in one request.
 pub const PEERS_MAX: usize = 1 << 16;
 
-/// Most allowed-ips lines in one request, over all peers.
+/// Maximum number of allowed-ips lines in one request, over all peers.
 pub const ALLOWED_IPS_MAX: usize = 1 << 20;
 
 const EIO: i32 = 5;
@@ -77,7 +77,7 @@ pub struct SetPeer {
 /// One `allowed_ip` line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AllowedIpChange {
-    /// Gives the range to this peer, and takes it from the peer that had it.
+    /// Assigns the range to this peer, and takes it from the peer that had it.
     Add(AllowedIp),
     /// Removes the range if this peer has it (`allowed_ip=-10.0.0.0/8`).
     Remove(AllowedIp),
@@ -108,8 +108,8 @@ impl SetParser {
     /// Takes one line, without its line feed. Do not pass the empty line that ends the request.
     ///
     /// # Errors
-    /// [`UapiError`] with `EPROTO` when it is no `key=value`, `E2BIG` above the limits, and `EINVAL` for every other
-    /// fault. The parser must not be used after an error.
+    /// [`UapiError`] with `EPROTO` when it is not of the form `key=value`, `E2BIG` above the limits, and `EINVAL` for
+    /// every other fault. The parser must not be used after an error.
     pub fn line(&mut self, line: &str) -> Result<(), UapiError> {
         self.line += 1;
         let Some((key, value)) = line.split_once('=') else {
@@ -135,7 +135,7 @@ impl SetParser {
         Ok(())
     }
 
-    /// The collected settings.
+    /// Ends the parse and returns the collected settings.
     #[must_use]
     pub fn finish(self) -> SetDevice {
         self.device

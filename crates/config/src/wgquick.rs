@@ -30,10 +30,10 @@ pub const FILE_MAX: u64 = 4 << 20;
 /// Longest accepted line, in bytes; some calculators put hundreds of ranges into one line.
 pub const LINE_MAX: usize = 64 << 10;
 
-/// Most peers in one file.
+/// Maximum number of peers in one file.
 pub const PEERS_MAX: usize = 1 << 16;
 
-/// Most faults that a report lists; a file with more is probably not a `wg-quick` file.
+/// Maximum number of faults that a report lists; a file with more is probably not a `wg-quick` file.
 pub const FAULTS_MAX: usize = 1000;
 
 /// The result of reading a file, faults included.
@@ -69,7 +69,7 @@ impl Import {
 }
 
 /// Reads a file. `permissions` say whether `PreUp`, `PostUp`, `PreDown` and `PostDown` run, and whether `[Server]` is
-/// honoured in a file that also calls a peer. The file itself cannot grant either.
+/// honoured in a file whose peer has an `Endpoint`. The file itself cannot grant either.
 ///
 /// # Errors
 /// The file cannot be read or is not text; faults in the text are in the [`Import`].

@@ -5,12 +5,12 @@
 //! A name is a cipher, with a digest behind a slash where it needs one (`AES-256-CBC/SHA1`), `wireguard`, or
 //! `x25519` for a key agreement. `none/SHA1` is only the HMAC. `rsa-2048`, `dsa-2048` and `ecdsa-p256` sign and verify.
 //!
-//! Each cipher is counted with each code that this CPU has for it, whichever would be chosen; a cipher with an HMAC with each
-//! pair of one kind. Accelerators are not: what they cost is not in their instructions. `memory` is what copies, moves and
-//! fills memory, which the linker brings along.
+//! Each cipher is counted with each code that this CPU has for it, not only the fastest; a cipher with an HMAC with
+//! each pair of one kind. Accelerators are left out: their cost is not in instructions. `memory` counts the functions
+//! that copy, move and fill memory, which the linker adds.
 //!
-//! This program marks what is to be counted and prints a line for each mark; the plug-in prints the figures; the script
-//! puts both together. By itself it prints the same lines and nothing is counted.
+//! This program marks the parts to count and prints a line for each; the plug-in prints the counts; the script joins
+//! both. By itself it prints the same lines, without counts.
 
 mod ciphers;
 
@@ -41,7 +41,7 @@ const NAMES: [&str; 16] = [
     "x25519",
 ];
 
-/// Counts `work` and says what it was: number, name, operation, packets, bytes each, which code.
+/// Counts `work` and prints its number, name, operation, packets, bytes of each, and code.
 fn count(marks: &mut Marks, what: &str, shape: (usize, usize), code: &str, work: impl FnOnce()) {
     let (id, ()) = marks.around(work);
     let (packets, len) = shape;
@@ -91,11 +91,11 @@ fn main() {
     }
 }
 
-/// Of each operation so many are counted: no two signatures take quite the same way.
+/// Number of operations to count: no two signatures execute quite the same instructions.
 const SIGNATURES: usize = 16;
 
-/// Counts what signs and verifies, as `millrace speed` does it: only AWS-LC's code, with a fresh key. Whether `name` is
-/// such a thing.
+/// Counts signing and verifying as `millrace speed` does them: only AWS-LC's code, with a fresh key. Returns whether
+/// `name` is such an algorithm.
 fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
     let algorithm = primitives::Algorithm::from_name(name);
     let Some(algorithm) = algorithm.filter(|it| it.operations().contains(&Operation::Sign)) else {
@@ -107,7 +107,7 @@ fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
             .find_map(|backend| primitives::task(algorithm, operation, backend, 1, 0))
             .expect("there is one code for it");
         let mut run = || assert!(task.run(), "{name} {operation}");
-        // Once for whatever is done on first use.
+        // The first run initialises everything that is made on first use.
         run();
         let what = format!("{name}\t{operation}");
         count(marks, &what, (SIGNATURES, 0), "\taws-lc", || {
@@ -117,11 +117,11 @@ fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
     true
 }
 
-/// Counts the functions of memory, on packets that lie one behind the other.
+/// Counts `memcpy` and similar functions, on adjacent packets.
 fn memory(marks: &mut Marks, (packets, len): (usize, usize)) {
     let from = vec![0x5a_u8; packets * len];
     let mut to = from.clone();
-    // One that the compiler can neither see through nor take for another.
+    // `black_box` keeps the compiler from inlining the copy or replacing it by another function.
     let mut each = |what, work: fn(&mut [u8], &[u8])| {
         count(marks, what, (packets, len), "\tlinked", || {
             for (to, from) in to.chunks_exact_mut(len).zip(from.chunks_exact(len)) {
@@ -135,7 +135,7 @@ fn memory(marks: &mut Marks, (packets, len): (usize, usize)) {
     each("memset\tfill", |to, from| to.fill(from[0]));
 }
 
-/// Seals and opens one batch twice: once for whatever is done on first use, once counted.
+/// Seals and opens one batch twice: once to initialise everything, once counted.
 fn measure(
     marks: &mut Marks,
     name: &str,

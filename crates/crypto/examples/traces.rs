@@ -1,14 +1,14 @@
-//! Every tunnel's cipher with secrets, for the plug-in `tools/traces.c` to write down under qemu-user what was executed, and
-//! at which addresses memory was touched.
+//! Runs every tunnel's cipher on secrets under qemu-user, where the plug-in `tools/traces.c` records the executed
+//! instructions and the addresses of memory that they access.
 //!
 //! `scripts/traces-arm [TARGET ...] [-- NAME ...]` runs it with several secrets and compares.
 //!
-//! The argument is one digit: which secrets. 0 are zeros throughout, 1 is bits that are set, others are random. Keys and texts
-//! are secret, and where a forged packet's tag is wrong; lengths, and which packet is forged, are not. A process for
-//! each, so that every byte is at the same address.
+//! The argument is a digit that selects the secrets: 0 for all zeros, 1 for all ones, others for random bits. Secret
+//! are keys, texts, and the place of the wrong bit in a forged packet's tag. Lengths, and which packet is forged, are
+//! not secret. Each run is a process of its own, so that every byte is at the same address.
 //!
-//! A name is one of `count.rs`'s, or a leak: those must be found, or the comparison is worth nothing. So must the ciphers
-//! with blocks of 64 bits, which are tables by their nature.
+//! A name is one of `count.rs`'s, or a deliberate leak. The comparison must find the leaks, or it is worth nothing. It
+//! must also find the ciphers with blocks of 64 bits, whose tables leak.
 
 mod ciphers;
 
@@ -85,7 +85,7 @@ impl Secrets {
         keys
     }
 
-    /// Less than `end`; the first or the last for those that are not random.
+    /// A number less than `end`: random, or the first or the last for secrets that are not random.
     fn below(&mut self, end: usize) -> usize {
         usize::from(self.next()) * end / 256
     }
@@ -142,7 +142,7 @@ fn trace(marks: &mut Marks, name: &str, code: &str, packets: usize, secrets: &mu
     // Backwards, so that a small batch has a long packet.
     for (number, &len) in LENS.iter().rev().take(packets).enumerate() {
         let start = (memory.len() + 4 + cipher.head()).next_multiple_of(16);
-        // Headers are no secret.
+        // Headers are not secret.
         memory.resize(start, 0x5a);
         memory.resize(start + len + cipher.tail(len), 0);
         secrets.fill(&mut memory[start..][..len]);
@@ -189,7 +189,7 @@ fn trace(marks: &mut Marks, name: &str, code: &str, packets: usize, secrets: &mu
     }
 }
 
-/// Where the tag is of a packet that begins at `start` and has `len` bytes.
+/// The range of the tag in a packet that begins at `start` and has `len` bytes.
 fn tag(name: &str, start: usize, len: usize) -> core::ops::Range<usize> {
     match name.split_once('/') {
         None if name == "wireguard" => start + len - TAG_LEN..start + len,
@@ -222,7 +222,7 @@ fn leak(marks: &mut Marks, name: &str, secrets: &mut Secrets) {
             pairs.take_while(|(a, b)| black_box(**a) == **b).count() as u8
         }
     });
-    // Or nothing of it needs to be done.
+    // Otherwise the compiler could remove the work.
     black_box(sum);
     println!("{id}\t{name}\tleak\tnone\tnone");
 }

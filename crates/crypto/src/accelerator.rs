@@ -9,7 +9,7 @@
 //! copies packets out
 //! ```
 //!
-//! An accelerator has several [driver threads](thread), so that several operations are under way at once. A driver
+//! An accelerator has several [driver threads](thread), so that several operations run at once. A driver
 //! thread works on a copy. If a driver fails or never comes back, the batch is unchanged, and the CPU encrypts it
 //! instead. So no packet is lost. A driver that writes after its worker has stopped waiting writes into memory with no
 //! other use. The copies cost a hundredth of a call into the kernel.

@@ -57,7 +57,8 @@ impl core::fmt::Debug for Key {
 #[error("the message is not authentic: another key sealed it, or it was changed on the way")]
 pub struct Unauthentic;
 
-/// Seals the text that `message` begins with under ChaCha20-Poly1305 and writes the tag into its last [`TAG_LEN`] bytes.
+/// Seals the text that `message` begins with under ChaCha20-Poly1305 and writes the tag into its last [`TAG_LEN`]
+/// bytes.
 ///
 /// # Panics
 /// If `message` is shorter than a tag: its length is the caller's own choice.

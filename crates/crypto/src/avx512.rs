@@ -40,7 +40,7 @@ pub(crate) struct Group {
     aads: [usize; LANES],
     /// First byte of each packet's tag.
     tags: [usize; LANES],
-    /// Each packet's nonce.
+    /// Nonce of each packet.
     nonces: [[u8; 12]; LANES],
     /// The number of lanes with a packet, from the first; nothing is written for the others.
     filled: usize,
@@ -226,7 +226,7 @@ fn apply_two<const SEAL: bool>(
     [first.finish(), second.finish()]
 }
 
-/// A group under way.
+/// State of a group.
 struct Work<'a> {
     group: &'a Group,
     poly1305: Poly1305,

@@ -31,7 +31,7 @@ pub(crate) enum BlockCipher {
 }
 
 impl BlockCipher {
-    /// Prepares the first bytes of `key`, as many as the cipher takes. `None` if `cipher` is no block cipher, or the
+    /// Prepares the first bytes of `key`, as many as the cipher takes. `None` if `cipher` is not a block cipher, or the
     /// machine has no such back end for it. Ciphers with blocks of 64 bits are portable.
     pub(crate) fn new(backend: Option<Backend>, cipher: Cipher, key: &[u8; 64]) -> Option<Self> {
         let key = &key[..cipher.key_len()];

@@ -66,8 +66,8 @@ fn sum_avx2(bytes: &[u8]) -> u64 {
     sum_words(bytes)
 }
 
-/// Independent accumulators, which the compiler turns into vector additions on every target that has them. On 32 bits they
-/// are pairs of ordinary registers, and more than two would live in memory.
+/// Independent accumulators, which the compiler turns into vector additions on every target that has them. On 32 bits
+/// they are pairs of ordinary registers, and more than two would live in memory.
 const LANES: usize = if cfg!(target_pointer_width = "32") {
     2
 } else {

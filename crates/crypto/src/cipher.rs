@@ -122,7 +122,7 @@ impl Cipher {
         )
     }
 
-    /// Whether the cipher is insecure and must be asked for explicitly: no encryption, keys of 56 bits, or blocks of 64
+    /// Whether the cipher is insecure and must be requested explicitly: no encryption, keys of 56 bits, or blocks of 64
     /// bits.
     #[must_use]
     pub const fn is_insecure(self) -> bool {

@@ -9,7 +9,7 @@ pub(crate) fn has_neon() -> bool {
     #[cfg(target_arch = "arm")]
     {
         use core::sync::atomic::{AtomicU8, Ordering};
-        // Cached, because packets ask: 0 means unknown, 1 no, 2 yes.
+        // Cached, as it is consulted for every packet: 0 means unknown, 1 no, 2 yes.
         static KNOWN: AtomicU8 = AtomicU8::new(0);
         let known = KNOWN.load(Ordering::Relaxed);
         if known != 0 {
@@ -34,7 +34,7 @@ pub(crate) fn has_aes() -> bool {
         && hidden() & (ARMV8_AES | ARMV8_PMULL) == 0
 }
 
-/// Whether the CPU has instructions for SHA-1 and SHA-256; the standard library asks for both by one name.
+/// Whether the CPU has instructions for SHA-1 and SHA-256; the standard library detects both under one name.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn has_sha() -> bool {
     std::arch::is_aarch64_feature_detected!("sha2") && hidden() & (ARMV8_SHA1 | ARMV8_SHA256) == 0

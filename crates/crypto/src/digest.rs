@@ -120,7 +120,7 @@ impl Digest {
         matches!(self, Self::None)
     }
 
-    /// Whether a cipher that does not authenticate may use this digest only if the user asks for it explicitly.
+    /// Whether a cipher that does not authenticate may use this digest only if the user requests it explicitly.
     #[must_use]
     pub const fn is_insecure(self) -> bool {
         matches!(self, Self::Md5 | Self::None)

@@ -64,7 +64,7 @@ impl Mac {
         Self { bytes, len }
     }
 
-    /// An empty code.
+    /// Code of length zero.
     pub(crate) const EMPTY: Self = Self {
         bytes: [0; MAX_LEN],
         len: 0,

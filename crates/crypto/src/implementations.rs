@@ -1,9 +1,9 @@
 //! The interface between packet formats and the code that computes ([`Backend`]: its origin).
 //!
-//! A format ([`PacketAead`](crate::packet_aead::PacketAead), OpenVPN's CBC with an HMAC) finds where in a batch's memory the
-//! parts of each packet are, and gives up to [`CHUNK`] packets at once to an *implementation*: an object with the key already
-//! scheduled, which computes nothing but the algorithm. The [`table`] lists the implementations, and
-//! [`select`](crate::select) chooses the one that a key gets.
+//! A format ([`PacketAead`](crate::packet_aead::PacketAead), OpenVPN's CBC with an HMAC) finds where in a batch's
+//! memory the parts of each packet are, and gives up to [`CHUNK`] packets at once to an *implementation*: an object
+//! with the key already scheduled, which computes nothing but the algorithm. The [`table`] lists the implementations,
+//! and [`select`](crate::select) chooses the one that a key gets.
 //!
 //! To add an implementation: implement the trait of its kind, and add a line to the table of that kind. Its `make`
 //! returns `None` where the machine lacks something that the implementation needs. Tests, measurements and reports
@@ -46,7 +46,7 @@ pub(crate) struct Place {
     pub(crate) text: Range<usize>,
     /// The first of the tag's 16 bytes: between associated data and text, or behind the text.
     pub(crate) tag: usize,
-    /// The packet's nonce.
+    /// Nonce of the packet.
     pub(crate) nonce: [u8; 12],
 }
 
@@ -149,7 +149,7 @@ pub(crate) trait MacImplementation: Send + Sync {
 
 /// A kind of code for a cipher.
 ///
-/// [`select`](crate::select) decides which candidate of a kind runs, and which kind if the caller asks for none.
+/// [`select`](crate::select) decides which candidate of a kind runs, and which kind if the caller requests none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backend {
     /// Plain instructions, in constant time: the code for chips without vector registers, and the reference for the
@@ -170,7 +170,7 @@ impl Backend {
     /// All back ends.
     pub const ALL: [Self; 3] = [Self::Portable, Self::Simd, Self::Accelerator];
 
-    /// Its name in reports and settings.
+    /// Name of the back end in reports and settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

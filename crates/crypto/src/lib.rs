@@ -9,8 +9,8 @@
 //! [`packet_aead`] and [`PacketCbc`] are packet ciphers. They know the places of number, tag and IV, but no protocol:
 //! the protocols define everything around these, and whose key it is.
 //!
-//! The handshakes' own primitives ([`x25519`], [`blake2s`], [`aead`], [`hmac`]) take one message at a time, and so does [`Rc4`], which
-//! PPTP is encrypted with. Secrets are erased when dropped.
+//! The handshakes' own primitives ([`x25519`], [`blake2s`], [`aead`], [`hmac`]) take one message at a time, and so does
+//! [`Rc4`], which PPTP is encrypted with. Secrets are erased when dropped.
 
 pub mod accelerator;
 pub mod aead;

@@ -57,7 +57,7 @@ pub trait PacketCipher: Send + Sync {
 
 /// Moves packets without protecting them: sealing writes a tag of zeros, opening accepts everything.
 ///
-/// It exists so that a benchmark can tell the price of the data plane from the price of cryptography. Shipped programs
+/// The null cipher lets a benchmark separate the cost of the data plane from the cost of cryptography. Shipped programs
 /// do not contain it.
 #[cfg(feature = "null")]
 #[derive(Clone, Copy, Debug, Default)]

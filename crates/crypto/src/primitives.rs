@@ -67,8 +67,8 @@ fn library() -> Backend {
 mod tests {
     use super::*;
 
-    /// Every operation of every algorithm runs with the right result on each back end that is reported present, and on
-    /// no other.
+    /// Every operation of every algorithm runs with the correct result on each back end that is reported present, and
+    /// on no other.
     #[test]
     fn what_is_present_runs() {
         for algorithm in Algorithm::ALL {

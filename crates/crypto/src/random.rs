@@ -1,5 +1,5 @@
-//! Random numbers, and comparison in constant time. [`unpredictable`] gives random bytes for initialisation vectors: cheap
-//! enough to have 16 of them for every packet.
+//! Random numbers, and comparison in constant time. [`unpredictable`] gives random bytes for initialisation vectors:
+//! cheap enough to have 16 of them for every packet.
 
 use core::cell::RefCell;
 

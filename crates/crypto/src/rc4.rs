@@ -4,7 +4,7 @@ use core::fmt;
 
 use zeroize::Zeroize;
 
-/// An RC4 stream under way. Its key-dependent state is overwritten on drop.
+/// State of an RC4 stream. Its key-dependent state is overwritten on drop.
 pub struct Rc4 {
     state: [u8; 256],
     i: u8,

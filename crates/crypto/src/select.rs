@@ -6,10 +6,11 @@
 //! each algorithm: the fastest for batches and the fastest for few packets.
 //!
 //! - [`set`] narrows an algorithm's candidates to one kind (`--crypto-backend`);
-//! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
+//! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next
+//!   start.
 //!
 //! [`Backend::Accelerator`] is used only on request, by [`set`] or by a profile. Whether an accelerator is worth the
-//! way through the kernel depends on the batch, and that measurement takes too long for a start.
+//! path through the kernel depends on the batch, and that measurement takes too long for a start.
 
 mod measuring;
 
@@ -82,7 +83,7 @@ impl Algorithm {
 /// The code that runs for an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The algorithm.
+    /// Algorithm this choice is for.
     pub algorithm: Algorithm,
     /// The kind of the candidate for batches.
     pub backend: Backend,

@@ -52,7 +52,7 @@ impl PrivateKey {
         bytes[0] &= 0b1111_1000;
         bytes[31] = (bytes[31] & 0b0111_1111) | 0b0100_0000;
         // Any 32 bytes are an X25519 private key with a public key of 32 bytes. So only a lack of memory can fail here,
-        // after which nothing can go on.
+        // after which nothing can continue.
         #[allow(clippy::unwrap_used)]
         let library = agreement::PrivateKey::from_private_key(&X25519, &bytes).unwrap();
         #[allow(clippy::unwrap_used)]

@@ -8,6 +8,9 @@
  * ML-DSA, and ML-KEM in the sizes that no group of TLS is made of here. A certificate with a key of ML-DSA is refused before
  * its signature is looked at (crates/openvpn/src/verify/strength.rs). 34 kB of an ARMv7 program, 65 of an AArch64 one.
  *
+ * Keys of ML-DSA, Diffie-Hellman and Ed25519ph, new groups for DSA, digests by name, which are all that MD4 and RIPEMD-160
+ * are for, and Brainpool's curves: nothing here makes or takes them.
+ *
  * On AArch64, the table of multiples of X25519's base point, with the code that adds them up: 60 kB. A public key is made as
  * shared secrets are, in constant time and by the same code, which is 0.1 ms longer on a router, once for each handshake.
  *
@@ -19,6 +22,9 @@
 #include <string.h>
 
 #include <openssl/bytestring.h>
+#include <openssl/digest.h>
+#include <openssl/dsa.h>
+#include <openssl/ec.h>
 #include <openssl/obj.h>
 
 /* NIST's algorithms are 2.16.840.1.101.3.4, keys that are encapsulated 4 below that. */
@@ -68,6 +74,62 @@ static inline int nid_of_name(const char *name)
 #define sig_ml_dsa_87(parameters) sig_ml_dsa_87_##parameters
 #define sig_ml_dsa_87_ NULL
 #define sig_ml_dsa_87_void sig_ml_dsa_87_left_out(void)
+
+/* In the same way, but a call gives what is in the table of methods already. */
+#undef EVP_PKEY_pqdsa_pkey_meth
+#define EVP_PKEY_pqdsa_pkey_meth(parameters) EVP_PKEY_pqdsa_pkey_meth_##parameters
+#define EVP_PKEY_pqdsa_pkey_meth_ EVP_PKEY_rsa_pkey_meth()
+#define EVP_PKEY_pqdsa_pkey_meth_void EVP_PKEY_pqdsa_pkey_meth_left_out(void)
+#undef EVP_PKEY_ed25519ph_pkey_meth
+#define EVP_PKEY_ed25519ph_pkey_meth(parameters) EVP_PKEY_ed25519ph_pkey_meth_##parameters
+#define EVP_PKEY_ed25519ph_pkey_meth_ EVP_PKEY_rsa_pkey_meth()
+#define EVP_PKEY_ed25519ph_pkey_meth_void EVP_PKEY_ed25519ph_pkey_meth_left_out(void)
+
+/* The other tables of methods, and that of curves. They are searched from the start: a second entry is never found. */
+#undef dh_pkey_meth
+#define dh_pkey_meth x25519_pkey_meth
+#undef dh_asn1_meth
+#define dh_asn1_meth rsa_asn1_meth
+#undef ed25519ph_asn1_meth
+#define ed25519ph_asn1_meth rsa_asn1_meth
+#undef pqdsa_asn1_meth
+#define pqdsa_asn1_meth rsa_asn1_meth
+#undef EC_group_brainpoolP224r1
+#define EC_group_brainpoolP224r1 EC_group_p256
+#undef EC_group_brainpoolP256r1
+#define EC_group_brainpoolP256r1 EC_group_p256
+#undef EC_group_brainpoolP320r1
+#define EC_group_brainpoolP320r1 EC_group_p256
+#undef EC_group_brainpoolP384r1
+#define EC_group_brainpoolP384r1 EC_group_p256
+#undef EC_group_brainpoolP512r1
+#define EC_group_brainpoolP512r1 EC_group_p256
+
+static inline const EC_GROUP *group_of_curve(int nid)
+{
+    (void)nid;
+    return NULL;
+}
+
+static inline const EVP_MD *digest_of_name(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+static inline int new_group(DSA *dsa, size_t bits, const EVP_MD *digest, const unsigned char *seed, size_t len,
+                            int *counter, unsigned long *h, BN_GENCB *callback)
+{
+    (void)dsa, (void)bits, (void)digest, (void)seed, (void)len, (void)counter, (void)h, (void)callback;
+    return 0;
+}
+
+#undef ec_group_new_by_curve_name_nonfips
+#undef EVP_get_digestbyname
+#undef dsa_internal_paramgen
+#define ec_group_new_by_curve_name_nonfips group_of_curve
+#define EVP_get_digestbyname digest_of_name
+#define dsa_internal_paramgen new_group
 
 #if defined(OPENSSL_AARCH64) && defined(OPENSSL_SMALL)
 /* Two directories above one that is searched. */

@@ -33,7 +33,7 @@ pub(crate) fn up(packet: Range<usize>, header: u16) -> u16 {
 /// Bytes from which a receive counts: in shorter ones, copying is not the main cost.
 const BULK: u64 = 8192;
 
-/// Such receives until the first trial, and between later ones.
+/// Number of bulk receives before the first trial, and between later trials.
 const FIRST: u32 = 32;
 const AGAIN: u32 = 4096;
 
@@ -91,7 +91,7 @@ impl Alignment {
         MATTERS && self.left > 0
     }
 
-    /// Notes a receive of `bytes`, and its duration if it was timed.
+    /// Records a receive of `bytes`, and its duration if it was timed.
     pub(crate) fn note(&mut self, bytes: u64, took: Option<Duration>) {
         if bytes < BULK {
             return;

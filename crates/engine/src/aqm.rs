@@ -10,11 +10,12 @@
 //! the mean wait, weighted by bytes. The control law is CoDel's: one signal per interval, more often the longer signals
 //! do not help, and only to packets that waited too long themselves.
 //!
-//! A flow without cross traffic gets no signals. Only TCP is signalled to: an ECN-capable segment is marked, any other segment is dropped. UDP datagrams keep the
-//! whole buffer.
+//! A flow without cross traffic gets no signals. Only TCP is signalled to: an ECN-capable segment is marked, any other
+//! segment is dropped. UDP datagrams keep the whole buffer.
 //!
-//! Cross traffic ([`CrossTraffic`]): whether the arriving packets belong to more than one flow. A single flow waits only behind its own packets. A shorter queue would cost it throughput and gain it nothing. So
-//! queues are kept short only while other traffic would have to wait in them.
+//! Cross traffic ([`CrossTraffic`]): whether the arriving packets belong to more than one flow. A single flow waits
+//! only behind its own packets. A shorter queue would cost it throughput and gain it nothing. So queues are kept short
+//! only while other traffic would have to wait in them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ const INTERVAL: u32 = 20;
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 const INTERVAL_MAX: Duration = Duration::from_millis(100);
 
-/// Signals in a row beyond which signals come no faster: an interval then holds five.
+/// Number of signals in a row after which signals come no faster: an interval then has five.
 ///
 /// CoDel's law has no such bound, because it drops the packets that fill the queue. Here UDP passes. If UDP fills the
 /// queue, no signal helps. The few TCP segments between would then get all signals, in the end one in every batch. An
@@ -46,8 +47,8 @@ const INTERVAL_MAX: Duration = Duration::from_millis(100);
 /// helps only with several senders.
 const IN_A_ROW: u32 = 24;
 
-/// At most one in so many batches that waited too long is signalled to. If a batch takes a slow machine 20 ms, each
-/// batch would otherwise be signalled to, despite [`IN_A_ROW`].
+/// Signals go to at most one in this many batches that waited too long. If a slow machine takes 20 ms for a batch, each
+/// batch would otherwise get a signal, despite [`IN_A_ROW`].
 const BATCHES: u32 = 4;
 
 /// Measures how long packets have waited, and decides when to signal.
@@ -70,7 +71,7 @@ pub(crate) struct Aqm {
 }
 
 impl Aqm {
-    /// Notes that `bytes` were read, the last after waiting for `waited`; `several` if they belong to [several
+    /// Records that `bytes` were read, the last after waiting for `waited`; `several` if they belong to [several
     /// flows](CrossTraffic). Returns whether to signal. `told` says whether a signal reached a sender since the last
     /// call.
     pub(crate) fn note(

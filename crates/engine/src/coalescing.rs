@@ -19,7 +19,7 @@ const EXPECTED: u32 = 3 * ONE;
 /// A batch of this size needs no pause.
 const ENOUGH: u32 = 16;
 
-/// One packet, as a fixed-point number.
+/// The number of one packet in fixed point.
 const ONE: u32 = 256;
 
 /// The weight of the newest measurement: 1 / 2^n.
@@ -38,7 +38,7 @@ pub(crate) struct Coalescing {
 }
 
 impl Coalescing {
-    /// Creates a state that asks for pauses only if `allowed`.
+    /// Creates a state that requests pauses only if `allowed`.
     pub(crate) const fn new(allowed: bool) -> Self {
         Self {
             allowed,
@@ -49,7 +49,7 @@ impl Coalescing {
         }
     }
 
-    /// Notes that a read begun at `now` returned this many packets.
+    /// Records that a read begun at `now` returned this many packets.
     pub(crate) fn read(&mut self, packets: usize, now: Instant) {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         self.packets = self.packets.saturating_add(packets);
@@ -110,7 +110,7 @@ impl Cadence {
         self.one
     }
 
-    /// Notes that a read which emptied the descriptor, or ran out of room, found this many packets.
+    /// Records that a read which emptied the descriptor, or ran out of room, found this many packets.
     pub(crate) fn found(&mut self, packets: u64) {
         self.trusted = if packets == 1 { TRUSTED } else { 0 };
     }

@@ -5,10 +5,10 @@
 
 use crate::ring::Ring;
 use crate::stats::PipelineStats;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
-/// Most batches in flight, in each direction.
+/// Maximum number of batches in flight, in each direction.
 pub(crate) const RING_SLOTS: usize = 8;
 
 /// The work of one direction on a batch.
@@ -53,18 +53,12 @@ impl<D: Direction> Pipeline<D> {
 
     /// A slot to fill; `None` while all are in flight, and then the caller should call [`Pipeline::work`].
     pub(crate) fn spare(&self) -> Option<Box<D::Slot>> {
-        self.spare
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()
+        plane::lock(&self.spare).pop()
     }
 
     /// Returns a slot to the spares.
     pub(crate) fn put_back(&self, slot: Box<D::Slot>) {
-        self.spare
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(slot);
+        plane::lock(&self.spare).push(slot);
     }
 
     /// Whether no batch is in flight. Exact for the producer.
@@ -105,13 +99,13 @@ impl<D: Direction> Pipeline<D> {
 
     /// Releases packets that draining has held beyond their batch and that are due.
     pub(crate) fn expire(&self) {
-        let mut drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drain = plane::lock(&self.drain);
         self.direction.expire(&mut drain, Instant::now());
     }
 
     fn release(&self, mut slot: Box<D::Slot>) {
         // The ring drains one batch at a time, so only a call that releases held packets can hold this lock.
-        let mut drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drain = plane::lock(&self.drain);
         self.direction.drain(&mut drain, &mut slot);
         drop(drain);
         // Keys and other data of the batch must not outlive it.

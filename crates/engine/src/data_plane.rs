@@ -83,7 +83,7 @@ impl<P: Protocol> Tunnel<P> {
         rungs.push((coalescing.name(), coalescing.to_string()));
         let lines = self.shared().lines.load();
         let mut note = |rung: &Rung| match rungs.iter_mut().find(|(name, _)| *name == rung.name()) {
-            // All sockets try the same rungs; the one that got less far is reported.
+            // All sockets try the same kernel features. The report names the state of the socket that got fewest.
             Some((_, state)) if state == "on" => *state = rung.to_string(),
             Some(_) => {}
             None => rungs.push((rung.name(), rung.to_string())),
@@ -423,7 +423,7 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         let Some(endpoint) = known.or_else(|| to.map(Endpoint::new)) else {
             return false;
         };
-        // A message to an address other than the peer's takes one way only.
+        // A message to an address other than the peer's takes one path only.
         let ways = known.map(|_| peer.lines.ways_of_messages());
         let ways = ways.filter(|ways| !ways.is_empty());
         let one = Way {

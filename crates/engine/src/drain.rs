@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 #[derive(Default)]
 pub(crate) struct OutboundDrain {
     scratch: SendScratch,
-    /// The trains of each line, for a batch that leaves by several lines.
+    /// The trains of each line, for a batch that leaves over several lines.
     by_line: [Vec<Train>; LINES_MAX],
 }
 
@@ -44,7 +44,7 @@ impl OutboundDrain {
         shared.outbound.batches.add(1);
     }
 
-    /// Sends each run by its own ways: all trains of one line together, in the order of their numbers.
+    /// Sends each run over its own paths: all trains of one line together, in the order of their numbers.
     fn spread<W: Wire>(&mut self, shared: &Shared<W>, slot: &OutboundSlot) {
         let mut by_line = std::mem::take(&mut self.by_line);
         for (run, trains) in slot.trains_of_runs() {
@@ -72,7 +72,7 @@ impl OutboundDrain {
         self.by_line = by_line;
     }
 
-    /// Sends trains by one line.
+    /// Sends trains over one line.
     fn send<W: Wire>(
         &mut self,
         shared: &Shared<W>,

@@ -12,13 +12,13 @@ use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 use netio::udp::{Ecn, Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use plane::{Class, Line, LineId, Record, Transport, Wire};
 use std::io::ErrorKind;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-/// Most system calls made to fill one slot.
+/// Maximum number of system calls made to fill one slot.
 const READS_MAX: u64 = 2 * BATCH_PACKETS as u64;
 
-/// Datagrams that the first receive of a batch asks for when datagrams arrive one at a time.
+/// Datagrams that the first receive of a batch requests when datagrams arrive one at a time.
 const AT_FIRST: usize = 8;
 
 /// Bytes from which the fill asks the kernel how long a batch has waited. Smaller batches count as not having waited.
@@ -304,7 +304,7 @@ impl<W: Wire> InboundFill<W> {
             trains.clear();
             let limit = match (one, receives) {
                 (true, _) => 1,
-                // Each receive prepares room for as many datagrams as it asks for, so the first asks for few.
+                // Each receive prepares room for as many datagrams as it requests, so the first requests few.
                 (_, 1) => AT_FIRST,
                 _ => BATCH_PACKETS.saturating_sub(slot.packets.len()),
             };
@@ -388,10 +388,7 @@ impl<W: Wire> InboundFill<W> {
             stream: Some(stream),
             ecn: Ecn::NotEct,
         };
-        let mut partial = stream
-            .partial
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut partial = plane::lock(&stream.partial);
         slot.memory[..partial.len()].copy_from_slice(&partial);
         self.lookup.begin_train();
         let (mut parsed, mut receives) = (0, 0);
@@ -495,5 +492,5 @@ impl<W: Wire> InboundFill<W> {
 /// Records may always be this long, in bytes, even if packets are short: control messages are longer.
 const RECORD_MIN: usize = 4096;
 
-/// Most trains that one receive call returns.
+/// Maximum number of trains that one receive call returns.
 const TRAINS: usize = 64;

@@ -1,5 +1,5 @@
-//! Flags and a deadline by which threads tell each other something without a lock. Each side stores, then reads what the
-//! other has stored, so that one of the two sees the other's store:
+//! Flags and a deadline by which threads tell each other something without a lock. Each side stores, then reads what
+//! the other has stored, so that one of the two sees the other's store:
 //!
 //! - [`Removed`] tells workers of a session's removal, even while they are about to send with its key;
 //! - [`Armed`]: whether control watches a peer's activity times itself, or workers must report activity;

@@ -1,5 +1,5 @@
-//! The addresses of a peer that calls over several lines, when this end sees only their addresses. Example: a server's
-//! view of a client with two uplinks ([`Moving::Gather`](plane::Moving::Gather)).
+//! The addresses of a peer that connects over several lines, when this end sees only their addresses. Example: a
+//! server's view of a client with two uplinks ([`Moving::Gather`](plane::Moving::Gather)).
 //!
 //! A first packet from a new address has two possible causes: the peer moved, or it has a second line. The peer still
 //! using the old address tells the two apart. So the new address is kept beside the old one. For a while, packets on
@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use netio::udp::Endpoint;
 use std::sync::Arc;
 
-/// Most addresses of a peer on one line. A new address replaces the one that was silent longest.
+/// Maximum number of addresses of a peer on one line. A new address replaces the one that was silent longest.
 const ADDRESSES_MAX: usize = 4;
 
 /// Milliseconds that an address counts as a line after it was last heard. They count back from the peer's last packet
@@ -19,11 +19,11 @@ const ADDRESSES_MAX: usize = 4;
 pub(crate) const ALIVE: u64 = 5_000;
 
 /// The same limit in milliseconds, where each packet goes to one address only. While data flows, a caller asks by each
-/// line once a second, and the keepalive after the answer goes by all its lines.
+/// line once a second, and the keepalive after the answer goes over all its lines.
 pub(crate) const ALIVE_FOR_SHARES: u64 = 3_000;
 
 /// Milliseconds of silence at the first address, while another is heard, after which the other becomes first. Longer
-/// than lines differ in delay, and shorter than the user of two lines would wait.
+/// than the delays of lines differ, and short enough for the user of two lines.
 const SILENT: u64 = 500;
 
 /// An address beside the first.
@@ -46,7 +46,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// The first address.
+    /// First address of the look-up.
     pub(crate) fn first(&self) -> Option<Endpoint> {
         self.first.load().as_deref().copied()
     }
@@ -57,7 +57,7 @@ impl Gathered {
     }
 
     /// Records an address from a handshake or from control's settings. The present first address may still be a line,
-    /// and stays first while the peer is heard there. A peer also asks by its standby lines, which may be metered. So
+    /// and stays first while the peer is heard there. A peer also probes its standby lines, which may be metered. So
     /// the new address counts as a line only once data or a copy comes from it.
     pub(crate) fn move_first(&self, to: Endpoint, millis: u64) {
         match self.first() {
@@ -80,7 +80,7 @@ impl Gathered {
         others.find(|other| is_at(&other.endpoint, at)).cloned()
     }
 
-    /// Notes that the peer was heard, at any address.
+    /// Records that the peer was heard, at any address.
     pub(crate) fn note_heard(&self, millis: u64) {
         self.heard.set(millis);
     }
@@ -97,7 +97,7 @@ impl Gathered {
         self.heard.clear();
     }
 
-    /// Forgets the local source address that the peer calls.
+    /// Forgets our own address, to which the peer sends.
     pub(crate) fn clear_source(&self) {
         if let Some(endpoint) = self.first() {
             self.set_first(Endpoint::new(endpoint.addr));
@@ -126,7 +126,7 @@ impl Gathered {
         }
     }
 
-    /// Notes an authentic packet from this address; `new` if it was not a copy. Returns whether the peer has moved.
+    /// Records an authentic packet from this address; `new` if it was not a copy. Returns whether the peer has moved.
     ///
     /// An attacker may record a packet and send copies from anywhere, so a copy adds no address.
     pub(crate) fn heard_at(&self, from: Endpoint, new: bool, millis: u64) -> bool {

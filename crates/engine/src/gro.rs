@@ -14,10 +14,10 @@ use crate::ip::{IPV6_HEADER, TCP, UDP};
 use flow::{Item, same_flow};
 use netio::tun::{GsoKind, VnetHdr};
 
-/// Most headers that a joined packet can have: IPv6 and the longest TCP header.
+/// Maximum length of a joined packet's headers, in bytes: IPv6 and the longest TCP header.
 const HEADER_MAX: usize = IPV6_HEADER + 60;
 
-/// Most packets in one super-packet: the kernel's limit for UDP (`UDP_MAX_SEGMENTS`).
+/// Maximum number of packets in one super-packet: the kernel's limit for UDP (`UDP_MAX_SEGMENTS`).
 pub(crate) const JOIN_MAX: usize = 64;
 
 /// Earlier flows that a packet is compared with.
@@ -145,7 +145,7 @@ pub(crate) struct Coalescer {
 pub(crate) struct Joins {
     pub(crate) tcp: bool,
     pub(crate) udp: bool,
-    /// Most packets in one super-packet.
+    /// Maximum number of packets in one super-packet.
     pub(crate) most: usize,
 }
 

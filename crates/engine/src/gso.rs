@@ -91,7 +91,7 @@ impl Super {
         self.header + self.mss.min(self.payload - i * self.mss)
     }
 
-    /// Gives each packet of a super-packet to `each`, complete with its checksums, without moving payload. Each header
+    /// Passes each packet of a super-packet to `each`, complete with its checksums, without moving payload. Each header
     /// is written over the end of the payload before it, which is no longer needed. `headers` is scratch memory for the
     /// headers.
     pub(crate) fn cut(
@@ -166,7 +166,7 @@ impl Super {
         Sums { ip, rest }
     }
 
-    /// Gives packet `i` its own lengths, numbers, flags and checksums. `payload` is the checksum of its payload, which
+    /// Sets packet `i`'s own lengths, numbers, flags and checksums. `payload` is the checksum of its payload, which
     /// begins on a whole 32-bit word.
     #[inline(never)]
     fn finish(&self, packet: &mut [u8], sums: Sums, payload: checksum::Sum, i: usize, last: bool) {

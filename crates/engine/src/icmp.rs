@@ -1,5 +1,5 @@
-//! Tells a local sender that its packet cannot be delivered: writes ICMP destination unreachable back into the TUN (RFC
-//! 792, RFC 4443 section 3.1).
+//! Informs a local sender that its packet cannot be delivered: writes ICMP destination unreachable back into the TUN
+//! (RFC 792, RFC 4443 section 3.1).
 
 use crate::checksum;
 use crate::ip::{ICMP, ICMPV6, IPV6_HEADER, IpPacket};
@@ -40,7 +40,7 @@ pub(crate) fn unreachable(packet: &[u8], out: &mut [u8; ANSWER_MAX]) -> Option<u
             let head = &mut out[..len];
             head[..28].fill(0);
             head[0] = 0x45;
-            // Precedence "internetwork control", as RFC 1812 section 4.3.2.5 asks for errors.
+            // Precedence "internetwork control", as RFC 1812 section 4.3.2.5 requires for errors.
             head[1] = 0xc0;
             head[2..4].copy_from_slice(&(len as u16).to_be_bytes());
             head[8] = 64;

@@ -67,7 +67,7 @@ impl SendKey {
         now < self.limits.expires && self.used() < self.limits.messages_max
     }
 
-    /// Whether the caller must ask for a new key: true once.
+    /// Whether the caller must request a new key: true once.
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         let due = self.limits.refresh_at.is_some_and(|at| now >= at)
             || self.used() >= self.limits.refresh_messages;

@@ -8,9 +8,8 @@
 //! ```
 //!
 //! A *slot* is the memory of one batch. Packets are sealed, opened, cut and joined in place, and never copied to
-//! another slot. A protocol says how to tell its messages apart ([`plane::Wire`]). It gives keys, with the format of
-//! their packets ([`plane::Format`]), through [`Tunnel`]. It hears of events for its state machine through
-//! [`plane::Control`].
+//! another slot. A protocol classifies its messages ([`plane::Wire`]), installs keys with the format of their packets
+//! ([`plane::Format`]) through [`Tunnel`], and receives events for its state machine through [`plane::Control`].
 
 #![forbid(unsafe_code)]
 

@@ -82,7 +82,7 @@ impl Lines {
         Some((line, self.socket(line, family)?))
     }
 
-    /// All sockets.
+    /// Sockets of every line.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
         self.sockets.iter().flat_map(|sockets| sockets.iter())
     }

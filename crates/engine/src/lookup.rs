@@ -100,7 +100,7 @@ impl<W: Wire> OutboundLookup<W> {
         self.accept_by(slot, (start, len), hdr, None);
     }
 
-    /// Accepts a packet, by line `by` if the packet may take that line.
+    /// Accepts a packet, over line `by` if the packet may take that line.
     pub(crate) fn accept_by(
         &mut self,
         slot: &mut OutboundSlot,
@@ -234,7 +234,7 @@ impl<W: Wire> OutboundLookup<W> {
         }
         let start = read.start.max(slot.used + head);
         if read.start < start {
-            // This key's header is longer than the room left for it, or the packet was read in front of its place.
+            // This key's header is longer than the room left for it, or the packet begins too early in the slot.
             if start + read.len > slot.memory.len() {
                 drops.tun_malformed.add(count as u64);
                 return;

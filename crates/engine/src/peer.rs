@@ -12,13 +12,13 @@ use netio::udp::Endpoint;
 use plane::{LineId, Moving, PeerId, StreamId, Times};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Most packets staged for one peer until it has a session (the kernel's `MAX_STAGED_PACKETS`).
+/// Maximum number of packets staged for one peer until it has a session (the kernel's `MAX_STAGED_PACKETS`).
 const STAGED_PACKETS: usize = 128;
 
-/// Most bytes staged for all peers of a tunnel together.
+/// Maximum number of bytes staged for all peers of a tunnel together.
 const STAGED_BYTES: usize = 4 << 20;
 
 /// A peer. Shared by control, tables and workers; everything in it is atomic.
@@ -109,8 +109,8 @@ impl Peer {
         self.moving.store(moving as u8, Ordering::Relaxed);
     }
 
-    /// Whether to reject authentic packets from this origin: by a line that the peer lacks, outside a line's stream, or
-    /// from a new address of a peer that may not move.
+    /// Whether to reject authentic packets from this origin: over a line that the peer lacks, outside a line's stream,
+    /// or from a new address of a peer that may not move.
     ///
     /// Otherwise an attacker could record a stream's records and send them as datagrams, to move the peer.
     pub(crate) fn refuses(&self, line: LineId, from: Endpoint, stream: Option<StreamId>) -> bool {
@@ -145,7 +145,7 @@ impl Peer {
         moved && moving == Moving::Tell as u8
     }
 
-    /// Notes copies of packets received before. A copy never moves a peer.
+    /// Counts copies of packets received before. A copy never moves a peer.
     pub(crate) fn copies_from(&self, line: LineId, from: Endpoint, millis: u64) {
         let Some(known) = self.line(line) else {
             return;
@@ -196,7 +196,7 @@ impl Peer {
     }
 
     /// Stops notices, because control now reads [`Peer::times`] itself: no [`Notice::Active`] comes until
-    /// [`Peer::disarm`]. Returns whether this call changed that. If a worker was faster, its notice is on its way.
+    /// [`Peer::disarm`]. Returns whether this call changed that. If a worker was faster, its notice is already queued.
     ///
     /// [`Notice::Active`]: plane::Notice::Active
     pub(crate) fn arm(&self) -> bool {
@@ -210,7 +210,7 @@ impl Peer {
         self.armed.disarm();
     }
 
-    /// Notes that an authenticated packet was sent; `data` if it was more than a keepalive.
+    /// Records that an authenticated packet was sent; `data` if it was more than a keepalive.
     pub(crate) fn note_sent(&self, millis: u64, data: bool) {
         self.unacked.clear();
         self.sent.set(millis);
@@ -220,7 +220,7 @@ impl Peer {
         }
     }
 
-    /// Notes that an authenticated packet was received; `data` if it was more than a keepalive.
+    /// Records that an authenticated packet was received; `data` if it was more than a keepalive.
     pub(crate) fn note_received(&self, millis: u64, data: bool) {
         self.unanswered.clear();
         self.received.set(millis);
@@ -236,13 +236,13 @@ impl Peer {
         self.unacked.clear();
     }
 
-    /// Notes that control sent a handshake message to the peer.
+    /// Records that control sent a handshake message to the peer.
     pub(crate) fn handshake_sent(&self, now: Instant, bytes: usize) {
         self.note_sent(self.epoch.millis(now), false);
         self.tx_bytes.add(bytes as u64);
     }
 
-    /// Notes that control received a valid handshake message from the peer.
+    /// Records that control received a valid handshake message from the peer.
     pub(crate) fn handshake_received(&self, now: Instant, bytes: usize) {
         self.note_received(self.epoch.millis(now), false);
         self.rx_bytes.add(bytes as u64);
@@ -250,7 +250,7 @@ impl Peer {
 
     /// Stages a packet until there is a session. Returns how many older packets it displaced.
     pub(crate) fn stage(&self, packet: &[u8]) -> u64 {
-        let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut staged = plane::lock(&self.staged);
         let mut dropped = 0;
         while staged.len() >= STAGED_PACKETS {
             dropped += u64::from(self.unstage(&mut staged).is_some());
@@ -271,7 +271,7 @@ impl Peer {
 
     /// Takes the staged packets, in order.
     pub(crate) fn take_staged(&self) -> Vec<Box<[u8]>> {
-        let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut staged = plane::lock(&self.staged);
         let mut all = Vec::with_capacity(staged.len());
         while let Some(packet) = self.unstage(&mut staged) {
             all.push(packet);
@@ -284,11 +284,7 @@ impl Peer {
     /// Whether packets wait for a session.
     #[must_use]
     pub fn has_staged(&self) -> bool {
-        !self
-            .staged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        !plane::lock(&self.staged).is_empty()
     }
 }
 

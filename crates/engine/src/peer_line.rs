@@ -55,7 +55,7 @@ pub(crate) struct PeerLines {
     used: AtomicU8,
     /// Whether there is a plan; spares peers with one line a look at `plan`.
     planned: AtomicBool,
-    /// Whether packets of one connection take several lines, so that the peer may ask for lost ones.
+    /// Whether packets of one connection take several lines, so that the peer may request lost ones.
     repairs: AtomicBool,
     sent: Mutex<Sent>,
     plan: ArcSwapOption<Plan>,
@@ -112,14 +112,14 @@ impl PeerLines {
         self.get(line)
     }
 
-    /// Sends by a line if no other line can be used.
+    /// Sends over a line if no other line can be used.
     fn use_first(&self, line: LineId) {
         if self.used().endpoint().is_none() {
             self.used.store(line.0, Ordering::Relaxed);
         }
     }
 
-    /// Sets the lines by which packets are sent.
+    /// Sets the lines over which packets are sent.
     pub(crate) fn set_mode(&self, mode: LineMode) {
         let plan = Plan::new(mode, self.plan.load().as_deref()).map(Arc::new);
         self.planned.store(plan.is_some(), Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl PeerLines {
         }
     }
 
-    /// Sends by this line from now on. Returns whether the peer has the line.
+    /// Sends over this line from now on. Returns whether the peer has the line.
     pub(crate) fn choose(&self, line: LineId) -> bool {
         let known = self.get(line).is_some_and(|line| line.endpoint().is_some());
         if known {

@@ -5,7 +5,7 @@ use arc_swap::ArcSwapOption;
 use lines::reorder::{Learnt, Reordering};
 use plane::{OrderCounts, Reorder};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Settings from control and counts from workers, for all sessions of one peer.
 #[derive(Debug, Default)]
@@ -14,33 +14,27 @@ pub(crate) struct PeerOrder {
     on: AtomicBool,
     settings: ArcSwapOption<Reorder>,
     counters: OrderCounters,
-    /// Experience of earlier sessions with answers to requests.
+    /// Data from earlier sessions about answers to repair requests.
     learnt: Mutex<Learnt>,
-    /// Experience of earlier sessions with the lines.
+    /// Data from earlier sessions about the order of packets on the lines.
     reordering: Mutex<Reordering>,
 }
 
 impl PeerOrder {
     pub(crate) fn learnt(&self) -> Learnt {
-        *self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
+        *plane::lock(&self.learnt)
     }
 
     pub(crate) fn learn(&self, learnt: Learnt) {
-        *self.learnt.lock().unwrap_or_else(PoisonError::into_inner) = learnt;
+        *plane::lock(&self.learnt) = learnt;
     }
 
     pub(crate) fn reordering(&self) -> Reordering {
-        *self
-            .reordering
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *plane::lock(&self.reordering)
     }
 
     pub(crate) fn set_reordering(&self, reordering: Reordering) {
-        *self
-            .reordering
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = reordering;
+        *plane::lock(&self.reordering) = reordering;
     }
 
     /// Sets how packets are reordered from now on; `None` turns reordering off.

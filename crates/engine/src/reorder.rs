@@ -1,4 +1,4 @@
-//! Reordering of packets that came by several lines: after the replay window has accepted them, and before they are
+//! Reordering of packets that came over several lines: after the replay window has accepted them, and before they are
 //! written.
 //!
 //! Each session has its own window, since each begins with new numbers. A window holds copies of packets, because the
@@ -13,7 +13,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most bytes that the windows of all sessions hold together. Beyond that, packets are written as they come.
+/// Maximum number of bytes that the windows of all sessions hold together. Beyond that, packets are written as they
+/// come.
 pub(crate) const HELD_MAX: usize = 16 << 20;
 
 /// Bits of a packet number below its epoch (OpenVPN); numbers restart in each epoch.
@@ -74,7 +75,7 @@ impl Order {
         ends
     }
 
-    /// The window's line for an address of a peer that calls over several lines, where this end sees only their
+    /// The window's line for an address of a peer that connects over several lines, where this end sees only their
     /// addresses. The caller has received a new packet, not a copy, from that address.
     pub(crate) fn line_at(&mut self, line: LineId, address: SocketAddr) -> LineId {
         if let Some(known) = self.line_known_at(line, address) {
@@ -105,7 +106,7 @@ impl Order {
         self.window.flush();
     }
 
-    /// Notes a number whose packet needs no holding.
+    /// Records a number whose packet is written at once.
     pub(crate) fn passed(&mut self, number: u64, line: LineId, now: Instant) -> Verdict {
         self.follow(number);
         if number >> NUMBER_BITS < self.epoch {
@@ -124,7 +125,8 @@ impl Order {
         self.before.received += 1;
     }
 
-    /// Notes a packet that is not a copy. Returns whether to write it now or to hold it. Without `room` it is not held.
+    /// Records a packet that is not a copy. Returns whether to write it now or to hold it. Without `room` it is not
+    /// held.
     pub(crate) fn arrived(
         &mut self,
         (number, line): (u64, LineId),

@@ -98,7 +98,7 @@ impl<T> Ring<T> {
 
     /// Publishes a filled slot after the others. Only the producer may call this.
     ///
-    /// Gives the slot back when the ring is full.
+    /// Returns the slot as an error when the ring is full.
     pub(crate) fn publish(&self, slot: T) -> Result<(), T> {
         if !self.has_room() {
             return Err(slot);

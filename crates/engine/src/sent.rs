@@ -2,7 +2,7 @@
 //!
 //! Requests ([`Missing`]) from one end to the other for lost packets, if both ends share packets out among lines.
 //!
-//! A request is sealed like data, and asks for packets of its own session. Its payload is not an IP packet, so an end
+//! A request is sealed like data, and names packets of its own session. Its payload is not an IP packet, so an end
 //! that does not know requests drops it:
 //!
 //! | bytes | |
@@ -18,16 +18,16 @@ use std::sync::{Arc, Weak};
 
 use crate::key::SendKey;
 
-/// Most bytes kept for one peer: 200 ms at 150 Mbit/s.
+/// Maximum number of bytes kept for one peer: 200 ms at 150 Mbit/s.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Most bytes kept for all peers of a tunnel together.
+/// Maximum number of bytes kept for all peers of a tunnel together.
 const ALL_MAX: usize = 16 << 20;
 
 /// Memory of a kept datagram beyond its bytes.
 const OVERHEAD: usize = 64;
 
-/// Most times that a datagram is sent again.
+/// Maximum number of times that a datagram is sent again.
 const AGAIN_MAX: u8 = 3;
 
 #[derive(Debug)]
@@ -124,10 +124,10 @@ impl Drop for Sent {
 /// The mark of a request. An IP packet never begins with version 0.
 const MAGIC: [u8; 4] = [0, b'M', b'R', 1];
 
-/// Most runs of numbers in one request.
+/// Maximum number of runs of numbers in one request.
 const RUNS_MAX: usize = 32;
 
-/// Most numbers that a request may ask for.
+/// Maximum number of packet numbers in a request.
 const NUMBERS_MAX: usize = 128;
 
 const RUN: usize = 10;

@@ -23,7 +23,8 @@ pub(crate) struct ReceiveKey<W: Wire> {
     pub(crate) limits: KeyLimits,
     /// Only the worker that commits batches touches this, so it is never contended.
     pub(crate) received: Mutex<Received<W>>,
-    /// The key of the other direction, if control gave one. It is used once control says so, or once a packet has come.
+    /// The key of the other direction, if control gave one. It comes into use when control says so, or when a packet
+    /// arrives.
     pub(crate) answer: Option<Arc<SendKey>>,
     unconfirmed: AtomicBool,
     refresh_asked: AtomicBool,
@@ -74,7 +75,7 @@ impl<W: Wire> ReceiveKey<W> {
         }
     }
 
-    /// Notes the result of a run of packets: the greatest number opened, and how many were forged.
+    /// Records the result of a run of packets: the greatest number opened, and how many were forged.
     pub(crate) fn note_opened(&self, greatest: u64, forged: u64) {
         self.opened.fetch_max(greatest, Ordering::Relaxed);
         if forged > 0 {
@@ -137,7 +138,7 @@ impl<W: Wire> ReceiveKey<W> {
         !self.compression_told.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the caller must ask for a new key: true once.
+    /// Whether the caller must request a new key: true once.
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         self.limits.refresh_at.is_some_and(|at| now >= at)
             && !self.refresh_asked.swap(true, Ordering::Relaxed)
@@ -179,7 +180,7 @@ impl<W: Wire> Sessions<W> {
         self.shard(index).load().get(&index).cloned()
     }
 
-    /// Our index for the session that packets from `addr` call `number`.
+    /// Our index of the session for packets from `addr` that carry the number `number`.
     pub(crate) fn of_sender(&self, addr: SocketAddr, number: u8) -> Option<u32> {
         Some(self.of_senders.load().get(&addr)? + u32::from(number))
     }

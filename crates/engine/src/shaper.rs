@@ -20,7 +20,7 @@ mod tests;
 /// Bytes of Ethernet, IP and UDP headers that a line carries per datagram, for IPv4 and IPv6.
 const OUTER: [usize; 2] = [14 + 20 + 8, 14 + 40 + 8];
 
-/// Time's worth of packets that may be sent at once after a pause; the worker may have been busy opening packets.
+/// Packets worth this much time may be sent at once after a pause; the worker may have been busy opening packets.
 const BURST: Duration = Duration::from_millis(10);
 
 /// A waiting packet with its `virtio_net_hdr`.
@@ -115,7 +115,7 @@ impl Shaper {
         self.queue.set_carries(Some(sum).filter(|sum| *sum > 0));
     }
 
-    /// Moves packets of a line no longer in use to the common queue. Their waiting time starts anew.
+    /// Moves packets of a line no longer in use to the common queue. Their waiting time starts again.
     fn take_back(&mut self, mut lane: Lane) {
         let now = Instant::now();
         while let Some(popped) = lane.queue.pop(now) {
@@ -204,7 +204,8 @@ impl Shaper {
         let Self { lanes, queue, .. } = self;
         lanes.sort_unstable_by_key(Lane::idle_since);
         for lane in lanes.iter_mut().filter(|lane| lane.pacer.is_idle(now)) {
-            // Packets bound to this line come first: when packets are shared out, these are calls.
+            // Packets bound to this line come first: when packets are shared out, these are critical ones such as those
+            // of a voice call.
             let popped = lane.queue.pop(now).or_else(|| queue.pop(now));
             if let Some(popped) = popped {
                 return Some((marked(popped), Some(lane.line)));
@@ -213,7 +214,7 @@ impl Shaper {
         None
     }
 
-    /// Charges the last packet as `datagrams` datagrams of `bytes` bytes together, by this line and IP version; zero
+    /// Charges the last packet as `datagrams` datagrams of `bytes` bytes together, for this line and IP version; zero
     /// datagrams if it was dropped.
     pub(crate) fn settle(
         &mut self,
@@ -245,7 +246,7 @@ fn dropped(queue: &Queue<Held>) -> u64 {
     counters.dropped + counters.overflowed
 }
 
-/// A packet taken from a queue, ECN-marked if the queue asks for it.
+/// A packet taken from a queue, ECN-marked if the queue requests it.
 fn marked(popped: Popped<Held>) -> Held {
     let mut held = popped.packet;
     if popped.mark {

@@ -21,17 +21,17 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The limit where the interface is not read while bytes wait. It also covers batches in flight at that moment, which
-/// the ring's places bound. So a client drops no packets for lack of room.
+/// Limit of waiting bytes where the interface is not read while bytes wait. It includes the batches that may be in
+/// flight at that moment, as many as the ring has places. So a client drops no packets for lack of room.
 const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 
-/// Most injected payloads that wait for a worker.
+/// Maximum number of injected payloads that wait for a worker.
 const INJECTED_MAX: usize = 1024;
 
-/// Name of the coalescing rung.
+/// Name of the coalescing in the list of kernel features.
 const COALESCING: &str = "coalescing";
 
-/// Most ICMP unreachable messages per second.
+/// Maximum number of ICMP unreachable messages per second.
 const UNREACHABLE_PER_SECOND: u64 = 100;
 
 /// The routing table: which peer owns an address.
@@ -57,7 +57,7 @@ pub struct TunnelOptions {
     pub coalescing: bool,
     /// The interface's MTU in bytes.
     pub mtu: usize,
-    /// Most packets in one super-packet handed to the kernel.
+    /// Maximum number of packets in one super-packet handed to the kernel.
     pub gso_max_segs: usize,
     /// Stop reading the interface while a stream has no room: right if all packets go to one peer. Otherwise packets
     /// that find no room are dropped.
@@ -80,10 +80,10 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) outbound: PipelineStats,
     pub(crate) inbound: PipelineStats,
     pub(crate) drops: Drops,
-    /// Bytes that each line has carried.
+    /// Bytes carried by each line.
     pub(crate) carried: Carried,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
-    /// Bytes of datagrams that peers may ask for once more.
+    /// Bytes of datagrams that peers may request once more.
     pub(crate) kept_bytes: Arc<AtomicUsize>,
     injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,
@@ -236,7 +236,8 @@ impl<W: Wire> Shared<W> {
         self.congested.get()
     }
 
-    /// Most bytes that may wait in a stream. If streams hold the TUN back, every packet already read must fit.
+    /// Maximum number of bytes that may wait in a stream. If streams hold the TUN back, every packet already read must
+    /// fit.
     pub(crate) fn pending_max(&self) -> usize {
         if self.backpressure {
             PENDING_IN_FLIGHT_MAX
@@ -271,7 +272,7 @@ impl<W: Wire> Shared<W> {
         self.wake_tun();
     }
 
-    /// Sends packets from the TUN by this line from now on; streams of other lines no longer hold the TUN back.
+    /// Sends packets from the TUN over this line from now on; streams of other lines no longer hold the TUN back.
     pub(crate) fn send_by(&self, line: LineId) {
         if self.congested.look_at(line) {
             self.wake_tun();

@@ -53,7 +53,7 @@ pub(crate) struct OutboundRun {
     pub(crate) peer: Arc<Peer>,
     pub(crate) key: Arc<SendKey>,
     pub(crate) endpoint: Endpoint,
-    /// The line that the run's trains leave by.
+    /// The line that the run's trains leave through.
     pub(crate) line: LineId,
     /// The connection that the run's trains are written to, if any.
     pub(crate) stream: Option<Arc<Stream>>,
@@ -67,7 +67,7 @@ pub(crate) struct OutboundRun {
     pub(crate) bytes: u64,
 }
 
-/// A batch on its way from the TUN to UDP.
+/// A batch in transit from the TUN to UDP.
 pub(crate) struct OutboundSlot {
     pub(crate) memory: Box<[u8]>,
     pub(crate) used: usize,
@@ -81,7 +81,7 @@ pub(crate) struct OutboundSlot {
     /// Whether the last datagram of the last train is as long as the first. A stored flag saves a division, which ARMv7
     /// may lack.
     whole: bool,
-    /// Ways that runs take beside their own; empty if each packet leaves once.
+    /// Ways that copies of the runs take; empty if each packet is sent once.
     pub(crate) copies: Vec<Way>,
     pub(crate) now: Instant,
 }
@@ -222,7 +222,7 @@ pub(crate) enum Inner {
 pub(crate) struct InboundRun<W: Wire> {
     pub(crate) key: Arc<ReceiveKey<W>>,
     pub(crate) from: Endpoint,
-    /// The line that the packets came by.
+    /// The line that the packets came through.
     pub(crate) line: LineId,
     /// The stream that the packets came through, whose other end cannot move.
     pub(crate) stream: Option<StreamId>,
@@ -231,7 +231,7 @@ pub(crate) struct InboundRun<W: Wire> {
     pub(crate) count: usize,
 }
 
-/// A batch on its way from UDP to the TUN.
+/// A batch in transit from UDP to the TUN.
 pub(crate) struct InboundSlot<W: Wire> {
     pub(crate) memory: Box<[u8]>,
     pub(crate) used: usize,

@@ -151,8 +151,8 @@ drops! {
     expired,
     /// The tag was wrong.
     not_authentic,
-    /// Authentic, but its number was received before: delivered twice by the network or a second line, or recorded and
-    /// replayed. With several lines, this includes packets older than the replay window.
+    /// Authentic, but its number was received before: delivered twice through the network or a second line, or recorded
+    /// and replayed. With several lines, this includes packets older than the replay window.
     duplicate,
     /// Authentic, but its number is older than the replay window: very late, or recorded and replayed.
     replayed,
@@ -177,7 +177,7 @@ const UDP: u64 = 8;
 const IPV4: u64 = 20;
 const IPV6: u64 = 40;
 
-/// One byte in so many of a stream is added for TCP and IP headers and acknowledgements: 60 of 1,400.
+/// For this many bytes of a stream, one byte is added for TCP and IP headers and acknowledgements: 60 for 1,400.
 const STREAM_SHARE: u64 = 24;
 
 /// Bytes carried by each line, by line number.

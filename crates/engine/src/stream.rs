@@ -13,11 +13,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most bytes of a record after its 16-bit length.
+/// Maximum number of bytes of a record after its 16-bit length.
 pub(crate) const RECORD_MAX: usize = u16::MAX as usize;
 
-/// Most bytes that may wait for a peer that does not read. A batch is queued whole or dropped, so the queue exceeds
-/// this by one batch at most. Bytes already sent do not count and are not kept.
+/// Maximum number of bytes that may wait for a peer that does not read. A batch is queued whole or dropped, so the
+/// queue exceeds this by one batch at most. Bytes already sent do not count and are not kept.
 pub(crate) const PENDING_MAX: usize = 256 << 10;
 
 /// No session belongs to the stream yet.
@@ -111,7 +111,7 @@ impl Stream {
         }
     }
 
-    /// Moves the connection to another line than the first.
+    /// Assigns the connection to a line; the default is the first.
     #[must_use]
     pub fn on_line(mut self, line: LineId) -> Self {
         self.line = line;
@@ -253,7 +253,7 @@ impl Stream {
         }
     }
 
-    /// Whether bytes wait.
+    /// Whether bytes wait to be sent.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         !self.out().pending.is_empty()

@@ -122,7 +122,7 @@ impl<W: Wire> Tunnel<W> {
             .unwrap_or_default()
     }
 
-    /// The interface.
+    /// Interface of the tunnel.
     #[must_use]
     pub fn tun(&self) -> &Tun {
         &self.shared.tun
@@ -223,7 +223,7 @@ impl<W: Wire> Tunnel<W> {
         true
     }
 
-    /// Sends a datagram to a peer by each of these ways. The report is the sum over all ways.
+    /// Sends a datagram to a peer over each of these ways. The report is the sum over all ways.
     pub(crate) fn send_over(&self, peer: &Peer, ways: &[Way], datagram: &[u8]) -> SendReport {
         let mut sum = SendReport::default();
         for way in ways {
@@ -241,7 +241,7 @@ impl<W: Wire> Tunnel<W> {
         sum
     }
 
-    /// Sends a datagram by a line.
+    /// Sends a datagram over a line.
     pub(crate) fn send_by(&self, line: LineId, endpoint: Endpoint, datagram: &[u8]) -> SendReport {
         let family = match endpoint.addr {
             SocketAddr::V4(_) => Family::V4,

@@ -41,13 +41,13 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// The way of a packet by the next line; `None` if that line has no way.
+    /// The way of a packet over the next line; `None` if that line has no way.
     fn next(&mut self, ways: &[Way], bytes: usize) -> Option<Way> {
         let line = self.lines.next(bytes)?;
         self.on(line, ways, bytes)
     }
 
-    /// The way of a packet by `line`, if that line has one.
+    /// The way of a packet over `line`, if that line has one.
     fn on(&mut self, line: LineId, ways: &[Way], bytes: usize) -> Option<Way> {
         let same = || ways.iter().filter(|way| way.line == line);
         let count = same().count().min(LINES_MAX);

@@ -34,7 +34,7 @@ impl SendKey {
 }
 
 impl<W: Wire> Tunnel<W> {
-    /// Seals `payload` without padding, and sends it unfragmented by the peer's way in use.
+    /// Seals `payload` without padding, and sends it unfragmented over the peer's line in use.
     pub(crate) fn send_whole(&self, peer: &Peer, payload: &[u8]) -> Whole {
         let now = Instant::now();
         let key = peer.send_key.load_full().filter(|key| key.alive(now));

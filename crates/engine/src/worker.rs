@@ -214,7 +214,7 @@ impl<W: Wire> Workers<W> {
         self.wake_all();
     }
 
-    /// Tells control that the data plane has ended.
+    /// Notifies control that the data plane has ended.
     pub(crate) fn tell_gone(&self) {
         self.shared.control.device_gone();
     }
@@ -313,8 +313,8 @@ impl<W: Wire> Workers<W> {
                 self.stop();
                 self.tell_gone();
             }
-            // An injected payload wakes this worker only if no other waited before it. The poller knows only the
-            // interface.
+            // `inject` wakes this worker only for the first waiting payload, and the poller watches only the interface.
+            // So the payloads that remain need another wake-up.
             Filled::Full if self.shared.has_injected() => self.shared.wake_tun(),
             _ => {}
         }

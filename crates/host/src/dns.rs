@@ -52,7 +52,7 @@ pub enum Resolver {
     /// `dnsmasq` on OpenWrt and Debian: a file in the directory that it reads when it starts.
     #[serde(alias = "OpenWrt")]
     Dnsmasq {
-        /// The directory.
+        /// Directory of dnsmasq's extra configuration files.
         directory: PathBuf,
     },
 }
@@ -188,7 +188,7 @@ impl Resolver {
         }
     }
 
-    /// Undoes [`Resolver::set`]. It is no error if nothing was set.
+    /// Undoes [`Resolver::set`]. Succeeds also if nothing was set.
     ///
     /// # Errors
     /// The errors of [`Resolver::set`].

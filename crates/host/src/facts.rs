@@ -33,7 +33,7 @@ pub(crate) const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Most name servers of the host that are read.
+/// Maximum number of name servers of the host that are read.
 const NAME_SERVERS_MAX: usize = 8;
 
 /// The MTU of an uplink.
@@ -70,7 +70,7 @@ impl LineMtu {
 pub struct Facts {
     /// The tunnel's own interface.
     pub interface: String,
-    /// The present ways to the endpoints.
+    /// The current paths to the endpoints.
     pub endpoints: Vec<EndpointWay>,
     /// Default routes of the main table, the best of each family first.
     pub defaults: Vec<Route>,
@@ -81,7 +81,7 @@ pub struct Facts {
     pub local_networks: Vec<(IpAddr, u8)>,
     /// Networks of the host's other interfaces, for tunnels with pushed routes.
     pub connected: Vec<Connected>,
-    /// Ways to gateways that the want names by address, and to name servers.
+    /// Paths to gateways that the want names by address, and to name servers.
     pub ways: BTreeMap<IpAddr, EndpointWay>,
     /// The host's name servers that run on other machines.
     pub name_servers: Vec<IpAddr>,
@@ -138,32 +138,32 @@ impl fmt::Display for Connected {
 /// A setting below `/proc/sys`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Setting {
-    /// Its path below `/proc/sys`.
+    /// Path of the setting below `/proc/sys`.
     pub key: String,
-    /// The present value.
+    /// Value before the change.
     pub before: String,
-    /// The wanted value.
+    /// Value that the tunnel needs.
     pub value: &'static str,
 }
 
-/// The way to one address.
+/// The host's path to one address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EndpointWay {
     /// The address.
     pub addr: IpAddr,
     /// The gateway, if it is not on the link.
     pub via: Option<IpAddr>,
-    /// Index of the interface; `None` when there is no way.
+    /// Index of the interface; `None` when there is no route.
     pub dev: Option<u32>,
     /// The address is one of this host.
     pub local: bool,
-    /// The MTU of this way.
+    /// The MTU of this path.
     pub mtu: Option<LineMtu>,
 }
 
 impl EndpointWay {
-    /// The route that keeps packets to this address on its present way, and follows when that changes. `None` without a
-    /// way, and for this host's own addresses, which need no route.
+    /// The route that keeps packets to this address on its current path, and follows when that changes. `None` without
+    /// a way, and for this host's own addresses, which need no route.
     pub(crate) fn outer_route(&self) -> Option<Step> {
         if self.local {
             return None;
@@ -181,7 +181,7 @@ impl EndpointWay {
 
 impl Facts {
     /// Reads the host of `system`, which must also be this thread's network namespace. Call it after
-    /// [`crate::recover`]: rules that a killed process left would give wrong ways. `ifname` is the tunnel's own
+    /// [`crate::recover`]: rules that a killed process left would yield wrong routes. `ifname` is the tunnel's own
     /// interface, whose routes are ignored.
     ///
     /// # Errors
@@ -230,8 +230,8 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Looks up the ways to endpoints that are new or had none, while the tunnel is up as `ifname`. The other facts
-    /// stay as they were before the tunnel.
+    /// Looks up the routes to endpoints that are new or had no route, while the tunnel is up as `ifname`. The other
+    /// facts stay as they were before the tunnel.
     ///
     /// # Errors
     /// The errors of [`Facts::gather`].
@@ -266,9 +266,9 @@ impl Facts {
         Ok(())
     }
 
-    /// Reads the MTU on the ways to the endpoints again while the tunnel is up, for packets with `mark`. It may change
-    /// with the uplink, its device or its route, or when the kernel learns the path's MTU, which it does not announce.
-    /// The ways themselves stay as they were before the tunnel. Does nothing if the MTU is not derived.
+    /// Reads the MTU on the routes to the endpoints again while the tunnel is up, for packets with `mark`. It may
+    /// change with the uplink, its device or its route, or when the kernel learns the path's MTU, which it does not
+    /// announce. The routes themselves stay as they were before the tunnel. Does nothing if the MTU is not derived.
     ///
     /// # Errors
     /// The errors of [`Facts::gather`].
@@ -301,7 +301,7 @@ impl Facts {
         self.defaults.iter().find(|route| route.dst.is_ipv6() == v6)
     }
 
-    /// The way to a router.
+    /// The path to a router.
     pub(crate) fn way_to(&self, addr: IpAddr) -> Option<&EndpointWay> {
         let mut endpoints = self.endpoints.iter();
         let endpoint = || endpoints.find(|way| way.addr == addr);
@@ -409,7 +409,7 @@ fn line(system: &mut dyn System, dev: u32, route: Option<u32>) -> Option<LineMtu
     Some(LineMtu { device, mtu, route })
 }
 
-/// A way as [`way`] finds it, but never through the tunnel itself, the interface with index `tunnel`.
+/// A route as [`way`] finds it, but never through the tunnel itself, the interface with index `tunnel`.
 fn way_past(
     system: &mut dyn System,
     addr: IpAddr,
@@ -427,7 +427,7 @@ fn way_past(
     Ok(found)
 }
 
-/// The way that a packet with `mark` (0 for none) would take to `addr` now. Having no way is not an error.
+/// The route that a packet with `mark` (0 for none) would take to `addr` now. Having no route is not an error.
 fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, NetlinkError> {
     let none = EndpointWay {
         addr,
@@ -444,7 +444,7 @@ fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, 
             mtu: line(system, found.dev, found.mtu),
             ..none
         }),
-        // There is no way now: the uplink may be down, and come up later.
+        // There is no route now: the uplink may be down, and come up later.
         Err(NetlinkError::Refused { .. }) => Ok(none),
         Err(error) => Err(error),
     }

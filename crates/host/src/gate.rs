@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 /// How long nothing is accepted after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Least time between two log lines about it.
+/// Minimum time between two log lines about pauses.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// Most connections turned away in one go; the kernel queues no more than this.
+/// Maximum number of connections turned away in one go; the kernel queues no more than this.
 const BACKLOG: usize = 128;
 
 /// Watches the listening sockets of one loop, and pauses them while descriptors have run out.
@@ -30,7 +30,7 @@ pub struct Gate {
 }
 
 impl Default for Gate {
-    /// An open gate.
+    /// Gate that lets every write pass.
     fn default() -> Self {
         Self {
             reserve: reserve(),

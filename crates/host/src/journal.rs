@@ -22,6 +22,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
 use super::step::{Step, is_setting_of_ours};
@@ -37,7 +38,7 @@ const SIZE_MAX: u64 = 1 << 20;
 /// Longest first line that is read, in bytes.
 const LINE_MAX: u64 = 256;
 
-/// A number that the kernel makes anew at each boot.
+/// A number that the kernel chooses at each boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why a journal cannot be used.
@@ -316,7 +317,7 @@ struct Origin {
     namespace: u64,
     /// The namespace's number, which the kernel never reuses; 0 before Linux 5.14.
     cookie: u64,
-    /// The boot.
+    /// Boot id of the kernel.
     boot: String,
     /// Index of the interface.
     interface: u32,
@@ -337,7 +338,7 @@ impl Origin {
         let mut line = String::new();
         let read = BufReader::new(file.take(LINE_MAX)).read_line(&mut line);
         let _ = (read, (&*file).rewind());
-        serde_json::from_slice(line.as_bytes()).ok()
+        serde_json::from_value(serde_json::from_slice(line.as_bytes()).ok()?).ok()
     }
 
     /// True when the namespace is the same one.
@@ -405,10 +406,12 @@ fn read(file: &File) -> io::Result<Vec<Step>> {
     let mut steps = Vec::new();
     for line in BufReader::new(file.take(SIZE_MAX)).lines() {
         let line = line?;
-        if serde_json::from_slice::<Origin>(line.as_bytes()).is_ok() {
+        let written = serde_json::from_slice::<Value>(line.as_bytes());
+        // The first line, an [`Origin`].
+        if written.as_ref().is_ok_and(|it| it.get("boot").is_some()) {
             continue;
         }
-        match serde_json::from_slice(line.as_bytes()) {
+        match written.and_then(serde_json::from_value) {
             // Root writes this value below `/proc/sys`, so the key must be one of ours.
             Ok(Step::Sysctl { key, .. }) if !is_setting_of_ours(&key) => {
                 log::warn!("a line of the undo journal is passed over: no setting of ours: {key}");

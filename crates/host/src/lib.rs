@@ -25,9 +25,9 @@
 //! [`names`] asks name servers for the addresses of a name.
 //!
 //! # The process
-//! [`background`], [`gate`] for sockets without descriptors, [`strangers`] for what they may write to the log, [`notify`], [`privileges`], [`logging`], [`written_file`] for files that a
-//! configuration names, [`run_scripts`] for commands of a configuration, and [`machine`], which says
-//! what the process runs on.
+//! [`background`], [`gate`] for sockets without descriptors, [`strangers`] for what they may write to the log,
+//! [`notify`], [`privileges`], [`logging`], [`written_file`] for files that a configuration names, [`run_scripts`] for
+//! commands of a configuration, and [`machine`], which says what the process runs on.
 
 #![forbid(unsafe_code)]
 
@@ -70,4 +70,4 @@ pub use want::{
     DefaultV4, DefaultV6, Destination, EndpointRoutes, Forwarding, Gateway, Mtu, ProbedPath, Want,
     WantedAddress, WantedRoute,
 };
-pub use ways::{covers, masked};
+pub use ways::{covers, device_to, masked};

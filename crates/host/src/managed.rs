@@ -31,7 +31,7 @@ pub trait Manager: fmt::Debug + Send + Sync {
     /// Called when the tunnel ends by itself, with the reason.
     fn failed(&self, why: &str);
 
-    /// Whether the tunnel's configuration has changed, when a signal asks for a reload.
+    /// Whether the tunnel's configuration has changed, when a signal requests a reload.
     fn wants_reload(&self) -> bool;
 
     /// Whether the present configuration is complete. For a service that applies changes in place, and is asked to
@@ -103,7 +103,7 @@ impl Managed {
         plan.chain(self.applied.iter().flat_map(Applied::refused))
     }
 
-    /// The manager of the tunnel.
+    /// The program that configures the interface.
     #[must_use]
     pub fn manager(&self) -> &SharedManager {
         &self.manager
@@ -236,7 +236,7 @@ fn past(want: &Want, manager: &dyn Manager) -> Want {
     };
     past.endpoints
         .retain(|it| if it.is_ipv4() { v4 } else { v6 });
-    // The MTU is derived from the ways to endpoints.
+    // The MTU is derived from the routes to endpoints.
     if past.endpoints.is_empty() {
         past.endpoints.clone_from(&want.endpoints);
         past.endpoint_routes = EndpointRoutes::Off;
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(all.endpoints, want.endpoints);
         let v4 = past(&want, &Keeps(true, false));
         assert_eq!((v4.default_v6, v4.endpoints.len()), (None, 1));
-        // The way to the endpoints still determines the MTU.
+        // The route to the endpoints still determines the MTU.
         let none = past(&want, &Keeps(false, false));
         assert_eq!(
             (none.endpoint_routes, none.endpoints.len(), none.default_v4),

@@ -9,7 +9,7 @@ use crate::want::{Mtu, Want};
 /// Below this MTU, in bytes, the kernel removes IPv6 from an interface (RFC 8200, section 5).
 pub(crate) const IPV6_MTU_MIN: u32 = 1280;
 
-/// Least and largest MTU of an IPv4 interface in bytes.
+/// Minimum and maximum MTU of an IPv4 interface in bytes.
 const MTU_RANGE: (u32, u32) = (68, 65535);
 
 /// MTU assumed for an unknown uplink, in bytes.
@@ -18,15 +18,15 @@ const MTU_USUAL: u32 = 1500;
 /// The MTU that an interface should have, and why.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TunnelMtu {
-    /// Bytes.
+    /// The MTU, in bytes.
     pub bytes: u32,
     /// Why, in words.
     pub reason: String,
     /// The configuration sets the MTU; it is not derived.
     configured: bool,
-    /// A way is known from which the MTU is derived.
+    /// A path is known from which the MTU is derived.
     known: bool,
-    /// The least and the largest MTU that are possible without probes, in bytes.
+    /// The smallest and the largest MTU that are possible without probes, in bytes.
     range: (u32, u32),
 }
 
@@ -86,7 +86,7 @@ impl TunnelMtu {
         }
     }
 
-    /// The least and largest possible MTU, in bytes, as far as is known without probes. `None` if the MTU is not
+    /// The smallest and largest possible MTU, in bytes, as far as is known without probes. `None` if the MTU is not
     /// derived or no uplink is known.
     #[must_use]
     pub fn range(&self) -> Option<(u32, u32)> {

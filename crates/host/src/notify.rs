@@ -126,7 +126,7 @@ pub fn watchdog() -> Option<Duration> {
     MANAGER.get()?.as_ref()?.watchdog
 }
 
-/// Tells the manager's watchdog that the service is alive.
+/// Signals the manager's watchdog that the service is alive.
 pub fn alive() {
     tell("WATCHDOG=1");
 }

@@ -17,7 +17,7 @@ use crate::ways::{covers, masked};
 /// All steps, in order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
-    /// The changes.
+    /// Changes in the order to apply them.
     pub steps: Vec<Step>,
     /// The mark that the tunnel's own packets must have **before** the plan is applied, or they
     /// would be routed into the tunnel themselves; 0 for none.
@@ -37,7 +37,7 @@ pub enum PlanError {
         "no routing table from 51820 to 52819 is empty; set FwMark to the number of one that is"
     )]
     NoTable,
-    /// Without rules and without a way to the endpoint, the tunnel's own packets would enter the tunnel.
+    /// Without rules and without a route to the endpoint, the tunnel's own packets would enter the tunnel.
     #[error(
         "this kernel cannot pass over default routes (it needs 3.12 and policy routing), and \
          there is no route to the endpoint {0} to keep outside the tunnel; add one, or set Table"

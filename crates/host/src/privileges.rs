@@ -1,4 +1,4 @@
-//! Gives up privileges that are not needed after set-up.
+//! Drops privileges that are not needed after set-up.
 
 use crate::written_file;
 use caps::{CapSet, Capability, CapsHashSet};
@@ -59,7 +59,7 @@ pub fn confine_other_threads() {
     }
 }
 
-/// Makes the calling thread give up all capabilities, for a thread that only reads packets of others.
+/// Makes the calling thread give up all capabilities, for threads that need none, such as readers of untrusted packets.
 pub fn confine_this_thread() {
     for set in [CapSet::Effective, CapSet::Permitted] {
         if let Err(e) = caps::clear(None, set) {
@@ -76,15 +76,15 @@ pub enum UserError {
     Unknown {
         /// "user" or "group".
         what: &'static str,
-        /// The missing name.
+        /// Name of the missing user or group.
         name: String,
     },
     /// The system refused.
     #[error("cannot become {user}: {why}")]
     Refused {
-        /// The user.
+        /// Name of the user to switch to.
         user: String,
-        /// The system's error.
+        /// Error of the system, as text.
         why: String,
     },
 }
@@ -99,7 +99,7 @@ pub fn look_up(user: Option<&str>, group: Option<&str>) -> Result<(), UserError>
     Ok(())
 }
 
-/// Gives a file to another user and group, and creates it if it is missing.
+/// Changes the owner of a file to another user and group, and creates it if it is missing.
 ///
 /// # Errors
 /// See [`UserError`].

@@ -46,7 +46,7 @@ pub(super) fn is_setting_of_ours(key: &str) -> bool {
 pub enum Step {
     /// An address of the tunnel's interface.
     Address {
-        /// The address.
+        /// Address on the interface.
         addr: IpAddr,
         /// Bits of the prefix.
         prefix: u8,
@@ -55,14 +55,14 @@ pub enum Step {
     },
     /// The interface's MTU in bytes.
     Mtu {
-        /// Bytes.
+        /// The new MTU, in bytes.
         mtu: u32,
     },
     /// Brings the interface up.
     Up,
     /// A route into the tunnel.
     Route {
-        /// Destination.
+        /// Network address of the destination.
         dst: IpAddr,
         /// Bits of the prefix.
         prefix: u8,
@@ -89,7 +89,7 @@ pub enum Step {
     UnmarkedRule {
         /// Whether it is about IPv6.
         v6: bool,
-        /// The firewall mark.
+        /// Firewall mark to match.
         mark: u32,
         /// Number of the routing table.
         table: u32,
@@ -112,9 +112,9 @@ pub enum Step {
     Sysctl {
         /// The setting's path below `/proc/sys`.
         key: String,
-        /// The new value.
+        /// Value to write.
         value: String,
-        /// The value before.
+        /// Value to restore.
         before: String,
     },
 
@@ -129,7 +129,7 @@ pub enum Step {
     },
     /// A route past the tunnel in the main table.
     OuterRoute {
-        /// Destination.
+        /// Network address of the destination.
         dst: IpAddr,
         /// Bits of the prefix.
         prefix: u8,
@@ -140,20 +140,20 @@ pub enum Step {
         /// Raised until no other route to the destination has it. Each of several tunnels that need the same route adds
         /// its own.
         metric: u32,
-        /// The address whose way this route follows when it changes. A network's all-zero address stands for the
+        /// The address whose route this route follows when it changes. A network's all-zero address stands for the
         /// default route.
         towards: Option<IpAddr>,
     },
     /// Packets to this destination are answered with "unreachable".
     Unreachable {
-        /// Destination.
+        /// Network address of the destination.
         dst: IpAddr,
         /// Bits of the prefix.
         prefix: u8,
         /// The metric; see [`Step::OuterRoute`].
         metric: u32,
     },
-    /// Removes a route of the host that is in the way; undoing puts it back.
+    /// Removes a route of the host that conflicts with the tunnel's; undoing puts it back.
     Displace(SavedRoute),
 }
 
@@ -193,7 +193,7 @@ impl SavedRoute {
         })
     }
 
-    /// The route.
+    /// Route as the system interface takes it.
     pub(super) fn route(&self) -> Route {
         Route {
             via: self.via,

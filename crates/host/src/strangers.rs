@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most lines that all strangers together may cause at once. Further lines are only counted.
+/// Maximum number of lines that all strangers together may cause at once. Further lines are only counted.
 const AT_ONCE: u32 = 80;
 
 /// Lines that they may cause in addition for each [`PERIOD`] that passes.

@@ -60,7 +60,7 @@ pub trait System {
     fn prepend_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
     /// Deletes the first route that matches every value given in `route`.
     fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
-    /// The way that a packet with a firewall mark (0 for none) would take.
+    /// The route that a packet with a firewall mark (0 for none) would take.
     fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError>;
 
     /// The rules of a family.

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use netio::netlink::{Link, Netlink};
 
-/// Group (`ip link set group`) of a server's devices, by which clients reach this host. The group goes with its device,
-/// so no stale file can remain when a server ends.
+/// Group (`ip link set group`) of a server's devices, through which clients reach this host. The group goes with its
+/// device, so no stale file can remain when a server ends.
 pub const SERVER_GROUP: u32 = 0x6d72;
 
 /// Text in such a device's alias before the server's ports. Text that others have written stays in front of it.
@@ -69,7 +69,7 @@ pub fn is_tunnel(name: &str) -> bool {
     place.join("tun_flags").exists() || kind.lines().any(|line| line == "DEVTYPE=wireguard")
 }
 
-/// A sentence for reports about a missing device: names devices that are up and may be meant. `None` without any.
+/// A sentence for reports about a missing device: names devices that are up and may be intended. `None` without any.
 #[must_use]
 pub fn instead<'n>(
     up: impl Iterator<Item = &'n str>,

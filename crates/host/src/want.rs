@@ -50,6 +50,45 @@ pub struct Want {
     pub warnings: Vec<String>,
 }
 
+impl Want {
+    /// Says which packets of this host the routes lead into the tunnel `ifname`, and which name servers are asked: a
+    /// clause for the user.
+    #[must_use]
+    pub fn summary(&self, ifname: &str) -> String {
+        let led = |it: &&WantedRoute| it.table == MAIN && it.gateway != Gateway::Default;
+        let led: Vec<&WantedRoute> = self.routes.iter().filter(led).collect();
+        let all = |v6| led.iter().any(|it| it.prefix == 0 && it.to.is_v6() == v6);
+        let v4 = self.default_v4.is_some() || all(false);
+        let v6 = self.default_v6.is_some() || all(true);
+        let networks: Vec<String> = led.iter().filter_map(|it| it.network()).collect();
+        let traffic = match (v4, v6, &networks[..]) {
+            (true, true, _) => "all traffic of this router".to_owned(),
+            (true, false, _) => "IPv4 traffic of this router".to_owned(),
+            (false, true, _) => "IPv6 traffic of this router".to_owned(),
+            (false, false, []) => "no traffic of this router".to_owned(),
+            (false, false, [one]) => format!("traffic to {one}"),
+            (false, false, [one, other]) => format!("traffic to {one} and {other}"),
+            (false, false, [one, rest @ ..]) => {
+                format!("traffic to {one} and {} other networks", rest.len())
+            }
+        };
+        let blocked = match self.block_ipv6 && !v6 {
+            true => ", IPv6 is blocked",
+            false => "",
+        };
+        let names = self.name_servers.iter().map(|it| {
+            let servers: Vec<String> = it.servers.iter().map(ToString::to_string).collect();
+            let names = match it.only.is_empty() {
+                true => "names".to_owned(),
+                false => format!("names below {}", it.only.join(", ")),
+            };
+            format!(", {names} are looked up at {}", servers.join(", "))
+        });
+        let names: String = names.collect();
+        format!("{traffic} goes through {ifname}{blocked}{names}")
+    }
+}
+
 /// A path's MTU, as found by probes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProbedPath {
@@ -86,7 +125,7 @@ pub struct WantedAddress {
 pub enum Mtu {
     /// This many bytes.
     Exact(u32),
-    /// The MTU of the way to the endpoints, less the bytes that the tunnel adds to a packet.
+    /// The MTU of the path to the endpoints, less the bytes that the tunnel adds to a packet.
     Path {
         /// Outer headers and the tunnel's own, in bytes.
         overhead: u32,
@@ -104,7 +143,7 @@ impl Default for Mtu {
 pub struct WantedRoute {
     /// The route's name in warnings.
     pub name: String,
-    /// The network.
+    /// Destination network.
     pub to: Destination,
     /// Bits of the network's prefix.
     pub prefix: u8,
@@ -117,7 +156,7 @@ pub struct WantedRoute {
     /// The tunnel works without this route, and it goes before a route of the host to the same network. For other
     /// routes, such a route of the host is an error.
     pub optional: bool,
-    /// The other end asked for it, not the configuration.
+    /// The other end requested it, not the configuration.
     pub pushed: bool,
 }
 
@@ -126,6 +165,16 @@ impl WantedRoute {
     #[must_use]
     pub const fn leads_all(&self) -> bool {
         self.optional && self.prefix == 0 && self.metric.is_none() && self.table == MAIN
+    }
+
+    /// The network in words, unless it is a default route.
+    fn network(&self) -> Option<String> {
+        match self.to {
+            Destination::Network(addr) if self.prefix > 0 => {
+                Some(format!("{addr}/{}", self.prefix))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -165,9 +214,9 @@ impl Destination {
 pub enum Gateway {
     /// Into the tunnel. The gateway, if any, is on a network of the interface.
     Tunnel(Option<IpAddr>),
-    /// Past the tunnel, by the gateway of the host's default route; follows that route.
+    /// Past the tunnel, through the gateway of the host's default route; follows that route.
     Default,
-    /// By a gateway inside the tunnel or on a network of the host.
+    /// Through this gateway, inside the tunnel or on a network of the host.
     Router(IpAddr),
 }
 
@@ -247,5 +296,121 @@ impl Want {
             Some(peer) => peer == addr,
             None => own.addr != addr && crate::ways::covers(own.addr, own.prefix, addr),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(network: &str, prefix: u8, gateway: Gateway, table: u32) -> WantedRoute {
+        WantedRoute {
+            name: String::new(),
+            to: Destination::Network(network.parse().unwrap()),
+            prefix,
+            gateway,
+            metric: None,
+            table,
+            optional: false,
+            pushed: false,
+        }
+    }
+
+    #[test]
+    fn the_summary_names_what_the_tunnel_leads() {
+        const IN: Gateway = Gateway::Tunnel(None);
+        let ten = || route("10.0.0.0", 8, IN, MAIN);
+        let lan = || route("192.168.7.0", 24, IN, MAIN);
+        let six = || route("fd00::", 8, IN, MAIN);
+        let past = || route("203.0.113.7", 32, Gateway::Default, MAIN);
+        let other = || route("172.16.0.0", 12, IN, 100);
+        let everything = || route("0.0.0.0", 0, IN, MAIN);
+        for (routes, v4, v6, summary) in [
+            (
+                vec![],
+                false,
+                false,
+                "no traffic of this router goes through wg0",
+            ),
+            (
+                vec![past(), other()],
+                false,
+                false,
+                "no traffic of this router goes through wg0",
+            ),
+            (
+                vec![past(), ten()],
+                false,
+                false,
+                "traffic to 10.0.0.0/8 goes through wg0",
+            ),
+            (
+                vec![ten(), lan()],
+                false,
+                false,
+                "traffic to 10.0.0.0/8 and 192.168.7.0/24 goes through wg0",
+            ),
+            (
+                vec![ten(), lan(), six()],
+                false,
+                false,
+                "traffic to 10.0.0.0/8 and 2 other networks goes through wg0",
+            ),
+            (
+                vec![ten()],
+                true,
+                false,
+                "IPv4 traffic of this router goes through wg0",
+            ),
+            (
+                vec![everything()],
+                false,
+                false,
+                "IPv4 traffic of this router goes through wg0",
+            ),
+            (
+                vec![],
+                false,
+                true,
+                "IPv6 traffic of this router goes through wg0",
+            ),
+            (
+                vec![everything()],
+                false,
+                true,
+                "all traffic of this router goes through wg0",
+            ),
+        ] {
+            let want = Want {
+                routes,
+                default_v4: v4.then_some(DefaultV4::Rules),
+                default_v6: v6.then_some(DefaultV6::Rules),
+                ..Want::default()
+            };
+            assert_eq!(want.summary("wg0"), summary);
+        }
+        let mut servers = NameServers {
+            servers: vec!["10.2.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+            search: Vec::new(),
+            only: Vec::new(),
+        };
+        let with = |servers: &NameServers| {
+            let want = Want {
+                default_v4: Some(DefaultV4::Halves),
+                block_ipv6: true,
+                name_servers: Some(servers.clone()),
+                ..Want::default()
+            };
+            want.summary("tun0")
+        };
+        assert_eq!(
+            with(&servers),
+            "IPv4 traffic of this router goes through tun0, IPv6 is blocked, names are looked up at 10.2.0.1, fd00::1"
+        );
+        servers.only.push("corp.example".to_owned());
+        assert!(
+            with(&servers)
+                .ends_with(", names below corp.example are looked up at 10.2.0.1, fd00::1")
+        );
     }
 }

@@ -1,13 +1,13 @@
-//! The ways that the host's own routes lead.
+//! The paths of the host's own routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netio::netlink::{Family, NetlinkError, Route, RouteKind};
+use netio::netlink::{Family, Netlink, NetlinkError, Route, RouteKind};
 
 use crate::step::{MAIN, Step};
 use crate::system::System;
 
-/// First metric of routes past the tunnel. Not 0: routes made by hand take precedence, and undoing surely deletes the
+/// First metric of routes past the tunnel. Not 0: routes made by hand take precedence, and undoing deletes just the
 /// tunnel's own.
 pub(crate) const FIRST_METRIC: u32 = 1;
 
@@ -17,10 +17,18 @@ const METRICS_TRIED: u32 = 256;
 /// Metric of IPv6 routes that were added without one, include/uapi/linux/ipv6_route.h.
 const METRIC_V6: u32 = 1024;
 
+/// The device through which the host sends packets with this firewall mark (0 for none) to `dst`.
+#[must_use]
+pub fn device_to(dst: IpAddr, mark: u32) -> Option<String> {
+    let mut netlink = Netlink::open().ok()?;
+    let way = netlink.route_get(dst, mark).ok()?;
+    netlink.name_of(way.dev).ok()
+}
+
 /// A gateway, if any, and the interface's index.
 pub(crate) type Way = (Option<IpAddr>, u32);
 
-/// The best route's way for packets to `dst`: longest prefix, then lowest metric.
+/// The best route's path for packets to `dst`: longest prefix, then lowest metric.
 pub(crate) fn best<'a>(routes: impl Iterator<Item = &'a Route>, dst: IpAddr) -> Option<Way> {
     best_route(routes, dst).and_then(|route| Some((route.via, route.dev?)))
 }
@@ -115,7 +123,7 @@ pub(crate) fn with_free_metric(step: &Step, system: &mut dyn System) -> Result<S
     Ok(step)
 }
 
-/// The way to `addr` by the host's main table without the routes of one interface.
+/// The path to `addr` through the host's main table without the routes of one interface.
 ///
 /// # Errors
 /// When the kernel refuses to list its routes.
@@ -154,7 +162,7 @@ impl HostRoutes {
     }
 }
 
-/// True when both routes have the same place in the table and lead the same way.
+/// True when both routes have the same place in the table and lead to the same next hop.
 pub(crate) fn is_same(a: &Route, b: &Route) -> bool {
     let key = |r: &Route| (r.dst, r.prefix, r.via, r.dev, metric_of(r));
     key(a) == key(b)

@@ -120,7 +120,7 @@ fn unnamed_beside(path: &Path) -> Option<File> {
         .ok()
 }
 
-/// Gives an unnamed file its name, which no file may have yet.
+/// Links an unnamed file to its name, which no file may have yet.
 fn give_name(file: &File, path: &Path) -> io::Result<()> {
     let from = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(

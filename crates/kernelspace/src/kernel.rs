@@ -16,7 +16,7 @@ pub(crate) trait Kernel: Send {
         remote: SocketAddr,
         local: Option<IpAddr>,
     ) -> Result<(), NetlinkError>;
-    /// [`Ovpn::set_inside`].
+    /// See [`Ovpn::set_inside`].
     fn set_inside(
         &mut self,
         id: u32,

@@ -76,7 +76,7 @@ impl<K: Kernel> Listener<K> {
         })
     }
 
-    /// Listens until it is told to stop, or cannot go on.
+    /// Listens until it is told to stop, or fails.
     pub(crate) fn run(mut self) {
         if let Err(error) = self.listen() {
             log::error!("the kernel's data plane is not heard any more: {error}");
@@ -184,7 +184,7 @@ impl Rounds {
         done
     }
 
-    /// Notes that the thread has done a round.
+    /// Records that the thread has done a round.
     pub(crate) fn come_by(&self) {
         let asked = self.asked.load(Ordering::Relaxed);
         self.done.store(asked, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One peer: what control has set, and which of that the kernel has been told.
+//! One peer: the settings from control, and those of them that the kernel has.
 
 use super::keys::Slots;
 use netio::netlink::OvpnFigures;

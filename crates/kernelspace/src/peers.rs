@@ -194,7 +194,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// Gives keys to the second slot of a peer that is in the kernel.
+    /// Installs keys in the second slot of a peer that is in the kernel.
     fn give(&mut self, id: PeerId, session: u32, material: &Material) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let number = peer.kernel.ok_or(PeerError::NoSocket)?;
@@ -266,7 +266,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// Moves networks from peer to peer. Returns the peers with which the kernel cannot go on, and why.
+    /// Moves networks from peer to peer. Returns the peers that the kernel refused, and why.
     pub(crate) fn change_routes(&mut self, changes: &[RouteChange]) -> Vec<(PeerId, PeerError)> {
         let mut changed = BTreeSet::new();
         for change in changes {
@@ -339,7 +339,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// Tells the kernel the inner addresses of a peer that it knows.
+    /// Sets in the kernel the inner addresses of a peer that it knows.
     fn tell_inside(&mut self, id: PeerId, inside: Inside) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         if let Some(number) = peer.kernel
@@ -352,7 +352,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// Tells the kernel a peer's inner addresses, and adds routes to the networks behind the peer.
+    /// Sets a peer's inner addresses, and adds routes to the networks behind the peer.
     fn follow_networks(&mut self, id: PeerId) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let (behind, inside) = (peer.behind(), peer.inside());
@@ -466,7 +466,7 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     plain(one) == plain(other)
 }
 
-/// The endpoint of a peer that has moved: it still calls the same address of ours.
+/// The endpoint of a peer that has moved: it still sends to the same address of ours.
 fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
     let source = before
         .source
@@ -474,7 +474,7 @@ fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
     Endpoint { addr: to, source }
 }
 
-/// Our address that the kernel sends from: the address that the peer has called, or else the socket's bound address,
+/// Our address that the kernel sends from: the address to which the peer has sent, or else the socket's bound address,
 /// which the kernel does not read. Without either, the kernel chooses one.
 fn local(endpoint: Endpoint, socket: Option<&UdpSocket>) -> Option<IpAddr> {
     let bound = || {
@@ -526,7 +526,7 @@ impl<K: Kernel> Peers<K> {
         self.numbers.get(&number).copied()
     }
 
-    /// Notes that the kernel now sends to another address of a peer. Returns the peer.
+    /// Records that the kernel now sends to another address of a peer. Returns the peer.
     pub(super) fn floated(&mut self, number: u32, to: SocketAddr) -> Option<PeerId> {
         let id = self.by_number(number)?;
         let line = self.peers.get_mut(&id)?.line.as_mut()?;
@@ -534,7 +534,7 @@ impl<K: Kernel> Peers<K> {
         Some(id)
     }
 
-    /// Notes that the kernel has removed a peer. Returns the peer, unless control knows that already.
+    /// Records that the kernel has removed a peer. Returns the peer, unless control knows that already.
     pub(super) fn lost(&mut self, number: u32) -> Option<PeerId> {
         let id = self.by_number(number)?;
         let peer = self.peers.get_mut(&id)?;

@@ -137,7 +137,7 @@ impl<K> Plane<K> {
         socket.send_trains(&mut scratch, message, &[train]).sent > 0
     }
 
-    /// Ends a peer's session, as the kernel cannot go on with it.
+    /// Ends a peer's session, as the kernel cannot serve the peer any longer.
     fn failed(&self, id: PeerId, error: &PeerError) {
         if !matches!(error, PeerError::NoPeer(_)) {
             log::error!(

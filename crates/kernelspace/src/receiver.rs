@@ -5,8 +5,8 @@ use openvpn::data::wire::OpenVpn as Packets;
 use plane::{AtomicU64, Class, Control, Endpoint, Line, LineId, Transport, Wire};
 use std::sync::atomic::Ordering;
 
-/// Most datagrams received in one call, and their longest. Control packets are shorter, and the sockets get no
-/// others.
+/// Maximum number of datagrams received in one call, and their longest. Control packets are shorter, and the sockets
+/// get no others.
 const AT_ONCE: usize = 16;
 const LONGEST: usize = 4096;
 
@@ -39,7 +39,7 @@ impl Receiver {
         }
     }
 
-    /// Gives control the packets of a socket, at most [`CALLS`] calls' worth.
+    /// Passes the packets of a socket, at most [`CALLS`] calls' worth.
     pub(crate) fn receive(&mut self, socket: &UdpSocket, control: &dyn Control, dropped: &Dropped) {
         for _ in 0..CALLS {
             self.trains.clear();

@@ -2,7 +2,7 @@
 //!
 //! Measuring costs nothing while packets come and go. At other times *probes* are sent, messages that the peer
 //! answers at once: WireGuard handshakes, OpenVPN requests of the options check, PPTP packets made for it. A probe
-//! makes a WireGuard or OpenVPN peer send to where the probe came from, so a keepalive by the line in use follows.
+//! makes a WireGuard or OpenVPN peer send to where the probe came from, so a keepalive over the line in use follows.
 //!
 //! [`Lines`] decides and does no I/O: it calls an [`Outside`], which each protocol implements.
 
@@ -25,6 +25,8 @@ mod peer;
 mod rate;
 mod relay;
 mod report;
+#[cfg(test)]
+mod tests;
 mod theirs;
 mod usage_file;
 
@@ -45,7 +47,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_millis(250);
 const WAITING: Duration = Duration::from_millis(100);
 
-/// How often a silent line is probed; a line while packets go by several at a time; a metered line.
+/// Probe intervals: of a silent line, of a line while packets go over several, and of a metered line.
 pub const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
@@ -61,9 +63,9 @@ const REOPEN: Duration = Duration::from_secs(5);
 pub struct Lines {
     settings: Settings,
     ends: Vec<End>,
-    /// The peers that are called. All others are answered by the line from which they call.
+    /// Peers with a configured endpoint. All others are answered over the line on which they connect.
     peers: BTreeMap<PeerId, PeerLines>,
-    /// The line from which each peer that is not called has last called.
+    /// The line on which each other peer last sent.
     callers: BTreeMap<PeerId, LineId>,
     look: Option<Instant>,
     /// The rates that the data plane was last given.
@@ -104,13 +106,13 @@ impl Lines {
         }
     }
 
-    /// Sets whether only one line may be used at a time: peers cannot be reached by several, or not yet.
+    /// Sets whether only one line may be used at a time: peers cannot be reached over several, or not yet.
     pub const fn set_singly(&mut self, singly: bool) {
         self.singly = singly;
     }
 
-    /// Sets how soon peers send a packet after receiving one. `None`, the default: they answer probes at once. Otherwise
-    /// they do not answer probes, but send a packet within this time, if the line works.
+    /// Sets how soon peers send a packet after receiving one. `None`, the default: they answer probes at once.
+    /// Otherwise they do not answer probes, but send a packet within this time, if the line works.
     pub fn set_answers(&mut self, answers: Option<Duration>) {
         if std::mem::replace(&mut self.answers, answers) != answers {
             for of in self.peers.values_mut().flat_map(|peer| &mut peer.lines) {
@@ -148,7 +150,7 @@ impl Lines {
             silence: Duration::from_millis(1200),
             unanswered: match self.settings.mode {
                 LineMode::Single | LineMode::Failover => 2,
-                // More patient: a line that loses much is not dead, and copies go on meanwhile.
+                // More patient: a line that loses much is not dead, and copies continue meanwhile.
                 LineMode::Duplicate => 4,
                 LineMode::Critical | LineMode::Balance | LineMode::BalancePackets => 3,
             },
@@ -214,7 +216,7 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 }
 
 impl Lines {
-    /// Opens the lines anew, each once its device exists.
+    /// Reopens the lines, each once its device exists.
     pub fn bind(&mut self, now: Instant, out: &mut dyn Outside) {
         for end in &mut self.ends {
             end.sockets = Sockets::Closed(None);
@@ -281,8 +283,8 @@ impl Lines {
         peer.is_some_and(|peer| peer.probe_answered(now))
     }
 
-    /// Sends a probe that is not counted, by the open line whose turn it is. It shows whether the peer answers probes
-    /// at all. A keepalive follows, as the peer stays with the line of the last probe.
+    /// Sends an uncounted probe over the next open line in rotation. It shows whether the peer answers probes at all. A
+    /// keepalive follows, as the peer answers on the line of the last probe.
     pub fn trial(&self, id: PeerId, turn: usize, out: &mut dyn Outside) {
         let open = self.open().count().max(1);
         if let Some(peer) = self.peers.get(&id)
@@ -298,7 +300,7 @@ impl Lines {
         self.peers.get(&id)?.used
     }
 
-    /// Notes a message on the line in use that, like a probe, the peer answers.
+    /// Records a message on the line in use that, like a probe, the peer answers.
     pub fn asked(&mut self, id: PeerId, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.asked(now);
@@ -316,8 +318,8 @@ impl Lines {
         self.look
     }
 
-    /// Handles the deadline. Reads the host's facts if the sockets of a line could not be opened, and returns whether it
-    /// did.
+    /// Handles the deadline. Reads the host's facts if the sockets of a line could not be opened, and returns whether
+    /// it did.
     pub fn expire(&mut self, now: Instant, out: &mut dyn Outside) -> bool {
         let again = |end: &End| {
             end.fault.is_none() && matches!(end.sockets, Sockets::Closed(Some(at)) if at <= now)

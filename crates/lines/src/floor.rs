@@ -26,10 +26,10 @@ const STEPS_AHEAD: Duration = Duration::from_secs(2);
 /// How long after its build a program believes the floor on file: ten years.
 const TRUSTED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Bytes of one place in the file: a flash block, so that a broken-off write leaves the other place intact.
+/// Size of a slot in the file, in bytes: a flash block, so that a broken-off write leaves the other slot intact.
 const PLACE: usize = 4096;
 
-/// The first line of a place, with its version.
+/// First line of a slot, with the version of the format.
 const HEAD: &str = "millrace clock 1";
 
 /// Decides when to write the floor. No message may leave before the floor for its stamp is written.
@@ -208,7 +208,7 @@ fn judged_by(floor: SystemTime, built: SystemTime) -> SystemTime {
     }
 }
 
-/// The floor in the newest intact place. A floor in the far future is rejected.
+/// The floor in the newest intact slot. A floor in the far future is rejected.
 fn newest(file: &File) -> io::Result<(u64, u64)> {
     let (number, text) = places::newest(file, HEAD, PLACE)?;
     let floor = match text.trim() {
@@ -290,7 +290,7 @@ mod tests {
         one.end(at(500));
         let found = FloorFile::at(&path).unwrap().1;
         assert!(found > at(1000) && found < at(1001), "{found:?}");
-        // The second process's end keeps what the first may rely on.
+        // When the second process ends, the floor on which the first may rely stays.
         two.end(at(700));
         assert_eq!(FloorFile::at(&path).unwrap().1, at(1000));
         // A process that is alone leaves exactly what it used.

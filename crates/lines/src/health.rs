@@ -5,8 +5,8 @@
 //! unanswered. The owner of a [`Health`] reports events to it, asks [`Health::probe_due`], and calls [`Health::poll`]
 //! after each of these and every so often.
 //!
-//! States have hysteresis: the round trips at which a line degrades are longer than those at which it recovers, and must
-//! last a few seconds. A line that was down is up again only after several answers.
+//! States have hysteresis: the round trips at which a line degrades are longer than those at which it recovers, and
+//! must last a few seconds. A line that was down is up again only after several answers.
 
 mod reason;
 #[cfg(test)]
@@ -67,11 +67,11 @@ impl Default for Settings {
 /// A change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The state before.
+    /// Previous state.
     pub from: LineState,
-    /// The state now.
+    /// New state.
     pub to: LineState,
-    /// Why.
+    /// Reason for the change.
     pub reason: Reason,
 }
 
@@ -156,12 +156,12 @@ impl Health {
         self.round_trips.smoothed
     }
 
-    /// Notes that packets were sent that the peer answers sooner or later, as it does data.
+    /// Records that packets were sent that the peer answers sooner or later, as it does data.
     pub fn sent(&mut self, now: Instant) {
         self.unanswered_since.get_or_insert(now);
     }
 
-    /// Notes that authentic packets have come.
+    /// Records that authentic packets have come.
     pub fn received(&mut self, now: Instant) {
         self.heard = Some(now);
         self.unanswered_since = None;
@@ -267,7 +267,7 @@ impl Health {
         (good >= self.settings.recover_after).then_some((LineState::Up, Reason::Recovered(good)))
     }
 
-    /// The trouble of the line: round trips too long by a limit that is divided by `part`.
+    /// Reports round trips that exceed the usual by more than the limit divided by `part`.
     fn trouble(&self, part: u32) -> Option<Reason> {
         let smoothed = self.round_trips.smoothed?;
         let usual = self.round_trips.least;
@@ -311,7 +311,7 @@ impl Health {
         let idle = heard.map(|at| at + self.settings.probe_interval);
         let Some(unanswered) = self.unanswered_since else {
             return Some(match self.state {
-                // A line that has just answered again is soon asked once more.
+                // A line that has just answered again is soon probed again.
                 LineState::Down => heard.map(|at| at + self.settings.probe_interval_silent),
                 _ => idle,
             });

@@ -25,7 +25,7 @@ pub enum Kind {
     TcpSyn,
     /// A segment of TCP with neither data nor SYN, FIN or RST: it acknowledges only.
     TcpAck,
-    /// Another segment of TCP.
+    /// A TCP segment of another kind.
     Tcp,
     /// A datagram of UDP.
     Udp,
@@ -45,7 +45,7 @@ pub struct Inner {
     pub dscp: u8,
     /// The packet's ECN bits.
     pub ecn: Ecn,
-    /// The content.
+    /// Content of the packet.
     pub kind: Kind,
 }
 
@@ -94,6 +94,7 @@ impl Reader {
 
     /// Reads a packet. `None` if it is neither IPv4 nor IPv6, or too short for its header.
     #[must_use]
+    #[inline]
     pub fn read(&self, packet: &[u8]) -> Option<Inner> {
         match packet.first()? >> 4 {
             4 => self.read_v4(packet),
@@ -140,6 +141,7 @@ impl Reader {
 
 /// Reads the part that both versions have in common. `behind` are the bytes behind the IP header, unless the packet is
 /// a fragment.
+#[inline]
 fn inner(packet: &[u8], class: u8, protocol: u8, behind: Option<&[u8]>, mut hash: Hash) -> Inner {
     hash.add(&[protocol]);
     let ports = behind

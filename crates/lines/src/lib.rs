@@ -1,14 +1,14 @@
 //! Several lines at once, in order: everything that one tunnel needs to use more than one path to its peer. Sans-IO:
 //! packets and the time come in, decisions and deadlines come out.
 //!
-//! - [`reorder`]: packets that came by several lines, put back into order
+//! - [`reorder`]: packets that came over several lines, put back into order
 //! - [`health`]: how well each line works, and the reason for that verdict
 //! - [`scheduler`]: which lines a packet is sent on
 //! - [`queue`]: a fair queue in front of a line that is the bottleneck
 //! - [`inner`]: the facts about an inner packet that the others need
 //! - [`relay`]: what a relay that forwards a tunnel's datagrams knows of its clients
 //! - `control`: the uplinks of a running tunnel, probed, chosen and counted (feature `control`, as the rest)
-//! - `names`: addresses of servers by name, asked by each uplink
+//! - `names`: addresses of servers by name, asked through each uplink
 //! - `floor`, `places`: files that outlive a program
 //!
 //! Nothing here knows a protocol. A packet's number is the one that its protocol gave it (WireGuard's counter,

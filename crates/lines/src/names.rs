@@ -1,12 +1,12 @@
 //! Looks up the host names of endpoints.
 //!
-//! A tunnel with name servers of its own, or with a guard that lets DNS leave only by the tunnel, also captures the
-//! host's DNS queries. The tunnel then needs the name, and the name needs the tunnel. So these sources are asked in
+//! A tunnel with name servers of its own, or with a guard that lets DNS leave only through the tunnel, also captures
+//! the host's DNS queries. The tunnel then needs the name, and the name needs the tunnel. So these sources are asked in
 //! turn until one answers:
 //!
-//! 1. the line's own name servers, by that line;
+//! 1. the line's own name servers, over that line;
 //! 2. the host's resolver;
-//! 3. the host's name servers from before the tunnel was up, by the lines or with the tunnel's mark;
+//! 3. the host's name servers from before the tunnel was up, over the lines or with the tunnel's mark;
 //! 4. if none of them answers, the last addresses that worked ([`kept`]).
 //!
 //! A look-up alone does not store an address: a captive portal answers every query with its own address. The address
@@ -100,7 +100,7 @@ impl Asker {
     }
 }
 
-/// Most sockets of one group, which has one for each server and line.
+/// Maximum number of sockets of one group, which has one for each server and line.
 const SOCKETS_MAX: usize = 16;
 
 /// A group of servers that are asked one after the other.
@@ -193,6 +193,7 @@ fn open(server: IpAddr, mark: u32, device: Option<&str>) -> io::Result<UdpSocket
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     #[test]
     fn addresses_and_this_host_need_no_server() {
@@ -208,5 +209,84 @@ mod tests {
         sockets.open(IpAddr::from([192, 0, 2, 53]), 0, Some("no-such-device"));
         assert!(sockets.0.is_empty());
         assert_eq!(sockets.look_up("vpn.example"), Err(LookupError::NoAnswer));
+    }
+
+    /// A name server on the loopback interface, which answers `count` queries by `answer`; and a socket to it.
+    fn server(
+        count: usize,
+        answer: impl Fn(Vec<u8>) -> Option<Vec<u8>> + Send + 'static,
+    ) -> (UdpSocket, thread::JoinHandle<()>) {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(server.local_addr().unwrap()).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let serve = move || {
+            let mut message = [0; 512];
+            for _ in 0..count {
+                let (length, from) = server.recv_from(&mut message).unwrap();
+                if let Some(answer) = answer(message[..length].to_vec()) {
+                    server.send_to(&answer, from).unwrap();
+                }
+            }
+        };
+        (client, thread::spawn(serve))
+    }
+
+    /// The answer with 192.0.2.7, or with no address to a question for IPv6.
+    fn with_address(mut query: Vec<u8>) -> Option<Vec<u8>> {
+        let is_v4 = query[query.len() - 3] == 1;
+        query[2] |= 0x80;
+        if is_v4 {
+            query[7] = 1;
+            // The name of the question, A, IN, 60 seconds, 4 bytes.
+            query.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+        }
+        Some(query)
+    }
+
+    /// The server does not know the name.
+    fn unknown(mut query: Vec<u8>) -> Option<Vec<u8>> {
+        query[2] |= 0x80;
+        query[3] |= 3;
+        Some(query)
+    }
+
+    #[test]
+    fn the_next_server_is_asked_if_one_is_unreachable_or_knows_no_name() {
+        let closed = {
+            // An address that no other test uses, so that none can take the port.
+            let gone = UdpSocket::bind("127.0.0.77:0").unwrap();
+            let socket = UdpSocket::bind("127.0.0.77:0").unwrap();
+            socket.connect(gone.local_addr().unwrap()).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        };
+        let (second, is_unknown) = server(2, unknown);
+        let (third, knows) = server(2, with_address);
+        let sockets = Sockets(vec![closed, second, third]);
+        let found = sockets.look_up("vpn.example").unwrap();
+        assert_eq!(found, [IpAddr::from([192, 0, 2, 7])]);
+        is_unknown.join().unwrap();
+        knows.join().unwrap();
+    }
+
+    #[test]
+    fn the_server_of_an_uplink_is_asked_before_the_hosts() {
+        let (socket, knows) = server(2, with_address);
+        let mut asker = Asker::default();
+        asker.lines.0.push(socket);
+        // The host's resolver would not find this name.
+        let found = asker.look_up("vpn.invalid").unwrap();
+        assert_eq!(found, [IpAddr::from([192, 0, 2, 7])]);
+        knows.join().unwrap();
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_told_apart_from_a_server_without_an_answer() {
+        let (socket, is_unknown) = server(2, unknown);
+        let sockets = Sockets(vec![socket]);
+        assert_eq!(sockets.look_up("vpn.example"), Err(LookupError::NoAddress));
+        is_unknown.join().unwrap();
+        assert_eq!(sockets.look_up("vpn..example"), Err(LookupError::NotAName));
     }
 }

@@ -1,7 +1,7 @@
-//! Small files that survive a power cut during a write: two places, written in turn.
+//! Small files that survive a power cut during a write: two slots, written in turn.
 //!
-//! A place has a number and a checksum of its text: whenever the power fails, one place is intact. The file is opened
-//! once, so that a process without privileges can still write it, and is never longer than two places.
+//! A slot has a number and a checksum of its text: whenever the power fails, one slot is intact. The file is opened
+//! once, so that a process without privileges can still write it, and is never longer than two slots.
 //! (`host::written_file::replace` writes files that can be replaced by renaming.)
 
 use crypto::blake2s;
@@ -26,7 +26,7 @@ pub fn directory() -> &'static Path {
     })
 }
 
-/// Opens a file of places, readable for this user only. Makes the file and its directory if they are missing.
+/// Opens a file of slots, readable for this user only. Makes the file and its directory if they are missing.
 ///
 /// # Errors
 /// The kernel's error, and `InvalidInput` for a path that is not a regular file.
@@ -50,8 +50,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads both places of `place` bytes. Returns the newest intact one, or an error if the file has content but no
-/// intact place.
+/// Reads both slots of `place` bytes. Returns the newest intact one, or an error if the file has content but no
+/// intact slot.
 ///
 /// # Errors
 /// The kernel's error, and `InvalidData`.
@@ -68,7 +68,7 @@ pub fn newest(mut file: &File, head: &str, place: usize) -> io::Result<(u64, Str
     }
 }
 
-/// Formats a place of `place` bytes. Also returns its offset in the file.
+/// Formats a slot of `place` bytes. Also returns its offset in the file.
 pub fn emit(head: &str, number: u64, text: &str, place: usize) -> (Vec<u8>, u64) {
     let mut whole = format!("{head} {number}\n{text}");
     let sum = sum(&whole);
@@ -79,7 +79,7 @@ pub fn emit(head: &str, number: u64, text: &str, place: usize) -> (Vec<u8>, u64)
     (bytes, number % 2 * place as u64)
 }
 
-/// The number and the text of a place; `None` if it is damaged.
+/// The number and the text of a slot; `None` if it is damaged.
 fn parse<'a>(head: &str, place: &'a [u8]) -> Option<(u64, &'a str)> {
     let text = std::str::from_utf8(place).ok()?.trim_end_matches('\n');
     let (body, told) = text.rsplit_once('\n')?;

@@ -8,7 +8,7 @@
 //!
 //! A queue takes packets before they are numbered and sealed, so that a packet it drops leaves no gap.
 //!
-//! [`Pacer`] computes when a line of a given rate has sent everything that it was given.
+//! [`Pacer`] computes when a line of a given rate has sent everything that was queued.
 
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ pub struct Counters {
 /// A packet whose turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Popped<T> {
-    /// The packet.
+    /// Removed packet.
     pub packet: T,
     /// Whether the packet's ECN field must be set to *congestion experienced*.
     pub mark: bool,
@@ -106,7 +106,7 @@ pub struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -181,7 +181,7 @@ impl<T> Queue<T> {
         None
     }
 
-    /// Corrects the cost of the packet that was taken out last to so many bytes, in place of the one by the settings.
+    /// Replaces the estimated cost of the packet that was taken out last by its real cost, `bytes`.
     pub fn settle(&mut self, bytes: usize) {
         self.pacer.settle(bytes);
     }
@@ -266,14 +266,15 @@ fn parameters(settings: &Settings) -> Parameters {
     }
 }
 
-/// Paces the packets sent by one line. Time lost to a late timer may be made up for, up to a bound.
+/// Paces the packets sent over one line. Time lost to a late timer may be made up for, up to a bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     /// The rate in bits a second; `None` means no limit.
     rate: Option<u64>,
     burst: Duration,
-    /// When the line has sent what it was given, and when it began with the last packet.
+    /// When the line will have sent everything that was queued.
     idle_at: Option<Instant>,
+    /// When sending of the last packet begins.
     began: Option<Instant>,
 }
 
@@ -314,6 +315,7 @@ impl Pacer {
     }
 
     /// Makes the line busy with this many more bytes.
+    #[inline]
     pub fn occupy(&mut self, bytes: usize, now: Instant) {
         if self.rate.is_none_or(|rate| rate == 0) {
             (self.idle_at, self.began) = (None, None);
@@ -325,14 +327,14 @@ impl Pacer {
         self.idle_at = Some(from + self.takes(bytes));
     }
 
-    /// Corrects the size of the last packet to so many bytes.
+    /// Corrects the size of the last packet to this many bytes.
     pub fn settle(&mut self, bytes: usize) {
         if let Some(began) = self.began {
             self.idle_at = Some(began + self.takes(bytes));
         }
     }
 
-    /// How long the line takes for so many bytes.
+    /// Time in which the line sends `bytes`.
     fn takes(&self, bytes: usize) -> Duration {
         let rate = self.rate.unwrap_or(0).max(1);
         Duration::from_nanos((bytes as u64).saturating_mul(8_000_000_000) / rate)

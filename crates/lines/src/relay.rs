@@ -84,7 +84,7 @@ pub enum Refused {
     UnknownKey,
     /// The MAC does not match the key that it names.
     WrongMac,
-    /// Its stamp is not newer than the last one: a replay, or the client's clock was set back.
+    /// The stamp is not newer than the last one: a replay, or the client's clock was set back.
     OldStamp,
 }
 
@@ -158,13 +158,13 @@ impl Dropped {
     }
 }
 
-/// Most removed keys whose last stamps are kept. The oldest stamps are forgotten first.
+/// Maximum number of removed keys whose last stamps are kept. The oldest stamps are forgotten first.
 const GONE_MAX: usize = 64;
 
 /// The place of a client.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The client's address, and the address of this host that it called.
+    /// The client's address, and the address of this host to which it sent.
     endpoint: Endpoint,
     heard: Instant,
 }
@@ -413,7 +413,7 @@ impl Table {
         Some((place.endpoint, taken))
     }
 
-    /// Forgets the host address that a client called, as this machine has lost it. The client is answered from any
+    /// Forgets the host address to which a client sent, as this machine has lost it. The client is answered from any
     /// address.
     pub fn forget_source(&mut self, number: usize) {
         let place = self

@@ -1,6 +1,6 @@
-//! Puts packets that came by several lines back into order.
+//! Puts packets that came over several lines back into order.
 //!
-//! A [`Window`] stands where the copies of one peer's packets meet, whichever line they came by. It delivers each
+//! A [`Window`] stands where the copies of one peer's packets meet, whichever line they came over. It delivers each
 //! number once, in order, and a packet behind a gap waits for as long as the missing packets can still come. The window
 //! gives up a gap by the earliest of three rules:
 //!
@@ -14,7 +14,7 @@
 //!    deviations.
 //! 3. The gap is older than the cap, or more packets or bytes wait than allowed.
 //!
-//! Where the sender keeps sent packets, the window can ask for a number that all lines have passed
+//! Where the sender keeps sent packets, the window can request a number that all lines have passed
 //! ([`Window::set_repair`]). It then waits a little longer, and gives up the number if it does not come.
 //!
 //! The limit of a window is the least number that has neither come nor been given up. Below it, one bit a number tells
@@ -57,7 +57,7 @@ pub const REMEMBERED: u64 = history::REMEMBERED;
 pub struct Arrival {
     /// The packet's number; see [`Extender`] for protocols that have 32 bits.
     pub number: u64,
-    /// The line that the packet came by.
+    /// The line that the packet came over.
     pub line: LineId,
     /// The packet's size in memory.
     pub bytes: usize,
@@ -139,7 +139,7 @@ impl Extender {
         greatest.checked_add_signed(ahead as i64)
     }
 
-    /// Notes that the packet with this number, which [`Self::extend`] returned, was good.
+    /// Records that the packet with this number, which [`Self::extend`] returned, is authentic.
     pub const fn taken(&mut self, number: u64) {
         match self.greatest {
             Some(greatest) if greatest >= number => {}
@@ -147,7 +147,7 @@ impl Extender {
         }
     }
 
-    /// Forgets the greatest number, because the peer has begun anew: the next number is used as it is.
+    /// Forgets the greatest number, because the peer has restarted: the next number is used as it is.
     pub const fn restart(&mut self) {
         self.greatest = None;
     }

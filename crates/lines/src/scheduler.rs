@@ -7,7 +7,7 @@
 //! Metered lines are used only where no other works, and carry no copies then. A line that has used up its monthly
 //! allowance ([`Allowance`]) is used only where not even a metered one works: higher charges or a lower rate are better
 //! than no tunnel. If no line works, packets stay on the last line: the verdicts may be wrong, and a packet that is not
-//! sent is surely lost.
+//! sent is certainly lost.
 
 mod allowance;
 mod balance;
@@ -79,7 +79,7 @@ pub struct Switch {
     pub from: Option<LineId>,
     /// The line that is used now.
     pub to: LineId,
-    /// Why.
+    /// Reason for the switch.
     pub reason: SwitchReason,
 }
 
@@ -143,7 +143,7 @@ impl Scheduler {
         self.update(now)
     }
 
-    /// Notes that a line has used up its allowance of this month, or that another month has begun.
+    /// Records that a line has used up its allowance of this month, or that another month has begun.
     pub fn set_used_up(&mut self, line: LineId, used_up: bool, now: Instant) -> Option<Switch> {
         if let Some(line) = self.line(line) {
             line.settings.used_up = used_up;

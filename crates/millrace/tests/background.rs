@@ -257,7 +257,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     assert!(exit.stderr.contains("millrace restart"), "{exit:?}");
     ends(&net);
 
-    // `up` also calls a WireGuard peer that has an endpoint, although there is no data to send.
+    // `up` also starts a handshake with a WireGuard peer that has an endpoint, although there is no data to send.
     let keys = Keys::generate(&net.a).unwrap();
     let text = format!(
         "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n[Peer]\nPublicKey = {}\nEndpoint = {at}:{PORT_B}\n\
@@ -273,8 +273,8 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     ends(&net);
 }
 
-/// An office that restarts calls its branches, so that none waits to notice its lost session. This branch sends no data
-/// and no keepalives.
+/// An office that restarts starts handshakes with its branches, so that no branch waits to notice its lost session.
+/// This branch sends no data and no keepalives.
 #[test]
 fn an_office_that_starts_again_calls_its_branches() {
     if !ready() {

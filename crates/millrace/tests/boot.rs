@@ -181,7 +181,7 @@ fn has(found: &[Value], check: &str, words: &str) -> bool {
     })
 }
 
-/// Breaks a host in several ways, and repairs one fault after the other.
+/// Introduces several faults into a host, and repairs one fault after the other.
 #[test]
 fn the_doctor_says_what_is_wrong_and_no_more_once_it_is_mended() {
     if !ready() {

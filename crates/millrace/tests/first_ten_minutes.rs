@@ -1,5 +1,5 @@
-//! Runs the blocks of docs/first-ten-minutes.md word by word: from a provider's file to one LAN device that leaves by
-//! its tunnel or not at all, and back.
+//! Runs the blocks of docs/first-ten-minutes.md word by word: from a provider's file to one LAN device that leaves
+//! through its tunnel or not at all, and back.
 //!
 //! Stand-ins replace missing programs. `apt` and `apk` do nothing; a script runs the shipped units' commands for
 //! systemd. Another runs the shipped init scripts in busybox' shell for `service`, rc.common and procd. `uci` has a
@@ -323,7 +323,7 @@ fn plug(television: &Host, pc: &Host, router: &Router, server: &Host) {
     server.nft(seen).unwrap();
 }
 
-/// Gives the router its own /etc, with UCI's directory in the test's directory.
+/// Mounts a private /etc in the router, with UCI's directory in the test's directory.
 fn own_etc(router: &Router, here: &Path) {
     fs::create_dir(here.join("config")).unwrap();
     let script = format!(

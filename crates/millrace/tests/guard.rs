@@ -1,5 +1,5 @@
-//! The guard: packets of LAN devices leave by a tunnel or not at all, whatever happens to tunnels, rules, routes and
-//! the packet filter. The test counts both devices' packets where they would come out.
+//! The guard: packets of LAN devices leave through a tunnel or not at all, whatever happens to tunnels, rules, routes
+//! and the packet filter. The test counts both devices' packets at every exit.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -73,7 +73,7 @@ fn nothing_leaves_in_clear() {
     });
     assert_eq!(status(&world).1, Some(3));
 
-    // The load pauses first, because the guard cannot hold packets already on their way.
+    // The load pauses first, because the guard cannot hold packets already in transit.
     load.pause();
     assert!(world.connections() > 0);
     assert!(guard(&world, &ON).starts_with("guard: held\n"));
@@ -177,7 +177,7 @@ fn nothing_leaves_in_clear() {
     new_prefixes(&world, &load);
     leaked("the provider delegated other prefixes");
 
-    // From here on nothing restores anything: each layer has to hold by itself.
+    // From here on nothing is restored: each layer must block alone.
     watch_process.signal(Signal::SIGKILL).unwrap();
     watch_process.wait_at_most(PATIENCE).unwrap();
     for _ in 0..6 {
@@ -286,7 +286,7 @@ fn nothing_leaves_while_the_router_starts() {
     });
 }
 
-/// A client of OpenVPN does not know the guard's table: the guard routes into its tunnel, and holds when the client is
+/// An OpenVPN client does not know the guard's table: the guard routes into its tunnel, and blocks when the client is
 /// killed.
 #[test]
 fn a_tunnel_of_another_protocol_needs_no_word_of_the_guard() {
@@ -316,7 +316,7 @@ fn a_tunnel_of_another_protocol_needs_no_word_of_the_guard() {
     assert_eq!(world.forwarded() + total(world.clear()), 0);
 }
 
-/// Checks each layer by itself against a table of events.
+/// Tests each layer alone against a table of events.
 #[test]
 fn each_layer_stops_what_it_stops() {
     if !ready() {

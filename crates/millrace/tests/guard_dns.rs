@@ -1,5 +1,5 @@
-//! The guard and DNS: queries of the router's `dnsmasq` leave by the tunnel's device or not at all, whatever happens to
-//! the tunnel. The test counts queries where they would leave the WAN.
+//! The guard and DNS: queries of the router's `dnsmasq` leave through the tunnel's device or not at all, whatever
+//! happens to the tunnel. The test counts queries where they would leave the WAN.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -63,7 +63,7 @@ fn answers(named: &Named) -> bool {
 }
 
 /// The tunnel comes, is killed, returns with another device number and ends; other devices come and go. Protected names
-/// resolve while it is up and are refused otherwise; no query for one ever leaves by the WAN.
+/// resolve while it is up and are refused otherwise; no query for one ever leaves through the WAN.
 #[test]
 fn protected_names_leave_by_the_tunnel_or_not_at_all() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! The guard with faulty settings or a faulty record: it lets no packet go.
+//! The guard with faulty settings or a faulty record: no packet leaves in clear.
 
 use lab::acceptance::guarded::Guarded;
 use lab::acceptance::{Directory, PATIENCE, PROGRAM};
@@ -9,8 +9,8 @@ fn ready() -> bool {
     lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// A faulty file leaves the settings in force; at the start it lets nothing go. Without a place for the record both
-/// layers are set anyway.
+/// A faulty file leaves the settings in force; if it is faulty at the start, no packet leaves. Without a directory for
+/// the record both layers are still set.
 #[test]
 fn mistakes_and_a_lost_record_let_nothing_go() {
     if !ready() {
@@ -82,7 +82,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
             .contains("ipproto")
     );
 
-    // The record has no place to be written to.
+    // The directory of the record does not exist.
     assert_eq!(run(&["off"]).0, Some(0));
     shell("rm -r /run/millrace && touch /run/millrace");
     let (code, text) = run(&["on", "--lan", "br-lan"]);

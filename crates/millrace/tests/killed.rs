@@ -59,7 +59,7 @@ impl<'h> End<'h> {
     fn new(host: &'h Host, ifname: &'static str) -> Self {
         let directory = Directory::new();
         let path = directory.path().display();
-        // Keeps a record for each interface, as the real one.
+        // Keeps a record for each interface, as the real program does.
         let text = format!(
             "#!/bin/sh\ncase \"$1\" in\n-a) cat > {path}/dns.$2.new && mv {path}/dns.$2.new {path}/dns.$2;;\n\
              -d) rm -f {path}/dns.$2;;\nesac\n"

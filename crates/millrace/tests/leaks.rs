@@ -131,8 +131,8 @@ fn watch(world: &Guarded, words: &[&str]) -> Process {
     watch
 }
 
-/// Control run: with nothing held back, all packets leave and forged sources are answered, which shows that the
-/// counters work.
+/// Control run: without a guard, all packets leave and forged sources are answered, which shows that the counters
+/// work.
 fn control(world: &Guarded) {
     until("packets in clear", || counted(world, "clear") > 0);
     let forger = Forger::start(&world.pc);
@@ -140,7 +140,7 @@ fn control(world: &Guarded) {
     forger.wait(1);
 }
 
-/// Breaks the LAN while a program holds both devices back. `holds` starts the program and returns its watching process.
+/// Breaks the LAN while a program blocks both devices. `holds` starts the program and returns its watching process.
 fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded) -> bool) {
     let world = world();
     let load = Load::start(&world);
@@ -176,7 +176,7 @@ fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded
         leaked(&format!("the packet filter was flushed, {round}"));
     }
     until("all of it is in place again", || is_whole(&world));
-    // Two tunnels appear to be up at the same time; the first one goes first.
+    // Two tunnels appear to be up at the same time; the first one is preferred.
     let tunnels = ["mr-plain", "mr-us"];
     for (number, name) in tunnels.iter().enumerate() {
         world.ip(&format!(
@@ -229,7 +229,7 @@ fn the_guard_holds_a_lan_in_pieces() {
     to_pieces(holds, is_whole);
 }
 
-/// Has the policy hold the devices of an entry with this `who`.
+/// Makes the policy block the devices of an entry with this `who`.
 fn policy_holds(who: impl Fn(&Guarded) -> String) {
     let directory = Directory::new();
     let is_whole = |world: &Guarded| {
@@ -279,8 +279,8 @@ fn the_policy_holds_a_bridge_of_a_lan_in_pieces() {
     policy_holds(|_| "who = [\"br-lan\", \"br-guest\"]\n".to_owned());
 }
 
-/// A guarded device calls the server at home, whose device would send the packets in clear. The guard routes nothing
-/// into that device, although its name looks like a tunnel's.
+/// A guarded device connects to the server at home, whose device would send the packets in clear. The guard routes
+/// nothing into that device, although its name looks like a tunnel's.
 #[test]
 fn a_server_at_home_is_no_tunnel_and_no_way_out() {
     if !ready() || lab::require(tools::find("wg")).is_none() {
@@ -357,7 +357,7 @@ fn a_server_at_home_is_no_tunnel_and_no_way_out() {
     // The phone still reaches the router and the LAN through the server.
     lab::acceptance::pings(&world.phone, "10.44.0.1", 1);
     lab::acceptance::pings(&world.phone, "192.168.1.1", 1);
-    // The option `servers = false` lets clients leave by the uplink.
+    // The option `servers = false` lets clients leave through the uplink.
     let file = directory.file(
         "guard.toml",
         "lan = [\"br-lan\", \"br-guest\"]\nservers = false\n",
@@ -384,7 +384,7 @@ fn held_by_rules(world: &Guarded) -> bool {
     pairs.any(|(name, value)| name == "OutDestUnreachs" && value != "0")
 }
 
-/// The guard alone makes a tunnel carry the LAN where no other program masquerades, and says what is left to do.
+/// The guard alone makes a tunnel carry the LAN if no other program masquerades, and names the remaining steps.
 #[test]
 fn the_guard_alone_is_enough_for_a_tunnel() {
     if !ready() || lab::require(tools::find("wg")).is_none() {
@@ -425,8 +425,8 @@ fn the_guard_alone_is_enough_for_a_tunnel() {
     );
 }
 
-/// With `router`, lookups and connections of the router itself leave by a tunnel or not at all, except traffic that
-/// keeps uplink and tunnel alive.
+/// With `router`, lookups and connections of the router itself leave through a tunnel or not at all, except traffic
+/// that keeps uplink and tunnel alive.
 #[test]
 fn the_router_itself_leaves_by_a_tunnel_only() {
     if !ready() || lab::require(tools::find("wg")).is_none() {
@@ -486,7 +486,7 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
     });
     assert_eq!(count("clear"), before, "while no tunnel is up");
     lab::acceptance::pings(&world.router, "192.168.1.1", 1);
-    // The server calls the router, which answers.
+    // The server pings the router, which answers.
     lab::acceptance::pings(&world.server, "192.168.3.1", 1);
     // A full tunnel comes up and carries the router's traffic; when it is killed, nothing leaves in clear.
     let tunnel = world.tunnel(&directory, "mr-full");
@@ -506,8 +506,8 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
     drop(far);
 }
 
-/// `on --wait` delays the network until guard or policy holds, and reports faulty settings. Without settings it returns
-/// at once.
+/// `on --wait` delays the network until guard or policy blocks, and reports faulty settings. Without settings it
+/// returns at once.
 #[test]
 fn the_network_waits_until_something_is_held() {
     if !ready() {

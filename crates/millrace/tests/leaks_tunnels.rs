@@ -1,4 +1,4 @@
-//! Devices under the policy, beside a second tunnel and a server at home: none of their packets leaves by another
+//! Devices under the policy, beside a second tunnel and a server at home: none of their packets leaves through another
 //! device's tunnel, or in clear. The test counts packets where they come out.
 //!
 //! `MILLRACE_TEST_LEAKS` sets the number of packets that devices send in each test (8,000 if unset).
@@ -37,7 +37,7 @@ fn share() -> u64 {
     count.map_or(8_000, |it| it.parse().unwrap()) / STEPS
 }
 
-/// Gives each device its own hop limit, and counts its packets at the server.
+/// Sets a different hop limit on each device, and counts its packets at the server.
 fn tell_apart(all: &Policed) {
     let mut table = String::from("table inet apart {\n");
     let mut rules = String::new();
@@ -63,7 +63,7 @@ fn devices(all: &Policed) -> [(&'static str, &Host); 2] {
     [("pc", &all.world.pc), ("phone", &all.world.phone)]
 }
 
-/// Packets of a device that reached the server by each of [`WAYS`].
+/// Packets of a device that reached the server through each of [`WAYS`].
 fn came(all: &Policed, device: &str) -> [u64; 3] {
     let words = ["-j", "list", "counters", "table", "inet", "apart"];
     let text = all.world.server.output("nft", words).unwrap();
@@ -175,7 +175,7 @@ fn a_device_stays_out_of_the_tunnel_of_another() {
     drop(nl);
 }
 
-/// A held device calls the server at home, whose device would send its packets in clear.
+/// A guarded device connects to the server at home, whose device would send its packets in clear.
 #[test]
 fn a_held_device_does_not_leave_by_the_server_at_home() {
     if !ready() {

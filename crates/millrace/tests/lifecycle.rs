@@ -365,7 +365,7 @@ fn runs_without_ipv6() {
     assert!(running[0].process.try_wait().unwrap().is_none());
 }
 
-/// A process that was stopped and continued, like a sleeping laptop, goes on.
+/// A process that was stopped and resumed, like a sleeping laptop, keeps working.
 #[test]
 fn goes_on_after_it_was_stopped() {
     if !ready() {

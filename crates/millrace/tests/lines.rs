@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Starts B, which waits for A's call.
+    /// Starts B, which waits for A's handshake.
     fn server(&self) -> Option<RunningPeer<'_>> {
         let options = PeerOptions::default();
         let b = wireguard_go()?.start(&self.b, WG, &options).unwrap();

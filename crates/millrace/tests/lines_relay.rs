@@ -43,7 +43,8 @@ impl World {
         }
     }
 
-    /// Starts the relay. Programs that do not answer from the called address answer from that of the cable.
+    /// Starts the relay. Programs that do not answer from the address that received the packet answer from that of the
+    /// cable.
     fn relay(&self) -> Process {
         let target = (self.near, PORT_B).into();
         self.net.relay(&self.directory, target)

@@ -1,5 +1,5 @@
-//! The page of `millrace monitor` in a real browser: every view at desktop and phone size, while a tunnel fails,
-//! returns and is held, and with a thousand peers.
+//! The page of `millrace monitor` in a real browser: every view at desktop and phone size, while a tunnel fails and
+//! returns, while the guard blocks devices, and with a thousand peers.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// Each view shows its content at both sizes while the tunnel fails, ends and returns, and while the guard holds.
+/// Each view shows its content at both sizes while the tunnel fails, ends and returns, and while the guard blocks.
 #[test]
 fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     if !ready() || !browser::ready() || lab::require(tools::find("nft")).is_none() {

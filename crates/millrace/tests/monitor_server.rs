@@ -216,7 +216,7 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
-/// Whichever way a user leaves a client's file, nothing of it stays in the page.
+/// However a user leaves a client's file, none of its text stays in the page.
 fn keys_are_forgotten(browser: &Browser<'_>) {
     let add = |name: &str| {
         browser.fill("#newname", name);

@@ -44,7 +44,7 @@ impl Office {
             .start(host, WG_C, &PeerOptions::default())
             .unwrap();
         let a = WgPeer::new(&self.site.keys_a.public);
-        // Whichever of its addresses A calls from, C accepts it.
+        // Whichever of its addresses A sends from, C accepts it.
         let a = a.allow(ip(A4_FOR_C), 32).allow(ip(A4), 32);
         c.configure(&interface(&self.keys_c, PORT_C, vec![a]))
             .unwrap();
@@ -210,7 +210,7 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
         "\toption endpoint_host 'nowhere.invalid'\n",
     );
     let wrong = office.peer("short", PORT_C, "10.8.0.0/16", "");
-    // Another program's section with an odd line is no obstacle either.
+    // Another program's section with an odd line is not an obstacle either.
     let others = "config interface 'lan'\n\toption a-b 'c'\n";
     let all = nowhere + &wrong + &office.b("") + &office.c("") + others;
     office.write(&Office::addresses(), &all);

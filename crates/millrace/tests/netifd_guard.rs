@@ -1,4 +1,4 @@
-//! A netifd interface reports when the guard does not hold the LANs in its `only_through`, and is silent when it does.
+//! A netifd interface reports when the guard does not guard the LANs in its `only_through`, and is silent when it does.
 
 use lab::acceptance::netifd::Netifd;
 use lab::acceptance::{PROGRAM, Site, ready};
@@ -39,7 +39,7 @@ fn a_list_that_is_not_held_is_a_fault() {
     );
     netifd.if_down();
 
-    // The guard is on: the unknown name is the only fault, and the enforced list is none.
+    // The guard is on: the unknown name is the only fault, and the list of enforced devices is empty.
     assert_eq!(guard("on"), Some(0));
     write("\tlist only_through 'nowhere'\n");
     assert_eq!(guard("reload"), Some(1), "not all of it is held");

@@ -1,5 +1,5 @@
-//! An office that is killed or ended and starts again calls the branches that had sessions with it. By themselves they
-//! would notice after 15 seconds of silence.
+//! An office that is killed or ended and starts again starts handshakes with the branches that had sessions with it. By
+//! themselves they would notice after 15 seconds of silence.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -26,8 +26,8 @@ fn up(host: &Host, directory: &Directory, text: &str) -> Process {
     process
 }
 
-/// The branch sends no data and never calls: only an office that remembers it can reach it. The branch calls the
-/// office's second address, and its firewall accepts answers only from there.
+/// The branch sends no data and never starts a handshake: only an office that remembers it can reach it. The branch
+/// uses the office's second address, and its firewall accepts answers only from there.
 #[test]
 fn an_office_that_starts_again_calls_its_branches_from_the_address_that_they_call() {
     if !ready() {

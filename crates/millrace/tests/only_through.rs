@@ -1,5 +1,5 @@
-//! `only_through` of OpenWrt interfaces: each LAN leaves by its own tunnels or not at all, whatever happens to tunnels,
-//! rules and the packet filter, and never by another LAN's tunnel.
+//! `only_through` of OpenWrt interfaces: each LAN leaves through its own tunnels or not at all, whatever happens to
+//! tunnels, rules and the packet filter, and never by another LAN's tunnel.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -163,7 +163,7 @@ impl Lists {
         watch
     }
 
-    /// Packets from a LAN that left by a device, IPv4 and IPv6.
+    /// Packets from a LAN that left through a device, IPv4 and IPv6.
     fn left(&self, lan: &str, out: &str) -> [u64; 2] {
         let words = ["-j", "list", "counters", "table", "inet", "judging"];
         let all: Value =
@@ -205,7 +205,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     for lan in LANS {
         lists.until_more(lan, "wan");
     }
-    // The load pauses first, because the guard cannot hold packets already on their way.
+    // The load pauses first, because the guard cannot hold packets already in transit.
     load.pause();
     let (text, code) = lists.guard(&["on"]);
     assert_eq!(code, Some(0), "{text}");
@@ -304,7 +304,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
         lists.until_through("br-guest", None);
     }
 
-    // From here on nothing restores anything: each layer has to hold by itself.
+    // From here on nothing is restored: each layer must block alone.
     watch.signal(Signal::SIGKILL).unwrap();
     watch.wait_at_most(PATIENCE).unwrap();
     world.flush_rules();
@@ -318,7 +318,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     assert_eq!(lists.status().1, Some(1));
     assert_eq!(lists.guard(&["refresh"]).1, Some(0));
 
-    // The guard lets go of LANs that no interface lists any more; LANs let go by `off` stay so.
+    // The guard stops guarding LANs that no interface lists any more; LANs freed by `off` stay so.
     lists.write(&["lan"], &[]);
     let (text, code) = lists.guard(&["reload"]);
     assert_eq!(code, Some(0), "{text}");
@@ -486,7 +486,7 @@ fn lists_and_the_file_hold_together() {
             }
         }
     }
-    // The packet filter also holds where foreign routes lead into the other LAN's tunnel.
+    // The packet filter also blocks if foreign routes lead into the other LAN's tunnel.
     watch.signal(Signal::SIGKILL).unwrap();
     watch.wait_at_most(PATIENCE).unwrap();
     world.flush_rules();

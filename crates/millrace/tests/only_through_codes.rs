@@ -92,7 +92,7 @@ fn a_mistake_at_boot_holds_what_was_listed() {
     assert_eq!(router.guard(&["reload"]).1, Some(1));
 }
 
-/// If the guard refuses every entry, it says which ones, and that nothing is held.
+/// If the guard refuses every entry, it says which ones, and that no device is guarded.
 #[test]
 fn a_list_of_which_nothing_can_be_held_is_told() {
     if !ready() {
@@ -167,7 +167,7 @@ fn what_init_scripts_drop_is_let_go() {
     }
 }
 
-/// Settings that were never valid still count as a request to hold.
+/// Settings that were never valid still count as a request to block.
 #[test]
 fn a_mistake_in_the_first_settings_is_not_taken_for_nothing() {
     if !ready() {

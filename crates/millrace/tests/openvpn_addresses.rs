@@ -1,4 +1,5 @@
-//! An OpenVPN server with several addresses: every packet to a client leaves from the address that the client called.
+//! An OpenVPN server with several addresses: every packet to a client leaves from the address that the client connected
+//! to.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -16,7 +17,7 @@ use nix::sys::signal::Signal;
 /// Log text of both ends about each TLS handshake.
 const HANDSHAKE: &str = "Control Channel: TLSv1";
 
-/// The server address that the client calls.
+/// The server address that the client connects to.
 #[derive(Clone, Copy, Debug)]
 enum Called {
     /// The interface's first address, which the kernel would choose too.
@@ -27,7 +28,7 @@ enum Called {
     OtherInterface,
 }
 
-/// Gives the server the address to call, and returns it.
+/// Adds to the server the address to connect to, and returns it.
 fn address(net: &Net, called: Called, v6: bool) -> IpAddr {
     match (called, v6) {
         (Called::Primary, false) => net.link.b4(),

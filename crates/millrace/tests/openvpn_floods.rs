@@ -22,7 +22,7 @@ use lab::{Host, Link, LinkOptions};
 /// Log text of both ends about each TLS handshake.
 const HANDSHAKE: &str = "Control Channel: TLSv1";
 
-/// Most memory that strangers may cost, in bytes, as docs/architecture/security.md says.
+/// Maximum memory that strangers may cost, in bytes, as docs/architecture/security.md says.
 const MEMORY: usize = 8_000_000;
 
 /// Resident bytes of a process that belong to no file.

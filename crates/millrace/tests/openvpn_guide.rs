@@ -7,7 +7,7 @@ use lab::acceptance::{Net, PROGRAM, pings, reaches, status_of, until};
 use lab::{Host, Process};
 use std::time::Duration;
 
-/// Most time that a program may take to start.
+/// Maximum time that a program may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PAGE: &str = include_str!("../../../docs/openvpn-server.md");
@@ -107,7 +107,7 @@ impl World {
         self.write(self.branch(), "/etc/openvpn/office.ovpn", &text);
         self.start(
             self.branch(),
-            &block("At the branch, as `/etc/openvpn/office.ovpn`"),
+            &block("the branch as `/etc/openvpn/office.ovpn`"),
         )
     }
 
@@ -145,13 +145,13 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
         office,
         &block("An authority, a server and a branch, with `openssl`"),
     );
+    world.write(office, &etc("sign"), &block("This script, `sign`,"));
     world.write(
         office,
-        &etc("sign"),
-        &block("is signed by this script, `sign`"),
+        &etc("ca.cnf"),
+        &block("The list of revoked certificates needs `ca.cnf`"),
     );
-    world.write(office, &etc("ca.cnf"), &block("`ca.cnf` is for the list"));
-    let sign = block("and the last two a list with nothing in it yet");
+    let sign = block("make an empty list:");
     world.shell(office, &format!("cd /etc/openvpn\n{sign}"));
 
     // Configures the office and the branch.
@@ -165,14 +165,18 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
         &etc("ccd/branch1"),
         &block("`/etc/openvpn/ccd/branch1`"),
     );
-    let mut server = world.start(office, &block("Start it, and let the router forward"));
+    let mut server = world.start(office, &block("and let the router forward"));
     server
         .wait_for_line("a server that is up", PATIENCE, |line| {
             line.ends_with("Initialization Sequence Completed")
         })
         .unwrap();
-    world.write(office, &etc("profile"), &block("by this script, `profile`"));
-    world.shell(office, &block("The branch's is then:"));
+    world.write(
+        office,
+        &etc("profile"),
+        &block("with this script, `profile`"),
+    );
+    world.shell(office, &block("Make the branch's profile:"));
     let first = world.join("branch1.ovpn");
     world.serves("branch1");
     works(&world, "192.168.50.1");
@@ -208,13 +212,13 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     assert!(world.clients().is_empty());
     drop(third);
 
-    // Revocation by directory: the page's shell command names the file.
+    // Revocation through a directory: the page's shell command names the file.
     let serial = world.shell(
         office,
         "cd /etc/openvpn; openssl x509 -in branch2.crt -noout -serial",
     );
     let serial = u64::from_str_radix(serial.trim().strip_prefix("serial=").unwrap(), 16).unwrap();
-    let touch = block("of what `sign` above made the shell makes the others");
+    let touch = block("the shell converts it");
     world.shell(office, &format!("cd /etc/openvpn\n{touch}"));
     assert_eq!(
         world.shell(office, "ls /etc/openvpn/revoked").trim(),
@@ -226,10 +230,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     let renamed = world.join("berlin.ovpn");
     world.serves("berlin");
     works(&world, "192.168.50.1");
-    world.shell(
-        office,
-        &block("When it is up, the old certificate\nis revoked"),
-    );
+    world.shell(office, &block("revoke the old certificate:"));
     until("two revoked certificates", || {
         let list = world.shell(office, "openssl crl -in /etc/openvpn/crl.pem -noout -text");
         list.matches("Serial Number:").count() == 2

@@ -1,4 +1,4 @@
-//! OpenVPN over several lines: our client at a stock server, which knows nothing of lines, and at our server.
+//! OpenVPN over several lines: our client at a stock server, which does not support lines, and at our server.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -18,7 +18,7 @@ fn lines(mode: &str) -> String {
     )
 }
 
-/// A server on B, and a client on A that calls it over two lines.
+/// A server on B, and a client on A that connects to it over two lines.
 struct World<'h> {
     net: &'h TwoLines,
     server: RunningOpenVpn<'h>,
@@ -102,7 +102,7 @@ impl Drop for World<'_> {
     }
 }
 
-/// A cable beyond the first hop is cut: the host notices nothing, but the tunnel does, and its session goes on.
+/// A cable beyond the first hop is cut: the host notices nothing, but the tunnel does, and its session continues.
 #[test]
 fn a_session_survives_the_cut_of_its_line_and_goes_back() {
     if !ready() {

@@ -163,7 +163,7 @@ fn client_holds_and_asks() {
         let mut management = opened.unwrap();
         management.wait_for(">HOLD:").unwrap();
         assert!(!net.a.has_interface("ovpn0").unwrap());
-        // What stands behind it in the same write counts, too.
+        // A command after it in the same write counts, too.
         management.command("hold release\nverb 4").unwrap();
         management
             .wait_for(">PASSWORD:Need 'Auth' username/password")
@@ -235,7 +235,7 @@ fn byte_counts_have_the_control_channel_in_them() {
         let row = lines.iter().find(|line| line.starts_with("CLIENT_LIST"));
         let row: Vec<&str> = row.unwrap().split(',').collect();
         let of_server = [row[5], row[6]].map(|n| n.parse::<u64>().unwrap());
-        // A server keeps no counts for the first packets, and the last may be on their way.
+        // A server keeps no counts for the first packets, and the last ones may be in transit.
         for (client, server) in of_client.into_iter().zip(of_server) {
             assert!(client > 1200 && server > 1200, "{client} {server}");
             assert!(client.abs_diff(server) < 400, "{client} {server}");

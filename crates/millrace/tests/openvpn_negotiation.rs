@@ -16,7 +16,7 @@ const UNTIL_2_5: [Release; 2] = [(2, 4), (2, 5)];
 /// All releases.
 const ALL: [Release; 2] = [(2, 4), (2, 99)];
 
-/// A way in which two ends agree on a cipher.
+/// A procedure by which two ends agree on a cipher.
 struct Case {
     pair: Pair,
     /// The stock releases that know these directives.

@@ -1,5 +1,5 @@
-//! OpenVPN over lines of which one leads through a relay on a second server: our client at a stock server, which knows
-//! nothing of either.
+//! OpenVPN over lines, one of which uses a relay on a second server: our client at a stock server, which supports
+//! neither.
 
 use std::net::SocketAddr;
 

@@ -197,7 +197,7 @@ fn a_client_whose_file_is_spoilt_after_a_reload_goes_on() {
     assert_eq!(client.said("begins anew as it was"), 1);
 }
 
-/// A typo in its file does not end a client: it goes on, and the user who asked for the reload sees the error.
+/// A typo in its file does not end a client: it continues, and the user who asked for the reload sees the error.
 #[test]
 fn a_client_whose_file_cannot_be_used_goes_on_as_it_was() {
     if !ready() {

@@ -163,7 +163,7 @@ fn a_refused_client_is_told_nothing_of_the_machine() {
 }
 
 /// Every log line about a client names it: by address from the first packet on, and by common name once that is
-/// verified. A certificate that a script refuses is never called good.
+/// verified. A certificate that a script refuses is never called valid.
 #[test]
 fn log_lines_name_their_client() {
     if !ready() {

@@ -403,7 +403,7 @@ fn the_mtu_of_wireguard_follows_what_probes_find_in_a_black_hole() {
             exit.unwrap().status.success()
         });
         tcp_both_ways(a, &site.net.b, B4, amount());
-        // On another line the program probes anew.
+        // On another line the program probes again.
         set_far(&site, &router, 1500);
         run_ip(a, "link set eth0 mtu 1492");
         let status = probed(a, 1412..=1412, "eth0 1492 less 80");

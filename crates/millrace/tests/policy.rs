@@ -231,8 +231,8 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
         pings(pc, near, 1);
     }
 
-    // Answers: from a device to connections that came by a tunnel other than its own, and the reverse; and from the
-    // router.
+    // Answers: from a device to connections that came through a tunnel other than its own, and the reverse; and from
+    // the router.
     let forwards = "table inet forwards {\n chain forwards {\n type nat hook prerouting priority -100;\n\
         iifname { \"mr-us\", \"wan\" } meta nfproto ipv4 udp dport 9001 dnat ip to 192.168.2.1:9000\n\
         iifname { \"mr-us\", \"wan\" } meta nfproto ipv6 udp dport 9001 dnat ip6 to [fd00:2::1]:9000\n\
@@ -264,7 +264,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     };
     answers("with both tunnels");
 
-    // A tunnel is killed: packets that may use only that tunnel stay held, and use it again when it returns.
+    // A tunnel is killed: packets that may use only that tunnel stay blocked, and use it again when it returns.
     let (_far, process) = tunnels.remove(0);
     process.signal(Signal::SIGKILL).unwrap();
     process.wait_at_most(PATIENCE).unwrap();

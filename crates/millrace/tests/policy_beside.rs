@@ -11,9 +11,9 @@ fn ready() -> bool {
     lab::acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// With a full tunnel of `wg-quick`: the policy's entries take precedence, bypass entries work, and answers leave by
-/// the uplink that the request used. All other traffic and the router's use `wg-quick`'s tunnel, which comes and goes
-/// undisturbed.
+/// With a full tunnel of `wg-quick`: the policy's entries take precedence, bypass entries work, and answers leave
+/// through the uplink that the request used. All other traffic and the router's use `wg-quick`'s tunnel, which comes
+/// and goes undisturbed.
 #[test]
 fn wg_quick_goes_on_beside_it() {
     if !ready() {
@@ -60,7 +60,7 @@ fn wg_quick_goes_on_beside_it() {
         let of = |family| router.output("ip", [family, "rule"]).unwrap();
         of("-4") + &of("-6")
     };
-    // Bypassing uses a rule for marks; rules that hold devices without the packet filter name a LAN device.
+    // Bypassing uses a rule for marks; rules that block devices without the packet filter name a LAN device.
     let is_gone_around = || {
         let is_around = |rule: &str| {
             rule.trim_end().ends_with("suppress_prefixlength 1") && !rule.contains(" iif ")
@@ -224,8 +224,8 @@ fn pbr_mwan3_and_tailscale_go_on_beside_it() {
     assert_eq!(strip(&state()), strip(&before));
 }
 
-/// With the guard on, entries choose among tunnels, and no packet uses a tunnel other than its entry's. The guard holds
-/// bypass traffic, and says so.
+/// With the guard on, entries choose among tunnels, and no packet uses a tunnel other than its entry's. The guard
+/// blocks bypass traffic, and says so.
 #[test]
 fn entries_choose_among_the_tunnels_of_the_guard() {
     if !ready() {

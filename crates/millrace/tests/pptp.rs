@@ -423,7 +423,7 @@ fn a_default_route_leads_into_the_tunnel_and_is_taken_back() {
     end(tunnel.server);
 }
 
-/// The server goes and returns: the client calls it again, and keeps its routes meanwhile.
+/// The server stops and returns: the client connects to it again, and keeps its routes meanwhile.
 #[test]
 fn a_server_that_comes_back_is_called_again() {
     if !ready() {

@@ -1,5 +1,5 @@
 //! PPTP over several lines, with our program at both ends: copies over lossy lines, a cable that is cut during
-//! connections, and a server that knows nothing of lines.
+//! connections, and a server that does not support lines.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 const SERVER: &str = "10.9.0.1";
 const CLIENT: &str = "10.9.0.2";
 
-/// The server's setting for answering clients on all their lines.
+/// The server's setting to answer clients on all their lines.
 const ANSWERS: &str = "[uplinks]\nmode = \"duplicate\"\n";
 
 fn ready() -> bool {
@@ -31,7 +31,7 @@ fn lines(mode: &str) -> String {
     )
 }
 
-/// A server on B, and a client on A that calls it over two lines.
+/// A server on B, and a client on A that connects to it over two lines.
 struct World<'n> {
     net: &'n TwoLines,
     server: Process,
@@ -118,7 +118,7 @@ impl Drop for World<'_> {
     }
 }
 
-/// Both directions use both lines: neither packet loss nor a cut of the line that made the call costs much.
+/// Both directions use both lines: neither packet loss nor a cut of the line of the call costs much.
 #[test]
 fn copies_over_two_lines_that_lose_packets_mostly_arrive_and_a_cut_breaks_nothing() {
     if !ready() {
@@ -189,7 +189,7 @@ fn packets_of_one_connection_go_by_both_lines() {
     assert_eq!(world.calls(), 1);
 }
 
-/// At a server that knows nothing of lines, the client makes a new call over the other line, and later over the better
+/// At a server that does not support lines, the client makes a new call over the other line, and later over the better
 /// one.
 #[test]
 fn a_server_that_knows_nothing_of_lines_is_called_anew() {

@@ -1,5 +1,5 @@
 //! A public PPTP server: calls, connections and silence without a login cost a few log lines and little memory, and a
-//! client still connects. The server answers a client from the address that the client called.
+//! client still connects. The server answers a client from the address to which the client connected.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -20,7 +20,7 @@ const SERVER: &str = "10.9.0.1";
 
 const PORT: u16 = 1723;
 
-/// Address from which strangers call.
+/// Address of strangers.
 const STRANGER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 66);
 
 /// Log lines that strangers may cause: at once, and each further second.

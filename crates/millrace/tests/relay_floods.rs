@@ -1,6 +1,6 @@
 //! A public relay: floods from thousands of addresses cost a few log lines and little memory, and it still serves a
 //! client. It also does so beside a client that moves with each hello. A host that sent no hello gets at most a
-//! client's rate. Clients are answered from the address that they call.
+//! client's rate. Clients are answered from the address to which they send.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -93,7 +93,7 @@ impl World {
         relay
     }
 
-    /// Says hello to this address of the relay, and checks both directions. Returns the relay's port towards the
+    /// Sends a hello to this address of the relay, and checks both directions. Returns the relay's port towards the
     /// target.
     fn is_served(&self, at: IpAddr) -> SocketAddr {
         let at = SocketAddr::new(at, PORT);
@@ -267,7 +267,7 @@ fn a_recorded_hello_leads_no_more_to_a_victim_than_the_rate() {
     end(relay);
 }
 
-/// The called address is the cable's second one, or belongs to another device.
+/// The address that clients send to is the cable's second one, or belongs to another device.
 #[test]
 fn clients_are_answered_from_the_address_that_they_call() {
     if !lab::may_enter() {

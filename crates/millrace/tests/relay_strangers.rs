@@ -1,4 +1,4 @@
-//! A relay forwards only for clients with a key: it is no reflector, and gives others no path to its target.
+//! A relay forwards only for clients with a key: it is not a reflector, and gives others no path to its target.
 //!
 //! A relay serves each socket in order. The tests follow each datagram to be dropped with one to be forwarded, so that
 //! they never wait for silence.
@@ -27,7 +27,7 @@ const TARGET: u16 = 51820;
 struct World {
     net: Net,
     directory: Directory,
-    /// The relay's target.
+    /// Socket of the relay's target.
     target: UdpSocket,
     /// The relay's address for A.
     at: SocketAddr,
@@ -61,7 +61,7 @@ fn has_nothing(socket: &UdpSocket) {
 }
 
 impl World {
-    /// Gives the target its own address on B, in the requested family.
+    /// Adds an address of the requested family on B, for the target.
     fn new(called: fn(&Net) -> IpAddr, target: &str) -> Self {
         let net = Net::new();
         let target: IpAddr = target.parse().unwrap();

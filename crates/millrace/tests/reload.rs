@@ -240,7 +240,7 @@ fn an_interface_without_a_file_is_not_ended_by_sighup() {
     assert!(exit.status.success(), "{exit:?}");
 }
 
-/// Gives a private host its own /dev with the devices that a tunnel needs.
+/// Mounts a private /dev in a host, with the devices that a tunnel needs.
 fn own_dev(net: &Net) {
     let script = "set -e; mkdir /run/dev; mount -t tmpfs dev /run/dev; mkdir /run/dev/net; \
         for f in null zero random urandom net/tun; do \

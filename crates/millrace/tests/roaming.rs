@@ -1,4 +1,4 @@
-//! Peers that move, and answers that leave from the called address.
+//! Peers that move, and answers that leave from the address that received the packet.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -94,8 +94,8 @@ fn endpoint_follows_data_packets() {
     }
 }
 
-/// Calls B at `called` and checks that every answer comes from there. Otherwise the caller would take the source for a
-/// new endpoint, and its firewall would drop the answer.
+/// Sends packets to B at `called` and checks that every answer comes from there. Otherwise the sender would take the
+/// source for a new endpoint, and its firewall would drop the answer.
 fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     let taps: Vec<PacketSocket> = ["eth0", "eth1"]
         .iter()
@@ -150,7 +150,8 @@ fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     until_seen(2, None);
 }
 
-/// Cookie replies also come from the called address. B sends them when more initiations wait than it can serve.
+/// Cookie replies also come from the address that received the initiation. B sends them when more initiations wait than
+/// it can serve.
 fn cookies_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     let endpoint: SocketAddr = (called, PORT_B).into();
     let any: IpAddr = match called {
@@ -194,7 +195,7 @@ fn answers_leave_from_the_address_that_was_called_on_one_interface() {
     }
 }
 
-/// The called address is on another interface than the return path.
+/// The address that received the packet is on another interface than the return path.
 #[test]
 fn answers_leave_from_the_address_that_was_called_on_another_interface() {
     if !ready() {

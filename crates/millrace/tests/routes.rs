@@ -16,14 +16,14 @@ use nix::sys::signal::Signal;
 /// The host's own default routes in both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// One without a metric, as udhcpc, pppd and netifd set it. The kernel gives IPv6's metric 1024, as with router
+    /// A route without a metric, as udhcpc, pppd and netifd set it. The kernel gives IPv6's metric 1024, as with router
     /// advertisements.
     Plain,
-    /// One with metric 100, as `NetworkManager` sets it.
+    /// A route with metric 100, as `NetworkManager` sets it.
     Metric,
-    /// One without a metric, and one with metric 50 through another gateway.
+    /// A route without a metric, and a route with metric 50 through another gateway.
     Two,
-    /// One through a device without a gateway, as on a PPP line.
+    /// A route through a device without a gateway, as on a PPP line.
     Ppp,
 }
 
@@ -32,7 +32,7 @@ use Kind::{Metric, Plain, Ppp, Two};
 const ALL: &[Kind] = &[Plain, Metric, Two, Ppp];
 
 /// Destinations to look up: the Internet, a network with its own route on the host, the LAN, the server, and two of
-/// these by IPv6.
+/// these over IPv6.
 const ADDRESSES: [&str; 6] = [
     "8.8.8.8",
     "10.20.1.9",
@@ -234,7 +234,7 @@ fn lay_routes(world: &World, kind: Kind) {
     ip("-6 route add fd20::/64 via fd00:1::2 metric 1024");
 }
 
-/// The devices by which the client sends to each of [`ADDRESSES`].
+/// The devices through which the client sends to each of [`ADDRESSES`].
 fn ways(world: &World) -> Vec<String> {
     let way = |address: &&str| {
         let found = world.way_to(address);
@@ -420,7 +420,7 @@ fn a_killed_client_leaves_the_hosts_own_routes() {
     until("everything is as it was before", || world.state() == before);
 }
 
-/// IPv6 traffic does not leave by the uplink when the interface cannot carry IPv6.
+/// IPv6 traffic does not leave through the uplink when the interface cannot carry IPv6.
 #[test]
 fn ipv6_is_unreachable_where_the_tunnel_has_none() {
     if !ready() {

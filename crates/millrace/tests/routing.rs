@@ -313,7 +313,7 @@ fn congestion_marks_cross_the_tunnel() {
                 counted(&net.b) >= 5
             });
 
-            // Marked on its way: an ECN-capable packet carries the mark on.
+            // Marked in transit: an ECN-capable packet keeps the mark.
             let net = Net::new();
             let rules = format!(
                 "chain early {{ type filter hook prerouting priority -300;\n\

@@ -189,7 +189,7 @@ impl Place {
     }
 }
 
-/// The source address that a host sees when a client calls it.
+/// The source address that a host sees when a client sends to it.
 fn seen_by(host: &Host, address: &str, client: &Host) -> IpAddr {
     let listener = host
         .run(|| TcpListener::bind((ip(address), 0)))

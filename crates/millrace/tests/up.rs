@@ -115,6 +115,32 @@ fn ends(process: Process, signal: Signal) {
     assert!(!exit.stderr.contains("error"), "{exit:?}");
 }
 
+/// In the foreground the user reads which peer is called, why it may be silent, and what the tunnel leads once it answers.
+#[test]
+fn the_foreground_says_what_happens() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let file = site.file("", &format!("10.0.0.0/24, {BEHIND}/32"));
+    let mut process = site.command(&file, &[]).spawn().unwrap();
+    let mut line = |words: &'static str| {
+        process
+            .wait_for_line(words, PATIENCE, |line| line.contains(words))
+            .unwrap()
+    };
+    let calling = line("up0: calling ");
+    let endpoint = site.net.link.b4().to_string();
+    assert!(calling.contains(&format!("{endpoint} over ")), "{calling}");
+    line("has not answered for 5 s");
+    let _server = site.server();
+    let connected = line("up0: connected in ");
+    let leads = format!(" s: traffic to {BEHIND}/32 and 10.0.0.0/24 goes through up0");
+    assert!(connected.ends_with(&leads), "{connected}");
+    ends(process, Signal::SIGINT);
+    site.nothing_is_left();
+}
+
 #[test]
 fn networks_go_into_the_tunnel_and_back() {
     if !ready() {
@@ -387,7 +413,7 @@ fn background_tunnel_ends_with_its_link() {
     assert_eq!(network(a), before);
 }
 
-/// The program gives name servers to their manager, and takes them back.
+/// The program passes name servers to their manager, and removes them again.
 #[test]
 fn name_servers_are_set_and_taken_back() {
     if !ready() {

@@ -48,7 +48,7 @@ fn interface_settings() {
         assert_eq!(program.status().unwrap().fwmark, seen, "{given}");
     }
 
-    // An empty file takes the private key away.
+    // An empty file removes the private key.
     program.set(&["private-key", "/dev/null"]).unwrap();
     assert_eq!(show(&host, "public-key"), "(none)");
 }
@@ -342,13 +342,13 @@ fn keys_ports_and_secrets_change_while_traffic_runs() {
     tunnel.a.set(&["listen-port", "2001"]).unwrap();
     pings(&net.a, B4, 2);
     assert_eq!(tunnel.at_b().endpoint.unwrap().port(), 2001);
-    // Changes the called end's port: its next packet announces it.
+    // Changes the port of the end that received the handshake: its next packet announces the port.
     tunnel.b.set(&["listen-port", "2002"]).unwrap();
     pings(&net.b, A4, 2);
     assert_eq!(tunnel.at_a().endpoint.unwrap().port(), 2002);
     pings(&net.a, B4, 2);
 
-    // Changes the preshared key at both ends: the session goes on, and the next one needs the new key.
+    // Changes the preshared key at both ends: the session continues, and the next one needs the new key.
     let psk = PresharedKey::generate(&net.a).unwrap();
     for (end, other) in [(&tunnel.a, &tunnel.keys_b), (&tunnel.b, &tunnel.keys_a)] {
         let words = ["peer", &other.public, "preshared-key", "/dev/stdin"];

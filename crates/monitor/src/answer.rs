@@ -76,7 +76,7 @@ impl Answer {
         self
     }
 
-    /// Says whether the answer is for somebody who has logged in.
+    /// Sets whether the answer is for a user who has logged in.
     #[must_use]
     pub const fn of_session(mut self, session: bool) -> Self {
         self.session = session;

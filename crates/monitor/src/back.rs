@@ -21,10 +21,10 @@ use crate::rights::Rights;
 use crate::sample::Sample;
 use config::types::Secret;
 
-/// Most questions about the host that wait: one for each of the front's connections, and one of its own.
+/// Maximum number of questions about the host that wait: one for each of the front's connections, and one of its own.
 const WAITING: usize = 32;
 
-/// Most passwords that wait: the front has one password checked at a time.
+/// Maximum number of passwords that wait: the front has one password checked at a time.
 const PASSWORDS: usize = 1;
 
 /// Answers the questions that need privileges.
@@ -75,7 +75,7 @@ impl Out<'_> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let told = Frame::new(number, value).and_then(|it| it.write(&mut *stream));
         if told.is_err() {
-            // After half an answer, the front could not read any other.
+            // After a partial answer, the front could not parse a later one.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }

@@ -15,9 +15,9 @@ pub struct Limits {
     pub request: Duration,
     /// Time for the whole answer, however slowly it is taken.
     pub answer: Duration,
-    /// Most connections at once.
+    /// Maximum number of connections at once.
     pub connections: usize,
-    /// Most connections of one network at once.
+    /// Maximum number of connections of one network at once.
     pub of_network: usize,
 }
 

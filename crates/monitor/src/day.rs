@@ -11,7 +11,7 @@ pub const STEP: u64 = 300;
 /// Number of means in a day.
 const STEPS: usize = 288;
 
-/// The most tunnels with a day; a new one replaces the one that was silent for longest.
+/// Maximum number of tunnels with a day; a new one replaces the one that was silent for longest.
 const TUNNELS: usize = 16;
 
 /// Longest name, in bytes.

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
-use service::status::{Field, LineStatus, PeerStatus, Status};
+use service::status::{Level, LineStatus, PeerStatus, Status};
 
 use crate::events::{Event, called};
 use crate::health::{State, active, health};
 use crate::overview::{Overview, Rates};
 use crate::sample::GuardView;
 
-/// The most lines of a tunnel in the document: a server may have a thousand clients with several each.
+/// Maximum number of lines of a tunnel in the document: a server may have a thousand clients with several each.
 const LINES: usize = 32;
 
-/// The most tunnels in the document that have a file but are not up.
+/// Maximum number of tunnels in the document that have a file but are not up.
 const KNOWN: usize = 64;
 
-/// The document.
+/// Content of the answer to a poll of the page.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
     /// The host's name.
@@ -70,8 +70,8 @@ pub type Details = BTreeMap<&'static str, Value>;
 const LONG: [&str; 3] = ["peers", "lines", "allowed_ips"];
 
 /// The fields of a level, without those that may be long.
-pub fn details<T>(fields: &'static [Field<T>], level: &T) -> Details {
-    let short = fields.iter().filter(|it| !LONG.contains(&it.name));
+pub fn details<T: Level>(level: &T) -> Details {
+    let short = T::FIELDS.iter().filter(|it| !LONG.contains(&it.name));
     short.map(|it| (it.name, it.value(level))).collect()
 }
 
@@ -136,7 +136,7 @@ fn running(status: &Status) -> Tunnel<'_> {
             .fold(0, |sum, it| sum.saturating_add(*it)),
         cipher,
         lines: lines.collect(),
-        status: Some(details(Status::FIELDS, status)),
+        status: Some(details(status)),
     }
 }
 

@@ -11,10 +11,10 @@ use crate::sample::Sample;
 /// Number of events that are kept.
 const KEPT: usize = 200;
 
-/// The most clients that an event names when they come or go together; further ones are counted.
+/// Maximum number of clients that an event names when they come or go together; further ones are counted.
 const NAMED: usize = 3;
 
-/// The most lines of one tunnel that are watched.
+/// Maximum number of lines of one tunnel that are watched.
 const LINES: usize = 64;
 
 /// Whether an event is good or bad.
@@ -42,7 +42,7 @@ pub struct Event {
     pub text: String,
 }
 
-/// The latest events.
+/// Ring of the latest events.
 #[derive(Debug, Default)]
 pub struct Events {
     kept: VecDeque<Event>,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The most cores, sensors and devices that are read.
+/// Maximum number of cores, sensors and devices that are read.
 const MOST: usize = 64;
 
 /// A core's time since boot, in ticks of the kernel's clock.
@@ -11,14 +11,14 @@ const MOST: usize = 64;
 pub struct Ticks {
     /// Ticks with work.
     pub busy: u64,
-    /// All ticks.
+    /// Ticks since boot, idle ones included.
     pub all: u64,
 }
 
 /// A network device.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Device {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// Bytes received since the device was made.
     pub rx_bytes: u64,

@@ -18,7 +18,7 @@ const HEAD: usize = 8;
 
 /// One question or answer.
 pub struct Frame {
-    /// The question's number.
+    /// Number of the question that this frame answers.
     pub number: u32,
     /// The JSON, which may contain a password.
     body: Zeroizing<Vec<u8>>,

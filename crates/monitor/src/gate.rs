@@ -125,7 +125,7 @@ fn is_of(origin: &str, host: &str) -> bool {
 /// The credential that a program sends in place of a session.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Shown {
-    /// A token.
+    /// A shared token.
     Token(Zeroizing<String>),
     /// A password; the user name beside it is ignored.
     Password(Zeroizing<String>),

@@ -40,7 +40,7 @@ impl State {
         Self::NoCarrier,
     ];
 
-    /// The state's name.
+    /// Name of the state in the document.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl State {
     }
 }
 
-/// The tunnel's state, and the reason. Settings that the file asked for and the host does not have come first.
+/// The tunnel's state, and the reason. Settings that the file requested and the host does not have come first.
 #[must_use]
 pub fn health(status: &Status) -> (State, String) {
     let (state, words) = carries(status);

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Longest head that is read, in bytes.
 pub const HEAD_MAX: usize = 8 << 10;
 
-/// Most fields that a head may have.
+/// Maximum number of fields that a head may have.
 const FIELDS_MAX: usize = 64;
 
 /// Longest body that is read, in bytes.
@@ -58,7 +58,7 @@ impl Bad {
 /// The head of a request, with the fields that matter here.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Head {
-    /// The method.
+    /// HTTP method.
     pub method: Method,
     /// The path, not decoded; begins with a slash.
     pub path: String,

@@ -19,7 +19,7 @@ pub struct Moment<'a> {
     pub tunnels: &'a [Status],
     /// The tunnels in the earlier sample.
     pub before: &'a [Status],
-    /// The box's figures.
+    /// Figures of this host.
     pub figures: &'a Figures,
     /// The box's figures in the earlier sample.
     pub earlier: &'a Figures,

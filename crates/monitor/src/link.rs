@@ -1,11 +1,12 @@
 //! The front's connection to the process with privileges; many threads may ask at once.
 
+use plane::lock;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde::de::DeserializeOwned;
@@ -29,10 +30,6 @@ struct Waiting {
     of: BTreeMap<u32, SyncSender<Frame>>,
     /// Whether the connection has ended.
     ended: bool,
-}
-
-fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Link {

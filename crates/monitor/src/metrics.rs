@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use serde_json::Value;
-use service::status::{
-    CapStatus, DataplaneStatus, Field, LineStatus, MeasuredStatus, OrderStatus, PeerStatus,
-    PipelineStatus, Status,
-};
+use service::status::{Level, PeerStatus, Status};
 
 use crate::health::{State, active, health};
 use crate::overview::Overview;
@@ -48,30 +45,25 @@ impl Text {
     }
 
     /// Adds all measures of one level of the status. `direction` is that of a pipeline.
-    fn level<T>(
-        &mut self,
-        fields: &'static [Field<T>],
-        level: &T,
-        direction: &str,
-        labels: Labels<'_>,
-    ) {
-        for field in fields.iter().filter(|it| !it.metric.is_empty()) {
-            let name = field.metric.replace('*', direction);
+    fn level<T: Level>(&mut self, level: &T, direction: &str, labels: Labels<'_>) {
+        let measures = T::FIELDS.iter().zip(T::NOTES);
+        for (field, note) in measures.filter(|(_, it)| !it.metric.is_empty()) {
+            let name = note.metric.replace('*', direction);
             match field.value(level) {
                 Value::Object(reasons) => {
                     for (reason, count) in &reasons {
                         let labels = [labels, &[("reason", reason.as_str())]].concat();
-                        self.add(&name, field.what, &labels, count);
+                        self.add(&name, note.what, &labels, count);
                     }
                 }
-                Value::Bool(is) => self.add(&name, field.what, labels, u8::from(is)),
+                Value::Bool(is) => self.add(&name, note.what, labels, u8::from(is)),
                 // A count stays exact: a double has 53 bits.
                 Value::Number(count) if field.scale() == 1.0 => {
-                    self.add(&name, field.what, labels, count);
+                    self.add(&name, note.what, labels, count);
                 }
                 value => {
                     if let Some(number) = value.as_f64() {
-                        self.add(&name, field.what, labels, number * field.scale());
+                        self.add(&name, note.what, labels, number * field.scale());
                     }
                 }
             }
@@ -212,13 +204,13 @@ fn tunnel(text: &mut Text, status: &Status) {
         active(status),
     );
     let plane = &status.dataplane;
-    text.level(Status::FIELDS, status, "", labels);
-    text.level(DataplaneStatus::FIELDS, plane, "", labels);
-    text.level(PipelineStatus::FIELDS, &plane.outbound, "transmit", labels);
-    text.level(PipelineStatus::FIELDS, &plane.inbound, "receive", labels);
+    text.level(status, "", labels);
+    text.level(plane, "", labels);
+    text.level(&plane.outbound, "transmit", labels);
+    text.level(&plane.inbound, "receive", labels);
     for candidate in &plane.measured {
         let labels = &[("tunnel", name), ("candidate", candidate.name.as_str())];
-        text.level(MeasuredStatus::FIELDS, candidate, "", labels);
+        text.level(candidate, "", labels);
     }
     for it in &status.peers {
         peer(text, name, it);
@@ -234,9 +226,9 @@ fn peer(text: &mut Text, tunnel: &str, peer: &PeerStatus) {
         ("peer", called.as_str()),
         ("client", client.as_str()),
     ];
-    text.level(PeerStatus::FIELDS, peer, "", &labels);
+    text.level(peer, "", &labels);
     if let Some(order) = &peer.order {
-        text.level(OrderStatus::FIELDS, order, "", &labels);
+        text.level(order, "", &labels);
     }
     for line in &peer.lines {
         let labels = [&labels[..], &[("line", line.name.as_str())]].concat();
@@ -247,9 +239,9 @@ fn peer(text: &mut Text, tunnel: &str, peer: &PeerStatus) {
             &labels,
             up,
         );
-        text.level(LineStatus::FIELDS, line, "", &labels);
+        text.level(line, "", &labels);
         if let Some(cap) = &line.cap {
-            text.level(CapStatus::FIELDS, cap, "", &labels);
+            text.level(cap, "", &labels);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::sample::Sample;
 /// How long rates are kept, in seconds.
 pub const MINUTES: u64 = 300;
 
-/// The most tunnels whose rates are kept.
+/// Maximum number of tunnels whose rates are kept.
 const TUNNELS: usize = 64;
 
 /// The pause between samples while a page is open.
@@ -47,7 +47,7 @@ impl Serialize for Rates {
     }
 }
 
-/// The front's data.
+/// State of the host and its tunnels, collected for the page.
 #[derive(Debug)]
 pub struct Overview {
     begin: Instant,
@@ -55,13 +55,13 @@ pub struct Overview {
     looked: Option<Instant>,
     /// The newest sample, with rates.
     pub sample: Sample,
-    /// The box's figures.
+    /// Figures of this host.
     pub figures: Figures,
     /// The load of each core, in percent.
     pub loads: Vec<u8>,
     /// The causes that limit the speed.
     pub limits: Vec<String>,
-    /// The events.
+    /// Latest events.
     pub events: Events,
     /// The rates of a day.
     pub day: Day,
@@ -92,7 +92,7 @@ impl Overview {
         }
     }
 
-    /// Notes that a page has asked, so it is open.
+    /// Records that a page has asked, so it is open.
     pub fn ask(&mut self, now: Instant) {
         self.asked = Some(now);
     }

@@ -14,7 +14,7 @@ pub const LEAST: usize = 8;
 /// Longest password, in bytes: a longer one would not fit into a request.
 pub const MOST: usize = 1024;
 
-/// Rounds that a file may ask for. The fewest cost a router of 2012 about a quarter of a second.
+/// Rounds that a file may request. The fewest cost a router of 2012 about a quarter of a second.
 const ROUNDS: std::ops::RangeInclusive<u32> = 100_000..=5_000_000;
 
 /// The target time for checking a new password on this machine.

@@ -12,7 +12,7 @@ use crate::http::Head;
 /// Peers per page.
 const COUNT: usize = 50;
 
-/// The most ranges of a peer that are shown.
+/// Maximum number of ranges of a peer that are shown.
 const RANGES: usize = 8;
 
 /// The selection of peers.
@@ -115,7 +115,7 @@ fn peer((name, it): (String, &PeerStatus)) -> Peer {
         },
         name,
         ranges,
-        status: details(PeerStatus::FIELDS, it),
+        status: details(it),
     }
 }
 

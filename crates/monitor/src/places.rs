@@ -1,4 +1,4 @@
-//! The places of connections: limits their number, and chooses which one gives way to a new one.
+//! Slots for connections: limits their number, and chooses which one gives way to a new one.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use plane::SourceNetwork;
 /// several for each address of a usual LAN.
 const RECENT: usize = 1024;
 
-/// The most networks that are remembered because somebody logged in from there.
+/// Maximum number of networks that are remembered because somebody logged in from there.
 const TRUSTED: usize = 32;
 
 /// The progress of a connection.
@@ -27,7 +27,7 @@ enum Phase {
     Sent,
 }
 
-/// A connection with a place.
+/// A connection with a slot.
 #[derive(Debug)]
 struct Held {
     /// Later connections have higher numbers.
@@ -49,7 +49,7 @@ struct Table {
     trusted: VecDeque<SourceNetwork>,
 }
 
-/// All places.
+/// Slots of all connections.
 #[derive(Clone, Debug)]
 pub struct Places {
     most: usize,
@@ -57,7 +57,7 @@ pub struct Places {
     table: Arc<(Mutex<Table>, Condvar)>,
 }
 
-/// The place of a connection; dropping it frees the place.
+/// The slot of a connection; dropping it frees the slot.
 #[derive(Debug)]
 pub struct Place {
     all: Places,
@@ -75,9 +75,9 @@ impl Places {
         }
     }
 
-    /// Gives a place to one more connection of a network.
+    /// Takes a slot for one more connection of a network.
     ///
-    /// If the network has as many as it may, its oldest connection that can gives way. If all places are taken, the
+    /// If the network has as many as it may, its oldest connection that can gives way. If all slots are taken, the
     /// network with the most connections gives way with its oldest one; among equals, the network that connected most
     /// often lately. `None` if every candidate is at work.
     #[must_use]
@@ -121,7 +121,7 @@ impl Places {
 }
 
 impl Table {
-    /// Number of places that a network has.
+    /// Number of slots that a network has.
     fn of(&self, network: SourceNetwork) -> usize {
         self.held.iter().filter(|it| it.network == network).count()
     }
@@ -207,7 +207,7 @@ mod tests {
         SourceNetwork::of(text.parse().unwrap())
     }
 
-    /// Whether the connection still has its place.
+    /// Whether the connection still has its slot.
     fn is_held(place: &Place) -> bool {
         let table = place.all.lock();
         table.held.iter().any(|it| it.number == place.number)
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((table.held.len(), table.leaving), (0, 0));
     }
 
-    /// If the addresses of one /64 counted separately, three of them would fill all places.
+    /// If the addresses of one /64 counted separately, three of them would fill all slots.
     #[test]
     fn a_device_with_many_addresses_has_no_more_places_than_another() {
         let all = Places::new(24, 8);

@@ -40,7 +40,7 @@ pub enum Question {
 pub struct AtHome {
     /// The method's name. [`AtHome::PEERS`] only reads.
     pub method: String,
-    /// The method's arguments.
+    /// Arguments of the method.
     #[serde(default)]
     pub given: Value,
 }
@@ -49,8 +49,8 @@ impl AtHome {
     /// The method that lists the servers and their clients.
     pub const PEERS: &str = "peers";
 
-    /// Whether the arguments are none, or texts, numbers and switches by name that fit into a request. Nested values
-    /// could be too deep for the other half to read.
+    /// Whether the arguments are absent, or a flat object of texts, numbers and switches that fits into a request.
+    /// Nested values could be too deep for the other half to read.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         let is_flat = match &self.given {

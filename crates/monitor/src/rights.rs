@@ -64,7 +64,7 @@ impl Rights {
         self.password.is_some()
     }
 
-    /// Checks a password, which takes about a quarter of a second, and starts a session if it is right.
+    /// Checks a password, which takes about a quarter of a second, and starts a session if it is correct.
     pub fn login(&self, text: &str, now: Instant) -> Option<Login> {
         let password = self.password.as_ref()?;
         password.is(text).then(|| Login {

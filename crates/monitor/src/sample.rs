@@ -21,9 +21,9 @@ pub struct Sample {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Known {
-    /// Its name.
+    /// Name of the tunnel.
     pub name: String,
-    /// Its protocol, as people write it.
+    /// Protocol of the tunnel, in its usual spelling.
     pub protocol: String,
 }
 

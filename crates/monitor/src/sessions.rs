@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crypto::blake2s;
 
-/// The most sessions; a new one replaces the oldest.
+/// Maximum number of sessions; a new one replaces the oldest.
 const MOST: usize = 32;
 
 /// A session without a request ends after this time.

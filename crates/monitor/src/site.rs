@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crypto::blake2s;
@@ -26,7 +26,7 @@ use crate::peers::{Page, Wanted};
 use crate::question::{self, AtHome, Question, Refused};
 use crate::tries::{Asker, Turns};
 use config::types::Secret;
-use plane::SourceNetwork;
+use plane::{SourceNetwork, lock};
 
 /// The name of the session cookie.
 const COOKIE: &str = "millrace-monitor";
@@ -51,11 +51,11 @@ pub struct Settings {
     pub host: String,
 }
 
-/// The site.
+/// State shared by the server's connections.
 pub struct Site {
     gate: Gate,
     settings: Settings,
-    /// The front's data.
+    /// State of the host and its tunnels.
     pub overview: Mutex<Overview>,
     link: Link,
     /// Whether there is a password; without one, everything may be seen and nothing changed.
@@ -65,17 +65,13 @@ pub struct Site {
     good: Mutex<VecDeque<(IpAddr, [u8; 32])>>,
 }
 
-/// The most credentials that are remembered.
+/// Maximum number of credentials that are remembered.
 const PROGRAMS: usize = 8;
 
 /// The body of a request to log in.
 #[derive(Deserialize)]
 struct Login {
     password: Secret,
-}
-
-fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Site {
@@ -369,7 +365,7 @@ mod tests {
             .collect();
         let looked_at = told.iter().filter(|it| **it == 403).count();
         assert!((1..10).contains(&looked_at), "{told:?}");
-        // Accepting the right token now would confirm the guess.
+        // Accepting the correct token now would confirm the guess.
         assert_eq!(metrics(&site, TOKEN, guesser), 429);
         assert_eq!(metrics(&site, TOKEN, program), 200);
         // Guesses from the program's own network are limited too.

@@ -1,6 +1,6 @@
-//! Decides who may try a password, and whose is checked next. A check costs about a quarter of a second, and is the only
-//! load that a stranger can cause. So each asker has few tries; one password is checked, few wait, and all other askers
-//! are told at once to come again.
+//! Decides who may try a password, and whose is checked next. A check costs about a quarter of a second, and is the
+//! only load that a stranger can cause. So each asker has few tries; one password is checked, few wait, and all other
+//! askers are told at once to come again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,8 +32,8 @@ const FREE: u32 = 3;
 /// How long a failed try is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
-/// The most askers that are remembered: several times the addresses of a usual LAN. A new asker replaces the one that
-/// tried longest ago, and its failures are forgotten; so a full table refuses nobody.
+/// Maximum number of askers that are remembered: several times the addresses of a usual LAN. A new asker replaces the
+/// one that tried longest ago, and its failures are forgotten; so a full table refuses nobody.
 const MOST: usize = 1024;
 
 /// Someone who tries a password.
@@ -87,7 +87,7 @@ impl Turns {
         }
     }
 
-    /// Checks a password when it is the asker's turn. `look` tells whether it is right, or fails if it cannot tell.
+    /// Checks a password when it is the asker's turn. `look` tells whether it is correct, or fails if that is unknown.
     ///
     /// # Errors
     /// The asker must wait for this long.
@@ -181,7 +181,7 @@ impl Bucket {
 struct Entry {
     asker: Asker,
     bucket: Bucket,
-    /// Tries that were not confirmed as right.
+    /// Tries that were not confirmed as correct.
     tries: u32,
     last: Instant,
 }
@@ -245,7 +245,7 @@ impl Attempts {
         wait.map_or(Ok(rank), Err)
     }
 
-    /// Forgets the asker's failures: the password was right.
+    /// Forgets the asker's failures: the password was correct.
     fn forgive(&mut self, asker: Asker) {
         self.of.retain(|it| it.asker != asker);
         self.give_back(asker);

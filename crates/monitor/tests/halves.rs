@@ -1,4 +1,4 @@
-//! The two processes of the monitor: the front gets answers, and no right that the password has not granted.
+//! The two processes of the monitor: the front gets answers, and no permission that the password has not granted.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -111,7 +111,7 @@ fn questions_get_their_own_answers() {
     let servers = at_home(None, AtHome::PEERS, Value::Null);
     let servers: Result<Value, Refused> = link.ask(&servers).unwrap();
     assert_eq!(servers, Ok(json!(["home"])));
-    // Without the password, no request changes anything.
+    // Without the password, a request changes nothing.
     let told: Result<Value, Refused> = link.ask(&change(&"x".into(), "phone")).unwrap();
     assert_eq!(told, Err(Refused::Open));
     drop(link);
@@ -226,7 +226,7 @@ fn what_is_no_question_ends_it() {
     }
 }
 
-/// A front that sends queries without reading answers cannot fill the memory.
+/// A front that sends queries without reading answers cannot exhaust the memory.
 #[test]
 fn too_many_questions_at_once_end_it() {
     let (release, held): (Sender<()>, _) = channel();

@@ -260,7 +260,7 @@ fn names_say_the_unit_and_are_documented() {
             "_per_second",
             "_per_batch",
         ];
-        // Counts of things, and states, which have no unit.
+        // Numbers of objects, and states, which have no unit.
         let bare = [
             "info",
             "peers",

@@ -1,7 +1,7 @@
 //! Copies packets that the host sends and receives on all of its devices, through a packet socket.
 //!
 //! The kernel copies an outgoing packet when it hands the packet to its device, after the packet filter. So filtered
-//! packets do not appear, and every outgoing packet seen has left by the device given with it.
+//! packets do not appear, and every outgoing packet seen has left through the device given with it.
 
 use std::io;
 use std::mem;
@@ -25,14 +25,14 @@ pub struct Capture {
     fd: OwnedFd,
 }
 
-/// A packet.
+/// A captured packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Seen<'a> {
     /// Index of the device.
     pub index: u32,
-    /// Whether it leaves by the device; otherwise it comes in.
+    /// Whether it leaves through the device; otherwise it comes in.
     pub outgoing: bool,
-    /// Its first bytes, from the IP header on.
+    /// First bytes of the packet, from the IP header on.
     pub packet: &'a [u8],
 }
 
@@ -61,7 +61,7 @@ impl Capture {
         // SAFETY: all bytes zero are a valid address of this kind.
         let mut from: libc::sockaddr_ll = unsafe { mem::zeroed() };
         let mut length = size_of_val(&from) as libc::socklen_t;
-        // SAFETY: buffer and address live through the call, and their sizes are told.
+        // SAFETY: buffer and address outlive the call; their sizes are passed with them.
         let count = unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),
@@ -94,7 +94,7 @@ impl Capture {
         // `struct tpacket_stats`: packets, and lost packets.
         let mut counts = [0_u32; 2];
         let mut length = size_of_val(&counts) as libc::socklen_t;
-        // SAFETY: the array lives through the call, and its size is told.
+        // SAFETY: the array outlives the call; its size is passed with it.
         check(unsafe {
             libc::getsockopt(
                 self.fd.as_raw_fd(),

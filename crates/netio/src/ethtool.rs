@@ -38,9 +38,9 @@ pub enum EthtoolError {
     /// The kernel refused: no such interface, no permission, or no features in this driver.
     #[error("cannot {operation} of interface {interface}: {error}")]
     Refused {
-        /// The operation.
+        /// Name of the refused operation.
         operation: &'static str,
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// The kernel's error.
         error: io::Error,
@@ -50,7 +50,7 @@ pub enum EthtoolError {
     Unknown {
         /// The interface.
         interface: String,
-        /// The requested name.
+        /// Name of the requested feature.
         feature: String,
     },
     /// The driver does not let the feature be switched, or another feature forces it.
@@ -58,7 +58,7 @@ pub enum EthtoolError {
     Fixed {
         /// The interface.
         interface: String,
-        /// The feature.
+        /// Name of the feature.
         feature: String,
     },
 }
@@ -66,7 +66,7 @@ pub enum EthtoolError {
 /// A feature as the kernel lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
-    /// The kernel's name.
+    /// Name the kernel uses.
     pub name: String,
     /// Whether it is on.
     pub on: bool,

@@ -17,7 +17,7 @@ use crate::udp::{Headers, MESSAGES, Source};
 /// The longest packet that can be received, including its IP header, in bytes. Longer ones are dropped.
 pub const PACKET_MAX: usize = 2048;
 
-/// The least length of an IPv4 header, in bytes.
+/// Minimum length of an IPv4 header, in bytes.
 const IP_HEADER: usize = 20;
 
 /// An open, non-blocking raw socket.
@@ -299,7 +299,7 @@ impl Default for Outgoing {
 }
 
 impl Outgoing {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of the note: `struct virtio_net_hdr` without the number of merged buffers.
 pub const NOTE_SIZE: usize = 10;
-/// Most frames that one system call moves.
+/// Maximum number of frames that one system call moves.
 pub const BATCH: usize = 64;
 /// Room for one SCM_TIMESTAMPNS message, with slack for 64-bit time on 32-bit machines.
 const CONTROL_SIZE: usize = 64;
@@ -26,10 +26,10 @@ pub struct PacketSocket {
     fd: OwnedFd,
 }
 
-/// One received frame.
+/// A received frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
-    /// The kernel's note.
+    /// Note of the kernel about the frame.
     pub note: Note,
     /// The frame from the destination address on.
     pub frame: &'a [u8],
@@ -163,7 +163,7 @@ impl PacketSocket {
         check(result as isize).map(|_| ())
     }
 
-    /// Receives waiting frames, at most [`BATCH`], and returns how many; having none is no error.
+    /// Receives waiting frames, at most [`BATCH`], and returns how many; zero is not an error.
     ///
     /// # Errors
     /// ENETDOWN once after the interface went down, ENXIO or ENODEV when it no longer exists.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Most descriptors reported by one wait.
+/// Maximum number of descriptors reported by one wait.
 const EVENTS: usize = 8;
 
 /// An `epoll` set, level-triggered. It reports readability only, unless [`Poller::modify`] adds writability.

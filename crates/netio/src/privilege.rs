@@ -1,4 +1,4 @@
-//! Gives up the capabilities of other threads.
+//! Drops the capabilities of other threads.
 //!
 //! Capabilities belong to threads, and a thread can only change its own. So this sends the others a signal whose
 //! handler gives them up, as the C library does for `setresuid`.
@@ -34,7 +34,7 @@ struct Data {
     inheritable: u32,
 }
 
-/// Gives up every capability of all threads of this process except the calling one, and returns when that is done.
+/// Drops every capability of all threads of this process except the calling one, and returns when that is done.
 /// Threads that the calling one starts later inherit its capabilities.
 ///
 /// The process ignores one of the real-time signals from then on.

@@ -1,6 +1,6 @@
 //! Facts and settings of a process: its start time, which distinguishes it from later processes with the same number;
-//! its share of the processor; its memory, of which it releases what only a program's start needs; the network namespace
-//! of a thread; child processes that do not outlive the process that started them.
+//! its share of the processor; its memory, of which it releases what only a program's start needs; the network
+//! namespace of a thread; child processes that do not outlive the process that started them.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -18,8 +18,8 @@ pub fn started(process: u32) -> Option<u64> {
     start_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// The 22nd field of a process's `stat`, unless the process has ended and only waits for its parent. The second field is a
-/// name, which may hold any character.
+/// The 22nd field of a process's `stat`, unless the process has ended and only waits for its parent. The second field
+/// is a name, which may hold any character.
 fn start_in(stat: &str) -> Option<u64> {
     let (_, behind) = stat.rsplit_once(')')?;
     let mut fields = behind.split_ascii_whitespace();
@@ -118,8 +118,7 @@ pub fn netns_cookie() -> io::Result<u64> {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).or_else(|_| UdpSocket::bind(("0.0.0.0", 0)))?;
     let mut cookie = 0_u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the option is a number of eight bytes, which is how much room there is and is said
-    // to be.
+    // SAFETY: the option is a number of eight bytes; the buffer has that size, and its length is passed.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -1,10 +1,10 @@
-//! One optional kernel feature (a rung): in force, unused, or given up.
+//! State of one optional kernel feature: in use, unused, or given up.
 
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Rejections in a row after which a rung that the kernel had accepted is given up.
+/// Rejections in a row after which a feature that the kernel had accepted is given up.
 ///
 /// A single `EINVAL` may be about one packet (a segment larger than the path MTU), three in a
 /// row with no success between them are about the device.
@@ -22,7 +22,7 @@ pub struct Rung {
 }
 
 impl Rung {
-    /// A rung that is in force.
+    /// A feature that is in use.
     #[must_use]
     pub fn new_on(name: &'static str) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Rung {
         }
     }
 
-    /// A rung that is not used, and the reason: `setting`, or the kernel's answer.
+    /// A feature that is not used, and the reason: `setting`, or the kernel's answer.
     #[must_use]
     pub fn new_off(name: &'static str, why: impl Into<String>) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Rung {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Gives the rung up for the rest of the process's life, with one log line.
+    /// Stops use of this kernel feature for the rest of the process's life, with one log line.
     pub fn demote(&self, why: impl fmt::Display) {
         if self.on.swap(false, Ordering::Relaxed) {
             log::warn!("{}: off from now on: {why}", self.name);
@@ -64,14 +64,14 @@ impl Rung {
         }
     }
 
-    /// Notes that the kernel refused one use of the rung; demotes after three in a row.
+    /// Records that the kernel refused one use of the feature; demotes after three in a row.
     pub fn rejected(&self, why: impl fmt::Display) {
         if self.rejected.fetch_add(1, Ordering::Relaxed) + 1 >= REJECTIONS {
             self.demote(why);
         }
     }
 
-    /// Notes that the kernel accepted a use of the rung.
+    /// Records that the kernel accepted one use of the feature.
     pub fn accepted(&self) {
         if self.rejected.load(Ordering::Relaxed) != 0 {
             self.rejected.store(0, Ordering::Relaxed);

@@ -14,7 +14,7 @@ pub enum Call<'a> {
     Read,
     /// A packet is written to the interface.
     Write {
-        /// Its parts, the header first if it has one.
+        /// Parts of the write, the header first if it has one.
         parts: &'a [IoSlice<'a>],
     },
     /// Datagrams are received.
@@ -34,7 +34,7 @@ pub enum Call<'a> {
 /// nothing was received. As the answer to a [`Call::Send`] it is the number of messages sent.
 type Answer = dyn FnMut(Call<'_>) -> Option<io::Result<usize>> + Send;
 
-/// Answers for one interface or socket in the kernel's place; the kernel answers until [`Faults::set`].
+/// Answers in place of the kernel for one interface or socket; the kernel answers until [`Faults::set`].
 #[derive(Default)]
 pub struct Faults(Mutex<Option<Box<Answer>>>);
 

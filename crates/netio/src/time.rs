@@ -11,11 +11,11 @@ type Seconds = libc::time_t;
 /// A date and the time of that day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Civil {
-    /// The year.
+    /// Year of the Gregorian calendar.
     pub year: i32,
     /// The month, 1 to 12.
     pub month: u8,
-    /// Its day, 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: u8,
     /// The hour, 0 to 23.
     pub hour: u8,
@@ -83,7 +83,7 @@ pub fn utc(at: SystemTime) -> Civil {
 fn civil(at: SystemTime, convert: impl FnOnce(&Seconds, &mut libc::tm) -> *mut libc::tm) -> Civil {
     let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = Seconds::try_from(seconds).unwrap_or(0);
-    // SAFETY: a structure of numbers and of a pointer that may be null.
+    // SAFETY: all-zero bytes are a valid `tm`: integers, and a pointer that may be null.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     if convert(&seconds, &mut parts).is_null() {
         parts.tm_year = 70;

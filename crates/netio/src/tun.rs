@@ -185,7 +185,7 @@ impl Tun {
         Ok(())
     }
 
-    /// Whether [`Tun::set_super_packets`] has asked for single packets.
+    /// Whether [`Tun::set_super_packets`] has requested single packets.
     #[must_use]
     pub fn gives_singly(&self) -> bool {
         self.singly.load(Ordering::Relaxed)
@@ -240,7 +240,7 @@ impl AsFd for Tun {
 /// The segmentation that a super-packet needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
-    /// An ordinary packet.
+    /// One packet, not coalesced.
     None,
     /// TCP over IPv4.
     Tcp4,
@@ -287,7 +287,7 @@ impl VnetHdr {
 
     /// Reads a header.
     ///
-    /// `None` if it is short or asks for a segmentation that was never negotiated (UFO, tunnel types): the packet must
+    /// `None` if it is short or requests a segmentation that was never negotiated (UFO, tunnel types): the packet must
     /// be dropped.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {

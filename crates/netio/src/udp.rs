@@ -15,14 +15,14 @@ pub use selftest::{SelfTest, self_test};
 pub use send::{SendReport, SendScratch, Train};
 pub use socket::{Family, MtuDiscovery, SocketError, SocketOptions, UdpSocket};
 
-/// Most segments of one `UDP_SEGMENT` send (Linux `UDP_MAX_SEGMENTS`; 128 since 6.9, but the smaller value works
-/// everywhere).
+/// Maximum number of segments of one `UDP_SEGMENT` send (Linux `UDP_MAX_SEGMENTS`; 128 since 6.9, but the smaller value
+/// works everywhere).
 pub const MAX_SEGMENTS: usize = 64;
 
-/// Most payload bytes of one send: 65,535 less the IPv4 and UDP headers.
+/// Maximum number of payload bytes of one send: 65,535 less the IPv4 and UDP headers.
 pub const MAX_TRAIN_BYTES: usize = 65_507;
 
-/// Most messages of one system call.
+/// Maximum number of messages of one system call.
 pub(crate) const MESSAGES: usize = 64;
 
 /// Room for the three control messages that we send or receive together, in bytes.
@@ -45,7 +45,7 @@ pub(crate) struct Headers {
     pub(crate) controls: Vec<Control>,
 }
 
-// SAFETY: the raw pointers inside the headers are written anew before each system call and never
+// SAFETY: the raw pointers inside the headers are written again before each system call and never
 // read afterwards, so the headers carry no borrowed state between threads.
 unsafe impl Send for Headers {}
 

@@ -98,7 +98,7 @@ pub struct ServerSide {
 pub struct Addresses {
     /// The address that the server routes to the client, and its netmask or peer.
     pub ifconfig: Option<Ifconfig>,
-    /// The address that the client is told instead, if a NAT on the way translates it.
+    /// The address that the client is told instead, if a NAT on the path translates it.
     pub alias: Option<Ipv4Addr>,
     /// The client's and the server's IPv6 addresses.
     pub ifconfig_v6: Option<IfconfigV6>,

@@ -276,4 +276,58 @@ mod tests {
             assert!(!wakes());
         }
     }
+
+    /// The process has one logger: other tests may write to these files, too.
+    #[test]
+    fn the_log_goes_where_the_configuration_of_the_last_start_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let text = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+        let install = |name: &str, more: &str| {
+            let path = path(name);
+            let lines = format!("auth-user-pass\nlog {}\n{more}", path.display());
+            let config = crate::tests::client(&lines);
+            Console::install(&config.service, Some(&path)).unwrap()
+        };
+        let lines = "verb 3\nsuppress-timestamps\nmanagement 127.0.0.1 7505";
+        let console = install("first", lines);
+        log::info!("two lines\nof a peer");
+        log::debug!("a detail at verb 3");
+        console.set_verb(4);
+        log::debug!("a detail at verb 4");
+        log::error!(target: FATAL, "the end");
+        let first = text("first");
+        for line in ["two lines of a peer", "a detail at verb 4", "the end"] {
+            assert!(first.lines().any(|it| it == line), "{line}: {first}");
+        }
+        assert!(!first.contains("a detail at verb 3"), "{first}");
+        let heard = console.take();
+        assert!(
+            heard
+                .iter()
+                .any(|(_, line)| line.text == "two lines of a peer")
+        );
+
+        // After SIGHUP.
+        install("second", "verb 1\nmachine-readable-output");
+        log::warn!("on another page");
+        let line = "on another page";
+        assert!(!text("first").contains(line));
+        let second = text("second");
+        let line = second.lines().find(|it| it.ends_with(line)).unwrap();
+        let seconds = line.split('.').next().unwrap();
+        assert!(seconds.parse::<u64>().is_ok(), "{line}");
+    }
+
+    #[test]
+    fn the_management_client_gets_the_newest_lines() {
+        let console = console(3);
+        for number in 0..LINES + 5 {
+            let line = Line::info(format!("line {number}"));
+            console.inner().write(line, None, SystemTime::now());
+        }
+        let lines = console.take();
+        assert_eq!(lines.len(), LINES);
+        assert_eq!(lines[0].1.text, "line 5");
+    }
 }

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 pub use crate::connect::fuzz::proxy;
 
-/// The most output that may wait for a management client that reads nothing: its backlog and the longest answer.
+/// Maximum output that may wait for a management client that reads nothing: its backlog and the longest answer.
 const WAITING: usize = (1 << 20) + (1 << 18);
 
-/// A daemon that notes whether a command reached it.
+/// A daemon that records whether a command reached it.
 #[derive(Default)]
 struct Daemon(Cell<bool>);
 

@@ -80,3 +80,7 @@ impl<'a> Hooks<'a> {
         }
     }
 }
+
+#[cfg(feature = "server")]
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
 //! OpenVPN on the host, around a tunnel: the management port, the log and the status file, scripts, accounts and
-//! addresses of clients, the way to a server through proxies, the interface's network, secrets, and what a
+//! addresses of clients, connections to a server, also through proxies, the interface's network, secrets, and what a
 //! configuration means for the protocol.
 //!
 //! Nothing here runs a tunnel: the loops of clients and servers are in the crate `service`.
@@ -25,4 +25,6 @@ pub mod signals;
 pub mod sizes;
 pub mod status_file;
 pub mod terms;
+#[cfg(test)]
+mod tests;
 pub mod timestamp;

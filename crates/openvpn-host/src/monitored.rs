@@ -9,7 +9,7 @@ use crate::timestamp::Clock;
 use config::openvpn::AuthRetry;
 use std::time::SystemTime;
 
-/// Daemon functions that the status file and the management port call.
+/// Daemon functions that the status file and the management port use.
 pub trait Monitored {
     /// Returns the current status.
     fn status(&self) -> Status;

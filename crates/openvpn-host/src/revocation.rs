@@ -17,14 +17,14 @@ impl RevokedDirectory {
     /// # Errors
     /// The directory is missing or unreadable, so revocation cannot be checked.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        // A probe name that is no serial number.
+        // A name that is not a serial number, to probe the directory.
         match Self::has(&path, "-") {
             Ok(_) => Ok(Self(path)),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether the directory has an entry of this name; an error unless absence is certain.
+    /// Whether the directory has an entry of this name; an error if that cannot be determined.
     fn has(directory: &Path, name: &str) -> io::Result<bool> {
         match fs::symlink_metadata(directory.join(name)) {
             Ok(_) => Ok(true),
@@ -116,6 +116,13 @@ fn stamp(path: &Path) -> io::Result<Stamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "server")]
+    use crate::tests::server;
+    use crate::tests::{certificate, client};
+    #[cfg(feature = "server")]
+    use openvpn::tls::TlsSession;
+    #[cfg(feature = "server")]
+    use openvpn::verify::PeerCertificate;
 
     #[test]
     fn only_what_is_surely_not_there_is_not_revoked() {
@@ -143,5 +150,67 @@ mod tests {
         let refused = directory.contains("12").unwrap_err();
         assert!(refused.contains("crl-verify"), "{refused}");
         assert!(directory.contains("1").is_err());
+    }
+
+    #[cfg(feature = "server")]
+    /// Carries the bytes of a handshake, and returns the client that the server has verified.
+    fn seen_by_server(server: &TlsSettings, client: &TlsSettings) -> PeerCertificate {
+        let mut server = TlsSession::new(server).unwrap();
+        let mut client = TlsSession::new(client).unwrap();
+        loop {
+            let (to_server, to_client) = (client.take_tls(), server.take_tls());
+            if to_server.is_empty() && to_client.is_empty() {
+                return server.peer().unwrap().clone();
+            }
+            server.read_tls(&to_server).unwrap();
+            client.read_tls(&to_client).unwrap();
+        }
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn a_list_that_is_replaced_counts_and_one_that_cannot_be_read_does_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let list = directory.path().join("crl.pem");
+        let next = directory.path().join("next");
+        // Under another name first: a list must never be read half.
+        let replace = |bytes: &[u8]| {
+            fs::write(&next, bytes).unwrap();
+            fs::rename(&next, &list).unwrap();
+        };
+        let file = |name| fs::read(certificate(name)).unwrap();
+        let empty = file("odd/crl-cross-y.pem");
+        replace(&empty);
+        let config = server(&format!("crl-verify {}", list.display()));
+        let tls = setup::tls_settings(&config, None).unwrap();
+        let [cert, key] = ["odd/revoked.crt", "p256/server.key"].map(certificate);
+        let caller = client(&format!("cert {}\nkey {}", cert.display(), key.display()));
+        let peer = seen_by_server(&tls, &setup::tls_settings(&caller, None).unwrap());
+
+        let mut watched = RevocationFile::new(&config);
+        let mut is_revoked = || {
+            watched.refresh(&config, &tls);
+            tls.is_revoked(&peer)
+        };
+        assert!(!is_revoked());
+        replace(&file("odd/crl.pem"));
+        assert!(is_revoked());
+        replace(b"half a list");
+        assert!(is_revoked());
+        replace(b"");
+        assert!(is_revoked());
+        fs::remove_file(&list).unwrap();
+        assert!(is_revoked() && is_revoked());
+        replace(&empty);
+        assert!(!is_revoked());
+    }
+
+    #[test]
+    fn an_inline_list_never_changes() {
+        let text = fs::read_to_string(certificate("odd/crl.pem")).unwrap();
+        let config = client(&format!(
+            "auth-user-pass\n<crl-verify>\n{text}</crl-verify>"
+        ));
+        assert_eq!(RevocationFile::new(&config).path, None);
     }
 }

@@ -96,13 +96,13 @@ pub enum ScriptError {
         "{hook} is not run: `script-security 2` or higher must be in the configuration to call scripts"
     )]
     NotPermitted {
-        /// The directive.
+        /// Name of the hook's directive.
         hook: &'static str,
     },
     /// The program cannot be started.
     #[error("{hook}: `{program}` cannot be run: {error}")]
     Run {
-        /// The directive.
+        /// Name of the hook's directive.
         hook: &'static str,
         /// The program.
         program: String,
@@ -112,7 +112,7 @@ pub enum ScriptError {
     /// The program failed.
     #[error("{hook}: `{program}`: {status}")]
     Failed {
-        /// The directive.
+        /// Name of the hook's directive.
         hook: &'static str,
         /// The program.
         program: String,

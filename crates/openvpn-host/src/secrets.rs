@@ -21,7 +21,7 @@ pub enum SecretError {
     /// The file cannot be read.
     #[error("{what}: {error}")]
     File {
-        /// The directive.
+        /// Name of the directive.
         what: &'static str,
         /// The kernel's error.
         error: io::Error,
@@ -35,7 +35,7 @@ pub enum SecretError {
          file as `<{what}>` … `</{what}>`"
     )]
     NoTerminal {
-        /// The directive.
+        /// Name of the directive.
         what: &'static str,
         /// The kernel's error.
         error: io::Error,
@@ -46,7 +46,7 @@ pub enum SecretError {
          (`management-query-passwords`)"
     )]
     Nobody {
-        /// The directive.
+        /// Name of the directive.
         what: &'static str,
     },
 }
@@ -119,7 +119,7 @@ pub fn rehearse_login(
     terminal.map(drop).map_err(no_terminal)
 }
 
-/// Checks, without asking anybody, that a client has all credentials for its server. A proxy may ask for none.
+/// Checks, without asking anybody, that a client has all credentials for its server. A proxy may request none.
 ///
 /// # Errors
 /// [`SecretError::File`] and [`SecretError::Nobody`].
@@ -187,3 +187,6 @@ pub fn ask(prompt: &str, echo: bool) -> io::Result<Zeroizing<String>> {
         line.trim_end_matches(['\n', '\r']).to_owned(),
     ))
 }
+
+#[cfg(test)]
+mod tests;

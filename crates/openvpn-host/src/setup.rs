@@ -20,7 +20,7 @@ pub enum SetupError {
     /// A file of a directive cannot be read.
     #[error("{what}: {name}: {error}")]
     File {
-        /// The directive.
+        /// Name of the directive.
         what: &'static str,
         /// The file, or "inline".
         name: String,
@@ -30,7 +30,7 @@ pub enum SetupError {
     /// A file's content is invalid.
     #[error("{what}: {reason}")]
     Content {
-        /// The directive.
+        /// Name of the directive.
         what: &'static str,
         /// The fault and its remedy.
         reason: String,
@@ -38,7 +38,7 @@ pub enum SetupError {
     /// A key file of `tls-auth`, `tls-crypt` or `tls-crypt-v2` is invalid.
     #[error("{what}: {error}")]
     KeyFile {
-        /// The directive.
+        /// Name of the directive.
         what: &'static str,
         /// The error in the file.
         error: KeyFileError,
@@ -315,3 +315,6 @@ pub fn token_secret(
     }
     Ok(secret)
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,3 +90,41 @@ impl AsFd for Signals {
         self.pipe.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::poll::Poller;
+    use std::time::Duration;
+
+    /// All in one test: the process has one set of signal handlers.
+    #[test]
+    fn a_signal_wakes_the_loop_and_is_taken_once() {
+        use nix::sys::signal::{Signal as Number, raise};
+        let signals = Signals::catch().unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&*signals, 0).unwrap();
+        let wakes = || poller.wait(Some(Duration::ZERO)).unwrap().iter().count() == 1;
+        assert!(!wakes() && !signals.is_raised());
+        for (number, meaning) in [
+            (Number::SIGTERM, Signal::Exit("SIGTERM")),
+            (Number::SIGINT, Signal::Exit("SIGINT")),
+            (Number::SIGHUP, Signal::Reload),
+            (Number::SIGUSR1, Signal::Restart),
+            (Number::SIGUSR2, Signal::Status),
+        ] {
+            raise(number).unwrap();
+            assert!(wakes() && signals.is_raised());
+            // Asking did not take it.
+            assert!(wakes());
+            assert_eq!(signals.take(), Some(meaning));
+            assert_eq!(signals.take(), None);
+            assert!(!wakes());
+        }
+        // The management port asks for the same.
+        signals.raise(Signal::Restart);
+        assert!(wakes());
+        assert_eq!(signals.take(), Some(Signal::Restart));
+        assert!(!wakes() && !signals.is_raised());
+    }
+}

@@ -77,3 +77,6 @@ pub fn shape(
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

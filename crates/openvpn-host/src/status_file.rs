@@ -130,7 +130,7 @@ impl PeriodicFile {
 /// writable (after dropping privileges) or the path is a device.
 ///
 /// # Errors
-/// Both ways failed.
+/// Neither the replacement nor the write in place succeeded.
 #[cfg(any(feature = "server", test))]
 pub fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     write(path, text, written_file::replace)

@@ -168,3 +168,6 @@ pub fn server(
     settings.tokens = tokens;
     settings
 }
+
+#[cfg(test)]
+mod tests;

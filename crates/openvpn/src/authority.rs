@@ -51,7 +51,7 @@ pub enum AuthorityError {
     Unreadable {
         /// Which of the two: the key or the certificate.
         what: &'static str,
-        /// The fault.
+        /// What is wrong with it.
         why: String,
     },
     /// The key and the certificate do not belong together.
@@ -139,7 +139,7 @@ impl Authority {
     /// Reads an authority: its private key and its certificate, both PEM.
     ///
     /// # Errors
-    /// [`AuthorityError::Unreadable`], and [`AuthorityError::Other`] for a key of another certificate.
+    /// [`AuthorityError::Unreadable`], and [`AuthorityError::Other`] if the key does not belong to the certificate.
     pub fn read(key: &str, certificate: &str) -> Result<Self, AuthorityError> {
         let unreadable =
             |what: &'static str| move |why: String| AuthorityError::Unreadable { what, why };

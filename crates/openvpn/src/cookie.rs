@@ -25,8 +25,8 @@ pub struct CookieKeeper {
 }
 
 impl CookieKeeper {
-    /// A keeper with the process's random secret. `hand_window` is 60 s by default; a cookie is good for one to one and
-    /// a half of it.
+    /// A keeper with the process's random secret. `hand_window` is 60 s by default; a cookie is valid for one to one
+    /// and a half of it.
     #[must_use]
     pub fn new(secret: &[u8; 32], hand_window: Duration, now: Instant) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl CookieKeeper {
 /// Why a packet of an unknown client begins no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CookieError {
-    /// The packet does not follow the resets: it is of a session that has ended, or a stranger's.
+    /// The packet does not follow the resets: it belongs to a session that has ended, or comes from a stranger.
     #[error("control packet of an unknown session")]
     NotThirdPacket,
     /// The packet names a session id that was never offered to its sender, or too long ago.
@@ -159,7 +159,7 @@ impl ResetLimiter {
         true
     }
 
-    /// Gives one answer back: its client has proven its address.
+    /// Frees one answer of the budget: its client has proven its address.
     pub const fn proven(&mut self) {
         self.answered = self.answered.saturating_sub(1);
     }

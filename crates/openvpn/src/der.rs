@@ -37,7 +37,7 @@ pub(crate) const fn context(number: u8) -> u8 {
     0xa0 | number
 }
 
-/// One element.
+/// A DER element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Element<'a> {
     pub(crate) tag: u8,

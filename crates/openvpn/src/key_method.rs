@@ -57,7 +57,8 @@ pub enum Login {
     Absent,
     /// A username, and perhaps a password.
     Given(Credentials),
-    /// The username or the password is longer than [`CREDENTIAL_MAX`]. The peer is to be told, so the session goes on.
+    /// The username or the password is longer than [`CREDENTIAL_MAX`]. The peer is to be told, so the session
+    /// continues.
     TooLong,
 }
 
@@ -78,7 +79,7 @@ pub struct KeyMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyMethodError {
-    /// The peer speaks another key method.
+    /// The peer uses another key method.
     #[error("the peer uses key method {0}, and only 2 is spoken since OpenVPN 2.4")]
     Method(u8),
     /// The record is longer than [`RECORD_MAX`].
@@ -98,9 +99,9 @@ pub enum KeyMethodError {
 pub struct TooLongToSend {
     /// The name of the string.
     pub field: &'static str,
-    /// Its length, with the NUL.
+    /// Length of the field, with the NUL.
     pub len: usize,
-    /// The most that it may have, with the NUL.
+    /// Maximum length of the field, with the NUL.
     pub max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Keys that both ends have before they meet: the static key of tls-auth and tls-crypt, and in [`v2`] those of
+//! Keys that both ends share in advance: the static key of tls-auth and tls-crypt, and in [`v2`] those of
 //! tls-crypt-v2.
 
 pub mod v2;
@@ -14,7 +14,7 @@ const END: &str = "-----END OpenVPN Static key V1-----";
 /// Which half of a static key an end sends with: `--key-direction`, or the second argument of `--tls-auth`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KeyDirection {
-    /// Both ways with the first half: no direction was given.
+    /// Both directions use the first half: no direction was configured.
     #[default]
     Bidirectional,
     /// 0: sends with the first half, receives with the second. By custom the server's.
@@ -123,7 +123,7 @@ impl StaticKey {
         text
     }
 
-    /// The bytes.
+    /// Key as raw bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
@@ -170,7 +170,7 @@ pub enum KeyFileError {
         /// The text of the missing line.
         expected: &'static str,
     },
-    /// A character that is no hexadecimal digit.
+    /// A character that is not a hexadecimal digit.
     #[error("line {line} of the key has a character that is no hexadecimal digit")]
     Digit {
         /// The line, counted from 1, from the start of the text.

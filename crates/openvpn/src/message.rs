@@ -15,13 +15,13 @@ pub const MAX_MESSAGE_LEN: usize = 8192;
 /// A message, in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Client: asks for its options.
+    /// Client: requests its options.
     PushRequest,
     /// Server: the options, separated by commas, unparsed.
     PushReply(String),
     /// Server: changes of the options while the tunnel is up. Nothing here acts on them.
     PushUpdate(String),
-    /// Server: the client is not let in, or no longer.
+    /// Server: refuses the client, or ends its session.
     AuthFailed(AuthFailed),
     /// Server: the answer takes longer, for example because a person must confirm.
     AuthPending {
@@ -30,7 +30,7 @@ pub enum Message {
     },
     /// Server: for people or for a graphical program, for example a web page to log in at.
     Info(String),
-    /// Server: information while authentication goes on.
+    /// Server: information while authentication continues.
     InfoPre(String),
     /// Client: the answer to a question that the server asked by [`InfoPre`](Self::InfoPre), in base64.
     CrResponse(String),
@@ -40,11 +40,11 @@ pub enum Message {
     Halt(Restart),
     /// Either side leaves.
     Exit,
-    /// An unknown message, perhaps of a later version. The session goes on without it.
+    /// An unknown message, perhaps of a later version. The session continues without it.
     Unknown(String),
 }
 
-/// Why a client is not let in.
+/// Why a server refuses a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthFailed {
     /// The kind of refusal.
@@ -59,7 +59,7 @@ pub enum AuthFailedKind {
     /// Wrong credentials, as far as the server says.
     #[default]
     Plain,
-    /// Only the token is no longer good: try again with user name and password.
+    /// Only the token is no longer valid: try again with user name and password.
     Session,
     /// A temporary refusal: try again.
     Temporary {
@@ -78,7 +78,7 @@ pub enum Advance {
     Unspecified,
     /// The next address of the same remote.
     Addr,
-    /// The next remote.
+    /// Try the next remote.
     Remote,
     /// The client stays at the address.
     No,
@@ -213,7 +213,7 @@ impl Message {
     /// Reads one message, without its NUL.
     ///
     /// # Errors
-    /// [`MessageError`]; such a message is dropped and the session goes on.
+    /// [`MessageError`]; such a message is dropped and the session continues.
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
         if bytes.len() > MAX_MESSAGE_LEN {
             return Err(MessageError::TooLong);

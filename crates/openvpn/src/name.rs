@@ -60,7 +60,7 @@ struct Part {
     joined: bool,
 }
 
-/// A distinguished name.
+/// A distinguished name, in order of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     parts: Vec<Part>,
@@ -94,7 +94,7 @@ impl Name {
     /// The value of the last part with this label: a short name or a dotted identifier.
     pub(crate) fn last(&self, label: &str) -> Option<String> {
         let label = match label {
-            // OpenSSL's long names of the parts that are asked for most.
+            // OpenSSL's long names of the parts that are requested most.
             "commonName" => "CN",
             "userId" => "UID",
             "organizationName" => "O",
@@ -326,7 +326,7 @@ mod tests {
         let joined = element(der::SET, &parts.concat());
         let apart = parts.map(|part| element(der::SET, &part)).concat();
         assert!(!same(&joined, &apart));
-        // Bytes that are no name are compared as they are.
+        // Bytes that are not a valid name are compared as they are.
         assert!(same(b"x", b"x") && !same(b"x", b"X") && !same(b"x", &printable));
     }
 

@@ -81,9 +81,9 @@ pub struct AckList {
 }
 
 impl AckList {
-    /// Most ids in a packet. This end sends so many only without a message.
+    /// Maximum number of ids in a packet. This end sends so many only without a message.
     pub const MAX: usize = 8;
-    /// Most ids in a packet with a message: more take room from the message.
+    /// Maximum number of ids in a packet with a message: more take room from the message.
     pub const MAX_WITH_MESSAGE: usize = 4;
 
     /// An empty list.
@@ -105,7 +105,7 @@ impl AckList {
         true
     }
 
-    /// The ids.
+    /// Packet ids in the order they were added.
     #[must_use]
     pub fn as_slice(&self) -> &[u32] {
         &self.ids[..usize::from(self.len)]
@@ -153,7 +153,7 @@ pub struct ControlPacket {
     pub key_id: u8,
     /// The sender's session id.
     pub session: SessionId,
-    /// The acknowledged packets.
+    /// Acknowledged packet ids.
     pub acks: AckList,
     /// The session id of the receiver, whose messages are acknowledged. On the wire exactly if `acks` is not empty:
     /// without it no acknowledgement is sent.
@@ -225,7 +225,7 @@ impl ControlPacket {
             && matches!(self.message_id, Some(0))
     }
 
-    /// The clear part in front of it.
+    /// The unencrypted head of the packet.
     #[must_use]
     pub const fn head(&self) -> ControlHead {
         ControlHead {
@@ -276,13 +276,13 @@ impl fmt::Debug for ControlPacket {
     }
 }
 
-/// Why bytes are no control packet. All of them are the sender's fault, or a stranger's.
+/// Why bytes are not a control packet. All of these errors are the sender's fault, or a stranger's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
-    /// It ends before it should.
+    /// The packet ends too early.
     #[error("control packet cut off")]
     TooShort,
-    /// An opcode that does not exist, is no longer spoken, or belongs to the data channel.
+    /// An opcode that does not exist, is no longer used, or belongs to the data channel.
     #[error("opcode {0} is no control packet")]
     Opcode(u8),
     /// A session id of zero, which no end may choose.
@@ -330,7 +330,7 @@ impl SessionId {
         &self.0
     }
 
-    /// Reads a session id from the start of `bytes`; the rest comes with it. `None` if it is cut off or all zero.
+    /// Reads a session id from the start of `bytes`; also returns the rest. `None` if it is cut off or all zero.
     pub(crate) fn split_from(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (id, rest) = bytes.split_first_chunk()?;
         Some((Self::new(*id)?, rest))

@@ -5,13 +5,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-/// One block.
+/// A PEM block.
 pub(crate) struct Block {
     /// The word after `BEGIN`.
     pub(crate) label: String,
     /// The value of the header `DEK-Info: ` of an encrypted key.
     pub(crate) encryption: Option<String>,
-    /// The block's bytes.
+    /// Decoded content of the block.
     pub(crate) content: Zeroizing<Vec<u8>>,
 }
 

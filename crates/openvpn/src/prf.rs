@@ -1,6 +1,6 @@
 //! The pseudo-random function of TLS 1.0 (RFC 2246 §5), with which peers up to 2.5 make their keys.
 //!
-//! It is MD5 and SHA-1 side by side, each expanding one half of the secret, and the two results
+//! The function is MD5 and SHA-1 side by side, each expanding one half of the secret, and the two results
 //! XORed. Neither hash is used here for what it is broken for; newer peers take the exporter instead.
 
 use aws_lc_rs::hmac as lc;

@@ -1,4 +1,4 @@
-//! The options that a server has its clients set, in `PUSH_REPLY`.
+//! The options that a server pushes to its clients in `PUSH_REPLY`.
 //!
 //! A server is trusted with addresses, routes and timers of the tunnel, and with nothing else on the client's machine:
 //! what may be pushed is a closed list, every number has bounds, and what is outside is refused by name.

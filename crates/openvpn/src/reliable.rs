@@ -9,9 +9,9 @@ mod send;
 use crate::packet::{AckList, Opcode};
 pub use send::{Outgoing, SendWindow, WindowFull};
 
-/// Most messages in flight, as in stock: every peer has room for them.
+/// Maximum number of messages in flight, as in stock: every peer has room for them.
 pub const SEND_WINDOW: usize = 6;
-/// Most messages that wait for an earlier one, as in stock.
+/// Maximum number of messages that wait for an earlier one, as in stock.
 pub const RECEIVE_WINDOW: usize = 12;
 
 /// How far `id` is after `base`. Ids before `base` are very far: numbers wrap, though no session lives to see it.
@@ -38,14 +38,14 @@ pub struct ReceiveWindow {
 pub struct Message {
     /// The kind of packet that it came in.
     pub opcode: Opcode,
-    /// The message.
+    /// Payload of the message.
     pub payload: Vec<u8>,
 }
 
 /// The verdict on a message that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {
-    /// It is new. Acknowledge it.
+    /// New; to be acknowledged.
     New,
     /// Received before: our acknowledgement was lost. Acknowledge it again.
     Duplicate,
@@ -136,7 +136,8 @@ impl Acks {
         Self::default()
     }
 
-    /// Notes that `id` came. If eight are due it is left out: the peer will send its message again.
+    /// Queues `id` for acknowledgement. If eight are queued already it is left out: the peer will send its message
+    /// again.
     pub fn push(&mut self, id: u32) {
         if !self.due.as_slice().contains(&id) {
             self.due.push(id);
@@ -189,7 +190,8 @@ mod tests {
     }
 
     proptest! {
-        /// A wire that loses, doubles and reorders in both directions; time that moves only when nothing else does.
+        /// A simulated network that loses, duplicates and reorders packets in both directions. Time advances only when
+        /// nothing else can happen.
         #[test]
         fn everything_arrives_once_and_in_order(count in 1..60_u32, fates in prop::collection::vec(any::<u8>(), 1..400)) {
             let mut now = Instant::now();

@@ -1,6 +1,6 @@
 //! The state machine of one peer, as client or as server.
 //!
-//! [`Session`] is told of packets and of time, and puts out [`Output`]: what to send, which keys to install, what to
+//! [`Session`] gets packets and the time, and emits [`Output`]s: what to send, which keys to install, what to
 //! ask. It negotiates keys, renews them, and notices when the peer is gone. It does not open data packets; the data
 //! plane does, with the keys that it is given here.
 //!

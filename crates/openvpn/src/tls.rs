@@ -2,7 +2,7 @@
 //!
 //! [`TlsSettings`] are made once from what the configuration says; each negotiation makes a
 //! [`TlsSession`] of them. There are no session tickets, no resumption and no server names: every
-//! negotiation proves both ends anew.
+//! negotiation proves both ends again.
 
 mod error;
 #[cfg(feature = "server")]
@@ -17,10 +17,10 @@ pub use session::TlsSession;
 pub use settings::{TlsOptions, TlsSettings, TlsVersion};
 pub use verifier::ClientCertificate;
 
-/// TLS of either end, where there are both.
+/// The TLS session of either role, in builds that have both.
 #[cfg(feature = "server")]
 use rustls::Connection;
 
-/// TLS of the one end that is in the build.
+/// The TLS session of the only role in this build.
 #[cfg(not(feature = "server"))]
 use rustls::ClientConnection as Connection;

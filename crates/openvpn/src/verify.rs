@@ -1,8 +1,8 @@
 //! The peer's identity: its certificate, checked by OpenVPN's rules.
 //!
 //! webpki builds and verifies the chain; names of hosts play no part, so a certificate with only a
-//! common name will do. What stands in `PeerRules` is checked on top of that, as is
-//! revocation. Each refusal names the certificate, the reason and the remedy.
+//! common name will do. The rules in `PeerRules` and revocation are checked in addition. Each refusal names the
+//! certificate, the reason and the remedy.
 
 mod authority_peer;
 mod candidates;
@@ -44,7 +44,7 @@ pub struct VerifyError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VerifyFault {
-    /// It cannot be read, or is of a form that is not supported.
+    /// The certificate cannot be read, or is in an unsupported format.
     Unreadable,
     /// The certificate, or one above it, has expired.
     Time,
@@ -52,13 +52,13 @@ pub enum VerifyFault {
     Early,
     /// The time cannot be judged, as the clock is known to be wrong.
     Clock,
-    /// It is revoked, or the revocation list cannot be relied upon.
+    /// The certificate is revoked, or the revocation list cannot be relied upon.
     Revoked,
     /// No trusted authority has signed it.
     Unknown,
-    /// Its key or a signature is too weak.
+    /// The key or a signature is too weak.
     Weak,
-    /// It was made for another purpose, or a constraint forbids this one.
+    /// The certificate was issued for another purpose, or a constraint forbids this one.
     Purpose,
     /// A rule of the configuration excludes it.
     Rule,

@@ -60,7 +60,7 @@ enum Method {
 enum WrappedClientKey {
     /// Not tls-crypt-v2: such packets are refused.
     Refused,
-    /// A client appends its own and takes none.
+    /// Client: appends its wrapped key, and refuses packets that carry one.
     Appended(Arc<[u8]>),
     /// A server has unwrapped it before, and skips it when it comes again.
     Skipped,
@@ -256,7 +256,7 @@ pub enum WrapError {
     /// The wrapped client key of tls-crypt-v2 was refused.
     #[error(transparent)]
     ClientKey(#[from] ClientKeyError),
-    /// The content of the wrap is no control packet.
+    /// The content of the wrap is not a control packet.
     #[error(transparent)]
     Packet(#[from] PacketError),
 }

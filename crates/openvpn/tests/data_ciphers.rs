@@ -149,12 +149,12 @@ fn epochs_outside_of_the_window_do_not_open() {
     let opens = |epoch| open(&*receiver, &sealed(epoch), 4).is_some();
     assert!(!opens(6));
     assert!(opens(5));
-    // The previous epoch stays valid for packets on their way.
+    // The previous epoch stays valid for packets in transit.
     assert!(opens(4) && opens(5));
     assert!(!opens(3) && !opens(10));
     assert!(opens(9) && !opens(7));
     assert_eq!(receiver.epoch(), 9);
-    // Epoch 0 does not exist, and 65,535 is the last.
+    // Epoch 0 does not exist, and 65,535 is the last one.
     let zero = bytes("48000000000000000000000900000000000000000000000000000000");
     assert_eq!(open(&*receiver, &zero, 4), None);
     assert_eq!(sealed(0xffff).len(), 4 + 8 + 7 + 16);

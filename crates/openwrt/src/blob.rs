@@ -26,7 +26,7 @@ const DOUBLE: u8 = 8;
 #[error("malformed message of ubus")]
 pub struct Malformed;
 
-/// A value.
+/// Value of a blobmsg attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Values in order.

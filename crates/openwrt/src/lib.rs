@@ -2,7 +2,7 @@
 //!
 //! * [`uci`]: parses a file below `/etc/config` into sections and options.
 //! * [`network`]: turns a `millrace` section of `network` into a checked model.
-//! * [`only_through`]: which LAN devices leave only by which of these tunnels.
+//! * [`only_through`]: which LAN devices leave only through which of these tunnels.
 //! * [`blob`]: values in ubus messages.
 //! * [`ubus`]: ubus messages, and a client without I/O; [`socket`]: a client that blocks until it has the answer.
 //! * [`update`]: messages that tell netifd an interface's addresses and routes.

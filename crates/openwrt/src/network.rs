@@ -66,7 +66,7 @@ const OURS: [&str; 10] = [
 /// Options that replace a file.
 const KEYS: [&str; 4] = ["private_key", "listen_port", "addresses", "fwmark"];
 
-/// Most prefixes of one interface.
+/// Maximum number of prefixes of one interface.
 const PREFIXES_MAX: usize = 16;
 
 /// A fault of an option or a section.
@@ -78,7 +78,7 @@ pub struct Fault {
     pub section: String,
     /// The option, if the fault is in one.
     pub option: Option<String>,
-    /// The fault.
+    /// Fault in one sentence.
     pub words: String,
 }
 
@@ -124,7 +124,7 @@ pub struct Network {
     pub lines: Vec<String>,
     /// How the tunnel uses its lines.
     pub mode: Option<LineMode>,
-    /// LAN devices whose packets leave only by this tunnel, which the guard enforces.
+    /// LAN devices whose packets leave only through this tunnel, which the guard enforces.
     pub only_through: Vec<Lan>,
     /// IPv6 prefixes that are routed to this host through the tunnel: netifd hands them out to its other interfaces.
     pub prefixes: Vec<(Ipv6Addr, u8)>,

@@ -1,4 +1,4 @@
-//! `option only_through` of interfaces with protocol `millrace`: which LAN devices leave only by which tunnel.
+//! `option only_through` of interfaces with protocol `millrace`: which LAN devices leave only through which tunnel.
 //!
 //! A word is a netifd interface or a network device. An interface's device is read from the file, as ubus does not
 //! run yet when the guard starts at boot. Devices that lead out of the router are refused. Both layers of the guard
@@ -19,10 +19,10 @@ use crate::uci::{self, Package, Section};
 /// The option's name.
 pub const OPTION: &str = "only_through";
 
-/// Most interfaces with a list: more than the number of devices that the guard takes.
+/// Maximum number of interfaces with a list: more than the number of devices that the guard takes.
 const LISTS_MAX: usize = 64;
 
-/// Most words of one list.
+/// Maximum number of words of one list.
 const WORDS_MAX: usize = 64;
 
 /// Protocols of interfaces that lead only to their own networks.
@@ -31,7 +31,7 @@ const LAN_PROTOCOLS: [&str; 3] = ["", "static", "none"];
 /// Options that make a static interface lead out of the router.
 const GATEWAYS: [&str; 2] = ["gateway", "ip6gw"];
 
-/// Most steps from an interface that uses another's device (`@lan`) to that device.
+/// Maximum number of steps from an interface that uses another's device (`@lan`) to that device.
 const ALIASES_MAX: usize = 4;
 
 /// A listed LAN device.
@@ -178,7 +178,7 @@ struct Places<'a> {
     interfaces: HashMap<&'a str, &'a Section>,
     /// Each interface's device, if the file names it.
     devices: HashMap<&'a str, String>,
-    /// Each device's interfaces.
+    /// Sections of the interfaces on each device.
     on: HashMap<String, Vec<&'a Section>>,
     /// Names of device sections.
     named: HashSet<&'a str>,

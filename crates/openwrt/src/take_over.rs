@@ -32,7 +32,7 @@ pub enum TakeOverError {
     /// A file is not valid UCI.
     #[error("{file}: {fault}")]
     Uci {
-        /// The file's name.
+        /// Name of the UCI file.
         file: &'static str,
         /// The file's first fault.
         fault: crate::uci::Fault,
@@ -57,7 +57,7 @@ pub enum TakeOverError {
 pub struct Judged {
     /// Notes on lines that are not honoured.
     pub notes: Vec<String>,
-    /// Whether the file names other files that need a permission, which the OpenVPN service did not ask for.
+    /// Whether the file names other files that need a permission, which the OpenVPN service did not request.
     pub needs_files: bool,
 }
 

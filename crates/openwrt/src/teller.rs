@@ -19,16 +19,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Time limit for an answer of netifd, which takes an update without waiting for anything.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Most faults that wait to be sent.
+/// Maximum number of faults that wait to be sent.
 const FAULTS_MAX: usize = 8;
 
-/// Most faults that are remembered as sent.
+/// Maximum number of faults that are remembered as sent.
 const KNOWN_MAX: usize = 64;
 
 /// A fault that netifd keeps for `ubus call network.interface.NAME status` and the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The fault's code.
+    /// Code of the fault.
     pub code: &'static str,
     /// The fault in words.
     pub words: String,
@@ -79,7 +79,7 @@ enum State {
     Lost,
 }
 
-/// The request that is under way.
+/// The pending request.
 #[derive(Clone, Debug, PartialEq)]
 enum Asked {
     Fault,

@@ -14,7 +14,7 @@ pub const SOCKETS: [&str; 2] = ["/var/run/ubus/ubus.sock", "/var/run/ubus.sock"]
 /// Largest accepted message, in bytes. Answers to the calls made here have a few thousand.
 pub const MESSAGE_MAX: usize = 256 << 10;
 
-/// Most queued calls.
+/// Maximum number of queued calls.
 pub const CALLS_MAX: usize = 16;
 
 /// Bytes of a message's head.
@@ -104,7 +104,7 @@ impl Status {
         named.copied().unwrap_or(Self::Other(number))
     }
 
-    /// The status's number.
+    /// Number of the status in ubus messages.
     #[must_use]
     pub fn number(self) -> u32 {
         match (self, Self::NAMED.iter().position(|it| *it == self)) {
@@ -140,7 +140,7 @@ impl fmt::Display for Status {
 pub struct Message {
     /// The type; see [`kind`].
     pub kind: u8,
-    /// The request's number.
+    /// Sequence number of the request.
     pub number: u16,
     /// The client or object that the message comes from or goes to.
     pub peer: u32,
@@ -279,7 +279,7 @@ pub enum Event {
     Ended {
         /// The number that [`Client::call`] returned.
         call: u64,
-        /// The call's status.
+        /// Status that ended the call.
         status: Status,
         /// The method's result, a table; [`Value::Null`] if there is none.
         data: Value,

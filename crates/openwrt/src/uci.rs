@@ -2,8 +2,8 @@
 //!
 //! The grammar is libuci's: `config TYPE [NAME]`, `option NAME VALUE`, `list NAME VALUE`, `package NAME`, each also
 //! by its first letter. Words are quoted as in a shell. `'…'` has no escapes; in `"…"` and outside quotes a backslash
-//! escapes the next character. Adjacent pieces form one word, and quotes may span lines. `#` begins a comment, `;`
-//! ends a statement.
+//! escapes the next character. Adjacent pieces form one word, and quotes may span lines. `#` begins a comment, `;` ends
+//! a statement.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 /// Largest accepted file, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
 
-/// Most faults reported for one file.
+/// Maximum number of faults reported for one file.
 pub const FAULTS_MAX: usize = 100;
 
 /// A parsed UCI file.
@@ -28,7 +28,7 @@ pub struct Package {
 /// A section of a UCI file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// The section's type.
+    /// Type of the section.
     pub kind: String,
     /// The section's name; `None` if it is anonymous.
     pub name: Option<String>,
@@ -73,7 +73,7 @@ impl fmt::Debug for Value {
 pub struct Fault {
     /// The line, counted from 1.
     pub line: usize,
-    /// The fault.
+    /// Fault in one sentence.
     pub words: String,
     /// Index of the section with the fault; `None` if it is in no known section.
     pub section: Option<usize>,

@@ -10,7 +10,7 @@ pub const OBJECT: &str = "network.interface";
 /// See [`OBJECT`].
 pub const METHOD: &str = "notify_proto";
 
-/// Most values sent in one list.
+/// Maximum number of values sent in one list.
 const LIST_MAX: usize = 4096;
 
 /// Actions of `notify_proto`.
@@ -32,7 +32,7 @@ pub struct RouteRules {
 /// A route into the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
-    /// The network.
+    /// Network address of the destination.
     pub target: IpAddr,
     /// Length of the prefix, in bits.
     pub prefix: u8,
@@ -49,7 +49,7 @@ pub struct Route {
 /// All addresses, routes and name servers of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
-    /// The network device.
+    /// Network device of the route.
     pub device: String,
     /// Addresses, prefix lengths in bits, and the other end's address if it is outside the prefix.
     pub addresses: Vec<(IpAddr, u8, Option<IpAddr>)>,
@@ -454,7 +454,7 @@ mod tests {
             told(&blocked, RouteRules::default()),
             ["::/1 unreachable", "8000::/1 unreachable"]
         );
-        // Without IPv6 on the interface, no IPv6 packet may leave by another one.
+        // Without IPv6 on the interface, no IPv6 packet may leave through another one.
         let mut specific = all(true);
         (specific.to, specific.prefix) = (Destination::Network("2001:db8::".parse().unwrap()), 32);
         for (routes, default_v6, wanted) in [

@@ -19,8 +19,8 @@ use std::{fmt, io};
 ///
 /// # Order
 ///
-/// 1. [`open_line`](Transports::open_line), or [`add_stream`](Transports::add_stream): without one the data plane receives nothing.
-///    It reads a connection from the call on, so it may report messages before the call returns.
+/// 1. [`open_line`](Transports::open_line), or [`add_stream`](Transports::add_stream): without one the data plane
+///    receives nothing. It reads a connection from the call on, so it may report messages before the call returns.
 /// 2. [`add_peer`](Self::add_peer), then [`set_line`](Self::set_line) to set the peer's address.
 /// 3. [`add_keys`](Self::add_keys): the data plane opens packets of the session. Call it before you send the message
 ///    that lets the peer use the keys, or the peer's first packets are dropped.
@@ -33,7 +33,7 @@ use std::{fmt, io};
 ///
 /// A call that names an unknown peer, session, line or stream does nothing, and says so if it returns anything. A
 /// change takes effect before the call returns, for all packets that are read from then on; packets that a worker
-/// already holds may still go the old way. No call is deferred, except [`inject`](Self::inject).
+/// already holds may still take the old path. No call is deferred, except [`inject`](Self::inject).
 ///
 /// # Cost
 ///
@@ -48,7 +48,7 @@ pub trait DataPlane: Send + Sync {
 
     // Lines.
 
-    /// Takes the sockets of a line away. Peers keep the line of that number, but nothing is sent by it.
+    /// Takes the sockets of a line away. Peers keep the line of that number, but nothing is sent over it.
     fn close_line(&self, line: LineId);
 
     /// Returns the local UDP port of a line: that of IPv4, if the line has two sockets.
@@ -82,7 +82,7 @@ pub trait DataPlane: Send + Sync {
     /// Forgets a line of a peer. If that line is in use, nothing is sent until another is chosen or set.
     fn remove_line(&self, id: PeerId, line: LineId);
 
-    /// Sends to a peer by this line from now on.
+    /// Sends to a peer over this line from now on.
     fn use_line(&self, id: PeerId, line: LineId);
 
     /// Sets how a peer's packets use its lines from now on; the default is [`LineMode::Single`]. Packets that are not
@@ -117,12 +117,12 @@ pub trait DataPlane: Send + Sync {
     /// The state of a peer.
     fn peer(&self, id: PeerId) -> Option<PeerState>;
 
-    /// Says that control watches the peer's [`Times`](crate::Times) by itself: no
+    /// Declares that control watches the peer's [`Times`](crate::Times) by itself: no
     /// [`Notice::Active`] comes until [`disarm`](Self::disarm). Returns whether control has to
-    /// watch; `false` if a worker was faster, whose notice is on its way.
+    /// watch; `false` if a worker was faster, whose notice is already queued.
     fn arm(&self, id: PeerId) -> bool;
 
-    /// Says that control waits for [`Notice::Active`]. Check the times once more after this
+    /// Declares that control waits for [`Notice::Active`]. Check the times once more after this
     /// call: traffic just before it caused no notice.
     fn disarm(&self, id: PeerId);
 
@@ -182,20 +182,20 @@ pub trait DataPlane: Send + Sync {
     /// whether the message was sent.
     fn send(&self, to: &Line, message: &[u8]) -> bool;
 
-    /// Sends a control message to a peer by the line in use. Without `to`, the message goes to the peer's known
+    /// Sends a control message to a peer over the line in use. Without `to`, the message goes to the peer's known
     /// address. With `to`, where control believes the peer to be, it goes there. Its source is the address that the
-    /// peer calls, if the data plane knows the peer at `to`. Returns whether the message was sent.
+    /// peer sends to, if the data plane knows the peer at `to`. Returns whether the message was sent.
     fn send_to_peer(&self, id: PeerId, to: Option<SocketAddr>, message: &[u8]) -> bool;
 
     /// Has a worker seal a control payload soon, in order among the peer's packets. The payload is dropped if there is
     /// no key.
     fn inject(&self, id: PeerId, payload: &[u8]);
 
-    /// Injects a payload by this line only, whichever lines are in use. The payload is dropped if there is no key, or
+    /// Injects a payload over this line only, whichever lines are in use. The payload is dropped if there is no key, or
     /// the peer does not have the line.
     fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]);
 
-    /// Seals a control payload, unpadded, and sends it at once by the line in use, in one datagram that must not be
+    /// Seals a control payload, unpadded, and sends it at once over the line in use, in one datagram that must not be
     /// fragmented. The peer's timers do not count it as data: no answer is expected.
     fn send_whole(&self, id: PeerId, payload: &[u8]) -> Whole {
         let _ = (id, payload);
@@ -211,18 +211,18 @@ pub trait DataPlane: Send + Sync {
     /// Drops the packets that wait for a session.
     fn drop_staged(&self, id: PeerId);
 
-    // The whole.
+    // The data plane as a whole.
 
     /// Changes which peer owns which addresses, in this order. Packets see all of the changes or none.
     fn change_routes(&self, changes: &[RouteChange]);
 
-    /// Limits the sum of all lines to so many bits a second, all headers included. Packets wait in a fair queue of
+    /// Limits the sum of all lines to this many bits a second, all headers included. Packets wait in a fair queue of
     /// inner flows (RFC 8290), where a call does not wait for a download. `None`, the default: the lines are not the
     /// bottleneck, and nothing waits here.
     fn set_rate(&self, rate: Option<u64>);
 
-    /// Limits each line separately, by number; 0 for lines that must carry no packet. Packets that may go by any line
-    /// ([`LineMode::BalancePackets`]) go by the first that has room. Replaces [`set_rate`](Self::set_rate).
+    /// Limits each line separately, by number; 0 for lines that must carry no packet. Packets that may go over any line
+    /// ([`LineMode::BalancePackets`]) go through the first that has room. Replaces [`set_rate`](Self::set_rate).
     fn set_line_rates(&self, rates: [u64; LINES_MAX]);
 
     /// Takes the interface's new MTU in bytes.
@@ -250,14 +250,15 @@ pub trait DataPlane: Send + Sync {
     fn statistics(&self) -> Statistics;
 }
 
-/// A data plane that takes over sockets. Beside [`DataPlane`], so that an object of that trait needs no types of sockets.
+/// A data plane that takes over sockets. Beside [`DataPlane`], so that an object of that trait needs no types of
+/// sockets.
 pub trait Transports: DataPlane {
     /// The bound sockets of one line. Whoever makes them chooses the address, device and mark.
     type Sockets;
-    /// A connected stream.
+    /// A connected TCP stream.
     type Connection;
 
-    /// Gives line `line` these sockets in place of its old ones, which close as soon as no worker uses them.
+    /// Replaces the sockets of line `line`; the old ones close as soon as no worker uses them.
     ///
     /// # Errors
     /// There are [`LINES_MAX`] lines; descriptor limits.
@@ -286,25 +287,25 @@ pub enum Whole {
     Nowhere,
 }
 
-/// A change of the routes by which packets find their peer.
+/// A change of the routes that lead packets to their peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteChange {
     /// The prefix belongs to this peer from now on, whatever peer it belonged to.
     Add {
         /// An address of the prefix; bits beyond its length are ignored.
         address: IpAddr,
-        /// Its length in bits.
+        /// The prefix length in bits.
         len: u8,
-        /// The owner.
+        /// Peer that owns it.
         peer: PeerId,
     },
     /// The prefix has no owner any more, if this peer was its owner.
     Remove {
         /// An address of the prefix.
         address: IpAddr,
-        /// Its length in bits.
+        /// The prefix length in bits.
         len: u8,
-        /// The owner.
+        /// Peer that owns it.
         peer: PeerId,
     },
 }
@@ -321,11 +322,11 @@ pub enum Sender {
 /// Why a data plane refused keys.
 #[derive(Debug, PartialEq, Eq)]
 pub enum KeyError<E> {
-    /// There is no such peer. Control's fault.
+    /// There is no such peer: a fault of control.
     NoPeer(PeerId),
-    /// Another peer has a session of this name. Control's fault.
+    /// Another peer has a session of this name: a fault of control.
     Taken(u32),
-    /// The protocol refuses the material: the configuration's fault, or the peer's.
+    /// The protocol refuses the material: a fault of the configuration or the peer.
     Material(E),
     /// This data plane does not support such packets, or could not take the keys; the text says why.
     Unable(String),
@@ -357,7 +358,7 @@ impl<E: std::error::Error + 'static> std::error::Error for KeyError<E> {
 ///
 /// Called by workers: must not block, and must bound what it queues.
 pub trait Control: Send + Sync + 'static {
-    /// Takes a datagram that is not a data packet. `from` is the line that it came by, with the local address that it
+    /// Takes a datagram that is not a data packet. `from` is the line that it came over, with the local address that it
     /// was sent to. [`DataPlane::send`] to `from` answers the datagram.
     ///
     /// Returns whether control took the datagram; `false` counts as a drop.
@@ -376,7 +377,7 @@ pub trait Control: Send + Sync + 'static {
         let _ = stream;
     }
 
-    /// Reports that the data plane has stopped: the interface was deleted, or a worker cannot go on.
+    /// Reports that the data plane has stopped: the interface was deleted, or a worker has failed.
     fn device_gone(&self);
 }
 
@@ -402,7 +403,7 @@ pub enum Notice {
     /// [`DataPlane::peer`] returns the address. The notice has none, because a peer may move
     /// with each packet and it would be outdated.
     Moved {
-        /// The line by which the packet came.
+        /// The line over which the packet came.
         line: LineId,
     },
     /// The peer was silent for longer than [`DataPlane::keep_alive`] allows. The data
@@ -422,7 +423,7 @@ pub enum Notice {
 pub struct PipelineCounts {
     /// Batches drained.
     pub batches: u64,
-    /// Inner packets in them.
+    /// Inner packets in those batches.
     pub packets: u64,
     /// Inner bytes.
     pub bytes: u64,
@@ -434,7 +435,7 @@ pub struct PipelineCounts {
     pub syscalls: u64,
     /// Batches that several workers may have shared.
     pub parallel_batches: u64,
-    /// How long packets have waited for this direction lately, on average by bytes, in microseconds; 0 where that is not known.
+    /// Recent mean wait of packets for this direction, weighted by bytes, in microseconds; 0 where that is not known.
     pub waited_us: u64,
 }
 
@@ -445,13 +446,13 @@ pub struct Statistics {
     pub outbound: PipelineCounts,
     /// From peers to the interface.
     pub inbound: PipelineCounts,
-    /// Packets dropped, by reason, in the order of a packet's way.
+    /// Packets dropped, by reason, in the order of a packet's steps.
     pub drops: Vec<(&'static str, u64)>,
     /// Kernel features by name: `on`, or `off` and why. For several sockets, the state of the one that has fewer
     /// features.
     pub rungs: Vec<(&'static str, String)>,
     /// Threads that move packets; 0 where the kernel does.
     pub workers: usize,
-    /// Whether several of them may share one direction.
+    /// Whether several workers may share one direction.
     pub parallel: bool,
 }

@@ -4,17 +4,17 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The local side of a path: what `IP_PKTINFO` told of a received datagram, given back when
-/// answering, so that an answer leaves from the address that was called (a *sticky* source).
+/// answering, so that an answer leaves from the address that received the request (a *sticky* source).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Our address that the peer called.
+    /// Our address that the peer sent to.
     pub ip: IpAddr,
     /// The interface that received the datagram; 0 if unknown. Not used for sending, only to notice that the route to
     /// the peer has changed.
     pub ifindex: u32,
 }
 
-/// A peer's address and the local address to call it from.
+/// A peer's address, and the local address to send from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// The peer's address and UDP port.

@@ -174,7 +174,7 @@ impl<P: Protocol> FakeDataPlane<P> {
         }
     }
 
-    /// Records a call, also as astray if `there` returns `None`.
+    /// Records a call; if `there` returns `None`, also as one that names something unknown.
     fn on<T>(&self, call: Call, there: impl FnOnce(&mut State<P::Keys>) -> Option<T>) -> Option<T> {
         let mut state = self.state();
         let done = there(&mut state);

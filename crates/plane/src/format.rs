@@ -127,7 +127,7 @@ impl Packet {
 /// The packets must not overlap; if they do, what is sealed or opened is garbage, never memory outside the slot.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// The slot.
+    /// Memory of the slot.
     pub memory: &'a mut [u8],
     /// The positions of the packets in the slot.
     pub packets: &'a mut [Packet],

@@ -14,20 +14,20 @@ const LONGEST: Duration = Duration::from_secs(16);
 /// The longest wait of all other users' logins from that address: they may be behind the same NAT.
 const LONGEST_OF_OTHERS: Duration = Duration::from_secs(2);
 
-/// Logins of one user from one address that are checked before the first verdict: a password that is checked elsewhere
-/// takes a while.
+/// Number of logins of one user from one address that are checked before the first verdict, as a check elsewhere takes
+/// a while.
 const AT_ONCE: u32 = 4;
 
-/// Wrong passwords are forgotten after so long without another.
+/// Wrong passwords are forgotten after this time without another.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// The most entries. When there are more, the entry whose wait ends first goes.
+/// Maximum number of entries. Beyond it, the entry whose wait ends first is removed.
 const ENTRIES_MAX: usize = 1024;
 
 #[derive(Clone, Copy)]
 struct Entry {
     wrong: u32,
-    /// Logins that were checked since the last right password.
+    /// Logins that were checked since the last correct password.
     begun: u32,
     until: Instant,
 }
@@ -54,7 +54,7 @@ impl<S: Copy + Ord> Guesses<S> {
         of(None).max(of(Some(hash(user)))).filter(|at| *at > now)
     }
 
-    /// Notes that a password is being checked elsewhere, which takes a while. After a recent wrong password, or after
+    /// Records that a password is being checked elsewhere, which takes a while. After a recent wrong password, or after
     /// several checks for the same user, the next login from there waits for the verdict. So many logins at once cannot
     /// bypass the waits.
     pub fn judging(&mut self, source: S, user: &[u8], now: Instant) {
@@ -69,7 +69,7 @@ impl<S: Copy + Ord> Guesses<S> {
         }
     }
 
-    /// Notes a wrong password.
+    /// Records a wrong password.
     pub fn wrong(&mut self, source: S, user: &[u8], now: Instant) {
         for (user, longest) in [(None, LONGEST_OF_OTHERS), (Some(hash(user)), LONGEST)] {
             let entry = self.entry((source, user), now);
@@ -79,7 +79,7 @@ impl<S: Copy + Ord> Guesses<S> {
         }
     }
 
-    /// Notes a right password.
+    /// Records a correct password.
     pub fn right(&mut self, source: S, user: &[u8]) {
         self.by_place.remove(&(source, Some(hash(user))));
     }
@@ -152,8 +152,8 @@ mod tests {
         assert!(spread < 1_805, "{spread}");
     }
 
-    /// A burst of logins does not count as guessing while verdicts are late: clients with the right password wait only
-    /// for the verdict.
+    /// A burst of logins does not count as guessing while verdicts are late: clients with the correct password wait
+    /// only for the verdict.
     #[test]
     fn few_logins_of_a_user_are_judged_before_the_first_verdict() {
         let (mut guesses, now) = (Guesses::default(), Instant::now());

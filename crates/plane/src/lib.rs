@@ -1,10 +1,12 @@
 //! The vocabulary that protocols, ciphers and data planes share. It depends on nothing else of the workspace.
 //!
-//! A protocol crate says how its packets are told apart ([`Wire`]) and how those of one key look ([`Format`]); a cipher
-//! works on a [`Batch`]; a data plane moves packets by these, does what control asks of it ([`DataPlane`]), and tells
-//! [`Control`] what its state machine must know.
+//! A protocol crate classifies packets ([`Wire`]) and defines the packet format of a key ([`Format`]). A cipher works
+//! on a [`Batch`]. A data plane moves packets with these, carries out the calls of control ([`DataPlane`]), and reports
+//! events to control's state machine ([`Control`]).
 
 #![forbid(unsafe_code)]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod data_plane;
 mod endpoint;
@@ -37,6 +39,11 @@ pub use protocol::{
 };
 pub use replay::ReplayWindow;
 pub use routes::Routes;
+
+/// Locks a mutex, whose content is whole also after a thread that held it has panicked.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The promise of a protocol's [`Protocol::Keys`].
 pub use zeroize::ZeroizeOnDrop;

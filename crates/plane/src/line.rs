@@ -1,4 +1,4 @@
-//! Lines: the ways by which a tunnel reaches its peers, and how a peer's packets use them.
+//! Lines (uplinks): the paths over which a tunnel reaches its peers, and how a peer's packets use them.
 
 use crate::Endpoint;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct StreamId(pub u64);
 pub enum Transport {
     /// UDP datagrams, through the sockets of the line.
     Udp,
-    /// Records of a TCP connection, each behind its length in 16 bits.
+    /// Records of a TCP connection, each after its length in 16 bits.
     Tcp(StreamId),
     /// Packets of GRE (RFC 2637, enhanced GRE), through a raw socket of the line.
     Gre,
@@ -74,29 +74,29 @@ impl Line {
 /// The lines over which a peer's packets are sent.
 ///
 /// Lines that the peer does not have are skipped, and so are streams (TCP), which take neither copies nor a share of
-/// the packets. If no line is left, a packet goes by the line in use
+/// the packets. If no line is left, a packet goes over the line in use
 /// ([`DataPlane::use_line`](crate::DataPlane::use_line)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineMode {
-    /// Each packet by the line in use.
+    /// Each packet over the line in use.
     #[default]
     Single,
-    /// Each packet by each of these lines: sealed once, so that the copies are equal.
+    /// Each packet over each of these lines: sealed once, so that the copies are equal.
     Duplicate(LineSet),
-    /// Critical packets by each of these lines: those marked CS5 and above, small UDP, TCP's SYN and pure
-    /// acknowledgements. All others by the line in use.
+    /// Critical packets over each of these lines: those marked CS5 and above, small UDP, TCP's SYN and pure
+    /// acknowledgements. All others over the line in use.
     Critical(LineSet),
-    /// Each inner flow by one line, in proportion to the lines' shares, by line number. A line with share 0 gets no
+    /// Each inner flow over one line, in proportion to the lines' shares, by line number. A line with share 0 gets no
     /// flow. Shares may have any unit, such as bits a second.
     Balance([u64; LINES_MAX]),
-    /// Each packet by one line, in proportion of bytes to the lines' shares. One inner flow fills all lines, and
+    /// Each packet over one line, in proportion of bytes to the lines' shares. One inner flow fills all lines, and
     /// arrives out of order, so the peer must put packets back into order ([`Reorder`]). [Critical](Self::Critical)
-    /// packets go by the line in use.
+    /// packets go over the line in use.
     BalancePackets([u64; LINES_MAX]),
 }
 
 impl LineMode {
-    /// The lines that packets go by besides the line in use.
+    /// The lines that packets go over besides the line in use.
     #[must_use]
     pub fn lines(self) -> LineSet {
         match self {
@@ -134,8 +134,8 @@ impl LineMode {
 
 /// How packets are put back into order before they are written.
 ///
-/// A packet waits for missing packets before it while they can still come by one of the lines, within the limits below.
-/// Two packets of an inner flow may pass a gap, except TCP data.
+/// A packet waits for missing packets before it while they can still come over one of the lines, within the limits
+/// below. Two packets of an inner flow may pass a gap, except TCP data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
     /// Maximum number of packets that wait, 1 to 2048.
@@ -164,7 +164,7 @@ pub struct LineSet(u16);
 const _: () = assert!(LINES_MAX <= u16::BITS as usize);
 
 impl LineSet {
-    /// The empty set.
+    /// Set without lines.
     pub const EMPTY: Self = Self(0);
 
     /// A set of this line only.

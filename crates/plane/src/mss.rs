@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// The sum over the pseudo-header and the TCP part; 0 if the checksum is right.
+    /// The sum over the pseudo-header and the TCP part; 0 if the checksum is correct.
     fn sum_of(packet: &[u8]) -> u16 {
         let (header, addresses) = match packet[0] >> 4 {
             4 => (usize::from(packet[0] & 15) * 4, &packet[12..20]),

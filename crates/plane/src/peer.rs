@@ -1,4 +1,4 @@
-//! A peer and its lines as control and a data plane speak of them.
+//! The state of a peer and its lines that a data plane reports to control.
 
 use crate::Line;
 use std::time::Instant;
@@ -49,7 +49,7 @@ pub struct PeerState {
     pub times: Times,
     /// The data plane itself detects when the peer falls silent; `times` then only show that it is not silent.
     pub guarded: bool,
-    /// When an authentic data packet last came by `line`.
+    /// When an authentic data packet last came over `line`.
     pub heard: Option<Instant>,
     /// Bytes of authenticated packets received, headers and tags included.
     pub rx_bytes: u64,
@@ -78,7 +78,7 @@ impl PeerState {
 /// `buffered`, which counts the accepted packets that had to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
-    /// Packets sent by this line, copies included.
+    /// Packets sent over this line, copies included.
     pub sent: u64,
     /// Bytes of the sent packets, headers and tags included.
     pub sent_bytes: u64,
@@ -90,7 +90,7 @@ pub struct LineCounts {
     pub late: u64,
     /// Accepted packets that waited for a packet in front of them.
     pub buffered: u64,
-    /// Copies whose number had already come, by this line or another.
+    /// Copies whose number had already come, over this line or another.
     pub duplicated: u64,
     /// Copies of numbers too old to know whether they had come.
     pub ancient: u64,
@@ -109,7 +109,7 @@ impl LineCounts {
         self.accepted + self.late
     }
 
-    /// The number of packets lost on this line, of the `sent` ones that the peer sent by it, if the network makes no
+    /// The number of packets lost on this line, of the `sent` ones that the peer sent over it, if the network makes no
     /// copies.
     #[must_use]
     pub const fn lost(&self, sent: u64) -> u64 {

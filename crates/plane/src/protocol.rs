@@ -54,7 +54,7 @@ pub struct SessionKeys<K> {
     /// The peer's name for the session, by which [`Wire::loops`] recognises the tunnel's own datagrams. The format does
     /// not read this field: if packets carry the name, the material contains it too.
     pub remote: u32,
-    /// The material.
+    /// Key material of the protocol.
     pub material: K,
     /// Limits of the receiving direction.
     pub receive: KeyLimits,
@@ -84,9 +84,9 @@ pub struct KeyUsage {
 /// A data packet is `header || payload || trailer`. The length and content of header and trailer may differ from key to
 /// key, so the key's [`Format`] defines them. This trait has everything that all keys share.
 pub trait Wire: Send + Sync + 'static {
-    /// Most bytes that any key's format puts before a payload.
+    /// Maximum number of bytes that any key's format puts before a payload.
     const HEAD_MAX: usize;
-    /// Most bytes that any key's format puts behind a payload.
+    /// Maximum number of bytes that any key's format puts behind a payload.
     const TAIL_MAX: usize;
     /// Whether packets without a session wait for one; otherwise they are dropped.
     const STAGES: bool;
@@ -102,7 +102,7 @@ pub trait Wire: Send + Sync + 'static {
     /// Decides which packet numbers of a session are new.
     type Window: Window;
 
-    /// Says what a received datagram is.
+    /// Classifies a received datagram.
     fn classify(&self, datagram: &[u8]) -> Class;
 
     /// Returns the record at the start of `bytes`, which were read from a stream. A packet of more than `longest` bytes
@@ -121,8 +121,8 @@ pub trait Wire: Send + Sync + 'static {
     }
 
     /// The payload length that a packet of `len` bytes is padded to, on an interface of `mtu`
-    /// bytes. At least `len`. The padding is zero and part of the payload that is sealed; the receiver cuts it off by the
-    /// length that the IP header says.
+    /// bytes. At least `len`. The padding is zero and part of the payload that is sealed; the receiver cuts it off by
+    /// the length that the IP header says.
     #[must_use]
     fn padded(&self, len: usize, mtu: usize) -> usize {
         let _ = mtu;
@@ -134,9 +134,9 @@ pub trait Wire: Send + Sync + 'static {
         let _ = mtu;
     }
 
-    /// Whether this very tunnel sent `datagram`, which an inner packet carries to `to`, to a peer at `endpoint` for its
-    /// session `receiver`. If so, the route to the peer leads into the tunnel, and the datagram would go round for
-    /// ever.
+    /// Whether `datagram`, the payload of an inner packet to `to`, is one of this tunnel's own: sent to a peer at
+    /// `endpoint` for its session `receiver`. If so, the route to the peer leads into the tunnel, and the datagram
+    /// would go round for ever.
     fn loops(
         &self,
         datagram: &[u8],
@@ -181,9 +181,9 @@ pub enum Class {
 /// How a data packet names its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionName {
-    /// By our name for it.
+    /// By our name for the session.
     Index(u32),
-    /// By its number among the sessions of the peer at the address that it came from.
+    /// By its number among the sessions of the peer at the source address.
     OfSender(u8),
 }
 
@@ -213,9 +213,9 @@ pub struct KeyLimits {
     /// Packets with this number or a higher one are not sent. They are not accepted either, if the number can be read
     /// without opening the packet ([`Class::Data`]).
     pub messages_max: u64,
-    /// Any use of the key from this moment on asks for a new key; `None` if the peer is to renew it.
+    /// Any use of the key from this moment on requests a new key; `None` if the peer is to renew it.
     pub refresh_at: Option<Instant>,
-    /// The data plane asks for a new key after sending this many packets.
+    /// The data plane requests a new key after sending this many packets.
     pub refresh_messages: u64,
 }
 

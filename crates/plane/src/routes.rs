@@ -20,7 +20,7 @@ type Link<T> = Option<Arc<Node<T>>>;
 struct Node<T> {
     /// The prefix's bits, left-aligned; the rest are zero.
     bits: u128,
-    /// Its length in bits.
+    /// Length of the prefix, in bits.
     len: u8,
     /// `None` on nodes that only branch.
     value: Option<T>,
@@ -107,7 +107,7 @@ impl<T: Clone> Routes<T> {
         None
     }
 
-    /// Gives the prefix `ip/len` to `value`, taking it from its owner. Bits beyond `len` are
+    /// Assigns the prefix `ip/len` to `value`, taking it from its owner. Bits beyond `len` are
     /// ignored.
     pub fn insert(&mut self, ip: IpAddr, len: u8, value: T) {
         let bits = mask(bits_of(ip), len);

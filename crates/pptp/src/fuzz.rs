@@ -30,8 +30,8 @@ use crate::ppp::{
 };
 use crate::session::{Client, ClientSettings, Entropy, Server, ServerSettings};
 
-/// Reads the stream of a control connection. A message that was read must be written unchanged, except fields that nobody
-/// reads.
+/// Reads the stream of a control connection. A message that was read must be written unchanged, except fields that
+/// nobody reads.
 pub fn control(bytes: &[u8]) {
     let mut stream = Stream::new();
     let mut input = bytes;

@@ -16,7 +16,7 @@ pub use receiver::{ACK_DELAY, MAX_JUMP, Receiver, Refusal};
 /// Both addresses of GRE packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The peer's address.
+    /// Address of the peer.
     pub theirs: Ipv4Addr,
     /// Our address that the peer called; `None` for any.
     pub ours: Option<Ipv4Addr>,
@@ -59,7 +59,7 @@ pub struct Received {
 pub struct Tunnel {
     call_id: u16,
     peer_call_id: u16,
-    /// The number of the next packet that we send. The peer's window does not limit how many are under way: inner
+    /// The number of the next packet that we send. The peer's window does not limit how many are in transit: inner
     /// packets have their own congestion control.
     next: u32,
     receiver: Receiver,
@@ -144,7 +144,7 @@ impl Tunnel {
         (self.call_id, self.peer_call_id)
     }
 
-    /// The counters.
+    /// Counters of the tunnel's packets.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters

@@ -44,7 +44,7 @@
 //! - **A retransmitted Configure-Request does not restart negotiation** if it is the acknowledged one: RFC 1661 would
 //!   take the link down for each lost Ack.
 //! - **GRE's sliding window is neither measured nor enforced**, as by all deployed Unix peers.
-//! - **The peer's way of restarting a stream is detected**: Linux changes the key, FreeBSD and RFC 3078 do not.
+//! - **The peer's method of restarting a stream is detected**: Linux changes the key, FreeBSD and RFC 3078 do not.
 //!
 //! # Not implemented
 //!

@@ -64,7 +64,7 @@ struct OfLine {
     token: u64,
 }
 
-/// A received answer.
+/// An answer from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
     /// The line that was probed.

@@ -117,7 +117,7 @@ impl Decryptor {
         }
     }
 
-    /// Notes an unencrypted frame that arrived in order.
+    /// Records an unencrypted frame that arrived in order.
     pub fn unencrypted(&mut self) {
         match self {
             Self::Stateless(stateless) => stateless.unencrypted(),

@@ -34,7 +34,7 @@ fn open<L: Layer>(layer: &mut Negotiation<L>, now: Instant) -> Vec<u8> {
     }
 }
 
-/// Gives a layer a packet with these options, and returns its replies.
+/// Passes a layer a packet with these options, and returns its replies.
 fn hear<L: Layer>(
     layer: &mut Negotiation<L>,
     code: u8,

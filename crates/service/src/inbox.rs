@@ -1,16 +1,18 @@
 //! Messages from workers to the control thread, in bounded queues.
 
 use netio::poll::Waker;
-use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, SourceNetwork, StreamId, Transport};
+use plane::{
+    Control, Endpoint, Line, LineId, Notice, PeerId, SourceNetwork, StreamId, Transport, lock,
+};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::shares::Shares;
 
-/// Most queued messages from data packets: pings are never queued, other messages are rare.
+/// Maximum number of queued messages from data packets: pings are never queued, other messages are rare.
 pub(crate) const MESSAGES: usize = 256;
 
 /// Bytes of room for each queued datagram; a shorter one counts as this long. The limit is on bytes, as anybody can
@@ -20,7 +22,7 @@ const MEAN: usize = 128;
 /// Limits of an [`Inbox`].
 #[derive(Clone, Copy, Debug)]
 pub struct InboxLimits {
-    /// Most datagrams that wait, at most half of them from one source; later ones are dropped.
+    /// Maximum number of datagrams that wait, at most half of them from one source; later ones are dropped.
     pub datagrams: usize,
     /// The longest datagram or message that is kept, in bytes.
     pub longest: usize,
@@ -33,13 +35,13 @@ pub struct InboxLimits {
 /// A datagram that is not a data packet.
 #[derive(Debug)]
 pub struct Arrival {
-    /// The sender, and the address that it called.
+    /// The sender, and our address that it sent to.
     pub from: Endpoint,
-    /// The line by which it came.
+    /// The line over which it came.
     pub line: LineId,
-    /// The number of the stream by which it came, if any.
+    /// The number of the stream over which it came, if any.
     pub stream: Option<StreamId>,
-    /// The datagram.
+    /// Payload of the datagram.
     pub bytes: Box<[u8]>,
 }
 
@@ -216,11 +218,6 @@ impl Control for Inbox {
         self.gone.store(true, Ordering::Release);
         self.waker.wake();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

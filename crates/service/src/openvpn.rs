@@ -76,7 +76,7 @@ pub fn ask_at_terminal(prompt: &str) -> io::Result<zeroize::Zeroizing<String>> {
     openvpn_host::secrets::ask(prompt, false)
 }
 
-/// Most configuration faults that are printed.
+/// Maximum number of configuration faults that are printed.
 const FAULTS: usize = 20;
 
 /// How a client or server ended.

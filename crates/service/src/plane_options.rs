@@ -5,7 +5,7 @@ use engine::TunnelOptions;
 use std::num::NonZero;
 use std::thread;
 
-/// Most worker threads by default: more only reorder packets and wait.
+/// Maximum number of worker threads by default: more only reorder packets and wait.
 const WORKERS_MAX: usize = 4;
 
 /// The options from the settings, with the best values for this machine where the settings leave them open. `mtu` is

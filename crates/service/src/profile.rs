@@ -26,13 +26,13 @@ const FILE_MAX: u64 = 64 * 1024;
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// The program's release.
+    /// Version of the program.
     pub version: String,
     /// `model name` and number of processors, and the kernel's release.
     pub processor: String,
     /// Number of processors.
     pub processors: usize,
-    /// The kernel's release.
+    /// Release of the running kernel.
     pub kernel: String,
     /// The fastest code on the CPU for each algorithm.
     pub cpu: Vec<OnCpu>,
@@ -43,7 +43,7 @@ pub struct Profile {
 /// The fastest candidates on the CPU for one algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnCpu {
-    /// The algorithm's name.
+    /// Name of the algorithm.
     pub algorithm: String,
     /// The candidate for batches.
     pub many: String,
@@ -71,7 +71,7 @@ impl OnCpu {
 /// An accelerator, compared with the CPU for one algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnAccelerator {
-    /// The algorithm's name.
+    /// Name of the algorithm.
     pub algorithm: String,
     /// The kernel's name for the driver.
     pub driver: String,
@@ -154,7 +154,7 @@ impl Profile {
         fs::File::open(path)?
             .take(FILE_MAX)
             .read_to_end(&mut text)?;
-        let profile: Self = serde_json::from_slice(&text)?;
+        let profile: Self = serde_json::from_value(serde_json::from_slice(&text)?)?;
         let this = Self::new();
         let Self {
             version,
@@ -237,7 +237,8 @@ impl Profile {
                 continue;
             }
             for algorithm in Algorithm::ALL {
-                // The choices for packets that stay on the CPU, many or few, are imported above.
+                // The CPU's code for large and small batches, for packets that the accelerator does not take, is
+                // imported above.
                 if Task::of(algorithm) == Some(task) {
                     select::import(algorithm, "accelerator", "accelerator");
                 }

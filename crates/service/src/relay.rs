@@ -94,7 +94,7 @@ struct Relay<'a> {
     watchdog: Watchdog,
 }
 
-/// Runs a relay until a signal stops it. On SIGHUP `again` reads the configuration file anew, and the log gets the
+/// Runs a relay until a signal stops it. On SIGHUP `again` reads the configuration file again, and the log gets the
 /// result.
 ///
 /// # Errors
@@ -201,7 +201,7 @@ impl<'a> Relay<'a> {
         Ok(relay)
     }
 
-    /// Gives each client its sockets: the old ones of its key, by number, or new ones.
+    /// Assigns each client its sockets: the old ones of its key, by number, or new ones.
     fn link(&mut self, before: &[Option<usize>]) -> Result<(), RelayError> {
         let mut old = std::mem::take(&mut self.forwarder.links);
         for link in old.iter().flat_map(Link::sockets) {
@@ -240,7 +240,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Waits for an event and handles it. Returns whether to go on.
+    /// Waits for an event and handles it. Returns whether to continue.
     fn turn(&mut self) -> Result<bool, RelayError> {
         let deadlines = [
             self.forwarder.next_deadline(),
@@ -288,7 +288,7 @@ impl<'a> Relay<'a> {
         Ok(true)
     }
 
-    /// Handles SIGHUP. If the file cannot be read, everything goes on as before.
+    /// Handles SIGHUP. If the file cannot be read, everything continues as before.
     fn reload(&mut self) -> Result<(), RelayError> {
         logging::reopen();
         let model = match (self.again)() {

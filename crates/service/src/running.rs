@@ -25,7 +25,7 @@ const LOCK: &str = "up.lock";
 /// Largest file that is read, in bytes; a record holds a path.
 const SIZE_MAX: u64 = 16 << 10;
 
-/// A running tunnel.
+/// A running tunnel, as its file has it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Running {
     /// The process that runs it.
@@ -34,20 +34,13 @@ pub struct Running {
     pub name: String,
     /// The profile's absolute path, with symbolic links resolved.
     pub path: PathBuf,
-}
-
-/// Content of a tunnel's file.
-#[derive(Deserialize, Serialize)]
-struct Record {
-    #[serde(flatten)]
-    tunnel: Running,
     /// Start time of the process, as another process may get its number later. Version 0.1 did not write it.
-    started: Option<u64>,
+    pub started: Option<u64>,
 }
 
-impl Record {
+impl Running {
     fn is_alive(&self) -> bool {
-        let now = started(self.tunnel.pid.cast_unsigned());
+        let now = started(self.pid.cast_unsigned());
         now.is_some() && self.started.is_none_or(|at| now == Some(at))
     }
 }
@@ -58,7 +51,7 @@ pub enum ClaimError {
     /// The profile is up already.
     #[error("{name}: this profile is up already, by process {pid}; `millrace down {name}` ends it")]
     Running {
-        /// The profile's name.
+        /// Name of the profile.
         name: String,
         /// The process that runs it.
         pid: i32,
@@ -98,6 +91,7 @@ impl Claim {
             pid: std::process::id().cast_signed(),
             name: name_of(profile),
             path: fs::canonicalize(profile).unwrap_or_else(|_| profile.to_owned()),
+            started: started(std::process::id()),
         };
         let path = directory.join(file_name(&running));
         let failed = |error| ClaimError::File {
@@ -111,17 +105,13 @@ impl Claim {
         match File::open(&path).ok().and_then(|file| read(&file)) {
             Some(other) if other.is_alive() => {
                 return Err(ClaimError::Running {
-                    pid: other.tunnel.pid,
+                    pid: other.pid,
                     name: running.name,
                 });
             }
             _ => {}
         }
-        let record = Record {
-            started: started(std::process::id()),
-            tunnel: running,
-        };
-        let text = serde_json::to_string(&record).map_err(|e| failed(e.into()))?;
+        let text = serde_json::to_string(&running).map_err(|e| failed(e.into()))?;
         written_file::replace_for_now(&path, text.as_bytes(), 0o644).map_err(failed)?;
         Ok(Self { path })
     }
@@ -163,7 +153,7 @@ fn all_in(directory: &Path) -> Result<Vec<Running>, Hidden> {
             Ok(file) => file,
         };
         match read(&file) {
-            Some(record) if record.is_alive() => found.push(record.tunnel),
+            Some(running) if running.is_alive() => found.push(running),
             _ => dead.push(path),
         }
     }
@@ -183,10 +173,10 @@ fn all_in(directory: &Path) -> Result<Vec<Running>, Hidden> {
     Ok(found)
 }
 
-fn read(file: &File) -> Option<Record> {
+fn read(file: &File) -> Option<Running> {
     let mut text = Vec::new();
     file.take(SIZE_MAX).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    serde_json::from_value(serde_json::from_slice(&text).ok()?).ok()
 }
 
 /// A profile's name, as users call it.
@@ -236,7 +226,7 @@ mod tests {
         claim("/nonexistent/a/office.ovpn").unwrap();
     }
 
-    fn write(path: &Path, record: &Record) {
+    fn write(path: &Path, record: &Running) {
         fs::write(path, serde_json::to_string(record).unwrap()).unwrap();
     }
 
@@ -269,7 +259,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&claim.path), 0o644);
         assert_eq!(mode(&directory.path().join(LOCK)), 0o600);
-        // Another user's lock on a file stops nobody.
+        // Another user's lock on a file blocks no process.
         let file = File::open(&claim.path).unwrap();
         let _held = Flock::lock(file, FlockArg::LockExclusive).unwrap();
         assert_eq!(all_in(directory.path()).unwrap().len(), 1);

@@ -27,7 +27,7 @@ impl Shares {
         true
     }
 
-    /// Gives bytes back.
+    /// Returns bytes that a source no longer uses.
     pub(crate) fn give_back(&mut self, source: SourceNetwork, bytes: usize) {
         self.taken -= bytes;
         if let Some(of_source) = self.by_source.get_mut(&source) {

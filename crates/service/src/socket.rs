@@ -35,7 +35,7 @@ pub enum SocketError {
     /// The file system refuses the operation.
     #[error("{path}: {source} (the directory must be writable: run as root)")]
     Io {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
         /// The file system's error.
         source: io::Error,
@@ -44,7 +44,7 @@ pub enum SocketError {
 
 /// A listening socket that removes its file when dropped.
 pub(crate) struct Listener {
-    /// The socket.
+    /// Listening socket.
     pub socket: UnixListener,
     path: PathBuf,
     /// The file's inode, so that only our own file is removed.

@@ -9,8 +9,8 @@ pub(crate) mod lines;
 mod reach;
 
 pub use fields::{
-    CapStatus, DataplaneStatus, Field, LineStatus, MeasuredStatus, OrderStatus, PeerStatus,
-    PipelineStatus, Status, dataplane,
+    CapStatus, DataplaneStatus, Field, Level, LineStatus, MeasuredStatus, Note, OrderStatus,
+    PeerStatus, PipelineStatus, Status, dataplane,
 };
 pub(crate) use reach::expected_within;
 pub use reach::{NO_CARRIER, SILENT, WAITING};
@@ -25,7 +25,8 @@ pub fn socket_path(ifname: &str) -> PathBuf {
 }
 
 impl LineStatus {
-    /// The word before its name: the path of a peer that calls is named by that peer's address.
+    /// The word before the name of a line in reports: the path of a peer that connects to this host is named by that
+    /// peer's address.
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self.name.parse::<std::net::IpAddr>() {
@@ -96,10 +97,9 @@ impl Status {
     }
 }
 
-/// Bits a second; none when the counter went back, which happens when a peer is made anew.
+/// Bits a second; none when the counter went back, which happens when a peer is recreated.
 fn rate(before: u64, now: u64, elapsed_ms: u64) -> Option<u64> {
-    let bits = u128::from(now.checked_sub(before)?) * 8;
-    u64::try_from(bits * 1000 / u128::from(elapsed_ms)).ok()
+    Some(now.checked_sub(before)?.checked_mul(8 * 1000)? / elapsed_ms)
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
         };
         let mut now = Status {
             uptime_ms: 1000,
-            // The second client has connected anew meanwhile.
+            // The second client has reconnected meanwhile.
             peers: vec![client(1, 7, 60), client(0, 5, 2000)],
             ..Status::default()
         };
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(now.peers[1].rx_rate, Some(8000));
     }
 
-    /// The page's word for the type of a field, from [`Field::kind`].
+    /// The page's word for the type of a field, from [`Note::kind`].
     fn kind(of: &str) -> String {
         let (ty, serde) = of.split_once(';').unwrap_or((of, ""));
         let word = |ty: &str| match ty {
@@ -180,25 +180,25 @@ mod tests {
     }
 
     /// The rows of a level's fields.
-    fn rows<T>(title: &str, fields: &[Field<T>]) -> String {
-        let row = |it: &Field<T>| {
+    fn rows<T: Level>(title: &str) -> String {
+        let row = |(field, it): (&Field<T>, &Note)| {
             let metric = match it.metric {
                 "" => String::new(),
                 name => format!("`{name}`"),
             };
             format!(
                 "| `{}` {} | {} | {metric} |\n",
-                it.name,
+                field.name,
                 kind(it.kind),
                 it.what
             )
         };
-        let rows: String = fields.iter().map(row).collect();
+        let rows: String = T::FIELDS.iter().zip(T::NOTES).map(row).collect();
         format!("\n{title}\n\n| field, type | what | metric |\n|---|---|---|\n{rows}")
     }
 
     /// The tables of docs/status.md are those of the fields. `MILLRACE_WRITE=1 cargo test -p millrace-service
-    /// status_page` writes them anew.
+    /// status_page` writes them again.
     #[test]
     fn the_status_page_has_every_field() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/status.md");
@@ -210,26 +210,18 @@ mod tests {
         let (head, rest) = page.split_once(begin).unwrap();
         let (_, tail) = rest.split_once(end).unwrap();
         let tables = [
-            rows("The tunnel:", Status::FIELDS),
-            rows("Each of `peers`:", PeerStatus::FIELDS),
-            rows(
+            rows::<Status>("The tunnel:"),
+            rows::<PeerStatus>("Each of `peers`:"),
+            rows::<LineStatus>(
                 "Each of a peer's `lines`, its uplinks; a packet that came is `accepted`, `late`, `duplicated` or `ancient`:",
-                LineStatus::FIELDS,
             ),
-            rows(
+            rows::<CapStatus>(
                 "`cap` of an uplink, in bytes of both directions, with the headers of UDP and IP:",
-                CapStatus::FIELDS,
             ),
-            rows("`order` of a peer, over all uplinks:", OrderStatus::FIELDS),
-            rows("`dataplane`:", DataplaneStatus::FIELDS),
-            rows(
-                "`outbound` and `inbound` of the data plane, since the start:",
-                PipelineStatus::FIELDS,
-            ),
-            rows(
-                "Each of the data plane's `measured`:",
-                MeasuredStatus::FIELDS,
-            ),
+            rows::<OrderStatus>("`order` of a peer, over all uplinks:"),
+            rows::<DataplaneStatus>("`dataplane`:"),
+            rows::<PipelineStatus>("`outbound` and `inbound` of the data plane, since the start:"),
+            rows::<MeasuredStatus>("Each of the data plane's `measured`:"),
         ];
         let made = format!("{head}{begin}{}{end}{tail}", tables.concat());
         if std::env::var_os("MILLRACE_WRITE").is_some() {

@@ -12,16 +12,16 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// File of the rungs that have passed.
+/// File with the features that have passed.
 const PASSED: &str = "/run/millrace/tun-selftest";
 
 /// A number that the kernel chooses at each boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Most bytes of the file that are read.
+/// Maximum number of bytes of the file that are read.
 const SIZE_MAX: u64 = 256;
 
-/// Names of the rungs in the file.
+/// Names of the features in the file.
 const RUNGS: [&str; 3] = ["tso", "uso", "gro"];
 
 /// A self-test that runs in the background, or has passed since the boot.
@@ -33,7 +33,7 @@ pub struct TunTest {
 }
 
 impl TunTest {
-    /// Starts the test of the rungs that the settings want, unless they have passed since the boot.
+    /// Starts the test of the features that the settings request, unless they have passed since the boot.
     ///
     /// Call it before privileges are dropped: the test needs a network namespace of its own.
     #[must_use]
@@ -41,7 +41,7 @@ impl TunTest {
         Self::of(tun_options(settings))
     }
 
-    /// Starts the test of these rungs of the offload ladder.
+    /// Starts the test of these features.
     pub(crate) fn of(wanted: TunOptions) -> Self {
         Self::start_at(Path::new(PASSED), wanted)
     }
@@ -84,7 +84,7 @@ impl TunTest {
     }
 }
 
-/// The rungs that the settings want.
+/// The features that the settings request.
 pub(crate) fn tun_options(settings: &DataplaneSettings) -> TunOptions {
     TunOptions {
         tso: settings.tun_gso.wanted(),
@@ -115,7 +115,7 @@ fn passed(path: &Path) -> Vec<String> {
     text().unwrap_or_default()
 }
 
-/// Keeps the result if all wanted rungs passed: a failed rung is tested, and warned of, at each start.
+/// Saves the result if all requested features passed: a failed feature is tested, and warned about, at each start.
 fn keep(path: &Path, wanted: TunOptions, verdict: &TunVerdict) {
     let verdicts = [&verdict.tso, &verdict.uso, &verdict.gro];
     let passed = |(wanted, verdict): (bool, &&SelfTest)| !wanted || **verdict == SelfTest::Passed;

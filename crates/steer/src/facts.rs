@@ -18,7 +18,7 @@ const DEFAULT_BITS: [u8; 2] = [1, 3];
 /// The host as it is.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Facts {
-    /// Interfaces.
+    /// Interfaces of this host.
     pub(crate) links: Vec<Link>,
     /// Addresses of the interfaces.
     pub(crate) addresses: Vec<Address>,
@@ -30,14 +30,14 @@ pub(crate) struct Facts {
     pub(crate) rules: [Option<Vec<Rule>>; 2],
     /// The chains of the packet filter's table.
     pub(crate) chains: Chains,
-    /// Known networks and ports of the devices that are held as a whole.
+    /// Known networks and ports of the devices that are blocked as a whole.
     pub(crate) known: Known,
     /// Whether the kernel has IPv6.
     pub(crate) ipv6: bool,
     /// Devices that are not tunnels of the guard, whatever their names.
     pub(crate) inner: Vec<String>,
-    /// The guard's settings for the host's `dnsmasq`: `None` without a `dnsmasq`, else the content of the guard's file, if
-    /// there is one.
+    /// The guard's settings for the host's `dnsmasq`: `None` without a `dnsmasq`, else the content of the guard's file,
+    /// if there is one.
     pub(crate) dnsmasq: Option<Option<String>>,
 }
 

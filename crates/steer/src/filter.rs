@@ -1,7 +1,8 @@
 //! Tables of the packet filter, as scripts for `nft`.
 //!
 //! All changes of a script are one transaction, so no packet ever meets half of a chain. Each rule has a comment with a
-//! hash of its chain's rules and its position. Chains are recognised by that, however this version of `nft` prints them.
+//! hash of its chain's rules and its position. Chains are recognised by that, however this version of `nft` prints
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ use crate::system::System;
 /// The statement that refuses with an answer, so that programs give up at once.
 pub(crate) const REFUSE: &str = "reject with icmpx type admin-prohibited";
 
-/// The most addresses in a set.
+/// Maximum number of addresses in a set.
 const ADDRESSES_MAX: usize = 16384;
 
 /// The hooks by their numbers.
@@ -24,7 +25,7 @@ const HOOKS: [&str; 5] = ["prerouting", "input", "forward", "output", "postrouti
 /// Kind, number of the hook, priority.
 pub(crate) type Hook = (&'static str, u32, i32);
 
-/// A chain that settings ask for.
+/// A chain that settings request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct WantedChain {
     pub(crate) name: String,
@@ -87,7 +88,7 @@ pub(crate) fn comment(mark: &str, place: usize, count: usize) -> String {
     format!("{mark} {place} of {count}")
 }
 
-/// Chains and sets that settings ask for in a table of the family `inet`.
+/// Chains and sets that settings request in a table of the family `inet`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct WantedTable {
     pub(crate) name: &'static str,
@@ -106,7 +107,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// A script that every kernel can do, and that closes nothing.
+    /// A script that every kernel supports, and without which no packet can pass.
     pub(crate) fn plain(text: String) -> Self {
         Self {
             texts: [text.clone(), text],
@@ -116,8 +117,8 @@ impl Script {
 }
 
 impl WantedTable {
-    /// The scripts that make the chains and sets, and replace older ones. They delete those chains and sets in a listing
-    /// of the table by `nft` that are no longer wanted.
+    /// The scripts that make the chains and sets, and replace older ones. They delete those chains and sets in a
+    /// listing of the table by `nft` that are no longer wanted.
     pub(crate) fn scripts(&self, listing: &str) -> [String; 2] {
         [0, 1].map(|plain| self.script(listing, plain))
     }
@@ -258,7 +259,7 @@ pub(crate) fn by_index(indices: &[(u32, String)]) -> Option<String> {
     (!indices.is_empty()).then(|| format!("iif {}", braces(&indices)))
 }
 
-/// The condition that matches packets by the devices that they come in by.
+/// The condition that matches packets by the devices that they come in through.
 pub(crate) fn from<T: AsRef<str>>(names: &[T]) -> String {
     format!("iifname {}", quoted(names))
 }

@@ -44,12 +44,12 @@ pub(crate) fn names() -> Names {
     [of("television", 2), of("phone", 3)].into_iter().collect()
 }
 
-/// The policy, with its names known.
+/// The policy with resolved names.
 pub(crate) fn resolved() -> Resolved {
     of(TEXT)
 }
 
-/// The policy of a text, with its names known.
+/// The policy of a text, with resolved names.
 pub(crate) fn of(text: &str) -> Resolved {
     let policy = Policy::from_toml(text, Path::new("policy.toml")).unwrap();
     Resolved::new(&policy, &names(), Vec::new())
@@ -59,7 +59,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Settings that guard two devices, which may reach a third.
+/// Settings that guard two devices and let them reach a third.
 pub(crate) fn guard() -> Guard {
     let mut guard = Guard::default();
     guard.lan = vec!["br-lan".to_owned(), "br-guest".to_owned()];
@@ -94,13 +94,13 @@ pub(crate) fn route(to: &str, prefix: u8, dev: u32, table: u32) -> Route {
     Route::new(ip(to), prefix).dev(dev).table(table)
 }
 
-/// Gives a tunnel an address.
+/// Adds an address to a tunnel.
 pub(crate) fn tunnel(facts: &mut Facts, index: u32, own: &str) {
     let bits = Family::of(ip(own)).bits();
     facts.addresses.push(address(index, own, bits));
 }
 
-/// The LAN, the guests and the WAN, with the routes that the kernel makes of their addresses.
+/// The LAN, the guests and the WAN, with the routes that the kernel adds for their addresses.
 pub(crate) fn facts() -> Facts {
     let rule = |family, priority, table| Rule {
         priority: Some(priority),

@@ -1,5 +1,5 @@
-//! Forgets connections whose way has changed since they began. Otherwise they would keep the address and the mark of the
-//! old way, and flow offload, which bypasses the kernel's chains, would go on with them.
+//! Deletes connection tracking entries of connections whose route has changed. Otherwise they would keep the address
+//! and the mark of the old route, and flow offload, which bypasses the kernel's chains, would continue them.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::system::System;
 /// Connections per batch: each is about 100 bytes.
 const BATCH: usize = 4096;
 
-/// The most batches: a router tracks some tens of thousands of connections.
+/// Maximum number of batches: a router tracks some tens of thousands of connections.
 const BATCHES: usize = 64;
 
 /// Which connections leave the LAN.
@@ -44,7 +44,7 @@ impl Leaving {
 
     pub(crate) fn leaves(&self, src: IpAddr, dst: IpAddr) -> bool {
         let is_in = |list: &[Network], ip| list.iter().any(|it| covers(it.0, it.1, ip));
-        // Packets to the router itself, or from it, are not held.
+        // Packets to the router itself, or from it, are not blocked.
         is_in(&self.from, src)
             && !is_in(&self.within, dst)
             && !self.own.contains(&dst)
@@ -61,7 +61,7 @@ pub(crate) fn forget(system: &mut System, is_meant: impl Fn(&Flow) -> bool) -> u
             Ok(0) => break,
             Ok(count) => forgotten += count,
             Err(error) => {
-                // Without connection tracking there is nothing to forget.
+                // Without connection tracking there is nothing to delete.
                 log::debug!("connections stay as they are: {error}");
                 break;
             }

@@ -1,10 +1,10 @@
 //! The guard: devices of the LAN reach the Internet through a tunnel, or not at all.
 //!
-//! Two layers hold packets of IPv4 and IPv6, and each is enough when the other has been removed:
+//! Two layers block IPv4 and IPv6 packets that no tunnel carries, and each is enough when the other has been removed:
 //!
 //! | layer | where | what it says |
 //! |---|---|---|
-//! | `chain` | table `inet millrace` | packets by a guarded device, or from its networks, leave by LAN or tunnel |
+//! | `chain` | table `inet millrace` | packets from a guarded device, or its networks, leave only to the LAN or a tunnel |
 //! | `rules` | routing rules 900 to 981 | main table for the LAN's networks; else the guard's table; else nowhere |
 //!
 //! The chains are above all in the `forward` hook; "LAN" in the first row is any device of the LAN.
@@ -16,7 +16,7 @@
 //! first rules name networks instead of using the whole main table but its default route. That table also has routes
 //! from DHCP (option 121) and the WAN's own network.
 //!
-//! Where settings ask for it, the router's own `dnsmasq` queries name servers behind the tunnel, and only by the
+//! Where settings request it, the router's own `dnsmasq` queries name servers behind the tunnel, and only through the
 //! tunnel's device. The LAN's queries to other servers are then redirected to the router, and DNS over TLS or QUIC
 //! (port 853) is refused.
 
@@ -56,7 +56,7 @@ const WATCH: &str = "guard-watch";
 /// The record's text after `off`.
 const LET_GO: &str = "# off\n";
 
-/// The recorded settings.
+/// Settings from the record.
 #[derive(Clone, Debug, PartialEq)]
 struct Asked {
     guard: Guard,
@@ -152,7 +152,7 @@ impl Settings for Asked {
     }
 }
 
-/// Sets the guard by these settings, which are in force from now on.
+/// Applies these guard settings.
 ///
 /// # Errors
 /// [`SteerError::Settings`], or when the host cannot be inspected. Steps that failed are in [`Done`].
@@ -183,8 +183,8 @@ pub fn refresh() -> Result<Option<Done>, SteerError> {
     settings::restore::<Asked>(None, &mut Restarts::at_once())
 }
 
-/// Removes the guard: packets leave by the host's own routes until the guard is switched on again. Returns the steps
-/// that failed.
+/// Removes the guard: packets leave through the host's own routes until the guard is switched on again. Returns the
+/// steps that failed.
 ///
 /// # Errors
 /// When the host cannot be inspected.
@@ -192,7 +192,7 @@ pub fn off(guard: Option<&Guard>) -> Result<Vec<SteerError>, SteerError> {
     lift(guard, |record| record.write(LET_GO))
 }
 
-/// Ends the guard when no settings ask for it any more; later settings can set it again.
+/// Ends the guard when no settings request it any more; later settings can set it again.
 ///
 /// # Errors
 /// The errors of [`off`].
@@ -266,7 +266,7 @@ pub fn status(guard: Option<&Guard>) -> Result<Report, SteerError> {
 /// Gathers facts about the host as far as these settings need it, with the known parts of the LAN. `earlier` is the
 /// table of the file's devices in the earlier settings.
 ///
-/// Also adds the devices of VPN servers on this host to the settings. Their clients are held like the LAN, as a LAN
+/// Also adds the devices of VPN servers on this host to the settings. Their clients are guarded like the LAN, as a LAN
 /// device may be one.
 fn gather(
     guard: &Guard,

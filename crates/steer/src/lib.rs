@@ -1,14 +1,15 @@
 //! Steering: through which tunnel packets of the LAN leave, or that they do not leave at all.
 //!
-//! The [`guard`] holds devices of the LAN that may leave by a tunnel only. The [`policy`] leads packets by sender and
-//! destination. Both are chains of the packet filter, routing rules, and default routes in routing tables of their own.
-//! These belong to the kernel and to no process. A `plan` only decides: settings and facts in, changes out. The actions
-//! of both apply the changes, and a `watch` applies them again when another program has undone them.
+//! The [`guard`] *holds* devices of the LAN: it blocks their packets unless a tunnel carries them. The [`policy`] leads
+//! packets by sender and destination. Both are chains of the packet filter, routing rules, and default routes in
+//! routing tables of their own. These belong to the kernel and to no process. A `plan` only decides: settings and facts
+//! in, changes out. The actions of both apply the changes, and a `watch` applies them again when another program has
+//! undone them.
 //!
-//! One writer makes two tables of the packet filter, `millrace` and `millrace_policy`. One table would not do: the guard's
-//! outlives the policy's, which `off` deletes as a whole with its sets, and is shared with other parts of the program.
-//! Each of the guard's chains is a transaction of its own, so that a kernel that cannot make one can still hold packets;
-//! the policy's chains jump to each other, and are one transaction.
+//! One writer makes two tables of the packet filter, `millrace` and `millrace_policy`. One table would not do: the
+//! guard's outlives the policy's, which `off` deletes as a whole with its sets, and is shared with other parts of the
+//! program. Each of the guard's chains is a transaction of its own, so that a kernel that cannot make one can still
+//! hold packets; the policy's chains jump to each other, and are one transaction.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +37,7 @@ pub use report::Part;
 pub use way::{Way, Why};
 
 /// For each routing table or mark, the interfaces that its IPv4 and IPv6 packets go through; `None` where packets are
-/// held.
+/// blocked.
 pub(crate) type Ways = Vec<(u32, [Option<u32>; 2])>;
 
 /// The result of an action.
@@ -48,7 +49,7 @@ pub struct Done<R> {
     pub errors: Vec<SteerError>,
     /// Whether a part that holds packets was missing and is set again.
     pub closed: bool,
-    /// Number of connections that were forgotten because their way has changed.
+    /// Number of connection tracking entries deleted because the connection now takes another route.
     pub forgotten: usize,
     pub(crate) ways: Ways,
 }
@@ -95,7 +96,7 @@ pub enum SteerError {
     /// The record of the settings in force cannot be written or locked.
     #[error("{}: {error}", path.display())]
     Record {
-        /// The file.
+        /// Path of the record.
         path: PathBuf,
         /// The kernel's error.
         error: io::Error,

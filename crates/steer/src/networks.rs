@@ -1,5 +1,5 @@
-//! Networks of the LAN, which its devices reach without a tunnel; and the ports and networks of held devices, past ones
-//! included, whose packets are held whatever device they come in by.
+//! Networks of the LAN, which its devices reach without a tunnel; and the ports and networks of blocked devices, past
+//! ones included, whose packets are blocked whatever device they come in through.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -13,18 +13,18 @@ use crate::facts::Facts;
 /// A network: address and bits of its prefix.
 pub(crate) type Network = (IpAddr, u8);
 
-/// Shortest prefix of a LAN's network, IPv4 and IPv6. A shorter route by a device of the LAN leads to a gateway, and
-/// mostly beyond the LAN.
+/// Shortest prefix of a LAN's network, IPv4 and IPv6. A shorter route through a device of the LAN leads to a gateway,
+/// and mostly beyond the LAN.
 const PREFIX_MIN: [u8; 2] = [8, 16];
 
-/// The most networks that bypass the tunnel, each with a rule for each device. A LAN has a handful.
+/// Maximum number of networks that bypass the tunnel, each with a rule for each device. A LAN has a handful.
 const NETWORKS_MAX: usize = 64;
 
-/// The most past networks, and the most past ports, that stay held. Otherwise a prefix that is delegated anew each day
-/// would fill the list.
+/// Maximum number of past networks, and of past ports, that stay blocked. Otherwise a prefix that is delegated again
+/// each day would fill the list.
 const BEFORE_MAX: usize = 8;
 
-/// Most ports of bridges of the LAN.
+/// Maximum number of ports of bridges of the LAN.
 const PORTS_MAX: usize = 64;
 
 /// Networks, ports and interface indices of the LAN. They stay known when a bridge is deleted or renamed.
@@ -158,7 +158,8 @@ fn contains<T: AsRef<str>>(names: &[T], name: &str) -> bool {
 }
 
 impl Facts {
-    /// The networks of devices, from their addresses and their routes in the main table. Sorted; none is within another.
+    /// The networks of devices, from their addresses and their routes in the main table. Sorted; none is within
+    /// another.
     pub(crate) fn networks<T: AsRef<str>>(&self, devices: &[T]) -> Vec<Network> {
         let is_of = |index: u32| {
             let link = self.link(index);
@@ -235,7 +236,7 @@ mod tests {
                 (ip("2001:db8:1:10::"), 60),
             ]
         );
-        // A route from DHCP option 121 by the WAN does not belong to the LAN.
+        // A route from DHCP option 121 through the WAN does not belong to the LAN.
         facts.main.push(route("203.0.113.0", 24, 3, 254));
         assert_eq!(facts.networks(&["br-lan"]).len(), 4);
         assert_eq!(facts.networks(&["no-such"]), []);

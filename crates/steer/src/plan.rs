@@ -125,9 +125,9 @@ fn unless_gone(result: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
 /// The result of applying a plan. When the kernel refuses a step, the other steps are still done.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// The refused steps.
+    /// Steps that the kernel refused.
     pub(crate) errors: Vec<SteerError>,
-    /// Default routes that the kernel refused to set or delete. It is no error if their tunnel has gone meanwhile.
+    /// Default routes that the kernel refused to set or delete. That is not an error if the tunnel has gone meanwhile.
     refused: Vec<(Route, NetlinkError)>,
     /// Whether a missing part that holds packets was restored.
     pub(crate) closed: bool,
@@ -143,7 +143,7 @@ impl Applied {
         }
     }
 
-    /// Turns refused default routes into errors, if this later plan still asks for them.
+    /// Turns refused default routes into errors, if this later plan still requests them.
     pub(crate) fn settle(&mut self, still: &Plan) {
         let refused = self.refused.drain(..);
         let refused = refused.filter(|(it, _)| still.set.contains(it) || still.remove.contains(it));

@@ -2,15 +2,15 @@
 //!
 //! | part | where | what it does |
 //! |---|---|---|
-//! | `table` | `nft` table `inet millrace_policy` | marks connections by their first packet, and refuses wrong ways |
+//! | `table` | `nft` table `inet millrace_policy` | marks connections by their first packet, and blocks wrong routes |
 //! | `rules` | four kinds of routing rules, v4 and v6 | route by mark: into a tunnel, nowhere, or around tunnels |
 //! | `second` | rules next to those, by addresses | route or block known devices while the packet filter is flushed |
 //! | `routes` | a routing table for each tunnel, and one for packets around tunnels | the default routes |
 //! | `dnsmasq` | a file in the directory that `dnsmasq` reads | has addresses of names put into sets of the table |
 //!
 //! A mark is a number in a few bits of a packet's and a connection's mark; the policy writes only these bits. A
-//! connection keeps its mark, so all its packets go the same way. Answers to a connection that came in by a tunnel
-//! leave by that tunnel.
+//! connection keeps its mark, so all its packets go the same way. Answers to a connection that came in through a tunnel
+//! leave through that tunnel.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -65,7 +65,7 @@ const NEAR: &str = "#near ";
 /// Begins the line with the path of the file that outlives a boot.
 const KEPT: &str = "#kept ";
 
-/// The recorded settings.
+/// Settings from the record.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Asked {
     policy: Policy,
@@ -149,7 +149,7 @@ impl Settings for Asked {
         let earlier = before.map(|it| it.policy.table);
         let mut facts = gather(&resolved, earlier, &mut system)?;
         let mut errors = Vec::new();
-        // A device that is no longer held loses all known networks: the record does not tell which device had which.
+        // A device that is no longer blocked loses all known networks: the record does not tell which device had which.
         let held = second::devices(&resolved);
         let held_before = of_before.as_ref().map(second::devices);
         if held_before.iter().flatten().any(|it| !held.contains(it)) {
@@ -184,7 +184,7 @@ impl Settings for Asked {
         let moved = now.iter().filter(|it| !ways.contains(it));
         let mut marks: Vec<u32> = moved.map(|it| it.0).collect();
         let entries = match &of_before {
-            // If a part was missing, connections may have begun by another way.
+            // If a part was missing, connections may have begun over another route.
             Some(before) if !(applied.closed && is_new) => {
                 changed(&before.entries, &resolved.entries)
             }
@@ -232,7 +232,7 @@ impl Asked {
     }
 }
 
-/// Sets the policy by these settings, which are in force from now on; `text` is their source. `kept` is the file in
+/// Applies these policy settings; `text` is their source. `kept` is the file in
 /// which names of leases outlive a boot.
 ///
 /// # Errors
@@ -283,7 +283,7 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, Stee
     let mut system = System::open()?;
     let mut facts = gather(&resolved, earlier, &mut system)?;
     look(&resolved, &mut facts, &mut system);
-    // First, as `dnsmasq` would go on filling sets.
+    // First, as `dnsmasq` would continue filling sets.
     let told = dnsmasq::unset(&resolved.policy, &mut Restarts::at_once());
     or_note(told, &mut errors);
     let plan = removal(&facts);
@@ -407,7 +407,7 @@ fn removal(facts: &Facts) -> Plan {
     plan
 }
 
-/// The marks of all ways.
+/// Marks of all routes.
 fn all_marks(resolved: &Resolved) -> Vec<u32> {
     let leads = resolved.leads.iter().map(|it| it.mark);
     leads.chain([resolved.around, resolved.block]).collect()

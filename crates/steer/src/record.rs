@@ -1,6 +1,6 @@
 //! The record of settings in force, until they are withdrawn or the next boot.
 //!
-//! Its lock keeps one process from setting what another one is removing.
+//! The record's lock keeps one process from setting what another one is removing.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -66,7 +66,7 @@ impl Record {
     pub(crate) fn write(&self, text: &str) -> Result<(), SteerError> {
         let path = path_of(&self.directory, self.name, "toml");
         let text = format!("{}\n{text}", first_line());
-        // Worth nothing after a boot.
+        // The record is useless after a reboot.
         replace_for_now(&path, text.as_bytes(), 0o644)
             .map_err(|error| SteerError::Record { path, error })
     }

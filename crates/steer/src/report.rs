@@ -35,7 +35,8 @@ impl Part {
     }
 }
 
-/// Notes about what was asked for and what is there, by the name of the command. `None` if neither is anything.
+/// Notes on a difference between `asked`, what the user switched on, and `on`, what is in force. `None` if both are
+/// off.
 pub(crate) fn asked_notes(command: &str, on: bool, asked: bool) -> Option<Vec<String>> {
     Some(match (on, asked) {
         (false, false) => return None,
@@ -49,8 +50,8 @@ pub(crate) fn asked_notes(command: &str, on: bool, asked: bool) -> Option<Vec<St
     })
 }
 
-/// A sentence for each device of the LAN by which no packet can come in now. Packets of a bridge's port come in by the
-/// bridge, not by the port.
+/// A sentence for each device of the LAN through which no packet can come in now. Packets of a bridge's port come in by
+/// the bridge, not by the port.
 pub(crate) fn idle<T: AsRef<str>>(lan: &[T], facts: &Facts) -> Vec<String> {
     let of = |name: &str| {
         let Some(link) = facts.named(name) else {

@@ -1,4 +1,4 @@
-//! Settings of the guard or the policy that are in force: what sets, restores and withdraws both.
+//! Settings in force, of the guard or the policy: code that both share to set, restore and withdraw them.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub(crate) trait Settings: Clone {
     const PACE: Duration;
     /// The level at which the log tells that a part was missing.
     const CLOSED: Level;
-    /// The state.
+    /// Report of the state.
     type Report;
 
     /// The settings of a record's text.
     fn of(text: &str) -> Option<Self>;
 
-    /// The record's text.
+    /// Settings as text of the record.
     fn in_text(&self) -> String;
 
     /// The settings with what has become known since.
@@ -34,8 +34,8 @@ pub(crate) trait Settings: Clone {
         self.clone()
     }
 
-    /// Sets what the settings ask for, with the record where there is one. `before` are the earlier settings, `ways` the
-    /// earlier ways.
+    /// Sets what the settings request, with the record where there is one. `before` are the earlier settings, `ways`
+    /// the earlier routes.
     fn set(
         self,
         before: Option<&Self>,
@@ -77,7 +77,7 @@ pub(crate) fn put<S: Settings>(
     Ok(done)
 }
 
-/// Restores the recorded settings, for a caller that may know the ways before; `None` if none are in force.
+/// Restores the recorded settings, for a caller that may know the previous routes; `None` if no settings are in force.
 pub(crate) fn restore<S: Settings>(
     ways: Option<&Ways>,
     restarts: &mut Restarts,

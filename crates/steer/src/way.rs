@@ -1,4 +1,4 @@
-//! The way of packets in each family: through a tunnel, or none.
+//! How packets of each family leave: through a tunnel, or not at all.
 
 use std::fmt;
 
@@ -6,53 +6,53 @@ use netio::netlink::{Family, Link, Route};
 
 use crate::facts::Facts;
 
-/// The way of one family's packets that are not for the LAN.
+/// Route of one family's packets that are not for the LAN.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Way {
     /// Into a tunnel.
     Through {
-        /// Its interface.
+        /// Interface of the tunnel.
         device: String,
-        /// The interface's index.
+        /// Index of the interface.
         index: u32,
     },
-    /// No way: packets are held.
+    /// No route: the packets are blocked.
     Held(Why),
 }
 
-/// Why packets are held.
+/// Why packets are blocked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Why {
     /// No tunnel's interface exists.
     NoDevice {
-        /// The configured tunnels.
+        /// Names of the configured tunnels.
         tunnels: String,
     },
-    /// No tunnel is both in the list and in the guard's file, so packets never have a way.
+    /// No tunnel is both in the list and in the guard's file, so packets never have a route.
     NoTunnel,
     /// The tunnel's interface is not up.
     Down {
-        /// The interface.
+        /// Name of the interface.
         device: String,
     },
     /// The tunnel has no address of the family, so no route is added to it.
     NoAddress {
-        /// The interface.
+        /// Name of the interface.
         device: String,
     },
     /// The table has no default route.
     NoRoute {
-        /// The tunnel's interface.
+        /// Name of the interface.
         device: String,
-        /// The table.
+        /// Number of the routing table.
         table: u32,
     },
     /// The table leads to a device that is not a tunnel.
     Elsewhere {
         /// The interface that the table leads to.
         device: String,
-        /// The table.
+        /// Number of the routing table.
         table: u32,
     },
 }
@@ -84,8 +84,8 @@ impl fmt::Display for Why {
 }
 
 impl Way {
-    /// Finds the way of a family: by the default route of a table, into one of these tunnels that exist, the preferred
-    /// first. `names` lists all tunnels that may be used.
+    /// Finds the route of a family: through the default route of a table, into one of these tunnels that exist, the
+    /// preferred first. `names` lists all tunnels that may be used.
     pub(crate) fn of(
         names: &str,
         tunnels: &[&Link],
@@ -127,7 +127,7 @@ impl Way {
         })
     }
 
-    /// The tunnel's interface, where there is a way.
+    /// Interface of the tunnel, if there is a route.
     pub(crate) fn device(&self) -> Option<&str> {
         match self {
             Self::Through { device, .. } => Some(device),
@@ -135,7 +135,7 @@ impl Way {
         }
     }
 
-    /// Index of the tunnel's interface, where there is a way.
+    /// Index of the tunnel's interface, if there is a route.
     pub(crate) fn index(&self) -> Option<u32> {
         match self {
             Self::Through { index, .. } => Some(*index),
@@ -144,8 +144,8 @@ impl Way {
     }
 }
 
-/// The default route of a table into a tunnel. `None` for a tunnel that is down or has no address of the family: packets
-/// would vanish, and programs would wait.
+/// The default route of a table into a tunnel. `None` for a tunnel that is down or has no address of the family:
+/// packets would vanish, and programs would wait.
 pub(crate) fn lead(
     link: &Link,
     table: u32,

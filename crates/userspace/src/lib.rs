@@ -1,8 +1,8 @@
 //! The engine, compiled for each protocol: the data plane that runs in user space.
 //!
 //! The engine is generic over its protocol, so that calls for each packet are static; the compiler generates its code
-//! in the crate that names both. This crate does nothing else. So it can be optimised for packets, while the control
-//! loops, which only hold a [`plane::Transports`], are optimised otherwise.
+//! in the crate that names both. This crate has no other code, so it can be optimised for packets, while the control
+//! loops, which only use a [`plane::Transports`], are optimised for size.
 
 #![forbid(unsafe_code)]
 

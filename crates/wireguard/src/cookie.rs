@@ -1,8 +1,8 @@
 //! MACs and cookies: what a message must carry before anything expensive is done with it.
 //!
 //! `mac1` shows that the sender knows the public key of the receiver. A responder under load requires `mac2` as well.
-//! Its key is the cookie, which the responder sent to the source address of an earlier message: so the sender has that
-//! address.
+//! The key of the second MAC is the cookie, which the responder sent to the source address of an earlier message: so
+//! the sender has that address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;

@@ -65,12 +65,12 @@ pub struct WireGuard {
 }
 
 impl WireGuard {
-    /// The standard protocol.
+    /// Creates the standard protocol.
     #[must_use]
     pub fn new() -> Self {
         Self::with_cipher(|key| {
             let (cipher, layout) = (Cipher::ChaCha20Poly1305, AeadLayout::NoNumber);
-            // Cannot fail: the cipher is an AEAD, and unless a back end is asked for there is always one.
+            // Cannot fail: the cipher is an AEAD, and unless a back end is requested there is always one.
             #[allow(clippy::unwrap_used)]
             packet_aead::new(None, cipher, key.as_bytes(), layout).unwrap()
         })
@@ -185,7 +185,8 @@ impl Wire for WireGuard {
         }
     }
 
-    /// A packet wrapped once more would come back longer each time, and in the end as fragments that loop as well.
+    /// A packet of the tunnel that is routed into the tunnel would come back longer each time, and in the end as
+    /// fragments that loop as well.
     #[inline]
     fn loops(&self, datagram: &[u8], _to: SocketAddr, receiver: u32, _endpoint: &Endpoint) -> bool {
         DataHeader::parse(datagram).is_some_and(|header| header.receiver == receiver)
@@ -210,7 +211,7 @@ impl Wire for WireGuard {
 struct DataFormat {
     /// The receiver's index of the session. Opening ignores it: the caller found the session by it.
     receiver: u32,
-    /// The key's cipher.
+    /// Cipher of the key.
     cipher: Arc<dyn PacketCipher>,
     /// The tunnel's largest segment of TCP over IPv4, 0 for any; `None` where segments are left as they are.
     clamp: Option<Arc<AtomicU16>>,
@@ -377,7 +378,7 @@ mod tests {
         }
     }
 
-    /// A SYN over IPv4 that asks for segments of 1460 bytes. Its checksum is not valid; only the change to it matters.
+    /// A SYN over IPv4 that requests segments of 1460 bytes. Its checksum is not valid; only the change to it matters.
     fn syn() -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 44, 0, 0, 0x40, 0, 64, 6, 0, 0];
         packet.extend([10, 8, 0, 1, 10, 8, 0, 2]);

@@ -1,8 +1,8 @@
 //! The keys of a peer: one in use, and those that come and go around it.
 //!
-//! There are up to three. `current` seals and opens. `previous` still opens what was on its way when the keys changed.
-//! `next` is what a responder has made and may not seal with until the initiator has shown, by using it, that it has
-//! the key as well. The rules by which they replace one another are the kernel's.
+//! There are up to three. `current` seals and opens. `previous` still opens packets that were in transit when the keys
+//! changed. `next` is what a responder has made and may not seal with until the initiator has shown, by using it, that
+//! it has the key as well. The rules by which they replace one another are the kernel's.
 
 use std::time::Instant;
 

@@ -4,7 +4,7 @@
 //! window, the five timers, the life of keys. It has no sockets, clocks or threads, and does not seal data packets: the
 //! data plane does, with the keys that it is given here.
 //!
-//! Start at [`Device`], which holds all peers of one interface, and [`Output`], which is all it ever asks for. The
+//! Start at [`Device`], which holds all peers of one interface, and [`Output`], which is all it ever requests. The
 //! files have the nouns of the kernel's implementation, so that both can be read side by side; behaviour follows the
 //! kernel's wherever the paper leaves a choice, and says so where it does not.
 //!

@@ -21,7 +21,7 @@ pub const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
 pub const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 /// How long new handshakes are attempted without an answer.
 pub const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
-/// The least time between two initiations to one peer, and the time after which one is repeated.
+/// Minimum time between two initiations to one peer, and the time after which one is repeated.
 pub const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Repetitions come up to this much later, so that two sides that collided do not collide again.
 pub const REKEY_TIMEOUT_JITTER: Duration = Duration::from_millis(333);
@@ -42,7 +42,7 @@ pub const UNDER_LOAD_FOR: Duration = Duration::from_secs(1);
 /// Two initiations that meet within this time have crossed: longer than nearly every round trip, shorter than the time
 /// to the next try.
 pub(crate) const CROSSING: Duration = Duration::from_secs(1);
-/// Most peers of one interface.
+/// Maximum number of peers of one interface.
 pub const MAX_PEERS: usize = 1 << 20;
 
 /// Type of a handshake initiation.
@@ -123,7 +123,7 @@ impl Initiation {
 pub(crate) struct Response {
     /// Index by which the responder wants to be addressed.
     pub(crate) sender: u32,
-    /// The initiator's index.
+    /// Index the initiator chose.
     pub(crate) receiver: u32,
     pub(crate) ephemeral: [u8; 32],
     pub(crate) sealed_nothing: [u8; TAG_LEN],

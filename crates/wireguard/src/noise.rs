@@ -134,7 +134,7 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// `-> e, es, s, ss`. `sealed_payload` is the payload's length and a tag longer than `payload`.
+    /// Writes the first message, `-> e, es, s, ss`. `sealed_payload` is longer than `payload` by a tag.
     ///
     /// Returns the state, which also has the ephemeral public key to send.
     pub(crate) fn start(
@@ -158,7 +158,7 @@ impl Initiator {
         self.ephemeral.public()
     }
 
-    /// `<- e, ee, se, psk`. The initiator is only borrowed: a forged answer must not end a handshake that goes on.
+    /// `<- e, ee, se, psk`. The initiator is only borrowed: a forged answer must not end a handshake that continues.
     ///
     /// `payload` is as long as `sealed_payload`; its front becomes the text.
     pub(crate) fn finish(
@@ -179,7 +179,7 @@ impl Initiator {
     }
 }
 
-/// The responder, which has learned which peer claims to speak.
+/// The responder, which knows which peer the sender claims to be.
 pub(crate) struct Responder {
     state: Symmetric,
     remote_ephemeral: PublicKey,

@@ -62,13 +62,13 @@ pub enum Output {
     ///
     /// With a peer it is an initiation or a response. Count it as an authentic packet sent: into the peer's transmitted
     /// bytes, as traversal and as the end of `unacknowledged_since` in its [`Activity`](crate::Activity). Without a
-    /// peer it is a cookie reply to a source that is no peer yet.
+    /// peer it is a cookie reply to a source that is not a known peer yet.
     Send {
         /// The peer that it is for.
         peer: Option<PeerId>,
-        /// The destination.
+        /// Destination address.
         to: SocketAddr,
-        /// The datagram.
+        /// Datagram to send.
         datagram: Datagram,
     },
     /// An authentic handshake message came from this address.
@@ -83,11 +83,11 @@ pub enum Output {
     },
     /// Open packets of this session from now on, and begin with an empty replay window.
     ///
-    /// Report an authentic packet opened or sealed after `refresh_at`, or sealed beyond `refresh_messages`, by
-    /// [`Device::refresh`](crate::Device::refresh), once for each direction. With `confirm`, report the first authentic
-    /// packet by [`Device::confirmed`](crate::Device::confirmed), and seal with these keys from then on: the other side
-    /// may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the same session, whose
-    /// packet numbers must continue.
+    /// Call [`Device::refresh`](crate::Device::refresh), once for each direction, when an authentic packet is opened or
+    /// sealed after `refresh_at`, or sealed beyond `refresh_messages`. With `confirm`, call
+    /// [`Device::confirmed`](crate::Device::confirmed) for the first authentic packet, and seal with these keys from
+    /// then on: the other side may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the
+    /// same session, whose packet numbers must continue.
     AddKeys {
         /// The peer of the packets.
         peer: PeerId,

@@ -21,7 +21,7 @@ pub const TRIES: u32 = 3;
 /// rounds take less than that.)
 pub const ANSWER_TIME: Duration = Duration::from_secs(3);
 
-/// How much later than the short probe's answer the answer to the long probe beside it may come.
+/// Time after the short probe's answer within which the answer to the long probe beside it counts.
 pub const LATE_TIME: Duration = Duration::from_secs(1);
 
 /// Bytes of a short probe, which passes everywhere.
@@ -142,7 +142,7 @@ impl PathProbe {
         self.long_lost == 1
     }
 
-    /// Notes that the tunnel has traffic in both directions. Call it a few times a minute then, and only then.
+    /// Records that the tunnel has traffic in both directions. Call it a few times a minute then, and only then.
     pub fn traffic(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
         if self.round.is_some() || self.most == self.least {
             return;
@@ -178,7 +178,7 @@ impl PathProbe {
         }
     }
 
-    /// Notes that this host itself refused to send the probe, which is too long for the device.
+    /// Records that this host itself refused to send the probe, which is too long for the device.
     pub fn refused(&mut self, number: u64, now: Instant, out: &mut Vec<ProbeEffect>) {
         if let Some(round) = self.round.filter(|round| round.long == number) {
             self.high = round.len - 1;

@@ -15,7 +15,7 @@ use crate::timers::Timers;
 
 /// An initiation of ours that waits for its response.
 ///
-/// It is kept apart from what the peer initiates, so that two initiations that cross lead to keys in one round trip.
+/// Our handshake is kept apart from the peer's, so that two initiations that cross lead to keys in one round trip.
 /// (The kernel has one state for both: two that cross annul each other, and the next try comes five seconds later.)
 pub(crate) struct Pending {
     pub(crate) local_index: u32,
@@ -46,11 +46,11 @@ pub(crate) struct Peer {
     pub(crate) pending: Option<Box<Pending>>,
     /// Timestamps that we have sent.
     pub(crate) clock: Clock,
-    /// Greatest timestamp that the peer has sent. Outlives its sessions, as replays do.
+    /// Highest timestamp that the peer has sent. Outlives its sessions, as replays do.
     pub(crate) latest_timestamp: Tai64n,
     /// When its last initiation was accepted.
     pub(crate) last_initiation: Option<Instant>,
-    /// Its last initiation crossed ours and was left without an answer.
+    /// The peer's last initiation crossed ours and was not answered.
     pub(crate) left_waiting: bool,
     pub(crate) timers: Timers,
     /// The deadline under which the device has queued this peer.
@@ -82,7 +82,7 @@ impl Peer {
     /// the next handshake discards too early. So the side with the greater public key leaves the other's unanswered. A
     /// side that does not know this rule answers ours all the same, as it would without it.
     ///
-    /// Our initiation may be lost, or on its way to an old address of the peer. So this never happens twice in a row,
+    /// Our initiation may be lost, or in transit to an old address of the peer. So this never happens twice in a row,
     /// and only if the peer is at the address to which we sent ours.
     pub(crate) fn crossed(&self, own: &PublicKey, from: SocketAddr, now: Instant) -> bool {
         let recent = |pending: &Pending| {

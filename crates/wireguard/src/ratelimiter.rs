@@ -13,8 +13,8 @@ const COST: Duration = Duration::from_millis(50);
 const BURST: Duration = Duration::from_millis(250);
 /// A source that was silent for this long has a full bucket and need not be remembered.
 const IDLE: Duration = Duration::from_secs(1);
-/// Most sources at a time, about 300 KiB, unless there are more peers than half of that. Beyond it, unknown sources are
-/// refused until a second has passed.
+/// Maximum number of sources at a time, about 300 KiB, unless there are more peers than half of that. Beyond it,
+/// unknown sources are refused until a second has passed.
 const MAX_SOURCES: usize = 4096;
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl RateLimiter {
         self.sources = HashMap::new();
     }
 
-    /// Whether a message from this address may cost more work, on a device with this many peers. All peers may call in
+    /// Whether a message from this address may cost more work, on a device with this many peers. All peers may begin in
     /// the same second.
     pub(crate) fn allow(&mut self, from: SocketAddr, peers: usize, now: Instant) -> bool {
         self.sweep(now);

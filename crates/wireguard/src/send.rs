@@ -20,7 +20,7 @@ impl Device {
     /// May be called for every such packet. Initiations go out at most every 5 s, and none if keys came meanwhile.
     pub fn need_session(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
         let current = self.peer_mut(id).and_then(|peer| peer.keys.current());
-        // The keys came while the report was on its way.
+        // The keys came while the report was queued.
         if current.is_some_and(|keys| keys.usable(now) && now < keys.created + REKEY_TIMEOUT) {
             return;
         }
@@ -40,14 +40,14 @@ impl Device {
         }
     }
 
-    /// Begins a handshake to find out whether the peer answers, now and whatever else goes on. It is not repeated, and
-    /// handshakes that the protocol wants come at their usual times.
+    /// Begins a handshake to find out whether the peer answers, now, whatever else is in progress. It is not repeated,
+    /// and handshakes that the protocol wants come at their usual times.
     ///
     /// Without `renew`, keys that are in use stay: new ones would begin a session whose packets overtake those of the
     /// last. The peer drops the new keys when it never sees them used. With `renew` they are replaced, for a peer that
     /// may have lost them.
     ///
-    /// The initiation takes the place of one that is under way. Leave time between two probes: an answer to the earlier
+    /// The initiation replaces one that is in progress. Leave time between two probes: an answer to the earlier
     /// one is no longer understood.
     pub fn probe(&mut self, id: PeerId, renew: bool, now: Instant, out: &mut Vec<Output>) {
         let Some(timers) = self.peer_mut(id).map(|peer| &mut peer.timers) else {
@@ -114,7 +114,7 @@ impl Device {
         let timers = &peer.timers;
         let soonest = [
             timers.handshake_sent.map(|sent| sent + REKEY_TIMEOUT),
-            // The answer to a probe may be on its way, which is as good.
+            // The answer to a probe may be in transit, which serves as well.
             timers.probe_sent.map(|sent| sent + PROBE_TIMEOUT),
         ];
         if let Some(soonest) = soonest.into_iter().flatten().max().filter(|&at| at > now) {

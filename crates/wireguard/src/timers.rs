@@ -3,9 +3,9 @@
 //! For each peer there are, as in the kernel:
 //!
 //! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s
-//!   without success it drops what is staged and gives up. Data that wants to be sent begins the 90 s anew. (The kernel
+//! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s
+//!   without success it drops what is staged and gives up. Data that wants to be sent restarts the 90 s. (The kernel
 //!   counts to 20 attempts, which takes some 103 s; the paper says 90 s, so we do.)
-//! * **Send a keepalive**: 10 s after the first data packet received since we have sent anything.
 //! * **New handshake**: 15 s and up to 333 ms after the first data packet sent since we have received anything.
 //! * **Zero the keys**: 540 s after the last keys were made. Giving up starts it as well, if it is not running.
 //! * **Persistent keepalive**, if it is set: when nothing authentic went either way for that interval.
@@ -34,7 +34,7 @@ use crate::output::Output;
 ///    If that is not set while one of the two "since" is there, it sets it and has [`Device::activity`] called.
 /// 2. From then on the device looks by itself, through the function that [`Device::expired`] is given: when something
 ///    is due, and at least every 10 s. Nothing that begins after a look is due sooner than that, so nothing is late.
-/// 3. A look that finds neither an unanswered nor an unacknowledged packet puts out [`Output::Disarmed`]. The owner of
+/// 3. A look that finds neither an unanswered nor an unacknowledged packet emits [`Output::Disarmed`]. The owner of
 ///    the device clears the flag, *then reads the notes again*, and goes on at 1 if one of the two is there after all.
 ///
 /// Notes are written before the flag is looked at, and the flag is cleared before notes are read, both
@@ -66,7 +66,7 @@ impl From<Times> for Activity {
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     pub(crate) retransmit: Option<Instant>,
-    /// When data last asked for the handshake that goes on: the 90 s count from here.
+    /// When data last asked for the handshake that continues: the 90 s count from here.
     pub(crate) attempt_since: Option<Instant>,
     /// When a handshake message was last sent: the next initiation waits for 5 s.
     pub(crate) handshake_sent: Option<Instant>,
@@ -107,7 +107,7 @@ impl Timers {
         self.zero = Some(now + REJECT_AFTER_TIME * 3);
     }
 
-    /// Notes that a handshake message was sent.
+    /// Records that a handshake message was sent.
     pub(crate) fn handshake_sent(&mut self, now: Instant) {
         self.handshake_sent = Some(now);
         self.persistent_since = Some(now);
@@ -161,7 +161,7 @@ impl Device {
             if check || persistent {
                 let mut activity = activity_of(id);
                 if zero {
-                    // `ClearSendKey` is on its way and will clear these.
+                    // `ClearSendKey` is already queued and will clear these.
                     activity.unanswered_since = None;
                     activity.unacknowledged_since = None;
                 }

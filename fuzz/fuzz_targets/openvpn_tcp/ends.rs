@@ -35,7 +35,7 @@ pub(crate) const PEER: PeerId = PeerId(0);
 /// The number of each end's connection.
 const STREAM: StreamId = StreamId(1);
 
-/// Most bytes under way in one direction.
+/// Maximum number of bytes in transit in one direction.
 const TRANSIT: usize = 1 << 20;
 
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 40_000);
@@ -178,7 +178,7 @@ impl End {
         }
     }
 
-    /// Gives the end the packets that wait at its interface, and collects its output.
+    /// Passes the end the packets that wait at its interface, and collects its output.
     pub(crate) fn outward(&mut self) {
         loop {
             self.plane.interface();
@@ -409,7 +409,7 @@ impl World {
         self.perform_server(out);
     }
 
-    /// Delivers everything under way, until nothing is left.
+    /// Delivers all bytes in transit, until none are left.
     pub(crate) fn settle(&mut self) {
         for _ in 0..64 {
             let to_server: Vec<u8> = self.client.sent.drain(..).collect();

@@ -25,7 +25,7 @@ impl Flow {
         }
     }
 
-    /// The next packet, with so many bytes of payload.
+    /// The next packet, with this many bytes of payload.
     pub(crate) fn packet(&mut self, payload: usize) -> Vec<u8> {
         let mut l4 = vec![0, self.number, 0, 80];
         if self.udp {

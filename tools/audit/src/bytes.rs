@@ -1,6 +1,6 @@
 //! Numbers within bytes, in either byte order.
 
-/// A byte order.
+/// Byte order of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     /// Big-endian; for bit fields this means that the first is at the top.

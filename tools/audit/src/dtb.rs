@@ -55,7 +55,7 @@ impl<'a> Dtb<'a> {
         tree.is_well_formed().then_some(tree)
     }
 
-    /// The root node.
+    /// Returns the root node.
     #[must_use]
     pub fn root(&self) -> Node<'a> {
         let mut tokens = self.tokens(0);

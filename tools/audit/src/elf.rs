@@ -28,7 +28,7 @@ use image::{Image, SymbolKind};
 
 use crate::facts::{Facts, Kind, Machine};
 
-/// Most names in a set. A kernel has some 60 000 functions.
+/// Maximum number of names in a set. A kernel has some 60 000 functions.
 const MAX_NAMES: usize = 100_000;
 
 /// Whether bytes begin as an ELF file does.

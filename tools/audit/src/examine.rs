@@ -12,7 +12,7 @@ use crate::soc::{Detected, Hints, Soc, Table};
 use crate::unpack::{self, Entry, EntryKind, Limits, UnpackError, Visitor};
 use crate::verdict::Finding;
 
-/// Most files that one audit judges. The report states how many it left out.
+/// Maximum number of files that one audit judges. The report states how many it left out.
 const FILES_MAX: usize = 50_000;
 
 /// A part that the walk recognised but did not read.
@@ -20,7 +20,7 @@ const FILES_MAX: usize = 50_000;
 pub struct Skipped {
     /// The containers that lead to the part.
     pub origin: String,
-    /// The skipped part.
+    /// Part of the firmware that was skipped.
     pub what: String,
     /// Why the walk skipped it.
     pub why: String,
@@ -29,7 +29,7 @@ pub struct Skipped {
 /// How the chip was chosen.
 #[derive(Clone, Debug)]
 pub struct Chosen<'t> {
-    /// The chip.
+    /// Chip of the device.
     pub soc: &'t Soc,
     /// Why the audit chose this chip.
     pub because: String,

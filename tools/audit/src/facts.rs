@@ -36,7 +36,7 @@ pub enum Machine {
     Other(u16),
 }
 
-/// The sort of ELF file.
+/// Program, library, kernel module or object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `ET_EXEC`, or `ET_DYN` with an entry point and an interpreter, or a static program that is

@@ -22,7 +22,7 @@ pub use kernel::Words;
 /// A file, reduced to what the judges need.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
-    /// An ELF file.
+    /// ELF file with its facts.
     Elf(Box<Facts>),
     /// The text of a kernel's configuration.
     KernelConfig(String),
@@ -125,7 +125,7 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
     case.only_the_gravest();
     let mut verdicts: Vec<Verdict> = case.verdicts.into_iter().collect();
     if verdicts.is_empty() {
-        // A file with unanswered questions is not called fine.
+        // A file with unanswered questions is not judged fine.
         verdicts.push(if case.unknown.is_empty() {
             Verdict::Fine
         } else {

@@ -39,7 +39,7 @@ const MODULES: [&str; 6] = ["wireguard", "chacha", "poly1305", "aes", "ghash", "
 
 /// Largest file that the audit reads, in bytes.
 const FILE_MAX: u64 = 64 << 20;
-/// Most files that the audit reads.
+/// Maximum number of files that the audit reads.
 const FILES_MAX: usize = 2000;
 
 /// The report on a box.

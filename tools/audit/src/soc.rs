@@ -127,7 +127,7 @@ pub struct Soc {
     /// Whether routers run it big-endian.
     #[serde(default)]
     pub big_endian: bool,
-    /// The cipher engine, and what it is good for.
+    /// The cipher engine, and its use.
     pub engine: Option<String>,
     /// Names in a device tree's root `compatible`: `qcom,ipq8065`.
     #[serde(default)]

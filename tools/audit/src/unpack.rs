@@ -31,7 +31,7 @@ mod zip;
 #[doc(hidden)]
 pub mod fuzzing;
 
-/// The sort of entry.
+/// The kind of an entry in a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind<'a> {
     /// A file, with its bytes.
@@ -55,7 +55,7 @@ pub struct Entry<'a> {
     /// or `tar sysupgrade-x/root > squashfs (xz) at 0x0`; empty in a directory and for the named file
     /// itself.
     pub origin: &'a str,
-    /// The sort of entry.
+    /// Whether the entry is a file, a link or something else.
     pub kind: EntryKind<'a>,
     /// The bytes of a file; empty for other kinds. Modules that are compressed one by one are unpacked.
     pub data: &'a [u8],
@@ -116,7 +116,7 @@ struct Walker<'v> {
     skipped: u32,
 }
 
-/// Most skipped parts that the walk reports one by one.
+/// Maximum number of skipped parts that the walk reports one by one.
 const MOST_SKIPPED: u32 = 1000;
 
 impl<'v> Walker<'v> {

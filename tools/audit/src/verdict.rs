@@ -105,7 +105,7 @@ pub struct Gain {
 pub struct Finding {
     /// The file's path in its own file system.
     pub path: String,
-    /// The way to that file system in the image; empty for directories and bare files.
+    /// The containers that lead to that file system in the image; empty for directories and bare files.
     pub origin: String,
     /// The role of the file in a tunnel.
     pub role: Role,

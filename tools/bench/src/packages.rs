@@ -43,7 +43,7 @@ fn script_lines(script: &str) -> String {
     lines.map(|it| format!("{it}\n")).collect()
 }
 
-/// The most bytes to unpack from one package: several times a router's storage.
+/// Maximum number of bytes to unpack from one package: several times a router's storage.
 pub const LARGEST: usize = 256 << 20;
 
 /// A package to write.

@@ -16,13 +16,13 @@ use crate::bench::contender::own_program;
 pub(crate) const NAMES: [&str; 2] = ["dsl", "lte"];
 /// The inner addresses of both ends of the tunnel.
 pub(crate) const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10, 99, 0, 2)];
-/// The address at which the branch calls the office, on neither of the lines.
+/// The address at which the branch reaches the office, on neither of the lines.
 const OFFICE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 const PORT: u16 = 51820;
 /// How long a tunnel and its lines get to come up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One way to use the lines.
+/// Use of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     /// The word for `Mode =`.
@@ -135,8 +135,8 @@ fn office_file(how: Use, keys: &[Keys; 2]) -> String {
     wireguard(&text, keys, 1, None)
 }
 
-/// The configuration file of end `own`, which begins with `head`. The end calls the other one at `peer`; without an
-/// address it listens.
+/// The configuration file of end `own`, which begins with `head`. The end connects to the other one at `peer`; without
+/// an address it listens.
 pub(crate) fn wireguard(head: &str, keys: &[Keys; 2], own: usize, peer: Option<IpAddr>) -> String {
     let (private, public) = (&keys[own].private, &keys[1 - own].public);
     let (here, there) = (INNER[own], INNER[1 - own]);

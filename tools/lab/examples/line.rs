@@ -1,4 +1,4 @@
-//! How well the emulated line does on this machine: TCP through it, and how late frames leave.
+//! Measures the emulated line on this machine: TCP throughput, and how late frames leave.
 
 use std::time::Duration;
 

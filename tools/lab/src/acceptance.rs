@@ -115,7 +115,7 @@ pub struct Net {
     pub a: Host,
     /// The host that usually listens.
     pub b: Host,
-    /// The cable's options.
+    /// Options of the cable.
     pub link: LinkOptions,
 }
 

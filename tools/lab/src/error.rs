@@ -22,7 +22,7 @@ pub enum LabError {
     /// A program that the lab calls is not installed.
     #[error("{tool} is not installed; {hint}")]
     Missing {
-        /// The program.
+        /// Name of the program.
         tool: String,
         /// How to get it.
         hint: String,
@@ -31,7 +31,7 @@ pub enum LabError {
     /// A facility of this machine cannot be used as it is.
     #[error("{what} cannot be used: {hint}")]
     Unusable {
-        /// The facility's name.
+        /// Name of the facility.
         what: String,
         /// Why, and what to do.
         hint: String,
@@ -40,7 +40,7 @@ pub enum LabError {
     /// The operating system refused something in a host.
     #[error("cannot {operation} in host {host}: {error}")]
     Host {
-        /// The attempt.
+        /// What was attempted.
         operation: String,
         /// The host's name.
         host: String,

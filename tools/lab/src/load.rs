@@ -57,17 +57,17 @@ impl Times {
             .unwrap_or_default()
     }
 
-    /// The median duration.
+    /// Returns the median duration.
     pub fn median(&self) -> Duration {
         self.quantile(0.5)
     }
 
-    /// The shortest duration.
+    /// Returns the shortest duration.
     pub fn min(&self) -> Duration {
         self.0.first().copied().unwrap_or_default()
     }
 
-    /// The longest duration.
+    /// Returns the longest duration.
     pub fn max(&self) -> Duration {
         self.0.last().copied().unwrap_or_default()
     }

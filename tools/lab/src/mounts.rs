@@ -16,7 +16,7 @@ const NONE: Option<&str> = None;
 /// Directories that each private host has for itself: the program's state, which outlives a reboot, and its settings.
 const OWN: [&str; 2] = ["/var/lib/millrace", "/etc/millrace"];
 
-/// The most parent directories to climb through; a path has no more components.
+/// Maximum number of parent directories to climb through; a path has no more components.
 const DEPTH: usize = 4096;
 
 /// A mount namespace and its root directory.

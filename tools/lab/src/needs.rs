@@ -64,7 +64,7 @@ pub fn require_that(is_there: bool, why: &str) -> bool {
     require(is_there.then_some(()).ok_or(Missing(why))).is_some()
 }
 
-/// Notes a fact that differs between machines, such as the version of a peer.
+/// Records a fact that differs between machines, such as the version of a peer.
 #[track_caller]
 pub fn met(what: &str) {
     note(&format!("met {}", one_line(what)));

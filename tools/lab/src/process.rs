@@ -15,7 +15,7 @@ use crate::{LabError, signals};
 
 /// Bytes of a stream that are kept: its last ones.
 const KEPT_BYTES: usize = 4 << 20;
-/// Longer lines are cut after so many bytes.
+/// Longer lines are cut after this many bytes.
 const LINE_BYTES: u64 = 1 << 20;
 /// Interval between two checks of a condition.
 const POLL: Duration = Duration::from_millis(3);
@@ -310,7 +310,7 @@ impl Process {
         }
     }
 
-    /// Waits until both streams together have so many lines for which `wanted` is true. Lines dropped from the front
+    /// Waits until both streams together have this many lines for which `wanted` is true. Lines dropped from the front
     /// no longer count.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ impl Router {
         Ok(Self(host))
     }
 
-    /// Gives everything that leaves by `interface` the router's own address (NAT), as a home router does.
+    /// Masquerades everything that leaves through `interface`, as a home router does.
     ///
     /// # Errors
     /// [`LabError::Missing`] without `nft`, [`LabError::Failed`] if the kernel has no NAT.

@@ -46,7 +46,7 @@ pub struct Impairment {
 }
 
 impl Impairment {
-    /// A perfect line.
+    /// No delay, loss or limit.
     pub const NONE: Self = Self {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
@@ -105,7 +105,7 @@ pub struct WireCounters {
     pub latest: Duration,
 }
 
-/// The most bytes of frames that one direction holds, whatever the delay and rate.
+/// Maximum number of bytes of frames that one direction holds, whatever the delay and rate.
 const HELD_BYTES: usize = 64 << 20;
 
 /// One direction of a line.
@@ -155,7 +155,7 @@ impl Wire {
         }
     }
 
-    /// Changes the line. Frames on the way are kept, unless the cable is pulled.
+    /// Changes the line. Frames in transit are kept, unless the cable is pulled.
     pub(crate) fn set(&mut self, impairment: Impairment) {
         if impairment.cut {
             while let Some(Reverse(held)) = self.held.pop() {

@@ -1,4 +1,4 @@
-//! The lab's forwarder carries everything that a tunnel must.
+//! The lab's forwarder carries all traffic that a tunnel must carry.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

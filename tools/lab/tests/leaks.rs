@@ -20,7 +20,7 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Waits a bounded time for a condition that the kernel brings about by itself.
+/// Waits a bounded time for a condition that the kernel causes without further action.
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !condition() {
@@ -132,7 +132,7 @@ fn killed_process_leaves_nothing(signal: Signal) {
     }
     for process in &processes {
         eventually(&format!("end of process {process} after {signal}"), || {
-            // The one uncatchable case: the grandchild of a process that was killed with SIGKILL.
+            // The one case that cannot be caught: the grandchild of a process that was killed with SIGKILL.
             if signal == Signal::SIGKILL && is_grandchild(process) {
                 let _ = kill(Pid::from_raw(process.parse().unwrap()), Signal::SIGKILL);
             }

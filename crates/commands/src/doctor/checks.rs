@@ -11,12 +11,12 @@ use std::time::Duration;
 pub(super) struct Finding {
     /// The name of the check.
     pub(super) check: &'static str,
-    /// The fault.
+    /// What is wrong, in one sentence.
     pub(super) what: String,
     /// Where to see or change it.
     #[serde(rename = "where")]
     pub(super) place: String,
-    /// The remedy.
+    /// What the user can do about it.
     #[serde(rename = "do")]
     pub(super) remedy: String,
 }
@@ -337,7 +337,7 @@ fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 fn rp_filter(facts: &Facts, found: &mut Vec<Finding>) {
-    // With a single uplink, every answer comes by it.
+    // With a single uplink, every answer comes through it.
     if facts.lines.len() < 2 {
         return;
     }

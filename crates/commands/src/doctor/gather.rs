@@ -22,7 +22,7 @@ const ANYWHERE: [IpAddr; 2] = [
 /// How long a name server may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The most name servers to ask, as in the C library.
+/// Maximum number of name servers to ask, as in the C library.
 const SERVERS_MAX: usize = 3;
 
 /// A query for the root's name servers (RFC 1035, section 4), which every server answers somehow.

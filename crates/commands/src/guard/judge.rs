@@ -13,7 +13,7 @@ use steer::guard::{Report, State};
 use super::wanted::unheld_of;
 use crate::status;
 
-/// Adds faults of lists to a report. Returns whether all listed devices are held.
+/// Adds faults of lists to a report. Returns whether all listed devices are guarded.
 pub(super) fn lists(uci: &Path, report: &mut Report) -> bool {
     let lists = match Lists::of(uci) {
         Ok(lists) => lists,
@@ -40,7 +40,7 @@ pub(super) fn lists(uci: &Path, report: &mut Report) -> bool {
     is_held
 }
 
-/// Whether interfaces list devices, and none of them can be held.
+/// Whether interfaces list devices, and the guard can block none of these devices.
 pub(super) fn is_refused(uci: &Path) -> bool {
     Lists::of(uci).is_ok_and(|it| it.is_empty() && !it.faults.is_empty())
 }

@@ -113,7 +113,7 @@ pub(crate) fn state_of(part: &PartReport) -> State {
     }
 }
 
-/// Tells how to release held devices.
+/// Returns advice on how to unblock the blocked devices.
 fn how(report: &Report) -> Option<String> {
     match report.state {
         State::Held => {
@@ -182,7 +182,7 @@ pub(crate) fn document(report: &Report) -> Value {
         "lan": guard.map(|it| json!(it.guarded())),
         "reach": guard.map(|it| names(&it.reach)),
         "table": guard.map(|it| it.table),
-        // The first group's ways; it is the only group unless interfaces list devices.
+        // The first group's routes; it is the only group unless interfaces list devices.
         "ipv4": report.parts.first().map(|it| way(&it.ways[0])),
         "ipv6": report.parts.first().map(|it| way(&it.ways[1])),
         "groups": report.parts.iter().map(group).collect::<Vec<_>>(),

@@ -107,11 +107,11 @@ pub(super) fn arguments(command: Command) -> Command {
 
 /// The settings to set.
 pub(super) struct Wanted {
-    /// The settings.
+    /// Settings to install as firewall rules.
     pub(super) guard: Guard,
     /// Errors that did not stop the reading.
     pub(super) errors: Vec<CommandError>,
-    /// Devices that interfaces list, but that are not held.
+    /// Devices that interfaces list, but that are not guarded.
     pub(super) unheld: Vec<String>,
     /// The settings in the files, to be kept for a later start that finds an error; `None` if the lists cannot be read.
     pub(super) written: Option<Guard>,
@@ -231,7 +231,7 @@ fn instead(in_force: Option<&Guard>, matches: &ArgMatches) -> Option<Guard> {
     Some(kept)
 }
 
-/// A sentence for each listed device that is not held.
+/// A sentence for each listed device that is not guarded.
 pub(super) fn unheld_of(lists: &Lists) -> Vec<String> {
     let faults = lists.faults.iter().map(ToString::to_string);
     let is_there = |device: &str| Path::new("/sys/class/net").join(device).exists();

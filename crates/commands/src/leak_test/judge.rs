@@ -37,13 +37,13 @@ pub(super) struct Probe {
     pub(super) to: Option<IpAddr>,
     /// The lower-case text to search for in packets: a label of a name, or a payload.
     pub(super) token: Vec<u8>,
-    /// Whether it was seen on this host: incoming by a device of the LAN, or leaving.
+    /// Whether it was seen on this host: incoming through a device of the LAN, or leaving.
     pub(super) began: bool,
     /// Whether a server has answered about the name.
     pub(super) answered: bool,
     /// Why it could not be sent.
     pub(super) unsent: Option<String>,
-    /// Devices that it left by.
+    /// Devices through which it left.
     pub(super) left: BTreeSet<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Probe {
 /// The role of a device in this test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
-    /// Packets that leave by this device are in a tunnel.
+    /// Packets that leave through this device are in a tunnel.
     Tunnel,
     /// A tunnel of this program that the LAN is not to use.
     OtherTunnel,
@@ -146,11 +146,11 @@ impl Devices {
 /// The outcome of a probe.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// The probe left by these devices, which are not tunnels.
+    /// The probe left through these devices, which are not tunnels.
     Leak(Vec<u32>),
-    /// The probe left only by these tunnels.
+    /// The probe left only through these tunnels.
     Tunnel(Vec<u32>),
-    /// The probe did not leave: the kernel refused or held it.
+    /// The probe did not leave: the kernel refused or dropped it.
     Held,
     /// The result is unknown, for this reason.
     Unknown(String),
@@ -208,7 +208,7 @@ impl<'a> Packet<'a> {
 /// Port of DNS.
 const DNS: u16 = 53;
 
-/// Notes a packet that was captured at a device.
+/// Records a packet that was captured at a device.
 pub(super) fn note(probes: &mut [Probe], index: u32, role: Role, outgoing: bool, bytes: &[u8]) {
     let Some(packet) = Packet::parse(bytes) else {
         return;

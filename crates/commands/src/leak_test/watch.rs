@@ -14,7 +14,7 @@ use super::{Plan, name};
 /// How long to wait for an answer. Servers behind a slow uplink, or that ask other servers, take a second or two.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long to go on capturing after the last expected packet.
+/// How long to continue capturing after the last expected packet.
 const AFTER: Duration = Duration::from_millis(300);
 
 /// The destination port of packet probes: `discard`.

@@ -31,7 +31,7 @@ pub(super) enum Error {
     Pending(&'static str),
 }
 
-/// The migration's parameters.
+/// Parameters of the migration.
 pub(super) struct Order<'o> {
     /// The directory of UCI's files.
     pub(super) directory: &'o Path,

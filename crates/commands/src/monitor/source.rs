@@ -16,7 +16,7 @@ const FILES: Duration = Duration::from_secs(15);
 /// How often to write the day's rates, which change every five minutes.
 const WRITE: Duration = Duration::from_secs(15 * 60);
 
-/// The most tunnels in an answer that are not up.
+/// Maximum number of tunnels in an answer that are not up.
 const MOST: usize = 1000;
 
 /// This host as a source of samples.
@@ -45,7 +45,7 @@ impl Host {
     pub(super) fn write(&mut self) {
         let Some(day) = self.day.take() else { return };
         self.written = Instant::now();
-        // The front's text is parsed and formatted anew, so that it cannot write anything else into the file.
+        // The front's text is parsed and formatted again, so that it cannot write anything else into the file.
         let day = monitor::day::Day::from_text(&day).to_text();
         let write = || {
             if let Some(directory) = self.history.parent() {

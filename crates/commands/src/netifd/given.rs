@@ -60,9 +60,9 @@ pub(super) struct WireGuard {
 /// All settings of an interface.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// The section.
+    /// UCI section of the interface.
     pub(super) network: Network,
-    /// The tunnel.
+    /// Protocol of the tunnel, with its model.
     pub(super) kind: Kind,
     /// The digest for comparing two configurations.
     pub(super) digest: [u8; 32],
@@ -197,7 +197,7 @@ impl Given {
     }
 
     /// Why the tunnel is not made yet: it has lines, and none of them is usable. Without a line, its packets would
-    /// leave by any uplink of the host.
+    /// leave through any uplink of the host.
     pub(super) fn held(&self, at: &At) -> Option<Fault> {
         if self.network.lines.is_empty() {
             return None;
@@ -293,7 +293,7 @@ struct OfFile {
     kind: Kind,
     /// The file's own lines.
     lines: Lines,
-    /// Whether it is a server, which calls nobody.
+    /// Whether it is a server, which connects to nobody.
     server: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Checks whether the devices that an interface lists (`only_through`) are held. The guard holds them, with or without
-//! this process; this one only reports to netifd if it does not.
+//! Checks whether the devices that an interface lists (`only_through`) are guarded. The guard blocks them, with or
+//! without this process; this one only reports to netifd if it does not.
 
 use super::code;
 use super::telling::Orders;
@@ -27,7 +27,7 @@ const ENABLE: &str =
 /// The number of checks so far; a newer check, perhaps of a changed list, ends an older one.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// Checks until all listed devices are held, and reports a fault to netifd after [`PATIENCE`].
+/// Checks until all listed devices are guarded, and reports a fault to netifd after [`PATIENCE`].
 pub(super) fn look(network: &Network, orders: &Orders) {
     let number = LOOKS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if network.only_through.is_empty() {
@@ -60,7 +60,7 @@ pub(super) fn look(network: &Network, orders: &Orders) {
     }
 }
 
-/// Faults of the list: devices that are not held now, or whose packets do not pass.
+/// Faults of the list: devices that are not guarded now, or whose packets do not pass.
 fn faults(device: &str, lans: &[Lan]) -> Vec<String> {
     let report = match steer::guard::status(None) {
         Ok(report) => report,

@@ -21,7 +21,7 @@ pub(super) struct Netifd {
 struct State {
     rules: RouteRules,
     prefixes: Vec<(Ipv6Addr, u8)>,
-    /// Whether endpoints covered by the tunnel's routes get routes past it.
+    /// Whether endpoints covered through the tunnel's routes get routes past it.
     host_route: bool,
     /// Whether netifd must not restart the interface after rejected credentials.
     auth_fail: bool,
@@ -146,7 +146,7 @@ impl Manager for Netifd {
             state.auth_fail = given.network.auth_fail;
             state.digest != given.digest
         });
-        // A changed tunnel is made anew, and reports these notes then.
+        // A changed tunnel is recreated, and reports these notes then.
         if !changed {
             given.tell(&self.at.interface, &self.orders);
         }

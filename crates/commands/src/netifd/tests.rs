@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Calls the machine. Returns the calls that its data plane got.
+    /// Calls the machine, and returns the calls that its data plane got.
     fn with(&mut self, call: impl FnOnce(&mut Machine, &mut Cx<'_>)) -> Vec<Call> {
         let mut cx = Cx::new(Now::read(), &*self.plane, &mut self.host);
         call(&mut self.machine, &mut cx);

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 /// Width of the light margin, in modules.
 const MARGIN: i32 = 4;
 
-/// The most bytes that cameras read from a screen; a WireGuard file has a third of that.
+/// Maximum number of bytes that cameras read from a screen; a WireGuard file has a third of that.
 const CAMERA_MAX: usize = 1200;
 
 /// White on black, in palette colours that terminal themes leave alone: cameras need dark modules on light ones,

@@ -115,7 +115,7 @@ impl File {
         self.tunnel.home.as_ref().map_or(&[], |home| &home.lan)
     }
 
-    /// Name servers for a client. With `lan_only`, it keeps its own name server and the way to it.
+    /// Name servers for a client. With `lan_only`, it keeps its own name server and the route to it.
     fn dns(&self, lan_only: bool) -> &[IpAddr] {
         let home = self.tunnel.home.as_ref().filter(|_| !lan_only);
         home.map_or(&[], |home| &home.dns)

@@ -39,7 +39,7 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
         place::write_new(&path, &text(plan, [&revoked, &ccd], keys))
     });
     if let Err(error) = written {
-        // The directory is new, and would be in the way of another attempt.
+        // The directory is new, and would block another attempt.
         let _ = fs::remove_dir_all(&store.directory);
         return Err(error.into());
     }

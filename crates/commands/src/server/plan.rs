@@ -88,7 +88,7 @@ impl Plan<'_> {
         endpoint.unwrap_or_default()
     }
 
-    /// Warnings about obstacles for clients that call the server.
+    /// Warns if clients could not reach the server from outside, or get no name server.
     fn warnings(&self, path: &Path) -> String {
         let Self { port, home, .. } = self;
         let mut words = String::new();

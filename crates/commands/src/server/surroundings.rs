@@ -12,7 +12,7 @@ const OUTSIDE: [&str; 2] = ["1.1.1.1", "2606:4700:4700::1111"];
 /// Port of DNS.
 const DNS: u16 = 53;
 
-/// The most name servers in a client's file.
+/// Maximum number of name servers in a client's file.
 const NAME_SERVERS_MAX: usize = 3;
 
 /// Name prefixes of interfaces that lead to no network at home: tunnels and container networks.
@@ -95,7 +95,7 @@ impl Host {
 #[derive(Debug)]
 struct Inside {
     ifname: String,
-    /// Whether the default route leaves by this interface.
+    /// Whether the default route leaves through this interface.
     on_line: bool,
     addr: IpAddr,
     prefix: u8,

@@ -18,7 +18,7 @@ const DOCUMENT_MAX: usize = 64 << 20;
 /// Bytes per read.
 const PIECE: usize = 64 << 10;
 
-/// A daemon that was asked.
+/// A daemon to which a request was sent.
 struct Asked {
     ifname: String,
     /// The source of the remaining answer; `None` when it is complete.

@@ -6,7 +6,7 @@ use config::shown;
 use serde_json::{Value, json};
 
 use service::status::{
-    CapStatus, DataplaneStatus, Field, LineStatus, MeasuredStatus, NO_CARRIER, OrderStatus,
+    CapStatus, DataplaneStatus, Field, Level, LineStatus, MeasuredStatus, NO_CARRIER, OrderStatus,
     PeerStatus, PipelineStatus, Status,
 };
 
@@ -85,7 +85,7 @@ fn wrapped(value: &str, used: usize) -> String {
 pub(super) fn render(status: &Status, paint: Paint) -> String {
     let mut out = paint.head("interface", &status.interface);
     let roles = has_roles(status);
-    for field in labelled(Status::FIELDS) {
+    for field in labelled::<Status>() {
         let value = match field.name {
             "role" if roles => {
                 let role = status.role.as_deref().unwrap_or_default();
@@ -152,7 +152,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
     let name = shown(name);
     out.push_str(&paint.head(kind, &name));
     let text = |it: &Option<String>| it.as_deref().map(shown).unwrap_or_default();
-    for field in labelled(PeerStatus::FIELDS) {
+    for field in labelled::<PeerStatus>() {
         let value = match field.name {
             "endpoint" if openvpn && peer.transport.is_some() => {
                 format!("{} ({})", text(&peer.endpoint), text(&peer.transport))
@@ -278,7 +278,7 @@ fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
         let text = format!("{} {words}", plane.inbound.unpacked);
         paint.line(out, "unpacked", &paint.with("33", &text));
     }
-    for field in labelled(DataplaneStatus::FIELDS) {
+    for field in labelled::<DataplaneStatus>() {
         paint.line(out, field.label, &plain(field.name, &field.value(plane)));
         if field.name == "drops" {
             paint.line(out, "refused", &plain("refused", &json!(status.refused)));
@@ -287,8 +287,8 @@ fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
 }
 
 /// The fields that have a line of their own.
-fn labelled<T>(fields: &'static [Field<T>]) -> impl Iterator<Item = &'static Field<T>> {
-    fields.iter().filter(|it| !it.label.is_empty())
+fn labelled<T: Level>() -> impl Iterator<Item = &'static Field<T>> {
+    T::FIELDS.iter().filter(|it| !it.label.is_empty())
 }
 
 /// The value of a field with a line of its own; empty for none, and for a count of zero.

@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
+/// Longest time between two looks for a peer's first answer; each event of the tunnel is a look, too.
+const DAY: Duration = Duration::from_secs(86_400);
+
 /// Switches of the command line, for reading the file and for the host.
 #[derive(Clone, Copy, Debug)]
 struct Switches {
@@ -39,9 +42,6 @@ struct Switches {
     /// The longest time that `--daemon` waits for the answer of a peer.
     wait: Duration,
 }
-
-/// Time after which the log explains a silent peer.
-const UNANSWERED: Duration = Duration::from_secs(5);
 
 impl From<&ArgMatches> for Switches {
     fn from(matches: &ArgMatches) -> Self {
@@ -98,7 +98,6 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         applied: None,
         waiting_for: None,
         called: None,
-        explained: false,
         let_go: false,
     };
     up.scripts(&up.tunnel.interface.scripts.pre_up)?;
@@ -132,8 +131,8 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     result.map(|_| ExitCode::SUCCESS)
 }
 
-/// Marks the device of a server, and gives the interface its keys and peers. This comes before the routes: none must lead
-/// packets to an interface without peers.
+/// Marks the device of a server, and gives the interface its keys and peers. This comes before the routes: none must
+/// lead packets to an interface without peers.
 pub(crate) fn begin(daemon: &Daemon, tunnel: &Tunnel, ifname: &str) -> Outcome<()> {
     mark_server(ifname, tunnel);
     let begin = |interface: &mut Interface| {
@@ -218,10 +217,8 @@ struct Up<'a> {
     applied: Option<Applied>,
     /// The last message about a missing condition.
     waiting_for: Option<String>,
-    /// When the peers were called, while no answer has come.
+    /// When the first handshakes were sent, while no peer has answered.
     called: Option<Instant>,
-    /// Whether the log has explained the silence.
-    explained: bool,
     /// Whether processes that waited for the tunnel were released.
     let_go: bool,
 }
@@ -257,29 +254,26 @@ impl Owner for Up<'_> {
     }
 
     fn waits_until(&self) -> Option<Instant> {
-        let end = self.called? + self.switches.wait;
-        let explains = self.called.filter(|_| !self.explained);
-        Some(explains.map_or(end, |at| end.min(at + UNANSWERED)))
+        let limit = match self.waits_for_parent() {
+            true => self.switches.wait,
+            false => DAY,
+        };
+        Some(self.called? + limit)
     }
 
-    fn waits(&mut self, answered: bool) -> Outcome<()> {
+    fn waits(&mut self, daemon: &Daemon, answered: bool) -> Outcome<()> {
         let Some(called) = self.called else {
             return Ok(());
         };
+        let ifname = &self.ifname;
         if answered {
+            let seconds = called.elapsed().as_secs_f32();
+            let summary = self.want(daemon).summary(ifname);
+            log::info!("{ifname}: connected in {seconds:.1} s: {summary}");
             self.called = None;
             return self.let_go(background::ready);
         }
-        let (waited, ifname) = (called.elapsed(), &self.ifname);
-        if waited >= UNANSWERED && !std::mem::replace(&mut self.explained, true) {
-            log::warn!(
-                "{ifname}: no answer for {} s: the peer may be down, a firewall may drop the packets, the port or a key may be \
-                 wrong; still trying",
-                UNANSWERED.as_secs()
-            );
-        }
-        if waited >= self.switches.wait {
-            self.called = None;
+        if self.waits_for_parent() && called.elapsed() >= self.switches.wait {
             host::terminal::note(background::still_trying(ifname, self.switches.wait));
             return self.let_go(background::not_yet);
         }
@@ -431,6 +425,11 @@ impl Up<'_> {
         self.let_go(background::not_yet)
     }
 
+    /// Whether a parent process waits for the tunnel.
+    const fn waits_for_parent(&self) -> bool {
+        self.switches.daemon && !self.let_go
+    }
+
     /// With `--daemon`, goes into the background.
     fn let_go(&mut self, tell: fn() -> std::io::Result<()>) -> Outcome<()> {
         if self.switches.daemon && !std::mem::replace(&mut self.let_go, true) {
@@ -483,14 +482,11 @@ impl Up<'_> {
         }
         background::start_is_over();
         notify::ready("up");
-        match self.switches.daemon && !self.let_go {
-            true => self.call(daemon),
-            false => Ok(()),
-        }
+        self.call(daemon)
     }
 
-    /// Calls the peers that have endpoints. Waiting processes are released by the first answer; at once if no peer has
-    /// an endpoint.
+    /// Starts handshakes with the peers that have endpoints. Waiting processes are released by the first answer; at
+    /// once if no peer has an endpoint.
     fn call(&mut self, daemon: &Daemon) -> Outcome<()> {
         let peers = self.tunnel.peers.iter();
         let called = peers.filter_map(|it| Some((it.public_key.clone(), it.endpoint.as_ref()?)));
@@ -499,7 +495,13 @@ impl Up<'_> {
         if keys.is_empty() {
             return self.let_go(background::ready);
         }
-        log::info!("{}: calling {}", self.ifname, endpoints.join(", "));
+        let names = daemon.with(|interface| interface.names());
+        let first = self::endpoints(&self.tunnel, &names.unwrap_or_default(), daemon);
+        let device = first
+            .first()
+            .and_then(|it| host::device_to(it.ip(), self.plan.fwmark));
+        let over = device.map_or_else(String::new, |it| format!(" over {it}"));
+        log::info!("{}: calling {}{over}", self.ifname, endpoints.join(", "));
         daemon.with(|interface| interface.call(keys));
         self.called = Some(Instant::now());
         Ok(())

@@ -20,7 +20,7 @@ use super::{DEVICES, Guard, NUMBER, PATTERNS, Pattern, devices, number};
 use crate::settings::SettingsError;
 use crate::settings::reader::{list, places, shown, text_of};
 
-/// Most LAN devices in all lists together, and most tunnels of one device.
+/// Maximum number of LAN devices in all lists together, and of tunnels of one device.
 pub const LISTED_MAX: usize = 16;
 
 /// The first routing table of groups, behind the policy's tables.
@@ -35,24 +35,24 @@ pub const GROUP_TABLES: u32 = 2 * LISTED_MAX as u32 + 1;
 pub struct Listed {
     /// The interface's name.
     pub interface: String,
-    /// Its network device, which is a tunnel.
+    /// Network device of the interface, which is a tunnel.
     pub device: String,
-    /// LAN devices that leave by this interface only.
+    /// LAN devices that leave through this interface only.
     pub lan: Vec<String>,
 }
 
-/// LAN devices that leave only by the same tunnels.
+/// LAN devices that leave only through the same tunnels.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Group {
     /// Devices of the LAN.
     pub lan: Vec<String>,
-    /// Tunnels, the preferred first. Empty if lists and file have none in common: then nothing leaves.
+    /// Tunnels, the preferred first. Empty if lists and file have none in common: then nothing may leave.
     pub tunnels: Vec<Pattern>,
     /// The routing table with the default route into the tunnel, which the guard makes.
     pub table: u32,
 }
 
-/// LAN devices, the tunnels that they leave by, and the routing table for them.
+/// LAN devices, the tunnels that they leave through, and the routing table for them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Part<'a> {
     /// Devices of the LAN.
@@ -133,7 +133,7 @@ impl Guard {
     }
 
     /// These settings, with their groups replaced by groups for `lists`. A group that is in `before` keeps its table.
-    /// Also returns a sentence for each entry that is not held.
+    /// Also returns a sentence for each entry that is not guarded.
     #[must_use]
     pub fn with_lists(mut self, lists: &[Listed], before: &[Group]) -> (Self, Vec<String>) {
         let mut left = Vec::new();

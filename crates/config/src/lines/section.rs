@@ -167,7 +167,7 @@ impl Sections {
         !relayed.is_empty()
     }
 
-    /// Makes the mode use one line at a time, without a queue. Returns the mode of before, if it was another.
+    /// Makes the mode use one line at a time, without a queue. Returns the previous mode, if it differs.
     pub(super) fn go_singly(&mut self) -> Option<LineMode> {
         let mode = self.lines.mode;
         let other = mode.spreads() || self.lines.shape;
@@ -192,8 +192,8 @@ impl Sections {
         !std::mem::take(&mut self.lines.lines).is_empty()
     }
 
-    /// Ends the file. `full` says that the tunnel takes all packets of the host; `called` is the number of peers it
-    /// calls.
+    /// Ends the file. `full` says that the tunnel takes all packets of the host; `called` is the number of peers that
+    /// it connects to.
     pub(crate) fn finish(self, full: bool, called: usize) -> Whole {
         let lines = &self.lines.lines;
         let mut faults = Vec::new();

@@ -53,8 +53,8 @@ impl SharedLines {
         }
     }
 
-    /// Lines for a tunnel that reaches its peers by lines. `full` says that the tunnel takes all packets of the host;
-    /// `called` is the number of peers it calls.
+    /// Lines for a tunnel that reaches its peers over lines. `full` says that the tunnel takes all packets of the host;
+    /// `called` is the number of peers it connects to.
     #[must_use]
     pub fn fit(&self, full: bool, called: usize) -> Given {
         let sections = self.tables.sections.clone();
@@ -106,8 +106,8 @@ impl SharedLines {
         self.given(lines, warnings)
     }
 
-    /// Settings for a server, which answers each client by the lines on which that client calls: how it sends, but no
-    /// line of its own.
+    /// Settings for a server, which answers each client over the lines on which that client connects: how it sends, but
+    /// no line of its own.
     #[must_use]
     pub fn fit_server(&self) -> Given {
         let mut sections = self.tables.sections.clone();

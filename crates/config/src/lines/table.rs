@@ -108,7 +108,7 @@ impl Tables {
     }
 
     /// Ends the file: returns the lines, and a verdict on each key. `full` says that the tunnel takes all packets of
-    /// the host; `called` is the number of peers it calls.
+    /// the host; `called` is the number of peers it connects to.
     pub(crate) fn finish(mut self, full: bool, called: usize) -> (Lines, Vec<Entry>) {
         let whole = std::mem::take(&mut self.sections).finish(full, called);
         for (number, why) in &whole.idle {

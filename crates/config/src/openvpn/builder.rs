@@ -28,13 +28,13 @@ mod lines;
 /// Stock's message for an unknown directive.
 pub(crate) const UNRECOGNIZED: &str = "Unrecognized option or missing or extra parameter(s)";
 
-/// Most faults that a report lists; a file with more is probably not a configuration.
+/// Maximum number of faults that a report lists; a file with more is probably not a configuration.
 const FAULTS_MAX: usize = 1000;
 
-/// Most faults that get a suggested name.
+/// Maximum number of faults that get a suggested name.
 const SUGGESTIONS_MAX: usize = 20;
 
-/// Most remotes of one client.
+/// Maximum number of remotes of one client.
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Beginning of the reason why a deciding script is refused.

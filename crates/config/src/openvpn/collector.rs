@@ -14,19 +14,19 @@ use crate::text::{NOT_UTF8, Text};
 /// Deepest nesting of `config`, as in stock.
 pub const DEPTH_MAX: usize = 10;
 
-/// Most files of a configuration.
+/// Maximum number of files of a configuration.
 pub const FILES_MAX: usize = 1000;
 
 /// Largest accepted file, in bytes, which leaves room for certificates.
 pub const FILE_MAX: u64 = 4 << 20;
 
-/// Most bytes of a configuration, all its files together. A file that is named twice counts twice.
+/// Maximum number of bytes of a configuration, all its files together. A file that is named twice counts twice.
 pub const BYTES_MAX: usize = 4 << 20;
 
-/// Most directives of a configuration, its files and arguments together.
+/// Maximum number of directives of a configuration, its files and arguments together.
 pub const DIRECTIVES_MAX: usize = 1 << 16;
 
-/// Most unreadable lines that are kept; a text with more is probably not a configuration.
+/// Maximum number of unreadable lines that are kept; a text with more is probably not a configuration.
 const FAULTS_MAX: usize = 1000;
 
 /// Collects directives from arguments and files.
@@ -42,7 +42,7 @@ pub(crate) struct Collector<'a, 'b> {
     /// The latest `cd`.
     pub directory: Option<PathBuf>,
     files: usize,
-    /// The remaining budget.
+    /// Bytes and files that may still be read.
     budget: Budget,
 }
 
@@ -259,7 +259,7 @@ impl<'a, 'b> Collector<'a, 'b> {
 /// The file that a text comes from.
 #[derive(Clone)]
 pub(crate) struct Source {
-    /// The file's name.
+    /// Name of the file, for messages.
     pub file: Rc<str>,
     /// Whether another file names this one.
     pub included: bool,

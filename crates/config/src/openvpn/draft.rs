@@ -163,7 +163,7 @@ pub(crate) struct RemoteLine {
     pub protocol: Option<(RawTransport, Family)>,
 }
 
-/// A `local` line: a further address of a server, or the one that a client calls from.
+/// A `local` line: a further address of a server, or the one that a client sends from.
 #[derive(Clone)]
 pub(crate) struct LocalLine {
     /// The address; `None` for all addresses.

@@ -13,7 +13,7 @@ pub const LINE_MAX: usize = 256;
 /// Longest word, in bytes.
 pub const WORD_MAX: usize = 256;
 
-/// Most words of a directive, its name included.
+/// Maximum number of words of a directive, its name included.
 pub const WORDS_MAX: usize = 16;
 
 /// Why a line cannot be split.

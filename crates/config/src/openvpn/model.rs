@@ -22,7 +22,7 @@ pub use role::*;
 pub use service::*;
 pub use session::*;
 
-/// The tunnel's interface.
+/// Directives for the tunnel's interface.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Device {
     /// `dev`: `tun` for the next free `tunN`, or the name itself.
@@ -66,7 +66,7 @@ pub struct Sockets {
 pub struct OpenVpn {
     /// Client or server, with its own settings.
     pub role: Role,
-    /// The interface.
+    /// Directives for the tunnel's interface.
     pub device: Device,
     /// The servers to try, in order; or the addresses to listen on.
     pub connections: Vec<Connection>,
@@ -84,7 +84,7 @@ pub struct OpenVpn {
     pub scripts: Scripts,
     /// Settings of the process.
     pub service: Service,
-    /// The lines (uplinks) of a client; or how a server answers clients that call by several lines.
+    /// The lines (uplinks) of a client; or how a server answers clients that connect over several lines.
     pub lines: Lines,
     /// `cd`: where relative paths start; `None` for the working directory.
     pub directory: Option<PathBuf>,

@@ -47,7 +47,7 @@ pub(crate) enum Support {
     Value(OfValue),
     /// The directive switches this on.
     Flag(fn(&mut Draft) -> &mut bool),
-    /// Its value is stored here.
+    /// Where the value of the directive is stored.
     Text(fn(&mut Draft) -> &mut Option<String>),
     Path(fn(&mut Draft) -> &mut Option<PathBuf>),
     File(fn(&mut Draft) -> &mut Option<Source>),
@@ -81,15 +81,15 @@ pub(crate) enum End {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub name: &'static str,
-    /// Fewest values; an inline block counts as one.
+    /// Minimum number of values; an inline block counts as one.
     pub min: usize,
-    /// Most values.
+    /// Maximum number of values.
     pub max: usize,
     pub support: Support,
     pub end: End,
-    /// Its effect in `<connection>`, if it may stand there.
+    /// Effect in `<connection>`, if it is allowed there.
     pub connection: Option<OfConnection>,
-    /// Its effect in a file of `client-config-dir`, if it may stand there.
+    /// Effect in a file of `client-config-dir`, if it is allowed there.
     pub client: Option<OfClient>,
     /// Restricts the files and sockets that a profile without permissions may name.
     pub foreign: Option<fn(&Directive, &Draft) -> Option<Restriction>>,
@@ -97,20 +97,20 @@ pub(crate) struct Entry {
     flags: u8,
 }
 
-/// It may be an inline block.
+/// The directive may be an inline block.
 pub(crate) const INLINE: u8 = 1;
 
 /// Several lines add up; otherwise the last one counts.
 pub(crate) const LIST: u8 = 1 << 1;
 
-/// Its file or block is a secret.
+/// The file or block of the directive is a secret.
 pub(crate) const SECRET: u8 = 1 << 2;
 
-/// It decides who is let in or, at a client, which server is trusted. Without it the tunnel would trust others, so that
-/// a file is not used if such a line is refused.
+/// The directive decides who may connect or, at a client, which server is trusted. Without it the tunnel would trust
+/// others, so that a file is not used if such a line is refused.
 pub(crate) const DECIDING: u8 = 1 << 3;
 
-/// It weakens security. Hints never name it; a user who wants it must know its name.
+/// The directive weakens security. Hints never name it; a user who wants it must know its name.
 pub(crate) const WEAKENING: u8 = 1 << 4;
 
 impl Entry {
@@ -253,8 +253,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Entry> {
     all().find(|entry| entry.name == name)
 }
 
-/// Scripts that decide who is let in or, at a client, which server is trusted. `learn-address` is one, as stock refuses
-/// a client's address if the script fails.
+/// Scripts that decide who may connect or, at a client, which server is trusted. `learn-address` is one, as stock
+/// refuses a client's address if the script fails.
 pub fn deciding() -> impl Iterator<Item = &'static str> {
     let is_script = |entry: &&Entry| matches!(entry.support, Support::Script(..));
     let deciding = all().filter(is_script).filter(|entry| entry.has(DECIDING));

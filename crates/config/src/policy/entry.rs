@@ -1,4 +1,4 @@
-//! One entry of the policy: senders, targets, and the way for their packets.
+//! One entry of the policy: senders, targets, and the route of their packets.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -77,7 +77,7 @@ pub struct Entry {
     pub who: Vec<Who>,
     /// Targets, any of which matches; empty for everything outside the LAN.
     pub to: Vec<Target>,
-    /// The way for these packets.
+    /// Route of these packets.
     pub way: Way,
     /// Name servers behind the tunnel, at most one of each family. They get the packets to port 53, whichever server
     /// these were sent to.
@@ -93,7 +93,7 @@ pub enum Who {
     Lease(String),
     /// Packets from a network or an address.
     Network(AllowedIp),
-    /// Packets that come in by a device of the LAN.
+    /// Packets that come in through a device of the LAN.
     Device(String),
 }
 
@@ -175,7 +175,7 @@ impl Domain {
         (name.len() <= DOMAIN_MAX && name.split('.').all(is_label) && is_name).then_some(Self(name))
     }
 
-    /// The name's text.
+    /// Name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -195,19 +195,19 @@ impl fmt::Display for Domain {
     }
 }
 
-/// The way that packets go.
+/// Route of the packets of an entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Way {
     /// Through a tunnel.
     Through {
-        /// The tunnel's device.
+        /// Interface name of the tunnel.
         device: String,
         /// The treatment of the packets while the tunnel is not up.
         down: Down,
     },
-    /// By the router's uplink, past any tunnel that has the default route.
+    /// Through the router's uplink, past any tunnel that has the default route.
     Around,
-    /// Blocked.
+    /// Drop the packets.
     Block,
 }
 

@@ -162,7 +162,7 @@ impl<'t, 'r> Keys<'t, 'r> {
     }
 
     /// Takes the tables of lines. `full` says that the tunnel takes all packets of the host; `called` is the number
-    /// of peers it calls.
+    /// of peers it connects to.
     pub(super) fn lines(&mut self, full: bool, called: usize) -> Lines {
         self.taken.extend(NAMES);
         let [lines, line] = NAMES.map(|name| {

@@ -177,7 +177,7 @@ fn a_server_asks_for_no_password_that_can_be_read() {
     }
 }
 
-/// A replaced character would make it another password.
+/// A replaced character would change the password.
 #[test]
 fn what_is_no_utf8_is_refused_outside_comments() {
     let text = exact_text(b"\xef\xbb\xbfname a\n# \xe9\n").unwrap();
@@ -312,7 +312,7 @@ fn the_order_of_packets_may_be_written_among_the_lines() {
         assert_eq!(model.reorder, Some(value));
         assert!(!model.lines.is_default());
     }
-    // This does not set how clients are answered.
+    // This setting does not control the answers to clients.
     let text = format!("{SERVER}{USERS}[uplinks]\nreorder = true\n");
     let model = imported(&text).into_model().unwrap();
     assert_eq!(

@@ -134,7 +134,7 @@ fn faults_have_their_lines_and_say_nothing_of_keys() {
         assert!(faults.iter().any(found), "{text}: {faults:?}");
         assert!(!faults.iter().any(|it| it.contains("YWFhYW")), "{faults:?}");
     }
-    // The report names the key once, and not as missing as well.
+    // The report names the key once, and does not also call it missing.
     let wrong = format!("{relay}[Client]\nName = a\nKey = abc\n");
     assert_eq!(refused(&wrong).len(), 1, "{:?}", refused(&wrong));
 }

@@ -15,7 +15,7 @@ pub enum Origin {
     File {
         /// The file's name as the user gave it.
         path: PathBuf,
-        /// The line.
+        /// Line number, from 1.
         line: usize,
     },
     /// The variable [`ENVIRONMENT`].
@@ -65,7 +65,7 @@ pub enum SettingsError {
     Assignment {
         /// The file and line, or other source.
         origin: Origin,
-        /// The override's text.
+        /// Override as given.
         found: String,
     },
     /// The setting does not exist.
@@ -73,7 +73,7 @@ pub enum SettingsError {
     Unknown {
         /// The file and line, or other source.
         origin: Origin,
-        /// The name.
+        /// Unknown name as given.
         found: String,
         /// The nearest name, or all of them.
         suggestion: String,
@@ -85,9 +85,9 @@ pub enum SettingsError {
         origin: Origin,
         /// Section and name.
         key: String,
-        /// The value.
+        /// Value as given.
         found: String,
-        /// The accepted values.
+        /// Description of the accepted values.
         wanted: &'static str,
     },
     /// A policy entry or a line lacks a key, or has one that does not fit.

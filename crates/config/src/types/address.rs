@@ -76,7 +76,7 @@ impl fmt::Display for AllowedIp {
 /// An address of an interface with its prefix length; host bits are kept.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct InterfaceAddr {
-    /// The address itself.
+    /// Address without its prefix length.
     pub addr: IpAddr,
     /// Length of the on-link prefix in bits.
     pub prefix: u8,

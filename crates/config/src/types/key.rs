@@ -94,7 +94,7 @@ impl Key32 {
         text
     }
 
-    /// The raw bytes.
+    /// Key as raw bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; KEY_LEN] {
         &self.0
@@ -143,8 +143,8 @@ impl fmt::Debug for Key32 {
     }
 }
 
-/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, tokens, and the texts around them in
-/// inline blocks.
+/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, tokens, and the texts around them
+/// in inline blocks.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Secret(Zeroizing<String>);
 
@@ -155,7 +155,7 @@ impl Secret {
         Self(Zeroizing::new(text))
     }
 
-    /// The text itself.
+    /// Secret text in the clear.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

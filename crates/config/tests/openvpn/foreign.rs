@@ -243,7 +243,7 @@ fn no_file_is_read_as_configuration_that_a_profile_chose() {
     assert!(import.report.entries.iter().any(|it| it.key == "mssfix"));
 }
 
-/// Includes files with various contents, each with a different fault: reports and errors never quote them.
+/// Includes files with various contents, each with a different fault: reports and errors never quote the content.
 #[test]
 fn an_included_files_words_are_in_no_report_and_in_no_error() {
     let long = "x".repeat(300);
@@ -315,7 +315,7 @@ fn a_file_that_is_no_configuration_is_not_quoted() {
     }
 }
 
-/// Only the file with the profile's name may be sent.
+/// Only the file with the profile's name may be sent to the server.
 #[test]
 fn a_profile_has_a_password_file_of_its_own() {
     let directory = tempfile::tempdir().unwrap();

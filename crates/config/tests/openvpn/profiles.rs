@@ -216,7 +216,7 @@ fn secrets_are_not_shown() {
     assert!(!shown.contains("SESS_ID_abc") && !shown.contains("sesame"));
 }
 
-/// Old editors save such files: one byte that is not UTF-8 spoils only the value it is in, not the whole file.
+/// Old editors save such files: one byte that is not UTF-8 spoils only the value that contains it, not the whole file.
 #[test]
 fn bytes_that_are_no_utf8_harm_only_the_value_that_they_stand_in() {
     let parse =

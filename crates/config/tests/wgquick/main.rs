@@ -113,7 +113,7 @@ fn keys_that_wg_quick_takes_without_a_value_count_as_not_written() {
         let fault = fault(peer(&format!("{key} =")));
         assert!(fault.contains(&format!("{key}: has no value")), "{fault}");
     }
-    // The last of two lines counts, and may be empty.
+    // The last of several lines counts, and may be empty.
     let import =
         interface("MTU = 1300\nMTU =\nTable = off\nTable = # as usual\nDNS = 10.0.0.1\nDNS =");
     assert!(import.report.is_clean());
@@ -155,8 +155,8 @@ fn a_private_key_in_a_peer_is_none_of_the_interface() {
     assert!(!import.is_usable(), "{:?}", import.report);
 }
 
-/// A provider's file makes this host call a peer; a server's own file makes it wait for calls.
-/// A server that calls another site still counts as a server, because its own clients call it.
+/// A provider's file makes this host connect to a peer; a server's own file makes it wait for peers. A server that
+/// connects to another site still counts as a server, because its own clients connect to it.
 #[test]
 fn a_server_at_home_that_calls_a_site_is_a_server() {
     let text = |server: &str, ranges: &str| {

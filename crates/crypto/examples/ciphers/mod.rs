@@ -24,7 +24,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Runs `work` as a region of the program and returns its number, and what came out.
+    /// Runs `work` as a marked region of the program, and returns the region's number and the result.
     pub(crate) fn around<T>(&mut self, work: impl FnOnce() -> T) -> (c_uint, T) {
         let id = self.next;
         self.next += 2;
@@ -36,7 +36,7 @@ impl Marks {
 }
 
 fn mark(id: c_uint) {
-    // SAFETY: takes two numbers; of a kind of priority that does not exist the kernel says so, and nothing happens.
+    // SAFETY: takes two numbers; for an unknown kind of priority the kernel returns an error and changes nothing.
     unsafe { getpriority(MAGIC, id) };
 }
 
@@ -61,7 +61,7 @@ fn algorithms(name: &str) -> Vec<&'static [Algorithm]> {
     algorithms
 }
 
-/// Chooses one code after the other and says which: kind and names.
+/// Selects each implementation in turn, and yields its kind and names.
 pub(crate) fn codes(name: &str) -> impl Iterator<Item = String> {
     let algorithms = algorithms(name);
     let mut combined: Vec<(Option<Backend>, Vec<&'static str>)> = vec![(None, Vec::new())];
@@ -93,8 +93,8 @@ pub(crate) fn codes(name: &str) -> impl Iterator<Item = String> {
 /// The keys of a cipher and of an HMAC.
 pub(crate) type Keys = [[u8; 64]; 2];
 
-/// The cipher of this name with these keys. `wireguard`, or a cipher with a digest behind a slash where it needs one, or with
-/// `64` there for an AEAD whose packets have numbers of 64 bits.
+/// Makes the cipher of this name with these keys: `wireguard`, or a cipher's name. A slash follows where needed, and
+/// behind it a digest, or `64` for an AEAD with packet numbers of 64 bits.
 pub(crate) fn cipher(name: &str, keys: &Keys) -> Arc<dyn PacketCipher> {
     let (cipher, digest) = name.split_once('/').unwrap_or((name, "none"));
     let [key, second] = keys;

@@ -24,7 +24,7 @@ const ENCRYPT: u32 = 1;
 /// Bytes of control messages: the operation, the nonce behind its length, bytes of associated data.
 const CONTROL: usize = 128;
 
-/// The kernel's ciphers.
+/// Ciphers of the kernel, through AF_ALG sockets.
 pub(crate) struct AfAlg {
     drivers: Vec<Driver>,
     /// Whether to use the kernel's first choice, which mostly is code for the CPU: for tests.
@@ -89,7 +89,7 @@ impl Accelerator for AfAlg {
             let no = core::ptr::null();
             set(&algorithm, libc::ALG_SET_AEAD_AUTHSIZE, no, task.tag_len())?;
         }
-        // SAFETY: no address is asked for; the result is checked before it is owned.
+        // SAFETY: no address is requested; the result is checked before it is owned.
         let operations = unsafe {
             libc::accept4(
                 algorithm.as_raw_fd(),

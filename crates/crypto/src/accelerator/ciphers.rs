@@ -80,7 +80,7 @@ pub(crate) fn cbc(key: &[u8]) -> Option<AcceleratorCbc> {
     Some(AcceleratorCbc { route, cpu })
 }
 
-/// A key's way to the accelerator.
+/// A key's connection to the accelerator.
 pub(crate) struct Route {
     pub(crate) offload: Offload,
     /// The cipher's name while the accelerator works.

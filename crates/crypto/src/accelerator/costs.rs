@@ -16,7 +16,7 @@ pub struct Costs {
     pub byte: u64,
 }
 
-/// A measurement: the time of a batch with so many packets of so many bytes.
+/// A measurement: the time of a batch with this many packets of this many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Packets of the batch.

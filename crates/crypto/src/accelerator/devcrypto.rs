@@ -84,7 +84,7 @@ const CIOCCRYPT: libc::Ioctl = libc::_IOWR::<CryptOp>(b'c' as u32, 104);
 const CIOCGSESSINFO: libc::Ioctl = libc::_IOWR::<SessionInfoOp>(b'c' as u32, 107);
 const CIOCAUTHCRYPT: libc::Ioctl = libc::_IOWR::<CryptAuthOp>(b'c' as u32, 109);
 
-/// The device.
+/// The open `/dev/crypto` device.
 pub(crate) struct DevCrypto {
     device: Arc<File>,
     /// Whether to use software drivers too: for tests.
@@ -229,8 +229,8 @@ impl DevCryptoSession {
             iv: job.nonce.as_ptr(),
             iv_len: 12,
         };
-        // SAFETY: the driver reads the associated data and the nonce, and reads and writes text and tag, which are behind
-        // each other, as `len` and `tag_len` say.
+        // SAFETY: the driver reads the associated data and the nonce, and reads and writes text and tag, which are
+        // behind each other, as `len` and `tag_len` say.
         unsafe { ioctl_once(&self.device, CIOCAUTHCRYPT, (&raw mut op).cast()) }
     }
 }

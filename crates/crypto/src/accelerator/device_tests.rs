@@ -1,4 +1,4 @@
-//! The kernel's interfaces, in a machine that has them: `make test-vm` boots one and runs these tests there.
+//! Tests of the kernel's interfaces, on a machine that has them: `make test-vm` boots one and runs these tests there.
 //!
 //! `MILLRACE_TEST_ENGINE` names a driver that must be found and compute correctly. `scripts/test-vm` sets it, in a
 //! machine that has an accelerator.

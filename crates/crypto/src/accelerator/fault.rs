@@ -1,4 +1,4 @@
-//! An accelerator for tests that follows a script: it works, or fails in one of the ways in which drivers do.
+//! An accelerator for tests that follows a script: it works, or fails as drivers do.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -49,7 +49,7 @@ struct Script {
     hangs_on: bool,
 }
 
-/// The accelerator.
+/// Accelerator that fails as its script says.
 #[derive(Clone, Default)]
 pub(crate) struct Faulty {
     script: Arc<(Mutex<Script>, Condvar)>,

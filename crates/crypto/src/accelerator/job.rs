@@ -1,4 +1,4 @@
-//! Jobs: copies of packets on their way through an accelerator, and the interface to devices that do them.
+//! Jobs: copies of packets that an accelerator processes, and the interface to devices that do them.
 
 use core::ops::Range;
 

@@ -31,7 +31,7 @@ pub(crate) struct Offload {
     sessions: Sessions,
 }
 
-/// A batch under way. The caller must [collect](Offload::collect) it: nothing else frees the driver threads.
+/// An unfinished batch. The caller must [collect](Offload::collect) it: nothing else frees the driver threads.
 pub(crate) struct Submission {
     threads: [bool; MAX_THREADS],
     /// The number of packets that found room, from the first.
@@ -58,7 +58,8 @@ impl Offload {
         self.pool.is_alive()
     }
 
-    /// Copies packets to the driver threads that are free and starts these. Packets from [`Submission::taken`] on found no room.
+    /// Copies packets to the driver threads that are free and starts these. Packets from [`Submission::taken`] on found
+    /// no room.
     pub(crate) fn submit(
         &self,
         memory: &[u8],

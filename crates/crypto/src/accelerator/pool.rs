@@ -8,8 +8,8 @@ use super::job::{Accelerator, Fault};
 use super::task::Task;
 use super::thread::{DriverThread, SessionCell};
 
-/// Operations under way at once, one in each thread. Four keep the units busy, as far as figures are known: a hash
-/// unit, a cipher unit, a packet on its way in and one on its way out.
+/// Maximum number of concurrent operations, one in each thread. Four keep the units busy, as far as figures are known:
+/// a hash unit, a cipher unit, a packet being copied in and one being copied out.
 const THREADS: usize = 4;
 
 /// Maximum keys with sessions at once; further keys use the CPU. Each key has a session in every driver thread, and a

@@ -25,12 +25,12 @@ use crate::{Batch, Cipher, Packet, TAG_LEN};
 /// Long enough for any machine. Tests with a stalled device wait only [`SHORT`].
 const LONG: Duration = Duration::from_secs(600);
 
-/// The patience for a device that never answers.
+/// Time limit for a device that never answers.
 const SHORT: Duration = Duration::from_millis(2);
 
 const KEY: [u8; 32] = [0x42; 32];
 
-/// Costs by which everything goes to the accelerator, or half, or nothing.
+/// Costs under which all packets go to the accelerator, or half of them, or none.
 fn crossover(share: usize) -> Crossover {
     let slow = |packet| Costs {
         batch: 0,
@@ -261,7 +261,7 @@ fn one_that_fails_is_dropped_and_the_cpu_does_what_it_did_not() {
             assert_ne!(cipher.describe(), "faulty", "{fault:?} at {at}");
             let before = faulty.done();
             aead_agrees(&cipher, AeadAlgorithm::ChaCha20Poly1305, &[1408; 64], 3);
-            // After so short a patience, abandoned driver threads may still be at work.
+            // After so short a time limit, abandoned driver threads may still be running.
             if fault != Injected::Stall {
                 assert_eq!(faulty.done(), before);
             }
@@ -283,7 +283,7 @@ fn every_lane_may_stall_at_once() {
     let cipher = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, SHORT);
     aead_agrees(&cipher, AeadAlgorithm::Aes256Gcm, &[1408; 64], 1);
     assert_ne!(cipher.describe(), "faulty");
-    // A job under way ends when its key is dropped, and writes only to its own memory.
+    // A running job ends when its key is dropped, and writes only to its own memory.
     drop(cipher);
     faulty.end();
 }
@@ -338,7 +338,7 @@ fn one_that_takes_forged_packets_for_genuine_is_refused() {
     assert_eq!(left, [Task::AesCbc]);
 }
 
-/// Choices and findings belong to a process, so the test below runs in one of its own.
+/// Choices and findings are kept for a process, so the test below runs in its own process.
 #[test]
 fn with_an_accelerator_that_is_gone_every_key_is_made() {
     let this = std::env::current_exe().unwrap();
@@ -373,7 +373,7 @@ fn keys_after_the_accelerator() {
     }
     let pool = Arc::clone(&offers[0].pool);
     assert!(found::install(offers));
-    // No accelerator does hashes.
+    // No accelerator computes hashes.
     let hashes = Algorithm::ALL
         .into_iter()
         .filter(|&algorithm| !select::set(algorithm, Some(Backend::Accelerator)));
@@ -400,7 +400,7 @@ fn keys_after_the_accelerator() {
     assert!(!wireguard.backend().contains("faulty"));
 }
 
-/// A normal key takes a session; sparing keys, most of which are never used, take none.
+/// A normal key opens a session; sparing keys, most of which are never used, open none.
 fn sparing_keys_with_one_session_left(pool: &Arc<Pool>) {
     // One of the sixteen keys is the caller's.
     let others: Vec<_> = (0..14)
@@ -452,7 +452,7 @@ fn more_keys_than_there_are_sessions_for_are_the_cpus() {
     assert_eq!(Arc::strong_count(&pool), 1);
 }
 
-/// Several workers with one key: a worker that finds no driver thread free encrypts by itself.
+/// Several workers with one key: a worker that finds no free driver thread encrypts on the CPU.
 #[test]
 fn workers_do_not_wait_for_each_other() {
     let faulty = Faulty::new(&[]);

@@ -7,7 +7,8 @@ use std::time::Instant;
 use super::job::Work;
 use super::job::{Fault, Session};
 
-/// A session that a driver thread shares with the workers that give it jobs. The driver thread holds the lock while it works.
+/// A session that a driver thread shares with the workers that give it jobs. The driver thread holds the lock while it
+/// works.
 pub(crate) type SessionCell = Arc<Mutex<Box<dyn Session>>>;
 
 /// Stack size in bytes: the thread hardly does more than enter the kernel.
@@ -100,7 +101,7 @@ impl DriverThread {
         }
     }
 
-    /// Gives the memory back, used or not, after erasing it.
+    /// Returns the memory to the driver, used or not, after erasing it.
     pub(crate) fn release(&self, mut work: Box<Work>) {
         work.clear();
         *self.shared.lock() = Slot::Free(work);
@@ -168,8 +169,8 @@ fn give_up_capabilities() {
     const HEADER: [u32; 2] = [0x2008_0522, 0];
     let mut header = HEADER;
     let none = [0_u32; 6];
-    // SAFETY: header and sets are what the call expects of this version. It reads the sets, and writes the header where it
-    // does not know the version.
+    // SAFETY: header and sets are what the call expects of this version. It reads the sets, and writes the header where
+    // it does not know the version.
     unsafe { libc::syscall(libc::SYS_capset, header.as_mut_ptr(), none.as_ptr()) };
 }
 

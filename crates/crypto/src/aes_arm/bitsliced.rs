@@ -45,7 +45,7 @@ impl Keys {
     }
 }
 
-/// The core's place for byte `at` of a block after so many rounds; the core shifts no rows.
+/// The core's place for byte `at` of a block after this many rounds; the core shifts no rows.
 pub(super) fn place(round: usize, at: usize) -> usize {
     let (row, column) = (at % 4, at / 4);
     let column = (column + round * row) % 4;

@@ -18,7 +18,7 @@ struct Power {
     wrapped: [__m512i; 2],
 }
 
-/// Eight messages under way.
+/// State of eight unfinished messages.
 pub(super) struct Poly1305 {
     /// Each limb less than 2^45.
     h: Limbs,
@@ -89,7 +89,7 @@ impl Poly1305 {
         self.h = sums.carried();
     }
 
-    /// The tags.
+    /// Ends the computation and returns the tag of each packet.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn finish(self) -> [[u8; TAG_LEN]; LANES] {

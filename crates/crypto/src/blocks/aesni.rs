@@ -94,7 +94,7 @@ impl Schedule {
     }
 }
 
-/// Lanes under way.
+/// State of the lanes.
 struct Work<'a> {
     memory: *mut u8,
     next: core::slice::Iter<'a, Chain>,
@@ -150,7 +150,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Gives the lane the next chain and returns its initialisation vector. If no chain is left, the lane becomes idle.
+    /// Starts the next chain in the lane, and returns its initialisation vector. If no chain is left, the lane becomes
+    /// idle.
     ///
     /// # Safety
     /// The conditions of `all`.

@@ -3,14 +3,14 @@
 //! OpenVPN's default until 2.4, so many old servers still use it. Its rounds are four look-ups in key-dependent tables,
 //! each of which waits for the one before; a CPU can do several such chains in the time of one. Because of the tables
 //! its time depends on secrets through the cache, as in every fast implementation. That is one more reason why it must
-//! be asked for explicitly.
+//! be requested explicitly.
 
 use zeroize::Zeroize;
 
 use super::pi::PI;
 use super::small::{Halves, SmallBlocks};
 
-/// A key.
+/// A key, expanded for use.
 pub(crate) struct Blowfish {
     p: [u32; 18],
     s: [[u32; 256]; 4],

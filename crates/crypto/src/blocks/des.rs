@@ -46,7 +46,8 @@ impl Des {
 
     /// The sixteen rounds between the two permutations. The halves are rotated right by one bit, so that the bits of
     /// each substitution are adjacent. The substitutions' results are rotated the same way.
-    #[inline(always)]
+    // Not inlined: eight copies would be 6 KB of an ARMv7 program, and a call is nothing beside sixteen rounds.
+    #[inline(never)]
     fn middle<const N: usize, const ENCRYPT: bool>(&self, blocks: &mut [Halves; N]) {
         for round in 0..16 {
             let [even, odd] = self.keys[if ENCRYPT { round } else { 15 - round }];

@@ -108,7 +108,7 @@ fn decrypt_together<C: SmallBlocks, const N: usize>(
     }
 }
 
-/// A chain under way.
+/// State of a chain.
 #[derive(Clone, Copy, Default)]
 struct Lane {
     at: usize,

@@ -187,7 +187,7 @@ fn decrypt<const ROUNDS: usize>(
 #[repr(align(64))]
 struct Blocks([[u8; 16]; LANES]);
 
-/// Lanes under way.
+/// State of the lanes.
 struct Work<'a> {
     memory: *mut u8,
     next: core::slice::Iter<'a, Chain>,
@@ -229,7 +229,7 @@ impl Work<'_> {
         }
     }
 
-    /// Gives the lane the next chain and its initialisation vector. If no chain is left, the lane becomes idle.
+    /// Starts the next chain in the lane, with its initialisation vector. If no chain is left, the lane becomes idle.
     ///
     /// # Safety
     /// The conditions of `all`.

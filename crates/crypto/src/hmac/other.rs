@@ -8,7 +8,7 @@ use ripemd::Ripemd160;
 use super::MAX_LEN;
 use crate::Digest;
 
-/// Such a hash under way.
+/// State of such a hash.
 #[derive(Clone)]
 pub(crate) enum Other {
     Md5(Md5),

@@ -1,6 +1,6 @@
-//! A hash under way: AWS-LC's contexts of SHA-1 and SHA-2, which can be copied for each packet, and the others.
-//! [`sha1`] is SHA-1 of a whole message: old protocols make keys with it. Collisions can be found; nothing new should use
-//! it.
+//! State of an unfinished hash: AWS-LC's contexts of SHA-1 and SHA-2, which can be copied for each packet, and the
+//! others. [`sha1`] is SHA-1 of a whole message: old protocols make keys with it. Collisions can be found; nothing new
+//! should use it.
 
 use core::ffi::c_void;
 
@@ -11,7 +11,7 @@ use crate::Digest;
 use crate::hmac::MAX_LEN;
 use crate::hmac::other::Other;
 
-/// A hash under way. Between blocks, as after a key, only its chaining value is secret.
+/// State of an unfinished hash. Between blocks, as after a key, only its chaining value is secret.
 #[derive(Clone)]
 pub(crate) enum State {
     Sha1(SHA_CTX),

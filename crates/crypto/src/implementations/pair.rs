@@ -40,7 +40,7 @@ impl<K: ?Sized> Pair<K> {
         }
     }
 
-    /// The implementation for so many packets.
+    /// The implementation for this many packets.
     pub(crate) fn of(&self, packets: usize) -> &K {
         if packets >= MANY {
             &self.many
@@ -71,12 +71,12 @@ impl Pair<dyn AeadImplementation> {
         algorithm: AeadAlgorithm,
         key: &[u8],
     ) -> Option<Self> {
-        // An accelerator may be gone, or make no key: then it is no candidate.
+        // An accelerator may have been removed, or cannot make a key: then it is not a candidate.
         let picked = select::pick(algorithm.family(), backend);
         match picked.and_then(|of| Self::make(of, |index| (AEADS[index].make)(algorithm, key))) {
             Some(pair) => Some(pair),
             None if backend.is_none() => Self::aead_on_cpu(algorithm, key),
-            // A caller that asks for one kind gets no other.
+            // A caller that requests one kind gets no other.
             None => None,
         }
     }

@@ -3,8 +3,8 @@
 //! Macros, because the counts of rotations are constants within instructions, and a generic function cannot subtract
 //! from its constant parameters.
 
-/// Defines functions of the type [`Compress`](super::routine::Compress) from the functions that load a block of each lane,
-/// `$load_block`, and hash it, `$block`.
+/// Defines functions of the type [`Compress`](super::routine::Compress) from the functions that load a block of each
+/// lane, `$load_block`, and hash it, `$block`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! compress {
     (
@@ -19,8 +19,8 @@ macro_rules! compress {
                 step: &[usize; MAX_LANES],
                 blocks: usize,
             ) {
-                // SAFETY: the features are the caller's, each row of the states has at least 64 bytes, and the blocks can be
-                // read.
+                // SAFETY: the features are the caller's, each row of the states has at least 64 bytes, and the blocks
+                // can be read.
                 unsafe {
                     let mut state: [$vector; $words] = core::array::from_fn(|word| {
                         $vector($load(states.0[word].as_ptr().cast()))
@@ -80,8 +80,8 @@ macro_rules! sha2_vector {
     };
 }
 
-/// The standard's sigma functions for words of 32 and 64 bits. `$sigma` gets a register, two counts of rotations and how the
-/// third number is used: by a `rotation` or a `shift`.
+/// The standard's sigma functions for words of 32 and 64 bits. `$sigma` gets a register, two counts of rotations and
+/// how the third number is used: by a `rotation` or a `shift`.
 macro_rules! sigmas {
     (u32, $($sigma:tt)*) => {
         sigmas!(big0, rotation, [2, 13, 22], $($sigma)*);

@@ -1,4 +1,4 @@
-//! Messages under way in lanes.
+//! Unfinished messages in lanes.
 
 use core::ops::Range;
 
@@ -27,7 +27,7 @@ enum Step {
 /// Bytes of the longest tail: two blocks of SHA-512.
 const TAIL_LEN: usize = 256;
 
-/// Messages under way.
+/// Unfinished messages.
 pub(super) struct Work<'a, W> {
     routine: Routine<W>,
     keys: Keys<'a, W>,
@@ -152,7 +152,7 @@ impl<'a, W: Word> Work<'a, W> {
         self.take(lane);
     }
 
-    /// Gives the lane the next message. Its body may have no block.
+    /// Starts the next message in the lane. Its body may have no block.
     fn take(&mut self, lane: usize) {
         let Some(message) = self.messages.get(self.next) else {
             self.steps[lane] = Step::Idle;

@@ -181,7 +181,8 @@ impl<'a> Keystream<'a> {
                 *at = buffer.as_mut_ptr();
             }
         }
-        // SAFETY: NEON was found when the key was made. Each place has a block: of a text, of a key, or a buffer of ours.
+        // SAFETY: NEON was found when the key was made. Each place has a block: of a text, of a key, or a buffer of
+        // ours.
         unsafe {
             let rows = self.key.rows.as_ptr();
             millrace_chacha20_x4(rows, self.lanes.as_ptr(), self.at.as_ptr(), 1);

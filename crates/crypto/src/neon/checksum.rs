@@ -56,7 +56,7 @@ mod routine {
 
     pub(super) unsafe fn sum(bytes: *const u8, len: usize) -> u64 {
         let (steps, rest) = (len / STEP, len % STEP);
-        // SAFETY: the caller's: `len` bytes may be read.
+        // SAFETY: the caller guarantees that `len` bytes may be read.
         unsafe {
             let mut sums = [vdupq_n_u64(0); 2];
             for at in 0..steps {
@@ -69,8 +69,8 @@ mod routine {
 
     pub(super) unsafe fn move_up(to: *mut u8, from: *const u8, len: usize) -> u64 {
         let (steps, rest) = (len / STEP, len % STEP);
-        // SAFETY: the caller's: `len` bytes may be read and written, and from the last to the first nothing is overwritten
-        // that is yet to be read.
+        // SAFETY: the caller guarantees that `len` bytes may be read and written; from the last byte to the first, no
+        // byte is overwritten before it is read.
         unsafe {
             let behind = steps * STEP;
             core::ptr::copy(from.add(behind), to.add(behind), rest);

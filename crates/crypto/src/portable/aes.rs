@@ -14,7 +14,7 @@ pub(crate) type RoundKeys = Zeroizing<[[u8; 16]; MAX_ROUNDS + 1]>;
 /// Some blocks; only as many as the word has lanes are processed, and the others stay unchanged.
 pub(super) type Blocks = [[u8; 16]; MAX_BLOCKS];
 
-/// A key.
+/// A key, expanded for use.
 pub(super) struct Aes<W: Word> {
     /// The key of each round, in all lanes. All keys except the first include the S-box's constant.
     keys: [Rows<W>; MAX_ROUNDS + 1],
@@ -75,7 +75,7 @@ impl<W: Word> Drop for Aes<W> {
     }
 }
 
-/// The number of rounds with a key of so many bytes.
+/// The number of rounds with a key of this many bytes.
 pub(crate) const fn rounds(key_len: usize) -> usize {
     key_len / 4 + 6
 }

@@ -80,7 +80,7 @@ fn quarter(words: &mut [u32; 16], [a, b, c, d]: [usize; 4]) {
     }
 }
 
-/// A key.
+/// A key, expanded for use.
 pub(crate) struct ChaChaPoly {
     key: Zeroizing<[u32; 8]>,
 }

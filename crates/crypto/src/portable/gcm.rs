@@ -9,7 +9,7 @@ use crate::TAG_LEN;
 use crate::implementations::{AeadImplementation, CHUNK, Place, is_right};
 use crate::packet_aead::AeadAlgorithm;
 
-/// A key.
+/// A key, expanded for use.
 pub(crate) struct Gcm {
     aes: Aes<Native>,
     ghash: Ghash,
@@ -108,7 +108,7 @@ enum Target {
     Text(usize, usize),
 }
 
-/// Counter blocks on their way through the lanes.
+/// Counter blocks in the lanes.
 struct Stream<'a> {
     aes: &'a Aes<Native>,
     memory: &'a mut [u8],

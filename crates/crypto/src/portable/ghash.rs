@@ -9,7 +9,7 @@
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// A hash under way.
+/// State of an unfinished hash.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(super) struct Ghash {
     key: Factor,

@@ -11,7 +11,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::TAG_LEN;
 
-/// A message under way.
+/// State of an unfinished message.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(super) struct Poly1305 {
     r: [u32; 4],
@@ -90,7 +90,7 @@ impl Poly1305 {
         self.h[4] = self.h[4].wrapping_add(carry.0 as u32);
     }
 
-    /// The tag.
+    /// Ends the computation and returns the tag.
     pub(super) fn finish(self) -> [u8; TAG_LEN] {
         // h + 5 has its bit 130 set if and only if h is not less than 2^130 - 5.
         let mut reduced = self.h;

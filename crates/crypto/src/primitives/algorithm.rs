@@ -7,7 +7,7 @@ use crate::{Cipher, Digest};
 /// A primitive, or the whole cipher of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// A hash alone.
+    /// An unkeyed hash.
     Hash(Digest),
     /// A block cipher in CBC mode alone.
     Cbc(Cipher),
@@ -198,7 +198,7 @@ pub trait Task: Send {
         false
     }
 
-    /// Does the work once, and returns whether the result was right.
+    /// Does the work once, and returns whether the result was correct.
     fn run(&mut self) -> bool;
 
     /// The code and its instructions. For a tunnel's cipher, the code that works on batches.

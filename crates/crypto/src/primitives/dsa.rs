@@ -98,8 +98,8 @@ impl Drop for Key {
 /// A context for one kind of operation with a key. It keeps the key alive.
 struct Context(NonNull<EVP_PKEY_CTX>);
 
-// SAFETY: the library's object belongs to this value only, and the library binds none to a thread; keys are counted with
-// atomics and not changed.
+// SAFETY: the library's object belongs to this value only, and the library binds none to a thread; keys are counted
+// with atomics and not changed.
 unsafe impl Send for Context {}
 
 impl Context {
@@ -146,8 +146,9 @@ fn element(tag: u8, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
 /// 1.2.840.10040.4.1: DSA.
 const OID: [u8; 9] = [0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x01];
 
-/// The group: a prime of 2048 bits, the order of the subgroup, and its generator. Groups are no secrets; this one was made with
-/// `openssl genpkey -genparam -algorithm DSA -pkeyopt dsa_paramgen_bits:2048 -pkeyopt dsa_paramgen_q_bits:160`.
+/// The group: a prime of 2048 bits, the order of the subgroup, and its generator. Groups are not secret; this one was
+/// made with `openssl genpkey -genparam -algorithm DSA -pkeyopt dsa_paramgen_bits:2048 -pkeyopt
+/// dsa_paramgen_q_bits:160`.
 #[rustfmt::skip]
 const GROUP: [u8; 549] = [
     0x30, 0x82, 0x02, 0x21, 0x02, 0x82, 0x01, 0x01, 0x00, 0xe9, 0x64, 0xfe, 0xaa, 0xe6, 0x38, 0x86,

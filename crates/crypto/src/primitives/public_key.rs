@@ -87,7 +87,7 @@ fn verifying(
     })))
 }
 
-/// Repeats one operation; the function returns whether its result was right.
+/// Repeats one operation; the function returns whether its result was correct.
 struct Repeated<F>(F);
 
 impl<F: FnMut() -> bool + Send> Task for Repeated<F> {

@@ -15,9 +15,9 @@ use crate::{Digest, TAG_LEN};
 /// The measured time of a candidate: processor time of the fastest of some runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// The candidate's name.
+    /// Name of the measured candidate.
     pub name: &'static str,
-    /// The candidate's kind.
+    /// Back end of the measured candidate.
     pub backend: Backend,
     /// Time for each packet of a batch; `None` if the candidate was far behind already with small packets.
     pub batch: Option<Duration>,
@@ -68,7 +68,7 @@ const ENOUGH: Duration = Duration::from_micros(60);
 const SAMPLES: u32 = 3;
 
 /// Portable code is not expected to beat code for the vector registers of the same CPU. It is chosen only if that takes
-/// more than so many times as long, in two measurements: a disturbed measurement is likelier.
+/// more than this many times as long, in two measurements: a disturbed measurement is likelier.
 const FAR: f64 = 1.5;
 
 /// A candidate that takes so many times as long as another for small packets is not tried with large ones. An example
@@ -141,6 +141,8 @@ struct Tried {
 }
 
 impl Tried {
+    // Rare, and needed in many places.
+    #[inline(never)]
     fn total(&self, shapes: Range<usize>) -> Duration {
         let times = self.times[shapes].iter();
         times.fold(Duration::ZERO, |sum, time| sum.saturating_add(*time))
@@ -185,6 +187,7 @@ fn measure(tried: &mut [Tried], memory: &mut [u8]) {
 }
 
 /// The fastest candidate for these shapes, whatever was expected.
+#[inline(never)]
 fn best(tried: &[Tried], shapes: Range<usize>) -> Option<&Tried> {
     tried.iter().min_by_key(|of| of.total(shapes.clone()))
 }
@@ -209,7 +212,7 @@ fn picked(tried: &[Tried]) -> Picked {
     let (Some(many), Some(few)) = (chosen(tried, 0..BATCHES), chosen(tried, FEW)) else {
         return Picked::FIRST;
     };
-    // One implementation serves both, unless a second is worth its key.
+    // One implementation serves both, unless a second one is worth the cost of another key.
     let same = many.total(FEW).as_secs_f64() <= few.total(FEW).as_secs_f64() * SAME;
     Picked {
         many: many.of.index,

@@ -1,16 +1,17 @@
-//! A tunnel protocol of one page, to show the boundary: what a protocol has to say, and what the data plane does with it.
+//! A tunnel protocol of one page that shows the boundary between a protocol and the data plane.
 //!
-//! It protects nothing: packets are XORed with a key of eight bytes, over UDP. A data packet is
+//! The protocol protects nothing: packets are XORed with a key of eight bytes, over UDP. A data packet is
 //!
 //! ```text
 //! 'X'  session (1 byte, the receiver's name for it)  number (8 bytes, big-endian)  payload XOR key
 //! ```
 //!
-//! and anything else would be for the protocol's handshake, which it has not: both ends know their keys. Four things are the
-//! protocol's: [`Wire`] tells data packets from others, [`Protocol`] makes formats of key material, [`Format`] seals and
-//! opens the packets of one key, and [`Control`] hears what a state machine would have to know. What control asks for is
-//! asked of a [`DataPlane`]. Everything else is the engine's: reading and writing the interface, routes by destination,
-//! numbers, batches, replay windows, where a peer is, several workers.
+//! Any other datagram would belong to the protocol's handshake; this one has none, as both ends know their keys. The
+//! protocol provides four things: [`Wire`] distinguishes data packets from others, [`Protocol`] makes formats from key
+//! material, [`Format`] seals and opens the packets of one key, and [`Control`] receives the events that a state
+//! machine needs. Control directs the engine through a [`DataPlane`]. The engine does everything else: it reads and
+//! writes the interface, and handles routes by destination, packet numbers, batches, replay windows, the peers'
+//! addresses and several workers.
 //!
 //!     cargo run -p millrace-engine --example xor
 //!
@@ -65,7 +66,7 @@ impl Wire for Xor {
     }
 }
 
-/// The material of a session: both ends' names for it, and the key. A protocol that protects something erases it.
+/// The material of a session: both ends' IDs for it, and the key. A protocol that protects something erases it.
 struct Material {
     ours: u8,
     theirs: u8,
@@ -92,9 +93,9 @@ impl Protocol for Xor {
     }
 }
 
-/// One key's packets.
+/// Seals and opens the packets of one key.
 struct Key {
-    /// The receiver's name for the session.
+    /// The receiver's ID for the session.
     receiver: u8,
     pad: [u8; 8],
 }
@@ -130,7 +131,7 @@ impl Format for Key {
         for packet in batch.packets.iter_mut() {
             if let Some(payload) = packet.range(HEAD, 0, batch.memory.len()) {
                 self.apply(&mut batch.memory[payload.clone()]);
-                // A cipher that authenticates would look at its tag first.
+                // A cipher that authenticates would check the tag first.
                 packet.accept(&payload);
             }
         }
@@ -144,7 +145,7 @@ impl Format for Key {
     }
 }
 
-/// A state machine without states.
+/// A control that ignores all events.
 struct NoControl;
 
 impl Control for NoControl {
@@ -190,7 +191,7 @@ impl End {
         Ok(Self { tunnel, host, port })
     }
 
-    /// Has a peer: the other end, which owns an address in the tunnel.
+    /// Adds a peer: the other end, which owns an address in the tunnel.
     fn join(&self, other: &Self, address: Ipv4Addr, keys: Material) -> Result<(), Box<dyn Error>> {
         let (plane, peer, len) = (&self.tunnel, PeerId(1), 32);
         let limits = KeyLimits::until(Instant::now() + Duration::from_secs(3600));
@@ -199,7 +200,7 @@ impl End {
         plane.add_peer(peer, Moving::Tell);
         let endpoint = Endpoint::new((Ipv4Addr::LOCALHOST, other.port).into());
         plane.set_line(peer, Line::udp(endpoint));
-        // First what is received with: the answer to the first packet may come at once.
+        // The receiving key comes first: the answer to the first packet may come at once.
         let keys = SessionKeys {
             session,
             remote: keys.theirs.into(),
@@ -214,9 +215,9 @@ impl End {
         Ok(())
     }
 
-    /// A packet leaves by the interface.
+    /// A packet leaves through the interface.
     fn send(&self, packet: &[u8]) -> std::io::Result<()> {
-        // No offload is asked for: the header that precedes a packet is zero.
+        // No offload is requested: the header that precedes a packet is zero.
         self.host.send(&[&[0; VNET_HDR_LEN], packet].concat())?;
         Ok(())
     }
@@ -245,7 +246,7 @@ fn pair() -> Result<[End; 2], Box<dyn Error>> {
     Ok([a, b])
 }
 
-/// An IPv4 packet of a protocol for experiments (RFC 3692), of which the engine joins none.
+/// An IPv4 packet of a protocol for experiments (RFC 3692), which the engine does not join into super-packets.
 fn packet(from: Ipv4Addr, to: Ipv4Addr, text: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; 20];
     packet[0] = 0x45;

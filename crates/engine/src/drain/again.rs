@@ -9,7 +9,7 @@ use netio::udp::{Ecn, Family, SendScratch, Train};
 use plane::Wire;
 use std::net::SocketAddr;
 
-/// Keeps the datagrams of a batch for peers that may ask for them again.
+/// Keeps the datagrams of a batch for peers that may request them again.
 pub(super) fn keep<W: Wire>(shared: &Shared<W>, slot: &OutboundSlot) {
     for (run, trains) in slot.trains_of_runs() {
         // A TCP connection loses no packets.
@@ -40,7 +40,7 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Sends missing packets by all lines, so that they are hardly lost again; the first time only by lines with a
+    /// Sends missing packets over all lines, so that they are hardly lost again; the first time only over lines with a
     /// large share.
     pub(super) fn send<W: Wire>(
         &mut self,

@@ -18,8 +18,8 @@ use netio::tun::VnetHdr;
 use plane::{Ecn, Joined, LineCounts, LineId, Notice, Packet, ReplayCheck, Window, Wire};
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// State for draining inbound batches.
@@ -66,7 +66,7 @@ impl<W: Wire> InboundDrain<W> {
     /// Writes held packets that are due.
     pub(crate) fn expire(&mut self, shared: &Shared<W>, now: Instant) {
         for key in &self.holding {
-            let mut received = key.received.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut received = plane::lock(&key.received);
             if let Some(order) = &mut received.order {
                 let before = order.held();
                 while let Some(packet) = order.due(now) {
@@ -84,7 +84,7 @@ impl<W: Wire> InboundDrain<W> {
     fn look_ahead(&mut self, shared: &Shared<W>) {
         let mut earliest: Option<Instant> = None;
         self.holding.retain(|key| {
-            let mut received = key.received.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut received = plane::lock(&key.received);
             let Some(order) = &mut received.order else {
                 return false;
             };
@@ -148,11 +148,7 @@ impl<W: Wire> InboundDrain<W> {
         let (mut greatest, mut forged) = (0, 0);
         let refused = peer.refuses(run.line, run.from, run.stream);
         let hairpin = shared.hairpin.load(Ordering::Relaxed);
-        let mut received = run
-            .key
-            .received
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut received = plane::lock(&run.key.received);
         let Received { replay, order } = &mut *received;
         self.held -= order.as_ref().map_or(0, |order| order.held());
         self.follow(shared, run, order, memory, now);
@@ -286,7 +282,7 @@ impl<W: Wire> InboundDrain<W> {
         tell(shared, run, now);
     }
 
-    /// Gives a session the reorder window that control wants for its peer, or removes it.
+    /// Sets up or removes a session's reorder window, as control wants for its peer.
     fn follow(
         &mut self,
         shared: &Shared<W>,
@@ -313,7 +309,8 @@ impl<W: Wire> InboundDrain<W> {
         }
     }
 
-    /// Tells the sender of a TCP segment to slow down: marks the segment, or drops it. Other packets stay as they are.
+    /// Signals congestion to the sender of a TCP segment: marks the segment, or drops it. Other packets stay as they
+    /// are.
     fn signal(&mut self, shared: &Shared<W>, packet: &mut [u8], inner: Inner) -> Inner {
         if !ip::carries_tcp(packet) {
             return inner;
@@ -423,7 +420,7 @@ fn ask<W: Wire>(shared: &Shared<W>, key: &ReceiveKey<W>, order: &mut Order, now:
     }
 }
 
-/// Tells control what a run of new packets means for its session.
+/// Notifies control of what a run of new packets means for its session.
 fn tell<W: Wire>(shared: &Shared<W>, run: &InboundRun<W>, now: Instant) {
     let (control, key) = (&shared.control, &run.key);
     let (id, index) = (key.peer.id(), key.index);
@@ -439,7 +436,7 @@ fn tell<W: Wire>(shared: &Shared<W>, run: &InboundRun<W>, now: Instant) {
     }
 }
 
-/// Counts the packets that came by one line of a peer.
+/// Counts the packets that came over one line of a peer.
 fn count<W: Wire>(shared: &Shared<W>, peer: &Peer, line: LineId, counts: &LineCounts) {
     if let Some(line) = peer.lines.get(line) {
         line.counts.note_received(counts);

@@ -252,7 +252,7 @@ fn segs() -> impl Strategy<Value = Vec<Seg>> {
     })
 }
 
-/// Cuts a write into the packets that it stands for.
+/// Cuts a write into the packets of which it consists.
 fn cut(hdr: &VnetHdr, bytes: &[u8]) -> Vec<Vec<u8>> {
     if hdr.gso == GsoKind::None {
         return vec![bytes.to_vec()];

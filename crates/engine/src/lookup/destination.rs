@@ -63,7 +63,7 @@ impl Destination {
         self
     }
 
-    /// Whether a datagram is the tunnel's own, by any of the destination's ways.
+    /// Whether a datagram is the tunnel's own, on any of the destination's ways.
     pub(super) fn loops<W: Wire>(
         &self,
         wire: &W,

@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Receives packets with these numbers by a line. Each packet contains only its number.
+    /// Receives packets with these numbers over a line. Each packet contains only its number.
     fn come(&mut self, line: u8, numbers: &[u64]) -> Vec<u64> {
         let packets: Vec<_> = numbers.iter().map(|n| (*n, n.to_be_bytes())).collect();
         let packets: Vec<_> = packets.iter().map(|(n, p)| (*n, &p[..])).collect();
@@ -216,7 +216,7 @@ fn a_session_waits_as_long_as_the_one_before_has_learnt() {
     };
     world.come(0, &[0, 2]);
     let unknown = waits(&world);
-    // The line loses packets and does not reorder them.
+    // The line loses packets but never reorders them.
     for number in 2..20 {
         world.deadline_comes();
         world.come(0, &[2 * number]);
@@ -431,7 +431,7 @@ fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
     };
     come(0, 1, 0);
     come(1, 2, 1);
-    // The packet in between comes by the slow line, so the other line being past it proves nothing.
+    // The packet in between comes over the slow line, so the other line being past it proves nothing.
     let (verdict, _, deadline) = come(3, 1, 2);
     assert_eq!(verdict, Verdict::Held);
     assert!(deadline.unwrap() > start + Duration::from_millis(30));

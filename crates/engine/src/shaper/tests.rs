@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const MEGABIT: u64 = 1_000_000;
 
-/// An interface, its other side, and a queue for a line of 1 Mbit/s.
+/// An interface, its far end, and a queue for a line of 1 Mbit/s.
 struct World {
     shared: Shared<PlainWire>,
     host: UnixDatagram,
@@ -48,12 +48,12 @@ impl World {
 
     fn read(&mut self) -> Result<bool, Gone> {
         self.shaper.read(&self.shared, self.now, |packet| {
-            // Packets from ports of 100 and above may take any line.
+            // Packets from ports of 100 and above may leave over any line.
             Some(LineId(packet[21])).filter(|line| line.0 < 100)
         })
     }
 
-    /// The port and ECN field of the next packet, when it may go.
+    /// The port and ECN field of the next packet, once it may leave.
     fn leaves(&mut self) -> Option<(u8, Ecn)> {
         loop {
             self.now = self.shaper.deadline(self.now)?;
@@ -86,7 +86,7 @@ fn packets_leave_as_fast_as_the_line_takes_them() {
     }
     let start = world.now;
     assert_eq!(std::iter::from_fn(|| world.leaves()).count(), 50);
-    // The last one leaves when the line has sent those before it.
+    // The last packet leaves once the line has sent those before it.
     let bytes = 49 * (1000 + 28 + OUTER[0]) as u64;
     let wanted = Duration::from_micros(bytes * 8);
     let found = world.now - start;
@@ -174,7 +174,7 @@ fn what_is_no_packet_is_dropped_and_counted() {
     assert_eq!(world.read(), Ok(false));
 }
 
-/// A queue where lines 1 and 2 have rates of their own and line 3 has none.
+/// A queue where lines 1 and 2 have rates and line 3 has none.
 fn each(megabits: [u64; 2]) -> World {
     let mut world = World::new();
     world.follow(megabits, 1);
@@ -188,7 +188,7 @@ impl World {
         self.shaper.follow((Rates::Each(rates), word));
     }
 
-    /// The next packet's port, the line that it leaves by, and the time since `start`.
+    /// The next packet's port, the line that it leaves over, and the time since `start`.
     fn leaves_by(&mut self, start: Instant) -> Option<(u8, u8, Duration)> {
         loop {
             self.now = self.shaper.deadline(self.now)?;

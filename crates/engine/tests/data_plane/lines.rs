@@ -456,7 +456,7 @@ fn a_flow_waits_for_its_own_line_only() {
         same.count()
     };
     assert_eq!((by(0, 1), by(1, 2)), (1, 30), "{all:?}");
-    // The slow line is lost: packets that waited for it leave by the other line.
+    // The slow line is lost: packets that waited for it leave over the other line.
     shares[0] = 0;
     rates[0] = 0;
     site.plane.set_line_mode(PEER, LineMode::Balance(shares));

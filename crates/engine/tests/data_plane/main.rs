@@ -1,4 +1,4 @@
-//! The engine as control's data plane: peers by number, key material, several lines, running workers.
+//! The engine as the data plane of control: peers by number, key material, several lines, running workers.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -37,7 +37,7 @@ fn a_peer_is_sent_to_by_the_line_that_is_used_and_heard_by_all_that_it_has() {
     plane.use_line(PEER, LineId(1));
     site.outward(3);
     assert_eq!(site.peer_receives(), (site.port(1), 9, 2, 3));
-    // A packet arrived on this line, so the local address that the peer calls is known.
+    // A packet arrived on this line, so the local address to which the peer sends is known.
     let used = plane.peer(PEER).unwrap().line.unwrap();
     assert_eq!(
         (used.id, used.endpoint.addr),
@@ -90,7 +90,7 @@ fn keys_that_are_to_be_confirmed_seal_once_the_peer_has_shown_that_it_has_them()
     });
     site.outward(3);
     assert_eq!(site.peer_receives(), (site.port(0), 10, 0, 3));
-    // Control repeats the call after the notice: packet numbers continue.
+    // Control repeats its request after the notice: packet numbers continue.
     plane.send_with(PEER, 25);
     site.outward(4);
     assert_eq!(site.peer_receives(), (site.port(0), 10, 1, 4));

@@ -168,7 +168,7 @@ impl Site {
         assert_eq!(self.plane.add_keys(PEER, keys).unwrap().backend, "toy");
     }
 
-    /// Sends a packet from the host behind this interface to the peer.
+    /// Sends a packet to the peer from the host behind this interface.
     pub(crate) fn outward(&self, mark: u8) {
         self.host_sends(&packet(1, 2, mark));
     }

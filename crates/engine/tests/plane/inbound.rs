@@ -347,7 +347,7 @@ fn packets_that_name_no_session_are_found_by_their_sender() {
         world.around.written.packets(),
         *std::slice::from_ref(&packet)
     );
-    // Only the peer that now owns the address can clear it, not the previous owner.
+    // Only the peer that now owns the address can clear it; the previous owner cannot.
     world
         .plane
         .tunnel
@@ -365,7 +365,7 @@ fn packets_that_name_no_session_are_found_by_their_sender() {
 #[test]
 fn errors_of_a_socket_cost_nothing_that_was_received() {
     let mut world: World = World::new();
-    // ECONNREFUSED, EINTR, ENETDOWN; then the kernel answers.
+    // ECONNREFUSED, EINTR, ENETDOWN; then the kernel accepts the packet.
     let mut errors = vec![100, 4, 111];
     let sockets = world.plane.tunnel.sockets();
     sockets

@@ -1,4 +1,4 @@
-//! Random mixes that nobody would write by hand: lengths, families, peers, super-packets, keys, damage, disorder.
+//! Random mixes of lengths, families, peers, super-packets, keys, damage and disorder.
 
 use crate::packets::{joined, payload, plain, trimmed, udp, with_header, written};
 use crate::toy::{Key, MESSAGE};

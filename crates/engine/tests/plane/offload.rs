@@ -83,7 +83,7 @@ fn super_packets_that_the_interface_refuses_are_written_one_by_one_and_no_more_a
             3,
             "none is tried any more"
         );
-        // Joining of the other kind goes on as before.
+        // Packets of the other kind are still joined.
         let (data, supers) = through(&mut world, !as_udp, 10, from + 10);
         assert!(data == flow(!as_udp, 10, from + 10).1 && supers > 0);
         assert_eq!(world.drops(), []);

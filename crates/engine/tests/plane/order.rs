@@ -69,7 +69,7 @@ impl Hold {
     }
 }
 
-/// Most reads of the interface until a helper has to get a batch, even on a busy machine.
+/// Maximum number of reads of the interface until a helper has to get a batch, even on a busy machine.
 const READS_MAX: u32 = 5000;
 
 /// Checks that packets came in the order of the reads: numbers have no gap, and each read follows the previous one.
@@ -87,7 +87,7 @@ fn batches_that_are_sealed_out_of_order_leave_in_order() {
     let hold = Arc::new(Hold::default());
     let holding = Arc::clone(&hold);
     let key = Key {
-        // Three other workers cannot have four batches under way: at least one finished before the held one.
+        // Three other workers cannot have four batches in progress: at least one finished before the held one.
         on_seal: Some(Box::new(move |packets| {
             holding.begin(packets[0].counter, "tun", 4, || true);
         })),

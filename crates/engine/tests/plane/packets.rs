@@ -201,7 +201,7 @@ pub(crate) fn written(write: &[u8]) -> (Vec<Vec<u8>>, bool) {
         pseudo.to_be_bytes(),
         "half a checksum"
     );
-    // The length in the kernel's header is a hint, which is rounded where that helps.
+    // The length in the kernel's header is a hint, and the kernel rounds some lengths up.
     let header = match field {
         6 => l4 + 8,
         _ => l4 + usize::from(packet[l4 + 12] >> 4) * 4,

@@ -1,4 +1,4 @@
-//! Peers that roam, peers that must not, and peers whose address vanishes.
+//! Peers that roam, peers that must not roam, and peers whose address vanishes.
 
 use crate::packets::{plain, udp};
 use crate::remote::Remote;
@@ -80,7 +80,7 @@ fn a_source_address_that_is_gone_is_forgotten_and_nothing_is_lost() {
         ifindex: 0,
     });
     let sockets = world.plane.tunnel.sockets();
-    // The kernel answers EINVAL to every packet with a source address.
+    // The kernel returns EINVAL for every packet with a source address.
     sockets
         .of(Family::V4)
         .unwrap()

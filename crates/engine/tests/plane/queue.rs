@@ -9,7 +9,7 @@ use plane::{LineId, Transports as _};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-/// Builds a data plane whose datagrams have always waited for `micros` microseconds.
+/// Builds a data plane whose datagrams appear to have waited for `micros` microseconds.
 fn waiting(micros: usize) -> World {
     let mut world = World::new();
     let options = SocketOptions {
@@ -121,7 +121,7 @@ fn a_flow_that_nothing_waits_behind_is_let_wait() {
     let (sent, written) = send(&mut world, twice(), segment);
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
     assert!(world.plane.tunnel.inbound().waited_us.value() > 10_000);
-    // One packet in 300 belongs to a call.
+    // One packet in 300 belongs to a phone call.
     let mut world = waiting(20_000);
     let (sent, written) = send(&mut world, two_dropped, |i| match i % 300 {
         0 => udp(false, (1, 8), &[7; 100]),

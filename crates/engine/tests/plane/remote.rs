@@ -1,4 +1,4 @@
-//! A peer's socket, and a socket that sends nothing.
+//! A peer's socket, and a socket that transmits nothing.
 
 use crate::world::BOUND;
 use netio::poll::Poller;
@@ -34,7 +34,7 @@ impl Sent {
         self.0.lock().unwrap().len()
     }
 
-    /// Takes the datagrams collected since the last call.
+    /// Removes and returns the datagrams collected since the last call.
     pub(crate) fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -104,7 +104,7 @@ impl Remote {
         }
     }
 
-    /// Sends a datagram that may be lost on the way or fail to leave.
+    /// Sends a datagram that may be lost in transit or fail to be sent.
     pub(crate) fn send_or_lose(&mut self, to: SocketAddr, datagram: &[u8]) {
         let len = datagram.len() as u32;
         let train = Train {

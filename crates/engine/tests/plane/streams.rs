@@ -157,7 +157,7 @@ fn control_is_told_of_the_end_of_a_stream_and_of_what_no_peer_would_send() {
             !world.plane.is_held_back(),
             "nothing waits in what is closed"
         );
-        // The closed stream asks for no service any more.
+        // The closed stream requests no service any more.
         world.plane.stream(StreamId(1));
         assert_eq!(world.around.control.take(), []);
     }

@@ -14,7 +14,7 @@ pub(crate) const HEADER: usize = 14;
 pub(crate) const RECORD_HEADER: usize = 2;
 /// Length of the tag.
 pub(crate) const TAG: usize = 4;
-/// Most bytes that a key may add between header and payload.
+/// Maximum number of bytes that a key may add between header and payload.
 const EXTRA_MAX: usize = 32;
 
 const NAMED: u8 = 1;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Upper bound for every wait; only a failing test waits this long.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-/// Waits until `holds` returns true.
+/// Waits until the condition `holds` returns true.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -52,12 +52,12 @@ impl Recorder {
         self.events.lock().unwrap().push(event);
     }
 
-    /// Takes the messages since the last call.
+    /// Removes and returns the messages since the last call.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock().unwrap())
     }
 
-    /// Takes the notices since the last call, except those that only report traffic.
+    /// Removes and returns the notices since the last call, except those that only report traffic.
     pub(crate) fn notices(&self) -> Vec<(PeerId, Notice)> {
         let notice = |event| match event {
             Event::Notice(_, Notice::Active) => None,
@@ -143,12 +143,12 @@ impl Written {
         *self.on_read.lock().unwrap() = Some(Box::new(on_read));
     }
 
-    /// Takes the writes since the last call, headers included.
+    /// Removes and returns the writes since the last call, headers included.
     pub(crate) fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.writes.lock().unwrap())
     }
 
-    /// Takes the packets written since the last call, none of which may be a super-packet.
+    /// Removes and returns the packets written since the last call, none of which may be a super-packet.
     pub(crate) fn packets(&self) -> Vec<Vec<u8>> {
         let whole = |write: Vec<u8>| {
             assert_eq!(VnetHdr::parse(&write), Some(VnetHdr::NONE));

@@ -41,7 +41,7 @@ pub struct Applied {
     /// Messages about steps that other programs removed or bypass, from the last check.
     pub(super) lost: Vec<String>,
     pub(super) rounds: Rounds,
-    /// The ways of the host's own routes at the last check.
+    /// Next hops of the host's own routes at the last check.
     pub(super) seen: Vec<(IpAddr, Option<Way>)>,
     /// Whether the interface stays when the process ends.
     persistent: bool,
@@ -150,7 +150,7 @@ impl Applied {
         self.look(system)
     }
 
-    /// Messages about settings that the tunnel asked for and the host refused.
+    /// Messages about settings that the tunnel requested and the host refused.
     pub fn refused(&self) -> impl Iterator<Item = &str> {
         let refused = self.refused.iter().map(|(_, why)| why);
         refused.chain(&self.lost).map(String::as_str)

@@ -12,7 +12,7 @@ use crate::ways::metric_of;
 /// Rounds of restoring within a [`WINDOW`]; another daemon may remove the steps each time.
 const ROUNDS: u32 = 3;
 
-/// Most messages about refused steps that are kept: a server may push many routes.
+/// Maximum number of messages about refused steps that are kept: a server may push many routes.
 pub(super) const REFUSED_MAX: usize = 32;
 
 const WINDOW: Duration = Duration::from_secs(60);
@@ -118,7 +118,7 @@ impl Applied {
         for step in self.done.iter().chain(&self.found) {
             let stands = match step {
                 Step::Address { addr, .. } => addresses.iter().any(|it| it.ip == *addr),
-                // `OuterRoute`s that follow the host's ways are excluded: `follow` handles them.
+                // `OuterRoute`s that follow the host's routes are excluded: `follow` handles them.
                 Step::Route { .. }
                 | Step::Unreachable { .. }
                 | Step::OuterRoute { towards: None, .. } => {

@@ -1,4 +1,4 @@
-//! Keeps routes past the tunnel on the host's present way.
+//! Keeps routes past the tunnel on the host's current path.
 
 use std::net::IpAddr;
 
@@ -22,12 +22,12 @@ impl Applied {
         Ok(())
     }
 
-    /// Moves the routes past the tunnel to the host's present way, and restores the tunnel's own steps that another
+    /// Moves the routes past the tunnel to the host's current route, and restores the tunnel's own steps that another
     /// program removed. Call it when links, routes or rules of the host have changed (a cable was pulled, a lease
     /// renewed). Returns whether any route past the tunnel moved.
     ///
-    /// A route stays while the host's own routes lead the same way. When the host has no way any more, the routes stay
-    /// until it has one again.
+    /// A route stays while the host's own routes lead to the same next hop. When the host has no route any more, the
+    /// routes stay until it has one again.
     ///
     /// # Errors
     /// When the kernel refuses to list its routes or to set one; call again at the next change.

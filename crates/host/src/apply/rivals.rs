@@ -30,7 +30,7 @@ const WORLD: [IpAddr; 12] = [
 /// The lowest metric of other programs' routes in the main table, by network. Read once for each plan, and only if a
 /// step needs it.
 pub(super) struct Rivals {
-    /// The tunnel's interface.
+    /// Index of the tunnel's interface.
     pub(super) dev: u32,
     /// Interfaces of other tunnels, whose routes do not count.
     others: Vec<u32>,
@@ -51,7 +51,7 @@ impl Rivals {
         }
     }
 
-    /// Gives the step a metric that wins over other programs' routes. IPv4 needs no change: a route without a metric
+    /// Sets a metric of the step that wins over other programs' routes. IPv4 needs no change: a route without a metric
     /// already has the best, and [`add`](super::effect::add) puts it before its equals.
     pub(super) fn win(
         &mut self,
@@ -150,8 +150,8 @@ impl Rivals {
 
 impl Applied {
     /// Asks the kernel where packets to the Internet go although the tunnel's routes exist. Another program's rules, or
-    /// more specific routes of the main table, may lead them past the tunnel. Ways by other tunnels of this program
-    /// (`others`) and to single networks of the host are fine. Ignores the steps in `gone`.
+    /// more specific routes of the main table, may lead them past the tunnel. Routes through other tunnels of this
+    /// program (`others`) and to single networks of the host are fine. Ignores the steps in `gone`.
     pub(super) fn judge_ways(
         &self,
         dev: u32,

@@ -34,7 +34,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Makes an uplink, and an interface that stands for the tunnel.
+/// Makes an uplink, and an interface that represents the tunnel.
 fn make_lines(netlink: &mut Netlink) {
     for (name, other) in [("wg0", "wg0-far"), ("wan", "wan-far")] {
         netlink
@@ -94,7 +94,7 @@ fn state(netlink: &mut Netlink) -> impl PartialEq + std::fmt::Debug + use<> {
     let tunnels = ["wg0", "wg0-far"].map(|name| netlink.index_of(name).ok());
     let rules = [Family::V4, Family::V6].map(|family| netlink.rules(family).unwrap());
     let mut routes = netlink.routes(None).unwrap();
-    // The kernel adds IPv6 routes to every interface whenever it is ready.
+    // The kernel adds IPv6 routes to every interface after an unknown delay.
     routes.retain(|route| route.dst.is_ipv4() && !tunnels.contains(&route.dev));
     (rules, routes, netlink.sysctl(SRC_VALID_MARK))
 }
@@ -104,7 +104,7 @@ fn dev_to(netlink: &mut Netlink, to: &str, mark: u32) -> String {
     netlink.name_of(way.dev).unwrap()
 }
 
-/// Runs `test` in its own network namespace, with a journal directory; prints why if that is impossible.
+/// Runs `test` in its own network namespace, with a journal directory; prints the reason if that is impossible.
 fn in_host(name: &str, test: impl FnOnce(&mut Netlink, &Path) + Send) {
     let Some(host) = lab::require(Host::new(name)) else {
         return;
@@ -158,7 +158,7 @@ fn a_killed_daemons_changes_are_undone_by_the_next() {
         let before = state(netlink);
         let plan = plan(netlink, |_| {});
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
-        // The kernel closes a dead process's files like this.
+        // The kernel closes the files of a dead process in this way.
         applied.journal = None;
         drop(applied);
         assert_ne!(state(netlink), before);
@@ -193,7 +193,7 @@ fn two_full_tunnels_do_not_take_each_others_rules() {
         let first = Applied::apply_in(directory, OPEN, &first, "wg0", netlink).unwrap();
         let between = state(netlink);
         let mut second = plan(netlink, |_| {});
-        // The kernel rightly refuses a second route to this network by another interface.
+        // The kernel refuses a second route to this network through another interface.
         let network = |step: &Step| matches!(step, Step::Route { table: MAIN, .. });
         second.steps.retain(|step| !network(step));
         assert_eq!(second.fwmark, 51821);
@@ -403,7 +403,7 @@ fn addresses_and_routes_of_an_interface_that_stays_are_taken_back() {
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
         let way = netlink.route_get(ip("10.9.1.1"), 0).unwrap();
         assert_eq!(way.via, Some(ip("10.8.0.5")));
-        // A step that is done already, and one that the kernel refuses, are left out.
+        // Steps that are already done or that the kernel refuses are left out.
         let more = steps([behind, nowhere, into_tunnel("10.7.0.0", 24)]);
         applied.add(&more, netlink).unwrap();
         applied.undo().unwrap();

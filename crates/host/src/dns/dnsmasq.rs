@@ -116,7 +116,7 @@ impl Dnsmasq {
         self.runs && asks_itself(&text)
     }
 
-    /// The directory.
+    /// Returns the directory of the configuration file.
     pub(super) fn into_directory(self) -> PathBuf {
         self.directory
     }
@@ -144,14 +144,14 @@ impl Dnsmasq {
     pub fn set(&self, name: &str, text: &str, restarts: &mut Restarts) -> Result<(), DnsError> {
         let path = self.directory.join(name);
         if read(&path).is_some_and(|it| it == text) {
-            // Not marked again: the restart under way began after the mark, so it reads the file.
+            // Not marked again: the current restart began after the mark, so it reads the file.
             return match self.has_read(name) {
                 true => Ok(()),
                 false => self.restart(restarts),
             };
         }
         if !restarts.may() {
-            // A restart that is under way or has failed comes first.
+            // A restart that is in progress or has failed comes first.
             return self.mark(name);
         }
         self.put(&path, name, text)

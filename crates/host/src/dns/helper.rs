@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// Most output that is read, in bytes.
+/// Maximum output that is read, in bytes.
 const MESSAGE_MAX: u64 = 4096;
 
 /// Longest time between two checks whether the program has ended.

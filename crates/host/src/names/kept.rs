@@ -4,10 +4,10 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// Most names to keep: enough for the peers and relays of a few tunnels.
+/// Maximum number of names to keep: enough for the peers and relays of a few tunnels.
 pub const NAMES_MAX: usize = 32;
 
-/// Most addresses to keep of a name.
+/// Maximum number of addresses to keep of a name.
 pub const ADDRESSES_MAX: usize = 4;
 
 /// Upper bound of the text, in bytes.

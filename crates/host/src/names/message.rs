@@ -5,17 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Largest message (RFC 1035, section 4.2.1), in bytes.
 pub const MESSAGE_MAX: usize = 512;
 
-/// Most addresses taken from an answer.
+/// Maximum number of addresses taken from an answer.
 pub const ADDRESSES_MAX: usize = 16;
 
-/// Most records read from an answer, and most aliases (CNAME) followed.
+/// Maximum number of records read from an answer, and of aliases (CNAME) followed.
 const RECORDS_MAX: u16 = 64;
 const ALIASES_MAX: usize = 8;
 
 /// Bytes of a message before its question.
 const HEADER: usize = 12;
 
-/// Most bytes of a name (RFC 1035, section 3.1), and most compression pointers in one name.
+/// Maximum number of bytes of a name (RFC 1035, section 3.1), and of compression pointers in one name.
 const NAME_MAX: usize = 255;
 const POINTERS_MAX: usize = 16;
 
@@ -27,7 +27,7 @@ const AAAA: u16 = 28;
 /// The class of the Internet.
 const IN: u16 = 1;
 
-/// Address family that a query asks for.
+/// Address family that a query requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// IPv4.
@@ -277,7 +277,7 @@ mod tests {
         let address = |last| [0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, last];
         records.extend([1, b'X', 0xc0, 16]);
         records.extend(address(7));
-        // A record of a name that the query did not ask for.
+        // A record of a name that the query did not request.
         records.extend([1, b'y', 0xc0, 16]);
         records.extend(address(8));
         let message = answered(Kind::A, 3, &records);

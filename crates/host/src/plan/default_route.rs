@@ -45,7 +45,7 @@ impl Routes<'_> {
         if v6 == Some(DefaultV6::Global) && !self.want.block_ipv6 {
             self.lead_all(true);
         }
-        // IPv6 that the tunnel cannot carry must not leave by the host's own uplink.
+        // IPv6 that the tunnel cannot carry must not leave through the host's own uplink.
         let cut_off = self.want.default_v6.is_some() && !self.v6;
         if self.want.block_ipv6 || cut_off {
             self.block_all_v6();
@@ -256,7 +256,7 @@ impl Routes<'_> {
     }
 
     /// Leads all packets on kernels without the rules. Two halves win over the default route without replacing it, and
-    /// the endpoints keep their present ways.
+    /// the endpoints keep their current routes.
     fn add_halves(&mut self, v4: bool, v6: bool) {
         if v4 {
             self.lead_halves(&HALVES_V4);

@@ -116,13 +116,13 @@ impl Routes<'_> {
         self.facts.endpoints.iter().filter(|way| !way.local)
     }
 
-    /// For [`EndpointRoutes::ForDefault`]: endpoints keep their ways if a route of the main table or the network of a
+    /// For [`EndpointRoutes::ForDefault`]: endpoints keep their routes if a route of the main table or the network of a
     /// tunnel's address covers them.
     pub(super) fn keep_covered(&mut self) -> Result<(), PlanError> {
         if self.want.endpoint_routes != EndpointRoutes::ForDefault {
             return Ok(());
         }
-        // A blocked endpoint without a way must not stop the tunnel, which may reach endpoints of the other family.
+        // A blocked endpoint without a route must not stop the tunnel, which may reach endpoints of the other family.
         let blocked = |way: &EndpointWay| way.dev.is_none() && way.addr.is_ipv6() && !self.v6;
         let kept = self
             .called()

@@ -51,7 +51,7 @@ pub(super) struct Routes<'a> {
     pub(super) past: Vec<Step>,
     /// Networks that become unreachable.
     pub(super) blocked: Vec<Step>,
-    /// Routes of the host that the plan removes, because they are in the way.
+    /// Routes of the host that the plan removes, because they conflict with its own.
     pub(super) displaced: Vec<Step>,
     /// Routes into the tunnel.
     pub(super) inside: Vec<Step>,
@@ -89,7 +89,7 @@ impl<'a> Routes<'a> {
         self.keep_endpoints();
         let Self { mut plan, .. } = self;
         // Displaced routes are removed first and restored last. The kernel refuses such a route while a route past the
-        // tunnel leads to its gateway by another way.
+        // tunnel leads to its gateway over another route.
         for mut steps in [
             self.displaced,
             self.past,
@@ -110,7 +110,7 @@ impl<'a> Routes<'a> {
             self.tell_pushed(dst, route, &way);
         }
         match way {
-            // The plan's warnings report this. Packets to this network must not leave by the host's own uplink.
+            // The plan's warnings report this. Packets to this network must not leave through the host's own uplink.
             Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => match prefix {
                 0 => self.block_all_v6(),
                 _ if route.table == MAIN => self.block(dst, prefix),
@@ -243,7 +243,7 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// A way into the tunnel, with a gateway where the kernel would accept one. For a TUN the gateway makes no
+    /// Route into the tunnel, with a gateway where the kernel would accept one. For a TUN the gateway makes no
     /// difference.
     fn inner(&self, gateway: Option<IpAddr>) -> Way {
         Way::Tunnel(gateway.filter(|&addr| addr.is_ipv4() && self.want.is_inside(addr)))

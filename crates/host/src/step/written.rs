@@ -1,158 +1,118 @@
-//! A step as read from the journal: its kind, and one table with the values of all kinds.
+//! A step as read from the journal: its kind, and its values by name.
 //!
-//! serde's derived reader of the enum has a part for each kind of step: 18 KB of an ARMv7 program. This one takes half.
+//! serde's derived reader of the enum has a part for each kind of step: 18 KB of an ARMv7 program. This one has a fifth.
 
-use std::fmt;
-use std::net::IpAddr;
-
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 use super::{SavedRoute, Step};
-use crate::dns::{NameServers, Resolver};
-
-/// The values; those that the kind does not have are absent.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Values {
-    addr: Option<IpAddr>,
-    before: Option<String>,
-    dev: Option<u32>,
-    dst: Option<IpAddr>,
-    except: Option<Vec<(IpAddr, u8)>>,
-    first: bool,
-    interface: Option<String>,
-    key: Option<String>,
-    mark: Option<u32>,
-    metric: Option<u32>,
-    mtu: Option<u32>,
-    onlink: Option<bool>,
-    only: Vec<String>,
-    optional: Option<bool>,
-    passes: Option<u8>,
-    peer: Option<IpAddr>,
-    prefix: Option<u8>,
-    priority: Option<u32>,
-    protocol: Option<u8>,
-    resolver: Option<Resolver>,
-    scope: Option<u8>,
-    search: Option<Vec<String>>,
-    servers: Option<Vec<IpAddr>>,
-    sources: Option<Vec<(IpAddr, u8)>>,
-    src: Option<IpAddr>,
-    table: Option<u32>,
-    towards: Option<IpAddr>,
-    v6: Option<bool>,
-    value: Option<String>,
-    via: Option<IpAddr>,
-}
+use crate::dns::NameServers;
 
 /// `{KIND: {NAME: VALUE, ...}}`, or only `KIND` for a step without values.
 impl<'de> Deserialize<'de> for Step {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Reader)
+        let written = Value::deserialize(from)?;
+        let fault = || D::Error::custom("no step, or not all that belongs to one");
+        read(written).ok_or_else(fault)
     }
 }
 
-struct Reader;
-
-impl<'de> Visitor<'de> for Reader {
-    type Value = Step;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a step")
-    }
-
-    fn visit_str<E: Error>(self, kind: &str) -> Result<Step, E> {
-        Values::default().read(kind)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Step, A::Error> {
-        let none = || A::Error::custom("a step without a kind");
-        let (kind, values): (String, Values) = map.next_entry()?.ok_or_else(none)?;
-        values.read(&kind)
-    }
+/// The step; `None` for an unknown kind or a missing value.
+fn read(written: Value) -> Option<Step> {
+    let (kind, values) = match written {
+        Value::String(kind) => (kind, Map::new()),
+        Value::Object(step) if step.len() == 1 => match step.into_iter().next()? {
+            (kind, Value::Object(values)) => (kind, values),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Values(values).step(&kind)
 }
+
+struct Values(Map<String, Value>);
 
 impl Values {
-    fn read<E: Error>(self, kind: &str) -> Result<Step, E> {
-        let fault = || E::custom(format!("no step, or not all that belongs to one: {kind}"));
-        self.step(kind).ok_or_else(fault)
+    /// The value of that name, which is null where it is absent; `None` if it is of another type.
+    fn get<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
+        serde_json::from_value(self.0.remove(name).unwrap_or_default()).ok()
     }
 
-    /// The step of that kind; `None` for an unknown kind or a missing value.
-    fn step(self, kind: &str) -> Option<Step> {
+    fn step(mut self, kind: &str) -> Option<Step> {
         Some(match kind {
             "Address" => Step::Address {
-                addr: self.addr?,
-                prefix: self.prefix?,
-                peer: self.peer,
+                addr: self.get("addr")?,
+                prefix: self.get("prefix")?,
+                peer: self.get("peer")?,
             },
-            "Mtu" => Step::Mtu { mtu: self.mtu? },
+            "Mtu" => Step::Mtu {
+                mtu: self.get("mtu")?,
+            },
             "Up" => Step::Up,
             "Route" => Step::Route {
-                dst: self.dst?,
-                prefix: self.prefix?,
-                via: self.via,
-                metric: self.metric,
-                table: self.table?,
-                optional: self.optional?,
-                first: self.first,
+                dst: self.get("dst")?,
+                prefix: self.get("prefix")?,
+                via: self.get("via")?,
+                metric: self.get("metric")?,
+                table: self.get("table")?,
+                optional: self.get("optional")?,
+                first: self.get::<Option<_>>("first")?.unwrap_or(false),
             },
             "Dns" => Step::Dns {
-                resolver: self.resolver?,
+                resolver: self.get("resolver")?,
                 wanted: NameServers {
-                    servers: self.servers?,
-                    search: self.search?,
-                    only: self.only,
+                    servers: self.get("servers")?,
+                    search: self.get("search")?,
+                    only: self.get::<Option<_>>("only")?.unwrap_or_default(),
                 },
             },
             "UnmarkedRule" => Step::UnmarkedRule {
-                v6: self.v6?,
-                mark: self.mark?,
-                table: self.table?,
-                priority: self.priority?,
-                passes: self.passes,
+                v6: self.get("v6")?,
+                mark: self.get("mark")?,
+                table: self.get("table")?,
+                priority: self.get("priority")?,
+                passes: self.get("passes")?,
             },
             "MainRule" => Step::MainRule {
-                v6: self.v6?,
-                priority: self.priority?,
-                passes: self.passes.unwrap_or(0),
+                v6: self.get("v6")?,
+                priority: self.get("priority")?,
+                passes: self.get::<Option<_>>("passes")?.unwrap_or(0),
             },
             "Sysctl" => Step::Sysctl {
-                key: self.key?,
-                value: self.value?,
-                before: self.before?,
+                key: self.get("key")?,
+                value: self.get("value")?,
+                before: self.get("before")?,
             },
             "Masquerade" => Step::Masquerade {
-                interface: self.interface?,
-                sources: self.sources?,
-                except: self.except?,
+                interface: self.get("interface")?,
+                sources: self.get("sources")?,
+                except: self.get("except")?,
             },
             "OuterRoute" => Step::OuterRoute {
-                dst: self.dst?,
-                prefix: self.prefix?,
-                via: self.via,
-                dev: self.dev?,
-                metric: self.metric?,
-                towards: self.towards,
+                dst: self.get("dst")?,
+                prefix: self.get("prefix")?,
+                via: self.get("via")?,
+                dev: self.get("dev")?,
+                metric: self.get("metric")?,
+                towards: self.get("towards")?,
             },
             "Unreachable" => Step::Unreachable {
-                dst: self.dst?,
-                prefix: self.prefix?,
-                metric: self.metric?,
+                dst: self.get("dst")?,
+                prefix: self.get("prefix")?,
+                metric: self.get("metric")?,
             },
             "Displace" => Step::Displace(SavedRoute {
-                dst: self.dst?,
-                prefix: self.prefix?,
-                via: self.via,
-                dev: self.dev,
-                metric: self.metric,
-                src: self.src,
-                mtu: self.mtu,
-                scope: self.scope,
-                protocol: self.protocol,
-                onlink: self.onlink?,
+                dst: self.get("dst")?,
+                prefix: self.get("prefix")?,
+                via: self.get("via")?,
+                dev: self.get("dev")?,
+                metric: self.get("metric")?,
+                src: self.get("src")?,
+                mtu: self.get("mtu")?,
+                scope: self.get("scope")?,
+                protocol: self.get("protocol")?,
+                onlink: self.get("onlink")?,
             }),
             _ => return None,
         })
@@ -162,6 +122,8 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dns::Resolver;
+    use std::net::IpAddr;
     use std::path::PathBuf;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));

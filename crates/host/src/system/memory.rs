@@ -132,7 +132,7 @@ impl Memory {
         self.routes.retain(|route| route.dev != Some(index));
     }
 
-    /// Everything that a tunnel can change, except whether its interface is up and its MTU. Sorted, since a restored
+    /// Everything that a tunnel can change, except its interface's MTU and up/down state. Sorted, since a restored
     /// object may have another place.
     pub(crate) fn state(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.routes.iter().map(|it| format!("{it:?}")).collect();

@@ -1,4 +1,4 @@
-//! Output for people. A reader that stops early (`| head -1`) is no error, though `print!` would panic.
+//! Output for people. A reader that stops early (`| head -1`) is not an error, though `print!` would panic.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -27,7 +27,7 @@ pub fn text(text: impl Display) {
     end_unless_read(write!(out, "{text}").and_then(|()| out.flush()));
 }
 
-/// Prints a text with its own line ends. If the reader has gone, the command goes on, for its exit code says more.
+/// Prints a text with its own line ends. If the reader has gone, the command continues, for its exit code says more.
 ///
 /// # Errors
 /// Standard output cannot be written.

@@ -115,7 +115,7 @@ fn a_peer_comes_with_its_first_keys_and_they_seal_when_that_is_said() {
         (known(&peers).primary, known(&peers).secondary),
         (Some(0), None)
     );
-    // A second call changes nothing.
+    // A repeated call changes nothing.
     peers.send_with(PEER, SESSION).unwrap();
     assert_eq!(peers.kernel.asked.len(), 3);
 }
@@ -194,7 +194,7 @@ fn an_address_goes_from_one_peer_to_another() {
     }
     let failed = peers.change_routes(&[add(2, 32, other)]);
     assert!(failed.is_empty(), "{failed:?}");
-    // The first peer has no address any more, so the kernel does not need it.
+    // The first peer no longer has an address, so the kernel does not need it.
     assert!(!peers.kernel.peers.contains_key(&NUMBER));
     assert_eq!(peers.peers[&other].networks.len(), 2);
 }
@@ -259,7 +259,7 @@ fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
     peers.kernel.peers.clear();
     assert_eq!(peers.lost(NUMBER), Some(PEER));
     assert_eq!(peers.lost(NUMBER), None);
-    // Control knows it already.
+    // Control already knows this address.
     let (peer, untold) = peers.look(PEER, Instant::now()).unwrap();
     assert!(peer.silent && untold.is_none());
     peers.remove(PEER);

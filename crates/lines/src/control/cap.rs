@@ -118,7 +118,7 @@ impl Capped {
         }
         // Traffic about midnight counts for the new month.
         let fresh = carried.checked_sub(self.seen);
-        // A smaller count comes from a new data plane; the last count of the old one was not received.
+        // A smaller count comes from a new data plane; the last count of the old one is unknown.
         self.allowance.charge(fresh.unwrap_or(carried));
         self.seen = carried;
         let (name, cap) = (&self.kept.name, || gigabytes(self.allowance.cap()));

@@ -39,7 +39,8 @@ impl Lines {
         }
     }
 
-    /// Sets the fault of a line to a peer in addition to the host's. The host's next fault replaces it.
+    /// Reports a fault of a line to this peer only. A fault of the whole line, known to the host, takes precedence.
+    /// Lasts until the host reports on the line again.
     pub fn set_fault(&mut self, id: plane::PeerId, line: LineId, fault: Option<Fault>) {
         let host = self.ends.get(line.index()).and_then(|end| end.fault);
         if let Some(peer) = self.peers.get_mut(&id) {

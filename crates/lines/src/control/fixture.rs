@@ -6,17 +6,21 @@ use plane::{LINES_MAX, Line, LineId, LineMode, PeerId};
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-/// Records calls that have an address, in order, and answers from its fields.
+/// Fake of all facilities: records calls that have an address, in order, and returns what its fields say.
 pub(super) struct Fake {
     pub(super) facts: Vec<Option<LineFacts>>,
     pub(super) wall: SystemTime,
     pub(super) carried: [u64; LINES_MAX],
-    /// There is no data plane.
+    /// No data plane exists.
     pub(super) gone: bool,
     /// Calls since [`told`](Self::told): the kind, the line, and an address.
     pub(super) calls: Vec<(&'static str, u8, Option<SocketAddr>)>,
     pub(super) hellos: Vec<(Line, Vec<u8>)>,
     pub(super) usage: Vec<LineUsage>,
+    /// Why no sockets can be opened.
+    pub(super) refuses: Option<String>,
+    /// The other calls since [`rest`](Self::rest), and lines of the log, as texts.
+    others: Vec<String>,
 }
 
 impl Fake {
@@ -35,12 +39,23 @@ impl Fake {
             calls: Vec::new(),
             hellos: Vec::new(),
             usage: Vec::new(),
+            refuses: None,
+            others: Vec::new(),
         }
     }
 
-    /// Returns the calls since the last call.
+    /// Returns the calls recorded since the last use of this function.
     pub(super) fn told(&mut self) -> Vec<(&'static str, u8, Option<SocketAddr>)> {
         std::mem::take(&mut self.calls)
+    }
+
+    /// Returns the other calls since the last call.
+    pub(super) fn rest(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.others)
+    }
+
+    fn note(&mut self, call: String) {
+        self.others.push(call);
     }
 }
 
@@ -63,7 +78,7 @@ impl Outside for Fake {
 
     fn open(&mut self, line: LineId, _: Option<u32>) -> Result<(), String> {
         self.calls.push(("open", line.0, None));
-        Ok(())
+        self.refuses.clone().map_or(Ok(()), Err)
     }
 
     fn probe(&mut self, _: PeerId, line: Line, _: bool) {
@@ -71,7 +86,9 @@ impl Outside for Fake {
         self.calls.push(("probe", line.id.0, at));
     }
 
-    fn keepalive(&mut self, _: PeerId) {}
+    fn keepalive(&mut self, _: PeerId) {
+        self.note("keepalive".to_owned());
+    }
 
     fn hello(&mut self, to: &Line, hello: &[u8], _: SystemTime) {
         self.calls.push(("hello", to.id.0, None));
@@ -80,30 +97,44 @@ impl Outside for Fake {
 
     fn relay_at(&mut self, _: SocketAddr) {}
 
-    fn keep_address(&mut self, _: &str, _: IpAddr) {}
+    fn keep_address(&mut self, name: &str, address: IpAddr) {
+        self.note(format!("keep {name} {address}"));
+    }
 
     fn keep_usage(&mut self, usage: &[LineUsage]) {
         self.usage = usage.to_vec();
     }
 
-    fn log(&mut self, _: Option<PeerId>, _: Level, _: &str) {}
+    fn log(&mut self, _: Option<PeerId>, _: Level, words: &str) {
+        self.note(words.to_owned());
+    }
 }
 
 impl LinePlane for Fake {
-    fn close_line(&mut self, _: LineId) {}
+    fn close_line(&mut self, line: LineId) {
+        self.note(format!("close {}", line.0));
+    }
 
     fn set_line(&mut self, _: PeerId, line: Line) {
         self.calls
             .push(("set", line.id.0, Some(line.endpoint.addr)));
     }
 
-    fn use_line(&mut self, _: PeerId, _: LineId) {}
+    fn use_line(&mut self, _: PeerId, line: LineId) {
+        self.note(format!("use {}", line.0));
+    }
 
-    fn set_line_mode(&mut self, _: PeerId, _: LineMode) {}
+    fn set_line_mode(&mut self, _: PeerId, mode: LineMode) {
+        self.note(format!("{mode:?}"));
+    }
 
-    fn set_rate(&mut self, _: u64) {}
+    fn set_rate(&mut self, rate: u64) {
+        self.note(format!("rate {rate}"));
+    }
 
-    fn set_line_rates(&mut self, _: [u64; LINES_MAX]) {}
+    fn set_line_rates(&mut self, rates: [u64; LINES_MAX]) {
+        self.note(format!("rates {:?}", &rates[..3]));
+    }
 
     fn carried(&mut self) -> [u64; LINES_MAX] {
         self.carried

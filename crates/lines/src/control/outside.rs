@@ -13,7 +13,7 @@ pub trait Outside {
     /// The wall clock's time.
     fn wall(&self) -> SystemTime;
 
-    /// The data plane, or what stands for one; `None` without an interface.
+    /// The data plane, or a test's substitute; `None` without an interface.
     fn plane(&mut self) -> Option<&mut dyn LinePlane>;
 
     /// Reads the host's facts about the lines, in order; `None` for a line without a device.
@@ -25,7 +25,7 @@ pub trait Outside {
     /// A message for the log.
     fn open(&mut self, line: LineId, mark: Option<u32>) -> Result<(), String>;
 
-    /// Sends a peer a message by this line that it answers at once. With `renew`, no data has come recently: if the
+    /// Sends a peer a message over this line that it answers at once. With `renew`, no data has come recently: if the
     /// probe makes a new session, use it.
     fn probe(&mut self, peer: PeerId, line: Line, renew: bool);
 
@@ -35,10 +35,10 @@ pub trait Outside {
     /// Sends a hello with this stamp to the relay of a line, once the floor for the stamp is saved.
     fn hello(&mut self, to: &Line, hello: &[u8], stamp: SystemTime);
 
-    /// Notes that a relay has this address now.
+    /// Records that a relay has this address now.
     fn relay_at(&mut self, address: SocketAddr);
 
-    /// Saves that a peer answers by a relay at this address of this name.
+    /// Saves that a peer answers through a relay at this address of this name.
     fn keep_address(&mut self, name: &str, address: IpAddr);
 
     /// Saves the lines' byte counts.

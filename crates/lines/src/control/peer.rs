@@ -1,4 +1,4 @@
-//! The lines of one called peer.
+//! The lines to one peer that has a configured endpoint.
 
 use super::{BUSY, IDLE, Lines, PROBE_IDLE, PROBE_METERED, PROBE_SPREAD, WAITING, number};
 use crate::health::{Change, Fault, Health};
@@ -7,8 +7,8 @@ use plane::{LineId, LineMode, PeerState};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// The least time between two initiations. The answer to one may be on its way, and the peer must see its session
-/// used before the next initiation asks for another.
+/// Minimum time between two initiations. The answer to one may be in transit, and the peer must see its session
+/// used before the next initiation requests another.
 const APART: Duration = Duration::from_millis(400);
 
 /// How long to wait for the answer to a probe while no round trip is known.
@@ -50,22 +50,22 @@ pub(super) struct PeerLines {
     pub(super) address: SocketAddr,
     pub(super) lines: Vec<OfLine>,
     pub(super) scheduler: Scheduler,
-    /// The peer's packets go by several lines at a time.
+    /// The peer's packets go over several lines at a time.
     pub(super) spreads: bool,
     /// How the data plane was told to use the lines.
     mode: LineMode,
-    /// The switch of lines that the data plane was not told yet.
+    /// A switch of lines that was not passed to the data plane yet.
     switched: Option<Switch>,
-    /// The line that the data plane was told to use.
+    /// The line that the data plane uses by the last call.
     pub(super) used: Option<LineId>,
     probe: Option<Probe>,
     /// Index of the line not in use that was probed last.
     asked_last: usize,
-    /// When to send a keepalive by the line in use, after a probe by another line.
+    /// When to send a keepalive over the line in use, after a probe over another line.
     calls_back: Option<Instant>,
-    /// When an answer last came to a probe by the line in use.
+    /// When an answer last came to a probe over the line in use.
     answered: Option<Instant>,
-    /// When a keepalive last went by all lines because no data did.
+    /// When a keepalive last went over all lines because no data did.
     told: Option<Instant>,
 }
 
@@ -176,7 +176,7 @@ impl PeerLines {
         true
     }
 
-    /// Notes that the protocol has sent an initiation by the line in use.
+    /// Records that the protocol has sent an initiation over the line in use.
     pub(super) fn asked(&mut self, now: Instant) {
         let Some(line) = self.used else { return };
         self.probe = Some(Probe {
@@ -222,7 +222,7 @@ impl PeerLines {
             of.health.received(heard);
         }
         let data = state.times.last_data_sent;
-        // A peer that does not know of lines answers by any one of them, the first that it heard.
+        // A peer that does not know of lines answers through any one of them, the first that it heard.
         let elsewhere = state.times.last_received.filter(|_| spreads);
         let heard = of.heard.max(elsewhere);
         let unanswered = data.filter(|sent| heard.is_none_or(|heard| *sent > heard));
@@ -280,7 +280,7 @@ impl PeerLines {
         probe.sent + patience
     }
 
-    /// Whether to send a keepalive by the line in use, so that the peer sends there again. It is due at once, and a
+    /// Whether to send a keepalive over the line in use, so that the peer sends there again. It is due at once, and a
     /// second time after an unanswered probe, which the first keepalive may have overtaken.
     pub(super) fn calls_back(&mut self, now: Instant) -> bool {
         let due = self.calls_back.take_if(|at| *at <= now).is_some();
@@ -293,7 +293,7 @@ impl PeerLines {
         due
     }
 
-    /// Whether to send a keepalive by all lines: data arrives, but none goes out that shows the peer which lines it
+    /// Whether to send a keepalive over all lines: data arrives, but none goes out that shows the peer which lines it
     /// can use.
     pub(super) fn tells(&mut self, state: &PeerState, now: Instant) -> bool {
         let times = &state.times;
@@ -313,13 +313,13 @@ impl PeerLines {
         changes.collect()
     }
 
-    /// Whether the peer answers by a line.
+    /// Whether the peer answers over a line.
     pub(super) fn works_by(&self, line: LineId) -> bool {
         let of = self.lines.get(line.index());
         of.is_some_and(|of| of.health.state().0.usable())
     }
 
-    /// Whether packets go by a line.
+    /// Whether packets go over a line.
     pub(super) fn uses(&self, line: LineId) -> bool {
         let single = !matches!(self.mode, LineMode::Balance(_) | LineMode::Duplicate(_));
         self.mode.lines().contains(line) || single && self.used == Some(line)

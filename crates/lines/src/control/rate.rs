@@ -8,14 +8,14 @@ use plane::{LINES_MAX, LineId};
 /// The rates for the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Bits a second of all lines in use together: each packet goes by one line, or by all.
+    /// Bits a second of all lines in use together: each packet goes over one line, or over all.
     Together(u64),
     /// Bits a second of each line in use, by number; 0 for other lines.
     Each([u64; LINES_MAX]),
 }
 
 impl Lines {
-    /// Tells the data plane the rates, if they have changed. While no line works the last rates stay.
+    /// Sets the rates in the data plane, if they have changed. While no line works the last rates stay.
     pub(super) fn tell_rate(&mut self, out: &mut dyn Outside) {
         if self.settings.shape
             && let Some(told) = self.rates_in_use()
@@ -28,7 +28,7 @@ impl Lines {
         }
     }
 
-    /// The rates of the lines in use. If each packet goes by all of them, the slowest line sets the rate.
+    /// The rates of the lines in use. If each packet goes over all of them, the slowest line sets the rate.
     fn rates_in_use(&self) -> Option<Told> {
         let mode = self.settings.mode;
         let carries = |peer: &PeerLines, line| match mode {
@@ -36,7 +36,7 @@ impl Lines {
             LineMode::Critical => peer.used == Some(line),
             _ => peer.uses(line),
         };
-        // Peers that call are answered on the line of their call.
+        // Peers without a configured endpoint are answered on the line that they use.
         let idle = self.peers.is_empty() && self.callers.is_empty();
         let in_use = |line: &LineId| {
             idle || self.callers.values().any(|called| called == line)

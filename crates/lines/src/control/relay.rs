@@ -1,5 +1,5 @@
 //! Lines that reach the peer through a relay. A relay forwards only for clients that announce their address by
-//! hellos. A client sends a hello every 20 seconds, and before each probe while the peer does not answer by the line,
+//! hellos. A client sends a hello every 20 seconds, and before each probe while the peer does not answer over the line,
 //! as a restarted relay knows nothing of it.
 
 use super::{Lines, Outside, number, on};
@@ -11,10 +11,10 @@ use plane::{Endpoint, Line, LineId};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The least time between two hellos.
+/// Minimum time between two hellos.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a relay's address is tried while the peer does not answer by it: longer than two probes take.
+/// How long a relay's address is tried while the peer does not answer through it: longer than two probes take.
 const TRY: Duration = Duration::from_secs(15);
 
 /// The relay of one line.
@@ -24,11 +24,11 @@ struct Relay {
     clock: Clock,
     /// The relay's address, once known.
     address: Option<SocketAddr>,
-    /// The relay's name, if it is configured by one.
+    /// The relay's name, if it is configured by name.
     name: Option<Name>,
-    /// When the last hello went out by the open sockets.
+    /// When the last hello went out over the open sockets.
     told: Option<Instant>,
-    /// Since when the peer has not answered by this address, as of the last look.
+    /// Since when the peer has not answered through this address, as of the last look.
     silent: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ impl Relays {
         unknown.then_some(Fault::NoRelay)
     }
 
-    /// Returns where to send packets by a line for a peer at this address.
+    /// Returns where to send packets over a line for a peer at this address.
     pub(super) fn lead(&self, line: LineId, peer: SocketAddr) -> Line {
         let by = self.get(line).and_then(|it| it.address);
         on(line, Endpoint::new(by.unwrap_or(peer)))
@@ -86,8 +86,9 @@ impl Relays {
         }
     }
 
-    /// Sends a hello before a probe by a line, if one is due: if the peer does not answer by the line, its relay may not
-    /// know us. Returns false if the relay's next address is tried instead: the probe waits until that is told.
+    /// Sends a hello before a probe over a line, if one is due: if the peer does not answer over the line, its relay
+    /// may not know us. Returns false if the relay's next address is tried instead: the probe waits until the data
+    /// plane knows it.
     pub(super) fn before_probe(
         &mut self,
         line: LineId,
@@ -99,9 +100,9 @@ impl Relays {
         self.say(line, (every, works), now, out)
     }
 
-    /// Sends the hello that is due now by a line, if any. `works` says whether the peer answers by the line. If it does
-    /// not for long, the relay may have moved: then the next address of its name is tried, and after the last the name
-    /// is looked up anew. Returns false for another address, which gets its hello once the data plane knows it.
+    /// Sends the hello that is due now over a line, if any. `works` says whether the peer answers over the line. If it
+    /// does not for long, the relay may have moved: then the next address of its name is tried, and after the last the
+    /// name is looked up again. Returns false for another address, which gets its hello once the data plane knows it.
     fn say(
         &mut self,
         line: LineId,
@@ -148,7 +149,7 @@ impl Relays {
 }
 
 impl Lines {
-    /// Sends the hellos that are due, by all open lines.
+    /// Sends the hellos that are due, over all open lines.
     pub(super) fn say_hello(&mut self, now: Instant, out: &mut dyn Outside) {
         for line in (0..self.ends.len()).map(number) {
             if self.is_open(line) {
@@ -158,7 +159,7 @@ impl Lines {
         }
     }
 
-    /// Makes stamps of hellos later than this, as an earlier run of this end may have sent it.
+    /// Makes the timestamps of hellos later than this one, which an earlier run of this end may have sent.
     pub fn set_stamp_floor(&mut self, floor: SystemTime) {
         for relay in self.relays.of.iter_mut().flatten() {
             relay.clock = relay.clock.max(Clock::after(floor));
@@ -248,7 +249,7 @@ impl Lines {
         }
     }
 
-    /// Tells the data plane the addresses of relays that have moved.
+    /// Sets new addresses of relays in the data plane.
     pub(super) fn follow_relays(&mut self, out: &mut dyn Outside) {
         for line in std::mem::take(&mut self.relays.moved) {
             let Some(address) = self.relays.get(line).and_then(|it| it.address) else {
@@ -279,7 +280,7 @@ mod tests {
     const RELAY: ([u8; 4], u16) = ([198, 51, 100, 7], 51821);
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A line by the device `eth0`, and one by a relay.
+    /// A line through the device `eth0`, and one through a relay.
     fn lines(relay: &str) -> Lines {
         let direct = LineSettings {
             name: "direct".to_owned(),

@@ -27,7 +27,7 @@ pub struct LineReport {
 }
 
 impl Lines {
-    /// The lines of a peer; empty for a peer that calls and is not called.
+    /// The lines of a peer; empty for a peer that connects to this host only.
     pub fn reports(&self, id: PeerId) -> Vec<LineReport> {
         let Some(peer) = self.peers.get(&id) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Lines of peers that call, told apart by the addresses from which they call.
+//! Lines of peers that connect to this host, told apart by the peers' addresses.
 
 use super::number;
 use config::lines::{LineMode, Lines as Settings};
@@ -7,7 +7,7 @@ use plane::{LineId, LineSet};
 /// How peers with several lines are answered, and whether their packets are put into order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TheirLines {
-    /// Treats each address from which a peer calls as a line of its own. `None`: the peer has moved to the new
+    /// Treats each address from which a peer sends as a line of its own. `None`: the peer has moved to the new
     /// address.
     pub gathered: Option<plane::LineMode>,
     /// Puts packets of peers into order.

@@ -1,8 +1,8 @@
 //! Keeps the bytes that lines have carried in this month in a file.
 //!
-//! The file has two places, written in turn, each with a number and a checksum of its text: whenever the power fails,
-//! one place is intact. The file is opened once, so that a process without privileges can still write it, and is
-//! never longer than two places. Writes do not wait for the disk, so the traffic of the last half minute may be lost.
+//! The file has two slots, written in turn, each with a number and a checksum of its text: whenever the power fails,
+//! one slot is intact. The file is opened once, so that a process without privileges can still write it, and is
+//! never longer than two slots. Writes do not wait for the disk, so the traffic of the last half minute may be lost.
 
 use super::{Doubt, LineUsage};
 use crate::places;
@@ -14,10 +14,10 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a place: enough for 16 lines with the longest names.
+/// Size of a slot, in bytes: enough for 16 lines with the longest names.
 const PLACE: usize = 2048;
 
-/// The first line of a place, with its version.
+/// First line of a slot, with the version of the format.
 const HEAD: &str = "millrace uplinks 1";
 
 /// The file of one tunnel.
@@ -26,7 +26,7 @@ pub struct UsageFile {
     path: PathBuf,
     /// The locked file: no other process counts for the same tunnel meanwhile.
     file: Flock<File>,
-    /// Number of the place that was written last.
+    /// Number of the last written slot.
     number: u64,
     /// A write has failed, and the log says so.
     failed: bool,
@@ -34,7 +34,7 @@ pub struct UsageFile {
 
 impl UsageFile {
     /// Opens the file of the tunnel with this name and reads it. The file is given to `user`, if any, to whom this
-    /// process will drop its privileges, so that a reload can open it anew. If it cannot be opened, the log says so,
+    /// process will drop its privileges, so that a reload can open it again. If it cannot be opened, the log says so,
     /// and counting starts from zero.
     pub fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
         let opened = Self::open(places::directory(), tunnel);
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(parse(&emit(&all)), Some(all));
     }
 
-    /// After a broken-off write the earlier usage is known; a file with two damaged places is ignored.
+    /// After a broken-off write the earlier usage is known; a file with two damaged slots is ignored.
     #[test]
     fn a_broken_write_costs_that_write_only() {
         let directory = tempfile::tempdir().unwrap();
@@ -259,7 +259,7 @@ mod tests {
             UsageFile::open(directory.path(), "office").unwrap().1
         };
         assert_eq!(broken(&|_| ()), usage(3));
-        // The third write went to the second place.
+        // The third write went to the second slot.
         for at in 0..58 {
             let found = broken(&|bytes| bytes[PLACE + at] ^= 1);
             assert_eq!(found, usage(2), "byte {at}");

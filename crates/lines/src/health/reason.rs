@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The state of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LineState {
-    /// No packet has come by the line yet.
+    /// No packet has come over the line yet.
     #[default]
     Unknown,
     /// The line works.
@@ -66,9 +66,9 @@ impl fmt::Display for Fault {
 /// Why a line has changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The first authentic packet has come by the line.
+    /// The first authentic packet has come over the line.
     FirstPacket,
-    /// Authentic packets come by the line again, after this time.
+    /// Authentic packets come over the line again, after this time.
     PacketsAgain(Duration),
     /// Packets on the line were not answered for this time.
     Silent(Duration),
@@ -80,7 +80,7 @@ pub enum Reason {
     RoundTrip {
         /// The smoothed round trip.
         now: Duration,
-        /// The least recent round trip.
+        /// The shortest recent round trip.
         usual: Duration,
     },
     /// Round trips have been normal for this time.
@@ -110,7 +110,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A duration as people write it.
+/// Formats a duration for people.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

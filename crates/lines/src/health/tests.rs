@@ -1,10 +1,10 @@
-//! Lines that come, go, and grow worse.
+//! Lines that appear, vanish and deteriorate.
 
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A line whose peer answers after a round trip, or not at all.
+/// A line whose peer answers after a round trip, or does not answer.
 struct Bench {
     health: Health,
     now: Instant,
@@ -12,7 +12,7 @@ struct Bench {
     probes: usize,
     answers: bool,
     round_trip: Duration,
-    /// For each answer on its way, when it arrives, and when the packet that it answers was sent.
+    /// For each answer in transit, when it arrives, and when the packet that it answers was sent.
     on_their_way: std::collections::VecDeque<(Instant, Instant)>,
 }
 
@@ -142,7 +142,7 @@ fn a_line_that_is_asked_seldom_is_asked_again_soon_after_it_went_down() {
     bench.idle(15_000);
     assert_eq!(bench.states(), [LineState::Down, LineState::Up]);
 
-    // The line is probed rarely all the same if it stays down.
+    // The line is still probed rarely if it stays down.
     bench.answers = false;
     bench.idle(300_000);
     let before = bench.probes;

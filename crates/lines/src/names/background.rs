@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use config::lines::{Line, Lines};
@@ -11,7 +10,7 @@ use netio::poll::Waker;
 
 use super::{Asker, LookUp, servers};
 
-/// Most addresses of one name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 64;
 
 /// Bytes of a look-up's stack: the C library's resolver needs more than its own buffers.
@@ -22,7 +21,7 @@ const STACK: usize = 256 << 10;
 pub struct Background {
     /// The host's name servers from before the tunnel was up.
     servers: Vec<IpAddr>,
-    /// The lines by which the tunnel's packets leave.
+    /// The lines over which the tunnel's packets leave.
     lines: Lines,
 }
 
@@ -80,8 +79,8 @@ type Answer<T> = (T, Result<Vec<SocketAddr>, String>);
 
 /// Looks names up for an event loop. Each result is fetched after the waker has fired.
 pub struct Resolver<T = LookUp> {
-    sender: Sender<Answer<T>>,
-    answers: Receiver<Answer<T>>,
+    // A channel would be 5 KB of an ARMv7 program for each type.
+    answers: Arc<Mutex<Vec<Answer<T>>>>,
     /// Fires when there is a result.
     pub wake: Arc<Waker>,
     names: Background,
@@ -90,10 +89,8 @@ pub struct Resolver<T = LookUp> {
 impl<T: Clone + Send + 'static> Resolver<T> {
     /// Makes a resolver for a tunnel; see [`Background::new`].
     pub fn new(wake: Arc<Waker>, lines: &Lines, device: Option<&str>) -> Self {
-        let (sender, answers) = mpsc::channel();
         Self {
-            sender,
-            answers,
+            answers: Arc::default(),
             wake,
             names: Background::new(lines, device),
         }
@@ -101,22 +98,23 @@ impl<T: Clone + Send + 'static> Resolver<T> {
 
     /// Begins the look-up of a host and port; see [`Background::begin`]. If it cannot begin, the reason is its result.
     pub fn begin(&mut self, tag: T, name: (String, u16), mark: u32, inside: bool) {
-        let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
-        let again = tag.clone();
-        let done = move |found: io::Result<_>| {
-            // The tunnel may be gone, so an error is ignored.
-            let _ = sender.send((again, found.map_err(|error| error.to_string())));
+        let (answers, wake) = (Arc::clone(&self.answers), Arc::clone(&self.wake));
+        let tell = move |tag, found: io::Result<_>| {
+            let answer = (tag, found.map_err(|error| error.to_string()));
+            plane::lock(&answers).push(answer);
             wake.wake();
         };
+        let (again, failed) = (tag.clone(), tell.clone());
+        let done = move |found| tell(again, found);
         if let Err(error) = self.names.begin(name, mark, inside, done) {
-            let _ = self.sender.send((tag, Err(error.to_string())));
-            self.wake.wake();
+            failed(tag, Err(error));
         }
     }
 
     /// The result of a look-up, if one has ended.
     pub fn next(&self) -> Option<Answer<T>> {
-        self.answers.try_recv().ok()
+        let mut answers = plane::lock(&self.answers);
+        (!answers.is_empty()).then(|| answers.remove(0))
     }
 }
 
@@ -151,6 +149,9 @@ fn look_up(host: &str, port: u16, asker: &Asker) -> io::Result<Vec<SocketAddr>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use netio::poll::Poller;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
 
     #[test]
     fn while_a_tunnel_is_up_the_servers_of_before_are_asked() {
@@ -179,5 +180,26 @@ mod tests {
         assert_eq!(found, ["192.0.2.7:5".parse().unwrap()]);
         let found = look_up("fe80::1%lo", 5, &asker).unwrap();
         assert!(matches!(found[..], [SocketAddr::V6(it)] if it.scope_id() != 0));
+    }
+
+    #[test]
+    fn an_answer_comes_with_its_tag_and_wakes_the_loop() {
+        let wake = Arc::new(Waker::new().unwrap());
+        let poller = Poller::new().unwrap();
+        poller.add(&*wake, 0).unwrap();
+        let mut resolver = Resolver::new(wake, &Lines::default(), None);
+        let name = |host: &str| (host.to_owned(), 51820);
+        resolver.begin("good", name("192.0.2.7"), 0, false);
+        resolver.begin("bad", name("fe80::1%no-such-device"), 0, false);
+        let mut answers = BTreeMap::new();
+        while answers.len() < 2 {
+            let ready = poller.wait(Some(Duration::from_secs(60))).unwrap();
+            assert_eq!(ready.iter().count(), 1, "no answer within a minute");
+            resolver.wake.clear();
+            answers.extend(std::iter::from_fn(|| resolver.next()));
+        }
+        let found = ["192.0.2.7:51820".parse().unwrap()];
+        assert_eq!(answers["good"].as_deref(), Ok(&found[..]));
+        assert!(answers["bad"].is_err());
     }
 }

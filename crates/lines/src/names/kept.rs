@@ -16,7 +16,7 @@ use crate::places;
 /// Name of the file.
 const FILE: &str = "endpoints";
 
-/// Least time between two writes for names that have moved.
+/// Minimum time between two writes for names that have moved.
 const PAUSE: Duration = Duration::from_secs(600);
 
 /// Stores the address at which the other end has authenticated, if that is worth a write.

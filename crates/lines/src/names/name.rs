@@ -1,5 +1,5 @@
-//! An endpoint given by name in a file: looked up until they are found, then tried address by address, and looked up
-//! anew when no address answers.
+//! An endpoint given by name in a file. Its addresses are looked up until found, tried one by one, and looked up
+//! again when no address answers.
 
 use config::types::{Endpoint, Host, is_domain};
 use plane::{LineId, PeerId};
@@ -23,7 +23,7 @@ pub struct LookUp {
     pub whose: Whose,
     /// Endpoint as configured.
     pub endpoint: Endpoint,
-    /// The name.
+    /// Host name to resolve.
     pub host: String,
     /// The mark of the tunnel's own datagrams. If there is one, unmarked packets go into the tunnel.
     pub mark: u32,
@@ -216,3 +216,6 @@ impl Name {
         words
     }
 }
+
+#[cfg(test)]
+mod tests;

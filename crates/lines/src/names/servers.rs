@@ -15,7 +15,7 @@ const FILES: [&str; 4] = [
 /// OpenWrt's file, with a comment before the servers of each interface: `# Interface wan`.
 const OPENWRT: &str = "/tmp/resolv.conf.d/resolv.conf.auto";
 
-/// Most servers taken from one file, as in the C library.
+/// Maximum number of servers taken from one file, as in the C library.
 const SERVERS_MAX: usize = 3;
 
 /// The host's name servers, without those on the host itself.

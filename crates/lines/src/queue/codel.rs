@@ -34,6 +34,7 @@ pub(super) struct Head {
 impl CoDel {
     /// Returns whether to drop or mark the packet at the head. Called for each packet that is taken from the queue, and
     /// again for the next one after a drop.
+    #[inline]
     pub(super) fn signals(&mut self, head: Head, parameters: Parameters, now: Instant) -> bool {
         let above = self.above_for_an_interval(head, parameters, now);
         if self.dropping {
@@ -63,7 +64,7 @@ impl CoDel {
         true
     }
 
-    /// Notes that the queue is empty.
+    /// Records that the queue is empty.
     pub(super) const fn empty(&mut self) {
         self.first_above = None;
         self.dropping = false;
@@ -85,6 +86,7 @@ impl CoDel {
 }
 
 /// The control law: the interval divided by the square root of the count.
+#[inline]
 fn spacing(interval: Duration, count: u32) -> Duration {
     let root = (u64::from(count) << 20).isqrt();
     let nanos = (interval.as_nanos() as u64) << 10;

@@ -36,7 +36,7 @@ impl Sender {
 /// The results of 8 bulk flows and a sparse one in ten seconds of a line of 20 Mbit/s.
 struct Bottleneck {
     longest_sparse: Duration,
-    /// Bits a second that went out, headers included.
+    /// Bits sent in a second, headers included.
     rate: f64,
     /// Packets of each bulk flow.
     shares: Vec<usize>,
@@ -62,7 +62,7 @@ fn bottleneck(settings: Settings, ecn: Ecn) -> Bottleneck {
         counters: Counters::default(),
         waiting_max: (0, 0),
     };
-    // Acknowledgements on their way back, which takes 40 ms.
+    // Acknowledgements in transit, which takes 40 ms.
     let mut acknowledgements = std::collections::VecDeque::new();
     let mut bytes = 0;
     for step in 0..100_000_u32 {

@@ -82,7 +82,7 @@ fn one_address_is_of_the_client_that_was_heard_there_last() {
     table.hello(&hello(1, 1), at(1), now).unwrap();
     assert_eq!(table.outbound(at(1).addr, 1, 100, now), Some((1, 1)));
     assert_eq!(table.back(0, 1, 100, now), None);
-    // The first client moves on, and keeps nothing of the shared address.
+    // The first client moves on, and keeps no part of the shared address.
     assert_eq!(
         table.hello(&hello(0, 2), at(2), now),
         Ok((0, Change::Again))
@@ -242,7 +242,7 @@ fn a_key_that_comes_back_is_called_by_no_recorded_hello() {
     anew.remember(key(0).id(), Tai64n([6; 12]));
     anew.replace(vec![client(0)], now);
     assert_eq!(anew.hello(&hello(0, 6), at(2), now), Err(Refused::OldStamp));
-    // Of many stamps the newest are kept.
+    // If there are many stamps, the newest are kept.
     let mut many = Table::new((1..=200).map(client).collect(), now);
     for number in 1..=200 {
         many.hello(&hello(number, number), at(1), now).unwrap();

@@ -31,16 +31,19 @@ impl History {
     }
 
     /// Sets the numbers of `from..to`.
+    #[inline]
     pub(super) fn set_range(&mut self, from: u64, to: u64) {
         self.change(from, to, |word, mask| *word |= mask);
     }
 
     /// Clears the numbers of `from..to`.
+    #[inline]
     pub(super) fn clear_range(&mut self, from: u64, to: u64) {
         self.change(from, to, |word, mask| *word &= !mask);
     }
 
-    /// The least number of `from..to` that has come. The range must not be longer than [`REMEMBERED`].
+    /// The lowest number of `from..to` that has come. The range must not be longer than [`REMEMBERED`].
+    #[inline]
     pub(super) fn next(&self, from: u64, to: u64) -> Option<u64> {
         if self.words.is_empty() {
             return None;

@@ -6,9 +6,8 @@ use std::ops::Add;
 
 use super::trail::Trail;
 
-/// A line that was silent for less than this is alive, however often it had delivered before: a transfer over a long path
-/// comes in bursts, one each round trip. What waits for a line that is dead waits no longer than its packets used to be
-/// late.
+/// A line that was silent for less than this is alive, however often it had delivered before: a transfer over a long
+/// path comes in bursts, one each round trip. If a line is dead, packets wait for it no longer than its usual lateness.
 const SILENCE_MIN: u64 = 1_000_000;
 /// Minimum slack of a line: the inaccuracy of clocks and batches.
 const SLACK_MIN: u64 = 500;
@@ -18,7 +17,7 @@ const UNKNOWN: u64 = 80_000;
 const SLACK_UNKNOWN: u64 = 100_000;
 /// Overtaken packets of a line after which its reordering is known.
 const DOUBTS: u16 = 256;
-/// A lost packet removes so many doubts, and this part of the known displacement.
+/// How many doubts a lost packet removes, and by which part it shortens the known displacement.
 const DOUBTS_OF_LOSS: u16 = DOUBTS / 8;
 const PART_OF_LOSS: u64 = 64;
 /// The time within which a greatest value is forgotten.
@@ -79,36 +78,36 @@ impl Lateness {
     }
 }
 
-/// Copies that came by one line, or from one peer by all lines, by their fate.
+/// Copies that came over one line, or from one peer over all lines, by their fate.
 ///
 /// Each copy is counted once: [`Self::received`] is the sum of all except `buffered`, which counts the accepted packets
 /// that had to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
-    /// First copies that came before their number was given up.
+    /// Packets that came before their number was given up.
     pub accepted: u64,
-    /// First copies that came after their number was given up.
+    /// Packets that came after their number was given up.
     pub late: u64,
     /// Accepted packets that waited for a packet in front of them.
     pub buffered: u64,
-    /// Copies of a number at or above the window's limit that had already come.
+    /// Duplicates of packets that had arrived before, with a number at or above the window's limit.
     pub duplicated_within: u64,
-    /// Copies of a number below the window's limit that had already come.
+    /// Duplicates of packets that had arrived before, with a number below the window's limit.
     pub duplicated_below: u64,
-    /// Copies of numbers too old to know whether they had come.
+    /// Packets whose number is too old to know whether it had come.
     pub ancient: u64,
-    /// Copies with a number too far ahead, or that came while there was no room.
+    /// Packets whose number is too far ahead, or that came while there was no room.
     pub ignored: u64,
 }
 
 impl Copies {
-    /// All copies.
+    /// Number of received packets, copies included.
     #[must_use]
     pub const fn received(&self) -> u64 {
         self.accepted + self.late + self.duplicated() + self.ancient + self.ignored
     }
 
-    /// Copies of numbers that had already come.
+    /// Duplicates: packets whose number had already come.
     #[must_use]
     pub const fn duplicated(&self) -> u64 {
         self.duplicated_within + self.duplicated_below
@@ -158,7 +157,7 @@ pub struct Reordering {
     /// The longest time by which a packet was overtaken by others of its line, in microseconds, whole milliseconds. It
     /// fades.
     displacement: u64,
-    /// The remaining doubts about the displacement.
+    /// Overtaken packets still to be seen until the displacement counts as known.
     doubts: u16,
 }
 
@@ -216,7 +215,7 @@ impl LineTrack {
         })
     }
 
-    /// Notes that this number was lost, which the line may have passed.
+    /// Records the loss of a number that the line may have passed.
     pub(super) fn lost(&mut self, number: u64) {
         if self.trail.first_from(number).is_some() {
             self.doubts = self.doubts.saturating_sub(DOUBTS_OF_LOSS);
@@ -224,8 +223,8 @@ impl LineTrack {
         }
     }
 
-    /// Notes that the line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if that
-    /// is too long to be meaningful.
+    /// Records that the line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if
+    /// that is too long to be meaningful.
     pub(super) fn delivered(&mut self, number: u64, lateness: Option<u64>, now: u64) {
         if let Some(heard) = self.heard {
             let gap = now.saturating_sub(heard);
@@ -255,13 +254,13 @@ impl LineTrack {
         self.trail.first_from(number)
     }
 
-    /// Notes that the line is alive, by a packet that says nothing about its order.
+    /// Records that the line is alive, by a packet that says nothing about its order.
     pub(super) const fn spoke(&mut self, now: u64) {
         self.heard = Some(now);
     }
 
-    /// The greatest number that the line has surely passed: its slack is over, so it will deliver no smaller one any
-    /// more.
+    /// The highest number that is final on this line: its slack has run out, so the line will deliver no lower number.
+    #[inline]
     pub(super) fn passed(&self, now: u64) -> Option<u64> {
         self.trail.number_at(now.checked_sub(self.slack(now))?)
     }
@@ -277,7 +276,7 @@ impl LineTrack {
     pub(super) fn slack(&self, now: u64) -> u64 {
         let doubts = u64::from(self.doubts);
         let unknown = SLACK_UNKNOWN * doubts / u64::from(DOUBTS);
-        // A quarter more than was seen, and twice as much while doubts are left.
+        // A quarter more than was seen, and twice as much while the displacement is not known.
         let seen = self.displacement.at(now);
         let seen = seen * 5 / 4 + seen * 3 / 4 * doubts / u64::from(DOUBTS);
         SLACK_MIN.max(unknown).max(seen)
@@ -300,7 +299,7 @@ impl LineTrack {
         (self.lateness.mean + self.lateness.deviation * 4) / 256
     }
 
-    /// Forgets the numbers of the line, because the peer has begun anew.
+    /// Forgets the numbers of the line, because the peer has restarted.
     pub(super) fn restart(&mut self, now: u64) {
         *self = Self {
             copies: self.copies,

@@ -1,17 +1,17 @@
 //! Chooses the missing numbers that the sender is asked to send once more.
 //!
 //! A number that every line that is alive has passed was lost. Without repair the window gives it up at once. With
-//! repair the window asks for the number, up to [`TRIES`] times, and packets behind it wait meanwhile.
+//! repair the window requests the number, up to [`TRIES`] times, and packets behind it wait meanwhile.
 //!
-//! Losses on a full line also tell TCP to slow down, and must go on to do so. So at most one packet in [`COST`] can be
-//! asked for, and at most [`CREDIT_MAX`] at once.
+//! Losses on a full line also tell TCP to slow down, and must continue to do so. So at most one packet in [`COST`] can
+//! be requested, and at most [`CREDIT_MAX`] at once.
 
 use std::collections::VecDeque;
 
-/// How often a number is asked for.
+/// How often a number is requested.
 const TRIES: u8 = 3;
 
-/// Accepted packets for each number that may be asked for.
+/// Accepted packets for each number that may be requested.
 const COST: u32 = 32;
 
 /// Maximum number of requests at once after a time without losses.
@@ -27,12 +27,12 @@ const DOUBLINGS_MAX: u32 = 8;
 /// How long a closed request is remembered, in microseconds: copies of its number may still come.
 const REMEMBERED: u64 = 1_000_000;
 
-/// How long the window waits for an answer, in microseconds: before the first one, at least, and at most.
+/// The wait for an answer, in microseconds: before the first answer was seen, the minimum, and the maximum.
 const WAIT_FIRST: u64 = 150_000;
 const WAIT_MIN: u64 = 10_000;
 const WAIT_MAX: u64 = 250_000;
 
-/// A number that was asked for.
+/// A number that was requested.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     number: u64,
@@ -40,20 +40,20 @@ struct Asked {
     first: u64,
     at: u64,
     tries: u8,
-    /// Whether the number came, or is no longer asked for.
+    /// Whether the number came, or is no longer requested.
     closed: bool,
     came: bool,
 }
 
-/// The numbers that were asked for.
+/// The numbers that were requested.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repair {
     on: bool,
     /// The requests, in the order of their numbers.
     asked: VecDeque<Asked>,
-    /// Numbers to be asked for that the caller has not fetched yet.
+    /// Numbers to be requested that the caller has not fetched yet.
     requests: VecDeque<u64>,
-    /// The number below which all missing ones were asked for or given up.
+    /// The number below which all missing ones were requested or given up.
     looked: u64,
     /// Accepted packets that are not spent; each request costs [`COST`] of them.
     credit: u32,
@@ -61,19 +61,19 @@ pub(super) struct Repair {
     counts: Repairs,
 }
 
-/// Experience with the end that is asked, which the next window takes over.
+/// Statistics of the other end's answers, which the next window takes over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learnt {
     /// Mean and mean deviation of how long answers take, in microseconds; `None` before the first.
     pub round_trip: Option<(u64, u64)>,
-    /// Consecutive numbers that did not come, however often they were asked for.
+    /// Consecutive numbers that did not come, however often they were requested.
     pub failed: u32,
 }
 
-/// The results of asking.
+/// Results of repair requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
-    /// Numbers that were asked for.
+    /// Numbers that were requested.
     pub asked: u64,
     /// Requested numbers that have come.
     pub came: u64,
@@ -86,12 +86,12 @@ pub(super) enum Cause {
     Unasked,
     /// The packet came too soon to be an answer.
     Original,
-    /// The packet came because it was asked for. Its time says nothing about the line.
+    /// The packet came because it was requested. Its time says nothing about the line.
     Answer,
 }
 
 impl Repair {
-    /// Sets whether numbers are asked for, from `limit` on.
+    /// Sets whether numbers are requested, from `limit` on.
     pub(super) fn set_on(&mut self, on: bool, limit: u64) {
         if std::mem::replace(&mut self.on, on) != on {
             self.restart(limit);
@@ -103,7 +103,7 @@ impl Repair {
         self.on
     }
 
-    /// Forgets all requests, because the peer has begun anew at a number.
+    /// Forgets all requests, because the peer has restarted at a number.
     pub(super) fn restart(&mut self, limit: u64) {
         self.asked.clear();
         self.requests.clear();
@@ -115,16 +115,17 @@ impl Repair {
         self.credit = (self.credit + 1).min(COST * CREDIT_MAX);
     }
 
-    /// The experience with the end that is asked.
+    /// Statistics of the other end's answers.
     pub(super) const fn learnt(&self) -> Learnt {
         self.learnt
     }
 
-    /// Takes over another window's experience.
+    /// Takes over another window's statistics.
     pub(super) const fn learn(&mut self, learnt: Learnt) {
         self.learnt = learnt;
     }
 
+    #[inline]
     fn find(&mut self, number: u64) -> Option<&mut Asked> {
         if self.asked.back().is_none_or(|last| number > last.number) {
             return None;
@@ -133,7 +134,7 @@ impl Repair {
         self.asked.get_mut(at.ok()?)
     }
 
-    /// Notes that a packet has come with this number, perhaps for the second time.
+    /// Records that a packet has come with this number, perhaps for the second time.
     pub(super) fn came(&mut self, number: u64, now: u64) -> Cause {
         let known = self.learnt.round_trip;
         let Some(asked) = self.find(number) else {
@@ -163,12 +164,12 @@ impl Repair {
         Cause::Answer
     }
 
-    /// The number below which all missing ones were asked for or given up.
+    /// The number below which all missing ones were requested or given up.
     pub(super) const fn looked_at(&self) -> u64 {
         self.looked
     }
 
-    /// Notes that all missing numbers below this one were looked at.
+    /// Records that all missing numbers below this one were looked at.
     pub(super) const fn look_to(&mut self, number: u64) {
         if number > self.looked {
             self.looked = number;
@@ -186,7 +187,8 @@ impl Repair {
         self.on && number >= self.looked && self.credit >= self.cost()
     }
 
-    /// Asks for a number for the first time, if allowed.
+    /// Requests a number for the first time, if allowed.
+    #[inline]
     pub(super) fn ask(&mut self, number: u64, now: u64) -> bool {
         let cost = self.cost();
         if !self.on || self.credit < cost {
@@ -209,7 +211,7 @@ impl Repair {
         true
     }
 
-    /// Handles an answer that has not come in time. Returns whether the number is asked for again, at the same price.
+    /// Handles an answer that has not come in time. Returns whether the number is requested again, at the same price.
     pub(super) fn ask_again(&mut self, number: u64, now: u64) -> bool {
         let credit = self.credit;
         let Some(asked) = self.find(number).filter(|it| !it.closed) else {
@@ -245,14 +247,14 @@ impl Repair {
         }
     }
 
-    /// The time until which an answer with this number is waited for, if the number was asked for.
+    /// The time until which an answer with this number is waited for, if the number was requested.
     pub(super) fn deadline(&self, number: u64) -> Option<u64> {
         let at = self.asked.binary_search_by_key(&number, |it| it.number);
         let asked = self.asked.get(at.ok()?).filter(|it| !it.closed)?;
         Some(asked.at + self.wait(asked.tries))
     }
 
-    /// How long the answer to the last of so many requests is waited for: twice as long each time.
+    /// The wait for an answer after `tries` requests: twice as long each time.
     fn wait(&self, tries: u8) -> u64 {
         let wait = match self.learnt.round_trip {
             None => WAIT_FIRST,
@@ -330,7 +332,7 @@ mod tests {
         for number in 0..200 {
             repair.credit = COST * CREDIT_MAX;
             assert!(repair.ask(number, now));
-            // The answer takes 160 ms, however often the number is asked for meanwhile.
+            // The answer takes 160 ms, however often the number is requested meanwhile.
             let comes = now + 160_000;
             while repair.deadline(number).is_some_and(|at| at < comes) {
                 repair.ask_again(number, repair.deadline(number).unwrap());

@@ -31,12 +31,12 @@ pub enum Order {
 /// The meaning of a number far ahead of all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jump {
-    /// The numbers between count as lost: for protocols whose packets are authentic and whose numbers begin anew only
+    /// The numbers between count as lost: for protocols whose packets are authentic and whose numbers begin again only
     /// with each key (WireGuard, OpenVPN), with one window a key.
     #[default]
     Trusted,
     /// The jump is ignored until three packets in a row on one line agree: for GRE, where anybody can send a number and
-    /// a peer that begins anew starts from 0.
+    /// a peer that restarts begins with 0.
     Agreed,
 }
 

@@ -1,4 +1,4 @@
-//! The window's rules, one by one.
+//! The rules of the window, one by one.
 
 use super::*;
 use plane::LineId;
@@ -122,7 +122,7 @@ fn a_session_begins_with_what_the_one_before_has_learnt() {
 fn a_gap_ends_when_all_lines_that_are_alive_have_passed_it() {
     let mut bench = Bench::strict();
     let (mut at, mut number) = (ms(0), 1);
-    // B is 30 ms behind A, and both carry all.
+    // B is 30 ms behind A, and both carry all packets.
     for step in 0..300 {
         at = ms(step);
         bench.put(number, A, at);

@@ -1,6 +1,6 @@
-//! The trail of one line: which number it had delivered when, thinned out.
+//! The trail of one line: samples of the numbers that it had delivered at earlier times.
 
-/// Places of a trail.
+/// Number of samples in a trail.
 const PLACES: usize = 64;
 
 /// Numbers in ascending order, each with the time when it came, at least `step` apart in time.
@@ -111,7 +111,7 @@ impl Trail {
         }
     }
 
-    /// Notes that the line has delivered this number, at this time in microseconds.
+    /// Records that the line has delivered this number, at this time in microseconds.
     pub(super) fn push(&mut self, number: u64, at: u64) {
         if self
             .greatest
@@ -125,6 +125,7 @@ impl Trail {
     }
 
     /// The greatest number that the line had delivered by this time, or a slightly smaller one; `None` if unknown.
+    #[inline]
     pub(super) fn number_at(&self, at: u64) -> Option<u64> {
         match self.greatest {
             Some((greatest, since)) if since <= at => Some(greatest),
@@ -136,6 +137,7 @@ impl Trail {
     }
 
     /// When the line first delivered this number or a greater one; `None` if it has not.
+    #[inline]
     pub(super) fn first_from(&self, number: u64) -> Option<u64> {
         let (greatest, at) = self.greatest?;
         if greatest < number {

@@ -1,4 +1,4 @@
-//! The window itself. [`Restart`] decides whether numbers far from it mean that the peer has begun anew.
+//! The window itself. [`Restart`] decides whether numbers far from it mean that the peer has restarted.
 
 use std::time::{Duration, Instant};
 
@@ -54,16 +54,16 @@ pub struct Window<T> {
     /// The next number while nothing waits and nothing is due, else [`NONE`]. Numbers from `limit` up to this one have
     /// come in order, and are not entered anywhere else yet.
     in_order: u64,
-    /// The only line that packets have come by. While its packets are in order, nothing is measured.
+    /// The only line that packets have come over. While its packets are in order, nothing is measured.
     sole: u8,
     settings: Settings,
     /// The time of the first packet.
     epoch: Option<Instant>,
-    /// The least number that has come.
+    /// The lowest number that has come.
     base: u64,
     /// Numbers below this one were sent before the window began.
     floor: u64,
-    /// The least number that has neither come in order nor been given up.
+    /// The lowest number that has neither come in order nor been given up.
     limit: u64,
     /// One more than the greatest number that has come or was given up.
     end: u64,
@@ -74,7 +74,7 @@ pub struct Window<T> {
     expected: Reordering,
     overtaking: Overtaking,
     restart: Restart,
-    /// Set only where missing numbers are asked for.
+    /// Set only where missing numbers are requested.
     repair: Option<Box<Repair>>,
     deadline: Option<u64>,
     /// When any line was heard last, and the end of the last silence.
@@ -83,7 +83,7 @@ pub struct Window<T> {
     deviations_doubled: u64,
     late_since: LateSince,
     given_up: u64,
-    /// Decided numbers from before the peer began anew.
+    /// Decided numbers from before the peer restarted.
     decided_before: u64,
 }
 
@@ -133,8 +133,8 @@ impl<T> Window<T> {
         self.arrived_otherwise(arrival, now, hold)
     }
 
-    /// Takes `count` packets that came by one line, numbered from `first` on. Returns whether all are to be delivered.
-    /// If not, the window is unchanged, and the caller must call [`Self::arrived`] for each.
+    /// Takes `count` packets that came over one line, numbered from `first` on. Returns whether all are to be
+    /// delivered. If not, the window is unchanged, and the caller must call [`Self::arrived`] for each.
     #[inline]
     pub fn arrived_in_order(&mut self, first: u64, count: u64, line: LineId) -> bool {
         let in_order = first == self.in_order && first != NONE && line.0 == self.sole;
@@ -240,7 +240,7 @@ impl<T> Window<T> {
             }
             self.settle(now);
         }
-        // A gap that packets have only passed holds none.
+        // Packets may have passed the gap, so that none waits behind it.
         let packet = self.store.pop_due();
         if self.store.due() == 0 && self.deadline.is_none() {
             self.settle(now);
@@ -388,7 +388,7 @@ impl<T> Window<T> {
         Verdict::Held
     }
 
-    /// Enters the run of packets that came in order.
+    /// Marks as accepted the run of packets that came in order.
     fn enter_run(&mut self) {
         let run = self.run();
         if run > 0 {
@@ -435,7 +435,7 @@ impl<T> Window<T> {
         self.end = number;
     }
 
-    /// Restarts the window: the peer has begun anew with this number, or a little below.
+    /// Restarts the window: the peer has restarted with this number, or a little below.
     fn begin_anew(
         &mut self,
         number: u64,
@@ -474,7 +474,7 @@ struct Restart {
 }
 
 impl Restart {
-    /// Notes a packet out of reach. Returns whether it and those before it agree on a restart.
+    /// Records a packet out of reach. Returns whether it and those before it agree on a restart.
     fn agrees(&mut self, line: LineId, number: u64) -> bool {
         let follows = self.count > 0
             && line == self.line
@@ -490,7 +490,7 @@ impl Restart {
         true
     }
 
-    /// Notes a packet within reach by this line, which refutes a restart.
+    /// Records a packet within reach over this line, which refutes a restart.
     fn refuted(&mut self, line: LineId) {
         if line == self.line {
             self.count = 0;

@@ -15,7 +15,7 @@ impl Month {
         Self(if day < first_day { months - 1 } else { months })
     }
 
-    /// The next month.
+    /// Month after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -58,7 +58,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Makes an allowance of so many bytes a month.
+    /// Makes an allowance of this many bytes a month.
     #[must_use]
     pub const fn new(cap: u64) -> Self {
         Self {

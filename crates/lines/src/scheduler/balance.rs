@@ -141,7 +141,8 @@ impl PacketShare {
         self.lines.contains(line) && self.cost[line.index()] <= 4 * 1024
     }
 
-    /// The line for a packet of so many bytes.
+    /// The line for a packet of this many bytes.
+    #[inline]
     pub fn next(&mut self, bytes: usize) -> Option<LineId> {
         let done = |line: LineId| self.done[line.index()] + bytes as u64 * self.cost[line.index()];
         let line = self.lines.min_by_key(|line| done(*line))?;
@@ -163,7 +164,7 @@ impl PacketShare {
     }
 }
 
-/// Chooses the lines, or addresses, by which each packet of a peer goes.
+/// Chooses the lines, or addresses, over which each packet of a peer goes.
 #[derive(Debug)]
 pub struct Spread {
     mode: LineMode,
@@ -173,7 +174,7 @@ pub struct Spread {
 }
 
 impl Default for Spread {
-    /// Sends each packet by the line in use.
+    /// Sends each packet over the line in use.
     fn default() -> Self {
         let mut seed = [0; 8];
         crypto::random(&mut seed);
@@ -198,12 +199,6 @@ impl Spread {
             LineMode::BalancePackets(shares) => self.packets.share(shares),
             LineMode::Single | LineMode::Duplicate(_) | LineMode::Critical(_) => {}
         }
-    }
-
-    /// Whether all packets go by the line in use.
-    #[must_use]
-    pub fn is_single(&self) -> bool {
-        self.mode == LineMode::Single
     }
 
     /// The lines of a packet, at least one.

@@ -1,4 +1,4 @@
-//! Lines that come and go under each mode.
+//! Lines that go up and down under each mode.
 
 use super::*;
 use LineState::{Degraded, Down, Up};
@@ -16,7 +16,7 @@ fn set(lines: &[LineId]) -> LineSet {
     lines.iter().copied().collect()
 }
 
-/// The lines by which packets may go.
+/// The lines over which packets may leave.
 fn chosen(scheduler: &Scheduler) -> LineSet {
     match scheduler.line_mode() {
         LineMode::Single => scheduler.active().into_iter().collect(),
@@ -90,7 +90,7 @@ fn ping_pong_is_damped_and_forgiven() {
     let mut now = Instant::now();
     let mut scheduler = two(Mode::Failover, now);
     scheduler.set_state(A, Down, now);
-    // A comes back, takes over, and fails ten seconds after that.
+    // A comes back, is used again, and fails ten seconds later.
     let mut holds = Vec::new();
     for _ in 0..7 {
         scheduler.set_state(A, Up, now);
@@ -170,7 +170,7 @@ fn a_line_whose_cap_is_used_up_is_the_last_resort() {
     assert_eq!(fails(A), Some(C), "a metered one that has something left");
     assert_eq!(fails(C), Some(B));
     assert_eq!(chosen(&scheduler), set(&[B]));
-    // The line in use was used up before, so a better one has to prove itself.
+    // The cap of the line in use was exhausted, so a better line must first prove itself.
     assert_eq!(scheduler.set_state(A, Up, now + secs(10)), None);
     assert_eq!(scheduler.poll(now + secs(40)).unwrap().to, A);
 }

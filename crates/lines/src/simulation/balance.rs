@@ -93,7 +93,7 @@ fn a_loss_on_one_line_stalls_a_stream_for_no_longer_than_the_slower_takes() {
     assert!(lost > third / 200 && lost < third / 60, "{lost}");
 }
 
-/// Sends at a rate over both lines, with losses on each, and asks for missing packets.
+/// Sends at a rate over both lines, with losses on each, and requests missing packets.
 fn repaired(rate: u64, losses: [Loss; 2]) -> (usize, Outcome) {
     let sendings = sendings(rate);
     let links = vec![
@@ -111,7 +111,7 @@ fn what_is_asked_for_again_is_not_lost() {
     let none = Loss::None;
     for losses in [[lossy, none], [none, lossy], [lossy, lossy]] {
         let (sent, outcome) = repaired(135, losses);
-        // At first all packets of the slower line count as missing, more than may be asked for.
+        // At first all packets of the slower line count as missing, and the credit for repairs does not cover them all.
         let lost = (0..sent).filter(|at| !outcome.arrived[*at]);
         let (early, later): (Vec<_>, Vec<_>) = lost.partition(|at| *at < 3000);
         assert!(later.is_empty(), "{losses:?}: {later:?}");

@@ -46,7 +46,7 @@ pub(super) struct LinkSettings {
     pub(super) jitter: Jitter,
     /// Whether packets keep their order: one that would overtake another arrives with it.
     pub(super) keeps_order: bool,
-    /// Which packets are lost, behind the queue.
+    /// Loss of packets after the queue.
     pub(super) loss: Loss,
     /// The probability that a packet arrives twice, with delays of their own.
     pub(super) duplication: f64,
@@ -59,13 +59,13 @@ pub(super) struct LinkSettings {
 /// The fate of a packet that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It will arrive.
+    /// Delivered once.
     Arrives,
-    /// It will arrive twice.
+    /// Delivered twice.
     ArrivesTwice,
     /// The queue was full.
     QueueFull,
-    /// It was lost on the way, or the link is cut.
+    /// Lost at random, by a full queue or by a cut link.
     Lost,
 }
 
@@ -97,7 +97,7 @@ impl<T> Ord for Event<T> {
     }
 }
 
-/// One direction of a link, with packets of type `T` on their way.
+/// One direction of a link, with packets of type `T` in transit.
 #[derive(Clone, Debug)]
 pub(super) struct Link<T> {
     settings: LinkSettings,
@@ -126,7 +126,7 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Cuts or restores the link: packets sent from now on are lost, or not. Packets on their way still arrive.
+    /// Cuts or restores the link: packets sent from now on are lost, or not. Packets in transit still arrive.
     pub(super) const fn cut(&mut self, cut: bool) {
         self.cut = cut;
     }

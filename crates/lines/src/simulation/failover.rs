@@ -66,7 +66,7 @@ fn ping(mode: Mode) -> Result {
             if health[at].probe_due(now) {
                 there[at].send(Message::Probe, 60, now);
             }
-            // The server answers on the line that it was called by, and drops copies.
+            // The server answers on the line of the request, and drops copies.
             while let Some(message) = there[at].receive(now) {
                 let answer = match message {
                     Message::Probe => LineSet::of(line),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const PACKET: usize = 1000;
 
-/// The time until the sender hears of a missing number, and sends it again by the first line.
+/// The time until the sender hears of a missing number, and sends it again over the first line.
 const REQUEST: Duration = Duration::from_millis(10);
 
 /// A packet that came out of the window.

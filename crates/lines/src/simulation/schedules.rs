@@ -14,7 +14,7 @@ struct Schedule {
     sendings: Vec<Sending>,
     /// The index of a sending, the line, and whether it is cut or restored before that sending.
     cuts: Vec<(usize, usize, bool)>,
-    /// Whether missing numbers are asked for.
+    /// Whether missing numbers are requested.
     repair: bool,
 }
 

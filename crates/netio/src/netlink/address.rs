@@ -29,7 +29,7 @@ const IFA_F_TENTATIVE: u8 = 0x40;
 pub struct Address {
     /// Index of the interface.
     pub index: u32,
-    /// The address.
+    /// The address, without its prefix length.
     pub ip: IpAddr,
     /// Length of the prefix of its network, in bits.
     pub prefix: u8,
@@ -44,8 +44,8 @@ impl fmt::Display for Address {
 }
 
 impl Netlink {
-    /// Gives an interface an address. IPv6 addresses go through duplicate address detection on interfaces that have it
-    /// (Ethernet does, a TUN does not).
+    /// Adds an address to an interface. IPv6 addresses go through duplicate address detection on interfaces that have
+    /// it (Ethernet does, a TUN does not).
     ///
     /// With a `peer`, of the same family, that is the address's only neighbour, and `prefix` is unused. The two are the
     /// ends of a point-to-point link, and need not share a network.
@@ -212,11 +212,11 @@ const TICKS: u64 = 100;
 pub struct Neighbour {
     /// Index of the interface that the neighbour is on.
     pub index: u32,
-    /// Its IP address.
+    /// IP address of the neighbour.
     pub ip: IpAddr,
-    /// Its hardware address.
+    /// The neighbour's hardware address.
     pub mac: Vec<u8>,
-    /// Time since the kernel last confirmed it.
+    /// Time since the kernel last confirmed the neighbour.
     pub idle: Duration,
 }
 

@@ -41,7 +41,7 @@ pub struct Flow {
     pub dst: IpAddr,
     /// Source and destination of the answers, after all translation.
     pub reply: Option<(IpAddr, IpAddr)>,
-    /// Its mark, 0 without one.
+    /// Mark of the connection, 0 without one.
     pub mark: u32,
     /// Addresses and ports in the kernel's format. Never empty, because a request without them would delete all
     /// connections.

@@ -87,7 +87,7 @@ impl NetlinkError {
         )
     }
 
-    /// Whether the routing tables have no way to an address.
+    /// Whether the routing tables have no route to an address.
     pub fn is_unreachable(&self) -> bool {
         matches!(self.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH))
     }

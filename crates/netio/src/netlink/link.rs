@@ -77,9 +77,9 @@ pub struct Link {
     pub mac: Vec<u8>,
     /// The bridge or bond that it belongs to.
     pub master: Option<u32>,
-    /// Its group (`ip link set group`), 0 unless a program or the user has changed it.
+    /// Group of the interface (`ip link set group`), 0 unless a program or the user has changed it.
     pub group: u32,
-    /// Its alias (`ip link set alias`), empty if it has none.
+    /// Alias of the interface (`ip link set alias`), empty if it has none.
     pub alias: String,
     /// Counters of packets and bytes that it carried.
     pub counters: Counters,
@@ -88,11 +88,11 @@ pub struct Link {
 /// One end of a veth pair to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct VethEnd<'a> {
-    /// Its name.
+    /// Interface name of this end.
     pub name: &'a str,
     /// The namespace to make it in; `None` is the socket's own.
     pub namespace: Option<BorrowedFd<'a>>,
-    /// Its hardware address; `None` lets the kernel choose a random one.
+    /// Hardware address of this end; `None` lets the kernel choose a random one.
     pub mac: Option<[u8; 6]>,
 }
 

@@ -49,15 +49,15 @@ const NAME_SIZE: usize = 16;
 /// Flag of an attribute that contains attributes.
 const NESTED: u16 = 0x8000;
 
-/// The one chain of such a table.
+/// Name of the single chain in a [`Masquerade`] table.
 pub const CHAIN: &str = "postrouting";
 
 /// Packets from some networks leave with the host's own address.
 #[derive(Clone, Copy, Debug)]
 pub struct Masquerade<'a> {
-    /// The table's name.
+    /// Name of the nftables table.
     pub table: &'a str,
-    /// The interface that leads to those networks: packets that leave by it keep their source address.
+    /// The interface that leads to those networks: packets that leave through it keep their source address.
     pub interface: &'a str,
     /// The networks, each with the bits of its prefix.
     pub sources: &'a [(IpAddr, u8)],

@@ -36,12 +36,12 @@ pub struct Watch {
     pub addresses: bool,
     /// Routes. A router with a full table reports many.
     pub routes: bool,
-    /// Rules.
+    /// Report changes of routing rules.
     pub rules: bool,
 }
 
 impl Watch {
-    /// All events.
+    /// Watch everything.
     pub const ALL: Self = Self {
         links: true,
         addresses: true,
@@ -74,28 +74,28 @@ impl Watch {
     }
 }
 
-/// One event.
+/// Change that the kernel reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// An interface no longer exists in the namespace: deleted, or moved to another one.
     LinkDeleted {
-        /// Its index.
+        /// Index of the interface.
         index: u32,
-        /// Its name.
+        /// Name of the interface.
         name: String,
     },
     /// An interface is new or has changed.
     LinkChanged {
-        /// Its index.
+        /// Index of the interface.
         index: u32,
-        /// Its name.
+        /// Name of the interface.
         name: String,
         /// Whether it is administratively up.
         up: bool,
         /// Whether it also has a carrier.
         running: bool,
-        /// Its MTU, in bytes.
+        /// MTU of the interface, in bytes.
         mtu: u32,
     },
     /// An address was added or removed.
@@ -112,7 +112,7 @@ pub enum Event {
 
 /// A socket that reports changes in the namespace that it was opened in.
 ///
-/// Its descriptor becomes readable when an event waits; [`Monitor::next`] never blocks.
+/// The monitor's descriptor becomes readable when an event waits; [`Monitor::next`] never blocks.
 #[derive(Debug)]
 pub struct Monitor {
     follower: Follower,

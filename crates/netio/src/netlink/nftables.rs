@@ -62,14 +62,14 @@ const UDATA_RULE_COMMENT: u8 = 0;
 pub struct Chain {
     /// Number of the hook, and priority (the lowest first); `None` for a chain that only other chains jump to.
     pub hook: Option<(u32, i32)>,
-    /// Its rules, in order.
+    /// Rules of the chain, in order.
     pub rules: Vec<ChainRule>,
 }
 
 /// A rule of a [`Chain`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChainRule {
-    /// Its comment, empty without one.
+    /// Comment of the rule, empty without one.
     pub comment: String,
     /// Packets that its counter has seen; `None` without a counter.
     pub packets: Option<u64>,

@@ -106,7 +106,7 @@ pub struct OvpnPeer<'a> {
 /// A key for one direction.
 #[derive(Clone, Copy)]
 pub struct OvpnDirection<'a> {
-    /// The cipher's key.
+    /// Key of the cipher.
     pub key: &'a [u8],
     /// The bytes after the packet id in a nonce.
     pub nonce_tail: &'a [u8; OVPN_NONCE_TAIL],
@@ -234,7 +234,7 @@ impl Ovpn {
         self.change_peer(PEER_DEL, id, &body, "remove peer")
     }
 
-    /// Gives a peer a key. Its packet ids start from the beginning: the key must be new.
+    /// Installs a key of a peer. Its packet ids start from the beginning: the key must be new.
     ///
     /// # Errors
     /// The errors of [`Ovpn::move_peer`]; ENOENT too if the kernel has no such cipher.

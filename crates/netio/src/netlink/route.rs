@@ -1,4 +1,4 @@
-//! Routes: they decide which way packets go.
+//! Routes, which decide where packets go.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -50,7 +50,7 @@ pub enum RouteKind {
     Prohibit,
     /// The next rule decides.
     Throw,
-    /// It is for this host.
+    /// Destination is an address of this host.
     Local,
     /// One of the kinds that only the kernel makes (broadcast, anycast, multicast), by its number.
     Other(u8),
@@ -137,14 +137,14 @@ impl Route {
         Self::new(family.unspecified(), 0)
     }
 
-    /// Leads the route by the gateway `via`.
+    /// Leads the route through the gateway `via`.
     #[must_use]
     pub fn via(mut self, via: IpAddr) -> Self {
         self.via = Some(via);
         self
     }
 
-    /// Leads the route by the interface `dev`.
+    /// Leads the route through the interface `dev`.
     #[must_use]
     pub fn dev(mut self, dev: u32) -> Self {
         self.dev = Some(dev);
@@ -158,7 +158,7 @@ impl Route {
         self
     }
 
-    /// Makes the route one of another kind.
+    /// Sets the kind of the route.
     #[must_use]
     pub fn kind(mut self, kind: RouteKind) -> Self {
         self.kind = kind;
@@ -229,7 +229,7 @@ impl fmt::Display for Route {
     }
 }
 
-/// The way that a packet would take.
+/// The route that a packet would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteLookup {
     /// Index of the interface.
@@ -320,7 +320,7 @@ impl Netlink {
         })
     }
 
-    /// The way that a packet to `dst` with the firewall mark `mark` (0 for none) would take.
+    /// The route that a packet to `dst` with the firewall mark `mark` (0 for none) would take.
     ///
     /// # Errors
     /// ENETUNREACH, EHOSTUNREACH or EACCES if no route matches, or the matching one refuses packets.

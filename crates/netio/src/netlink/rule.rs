@@ -159,7 +159,7 @@ pub enum RuleAction {
 /// A rule to add, to delete, or as read from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// The packets' family.
+    /// Family of the packets that the rule matches.
     pub family: Family,
     /// Packets with this firewall mark; `None` is any.
     pub fwmark: Option<u32>,
@@ -173,7 +173,7 @@ pub struct Rule {
     pub to: Option<(IpAddr, u8)>,
     /// Packets that came in on this interface; the host's own packets never do.
     pub iif: Option<DeviceName>,
-    /// The action.
+    /// Action on a packet that matches.
     pub action: RuleAction,
     /// The routing table of [`RuleAction::Lookup`], 0 for other actions.
     pub table: u32,

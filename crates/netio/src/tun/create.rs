@@ -1,4 +1,4 @@
-//! Creates a TUN, and finds out which optional features (rungs) the kernel has.
+//! Creates a TUN, and finds out which optional features the kernel has.
 
 use super::{IfReq, Tun};
 use crate::poll::check;
@@ -21,7 +21,7 @@ const TUN_F_USO6: u32 = 0x40;
 /// Longest interface name, in bytes, without the terminating zero.
 pub const NAME_MAX: usize = 15;
 
-/// Which rungs to try.
+/// Which optional features to request.
 #[derive(Clone, Copy, Debug)]
 pub struct TunOptions {
     /// Let the kernel hand over TCP super-packets (TSO4/6).
@@ -33,7 +33,7 @@ pub struct TunOptions {
 }
 
 impl TunOptions {
-    /// Options with every rung on.
+    /// Options that request every feature.
     pub const ALL: Self = Self {
         tso: true,
         uso: true,
@@ -80,7 +80,7 @@ fn hint(e: &io::Error) -> &'static str {
 impl Tun {
     /// Creates the non-blocking interface `name`, in which the kernel replaces a `%d` by a number.
     ///
-    /// Requests each rung separately: a kernel without USO keeps TSO, a kernel without either gets plain packets.
+    /// Requests each feature separately: a kernel without USO keeps TSO, a kernel without either gets plain packets.
     ///
     /// # Errors
     /// See [`TunError`].

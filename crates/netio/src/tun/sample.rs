@@ -98,7 +98,7 @@ impl Headers {
         (hdr, packet)
     }
 
-    /// The headers and the payload of an IPv4 packet, and whether its checksum is right. `None` for packets that no
+    /// The headers and the payload of an IPv4 packet, and whether its checksum is correct. `None` for packets that no
     /// test sends or expects.
     pub(super) fn parse(packet: &[u8]) -> Option<(Self, &[u8], bool)> {
         let length = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
@@ -176,7 +176,7 @@ impl Ledger {
         self.came
     }
 
-    /// Enters one packet, or one super-packet with segments of `segment` bytes.
+    /// Records one packet, or one super-packet with segments of `segment` bytes.
     pub(super) fn enter(&mut self, payload: &[u8], segment: Option<u16>) {
         match segment {
             Some(segment) if usize::from(segment) != SEGMENT => {

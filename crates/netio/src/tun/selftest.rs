@@ -38,7 +38,7 @@ const NAME: &str = "mr-selftest";
 /// Time limit for a step's expected packets. Usually they have arrived before the write returns.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Verdicts of [`self_test`], one for each rung.
+/// Verdicts of [`self_test`], one for each feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunVerdict {
     /// Reading TCP super-packets.
@@ -61,7 +61,7 @@ impl TunVerdict {
         }
     }
 
-    /// [`Tun::create`] without the rungs that failed, with one warning for each.
+    /// [`Tun::create`] without the features that failed, with one warning for each.
     ///
     /// # Errors
     /// See [`TunError`].
@@ -104,20 +104,20 @@ impl TunTest {
     }
 }
 
-/// Tests the wanted rungs with a TUN in a temporary network namespace, and waits for the verdict.
+/// Tests the requested features with a TUN in a temporary network namespace, and waits for the verdict.
 #[must_use]
 pub fn self_test(options: TunOptions) -> TunVerdict {
     start_self_test(options).verdict()
 }
 
-/// Tests the wanted rungs with a TUN in a temporary network namespace, on a separate thread.
+/// Tests the requested features with a TUN in a temporary network namespace, on a separate thread.
 ///
 /// IPv4 only: the kernel's IPv6 path has other headers, but shares the parts that were seen to break. Making a
 /// namespace needs `CAP_SYS_ADMIN`; without it, or without `/dev/net/tun`, there is no verdict. Call it before other
 /// threads inherit privileges that must be given up.
 ///
 /// Takes 1 to 2 ms on a virtual machine with Linux 6.18, and up to 16 ms on a busy one or while the kernel removes an
-/// earlier test's namespace. Takes 0.2 s on a kernel that answers nothing, and no time if every rung is off.
+/// earlier test's namespace. Takes 0.2 s on a kernel that answers nothing, and no time if every feature is off.
 #[must_use]
 pub fn start_self_test(options: TunOptions) -> TunTest {
     if !(options.tso || options.uso || options.gro) {
@@ -177,7 +177,7 @@ impl Stand {
         let gro = unused(&self.tun.gro, options.gro).unwrap_or_else(|| self.answer());
         let tso = unused(&self.tun.tso, options.tso).unwrap_or_else(|| self.forward());
         let uso = unused(&self.tun.uso, options.uso).unwrap_or_else(|| {
-            // One rung covers both directions.
+            // One feature covers both directions.
             match (self.deliver(), self.segment()) {
                 (SelfTest::Failed(why), _) => SelfTest::Failed(format!("written: {why}")),
                 (_, SelfTest::Failed(why)) => SelfTest::Failed(format!("read: {why}")),
@@ -341,7 +341,7 @@ impl Stand {
     }
 
     /// Shows packets to `each` until it returns a value, or for at most [`WAIT`]. Its arguments are the preceding
-    /// header, the packet's headers, the payload, and whether the checksum is right.
+    /// header, the packet's headers, the payload, and whether the checksum is correct.
     fn read<T>(
         &mut self,
         mut each: impl FnMut(&VnetHdr, &Headers, &[u8], bool) -> Option<T>,

@@ -31,11 +31,11 @@ pub struct ReceivedTrain {
     pub len: u32,
     /// Length of each datagram, in bytes; the last may be shorter. At least 1.
     pub segment: u32,
-    /// The sender.
+    /// Source address of the datagrams.
     pub from: SocketAddr,
     /// Our address that the datagrams were sent to.
     pub local: Option<Source>,
-    /// Outer ECN bits, if the socket asks for them.
+    /// Outer ECN bits, if the socket requests them.
     pub ecn: Ecn,
 }
 

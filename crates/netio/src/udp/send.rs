@@ -27,7 +27,7 @@ pub struct Train {
     pub len: u32,
     /// Length of each datagram, in bytes; the last may be shorter. Not 0.
     pub segment: u32,
-    /// The destination.
+    /// Destination of the datagrams.
     pub endpoint: Endpoint,
     /// Outer ECN bits.
     pub ecn: Ecn,
@@ -99,7 +99,7 @@ impl SendScratch {
         }
     }
 
-    /// Begins a batch, which may wait anew for a full socket buffer: 100 ms at most over all its calls of
+    /// Begins a batch, which may wait again for a full socket buffer: 100 ms at most over all its calls of
     /// [`UdpSocket::send_trains`].
     pub fn begin_batch(&mut self) {
         self.patience = PATIENCE;
@@ -193,6 +193,7 @@ impl UdpSocket {
 
     /// Handles the kernel's refusal of the first submitted train. Returns how many trains are thereby finished: 0 to
     /// try again, 1 to continue with the next.
+    #[cold]
     fn refused(
         &self,
         error: &io::Error,
@@ -269,7 +270,7 @@ impl UdpSocket {
         };
         let begun = Instant::now();
         // Rounded up, so that no wait is too short.
-        let millis = patience.as_nanos().div_ceil(1_000_000) as libc::c_int;
+        let millis = (*patience + Duration::from_nanos(999_999)).as_millis() as libc::c_int;
         // SAFETY: one pollfd is passed with its count.
         let ready = unsafe { libc::poll(&raw mut fd, 1, millis) };
         *patience = patience.saturating_sub(begun.elapsed());
@@ -432,8 +433,8 @@ impl<'a> Writer<'a> {
 }
 
 impl UdpSocket {
-    /// Sends one datagram with DF, whatever the socket's [`MtuDiscovery`](crate::udp::MtuDiscovery), and whatever path MTU
-    /// the kernel has learned (`IP_PMTUDISC_PROBE`). If it is too long for the device, the kernel refuses it with
+    /// Sends one datagram with DF, whatever the socket's [`MtuDiscovery`](crate::udp::MtuDiscovery), and whatever path
+    /// MTU the kernel has learned (`IP_PMTUDISC_PROBE`). If it is too long for the device, the kernel refuses it with
     /// `EMSGSIZE`.
     ///
     /// The option belongs to the socket, not the message. Datagrams that other threads send in these microseconds have

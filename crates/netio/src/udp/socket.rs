@@ -1,4 +1,4 @@
-//! Opens a UDP socket, and finds which optional kernel features (rungs) it has. [`Singles`]
+//! Opens a UDP socket, and finds which optional kernel features it has. [`Singles`]
 //! decides whether it receives trains or single datagrams.
 
 use crate::poll::check;
@@ -18,18 +18,18 @@ pub enum Family {
     V6,
 }
 
-/// Treatment of datagrams that are longer than a link on their way carries (`IP_MTU_DISCOVER`, ip(7)). It applies to
+/// Treatment of datagrams that are longer than a link on their path carries (`IP_MTU_DISCOVER`, ip(7)). It applies to
 /// trains and to single datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscovery {
-    /// They are fragmented: IPv4 datagrams have no DF, so routers may do it. This host fragments IPv6 if it knows the
-    /// path's MTU.
+    /// Long datagrams are fragmented: IPv4 datagrams have no DF, so routers may do it. This host fragments IPv6 if it
+    /// knows the path's MTU.
     #[default]
     No,
     /// The kernel's default: this host fragments if it knows the path's MTU, otherwise sets DF. Excludes trains
     /// (`UDP_SEGMENT`), which the kernel sends without DF in this mode.
     Maybe,
-    /// They are dropped, here or on their way: all datagrams have DF.
+    /// Long datagrams are dropped, here or on the path: all datagrams have DF.
     Yes,
 }
 
@@ -60,8 +60,8 @@ pub struct SocketOptions {
     /// Make the kernel report the outer ECN bits of received datagrams; otherwise they read as "no ECN". The report
     /// costs 310 instructions per datagram where datagrams arrive singly (x86-64, Linux 7.2).
     pub ecn: bool,
-    /// For a socket that only calls others. The kernel chooses the source address by the present route, and does not
-    /// report which local address received a datagram. This saves a control message in each direction.
+    /// For a socket whose end always sends first. The kernel chooses the source address by the present route, and does
+    /// not report which local address received a datagram. This saves a control message in each direction.
     pub calls: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct UdpSocket {
     pub(super) fd: OwnedFd,
     family: Family,
     port: u16,
-    /// `IP_MTU_DISCOVER`, as it was asked for.
+    /// `IP_MTU_DISCOVER`, as it was requested.
     pub(super) discovery: libc::c_int,
     /// Whether `UDP_SEGMENT` is in force.
     pub gso: Rung,
@@ -121,7 +121,7 @@ impl UdpSocket {
     /// Opens and binds a socket.
     ///
     /// # Errors
-    /// See [`SocketError`]. A rung that the kernel does not have is not an error.
+    /// See [`SocketError`]. A feature that the kernel lacks is not an error.
     pub fn bind(family: Family, options: &SocketOptions) -> Result<Self, SocketError> {
         let domain = match family {
             Family::V4 => libc::AF_INET,
@@ -193,7 +193,7 @@ impl UdpSocket {
         bind(&fd, family, options).map_err(|source| match source.raw_os_error() {
             Some(libc::EADDRINUSE) => SocketError::PortInUse(options.port),
             Some(libc::EAFNOSUPPORT) => SocketError::NoFamily(family),
-            // If no address was asked for, this error means that the family was switched off.
+            // If no address was requested, this error means that the family was switched off.
             Some(libc::EADDRNOTAVAIL) => match options.address {
                 Some(address) if !address.is_unspecified() => SocketError::NoAddress(address),
                 _ => SocketError::NoFamily(family),
@@ -312,8 +312,8 @@ fn probe_mmsg(fd: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Arrival time of the last received datagram: seconds, whose low half is right, and nanoseconds. The first query makes
-/// the kernel note the times of later datagrams.
+/// Arrival time of the last received datagram: seconds, whose low half is correct, and nanoseconds. The first query
+/// makes the kernel note the times of later datagrams.
 fn arrival(fd: &OwnedFd) -> io::Result<(u32, u32)> {
     // The older of the ioctl's two forms, with native longs, which every kernel has.
     const SIOCGSTAMPNS: libc::c_int = 0x8907;

@@ -17,11 +17,11 @@ use netio::netlink::{
 use netio::packet::{BATCH, FrameBatch, NOTE_SIZE, PacketSocket};
 use netio::poll::Poller;
 
-/// Longest wait for news about an interface, far beyond the delay on a busy machine.
+/// Maximum wait for an event of an interface, far beyond the delay on a busy machine.
 const CARRIER: Duration = Duration::from_secs(30);
 
-/// Runs `test` in a thread with a fresh network namespace, which vanishes with the thread. Without the right to make
-/// one it skips the test, and notes that.
+/// Runs `test` in a thread with a fresh network namespace, which vanishes with the thread. Without the required
+/// privileges it skips the test and prints that.
 fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let work = || {
         // SAFETY: unshare takes no pointers, and only moves this thread.
@@ -252,7 +252,7 @@ fn rules_by_device_are_read_as_they_were_made() {
     });
 }
 
-/// Chains that `nft` makes are visible, and so are changes to them.
+/// Chains made with `nft` are visible, and so are changes to them.
 #[test]
 fn chains_are_read_as_nft_made_them() {
     in_namespace(|| {
@@ -360,7 +360,7 @@ fn frames_cross_between_packet_sockets() {
         pair(&mut netlink);
         let a = PacketSocket::open("a").unwrap();
         let b = PacketSocket::open("b").unwrap();
-        // An EtherType kept for experiments, so that nothing else sends it.
+        // An EtherType reserved for experiments, so that no other program sends it.
         let mut frame = vec![0xffu8; 12];
         frame.extend_from_slice(&[0x88, 0xb5]);
         frame.resize(100, 7);
@@ -390,7 +390,7 @@ fn frames_cross_between_packet_sockets() {
     });
 }
 
-/// The listing of the table by `nft`, if there is an `nft`.
+/// Output of `nft` for the table, if `nft` is installed.
 fn nft(words: &[&str]) -> Option<String> {
     let output = Command::new("nft").args(words).output();
     let there = output.is_ok();

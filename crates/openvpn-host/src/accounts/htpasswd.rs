@@ -31,7 +31,7 @@ pub enum PasswordFileError {
     /// The file cannot be read.
     #[error("{path}: {error}")]
     Read {
-        /// The file.
+        /// Path of the password file.
         path: PathBuf,
         /// The kernel's error.
         error: io::Error,

@@ -13,7 +13,7 @@ const ROUNDS: usize = 1000;
 
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Hashes a password with the salt of another hash; `None` if that is no `$apr1$` hash.
+/// Hashes a password with the salt of another hash; `None` if that is not an `$apr1$` hash.
 pub(crate) fn apr1(password: &[u8], hash: &str) -> Option<String> {
     let (salt, _) = hash.strip_prefix(MAGIC)?.split_once('$')?;
     let salt = salt.as_bytes();

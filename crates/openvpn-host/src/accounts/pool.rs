@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use config::openvpn::{Pool as Range, PoolV6, Topology};
 use thiserror::Error;
 
-/// Most places of a pool; a larger range is an error for IPv4 and cut short for IPv6.
+/// Maximum number of places of a pool; a larger range is an error for IPv4 and cut short for IPv6.
 pub(crate) const PLACES_MAX: u32 = 65_536;
 
 /// Error while making a pool.
@@ -19,17 +19,17 @@ pub enum PoolError {
     /// The range runs backwards.
     #[error("the address pool starts at {start} and ends before it, at {end}; swap them")]
     Backwards {
-        /// The first address.
+        /// First address of the range.
         start: Ipv4Addr,
-        /// The last address.
+        /// Last address of the range.
         end: Ipv4Addr,
     },
     /// The range has more than [`PLACES_MAX`] addresses.
     #[error("the address pool {start} to {end} has more than {PLACES_MAX} addresses; give fewer")]
     TooLarge {
-        /// The first address.
+        /// First address of the range.
         start: Ipv4Addr,
-        /// The last address.
+        /// Last address of the range.
         end: Ipv4Addr,
     },
     /// The range has fewer than two places.
@@ -75,7 +75,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct Pool {
     ipv4: Option<Range>,
-    /// Its base is the first address given.
+    /// The base is the first address that is assigned.
     ipv6: Option<PoolV6>,
     /// IPv4 addresses of a place: four with `topology net30`, the server's end at .1 and the client's at .2; else one.
     step: u32,
@@ -127,7 +127,7 @@ impl Pool {
         })
     }
 
-    /// Most clients at one time.
+    /// Maximum number of clients at one time.
     #[cfg(test)]
     pub(crate) const fn places(&self) -> usize {
         self.entries.len()
@@ -138,7 +138,8 @@ impl Pool {
         self.entries.iter().filter(|entry| entry.in_use).count()
     }
 
-    /// Gives a client its former place if that is free, else the place released longest ago; `None` if all are in use.
+    /// Assigns a client its former place if that is free, else the place released longest ago; `None` if all are in
+    /// use.
     pub fn acquire(&mut self, common_name: Option<&str>) -> Option<Lease> {
         let index = self.find(common_name)?;
         self.name(index, common_name.filter(|_| !self.duplicate_names));

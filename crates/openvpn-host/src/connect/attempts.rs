@@ -168,7 +168,7 @@ impl Attempts {
         self.rounds.succeeded();
     }
 
-    /// Notes that the server authenticated at the last target. Returns its name and address, once per target, to be
+    /// Records that the server authenticated at the last target. Returns its name and address, once per target, to be
     /// saved for a start without a working name server.
     pub const fn proved(&mut self) -> Option<(String, IpAddr)> {
         self.aim.take()

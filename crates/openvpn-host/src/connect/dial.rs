@@ -16,13 +16,14 @@ use super::resolve::resolve;
 use super::socks::{Progress, Socks};
 use super::stop::{Stop, Woken};
 
-/// Most requests to an HTTP proxy per connection: without a password, with it, and again if the nonce was stale.
+/// Maximum number of requests to an HTTP proxy per connection: without a password, with it, and again if the nonce was
+/// stale.
 const REQUESTS_MAX: usize = 3;
 
 /// Name and password for a proxy.
 #[derive(Clone)]
 pub struct ProxyLogin {
-    /// The name.
+    /// User name for the proxy.
     pub name: String,
     /// The password.
     pub password: Zeroizing<String>,
@@ -47,7 +48,7 @@ pub enum Socket {
 /// One configured connection and one of its addresses, or of its proxy's.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The configured connection.
+    /// Connection as configured.
     pub connection: Connection,
     /// Destination of the outer packets, which must stay outside the tunnel.
     pub remote: SocketAddr,
@@ -56,7 +57,7 @@ pub struct Target {
     patience: Option<Duration>,
 }
 
-/// Time limit for connecting by one of several lines: the kernel has sent at least three SYNs by then.
+/// Time limit for connecting over one of several lines: the kernel has sent at least three SYNs by then.
 const CONNECT: Duration = Duration::from_secs(4);
 
 /// How long such a connection survives without acknowledgements from the other end's kernel. Even a slow line is not

@@ -4,7 +4,7 @@ use md5::{Digest as _, Md5};
 
 use super::dial::ProxyLogin;
 
-/// Most parameters read from a challenge.
+/// Maximum number of parameters read from a challenge.
 const PARAMETERS_MAX: usize = 16;
 
 /// Digest challenge of a proxy.

@@ -35,10 +35,10 @@ pub enum DialError {
         remote: SocketAddr,
         /// The step that timed out.
         what: &'static str,
-        /// The limit.
+        /// Time limit, in seconds.
         seconds: u32,
     },
-    /// The other end is not reachable by this one of several lines.
+    /// The other end cannot be reached over this line; another line may do better.
     #[error("TCP: {remote} does not answer")]
     Silent {
         /// The server or proxy.
@@ -47,7 +47,7 @@ pub enum DialError {
     /// The connection to a proxy broke during the exchange.
     #[error("proxy {remote}: {error}")]
     Proxy {
-        /// The proxy.
+        /// Address of the proxy.
         remote: SocketAddr,
         /// The kernel's error.
         error: io::Error,
@@ -55,7 +55,7 @@ pub enum DialError {
     /// An HTTP proxy refused.
     #[error("HTTP proxy {remote}: {error}")]
     Http {
-        /// The proxy.
+        /// Address of the proxy.
         remote: SocketAddr,
         /// The proxy's error.
         error: HttpError,
@@ -63,7 +63,7 @@ pub enum DialError {
     /// A SOCKS proxy refused.
     #[error("SOCKS proxy {remote}: {error}")]
     Socks {
-        /// The proxy.
+        /// Address of the proxy.
         remote: SocketAddr,
         /// The proxy's error.
         error: SocksError,
@@ -74,7 +74,7 @@ pub enum DialError {
     /// The local address is of the other family.
     #[error("local {local} cannot reach {remote}: one is IPv4, the other IPv6")]
     LocalFamily {
-        /// The local address.
+        /// Configured local address.
         local: String,
         /// The server or proxy.
         remote: SocketAddr,

@@ -5,10 +5,10 @@ use super::http::{self, Reader, Verdict};
 use super::socks::{Progress, Socks};
 use config::openvpn::{HttpAuth, HttpProxy};
 
-/// Most messages from a SOCKS proxy in one conversation.
+/// Maximum number of messages from a SOCKS proxy in one conversation.
 const MESSAGES: usize = 5;
 
-/// Most bytes requested at once: a name with its port.
+/// Maximum number of bytes requested at once: a name with its port.
 const ASKED: usize = 257;
 
 /// Feeds an HTTP or SOCKS proxy's answers in pieces. The proxy's bytes may enter the next request only as header
@@ -45,7 +45,7 @@ fn http(form: u8, login: Option<&ProxyLogin>, bytes: &[u8]) {
     };
     let mut shown = http::first_authorization(auth, login);
     let mut rest = bytes;
-    // Each answer belongs to a new connection, with the authorization that the last one asked for.
+    // Each answer belongs to a new connection, with the authorization that the last one requested.
     for _ in 0..4 {
         let mut reader = Reader::default();
         let mut found = None;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::lines::Lines;
@@ -57,7 +57,7 @@ pub enum ResolveError {
 pub struct Name {
     /// A host name or a literal address.
     pub host: String,
-    /// The port.
+    /// Port to connect to.
     pub port: u16,
     /// Permitted address family.
     pub family: Family,
@@ -114,28 +114,26 @@ pub fn resolve(
         host: host.to_owned(),
         error,
     };
-    let waker = Arc::new(Waker::new().map_err(resources)?);
-    let (sender, receiver) = mpsc::channel();
-    let bell = Arc::clone(&waker);
+    let answer = Arc::new((Mutex::default(), Waker::new().map_err(resources)?));
+    let told = Arc::clone(&answer);
     let done = move |found| {
-        // Fails if the caller has stopped waiting.
-        let _ = sender.send(found);
-        bell.wake();
+        *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        told.1.wake();
     };
-    // Asks the host's resolver by no particular line.
+    // Asks the host's resolver over no particular line.
     let mut names = Background::new(&Lines::default(), None);
     look_up(name, &mut names, (0, false), done).map_err(resources)?;
     let until = Instant::now() + PATIENCE;
-    match stop.readable(&*waker, until).map_err(resources)? {
+    match stop.readable(&answer.1, until).map_err(resources)? {
         Woken::Stop => Ok(None),
         Woken::Late => Err(ResolveError::Late {
             host: host.to_owned(),
         }),
-        // The thread sends its result before it wakes the caller.
-        Woken::Ready => match receiver.try_recv() {
-            Ok(found) => found.map(Some),
-            Err(_) => Err(resources(io::ErrorKind::BrokenPipe.into())),
-        },
+        // The thread stores its result before it wakes the caller.
+        Woken::Ready => {
+            let mut found = answer.0.lock().unwrap_or_else(PoisonError::into_inner);
+            found.take().transpose()
+        }
     }
 }
 

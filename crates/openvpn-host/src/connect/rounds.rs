@@ -12,7 +12,7 @@ use thiserror::Error;
 /// Completed rounds over all remotes up to which pauses stay the same; they grow after one more.
 const PATIENT_ROUNDS: u32 = 4;
 
-/// Most doublings of a pause.
+/// Maximum number of doublings of a pause.
 const DOUBLINGS_MAX: u32 = 15;
 
 /// Pause after a round in which no name had an address.
@@ -68,7 +68,7 @@ pub(crate) struct Rounds {
     failed: u32,
     /// Consecutive connections without an address.
     nameless: usize,
-    /// Minimum pause that the server asked for; used once.
+    /// Minimum pause that the server requested; used once.
     at_least: Duration,
 }
 
@@ -158,7 +158,7 @@ impl Rounds {
         self.stay = true;
     }
 
-    /// Notes that the name has no address. Returns whether that holds for all connections.
+    /// Records that the name has no address. Returns whether that holds for all connections.
     pub(crate) fn unresolved(&mut self) -> bool {
         self.nameless = self.nameless.saturating_add(1);
         self.nameless >= self.count

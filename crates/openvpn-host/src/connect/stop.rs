@@ -19,7 +19,7 @@ pub struct Stop<'a> {
 
 /// Handles events during a wait.
 pub trait Attend {
-    /// Handles the event behind the descriptor. Returns whether the wait may go on.
+    /// Handles the event behind the descriptor. Returns whether the wait may continue.
     fn attend(&self) -> bool;
 }
 

@@ -31,7 +31,7 @@ impl Line {
         Self::of(0, LogFlag::Warning, text)
     }
 
-    /// Error after which the daemon goes on, written at every `verb`.
+    /// Error after which the daemon continues, written at every `verb`.
     pub(crate) fn fault(text: impl Into<String>) -> Self {
         Self::of(0, LogFlag::NonFatal, text)
     }

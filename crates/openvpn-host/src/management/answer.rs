@@ -7,7 +7,7 @@ use super::words::Word;
 /// Longest name or password, in bytes, as in stock's default build.
 const ANSWER_MAX: usize = 127;
 
-/// Input that a query asks for.
+/// Input that a query requests.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum QueryKind {
     /// A name and a password. A static challenge adds its text, whether the answer is shown, and whether it is appended
@@ -25,7 +25,7 @@ pub enum QueryKind {
 pub struct Query {
     /// Purpose of the query, which the answer repeats.
     pub kind: String,
-    /// Input that the query asks for.
+    /// Input that the query requests.
     pub question: QueryKind,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn take(
         ));
     }
     match part {
-        // An empty name counts as missing; an empty password may be meant.
+        // An empty name counts as missing; an empty password may be intended.
         Part::Username => asked.username = Some(value).filter(|value| !value.is_empty()),
         Part::Password => asked.second = Some(value),
     }

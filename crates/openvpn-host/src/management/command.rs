@@ -29,7 +29,7 @@ const UNSUPPORTED: [&str; 11] = [
     "test",
 ];
 
-/// Commands that the daemon calls "not currently available": it never asks for a signature or certificate.
+/// Commands that the daemon calls "not currently available": it never requests a signature or certificate.
 const NOT_AVAILABLE: [&str; 3] = ["rsa-sig", "pk-sig", "certificate"];
 
 /// A command with its arguments.

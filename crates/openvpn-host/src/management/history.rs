@@ -12,15 +12,15 @@ pub enum State {
     TcpConnect,
     /// Waits for the server's first answer.
     Wait,
-    /// The handshake is under way.
+    /// The handshake is in progress.
     Auth,
     /// The user must pass another authentication step.
     AuthPending,
-    /// The client asks for its options.
+    /// The client requests its options.
     GetConfig,
     /// The interface gets its addresses.
     AssignIp,
-    /// Routes are set.
+    /// Routes are being added.
     AddRoutes,
     /// The tunnel is up.
     Connected,
@@ -64,7 +64,7 @@ pub struct Addresses {
     pub tunnel: Option<Ipv4Addr>,
     /// This end's IPv6 address in the tunnel.
     pub tunnel_v6: Option<Ipv6Addr>,
-    /// The server's address.
+    /// Address of the server.
     pub remote: Option<SocketAddr>,
 }
 

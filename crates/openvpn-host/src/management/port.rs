@@ -14,10 +14,10 @@ use crate::scripts::environment::Environment;
 use crate::status_file::Format;
 use crate::timestamp::Clock;
 
-/// Most states and echoes kept.
+/// Maximum number of states and echoes kept.
 const HISTORY: usize = 100;
 
-/// Most unread output in bytes; beyond that the port drops the client.
+/// Maximum number of bytes of unread output; beyond that the port drops the client.
 const WAITING_MAX: usize = 1 << 20;
 
 /// Longest text of a log or echo entry, in bytes.
@@ -53,7 +53,7 @@ pub struct Settings {
 pub struct Answer {
     /// Kind of the query.
     pub kind: String,
-    /// The name; empty if the query asked for none.
+    /// The name; empty if the query requested none.
     pub username: Zeroizing<String>,
     /// The password, `ok` or `cancel`, or the text.
     pub text: Zeroizing<String>,
@@ -204,7 +204,7 @@ impl Management {
         }
     }
 
-    /// Whether to close the connection: the client asked for it or is not allowed. Pending output goes first, unless it
+    /// Whether to close the connection: the client requested it or is not allowed. Pending output goes first, unless it
     /// is too much.
     pub fn wants_close(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| {
@@ -249,7 +249,7 @@ impl Management {
         self.say_special();
     }
 
-    /// Tells the client about an open query or hold; also called when it connects.
+    /// Informs the client of an open query or hold; also called when it connects.
     pub(crate) fn say_special(&mut self) {
         if let Some(text) = self.special() {
             self.say(&text);
@@ -290,8 +290,8 @@ impl Management {
         }
     }
 
-    /// Starts a hold before the tunnel begins, which the client's release ends. Returns false if no hold is configured or
-    /// it was released already.
+    /// Starts a hold before the tunnel begins, which the client's release ends. Returns false if no hold is configured
+    /// or it was released already.
     pub fn hold(&mut self) -> bool {
         if !self.settings.hold || self.released {
             return false;

@@ -28,7 +28,7 @@ const CROWDED: Duration = Duration::from_secs(3);
 /// Minimum interval between log lines about connections that spoke another protocol.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// The management port.
+/// Management port with its sockets.
 pub struct Port {
     /// The conversation with its client.
     pub machine: Management,
@@ -79,7 +79,7 @@ impl Port {
     /// Opens the listening socket, or connects out with `management-client`.
     ///
     /// # Errors
-    /// The socket cannot be opened, or the called client's user is not permitted.
+    /// The socket cannot be opened, or the user of the client that this end connected to is not permitted.
     pub fn open(
         config: &OpenVpn,
         wanted: &Wanted,
@@ -197,7 +197,7 @@ impl Port {
         strangers::log(Level::Info, format_args!("MANAGEMENT: Client connected"));
     }
 
-    /// Whether the client is silent and blocks others. A client that this end called may listen forever.
+    /// Whether the client is silent and blocks others. A client that this end connected to may listen forever.
     fn is_silent(&self) -> bool {
         self.client.is_some() && !self.socket.was_called() && !self.machine.has_spoken()
     }
@@ -261,7 +261,7 @@ impl Port {
             requests.push(ProcessRequest::Signal(Signal::Restart));
         }
         if self.socket.was_called() {
-            // The called client is the process that started this one.
+            // The client that this end connected to is the process that started this one.
             log::info!("MANAGEMENT: Triggering management exit");
             requests.push(ProcessRequest::Signal(Signal::Exit("SIGTERM")));
         }
@@ -291,43 +291,29 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::management::tests::Daemon;
-    use crate::status_file::Format;
+    use crate::management::tests::{Daemon, settings};
+    use crate::tests::client;
+    use std::os::unix::net::UnixListener;
     use std::os::unix::net::UnixStream;
     use std::path::Path;
 
     fn open(path: &Path, password: Option<&str>) -> Port {
-        let text = format!(
-            "client\ndev tun\nremote a\nca c\nauth-user-pass\nremote-cert-tls server\n\
-             management {} unix\n",
-            path.display()
-        );
-        let mut none = |_: &Path| Err(ErrorKind::NotFound.into());
-        let options = config::openvpn::Options {
-            permissions: config::permissions::Permissions::FILES,
-            ..Default::default()
-        };
-        let name = Path::new("a.ovpn");
-        let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);
-        let config = import.unwrap().into_model().unwrap().0;
         let settings = Settings {
             password: password.map(|password| password.to_owned().into()),
-            hold: false,
-            server: false,
-            title: String::new(),
-            pid: 1,
-            log_lines: 1,
-            verb: 1,
-            mute: 0,
-            auth_retry: Default::default(),
-            format: Format::One,
+            ..settings()
         };
-        Port::open(
-            &config,
-            config.service.management.as_ref().unwrap(),
-            settings,
-        )
-        .unwrap()
+        open_with(path, "", settings).unwrap()
+    }
+
+    fn open_with(
+        path: &Path,
+        more: &str,
+        settings: Settings,
+    ) -> Result<Port, Box<dyn std::error::Error>> {
+        let path = path.display();
+        let config = client(&format!("auth-user-pass\nmanagement {path} unix\n{more}"));
+        let wanted = config.service.management.as_ref().unwrap();
+        Port::open(&config, wanted, settings)
     }
 
     fn turn(port: &mut Port, now: Instant) {
@@ -371,7 +357,10 @@ mod tests {
         let mut third = call(&path);
         turn(&mut port, start + 3 * SILENCE);
         turn(&mut port, start + 9 * SILENCE);
-        assert_eq!(heard(&mut second), ("SUCCESS: pid=1\r\n".to_owned(), false));
+        assert_eq!(
+            heard(&mut second),
+            ("SUCCESS: pid=42\r\n".to_owned(), false)
+        );
         assert_eq!(heard(&mut third), (String::new(), false));
         assert!(port.next_deadline().is_none());
     }
@@ -446,5 +435,80 @@ mod tests {
         assert!(heard(&mut silent).1);
         turn(&mut port, start + 2 * CROWDED);
         assert!(heard(&mut known).0.contains("password is correct"));
+    }
+
+    #[test]
+    fn the_password_is_the_first_line_of_its_file_and_never_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let read = || {
+            let path = path.display();
+            let lines = format!("auth-user-pass\nmanagement 127.0.0.1 7505 {path}");
+            let config = client(&lines);
+            let wanted = config.service.management.as_ref().unwrap();
+            password(&config, wanted).map_err(|error| error.to_string())
+        };
+        let missing = read().unwrap_err();
+        assert!(
+            missing.starts_with("management: the password file: "),
+            "{missing}"
+        );
+        for empty in ["", "\nsecret\n"] {
+            std::fs::write(&path, empty).unwrap();
+            let error = read().unwrap_err();
+            assert!(error.contains("the password is empty"), "{error}");
+        }
+        std::fs::write(&path, "secret\r\nnote\n").unwrap();
+        assert_eq!(**read().unwrap().unwrap(), *"secret");
+        let config = client("auth-user-pass\nmanagement 127.0.0.1 7505");
+        let wanted = config.service.management.as_ref().unwrap();
+        assert_eq!(password(&config, wanted).unwrap(), None);
+    }
+
+    #[test]
+    fn a_client_that_was_called_ends_the_program_when_it_leaves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let lines =
+            "management-client\nmanagement-forget-disconnect\nmanagement-signal\necho hello";
+        let mut port = open_with(&path, lines, settings()).unwrap();
+        let (mut client, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        let start = Instant::now();
+        turn(&mut port, start);
+        // It may listen forever without a word.
+        turn(&mut port, start + 9 * SILENCE);
+        client.write_all(b"echo all\n").unwrap();
+        assert_eq!(port.serve(&mut Daemon::default()), []);
+        let (text, ended) = heard(&mut client);
+        assert!(text.contains(",hello\r\n") && !ended, "{text}");
+        drop(client);
+        assert_eq!(
+            port.serve(&mut Daemon::default()),
+            [
+                ProcessRequest::Forget,
+                ProcessRequest::Signal(Signal::Restart),
+                ProcessRequest::Signal(Signal::Exit("SIGTERM")),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_called_client_of_another_user_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let own = nix::unistd::User::from_uid(nix::unistd::Uid::current());
+        let other = match own.unwrap().unwrap().name.as_str() {
+            "daemon" => "root",
+            _ => "daemon",
+        };
+        let lines = format!("management-client\nmanagement-client-user {other}");
+        let error = open_with(&path, &lines, settings()).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "the management server is not who it should be"
+        );
     }
 }

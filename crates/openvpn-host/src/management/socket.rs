@@ -1,4 +1,4 @@
-//! Sockets of the management port: the listening socket, or the connection to the called client.
+//! Sockets of the management port: the listening socket, or the connection to the client of `management-client`.
 
 use config::openvpn::{Management, ManagementAddress, OpenVpn};
 use host::gate::{accepted, turned_away};
@@ -58,7 +58,7 @@ enum Listener {
         UnixListener,
         #[expect(dead_code, reason = "removes the file when it is dropped")] SocketFile,
     ),
-    /// This end called its client (`management-client`); no other can connect.
+    /// This end connected to its client (`management-client`); no other can connect.
     Called,
 }
 
@@ -97,7 +97,7 @@ impl ManagementSocket {
         }
     }
 
-    /// Whether this end called its client, so that no other can connect.
+    /// Whether this end connected to its client, so that no other can connect.
     pub(crate) const fn was_called(&self) -> bool {
         matches!(self.listener, Listener::Called)
     }
@@ -232,7 +232,8 @@ impl Allowed {
         Ok(allowed)
     }
 
-    /// Makes a client of a TCP connection; `None` if only some users may connect, because TCP does not tell its user.
+    /// Accepts a TCP connection as the management client; `None` if only some users may connect, because TCP does not
+    /// identify its user.
     fn tcp(self, stream: TcpStream) -> io::Result<Option<File>> {
         // An unplugged client must not block others.
         setsockopt(&stream, sockopt::KeepAlive, &true)?;
@@ -244,7 +245,7 @@ impl Allowed {
         Ok(welcome.then(|| OwnedFd::from(stream).into()))
     }
 
-    /// Makes a client of a connection to a Unix socket; `None` if its user may not connect.
+    /// Accepts a connection to a Unix socket as the management client; `None` if its user may not connect.
     fn unix(self, stream: UnixStream) -> io::Result<Option<File>> {
         stream.set_nonblocking(true)?;
         let who = getsockopt(&stream, sockopt::PeerCredentials)?;
@@ -273,23 +274,11 @@ impl Allowed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn config(lines: &str) -> OpenVpn {
-        let text = format!(
-            "client\ndev tun\nremote a\nca c\nauth-user-pass\nremote-cert-tls server\n{lines}\n"
-        );
-        let name = Path::new("a.ovpn");
-        let mut none = |_: &Path| Err(ErrorKind::NotFound.into());
-        let options = config::openvpn::Options {
-            permissions: config::permissions::Permissions::FILES,
-            ..Default::default()
-        };
-        let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);
-        import.unwrap().into_model().unwrap().0
-    }
+    use crate::tests::client;
+    use std::io::Read as _;
 
     fn open(lines: &str) -> Result<(ManagementSocket, Option<File>), SocketError> {
-        let config = config(lines);
+        let config = client(&format!("auth-user-pass\n{lines}"));
         ManagementSocket::open(&config, config.service.management.as_ref().unwrap())
     }
 
@@ -374,5 +363,41 @@ mod tests {
         listener.accept().unwrap();
         drop(socket);
         assert!(path.exists(), "it is not ours");
+    }
+
+    #[test]
+    fn a_tcp_port_takes_one_client_after_the_other_and_is_busy_for_a_second_program() {
+        // An address that no other test uses, so that none can take the port.
+        let listener = TcpListener::bind("127.0.0.78:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let at = format!("management 127.0.0.78 {port}");
+        let Err(busy) = open(&at) else {
+            panic!("two listen at one port");
+        };
+        let place = format!("127.0.0.78 {port}");
+        assert!(busy.to_string().contains(&place), "{busy}");
+        drop(listener);
+
+        let (socket, _) = open(&at).unwrap();
+        assert!(socket.accept().unwrap().is_none(), "nobody has called");
+        let call = || TcpStream::connect(("127.0.0.78", port)).unwrap();
+        let _first = call();
+        assert!(socket.accept().unwrap().is_some());
+        // Without descriptors, a caller is turned away so that it does not wait forever.
+        let mut second = call();
+        assert!(socket.turn_away().unwrap());
+        assert_eq!(second.read(&mut [0; 1]).unwrap(), 0);
+        assert!(socket.accept().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_client_is_called_at_its_tcp_port() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let lines = format!("management 127.0.0.1 {port}\nmanagement-client");
+        let (socket, client) = open(&lines).unwrap();
+        assert!(socket.was_called() && client.is_some());
+        assert!(!socket.turn_away().unwrap(), "nobody can call it");
+        listener.accept().unwrap();
     }
 }

@@ -90,7 +90,7 @@ impl Conversation {
         std::mem::take(&mut self.port.requests)
     }
 
-    /// Returns the reply to a command that needs nothing of the process.
+    /// Returns the reply to a command that needs no action of the process.
     fn ask(&mut self, line: &str) -> String {
         assert_eq!(self.send(&format!("{line}\r\n")), []);
         self.heard()

@@ -69,7 +69,7 @@ pub struct Surroundings<'a> {
 /// The inside of a tunnel. Dropping it undoes its settings.
 #[derive(Debug)]
 pub struct Inside {
-    /// The planned network.
+    /// Planned addresses and routes.
     pub network: TunnelNetwork,
     /// The host's state before the settings.
     pub facts: Facts,
@@ -131,6 +131,11 @@ impl Inside {
     pub fn managed_by(mut self, manager: &SharedManager) -> Self {
         self.managed = Some(Managed::new(manager.clone(), &self.ifname));
         self
+    }
+
+    /// Says what goes through the tunnel: [`Want::summary`].
+    pub fn summary(&self) -> String {
+        self.want.summary(&self.ifname)
     }
 
     /// Returns requested settings that the host cannot have, and other warnings: one sentence each.

@@ -13,7 +13,7 @@ use thiserror::Error;
 /// DNS port; name-server managers support no other.
 const DNS_PORT: u16 = 53;
 
-/// Warning when the server, not the configuration, asks for `block-local`.
+/// Warning when the server, not the configuration, requests `block-local`.
 const BLOCK_LOCAL: &str = "the server leads the local network into the tunnel, too (redirect-gateway block-local), so that its \
     hosts are not reached; to keep it outside: pull-filter ignore \"redirect-gateway\", and redirect-gateway def1";
 

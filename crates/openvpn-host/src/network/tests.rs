@@ -369,7 +369,7 @@ fn default_routes_by_route_are_those_of_def1() {
         "route 0.0.0.0 0.0.0.0",
         "route 0.0.0.0 0.0.0.0 vpn_gateway",
         "route 0.0.0.0 0.0.0.0 10.8.0.1",
-        // A pushed metric does not stop the default route from winning.
+        // A pushed metric does not keep the default route from being preferred.
         "route 0.0.0.0 0.0.0.0 vpn_gateway 300",
         "route-metric 300,route 0.0.0.0 0.0.0.0",
     ] {

@@ -13,7 +13,7 @@ use crate::scripts::names;
 /// Name prefix of variables that hold passwords: scripts see them only from `script-security 3` on.
 const PASSWORD: &str = "password";
 
-/// Longest line of peer information in bytes, and most lines: a peer must not fill memory.
+/// Maximum length in bytes, and number, of lines of peer information: a peer must not fill memory.
 #[cfg(feature = "server")]
 const PEER_INFO_LINE_MAX: usize = 256;
 #[cfg(feature = "server")]

@@ -58,7 +58,7 @@ pub struct RouteRow {
 /// Status of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerStatus {
-    /// All connected clients.
+    /// Rows of the connected clients.
     pub clients: Vec<ClientRow>,
     /// All addresses and networks behind the clients.
     pub routes: Vec<RouteRow>,

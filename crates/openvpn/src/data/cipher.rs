@@ -31,24 +31,24 @@ pub enum CipherError {
     /// Too weak to be used unless someone insists.
     #[error("{cipher} with {digest} is not secure: choose AES-256-GCM at both ends")]
     Insecure {
-        /// The cipher asked for.
+        /// Requested cipher.
         cipher: Cipher,
-        /// The digest asked for.
+        /// Requested digest.
         digest: Digest,
     },
     /// The epoch layout has a place for an AEAD's tag and none for an HMAC.
     #[error("packets with epochs need an AEAD, and {0} is none")]
     EpochNeedsAead(Cipher),
-    /// Nothing computes this cipher on this machine.
+    /// No code on this machine computes this cipher.
     #[error("this machine has no code for {0}: choose AES-256-GCM")]
     NoBackend(Cipher),
 }
 
 /// The cipher of one direction of one key.
 ///
-/// `digest` matters to ciphers that are no AEAD; [`Digest::None`] leaves their packets unauthenticated. Packet numbers
-/// are [`Packet::counter`](plane::Packet::counter): the first is 1, and with epochs the epoch stands in the upper 16
-/// bits, from 1 too. Whether a number is 0 or came before is for the caller to check.
+/// `digest` matters to ciphers that are not AEADs; [`Digest::None`] leaves their packets unauthenticated. Packet
+/// numbers are [`Packet::counter`](plane::Packet::counter): the first is 1, and with epochs the epoch stands in the
+/// upper 16 bits, from 1 too. Whether a number is 0 or came before is for the caller to check.
 ///
 /// # Errors
 /// [`CipherError`]: an insecure cipher, or one that the layout cannot carry.
@@ -64,7 +64,7 @@ pub fn new(
     new_insecure(cipher, digest, keys, layout)
 }
 
-/// Makes keys as [`new`] does, with every cipher and digest there is, since old servers have them: blocks of 64 bits (a
+/// Makes keys as [`new`] does, with every cipher and digest, since old servers need them: blocks of 64 bits (a
 /// key may seal 64 MB at most), MD5, and none at all.
 ///
 /// # Errors

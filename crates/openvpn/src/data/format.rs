@@ -27,7 +27,7 @@ pub struct Shape {
     pub fragments: Option<Arc<Fragments>>,
     /// `mssfix`: the largest TCP segment over IPv4, in bytes; 0 for any.
     pub mss: u16,
-    /// Most bytes of an unpacked packet that the peer compressed; 0 drops such packets.
+    /// Maximum number of bytes of an unpacked packet that the peer compressed; 0 drops such packets.
     pub unpacked_max: usize,
 }
 

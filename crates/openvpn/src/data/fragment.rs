@@ -22,9 +22,9 @@ use thiserror::Error;
 
 /// Bytes of the head.
 pub const HEADER_LEN: usize = 4;
-/// Most pieces of a packet.
+/// Maximum number of pieces of a packet.
 pub const MAX_PIECES: usize = 32;
-/// Most packets in reassembly at a time, as in stock.
+/// Maximum number of packets in reassembly at a time, as in stock.
 const WINDOW: u8 = 25;
 /// How long a packet waits for its pieces.
 const LIFETIME: Duration = Duration::from_secs(10);
@@ -168,7 +168,7 @@ pub enum Reassembled<'a> {
     Waiting,
 }
 
-/// Why a payload is no piece of a packet.
+/// Why a payload is not a piece of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FragmentError {
     /// Shorter than the head: the peer has no `fragment`.

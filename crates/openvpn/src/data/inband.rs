@@ -12,7 +12,7 @@ pub const OCC_MAGIC: [u8; 16] = [
     0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c,
 ];
 
-/// The message that asks for the peer's options. Servers answer it at once.
+/// The message that requests the peer's options. Servers answer it at once.
 pub const OCC_REQUEST: [u8; 17] = occ(0);
 
 /// The exit notice over UDP, for ends that have not agreed to send it in the control channel.
@@ -37,7 +37,7 @@ const fn occ(kind: u8) -> [u8; 17] {
     message
 }
 
-/// The meaning of a payload that is no packet of the tunnel.
+/// A payload that is not a packet of the tunnel: its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InBand<'a> {
     /// The peer is alive.
@@ -46,14 +46,14 @@ pub enum InBand<'a> {
     OptionsRequest,
     /// The peer's options: text, as it is.
     Options(&'a [u8]),
-    /// The peer leaves.
+    /// The peer is leaving.
     Exit,
     /// Something else of the options check, such as a test of the path's MTU: not answered.
     Other(u8),
 }
 
 impl<'a> InBand<'a> {
-    /// Tells an in-band message from a packet of the tunnel, once framing and fragments are off.
+    /// Distinguishes an in-band message from a packet of the tunnel, once framing and fragments are off.
     #[must_use]
     pub fn of(payload: &'a [u8]) -> Option<Self> {
         if *payload == PING {

@@ -26,7 +26,7 @@ pub struct Outer {
     pub v6: bool,
     /// TCP instead of UDP.
     pub tcp: bool,
-    /// UDP by way of a SOCKS5 proxy.
+    /// UDP through a SOCKS5 proxy.
     pub socks: bool,
 }
 
@@ -38,7 +38,7 @@ impl Outer {
     }
 }
 
-/// The bytes that a packet gets on its way from the interface to the socket.
+/// Bytes added to a packet between the interface and the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encapsulation {
     /// The cipher of the data channel.
@@ -51,7 +51,7 @@ pub struct Encapsulation {
     pub framing: Framing,
     /// Whether there is `fragment`.
     pub fragment: bool,
-    /// The transport.
+    /// Transport below the tunnel.
     pub outer: Outer,
 }
 
@@ -187,7 +187,7 @@ impl Encapsulation {
         self.cipher.block_len() > 1
     }
 
-    /// Most bytes of plaintext that encrypt to at most `sealed` bytes.
+    /// Maximum number of bytes of plaintext that encrypt to at most `sealed` bytes.
     const fn plaintext(&self, sealed: usize) -> Option<usize> {
         if self.is_cbc() {
             let block = self.cipher.block_len();

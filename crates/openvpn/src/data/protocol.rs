@@ -8,7 +8,7 @@ use plane::{CipherName, Formats, KeyLimits, PeerId, Protocol, SessionKeys};
 use std::time::{Duration, Instant};
 use zeroize::ZeroizeOnDrop;
 
-/// The lifetime of keys for the data plane, which never passes: the session itself removes keys.
+/// The lifetime of keys in the data plane: without end, as the session itself removes keys.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The packet id within a packet's number, whose upper 16 bits are the epoch where there is one.
@@ -24,7 +24,7 @@ pub struct Material {
     pub allow_insecure: bool,
 }
 
-// Its secrets erase themselves, see `keys`.
+// The secrets in it erase themselves, see `keys`.
 impl ZeroizeOnDrop for Material {}
 
 impl Protocol for OpenVpn {
@@ -70,8 +70,8 @@ pub fn session_keys(peer: PeerId, material: Material, now: Instant) -> SessionKe
     }
 }
 
-/// How much the keys of this number were used, as a session wants to know it: `usage` is what the data plane has
-/// counted, `bytes` are those of both directions since the keys came.
+/// The use of the keys with this key id, in the form that a session takes: `usage` is the data plane's count, `bytes`
+/// are those of both directions since the keys were installed.
 #[must_use]
 pub const fn usage(key_id: u8, usage: plane::KeyUsage, bytes: u64) -> session::KeyUsage {
     session::KeyUsage {

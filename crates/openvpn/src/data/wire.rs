@@ -49,7 +49,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// The opcode of this number. `None` for unknown numbers and for the resets 1 and 2 of key method 1, which
-    /// no version since 2.0 speaks.
+    /// no version since 2.0 uses.
     #[must_use]
     #[inline]
     pub const fn from_u8(number: u8) -> Option<Self> {
@@ -67,13 +67,13 @@ impl Opcode {
         })
     }
 
-    /// Whether it belongs to the data channel.
+    /// Whether the opcode belongs to the data channel.
     #[must_use]
     pub const fn is_data(self) -> bool {
         matches!(self, Self::DataV1 | Self::DataV2)
     }
 
-    /// Whether it begins a session: stock's three hard resets.
+    /// Whether the opcode begins a session: stock's three hard resets.
     #[must_use]
     pub const fn is_hard_reset(self) -> bool {
         matches!(

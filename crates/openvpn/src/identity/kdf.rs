@@ -1,4 +1,4 @@
-//! Keys from passphrases, by the three ways in use.
+//! Derives keys from passphrases, with the three methods in use.
 
 use std::num::NonZeroU32;
 

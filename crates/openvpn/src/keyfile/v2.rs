@@ -25,7 +25,7 @@ const SERVER: &str = "OpenVPN tls-crypt-v2 server key";
 pub const MAX_WRAPPED_LEN: usize = 1024;
 /// Bytes of a wrapped client key without metadata: tag, key and length.
 pub const MIN_WRAPPED_LEN: usize = 32 + StaticKey::LEN + 2;
-/// Most bytes of metadata that a user can give: the room that is left, without the byte for the kind.
+/// Maximum number of bytes of metadata that a user can give: the room that is left, without the byte for the kind.
 pub const MAX_USER_METADATA: usize = MAX_WRAPPED_LEN - MIN_WRAPPED_LEN - 1;
 
 /// A client's key, and the same key wrapped for the server.
@@ -88,7 +88,7 @@ impl ClientKey {
         pem::encode(&bytes, CLIENT)
     }
 
-    /// The key itself.
+    /// Key without its wrapping.
     #[must_use]
     pub const fn key(&self) -> &StaticKey {
         &self.key
@@ -167,7 +167,7 @@ impl fmt::Debug for ServerKey {
     }
 }
 
-/// The description of a client in its key: made with the key, authenticated by the server's, and sent encrypted.
+/// The description of a client in its key: made with the key, authenticated by the server's key, and sent encrypted.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Metadata(Vec<u8>);
 

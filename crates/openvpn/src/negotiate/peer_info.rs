@@ -67,7 +67,7 @@ impl IvProto {
     }
 }
 
-/// Most lines kept from a peer.
+/// Maximum number of lines kept from a peer.
 const MAX_LINES: usize = 64;
 /// Longest line that is kept, in bytes.
 const MAX_LINE: usize = 512;

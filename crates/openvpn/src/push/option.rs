@@ -16,9 +16,9 @@ pub enum Refusal {
     /// A number is out of its bounds.
     #[error("it must be from {min} to {max}")]
     OutOfRange {
-        /// The least.
+        /// Smallest allowed value.
         min: u32,
-        /// The most.
+        /// Largest allowed value.
         max: u32,
     },
     /// More options of this kind than a server can mean.
@@ -65,7 +65,7 @@ impl Topology {
 /// `ifconfig LOCAL SECOND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ifconfig {
-    /// Our address.
+    /// Address of this end.
     pub local: Ipv4Addr,
     /// The peer's address, or the netmask with [`Topology::Subnet`].
     pub second: Ipv4Addr,
@@ -74,7 +74,7 @@ pub struct Ifconfig {
 /// `ifconfig-ipv6 LOCAL/BITS [REMOTE]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IfconfigV6 {
-    /// Our address.
+    /// Address of this end.
     pub local: Ipv6Addr,
     /// Length of the prefix, in bits.
     pub bits: u8,
@@ -103,7 +103,7 @@ pub enum Place {
 pub struct Route {
     /// IPv6.
     pub v6: bool,
-    /// The network.
+    /// Destination network.
     pub network: Place,
     /// Length of the prefix, in bits.
     pub bits: u8,
@@ -169,7 +169,7 @@ impl Redirect {
     }
 }
 
-/// The framing that `comp-lzo` or `compress` asks for. Nothing is ever compressed.
+/// The framing that `comp-lzo` or `compress` requests. Nothing is ever compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// `comp-lzo`, with the word behind it: `no`, `yes`, `adaptive`, or nothing.
@@ -193,7 +193,7 @@ pub struct PushedDns {
     pub lines: Vec<String>,
 }
 
-/// Most `dhcp-option`s that scripts are told of.
+/// Maximum number of `dhcp-option`s that scripts get.
 const LINES_MAX: usize = 64;
 
 /// `dns`.
@@ -277,7 +277,7 @@ pub(super) fn number(word: Option<&String>, min: u32, max: u32) -> Result<u32, R
     }
 }
 
-/// Seconds, of at most a day. A longer silence than that is no timer but a way to switch it off.
+/// Seconds, at most a day: a longer time would in effect switch the timer off.
 pub(super) fn seconds(word: Option<&String>) -> Result<Duration, Refusal> {
     Ok(Duration::from_secs(number(word, 0, 24 * 3600)?.into()))
 }
@@ -368,7 +368,7 @@ fn target<A: core::str::FromStr + Into<IpAddr>>(word: &str) -> Result<Place, Ref
 }
 
 impl PushedDns {
-    /// Takes `dhcp-option`. Options for other things than names are only told to scripts.
+    /// Takes `dhcp-option`. Options for other things than names only go to scripts.
     pub(super) fn dhcp(&mut self, words: &[String]) -> Result<(), Refusal> {
         let [kind, value, ..] = words else {
             return Err(Refusal::Malformed("a type and a value"));
@@ -476,7 +476,7 @@ pub(super) fn bounded<T>(list: &mut Vec<T>, value: T, max: usize) -> Result<(), 
     Ok(())
 }
 
-/// Most words of one option.
+/// Maximum number of words of one option.
 const MAX_WORDS: usize = 16;
 
 /// The words, or `None` where a quote is not closed, a backslash ends the line or there are too many words.

@@ -11,7 +11,7 @@ use super::option::{
 };
 use crate::push::{FilterAction, PullFilter, loggable};
 
-/// Most options of one reply, all of its parts together.
+/// Maximum number of options of one reply, all of its parts together.
 pub const MAX_OPTIONS: usize = 4096;
 
 /// The largest reply in bytes, all of its parts together.

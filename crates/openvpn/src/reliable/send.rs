@@ -13,7 +13,7 @@ const EARLY_RETRANSMIT: u8 = 3;
 /// `hand-window` of a minute: too few on a line that loses one packet in ten.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// A window of up to six messages on their way.
+/// Window of up to six unacknowledged messages.
 #[derive(Debug)]
 pub struct SendWindow {
     /// The number of the next message.
@@ -39,13 +39,13 @@ struct Pending {
 pub struct Outgoing<'a> {
     /// The kind of packet that it goes into.
     pub opcode: Opcode,
-    /// Its number.
+    /// Packet id of the message.
     pub message_id: u32,
-    /// The message.
+    /// Payload of the message.
     pub payload: &'a [u8],
 }
 
-/// Six messages are on their way; try again when one is acknowledged.
+/// Six messages are unacknowledged; try again when one is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the peer has not acknowledged what was sent")]
 pub struct WindowFull;

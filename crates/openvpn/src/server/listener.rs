@@ -418,7 +418,7 @@ impl Listener {
         self.table.entry(id).map(|it| &*it.session)
     }
 
-    /// The line to a client, from our address that the client calls.
+    /// The line to a client, from our address that the client sends to.
     #[must_use]
     pub fn line(&self, id: ClientId) -> Option<Line> {
         let entry = self.table.entry(id)?;
@@ -475,7 +475,7 @@ impl core::fmt::Debug for Listener {
     }
 }
 
-/// A listener's settings.
+/// Settings of a listener.
 #[derive(Clone)]
 pub struct ListenerSettings {
     /// Settings of its sessions.
@@ -516,28 +516,28 @@ impl ListenerSettings {
 pub enum ServerOutput {
     /// Send this datagram, for a session or to a stranger.
     Send {
-        /// The destination.
+        /// Where to send it.
         to: Remote,
-        /// Our address to send from: the one that the receiver called. `None` lets the kernel choose.
+        /// Our address to send from: the one that the receiver sent to. `None` lets the kernel choose.
         called: Option<Source>,
         /// One datagram; over TCP one packet behind its length.
         datagram: Vec<u8>,
     },
     /// A session began. Nothing is known of the client but its address.
     Started {
-        /// Its number.
+        /// Number of the new client.
         client: ClientId,
         /// The client's address and transport.
         from: Remote,
         /// Metadata of its tls-crypt-v2 key, for a script to judge.
         metadata: Option<Metadata>,
     },
-    /// A session asks for something; never [`Output::Send`]. After [`Output::Closed`] another session may get the
+    /// A session requests something; never [`Output::Send`]. After [`Output::Closed`] another session may get the
     /// number.
     Client {
-        /// The client.
+        /// Number of the client.
         client: ClientId,
-        /// The request.
+        /// Request of the client's session.
         output: Output,
     },
 }

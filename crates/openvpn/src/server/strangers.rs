@@ -19,13 +19,13 @@ use crate::session::CloseReason;
 /// Bytes of strangers' sessions beyond which clients that begin have to wait.
 const ROOM: u64 = 5 << 19;
 
-/// Most bytes of strangers' sessions: clients that have begun send more.
+/// Maximum number of bytes of strangers' sessions: clients that have begun send more.
 const MOST: u64 = ROOM + ROOM / 2;
 
-/// Least number of sessions that may be not yet up, where `max-clients` is smaller.
+/// Minimum number of sessions that may be not yet up, where `max-clients` is smaller.
 const HALF_OPEN_MIN: usize = 64;
 
-/// How soon to ask again whether a session gives way.
+/// Interval of the checks whether a session gives way.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Listener {

@@ -24,12 +24,12 @@ impl ClientId {
 pub(super) struct Entry {
     pub(super) session: Box<Session>,
     pub(super) remote: Remote,
-    /// Our address that the client called last.
+    /// Our address that the client last sent to.
     pub(super) called: Option<Source>,
     /// Rises with each session that begins.
     pub(super) begun: u64,
     queued: Option<Instant>,
-    /// Its part of [`Table::stranger_bytes`].
+    /// The session's part of [`Table::stranger_bytes`].
     pub(super) bytes: u64,
 }
 
@@ -123,7 +123,7 @@ impl Table {
         self.by_remote.entry(remote).or_default().push(id);
     }
 
-    /// Notes which of our addresses the client called.
+    /// Records which of our addresses the client sent to.
     pub(super) fn called(&mut self, id: ClientId, called: Option<Source>) {
         if let Some(Some(entry)) = self.entries.get_mut(id.slot()) {
             entry.called = called;
@@ -176,7 +176,7 @@ impl Table {
         ids.map(|at| ClientId(at as u32))
     }
 
-    /// Notes when the session has something to do next, whether it is up, and what it takes of the strangers' memory.
+    /// Records when the session has something to do next, whether it is up, and what it takes of the strangers' memory.
     pub(super) fn requeue(&mut self, id: ClientId) {
         let Some(entry) = self.entries.get_mut(id.slot()).and_then(Option::as_mut) else {
             return;
@@ -247,7 +247,7 @@ impl Remote {
         self.connection.is_some()
     }
 
-    /// The line to the client, from `called`: our address that the client calls, if known.
+    /// The line to the client, from `called`: our address that the client sends to, if known.
     #[must_use]
     pub const fn line(&self, called: Option<Source>) -> Line {
         let endpoint = Endpoint {

@@ -126,7 +126,7 @@ impl Session {
         self.run(now, out);
     }
 
-    /// Tells the client to wait this long: the daemon's answer needs another service first.
+    /// Asks the client to wait this long, as the daemon's answer depends on another service.
     pub fn authentication_pending(
         &mut self,
         timeout: Duration,
@@ -226,7 +226,7 @@ pub struct DynamicChallenge {
 }
 
 impl DynamicChallenge {
-    /// Reads the reason of a refusal. `None` if it is no challenge.
+    /// Reads the reason of a refusal. `None` if it is not a challenge.
     #[must_use]
     pub fn parse(reason: &str) -> Option<Self> {
         let mut parts = reason.strip_prefix("CRV1:")?.splitn(4, ':');

@@ -1,4 +1,4 @@
-//! The client's part: begins, asks for its options, and leaves politely.
+//! The client's part: begins, requests its options, and leaves politely.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::packet::{Opcode, SessionId};
 use crate::push::{Assembler, PushReply};
 use crate::role::Role;
 
-/// How often a client asks for its options.
+/// How often a client requests its options.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// When a client asks the second time. Servers before 2.5 forget requests that come while they still authenticate the
 /// client.
@@ -37,7 +37,7 @@ pub(super) struct ClientSide {
     /// The credentials were sent to the server.
     shown: bool,
     assembler: Assembler,
-    /// When to ask for the options next, and when to give up.
+    /// When to request the options next, and when to give up.
     pull: Option<(Instant, Instant)>,
     /// How many exit notices to send.
     exit_notify: u32,

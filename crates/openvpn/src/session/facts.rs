@@ -1,4 +1,4 @@
-//! Facts that a session tells about itself and its peer.
+//! Queries about a session and its peer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// Whether the session has put out [`Closed`](crate::session::Output::Closed).
+    /// Whether the session has emitted [`Closed`](crate::session::Output::Closed).
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
@@ -49,7 +49,7 @@ impl Session {
         self.own
     }
 
-    /// The peer's name for the session, once it was heard.
+    /// The peer's session id, once it was received.
     #[must_use]
     pub fn peer_id(&self) -> Option<SessionId> {
         self.peer

@@ -14,7 +14,8 @@ use crate::tls::{TlsError, TlsSession, TlsSettings};
 use crate::verify::PeerCertificate;
 use crate::wrap::Wrap;
 
-/// Most TLS bytes that may wait to be sent. The longest handshakes, with chains of RSA certificates, have some 16 KiB.
+/// Maximum number of TLS bytes that wait to be sent. The longest handshakes, with chains of RSA certificates, have some
+/// 16 KiB.
 const MAX_TLS_OUT: usize = 64 * 1024;
 
 /// How far a negotiation has come.
@@ -46,7 +47,7 @@ pub(super) enum Authorisation {
 /// An event of a negotiation.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Client: the server's reset asks for our wrapped key once more.
+    /// Client: the server's reset requests our wrapped key once more.
     ResendClientKey,
     /// These messages go to TLS on another thread: call [`KeyState::give_away`] next.
     Handshake(Vec<Vec<u8>>),
@@ -73,7 +74,7 @@ pub(super) struct KeyState {
     pub(super) tls: Option<Box<TlsSession>>,
     /// The number of the handshake that another thread runs, and when it was handed out.
     pub(super) away: Option<(u64, Instant)>,
-    /// When the negotiation began, moved forward by the time that its handshake was away.
+    /// When the negotiation began, moved forward by the time its handshake spent in another thread.
     pub(super) waits_since: Instant,
     handshaked: bool,
     tls_out: Vec<u8>,

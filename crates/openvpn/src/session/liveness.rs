@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::output::CloseReason;
 use super::settings::Timers;
 
-/// The data plane's last times of data packets; told by [`Session::activity`](super::Session::activity).
+/// The data plane's last times of data packets; reported by [`Session::activity`](super::Session::activity).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// When an authentic packet came, pings included.

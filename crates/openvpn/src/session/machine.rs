@@ -18,7 +18,7 @@ use crate::role::Role;
 use crate::verify::PeerCertificate;
 use crate::wrap::{DynamicWrap, Wrap};
 
-/// Least time between two key renewals that a client starts: each costs the server a handshake.
+/// Minimum time between two key renewals that a client starts: each costs the server a handshake.
 const RENEWED_APART: Duration = Duration::from_secs(1);
 
 /// Features that both sides agreed on when the session came up.
@@ -175,7 +175,7 @@ impl Session {
         Ok(packet)
     }
 
-    /// Gives a packet to the negotiation that it belongs to.
+    /// Passes a packet to the negotiation that it belongs to.
     pub(super) fn take(
         &mut self,
         packet: ControlPacket,
@@ -432,7 +432,7 @@ impl Session {
         }
     }
 
-    /// Hands out the TLS of the negotiation that goes on, with what has come for it.
+    /// Hands out the TLS session of the running negotiation, with the messages received for it.
     fn hand_out(&mut self, messages: Vec<Vec<u8>>, now: Instant, out: &mut Vec<Output>) {
         self.handshakes += 1;
         let number = self.handshakes;

@@ -25,7 +25,7 @@ pub struct DataKeys {
     /// The number in each packet's first byte: 0 for a session's first keys, then 1 to 7 in turn. Keys with the same
     /// number that were installed before are replaced.
     pub key_id: u8,
-    /// The cipher.
+    /// Cipher of the data channel.
     pub cipher: Cipher,
     /// The digest of the HMAC beside a cipher that does not authenticate; none beside an AEAD.
     pub auth: Digest,
@@ -99,14 +99,14 @@ pub enum Output {
     Send(Vec<u8>),
     /// Open packets with these keys. They seal only from [`UseForSending`](Self::UseForSending) on.
     InstallKeys(Box<DataKeys>),
-    /// Seal with the keys of this number from now on.
+    /// Seal with the keys of this key id from now on.
     UseForSending {
-        /// The number, of keys that were installed before.
+        /// Key id of keys that were installed before.
         key_id: u8,
     },
-    /// Forget the keys of this number.
+    /// Forget the keys of this key id.
     RemoveKeys {
-        /// The number.
+        /// Key id to remove.
         key_id: u8,
     },
     /// Send a ping (the 16 bytes of `ping`) on the data channel.
@@ -161,19 +161,19 @@ pub enum CloseReason {
     /// The TLS handshake failed. The text names the reason and, where there is one, the remedy.
     #[error("TLS handshake failed: {0}")]
     Tls(String),
-    /// The peer broke the protocol, and the session cannot go on.
+    /// The peer broke the protocol, and the session cannot continue.
     #[error("the peer does not keep to the protocol: {0}")]
     Protocol(String),
-    /// Client: the server does not let us in.
+    /// Client: the server refused the login.
     #[error("AUTH_FAILED{0}")]
     AuthFailed(AuthFailed),
-    /// Server: the client was not let in. It has been told.
+    /// Server: the client was refused, and informed of it.
     #[error("the client was refused{0}")]
     Refused(AuthFailed),
     /// Client: no answer to our requests for options.
     #[error("the server did not push options within {} seconds", .0.as_secs())]
     NoPushReply(Duration),
-    /// Server: the client was let in and did not ask for its options.
+    /// Server: the client was accepted and did not request its options.
     #[error("the client did not ask for options within {} seconds", .0.as_secs())]
     NoPushRequest(Duration),
     /// Client: the server's pushed options are unusable. The text names the setting that helps, if any.
@@ -263,7 +263,7 @@ impl ControlTraffic {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Bytes of packets that were put out for the peer.
+    /// Bytes of packets that the session has emitted for the peer.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
@@ -290,10 +290,10 @@ pub enum Dropped {
     /// The wrap refuses the packet.
     #[error(transparent)]
     Wrap(WrapError),
-    /// The packet comes from, or is meant for, another session.
+    /// The packet comes from, or is intended for, another session.
     #[error("control packet of another session")]
     OtherSession,
-    /// No negotiation with this key id goes on, nor may one begin.
+    /// No negotiation with this key id is running, nor may one begin.
     #[error("control packet with key id {0}, which is not in use")]
     KeyId(u8),
     /// This kind of packet has no place here.
@@ -334,8 +334,8 @@ impl Dropped {
 /// The cost of a handshake is signatures and key agreements, which need only the TLS of the session. So a server with
 /// several processors hands the TLS of a session, with the bytes that came for it, to another thread
 /// ([`Output::Handshake`]), and takes it back ([`Session::handshaken`](super::Session::handshaken)). Meanwhile the
-/// session goes on: packets are acknowledged and sent again, time passes, it may end. Messages for TLS wait in the
-/// receive window, so that at most one handshake of a session is away, and messages stay in order.
+/// session continues: packets are acknowledged and sent again, time passes, it may end. Messages for TLS wait in the
+/// receive window, so that at most one handshake of a session is in another thread, and messages stay in order.
 pub struct Handshake {
     /// The number that the session gave this handshake.
     number: u64,

@@ -19,10 +19,10 @@ const FAILED_RENEW: u64 = 1 << 35;
 /// Bytes after which a cipher with blocks of 64 bits needs a new key (SWEET32).
 const SMALL_BLOCK_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The data plane's use of one set of keys, told by [`Session::traffic`].
+/// The data plane's use of one set of keys, reported by [`Session::traffic`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUsage {
-    /// The keys' number.
+    /// Key id of these keys.
     pub key_id: u8,
     /// Bytes of payload, of both directions.
     pub bytes: u64,
@@ -139,7 +139,7 @@ impl Session {
         let times = self.settings().renegotiate.time;
         self.renegotiate_at = match (established, times) {
             (Some(at), Some((least, most))) => Some(match self.role() {
-                // Clients that connected together shall not all come together again.
+                // Spreads the renewals of clients that connected at the same time.
                 Role::Server => at + between(least, most),
                 Role::Client => at + most,
             }),

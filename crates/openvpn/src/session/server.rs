@@ -13,7 +13,7 @@ use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{IvProto, PeerInfo, cipher, occ};
 use crate::push::{PushOptions, bundles};
 
-/// How long a client that asks for its options again gets no second answer.
+/// How long a client that requests its options again gets no second answer.
 const ANSWERED_FOR: Duration = Duration::from_secs(30);
 
 /// Marks that this build has the server role. Without it the type has no value, and the compiler leaves out the code
@@ -35,9 +35,9 @@ pub(super) struct ServerSide {
     pub(super) username: Option<String>,
     /// The refusal that the client gets once it listens.
     pub(super) refusal: Option<AuthFailed>,
-    /// When an answer of the daemon comes too late.
+    /// Deadline for the daemon's answer.
     pub(super) answer_by: Option<Instant>,
-    /// The client has asked for its options, or needs no asking.
+    /// The client has requested its options, or needs no asking.
     pub(super) push_wanted: bool,
     /// The daemon was asked for the client's options.
     push_asked: bool,
@@ -98,7 +98,7 @@ impl Session {
         self.go_on(now, out)
     }
 
-    /// Continues once the client is let in and listens.
+    /// Continues once the client is accepted and reads messages.
     pub(super) fn go_on(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
         if self.primary.authorisation != Authorisation::Granted {
             return Ok(());
@@ -234,7 +234,7 @@ impl Session {
         }
     }
 
-    /// Deadline by which a client that is let in must ask for its options. Without it a silent client would keep its
+    /// Deadline by which a client that is let in must request its options. Without it a silent client would keep its
     /// place for ever.
     pub(super) fn request_by(&self) -> Option<Instant> {
         let Side::Server(server, _) = &self.side else {
@@ -310,10 +310,10 @@ impl Session {
         }
     }
 
-    /// Tells the client why it is not let in, and ends the session.
+    /// Sends the client the reason for the refusal, and ends the session.
     pub(super) fn refuse(&mut self, failed: AuthFailed, now: Instant) -> Result<(), CloseReason> {
         if self.primary.step != Step::Active {
-            // The client would not listen yet.
+            // The client does not accept a refusal before its keys are active.
             if let Some(server) = self.server_side() {
                 server.answer_by = None;
                 server.refusal = Some(failed);
@@ -335,7 +335,7 @@ impl Session {
         self.farewell(&Message::Halt(halt), now, out);
     }
 
-    /// Tells the client that it is no longer let in, and ends the session.
+    /// Informs a connected client that it may no longer use the server, and ends the session.
     pub fn deny(&mut self, failed: AuthFailed, now: Instant, out: &mut Vec<Output>) {
         if let Err(reason) = self.refuse(failed, now) {
             self.fail(reason, now, out);

@@ -81,7 +81,7 @@ impl Settings {
     }
 }
 
-/// When a side asks for new keys.
+/// When a side requests new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renegotiate {
     /// After a time in this range: a server chooses at random, a client takes the longest. `None` is never.

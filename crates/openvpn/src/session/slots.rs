@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::output::Output;
 
-/// Most sets of keys installed at a time: the current, the previous, and the ones before while their packets may still
-/// be in flight.
+/// Maximum number of sets of keys installed at a time: the current, the previous, and the ones before while their
+/// packets may still be in flight.
 const MAX_KEYS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::output::{CloseReason, Output};
 use crate::message::{self, Message};
 use crate::role::Role;
 
-/// Most messages that wait for a negotiation to end.
+/// Maximum number of messages that wait for a negotiation to end.
 const MAX_QUEUED: usize = 16;
 
 /// How long a session that ends waits for the peer to acknowledge why.
@@ -55,7 +55,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says something to the peer, for example `INFO_PRE` of a server or `CR_RESPONSE` of a client.
+    /// Sends a message to the peer, for example `INFO_PRE` of a server or `CR_RESPONSE` of a client.
     pub fn send_message(&mut self, message: &Message, now: Instant, out: &mut Vec<Output>) {
         if let Err(reason) = self.say(message) {
             self.fail(reason, now, out);

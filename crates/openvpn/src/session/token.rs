@@ -26,9 +26,9 @@ const ID_TEXT_LEN: usize = ID_LEN / 3 * 4;
 #[derive(Debug)]
 pub struct TokenKeeper {
     key: Hmac,
-    /// How long a session may go on with tokens; `None` for ever.
+    /// How long a session may be continued with tokens; `None` for ever.
     lifetime: Option<Duration>,
-    /// How often clients renew their token. A token is good for twice that.
+    /// How often clients renew their token. A token is valid for twice that.
     renewal: Duration,
 }
 
@@ -60,7 +60,7 @@ impl TokenKeeper {
         }
     }
 
-    /// Issues a token for a new session, or for one that goes on.
+    /// Issues a token for a new session, or for one that continues.
     pub(super) fn issue(
         &self,
         username: &str,
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(check("ann", 999_999), TokenState::Expired);
         assert_eq!(check("bob", 1_000_000), TokenState::Initial);
 
-        // Renewed, the session stays the same and its lifetime goes on.
+        // Renewed, the session stays the same and its lifetime continues.
         let (second, same) = keeper.issue("ann", Some(session), 1_030_000);
         assert_eq!(session, same);
         assert_ne!(*token, *second);

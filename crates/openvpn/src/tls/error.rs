@@ -1,4 +1,4 @@
-//! Errors of TLS, by whose fault they are.
+//! TLS errors, sorted by which end is at fault.
 
 use rustls::{AlertDescription, PeerIncompatible};
 
@@ -26,14 +26,14 @@ pub enum SettingsError {
     /// A directive names only unknown values.
     #[error("{directive} {value}: {reason}")]
     NothingLeft {
-        /// The directive.
+        /// Name of the directive.
         directive: &'static str,
-        /// Its value.
+        /// Its value as configured.
         value: String,
         /// Why nothing is left and what to do.
         reason: &'static str,
     },
-    /// A directive asks for something that Millrace does not do.
+    /// A directive requests something that Millrace does not do.
     #[error("{directive}: {reason}")]
     Refused {
         /// The directive, with its value.
@@ -55,7 +55,7 @@ pub enum TlsError {
     Alert {
         /// The name of the alert.
         alert: String,
-        /// Its most likely meaning; begins with a separator or is empty.
+        /// Most likely meaning of the alert; begins with a separator or is empty.
         hint: &'static str,
         /// Our own offer, where it may be the reason; begins with a separator or is empty.
         offered: String,
@@ -75,7 +75,7 @@ pub enum TlsError {
         "the peer sent no certificate; give it one, or set verify-client-cert optional or none"
     )]
     NoCertificate,
-    /// The peer sent what TLS forbids, or something on the way changed it.
+    /// The peer sent what TLS forbids, or it was changed in transit.
     #[error("the peer breaks TLS: {0}")]
     Protocol(String),
     /// The peer sent more bytes than are kept for it.
@@ -137,7 +137,7 @@ impl TlsError {
     }
 }
 
-/// The most likely meaning of a peer's alert.
+/// Most likely meaning of a peer's alert.
 fn alert_hint(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::UnknownCA => ": it does not know the authority of our certificate",

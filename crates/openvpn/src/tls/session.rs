@@ -17,11 +17,11 @@ use crate::verify::{PeerCertificate, VerifyError, VerifyFault};
 #[cfg(feature = "server")]
 use crate::tls::server;
 
-/// Most decrypted bytes of the peer that are kept until they are read. The largest record of the protocol is well
-/// below.
+/// Maximum number of decrypted bytes of the peer that are kept until they are read. The largest record of the protocol
+/// is well below.
 const PLAIN_MAX: usize = 64 * 1024;
 
-/// Most bytes that wait to be sent, in the clear during the handshake or encrypted after it.
+/// Maximum number of bytes that wait to be sent, in the clear during the handshake or encrypted after it.
 const SEND_MAX: usize = 64 * 1024;
 
 /// The fatal alert `access_denied` in the clear (RFC 8446, sections 5.1 and 6). rustls would send our certificate first
@@ -31,7 +31,7 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 /// The daemon's verdict on the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// To be asked for, once the certificate is found good.
+    /// To be requested once the certificate is accepted.
     Wanted,
     /// The daemon was asked. Nothing is sent until it answers.
     Asked,
@@ -187,7 +187,7 @@ impl TlsSession {
         std::mem::take(&mut self.plain)
     }
 
-    /// Says something inside TLS; it goes out with the next [`Self::take_tls`] if the handshake is
+    /// Queues data to send inside TLS; it goes out with the next [`Self::take_tls`] if the handshake is
     /// done, else when it is. All of it is taken, or nothing.
     pub fn write_plain(&mut self, plain: &[u8]) -> Result<(), TlsError> {
         if let Some(failed) = &self.failed {
@@ -200,14 +200,14 @@ impl TlsSession {
             .map_err(|error| TlsError::Library(error.to_string()))?;
         if written < plain.len() {
             let full = TlsError::Full(SEND_MAX);
-            // Half a message is out; nothing sensible can follow it.
+            // Part of a message was sent, so no valid message can follow.
             self.failed = Some(full.clone());
             return Err(full);
         }
         Ok(())
     }
 
-    /// Whether the handshake goes on, or the daemon has yet to accept the peer.
+    /// Whether the handshake continues, or the daemon has yet to accept the peer.
     pub fn is_handshaking(&self) -> bool {
         self.verdict != Verdict::Accepted || self.connection.is_handshaking()
     }
@@ -260,7 +260,7 @@ impl TlsSession {
         Some(format!("{version}, cipher {suite}{group}"))
     }
 
-    /// Tells the peer that nothing more will be said.
+    /// Sends the TLS closure alert: no data follows.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
     }

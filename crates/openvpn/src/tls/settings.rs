@@ -88,9 +88,9 @@ pub struct TlsSettings {
     trust: Arc<Trust>,
     hints: Arc<[DistinguishedName]>,
     revocations: Mutex<Revocations>,
-    /// The daemon has the last word on each peer.
+    /// Whether the daemon gives a verdict on each peer.
     pub(super) verdicts: bool,
-    /// Other threads do the handshakes.
+    /// Whether other threads run the handshakes.
     apart: bool,
     /// The current time is at least this, whatever the clock shows.
     earliest: UnixTime,
@@ -212,7 +212,7 @@ impl TlsSettings {
     }
 
     /// Requires the daemon's verdict on each peer whose certificate passes all rules (`tls-verify` of a client). The
-    /// session asks for it by [`Output::Judge`](crate::session::Output::Judge).
+    /// session requests it by [`Output::Judge`](crate::session::Output::Judge).
     pub fn ask_for_verdicts(&mut self) {
         self.verdicts = true;
     }

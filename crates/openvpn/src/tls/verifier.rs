@@ -14,14 +14,14 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use crate::tls::suites;
 use crate::verify::{PeerCertificate, Revocations, Time, Trust, Usage, VerifyError, VerifyFault};
 
-/// Most of a client's suites that are kept for the log.
+/// Maximum number of a client's suites that are kept for the log.
 #[cfg(feature = "server")]
 const SUITES_MAX: usize = 16;
 
 /// `verify-client-cert`: what a server asks of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientCertificate {
-    /// The server asks for no certificate.
+    /// The server requests no certificate.
     None,
     /// A client may show one; if it does, it must be good.
     Optional,
@@ -72,7 +72,7 @@ impl PeerVerifier {
         }
     }
 
-    /// Keeps the suites that a client offers, for the case that none of them will do.
+    /// Keeps the suites that a client offers, to report them if this end supports none.
     #[cfg(feature = "server")]
     pub(super) fn client_offers(&self, suites: &[CipherSuite]) {
         let kept = suites.iter().copied().take(SUITES_MAX);

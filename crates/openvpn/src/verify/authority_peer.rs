@@ -18,7 +18,7 @@ use crate::verify::{Usage, VerifyError, VerifyFault};
 /// digitalSignature, keyEncipherment, keyAgreement: one of them lets a key be used in a handshake.
 const USAGES_OF_PEERS: u16 = 0x80 | 0x20 | 0x08;
 
-/// Most signatures that are verified for one peer, whatever it sends.
+/// Maximum number of signatures that are verified for one peer, whatever it sends.
 const SIGNATURES_MAX: usize = 32;
 
 /// The chain from the peer's certificate up to one of `ca` at which a chain may end. `None` if there is none.

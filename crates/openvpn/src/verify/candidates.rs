@@ -65,7 +65,7 @@ impl<'a> Candidates<'a> {
         named.min_by_key(|candidate| check_dates(candidate, self.now).is_err())
     }
 
-    /// Says which certificate is at fault, and why. webpki tells only that there is no chain.
+    /// Determines which certificate is at fault, and why. webpki reports only that there is no chain.
     pub(super) fn blame(&self, error: &webpki::Error) -> VerifyError {
         use webpki::Error as E;
         let mut certificate = &self.own;

@@ -126,7 +126,7 @@ impl<'a> Certificate<'a> {
         !matches!(self.extension(NAME_CONSTRAINTS), Ok(None))
     }
 
-    /// Whether it names itself as its issuer.
+    /// Whether the certificate names its own subject as issuer.
     pub(crate) fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
     }

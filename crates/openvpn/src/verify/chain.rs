@@ -239,8 +239,8 @@ impl Trust {
         }
     }
 
-    /// Finds the authority that webpki calls by this anchor. Name and key are not enough: a renewed authority has the
-    /// same.
+    /// Finds the authority from which this anchor of webpki was made. Name and key are not enough: a renewed authority
+    /// has the same.
     fn authority_of(&self, anchor: &TrustAnchor<'_>) -> Option<usize> {
         self.anchors
             .iter()
@@ -288,7 +288,7 @@ impl Trust {
     }
 }
 
-/// Tells for each of the authorities whether a chain may end at it.
+/// Returns for each of the authorities whether a chain may end at it.
 ///
 /// An authority whose issuer is there too is a link: the chain must go on to its root, so that the root's dates and the
 /// link's revocation count. Authorities that have signed only each other lead to no root. Each of them is trusted for

@@ -49,7 +49,7 @@ enum Standing {
     Good,
     /// A list revokes it.
     Revoked,
-    /// The list cannot be relied upon; why, and what to do.
+    /// The list cannot be relied upon: the reason, and the remedy.
     Unusable(String),
 }
 
@@ -268,7 +268,7 @@ pub trait RevokedSerials: Debug + Send + Sync {
     /// each certificate of a chain in each negotiation.
     ///
     /// # Errors
-    /// Why it cannot be told, and what to do. The certificate is refused then.
+    /// Why that cannot be determined, and what to do. The certificate is refused then.
     fn contains(&self, serial: &str) -> Result<bool, String>;
 }
 
@@ -280,7 +280,7 @@ pub(crate) struct Revocations {
 }
 
 impl Revocations {
-    /// Fails if the certificate is revoked, or if that cannot be told. `issuers` may have signed it: one inside a
+    /// Fails if the certificate is revoked, or if that cannot be determined. `issuers` may have signed it: one inside a
     /// chain, perhaps several at its end.
     pub(super) fn check(
         &self,

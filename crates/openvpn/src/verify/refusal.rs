@@ -5,7 +5,7 @@ use crate::verify::certificate::Certificate;
 use crate::verify::time::Time;
 use crate::verify::{Usage, VerifyError, VerifyFault};
 
-/// The refusal of a certificate, for this reason.
+/// Formats the refusal of a certificate for this reason.
 pub(super) fn refusal(
     certificate: &Certificate<'_>,
     fault: VerifyFault,

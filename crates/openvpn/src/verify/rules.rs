@@ -87,7 +87,7 @@ pub struct PeerRules {
     /// `verify-x509-name`
     pub name: Option<NameRule>,
     /// `peer-fingerprint`: the peer's own certificate must be one of these. Without `ca` nothing
-    /// else of the chain is checked, and a self-signed certificate will do.
+    /// else of the chain is checked, and a self-signed certificate suffices.
     pub peer_fingerprints: Vec<Fingerprint>,
     /// `verify-hash`: the certificate that signed the peer's must be one of these.
     pub issuer_fingerprints: Vec<Fingerprint>,
@@ -244,7 +244,7 @@ fn check_netscape_type(
         Usage::Client => (0x80, CLIENT_AUTH, "client"),
         Usage::Server => (0x40, SERVER_AUTH, "server"),
     };
-    // Stock programs ask first whether the certificate is good for that end of TLS at all, so one
+    // Stock programs check first whether the certificate is valid for that end of TLS at all, so one
     // with neither extension passes.
     let netscape = certificate.netscape_type()?;
     let extended = certificate.extended_key_usage()?;

@@ -87,10 +87,10 @@ pub enum ClientKeyError {
     /// The key's length is out of bounds, or differs from its length field.
     #[error("wrapped client key of an impossible length")]
     Length,
-    /// It was wrapped with the key of another server, or it is forged.
+    /// The client key was wrapped with the key of another server, or it is forged.
     #[error("wrapped client key is not of this server")]
     NotAuthentic,
-    /// It is older than `tls-crypt-v2-max-age` allows, or does not say how old it is.
+    /// The client key is older than `tls-crypt-v2-max-age` allows, or does not say how old it is.
     #[error("client key is too old, or does not say when it was made; make the client a new one")]
     TooOld,
     /// The server has no tls-crypt-v2 key.

@@ -16,7 +16,7 @@ impl ReplayId {
     /// Bytes on the wire: the counter, then the time.
     pub const LEN: usize = 8;
 
-    /// A first id of this or a little more says that its sender understands what a server's reset can ask for: early
+    /// A first id of this or a little more says that its sender understands what a server's reset can request: early
     /// negotiation, of tls-crypt-v2.
     pub(crate) const EARLY_NEGOTIATION: u32 = 0x0f00_0000;
 
@@ -39,7 +39,7 @@ impl ReplayId {
     }
 }
 
-/// Gives the numbers of sent packets.
+/// Assigns packet IDs to outgoing control packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counter {
     last: u32,

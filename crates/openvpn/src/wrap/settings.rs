@@ -15,7 +15,7 @@ use crypto::Digest;
 #[derive(Clone, Debug)]
 pub struct WrapSettings {
     keys: Keys,
-    /// Whether packets that carry no client key are taken.
+    /// Whether packets that carry no client key are accepted.
     takes_plain: bool,
     v2: Option<Server>,
 }
@@ -30,7 +30,7 @@ struct Server {
 /// The first packet of a stranger.
 #[derive(Debug)]
 pub struct FirstPacket {
-    /// Its length on the wire, in bytes.
+    /// Length on the wire, in bytes.
     pub len: usize,
     /// The packet, unwrapped.
     pub packet: ControlPacket,
@@ -101,7 +101,7 @@ impl WrapSettings {
     /// Takes clients with keys of tls-crypt-v2 besides those of this wrap. Keys that are older than `max_age`, or do
     /// not say how old they are, are refused.
     ///
-    /// On [`WrapSettings::none`] this leaves the server open to everyone; stock does not offer that.
+    /// With [`WrapSettings::none`] this leaves the server open to everyone; stock does not offer that.
     #[must_use]
     pub fn and_tls_crypt_v2(self, key: &ServerKey, max_age: Option<Duration>) -> Self {
         Self {

@@ -98,7 +98,7 @@ fn message(opcode: Opcode) -> ControlPacket {
     }
 }
 
-/// Captured packets of stock open, and sealing their content again gives the same bytes.
+/// Captured packets of stock can be opened, and sealing their content again yields the same bytes.
 #[test]
 fn packets_of_stock() {
     let mut seen = 0;
@@ -130,7 +130,7 @@ fn packets_of_stock() {
     assert_eq!(seen, 7 * 8);
 }
 
-/// The first number announces early negotiation, and stock's server asks for the key again.
+/// The first number announces early negotiation, and the stock server requests the key again.
 #[test]
 fn early_negotiation_of_stock() {
     let settings = WrapSettings::tls_crypt_v2_server(&server_key(), None);
@@ -186,7 +186,7 @@ fn both_ways_and_never_twice() {
         let reflected = server.open(&answer);
         match name {
             "none" => assert!(reflected.is_ok()),
-            // With one key for both directions, only the number reveals the reflection: the client has used it, too.
+            // With one key for both directions, only the number reveals the reflection: the client has used it too.
             "tls-auth-sha512-both" => assert_eq!(reflected, Err(WrapError::Replay)),
             _ => assert_eq!(reflected, Err(WrapError::NotAuthentic), "{name}"),
         }
@@ -205,7 +205,7 @@ fn every_damage_is_found() {
             assert!(server.open(&bytes[..at]).is_err(), "{name}, {at} bytes");
         }
         assert!(server.open(&[&bytes[..], &[0]].concat()).is_err());
-        // None of the refused packets has used up the number.
+        // The refused packets have not used up the number.
         assert!(server.open(&bytes).is_ok());
         let long = [&bytes[..], &[0; MAX_CONTROL_LEN]].concat();
         assert_eq!(server.open(&long), Err(WrapError::TooLong(long.len())));
@@ -295,12 +295,12 @@ fn cve_2026_13117_the_dynamic_wrap_outlives_its_origin() {
     drop((client, server));
     let bytes = dynamic.0.seal(&message(Opcode::SoftResetV1), 5);
     assert!(dynamic.1.open(&bytes).is_ok());
-    // A file that the ends do not share, or an export that differs, makes other keys.
+    // A key file that differs between the ends, or an export that differs, yields other keys.
     let mut other = pair("tls-crypt").1.dynamic(&[1; 256], Role::Server);
     assert!(other.open(&bytes).is_err());
     let mut other = pair("tls-crypt-v2").1.dynamic(&[2; 256], Role::Server);
     assert!(other.open(&bytes).is_err());
-    // Without a key file there is only the export.
+    // Without a key file the key consists of the export alone.
     let mut plain = (
         Wrap::with(Keys::none()).dynamic(&[1; 256], Role::Client),
         Wrap::with(Keys::tls_crypt(&StaticKey::new(&[1; 256]), Role::Server)),
@@ -324,13 +324,13 @@ fn a_server_without_state() {
         let mut first = settings.open_first(&bytes, 1000).unwrap();
         assert_eq!(first.packet, reset);
         assert!(!first.announces_early_negotiation());
-        // The session that may begin with the packet does remember it.
+        // A session that begins with the packet does remember it.
         assert_eq!(first.wrap.open(&bytes), Err(WrapError::Replay));
     }
     let mut first = settings.open_first(&bytes, 1000).unwrap();
     let reply = first.wrap.seal(&message(Opcode::HardResetServerV2), 1001);
     client.open(&reply).unwrap();
-    // The session goes on after the reset that another wrap has sealed.
+    // The session continues after a reset that another wrap has sealed.
     let third = client.seal(&message(Opcode::ControlV1), 1002);
     let mut third = settings.open_first(&third, 1003).unwrap();
     third.wrap.skip_reset();
@@ -397,7 +397,7 @@ fn keys_that_are_too_old() {
     // This key has no timestamp.
     assert_eq!(open(USER, Some(u64::MAX), made), too_old);
     assert_eq!(open(USER, None, made), Ok(()));
-    // A time that is cut off counts as missing.
+    // A truncated time counts as missing.
     let short = Metadata::from_wire(&[1, 0, 0]);
     let key = ClientKey::generate(&server_key(), &short).unwrap();
     assert_eq!(open(&key.to_text(), Some(DAY), made), too_old);

@@ -1,4 +1,4 @@
-//! Sessions come up, in every wrap and with every derivation and cipher.
+//! Sessions come up with every wrap, key derivation and cipher.
 
 use crypto::Digest;
 use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
@@ -153,7 +153,7 @@ fn nothing_is_kept_before_the_third_packet() {
             world.arrive(address, crate::world::SERVER, &reset);
         }
         assert!(world.listener.is_empty(), "{name}");
-        // The server answered each packet; beyond the limit it would not.
+        // The server answered each packet; beyond the limit it would not answer.
         assert_eq!(world.sent.len(), 51, "{name}");
         for _ in 0..100 {
             world.arrive(address, crate::world::SERVER, &reset);

@@ -35,7 +35,7 @@ fn a_session_goes_on_while_its_handshake_takes_long() {
     let messages = world.sent.iter().filter(|(_, _, it)| it[0] >> 3 == 4);
     let (mut all, mut distinct) = (0, HashSet::new());
     for (from, _, datagram) in messages {
-        // The packet id and the message follow the acknowledgements, which may be more the second time.
+        // The packet id and the message follow the acknowledgements, of which the second packet may have more.
         let acks = usize::from(datagram[9]);
         let head = 10 + 4 * acks + if acks > 0 { 8 } else { 0 };
         all += 1;

@@ -60,7 +60,7 @@ fn replays_change_nothing() {
     assert_undisturbed(&mut world);
 }
 
-/// Flips single bits in packets on their way; the unchanged packets follow.
+/// Flips single bits in packets in transit; the unchanged packets follow.
 #[test]
 fn forged_packets_change_nothing() {
     let mut world = World::with_client(crypted());
@@ -278,7 +278,7 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
     assert!(world.listener.session(own[1]).is_some());
     assert!(world.listener.session(client).is_some());
     world.listener.disconnected(second, &mut out);
-    // The client's own session goes on, including a key renewal.
+    // The client's own session continues, including a key renewal.
     world.run_for(secs(20));
     assert_eq!(world.up(), client);
     assert!(world.client_is_up(0) && !world.renegotiated(0).is_empty());
@@ -356,7 +356,7 @@ fn strangers_have_so_many_bytes_and_keep_no_client_out() {
             let stranger = SocketAddr::from((host, 10_000 + connection));
             let remote = Remote::tcp(stranger, StreamId(connection.into()));
             let (mut out, now) = (Vec::new(), world.now);
-            // A session that cannot begin has to wait.
+            // A session that cannot begin must wait.
             let _ = world.listener.receive(&reset, remote, None, now, &mut out);
             let answer = out.iter().find_map(|it| match it {
                 ServerOutput::Send { datagram, .. } => Some(datagram[1..9].to_vec()),
@@ -364,7 +364,7 @@ fn strangers_have_so_many_bytes_and_keep_no_client_out() {
             });
             let Some(theirs) = answer else { continue };
             begun += 1;
-            // Records of 16,000 bytes, in them a message of 60,000.
+            // Records of 16,000 bytes that carry one message of 60,000.
             let mut records = [[7; 16_005]; 3];
             for record in &mut records {
                 record[..5].copy_from_slice(&[22, 3, 1, 0x3e, 0x80]);
@@ -378,7 +378,7 @@ fn strangers_have_so_many_bytes_and_keep_no_client_out() {
                 packet.extend(&theirs);
                 packet.extend(number.to_be_bytes());
                 packet.extend(part);
-                // The session may have ended, because the largest one gives way.
+                // The session may have ended, because the largest session gives way.
                 let _ = world.listener.receive(&packet, remote, None, now, &mut out);
             }
             world.perform_server(out);
@@ -421,7 +421,7 @@ fn sessions_that_wait_for_the_server_give_way_to_none() {
     assert!(world.server_closed().is_empty());
 }
 
-/// A server that ends says goodbye and admits no client meanwhile: a returning client would get no answer.
+/// A server that ends sends goodbyes and admits no client meanwhile: a returning client would get no answer.
 #[test]
 fn a_server_that_ends_lets_no_client_in() {
     let mut world = World::with_client(Setup::new());

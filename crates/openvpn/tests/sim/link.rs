@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::world::millis;
 
-/// The fate of a datagram: the delays after which copies arrive.
+/// The fate of a datagram: the delay of each copy that arrives.
 pub(crate) type Link = Box<dyn FnMut(&mut Random, &[u8]) -> Vec<Duration>>;
 
 /// Loses, duplicates, delays and so reorders control packets; only delays data packets.

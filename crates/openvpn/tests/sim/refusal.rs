@@ -242,7 +242,7 @@ fn a_server_says_goodbye() {
     assert!(world.listener.is_empty());
 }
 
-/// A restarting server waits until its clients have acknowledged the goodbye, and no longer.
+/// A restarting server waits until its clients have acknowledged the goodbye, and then ends.
 #[test]
 fn a_goodbye_is_acknowledged() {
     let mut world = World::with_client(Setup::new());

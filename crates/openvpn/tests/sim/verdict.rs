@@ -1,4 +1,4 @@
-//! A client's program judges its server's certificate, and takes its time.
+//! A client's program judges its server's certificate, which takes time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::plane::Event;
 use crate::setup::{Setup, tls_settings};
 use crate::world::{World, millis, secs};
 
-/// Starts a client that asks for a verdict on its server.
+/// Starts a client that requests a verdict on its server.
 fn asking() -> World {
     let mut setup = Setup::new();
     let mut tls = tls_settings(Role::Client);

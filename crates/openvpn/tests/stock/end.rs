@@ -129,7 +129,7 @@ impl ClientEnd {
                 _ => None,
             };
             if let Some(packet) = packet {
-                // The stock program may be gone.
+                // The stock program may have ended.
                 let _ = self.socket.send(&packet);
             }
         }

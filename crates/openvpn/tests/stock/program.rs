@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const INNER: &str = "MILLRACE_TEST_IN_NAMESPACE";
 
-/// Most time that any step may take.
+/// Maximum time that any step may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a test in a separate process with its own network namespace.

@@ -159,7 +159,7 @@ fn damaged_containers_are_errors_and_no_more() {
         cut.truncate(at);
         assert!(Identity::from_pkcs12(&cut, b"", PASSPHRASE).is_err());
     }
-    // With a single PBKDF2 round, trying every change at the structure's start takes little time.
+    // With a single PBKDF2 round, a change at each byte of the structure's start can be tried in little time.
     for at in 0..60 {
         let mut changed = container.clone();
         changed[at] ^= 0x55;

@@ -17,7 +17,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The `cert` and `key` of an end.
+/// The certificate and key of an end.
 fn identity(cert: &str, key: &str) -> Identity {
     Identity::from_pem(&file(cert), &file(key), b"", None).expect("certificate and key fit")
 }
@@ -55,8 +55,8 @@ impl Pair {
         }
     }
 
-    /// Carries bytes until neither end has more to send, or one fails. The failing end's last message is carried too,
-    /// so that the other end's error is known as well.
+    /// Carries bytes until neither end has more to send, or one fails. The last message of the failing end is carried
+    /// too, so that the error of the other end is known as well.
     fn run(&mut self) -> (Result<(), TlsError>, Result<(), TlsError>) {
         let (mut client, mut server) = (Ok(()), Ok(()));
         loop {

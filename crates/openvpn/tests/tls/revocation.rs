@@ -88,7 +88,7 @@ fn one_good_list_of_several_is_enough() {
     }
 }
 
-/// A CA's CRL applies to its certificates, however it encodes its name there.
+/// A CA's CRL applies to its certificates, however the CA encodes its name there.
 #[test]
 fn names_in_lists_are_compared_by_what_they_say() {
     let mut options = client();

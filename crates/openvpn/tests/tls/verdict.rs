@@ -11,7 +11,7 @@ pub(crate) fn asking(options: TlsOptions) -> TlsSession {
     TlsSession::new(&settings).expect("a session")
 }
 
-/// A client that waits for the verdict and its server, as far as they get without it.
+/// A client that waits for the verdict, and its server, after all messages that need no verdict.
 fn waiting(version: TlsVersion) -> Pair {
     let of = |role| TlsOptions {
         version_min: version,

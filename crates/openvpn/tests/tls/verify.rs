@@ -1,4 +1,4 @@
-//! Accepted certificates, and the errors for all others.
+//! Accepted certificates, and the error for each refused one.
 
 use openvpn::identity::Identity;
 use openvpn::role::Role;
@@ -156,8 +156,8 @@ fn a_clock_that_is_known_to_be_wrong_is_told_from_a_certificate_that_is() {
     let says = ["clock of this host is wrong", "2099-", "set it"];
     let seen = sees(before, "odd/not-yet.crt");
     assert_refused(seen, "CN=not-yet", VerifyFault::Clock, &says);
-    // A certificate that has expired by the clock or by the bound is expired; one that is valid by the clock is
-    // accepted.
+    // A certificate is expired if it has expired by the clock or by the bound; it is accepted if it is valid by the
+    // clock.
     let seen = sees(before, "odd/expired.crt");
     assert_refused(seen, "CN=expired", VerifyFault::Time, &["expired on"]);
     let seen = sees(after, "odd/not-yet.crt");
@@ -522,7 +522,7 @@ fn what_ca_names_signs_only_as_far_as_it_may() {
         options.ca = file(ca);
         options
     };
-    // A peer's certificate in `ca` is trusted by itself, and cannot sign others.
+    // A peer's certificate in `ca` is trusted by itself, but cannot sign others.
     let seen = client_sees("odd/by-peer.crt", with("odd/peer-as-ca.crt"));
     assert_refused(
         seen,

@@ -9,7 +9,7 @@ use config::types::{AllowedIp, Endpoint, InterfaceAddr, Key32};
 /// WireGuard's default port.
 const PORT: u32 = 51820;
 
-/// Most peers of one interface.
+/// Maximum number of peers of one interface.
 const PEERS_MAX: usize = 4096;
 
 /// Options of a peer.

@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// A section may be opened twice, with others in between.
+/// A section may be opened twice, with other sections in between.
 #[test]
 fn a_wrong_line_is_put_down_to_the_section_that_is_open() {
     let text = tunnel("office", &["lan"])

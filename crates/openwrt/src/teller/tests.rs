@@ -29,7 +29,7 @@ fn update(routes: &[u8]) -> Update {
     }
 }
 
-/// A teller, with the effects that it asked for.
+/// A teller, with the effects that it requested.
 struct Told {
     teller: Teller,
     now: Instant,
@@ -75,7 +75,7 @@ fn the_last_state_is_told_once_and_whole() {
     let mut told = Told::connected();
     let first = told.handle(Event::Up(update(&[1])));
     assert_eq!(calls(&first), [update(&[1]).to_arguments("office")]);
-    // A new state waits for the answer, and only the last one counts.
+    // A new state waits for the answer, and only the latest state is sent.
     assert_eq!(told.handle(Event::Up(update(&[2]))), []);
     assert_eq!(told.handle(Event::Up(update(&[3]))), []);
     let next = told.handle(Event::Answered(Status::Ok));
@@ -145,7 +145,7 @@ fn faults_come_first_and_survive_a_connection() {
         }
     }
     assert_eq!(said, [update(&[1]).to_arguments("office")]);
-    // A fault that netifd has is not sent again.
+    // A fault that netifd already has is not sent again.
     told.handle(Event::Answered(Status::Ok));
     assert_eq!(told.handle(Event::Fault(fault("a"))), []);
     assert_eq!(calls(&told.handle(Event::Fault(fault("b")))).len(), 1);
@@ -158,7 +158,7 @@ fn what_does_not_answer_is_connected_to_anew() {
     let late = told.expire();
     assert!(matches!(&late[..], [Effect::Log(..), Effect::Disconnect]));
     assert_eq!(told.expire(), [Effect::Connect]);
-    // A daemon that does not greet is left as well.
+    // The connection to a daemon that does not greet is closed as well.
     assert_eq!(told.expire(), [Effect::Disconnect]);
     assert_eq!(told.expire(), [Effect::Connect]);
     assert_eq!(calls(&told.handle(Event::Connected)).len(), 1);

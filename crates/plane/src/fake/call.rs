@@ -53,11 +53,11 @@ pub enum Call {
     NoteReceived(PeerId, usize),
     /// [`DataPlane::add_keys`].
     AddKeys {
-        /// The peer.
+        /// Peer of the keys.
         peer: PeerId,
         /// Our name for the session.
         session: u32,
-        /// The peer's name for it.
+        /// The peer's name for the session.
         remote: u32,
         /// The peer must show first that it has the keys.
         confirm: bool,

@@ -70,7 +70,7 @@ pub enum Answer {
     },
     /// The call is refused.
     Refuse {
-        /// The reason.
+        /// Result code for the client.
         result: OutgoingResult,
         /// The general error, if `result` says so.
         error: ErrorCode,

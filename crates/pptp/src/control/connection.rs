@@ -9,7 +9,7 @@ use crate::control::event::{CallEnd, CloseReason, Event};
 use crate::control::fields::Stream;
 use crate::control::message::{Disconnect, Host, Message, OutgoingReply, Text, VERSION};
 
-/// Most bytes that may wait for a peer to read: more than the messages of all calls at once.
+/// Maximum number of bytes that may wait for a peer to read: more than the messages of all calls at once.
 const MAX_TRANSMIT: usize = 16 * 1024;
 
 /// Time for a client's first message, which it has ready before it connects.
@@ -39,7 +39,7 @@ pub struct Settings {
     pub reply_timeout: Duration,
     /// Time for the peer to confirm the end of the connection.
     pub stop_timeout: Duration,
-    /// Most calls on the connection.
+    /// Maximum number of calls on the connection.
     pub max_calls: u16,
 }
 
@@ -133,12 +133,12 @@ impl Connection {
         &self.transmit
     }
 
-    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Records that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, len: usize) {
         self.transmit.drain(..len.min(self.transmit.len()));
     }
 
-    /// The next event.
+    /// Removes and returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -198,8 +198,8 @@ impl Connection {
         true
     }
 
-    /// Ends a call, if there is one with this ID (RFC 2637, sections 2.12 and 2.13): a client requests the end, a server
-    /// announces it.
+    /// Ends a call, if there is one with this ID (RFC 2637, sections 2.12 and 2.13): a client requests the end, a
+    /// server announces it.
     pub fn clear_call(&mut self, call_id: u16, now: Instant) {
         let Some(call) = self.calls.by_id.get_mut(&call_id) else {
             return;
@@ -248,7 +248,7 @@ impl Connection {
         self.close(reason);
     }
 
-    /// Notes that the TCP connection has ended.
+    /// Records that the TCP connection has ended.
     pub fn stream_ended(&mut self) {
         let reason = match self.state {
             State::Stopping(_) => CloseReason::Local,

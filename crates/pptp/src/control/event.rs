@@ -45,7 +45,7 @@ pub enum CallEnd {
     /// The server ended the call by Call-Disconnect-Notify.
     #[error("ended by the server: {result} ({error})")]
     Disconnected {
-        /// The server's reason.
+        /// Result code of the server.
         result: DisconnectResult,
         /// The general error, if `result` says so.
         error: ErrorCode,
@@ -53,7 +53,7 @@ pub enum CallEnd {
     /// The server refused the call.
     #[error("the server refuses the call: {result} ({error})")]
     Refused {
-        /// The server's reason.
+        /// Result code of the server.
         result: OutgoingResult,
         /// The general error, if `result` says so.
         error: ErrorCode,
@@ -78,12 +78,12 @@ pub enum CloseReason {
     /// The server refused Start-Control-Connection-Request.
     #[error("the server refuses the connection: {result} ({error})")]
     Refused {
-        /// The server's reason.
+        /// Result code of the server.
         result: StartResult,
         /// The general error, if `result` says so.
         error: ErrorCode,
     },
-    /// The peer speaks another version of PPTP.
+    /// The peer uses another version of PPTP.
     #[error("the peer speaks version {0:#06x} of PPTP, not 0x0100")]
     Version(u16),
     /// The TCP connection ended without the peer saying so in PPTP.

@@ -23,13 +23,13 @@ pub const MAX_LEN: usize = 220;
 /// A host's description of itself (RFC 2637, sections 2.1 and 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The version of the protocol that the sender speaks.
+    /// Protocol version of the sender.
     pub version: u16,
-    /// Most calls of an access concentrator; 0 for a client.
+    /// Maximum number of calls of an access concentrator; 0 for a client.
     pub max_channels: u16,
-    /// The host's name.
+    /// Host name of the sender.
     pub name: Text<64>,
-    /// The vendor's name.
+    /// Vendor string of the sender.
     pub vendor: Text<64>,
 }
 
@@ -68,7 +68,7 @@ pub enum Message {
     StartRequest(Host),
     /// Start-Control-Connection-Reply, section 2.2.
     StartReply {
-        /// The answering host.
+        /// Host name and vendor of the server.
         host: Host,
         /// Whether the connection was established.
         result: StartResult,
@@ -91,7 +91,7 @@ pub enum Message {
     },
     /// Echo-Reply, section 2.6.
     EchoReply {
-        /// The request's identifier.
+        /// Identifier of the request.
         identifier: u32,
         /// Whether the request was valid.
         result: PlainResult,

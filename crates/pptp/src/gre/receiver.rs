@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use plane::{ReplayCheck, ReplayWindow};
 
-/// Longest time that a packet stays unacknowledged. The RFC asks for less than the peer's time-out but gives no minimum
+/// Longest time that a packet stays unacknowledged. The RFC requires less than the peer's time-out but gives no minimum
 /// for it; deployed peers use half a second.
 pub const ACK_DELAY: Duration = Duration::from_millis(500);
 
@@ -61,7 +61,7 @@ impl Receiver {
         }
     }
 
-    /// Notes a number from the wire. Returns it as a 64-bit number that never wraps, and whether a higher number
+    /// Records a number from the wire. Returns it as a 64-bit number that never wraps, and whether a higher number
     /// arrived earlier.
     ///
     /// The first number may be 0 (RFC 2637, section 4.3), 1 as many peers send, or any number whose successor follows.

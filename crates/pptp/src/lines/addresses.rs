@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 use crate::gre::Ends;
 use crate::lines::probe::{Kind, LEN, LINES_MAX, Probe, ProbeKey};
 
-/// Most addresses that packets of a call may come from.
+/// Maximum number of addresses that packets of a call may come from.
 pub const ADDRESSES_MAX: usize = 4;
 
 /// Time without a probe after which an address is forgotten. Clients probe idle lines every 5 s.

@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use crate::bytes::Reader;
 use crate::gre::Header;
 
-/// Most lines of a client; line numbers in probes are below this.
+/// Maximum number of lines of a client; line numbers in probes are below this.
 pub const LINES_MAX: usize = 16;
 /// Bytes of a probe, and of an answer.
 pub const LEN: usize = HEADER + PAYLOAD;

@@ -188,7 +188,7 @@ impl SessionKey {
         Rc4::new(self.as_bytes())
     }
 
-    /// The key's length.
+    /// Length of the key.
     #[must_use]
     pub const fn length(&self) -> KeyLength {
         self.length

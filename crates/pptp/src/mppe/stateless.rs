@@ -100,7 +100,7 @@ impl Stateless {
         Ok(())
     }
 
-    /// Notes an unencrypted frame in order: it has a GRE number and no count.
+    /// Records an unencrypted frame in order: it has a GRE number and no count.
     pub fn unencrypted(&mut self) {
         self.unencrypted += 1;
     }

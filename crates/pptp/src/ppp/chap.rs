@@ -20,19 +20,19 @@ pub enum ChapPacket<'a> {
         id: u8,
         /// The challenge value.
         value: &'a [u8],
-        /// The challenger's name.
+        /// Name of the challenger.
         name: &'a [u8],
     },
     /// The answer to a challenge.
     Response {
         /// Identifier of the challenge.
         id: u8,
-        /// The proof.
+        /// Response value, which proves the secret.
         value: &'a [u8],
         /// The name of the end that proves itself.
         name: &'a [u8],
     },
-    /// The proof was right.
+    /// The proof was correct.
     Success {
         /// Identifier of the challenge.
         id: u8,
@@ -119,7 +119,7 @@ pub fn md5_response(id: u8, secret: &str, challenge: &[u8]) -> [u8; 16] {
         .into()
 }
 
-/// Whether a response is right; compares in constant time.
+/// Whether a response is correct; compares in constant time.
 #[must_use]
 pub fn verify_md5(id: u8, secret: &str, challenge: &[u8], response: &[u8]) -> bool {
     md5_response(id, secret, challenge).ct_eq(response).into()

@@ -20,7 +20,7 @@ pub struct IpcpSettings {
     pub address: Option<Ipv4Addr>,
     /// The peer's address, which it must accept; `None` to accept any.
     pub peer: Option<Ipv4Addr>,
-    /// Whether we ask for name servers.
+    /// Whether we request name servers.
     pub ask_dns: bool,
     /// Name servers for the peer.
     pub dns: Dns,

@@ -98,13 +98,13 @@ impl Lcp {
         }
     }
 
-    /// The options that we have asked for.
+    /// The options that we have requested.
     #[must_use]
     pub const fn ours(&self) -> &LinkOptions {
         &self.ours
     }
 
-    /// The options that the peer has asked for.
+    /// The options that the peer has requested.
     #[must_use]
     pub const fn peer(&self) -> &LinkOptions {
         &self.peer
@@ -260,7 +260,7 @@ fn magic(state: &mut u64) -> u32 {
 /// A protocol by which one end authenticates itself. MS-CHAP version 1 is always refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Auth {
-    /// PAP: the password itself goes over the line (RFC 1334).
+    /// PAP: the password itself is sent (RFC 1334).
     Pap,
     /// CHAP with MD5 (RFC 1994).
     ChapMd5,

@@ -110,7 +110,7 @@ pub enum Signal {
     Finished(Failure),
 }
 
-/// One layer's negotiation.
+/// Negotiation of one layer, LCP or a network protocol.
 #[derive(Debug)]
 pub struct Negotiation<L> {
     layer: L,
@@ -159,13 +159,13 @@ impl<L: Layer> Negotiation<L> {
         }
     }
 
-    /// The layer's options.
+    /// Options of the layer.
     #[must_use]
     pub const fn layer(&self) -> &L {
         &self.layer
     }
 
-    /// The automaton's state.
+    /// State of the automaton.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
@@ -200,13 +200,13 @@ impl<L: Layer> Negotiation<L> {
         self.close_for(Failure::Local, reason, now, out);
     }
 
-    /// Notes that the layer below is down.
+    /// Records that the layer below is down.
     pub fn lower_down(&mut self, now: Instant, out: &mut Vec<Signal>) {
         self.run(Event::Down, None, now, out);
         self.run(Event::Close, None, now, &mut Vec::new());
     }
 
-    /// Notes that the peer rejects the whole protocol (RFC 1661, section 5.7).
+    /// Records that the peer rejects the whole protocol (RFC 1661, section 5.7).
     pub fn protocol_rejected(&mut self, now: Instant, out: &mut Vec<Signal>) {
         self.failure.get_or_insert(Failure::Rejected);
         self.run(Event::FatalReject, None, now, out);
@@ -416,7 +416,7 @@ impl<L: Layer> Negotiation<L> {
         {
             out.extend(prepared.map(Signal::Send));
         } else if actions.has(Actions::SEND_TERMINATE_ACK) {
-            // A Terminate-Ack answers a Terminate-Request, or a packet meant for an open layer.
+            // A Terminate-Ack answers a Terminate-Request, or a packet intended for an open layer.
             let answer = match event {
                 Event::TerminateRequest => prepared,
                 _ => Some(reply(code::TERMINATE_ACK, self.id, &[])),

@@ -169,7 +169,7 @@ impl Authenticator {
         })
     }
 
-    /// Checks a response; if it is right, returns the key and the success message.
+    /// Checks a response; if it is correct, returns the key and the success message.
     fn check_ms(
         &self,
         value: &[u8],
@@ -253,7 +253,7 @@ impl Accounts for () {
 pub(super) struct Door<'a> {
     pub(super) accounts: &'a dyn Accounts,
     pub(super) guesses: &'a mut Guesses<Ipv4Addr>,
-    /// The client's address.
+    /// Address of the client.
     pub(super) source: Ipv4Addr,
 }
 
@@ -263,7 +263,7 @@ impl Door<'_> {
         self.guesses.shut_until(self.source, user, now)
     }
 
-    /// Notes the result of a login.
+    /// Records the result of a login.
     fn judged(&mut self, user: &[u8], good: bool, now: Instant) {
         if good {
             self.guesses.right(self.source, user);

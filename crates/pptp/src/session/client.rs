@@ -11,7 +11,7 @@ use crate::session::link::{Link, LinkOutput, Side};
 use crate::session::output::{DownReason, SendError};
 use crate::session::settings::{ClientSettings, Entropy, StartError};
 
-/// Most packets kept until the call is up.
+/// Maximum number of packets kept until the call is up.
 const MAX_EARLY: usize = 4;
 
 /// A PPTP client without sockets; see the crate's documentation.
@@ -68,7 +68,7 @@ impl Client {
         self.connection.transmit()
     }
 
-    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Records that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, len: usize) {
         self.connection.transmitted(len);
     }
@@ -79,7 +79,7 @@ impl Client {
         self.events(now, out);
     }
 
-    /// Notes that the TCP connection has ended.
+    /// Records that the TCP connection has ended.
     pub fn control_ended(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         self.connection.stream_ended();
         self.events(now, out);

@@ -208,7 +208,7 @@ impl Link {
         self.fail(DownReason::Local, now, out);
     }
 
-    /// The counters.
+    /// Counters of the link.
     #[must_use]
     pub const fn counters(&self) -> &LinkCounters {
         &self.counters
@@ -336,7 +336,7 @@ impl Link {
         self.send(protocol::LCP, &request, out);
     }
 
-    /// Notes a sign of life from the peer.
+    /// Records a sign of life from the peer.
     pub(super) fn alive(&mut self, now: Instant) {
         self.heard = Some(now);
         self.echoes = 0;

@@ -266,9 +266,9 @@ fn key_length(bits: MppeBits) -> KeyLength {
 /// Bytes of an outer IPv4 header.
 const OUTER: u16 = 20;
 
-/// The longest inner packet in bytes. It must fit an outer IP packet of `path` bytes after IP, GRE with both numbers and
-/// an unshortened frame, and the smaller `mru` of both ends (RFC 1661, section 6.1). Encryption costs 4 bytes of the
-/// information field.
+/// The longest inner packet in bytes. It must fit an outer IP packet of `path` bytes after IP, GRE with both numbers
+/// and an unshortened frame, and the smaller `mru` of both ends (RFC 1661, section 6.1). Encryption costs 4 bytes of
+/// the information field.
 #[must_use]
 pub fn mtu(path: u16, mru: u16, encrypted: bool) -> u16 {
     // Both constants are a few bytes, so the casts are exact.

@@ -19,7 +19,7 @@ pub struct Protection {
 /// Describes a link that carries packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Up {
-    /// Our address.
+    /// Inner address of this end.
     pub address: Ipv4Addr,
     /// The peer's address, if it has one.
     pub peer: Option<Ipv4Addr>,

@@ -33,32 +33,32 @@ pub enum ServerOutput {
     Gre {
         /// The destination: the client, and our address that it called.
         to: Ends,
-        /// The payload.
+        /// Content of the GRE packet.
         packet: Vec<u8>,
     },
     /// The link of a call is up; repeated if the client renegotiates. The caller routes packets for [`Up::peer`] to the
     /// client, and drops packets from the client with other source addresses.
     Up {
-        /// The call.
+        /// Number of the call.
         call: u16,
-        /// The call's addresses.
+        /// Inner addresses of the call.
         up: Up,
     },
     /// The client and this server agreed to use several lines.
     Lines {
-        /// The call.
+        /// Number of the call.
         call: u16,
     },
     /// The control connection of a call has ended, but the call continues over its lines.
     ControlLost {
-        /// The call.
+        /// Number of the call.
         call: u16,
     },
     /// A call is over.
     Down {
-        /// The call.
+        /// Number of the call.
         call: u16,
-        /// The client's address.
+        /// Outer address of the client.
         client: Ipv4Addr,
         /// Why the call ended.
         reason: DownReason,
@@ -66,7 +66,7 @@ pub enum ServerOutput {
     /// A control connection is over. Once everything is transmitted, the caller closes TCP and calls
     /// [`forget`](Server::forget).
     Closed {
-        /// The connection.
+        /// Number of the closed connection.
         connection: ConnectionId,
         /// Why the connection ended.
         reason: CloseReason,
@@ -190,7 +190,7 @@ impl Server {
             .map_or(&[], |client| client.connection.transmit())
     }
 
-    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Records that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, id: ConnectionId, len: usize) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.connection.transmitted(len);
@@ -208,7 +208,7 @@ impl Server {
         self.on_connection(id, now, out, |it| it.receive(bytes, now));
     }
 
-    /// Notes that a TCP connection has ended.
+    /// Records that a TCP connection has ended.
     pub fn control_ended(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
         self.on_connection(id, now, out, Connection::stream_ended);
     }

@@ -132,7 +132,7 @@ pub struct ClientSettings {
     pub password: Password,
     /// The address that we request; `None` to let the server assign one, as is usual.
     pub address: Option<Ipv4Addr>,
-    /// Whether we ask for name servers (RFC 1877).
+    /// Whether we request name servers (RFC 1877).
     pub ask_dns: bool,
 }
 
@@ -159,13 +159,13 @@ pub struct ServerSettings {
     pub common: Settings,
     /// Our name, for clients' logs.
     pub name: String,
-    /// Our inner address.
+    /// Inner address of the server.
     pub address: Ipv4Addr,
     /// Addresses for clients, which limit the number of clients.
     pub pool: Vec<Ipv4Addr>,
     /// Name servers for clients.
     pub dns: Dns,
-    /// Most control connections of clients that have not logged in. The pool limits the others.
+    /// Maximum number of control connections of clients that have not logged in. The pool limits the others.
     pub max_strangers: usize,
 }
 

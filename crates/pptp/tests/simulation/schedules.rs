@@ -78,7 +78,7 @@ fn play(seed: u64) {
         }
     };
     exchange(&mut world, 400, &mut sent);
-    // Packets on their way arrive, and both directions resynchronise.
+    // Packets in transit arrive, and both directions resynchronise.
     world.network = Network::default();
     world.run(Duration::from_secs(5), |_| false);
     let bad: [usize; 2] = [0, 1].map(|at| sent[at].len());

@@ -1,4 +1,4 @@
-//! The cost of strangers who can reach the port, and that clients still connect.
+//! The cost of strangers who can reach the port; clients must still connect.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -28,12 +28,12 @@ enum Caller {
     Client(Box<Client>),
 }
 
-/// A server and its callers. Only waiting takes time.
+/// A server and its callers. The clock advances only while the test waits.
 struct Street {
     now: Instant,
     server: Server,
     callers: Vec<(ConnectionId, Ipv4Addr, Caller)>,
-    /// GRE packets on their way: whether to the server, the client's address, the packet.
+    /// GRE packets in transit: whether to the server, the client's address, the packet.
     wire: VecDeque<(bool, Ipv4Addr, Vec<u8>)>,
     up: Vec<(Instant, Ipv4Addr)>,
     down: Vec<(Ipv4Addr, DownReason)>,
@@ -240,7 +240,7 @@ impl Street {
         self.now = end;
     }
 
-    /// Number of calls at the server.
+    /// Number of calls that the server has.
     fn calls_there(&self) -> usize {
         self.server.occupancy().0
     }

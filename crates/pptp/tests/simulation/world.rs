@@ -88,7 +88,7 @@ pub(crate) struct World {
     pub(crate) received: [Vec<Vec<u8>>; 2],
     /// Sequence numbers of the GRE data packets whose first copy has arrived.
     pub(crate) arrived: [BTreeSet<u32>; 2],
-    /// A change applied to each GRE packet on its way.
+    /// A change applied to each GRE packet in transit.
     pub(crate) tamper: Option<fn(&mut Random, &mut Vec<u8>)>,
 }
 

@@ -241,6 +241,8 @@ fn remove_tun(name: &str) -> Result<(), Box<dyn Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openvpn::packet::{AckList, ControlPacket, Opcode, SessionId};
+    use openvpn::wrap::WrapSettings;
 
     /// Opening a FIFO would block.
     #[test]
@@ -261,5 +263,70 @@ mod tests {
         assert!(error.contains("no key is overwritten"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "first");
         write_secret(Path::new("/dev/null"), "third").unwrap();
+    }
+
+    /// The first packet of a client.
+    fn reset() -> ControlPacket {
+        ControlPacket {
+            opcode: Opcode::HardResetClientV3,
+            key_id: 0,
+            session: SessionId::new([1; 8]).unwrap(),
+            acks: AckList::default(),
+            peer_session: None,
+            message_id: Some(0),
+            payload: Vec::new(),
+        }
+    }
+
+    fn act(action: &Action, arguments: &[&str]) -> u8 {
+        let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+        run(action, &arguments)
+    }
+
+    #[test]
+    fn a_key_of_a_client_belongs_to_its_servers_and_has_the_words_that_were_given() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let make = |kind, name: &str, metadata: Option<&str>, arguments: &[&str]| {
+            let wanted = GenKey {
+                kind,
+                file: Some(path(name)),
+                metadata: metadata.map(str::to_owned),
+            };
+            act(&Action::GenKey(wanted), arguments)
+        };
+        assert_eq!(make(KeyKind::TlsCryptV2Server, "server", None, &[]), 0);
+        let server = path("server").display().to_string();
+        let of_server = ["--tls-crypt-v2", &server];
+        let kind = KeyKind::TlsCryptV2Client;
+        assert_eq!(make(kind, "dated", None, &of_server), 0);
+        // "branch office", in base64 as stock takes it.
+        let words = Some("YnJhbmNoIG9mZmljZQ==");
+        assert_eq!(make(kind, "named", words, &of_server), 0);
+        let text = |name: &str| fs::read_to_string(path(name)).unwrap();
+        let key = v2::ServerKey::parse(&text("server")).unwrap();
+        let server = WrapSettings::tls_crypt_v2_server(&key, None);
+        let metadata = |name: &str| {
+            let key = v2::ClientKey::parse(&text(name)).unwrap();
+            let packet = WrapSettings::tls_crypt_v2_client(&key)
+                .wrap()
+                .seal(&reset(), 0);
+            server.open_first(&packet, 0).unwrap().metadata.unwrap()
+        };
+        assert!(metadata("dated").made_at().is_some());
+        assert_eq!(metadata("named").body(), b"branch office");
+
+        // Without the server's key, or with words that are no base64, there is no key.
+        assert_eq!(make(kind, "none", None, &[]), 1);
+        assert_eq!(make(kind, "none", Some("no base64"), &of_server), 1);
+        assert_eq!(make(kind, "none", None, &["--tls-crypt-v2", "/nowhere"]), 1);
+        assert!(!path("none").exists());
+    }
+
+    #[test]
+    fn an_interface_that_is_not_named_or_not_there_is_not_removed() {
+        assert_eq!(act(&Action::RemoveTun, &[]), 1);
+        assert_eq!(act(&Action::MakeTun, &["--dev"]), 1);
+        assert_eq!(act(&Action::RemoveTun, &["--dev", "no-such-tun"]), 1);
     }
 }

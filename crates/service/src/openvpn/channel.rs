@@ -98,7 +98,7 @@ pub(crate) const fn times(state: &PeerState) -> Times {
     }
 }
 
-/// Adds a peer that is reached by this line.
+/// Adds a peer that is reached over this line.
 pub(crate) fn add_peer(plane: &Plane, id: PeerId, line: Line, moving: Moving) {
     plane.add_peer(id, moving);
     plane.set_line(id, line);

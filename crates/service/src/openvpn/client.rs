@@ -33,7 +33,7 @@ const WRONG_ADDRESS: &str = "wrong_address";
 pub(super) fn run(context: &Context) -> Ended {
     match start(context) {
         Ok(mut executor) => {
-            // The time for typing a passphrase does not count.
+            // The parent's time limit starts here, after the passphrase was typed.
             context.begin_waiting();
             executor.run()
         }

@@ -213,7 +213,7 @@ impl Context {
         }
     }
 
-    /// Logs why the process cannot go on, and tells its manager.
+    /// Logs why the process cannot continue, and tells its manager.
     pub(super) fn fatal(&self, error: &dyn std::error::Error) {
         let why = self.config.located(&error.to_string());
         log::error!(target: console::FATAL, "{why}");
@@ -247,7 +247,7 @@ impl Context {
         }
     }
 
-    /// Tells the user who started the tunnel, on the terminal and through the service manager.
+    /// Informs the user who started the tunnel, on the terminal and through the service manager.
     pub(super) fn say(&self, level: log::Level, text: &str) {
         if level == log::Level::Warn {
             self.waits(text);
@@ -270,7 +270,7 @@ impl Context {
         notify::ready(&format!("not up: {why}"));
     }
 
-    /// Tells the waiting parent, once, that the tunnel is up.
+    /// Signals the waiting parent, once, that the tunnel is up.
     pub(super) fn is_up(&self) {
         notify::ready("up");
         self.wait_until.set(None);
@@ -296,7 +296,7 @@ impl Context {
         }
     }
 
-    /// Gives up surplus privileges (`user`, `group`).
+    /// Drops surplus privileges (`user`, `group`).
     pub(super) fn drop_privileges(&self) -> Result<(), privileges::UserError> {
         let service = &self.config.service;
         if service.user.is_some() || service.group.is_some() {
@@ -316,8 +316,8 @@ impl Context {
                 service.group.as_deref().unwrap_or("(same)")
             );
         }
-        // A client that sets name servers, or runs scripts, needs its rights. A managed client stays root to read its
-        // manager's files again, but with fewer capabilities.
+        // A client that sets name servers, or runs scripts, needs its privileges. A managed client stays root to read
+        // its manager's files again, but with fewer capabilities.
         let managed = self.manager.is_some();
         let fewer = managed || (self.config.server().is_some() && !self.runs_programs());
         if service.user.is_none() && fewer {

@@ -88,7 +88,7 @@ impl Rungs {
         Self(Cell::new(test), OnceCell::new())
     }
 
-    /// Returns the self-test's result; the test runs once, even if the device is made anew.
+    /// Returns the self-test's result; the test runs once, even if the device is recreated.
     fn verdict(&self) -> &TunVerdict {
         self.1.get_or_init(|| match self.0.take() {
             Some(test) => test.verdict(),
@@ -276,6 +276,16 @@ pub(super) fn open_udp(
         None
     };
     if v4.is_none() && v6.is_none() {
+        if let (Some(host), Some(all), Some(only)) = (&local.host, &addresses, only)
+            && !all
+                .iter()
+                .any(|ip| family_of(SocketAddr::new(*ip, 0)) == only)
+        {
+            return Err(DeviceError::Local {
+                host: host.clone(),
+                reason: "it has no address of the server's family".to_owned(),
+            });
+        }
         return Err(SocketError::NoFamily(only.unwrap_or(udp::Family::V4)).into());
     }
     Ok(Sockets { v4, v6 })
@@ -369,3 +379,6 @@ pub(super) fn everywhere(peer: PeerId) -> [RouteChange; 2] {
         peer,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ pub(super) const fn is_wanted(settings: &DataplaneSettings) -> bool {
 /// Checks that the kernel can move the tunnel's packets.
 ///
 /// # Errors
-/// The first unsupported option and the way out.
+/// The first unsupported option, and its remedy.
 pub(super) fn check(config: &OpenVpn) -> Result<(), String> {
     let data = &config.data;
     let connections = &config.connections;

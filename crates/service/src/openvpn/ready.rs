@@ -44,7 +44,7 @@ pub(super) struct ReadyServer {
     pub(super) token_secret: Option<Zeroizing<[u8; 32]>>,
     /// Names and password hashes.
     pub(super) passwords: Option<Arc<PasswordFile>>,
-    /// The clients' addresses.
+    /// Addresses for the clients.
     pub(super) pool: Option<Pool>,
 }
 
@@ -206,3 +206,6 @@ fn rehearsed(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<bool, St
         _ => Ok(asked),
     }
 }
+
+#[cfg(test)]
+mod tests;

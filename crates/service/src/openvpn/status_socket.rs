@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-/// Most readers accepted at a time; the poller reports the rest again.
+/// Maximum number of readers accepted at a time; the poller reports the rest again.
 const READERS: usize = 16;
 
 /// Status socket of one interface.
@@ -31,7 +31,15 @@ impl StatusSocket {
         events: &Poller,
         token: u64,
     ) -> Result<Self, SocketError> {
-        let listener = Listener::status(ifname)?;
+        Self::over(Listener::status(ifname)?, ifname, protocol, (events, token))
+    }
+
+    fn over(
+        listener: Listener,
+        ifname: &str,
+        protocol: &'static str,
+        (events, token): (&Poller, u64),
+    ) -> Result<Self, SocketError> {
         let mut gate = Gate::default();
         let socket = [(listener.socket.as_fd(), token)];
         listener
@@ -98,3 +106,6 @@ impl StatusSocket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 pub(super) struct ClientOptions {
     /// The server's name or address.
     pub host: String,
-    /// Its TCP port.
+    /// TCP port of the server.
     pub port: u16,
     /// Whether the client puts packets back into order.
     pub reorder: Option<bool>,
@@ -58,7 +58,7 @@ struct Counts {
     forged: u64,
 }
 
-/// A client.
+/// State machine of a client.
 pub(super) struct ClientMachine {
     options: ClientOptions,
     settings: ClientSettings,
@@ -82,7 +82,7 @@ pub(super) struct ClientMachine {
     lines: Option<Box<ServerLines>>,
     /// The control connection is open.
     is_connected: bool,
-    /// The client ends this call to make another by a different line.
+    /// The client ends this call to make another over a different line.
     hangs_up: bool,
 }
 
@@ -110,7 +110,7 @@ impl ClientMachine {
         }
     }
 
-    /// Reaches the server by these lines, if there are any.
+    /// Reaches the server over these lines, if there are any.
     pub(super) fn with_server_lines(self, lines: Option<Box<ServerLines>>) -> Self {
         Self { lines, ..self }
     }
@@ -179,7 +179,7 @@ impl ClientMachine {
         cx.host.log(Level::Warn, words);
     }
 
-    /// Carries out what the session asks for.
+    /// Carries out what the session requests.
     fn translate(&mut self, cx: &mut Cx<'_>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
@@ -213,7 +213,7 @@ impl ClientMachine {
             describe(up.protection),
             up.mtu
         );
-        // Logged as a stranger's: the server may negotiate anew as often as it likes.
+        // Rate-limited like log lines about strangers: the server may renegotiate as often as it likes.
         cx.host.log_stranger(Level::Info, words);
         self.was_up = true;
         cx.host.up(&up, server);
@@ -248,7 +248,7 @@ impl ClientMachine {
         }
     }
 
-    /// Whether no attempt, call or session is under way.
+    /// Whether no attempt, call or session is in progress.
     fn is_idle(&self) -> bool {
         self.session.is_none()
     }

@@ -42,7 +42,7 @@ const NEWS: u64 = 3;
 const LOOKUP: u64 = 4;
 const LISTENER: u64 = 5;
 const STATUS: u64 = 6;
-/// First poller key for the sockets of lines, and for the connections that probe a server by them.
+/// First poller key for the sockets of lines, and for the connections that probe a server over them.
 const LINES: u64 = 16;
 const KNOCKS: u64 = 32;
 /// First poller key for control connections.
@@ -188,7 +188,7 @@ fn server_machine(model: &Pptp, server: &Server) -> Result<ServerMachine, RunErr
     Ok(machine.answering(answering))
 }
 
-/// Most addresses of one name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
 /// A machine, with the sockets and timers that it needs.
@@ -281,6 +281,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             ended: None,
             told: daemon && awaited == Some(Awaited::Late),
             wait_until: options.wait_at_most.map(|it| Instant::now() + it),
+            called: matches!(model.role, Role::Client(_)).then(Instant::now),
             explain_at: match &model.role {
                 Role::Client(client) => {
                     let (name, host, port) = (&model.interface, &client.host, client.port);

@@ -26,18 +26,18 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// A way by the single line.
+    /// Path over the single line.
     pub(super) const fn first(to: Ipv4Addr) -> Self {
         Self::by(LineId::FIRST, to)
     }
 
-    /// A way by a line whose socket is bound to an address.
+    /// Path over a line whose socket is bound to an address.
     pub(super) const fn by(line: LineId, to: Ipv4Addr) -> Self {
         let from = None;
         Self { line, to, from }
     }
 
-    /// A way between these ends.
+    /// Path between these ends.
     pub(super) const fn between(line: LineId, ends: Ends) -> Self {
         Self {
             line,
@@ -46,7 +46,7 @@ impl Way {
         }
     }
 
-    /// The way's source and destination.
+    /// Source and destination of the path.
     pub(super) const fn ends(self) -> Ends {
         Ends {
             theirs: self.to,
@@ -58,7 +58,7 @@ impl Way {
 /// An event for a machine.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
-    /// The tunnel starts.
+    /// Start of the tunnel.
     Start,
     /// The addresses of the server's name, or why the look-up failed.
     LookedUp(Result<Vec<Ipv4Addr>, String>),
@@ -74,7 +74,7 @@ pub(super) enum Event<'a> {
     Closed(StreamId),
     /// The host's devices or addresses have changed.
     LinksChanged,
-    /// The server answers at its port, by this line.
+    /// The server answers at its port, over this line.
     Knocked(LineId),
     /// [`Machine::deadline`] has passed.
     Deadline,
@@ -87,7 +87,7 @@ pub(super) trait Host {
     /// Looks a name up; [`Event::LookedUp`] follows.
     fn look_up(&mut self, host: String);
 
-    /// Connects to a server and receives GRE from it only, by this line if there are any. [`Event::Connected`] or
+    /// Connects to a server and receives GRE from it only, over this line if there are any. [`Event::Connected`] or
     /// [`Event::NotConnected`] follows, unless the connection fails at once.
     fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String>;
 
@@ -106,7 +106,7 @@ pub(super) trait Host {
     /// Closes the socket of a line.
     fn close_line(&mut self, line: LineId);
 
-    /// Tests whether the server answers at its port by a line; [`Event::Knocked`] follows if so.
+    /// Tests whether the server answers at its port over a line; [`Event::Knocked`] follows if so.
     fn knock(&mut self, line: LineId, server: SocketAddrV4);
 
     /// Sets the agreed addresses on the interface, and routes packets into it: a client's tunnel is up.
@@ -139,7 +139,7 @@ pub(super) trait Machine {
     /// Handles a new connection. Returns `None` to close it at once.
     fn accept(&mut self, ends: Ends, cx: &mut Cx<'_>) -> Option<StreamId>;
 
-    /// Bytes to send by a control connection. Look at them after every call.
+    /// Bytes to send over a control connection. Look at them after every call.
     fn transmit(&self, stream: StreamId) -> &[u8];
 
     /// Removes the first `len` of those bytes, which TCP has taken.
@@ -151,8 +151,8 @@ pub(super) trait Machine {
     /// When the machine has something to do if no event comes.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Appends to `out` the GRE that carries a packet of the interface. Returns its way; `None` drops it. Appends the
-    /// ways of further copies to `copies`, which is empty before.
+    /// Appends to `out` the GRE that carries a packet of the interface. Returns its path; `None` drops it. Appends the
+    /// paths of further copies to `copies`, which is empty before.
     fn outbound(
         &mut self,
         packet: &[u8],

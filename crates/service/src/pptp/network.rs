@@ -54,6 +54,11 @@ impl Network {
         }
     }
 
+    /// Says what goes through the tunnel: [`Want::summary`].
+    pub(super) fn summary(&self) -> String {
+        self.want.summary(&self.ifname)
+    }
+
     /// Whether the settings are applied to the host.
     pub(super) const fn is_set(&self) -> bool {
         self.mtu != 0
@@ -222,3 +227,6 @@ fn route(range: &AllowedIp) -> WantedRoute {
         pushed: false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use ::pptp::session::Protection;
 use plane::{LineCounts, LineId, OrderCounts};
 use std::time::{Duration, Instant};
 
-/// Most packets and bytes that wait.
+/// Maximum number of packets and bytes that wait.
 const MAX: (usize, usize) = (2048, 4 << 20);
 
 /// Shortest wait for a missing packet of one RC4 stream.

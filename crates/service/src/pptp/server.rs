@@ -33,13 +33,13 @@ struct Client {
     up: Up,
     since: SystemTime,
     order: Option<Order>,
-    /// The client's lines, if it calls by several.
+    /// The client's lines, if it calls over several.
     lines: Option<Box<ClientLines>>,
     sent: [u64; 2],
     received: [u64; 2],
 }
 
-/// A server.
+/// State machine of a server.
 pub(super) struct ServerMachine {
     session: Session,
     reorder: Option<bool>,
@@ -87,7 +87,7 @@ impl ServerMachine {
         })
     }
 
-    /// Carries out what the session asks for.
+    /// Carries out what the session requests.
     fn translate(&mut self, cx: &mut Cx<'_>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
@@ -135,7 +135,7 @@ impl ServerMachine {
             describe(up.protection),
             up.mtu
         );
-        // Less loud: a client may negotiate anew as often as it likes.
+        // At a lower log level: a client may renegotiate as often as it likes.
         let level = match self.clients.contains_key(&call) {
             true => Level::Debug,
             false => Level::Info,
@@ -153,7 +153,7 @@ impl ServerMachine {
             sent: [0; 2],
             received: [0; 2],
         };
-        // The client may have negotiated anew.
+        // The client may have renegotiated.
         if let Some(old) = self.clients.insert(call, client)
             && old.inner != inner
         {

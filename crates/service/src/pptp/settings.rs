@@ -9,7 +9,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
-/// Most bytes that are read of a password file.
+/// Maximum number of bytes that are read of a password file.
 const PASSWORD_MAX: u64 = 4096;
 
 /// The longest packet in the tunnel by default, in bytes.

@@ -21,7 +21,7 @@ mod by_lines;
 /// Outer addresses.
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const THERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// The client's address, and the server's address that it calls, which is not the server's only one.
+/// The client's address, and the server's address to which it connects, which is not the server's only one.
 const CALLED: Ends = Ends {
     theirs: HERE,
     ours: Some(Ipv4Addr::new(198, 51, 100, 7)),
@@ -32,7 +32,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
 const ALLOWED: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\ninterface = \"pptp0\"\n";
 
-fn model(text: &str) -> Pptp {
+pub(super) fn model(text: &str) -> Pptp {
     let import = pptp::parse(
         &format!("{ALLOWED}{text}"),
         Path::new("x.toml"),
@@ -41,7 +41,7 @@ fn model(text: &str) -> Pptp {
     import.into_model().unwrap()
 }
 
-fn client_model(host: &str, password: &str, more: &str) -> Pptp {
+pub(super) fn client_model(host: &str, password: &str, more: &str) -> Pptp {
     model(&format!(
         "server = \"{host}\"\nusername = \"alice\"\npassword = \"{password}\"\n{more}"
     ))
@@ -64,7 +64,7 @@ enum Effect {
     End(Result<(), String>),
 }
 
-/// A host that notes what a machine does.
+/// A host that records the effects of a machine.
 #[derive(Default)]
 struct Notes {
     effects: Vec<Effect>,
@@ -145,7 +145,7 @@ struct World {
     client: ClientMachine,
     server: ServerMachine,
     stream: Option<StreamId>,
-    /// GRE packets on their way to the server, and to the client.
+    /// GRE packets in transit to the server, and to the client.
     to_server: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
     /// The hosts of both machines.
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// A world whose tunnel is up, with nothing on its way.
+    /// A world whose tunnel is up, without packets in transit.
     fn connected(more: &str) -> Self {
         let mut world = Self::new(&THERE.to_string(), "word", more);
         world.tell(Event::Start);
@@ -211,7 +211,7 @@ impl World {
         self.of_client();
     }
 
-    /// Tells the server of an event.
+    /// Passes the server an event.
     fn tell_server(&mut self, event: Event<'_>) {
         let mut cx = self.at_server.cx(self.now);
         self.server.handle(event, &mut cx);
@@ -360,7 +360,7 @@ impl World {
     }
 }
 
-/// An IPv4 packet.
+/// Builds an IPv4 packet.
 fn packet(from: Ipv4Addr, to: Ipv4Addr, number: u8) -> Vec<u8> {
     let mut packet = vec![number; 60];
     packet[..20].fill(0);
@@ -401,7 +401,7 @@ fn packets_go_both_ways_and_the_end_is_told() {
     }
 }
 
-/// A client can have the network protocol negotiated as often as it likes.
+/// A client can restart the negotiation of the network protocol as often as it likes.
 #[test]
 fn a_client_that_negotiates_anew_fills_no_log() {
     let mut world = World::connected("mppe = \"none\"\n");
@@ -424,7 +424,7 @@ fn a_client_that_negotiates_anew_fills_no_log() {
     assert_eq!(effects.iter().filter(shown).count(), 0, "it was up before");
 }
 
-/// A server can do so too: its log lines count as those of strangers.
+/// A server can do the same: its log lines count as those of strangers.
 #[test]
 fn a_server_that_negotiates_anew_fills_no_log() {
     let mut world = World::connected("mppe = \"none\"\n");
@@ -470,7 +470,7 @@ fn a_packet_of_one_stream_that_is_lost_costs_a_moment_only() {
     for number in 1..10 {
         world.client_sends(&packet(CLIENT, SERVER, number));
     }
-    // The packet was given up, and the sender was asked to begin anew.
+    // The packet was dropped, and the sender was asked to restart the negotiation.
     let end = world.now + Duration::from_secs(2);
     world.run(|world| world.now >= end);
     world.client_sends(&packet(CLIENT, SERVER, 77));
@@ -550,7 +550,7 @@ fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
     world.tell(Event::LookedUp(Ok(vec![HERE, THERE])));
     let called: Vec<Ipv4Addr> = world.calls.iter().map(|call| *call.ip()).collect();
     assert_eq!(called, [HERE, THERE]);
-    // The known addresses serve while the name server is out of reach.
+    // The known addresses are used while the name server is unreachable.
     world.run(|world| world.asked.len() == 4);
     world.tell(Event::LookedUp(Err("no name server".to_owned())));
     assert_eq!(world.calls.len(), 4);

@@ -1,4 +1,4 @@
-//! The packets of one call on its lines, or addresses: which each goes by, and how many.
+//! The packets of one call on its lines, or addresses: which each goes over, and how many.
 
 use super::machine::Way;
 use super::order::Order;
@@ -22,7 +22,7 @@ impl Traffic {
         }
     }
 
-    /// Chooses the ways of a packet that takes `sealed` bytes of GRE, and counts it. Returns one way, and appends the
+    /// Chooses the paths of a packet with `sealed` bytes of GRE, and counts it. Returns one path, and appends the
     /// others to `copies`, which is empty before.
     pub(super) fn send(
         &mut self,
@@ -42,7 +42,7 @@ impl Traffic {
         copies.pop()
     }
 
-    /// Counts a packet that has come by a line.
+    /// Counts a packet that has come over a line.
     pub(super) fn received(&mut self, line: LineId, bytes: usize, first: bool) {
         if let Some(counts) = self.counts.get_mut(line.index()) {
             counts.received_bytes += bytes as u64;
@@ -50,8 +50,8 @@ impl Traffic {
         }
     }
 
-    /// Returns the counts of these lines for the status, and sets those of the order. A line has the other end's address
-    /// and the time at which it was last heard.
+    /// Returns the counts of these lines for the status, and sets those of the order. A line has the other end's
+    /// address and the time at which it was last heard.
     pub(super) fn describe(
         &self,
         order: Option<&Order>,

@@ -13,13 +13,13 @@ use std::time::Instant;
 /// The longest expected datagram, in bytes; a longer one costs a separate system call.
 const STRIDE: usize = 2048;
 
-/// Most datagrams of one system call, where they come one by one.
+/// Maximum number of datagrams of one system call, where they come one by one.
 const DATAGRAMS: usize = TRAIN_ROOM / STRIDE;
 
-/// Most pieces received in one call: a train has at most 128 datagrams (Linux 6.9 and later).
+/// Maximum number of pieces received in one call: a train has at most 128 datagrams (Linux 6.9 and later).
 const PIECES: usize = 128;
 
-/// Most reads of one socket in a row, so that other sockets have their turn.
+/// Maximum number of reads of one socket in a row, so that other sockets have their turn.
 const READS: usize = 8;
 
 pub(super) struct Forwarder {

@@ -11,17 +11,17 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a place: enough for the stamps of more clients than a relay serves.
+/// Size of a slot of the file, in bytes: enough for the stamps of more clients than a relay serves.
 const PLACE: usize = 16 << 10;
 
-/// The first line of a place, with its version.
+/// First line of a slot, with the version of the format.
 const HEAD: &str = "millrace relay 1";
 
 /// The file of one relay. It is opened once, as the relay drops its privileges.
 pub(super) struct Stamps {
     path: PathBuf,
     file: File,
-    /// Number of the place that was written last.
+    /// Number of the last written slot.
     number: u64,
     /// Accepted hellos whose stamps are in the file.
     hellos: u64,
@@ -34,7 +34,7 @@ impl Stamps {
     /// The kernel's error.
     pub(super) fn open(path: &Path, table: &mut Table) -> io::Result<Self> {
         let file = places::open(path)?;
-        // A damaged file is started anew.
+        // A damaged file is replaced by a new one.
         let (number, text) = places::newest(&file, HEAD, PLACE).unwrap_or_default();
         for (id, stamp) in text.lines().filter_map(parse) {
             table.remember(id, stamp);

@@ -1,4 +1,4 @@
-//! The address of a relay's target: configured, or found for a name. A name is looked up until it is found, and anew
+//! The address of a relay's target: configured, or found for a name. A name is looked up until it is found, and again
 //! when none of its addresses answers.
 
 use config::types::Endpoint;

@@ -4,24 +4,21 @@
 use std::collections::BTreeMap;
 
 use plane::{LineCounts, OrderCounts, PipelineCounts, Statistics};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 /// One field of a level of the document.
 pub struct Field<T: 'static> {
     /// Name in the JSON document. Its ending says the unit: `_ms`, `_us` and `_ns` for time, `_bytes` for sizes.
     pub name: &'static str,
-    /// Description in Markdown: one line for docs/status.md.
-    pub what: &'static str,
     /// Label of the field's line in the text for people; empty for none.
     pub label: &'static str,
-    /// Name of the metric, which ends with its unit, and with `_total` for a counter; empty if the field is no
-    /// measure. `*` stands for the direction of a pipeline: `receive` or `transmit`.
-    pub metric: &'static str,
-    /// Rust's type, then after a semicolon the attributes of `serde` if there are any.
-    #[cfg(test)]
-    pub kind: &'static str,
+    /// Whether the document is without the field while it is null or empty.
+    omitted: bool,
     get: fn(&T) -> Value,
+    set: fn(&mut T, Value) -> serde_json::Result<()>,
 }
 
 impl<T> Field<T> {
@@ -43,36 +40,105 @@ impl<T> Field<T> {
     }
 }
 
-/// Makes each level's type and its table of fields.
+/// What pages and metrics say of a field. A program that serves neither does not contain it.
+pub struct Note {
+    /// Description in Markdown: one line for docs/status.md.
+    pub what: &'static str,
+    /// Name of the metric, which ends with its unit, and with `_total` for a counter; empty if the field is no
+    /// measure. `*` stands for the direction of a pipeline: `receive` or `transmit`.
+    pub metric: &'static str,
+    /// Rust's type, then after a semicolon when the field is absent.
+    #[cfg(test)]
+    pub kind: &'static str,
+}
+
+/// A level of the document.
+pub trait Level: Default + 'static {
+    /// The fields of this level, in the order of the text.
+    const FIELDS: &'static [Field<Self>];
+    /// The note of each field, in the same order.
+    const NOTES: &'static [Note];
+}
+
+// The table is also how a level is read and written: derived code for all levels would be 30 KB of an ARMv7 program.
+
+fn read<T: Level>(mut document: Map<String, Value>) -> serde_json::Result<T> {
+    let mut level = T::default();
+    for field in T::FIELDS {
+        if let Some(value) = document.remove(field.name) {
+            (field.set)(&mut level, value)?;
+        }
+    }
+    Ok(level)
+}
+
+fn write<T: Level, S: Serializer>(level: &T, to: S) -> Result<S::Ok, S::Error> {
+    let mut document = to.serialize_map(None)?;
+    for field in T::FIELDS {
+        let value = field.value(level);
+        let empty = value.is_null() || value == "" || value.as_array().is_some_and(Vec::is_empty);
+        if !(field.omitted && empty) {
+            document.serialize_entry(field.name, &value)?;
+        }
+    }
+    document.end()
+}
+
+#[inline(never)]
+fn get<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+#[inline(never)]
+fn set<T: DeserializeOwned>(place: &mut T, value: Value) -> serde_json::Result<()> {
+    *place = serde_json::from_value(value)?;
+    Ok(())
+}
+
+/// Makes each level's type and its tables.
 macro_rules! levels {
     ($(
         $(#[doc = $about:literal])+
         pub struct $level:ident {
             $(
                 $(#[doc = $what:literal])+
-                $(#[serde($($serde:tt)+)])?
-                $name:ident: $type:ty $(, label $label:literal)? $(, metric $metric:literal)?;
+                $name:ident: $type:ty $(, absent $absent:literal)? $(, label $label:literal)?
+                    $(, metric $metric:literal)?;
             )+
         }
     )+) => {$(
         $(#[doc = $about])+
-        #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-        #[serde(default)]
+        #[derive(Clone, Debug, Default, PartialEq)]
         pub struct $level {
-            $($(#[doc = $what])+ $(#[serde($($serde)+)])? pub $name: $type,)+
+            $($(#[doc = $what])+ pub $name: $type,)+
         }
 
-        impl $level {
-            /// The fields of this level, in the order of the text.
-            pub const FIELDS: &'static [Field<Self>] = &[$(Field {
+        impl Level for $level {
+            const FIELDS: &'static [Field<Self>] = &[$(Field {
                 name: stringify!($name),
-                what: concat!($($what),+).trim_ascii_start(),
                 label: concat!($($label)?),
+                omitted: !concat!($($absent)?).is_empty(),
+                get: |it| get(&it.$name),
+                set: |it, value| set(&mut it.$name, value),
+            }),+];
+            const NOTES: &'static [Note] = &[$(Note {
+                what: concat!($($what),+).trim_ascii_start(),
                 metric: concat!($($metric)?),
                 #[cfg(test)]
-                kind: concat!(stringify!($type), $(";", $(stringify!($serde)),+)?),
-                get: |it| serde_json::to_value(&it.$name).unwrap_or_default(),
+                kind: concat!(stringify!($type), $(";", $absent)?),
             }),+];
+        }
+
+        impl<'de> Deserialize<'de> for $level {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                read(Map::deserialize(from)?).map_err(D::Error::custom)
+            }
+        }
+
+        impl Serialize for $level {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                write(self, to)
+            }
         }
     )+};
 }
@@ -102,8 +168,7 @@ levels! {
         /// Mark of outgoing datagrams; 0 for none.
         fwmark: u32, label "fwmark";
         /// Device that the sockets are bound to.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        bound_device: Option<String>;
+        bound_device: Option<String>, absent "if null";
         /// MTU of the interface, in bytes.
         mtu: u32, label "mtu", metric "millrace_tunnel_mtu_bytes";
         /// Reason for this MTU, with WireGuard: `ppp0 1492 less 80`, `as configured`,
@@ -115,12 +180,10 @@ levels! {
         mtu_probe: Option<String>, label "mtu probes";
         /// Missing thing that a tunnel in the state `waiting` waits for, such as `an address of
         /// vpn.example:51820`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        waiting_for: Option<String>, label "state";
+        waiting_for: Option<String>, absent "if null", label "state";
         /// Warnings, one sentence each: what the tunnel asked of the host and does not have, such as a route that the
         /// kernel refused or that another one hides.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        warnings: Vec<String>, label "warning";
+        warnings: Vec<String>, absent "if empty", label "warning";
         /// Threads of the data plane.
         workers: usize, metric "millrace_tunnel_workers";
         /// Milliseconds since the daemon's start, by a clock that never jumps.
@@ -136,8 +199,7 @@ levels! {
     /// One peer.
     pub struct PeerStatus {
         /// With WireGuard the peer's public key, in base64.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        public_key: String;
+        public_key: String, absent "if empty";
         /// With OpenVPN the common name of the peer's certificate. With PPTP a client's user name, or the server.
         name: Option<String>;
         /// The peer's address, `ADDRESS:PORT`; with PPTP `ADDRESS`.
@@ -159,11 +221,9 @@ levels! {
         /// Start of the session, in seconds since 1970, except with WireGuard.
         connected_unix: Option<u64>, metric "millrace_peer_connected_timestamp_seconds";
         /// [`silent` or `no carrier`](#silent-and-no-carrier); only with a known fault.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        state: Option<String>, label "state";
+        state: Option<String>, absent "if null", label "state";
         /// Reason for that state, in words.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>;
+        reason: Option<String>, absent "if null";
         /// Seconds since the last authentic packet of any kind came from the peer, by a clock that never jumps.
         last_heard_age: Option<u64>, label "last heard", metric "millrace_peer_last_heard_age_seconds";
         /// Installation of the newest keys, in seconds since 1970.
@@ -180,16 +240,15 @@ levels! {
         tx_rate: Option<u64>, metric "millrace_peer_transmit_bits_per_second";
         /// Seconds between persistent keepalives, with WireGuard.
         keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
-        /// The [uplinks](uplinks.md) by which the peer may be reached, as below. Of a peer
-        /// that calls by several uplinks of its own, each address counts as one, and their traffic is counted together.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        lines: Vec<LineStatus>, label "line";
+        /// The [uplinks](uplinks.md) over which the peer may be reached, as below. Of a peer
+        /// that connects over several uplinks of its own, each address counts as one, and their traffic is counted
+        /// together.
+        lines: Vec<LineStatus>, absent "if empty", label "line";
         /// Counts of putting the peer's packets into order, as below.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        order: Option<OrderStatus>, label "order";
+        order: Option<OrderStatus>, absent "if null", label "order";
     }
 
-    /// One uplink of a peer. The packets that came by it are `accepted`, `late`, `duplicated` or `ancient`.
+    /// One uplink of a peer. The packets that came over it are `accepted`, `late`, `duplicated` or `ancient`.
     pub struct LineStatus {
         /// Name of the uplink.
         name: String;
@@ -199,20 +258,19 @@ levels! {
         reason: String;
         /// Seconds since the state changed.
         state_age: Option<u64>, metric "millrace_line_state_age_seconds";
-        /// Whether packets to the peer go by this uplink.
+        /// Whether packets to the peer go over this uplink.
         in_use: bool, metric "millrace_line_in_use";
         /// Smoothed round trip in milliseconds.
         round_trip_ms: Option<f64>, metric "millrace_line_round_trip_seconds";
         /// Monthly allowance, as below.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cap: Option<CapStatus>;
-        /// Packets sent by this uplink, copies included.
+        cap: Option<CapStatus>, absent "if null";
+        /// Packets sent over this uplink, copies included.
         sent: u64, metric "millrace_line_transmit_packets_total";
         /// Bytes of those packets, headers and tags included.
         sent_bytes: u64, metric "millrace_line_transmit_bytes_total";
         /// Bytes received, headers and tags included, without copies.
         received_bytes: u64, metric "millrace_line_receive_bytes_total";
-        /// Packets whose first copy came in time by this uplink.
+        /// Packets whose first copy came in time over this uplink.
         accepted: u64, metric "millrace_line_accepted_packets_total";
         /// First copies that came too late, when nothing waited for them.
         late: u64, metric "millrace_line_late_packets_total";
@@ -248,7 +306,7 @@ levels! {
         lost: u64, metric "millrace_peer_order_lost_packets";
         /// Packets that the peer was asked to send again.
         asked: u64, metric "millrace_peer_order_asked_packets_total";
-        /// Packets that came after they were asked for again.
+        /// Packets that came after they were requested again.
         repaired: u64, metric "millrace_peer_order_repaired_packets_total";
     }
 

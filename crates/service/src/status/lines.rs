@@ -5,7 +5,7 @@ use lines::control::{CapReport, LineReport};
 use plane::{LineState, PeerLines};
 use std::time::Instant;
 
-/// Status of the lines to a called peer, with the data plane's counts.
+/// Status of the lines to a peer with a configured endpoint, with the data plane's counts.
 pub(crate) fn status(reports: Vec<LineReport>, known: &PeerLines, now: Instant) -> Vec<LineStatus> {
     let line = |report: LineReport| {
         let state = known.lines.iter().find(|it| it.line.id == report.line);
@@ -36,7 +36,7 @@ fn cap(report: CapReport) -> CapStatus {
     }
 }
 
-/// Status of the lines of a peer that calls.
+/// Status of the lines of a peer that connects to this host.
 pub(crate) fn their_status(known: &PeerLines, now: Instant) -> Vec<LineStatus> {
     let lines = known.lines.iter();
     lines.map(|line| their_line(line, now)).collect()
@@ -51,7 +51,7 @@ pub(crate) fn order_status(known: &PeerLines) -> OrderStatus {
 /// seconds.
 const HEARD_LATELY: u64 = 30;
 
-/// Status of a line of a calling peer, known here by its address.
+/// Status of a line of a peer that connects to this host, known here by its address.
 fn their_line(line: &LineState, now: Instant) -> LineStatus {
     let age = line.heard.map(|at| now.saturating_duration_since(at));
     let (state, reason) = match age.map(|age| age.as_secs()) {

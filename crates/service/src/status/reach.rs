@@ -17,7 +17,8 @@ pub const NO_CARRIER: &str = "no carrier";
 /// State of a tunnel that waits for something before it can come up.
 pub const WAITING: &str = "waiting";
 
-/// Most peers whose routes the kernel is asked for in one document. Further peers share the uplinks of these.
+/// Maximum number of peers whose routes the kernel is asked for in one document. Further peers share the uplinks of
+/// these.
 const ASKED: usize = 64;
 
 /// Age in seconds up to which a packet shows that an uplink works.
@@ -129,7 +130,7 @@ impl Status {
         if is_server || self.peers.iter().any(|it| it.state.is_none()) {
             return;
         }
-        // A state that holds for every peer holds for the tunnel. A calling client hears nobody without a carrier
+        // A state that holds for every peer holds for the tunnel. A client hears nobody without a carrier
         // either.
         if let Some(first) = self.peers.first() {
             let connecting = matches!(self.state.as_deref(), Some("connecting" | WAITING));

@@ -127,7 +127,7 @@ impl Machine {
                     cx.plane.send(&from, bytes);
                     return;
                 }
-                // The data plane knows best where the peer is, and which address it called.
+                // The data plane knows best where the peer is, and which of our addresses it sends to.
                 cx.plane.send_to_peer(id, None, bytes);
             }
             Output::Heard { peer, from } => {
@@ -199,7 +199,7 @@ impl Machine {
         let current = cx.endpoint(id).map(|endpoint| endpoint.addr);
         if let Some(addr) = next.filter(|next| current != Some(*next)) {
             self.call_by_lines(id, Endpoint::new(addr), cx);
-            // The device has just begun a handshake, and puts out nothing for this.
+            // The device has just begun a handshake, and emits nothing for this.
             self.device
                 .set_endpoint(id, Some(addr), now, &mut Vec::new());
         }

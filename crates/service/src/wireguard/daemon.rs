@@ -133,7 +133,7 @@ pub trait Owner {
     ///
     /// # Errors
     /// Ends the daemon.
-    fn waits(&mut self, _answered: bool) -> Result<(), Box<dyn Error>> {
+    fn waits(&mut self, _daemon: &Daemon, _answered: bool) -> Result<(), Box<dyn Error>> {
         Ok(())
     }
 
@@ -251,7 +251,7 @@ impl Daemon {
         })
     }
 
-    /// The interface's name.
+    /// Name of the interface.
     #[must_use]
     pub fn ifname(&self) -> &str {
         &self.ifname
@@ -289,7 +289,7 @@ impl Daemon {
                 let interface = lock(&self.interface);
                 let answered = interface.as_ref().is_some_and(Interface::is_answered);
                 drop(interface);
-                owner.waits(answered)?;
+                owner.waits(self, answered)?;
             }
         }
     }

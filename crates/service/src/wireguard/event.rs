@@ -13,9 +13,9 @@ pub enum Event {
     Start,
     /// A datagram that is not a data packet.
     Handshake {
-        /// The line and the sender, with the address of ours that it called.
+        /// The line and the sender, with our address that it sent to.
         from: Line,
-        /// The datagram.
+        /// Handshake message.
         bytes: Box<[u8]>,
         /// Number of messages that wait behind it.
         waiting: usize,
@@ -26,17 +26,17 @@ pub enum Event {
     SetEndpoint {
         /// The peer's public key. An unknown key is ignored.
         public_key: Key32,
-        /// The endpoint.
+        /// New endpoint.
         endpoint: types::Endpoint,
     },
-    /// Peers that had sessions with this interface a moment ago, before its restart, with their addresses and the
-    /// address of ours that each called. Each peer is called once.
+    /// Peers that had sessions with this interface a moment ago, before its restart, with their addresses and our
+    /// address that each sent to. Each gets one handshake.
     Recall(Vec<(Key32, Endpoint)>),
-    /// Call the peers with these keys at their endpoints until they answer.
+    /// Start handshakes with the peers of these keys, at their endpoints, until they answer.
     Call(Vec<Key32>),
     /// A look-up has ended.
     LookedUp {
-        /// The look-up.
+        /// Look-up that ended.
         lookup: LookUp,
         /// The addresses found, or why the look-up failed.
         found: Result<Vec<SocketAddr>, String>,

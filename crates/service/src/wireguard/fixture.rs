@@ -1,4 +1,4 @@
-//! A host in memory, for tests: it answers from its fields, and records what it is told.
+//! A host in memory, for tests: it answers from its fields, and records the calls that it gets.
 
 use super::host::Host;
 use ::wireguard::WireGuard;
@@ -21,15 +21,15 @@ pub struct FakeHost {
     pub facts: Vec<Option<LineFacts>>,
     /// Opening sockets fails.
     pub refuses: bool,
-    /// The port that is given where any will do.
+    /// Port returned when any port will do.
     pub port: u16,
-    /// The index of the interface by which every address is reached.
+    /// Index of the interface through which every address is reached.
     pub ifindex: u32,
-    /// How often the lines' devices were looked at.
+    /// How often the devices of the lines were read.
     pub reads: usize,
-    /// Look-ups that were begun.
+    /// Look-ups that were started.
     pub lookups: Vec<LookUp>,
-    /// How often the paths' MTUs were asked for.
+    /// How often the MTUs of the paths were read.
     pub path_looks: usize,
     /// Token of the awaited ping answers; 0 for none.
     pub token: u64,

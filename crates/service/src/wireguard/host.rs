@@ -28,14 +28,15 @@ pub trait Host {
     /// Writes the bytes that lines have carried to their file, for the next start.
     fn keep_usage(&mut self, usage: &[LineUsage]);
 
-    /// Writes the latest time that sent stamps may have to its file. The write is on the disk when this returns.
+    /// Writes the floor, the latest timestamp that may be sent, to its file. The write is on the disk when this
+    /// returns.
     fn keep_floor(&mut self, floor: SystemTime);
 
     /// Writes to a file that the other end has authenticated at this address of this name, for a start at which no
     /// name server answers.
     fn keep_address(&mut self, name: &str, address: IpAddr);
 
-    /// Writes the addresses of peers with a session to a file, for a start that is to call them
+    /// Writes the addresses of peers with a session to a file, so that the next start begins handshakes with them
     /// ([`Event::Recall`](super::Event::Recall)).
     fn keep_peers(&mut self, peers: &[(Key32, Endpoint)]);
 
@@ -43,8 +44,8 @@ pub trait Host {
     /// run at a time.
     fn look_up(&mut self, lookup: LookUp);
 
-    /// Returns the index of the interface by which the host reaches each address with packets of this mark; `None` for
-    /// addresses that it does not reach. Returns nothing if the routes cannot be read.
+    /// Returns the index of the interface through which the host reaches each address with packets of this mark; `None`
+    /// for addresses that it does not reach. Returns nothing if the routes cannot be read.
     fn interfaces_to(&mut self, mark: u32, to: &[IpAddr]) -> Vec<Option<u32>>;
 
     /// Ends the interface if the kernel has deleted it.
@@ -53,7 +54,7 @@ pub trait Host {
     /// Takes answers to pings with this token out of the peers' packets; 0 for none.
     fn watch_echoes(&mut self, token: u64);
 
-    /// Tells the owner that the host's settings may need a change.
+    /// Informs the owner that the host's settings may need a change.
     fn changed(&mut self);
 
     /// Asks the kernel for the path MTUs to the peers: it does not report them by itself.
@@ -63,7 +64,7 @@ pub trait Host {
     fn log(&mut self, level: log::Level, words: &str);
 }
 
-/// Most look-ups at a time: each may wait long for a resolver that does not answer.
+/// Maximum number of look-ups at a time: each may wait long for a resolver that does not answer.
 pub const LOOKUPS_MAX: usize = 4;
 
 /// Why a configuration was refused. Settings before the fault are in force, as with the kernel.

@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Most handshake messages served before everything else gets a turn: signals, timers and
+/// Maximum number of handshake messages served before everything else gets a turn: signals, timers and
 /// configuration must get through even during a flood.
 const MESSAGES_AT_ONCE: usize = 64;
 
@@ -57,7 +57,7 @@ pub(super) struct Outside {
     lines: Lines,
     /// File of the bytes that the lines have carried.
     usage: Option<UsageFile>,
-    /// File of the latest time that stamps may have.
+    /// File of the floor, the latest timestamp that may be sent.
     floor: Option<FloorFile>,
     /// File of the addresses where the peers are.
     peers: Option<PathBuf>,
@@ -348,8 +348,8 @@ impl Interface {
         });
     }
 
-    /// Calls the peers that had sessions with this interface when it ended a moment ago. Starts to write the peers'
-    /// addresses to the file.
+    /// Starts handshakes with the peers that had sessions with this interface when it ended a moment ago. Starts to
+    /// write the peers' addresses to the file.
     pub fn recall(&mut self, ifname: &str) {
         let path = self.outside.peers.insert(recall::path(ifname));
         let peers = recall::read(path);
@@ -358,7 +358,7 @@ impl Interface {
         }
     }
 
-    /// Calls the peers with these keys at their endpoints, although no packet waits for them.
+    /// Starts handshakes with the peers of these keys at their endpoints, although no packet waits for them.
     pub fn call(&mut self, peers: impl IntoIterator<Item = Key32>) {
         self.handle(Event::Call(peers.into_iter().collect()));
     }

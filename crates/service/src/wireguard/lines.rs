@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// Opens the lines anew, each once its device exists.
+    /// Reopens the lines, each once its device exists.
     pub(super) fn bind_lines(&mut self, cx: &mut Cx<'_>) {
         self.with_lines(cx, |lines, now, out| {
             lines.bind(now, out);
@@ -65,7 +65,7 @@ impl Machine {
         });
     }
 
-    /// Notes an initiation on the line in use, which the peer answers like a probe.
+    /// Records an initiation on the line in use, which the peer answers like a probe.
     pub(super) fn asked_by_line(&mut self, id: PeerId, now: Instant) {
         if let Some(lines) = &mut self.lines {
             lines.asked(id, now);
@@ -94,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// The lines of a peer; empty without lines, or for a peer that calls and is not called.
+    /// The lines of a peer; empty without lines, or for a peer that connects to this host only.
     #[must_use]
     pub fn line_reports(&self, id: PeerId) -> Vec<LineReport> {
         let lines = self.lines.as_ref();
@@ -116,8 +116,8 @@ impl Machine {
         }
     }
 
-    /// Whether the answer to a handshake goes back by the line and address it came from, and not to where the peer was
-    /// last heard. So the peer learns that this line works.
+    /// Whether the answer to a handshake goes back over the line and address it came from, and not to where the peer
+    /// was last heard. So the peer learns that this line works.
     pub(super) const fn answers_by_line(&self) -> bool {
         self.lines.is_some() || self.theirs.gathered.is_some()
     }

@@ -32,7 +32,7 @@ const PATH_LOOK: Duration = Duration::from_secs(30);
 /// An endpoint that is a name.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// The peer's key.
+    /// Public key of the peer.
     pub public_key: Key32,
     /// The name and the port.
     pub endpoint: config::types::Endpoint,
@@ -58,12 +58,11 @@ pub struct Machine {
     pub(super) private_key: Option<Key32>,
     /// Handshake messages that were refused.
     refusals: Refusals,
-    /// The configured port.
     pub(super) port: u16,
     pub(super) mark: u32,
     /// The interface's lines, if it has any.
     pub(super) lines: Option<Box<Lines>>,
-    /// Lines of the peers, told apart by the addresses from which they call.
+    /// Lines of the peers, told apart by the addresses from which they send.
     pub(super) theirs: TheirLines,
     /// The port of the sockets, if they are open.
     pub(super) bound: Option<u16>,
@@ -79,7 +78,7 @@ pub struct Machine {
     moved: Option<Instant>,
     /// When to read the routes again.
     recheck: Option<Instant>,
-    /// The latest time that stamps may have.
+    /// The floor: the latest timestamp that may be sent.
     floor: Floor,
     /// Probes of how long packets to the peers may be.
     pub(super) probing: Probing,
@@ -92,7 +91,6 @@ pub type Plane = dyn DataPlane<Protocol = WireGuard>;
 
 /// The context of a machine while it handles an event: its data plane and its host, at one moment.
 pub struct Cx<'a> {
-    /// The moment.
     pub(super) now: Now,
     pub(super) plane: &'a Plane,
     pub(super) host: &'a mut dyn Host,

@@ -143,7 +143,7 @@ mod tests {
                 events.push(Event::Deadline);
             }
         }
-        // No peer answers in these hundred seconds: each address is tried, then the name is looked up anew.
+        // No peer answers in these hundred seconds: each address is tried, then the name is looked up again.
         hellos.dedup();
         assert!(
             hellos.starts_with(&[addresses[0], addresses[1], addresses[0]]),

@@ -44,10 +44,10 @@ impl Silence {
             return (unanswered, None);
         }
         let words = match self.said {
-            Said::Here => "does not answer any more; trying on",
+            Said::Here => "does not answer any more; still trying",
             _ => {
-                "does not answer; trying on (it may be down, a firewall may drop its UDP port, or one side may have a \
-                 wrong key of the other)"
+                "has not answered for 5 s: it may be down, the port or a key may be wrong, or a firewall may drop UDP; \
+                 still trying"
             }
         };
         self.said = Said::Gone;
@@ -59,7 +59,7 @@ impl Silence {
         self.initiations >= GONE_AFTER
     }
 
-    /// Notes a completed handshake. Returns a message to log.
+    /// Records a completed handshake. Returns a message to log.
     pub(super) fn answered(&mut self) -> Option<&'static str> {
         self.initiations = 0;
         match std::mem::replace(&mut self.said, Said::Here) {

@@ -11,7 +11,7 @@ use wireguard::echo::ECHO_MIN;
 /// Shortest useful length in bytes: every host accepts this much (RFC 1122, section 3.3.2).
 const LEAST: u32 = 576;
 
-/// Most addresses of a peer that are tried.
+/// Maximum number of addresses of a peer that are tried.
 const TARGETS_MAX: usize = 4;
 
 impl ProbePlan {
@@ -157,7 +157,7 @@ mod tests {
         // The file of a VPN provider.
         let provider = "Address = 10.64.3.2/32\nDNS = 10.64.0.1";
         assert_eq!(auto(provider, "0.0.0.0/0"), ["10.64.0.1"]);
-        // Public name servers are reached by other paths, so they are not probed.
+        // Public name servers are reached over other paths, so they are not probed.
         let public = "Address = 10.64.3.2/32\nDNS = 1.1.1.1";
         assert_eq!(auto(public, "0.0.0.0/0"), none);
         let site = "Address = 10.0.0.2/24";

@@ -59,7 +59,7 @@ struct Path {
     targets: Targets,
     target: usize,
     probe: PathProbe,
-    /// The line and the address by which the peer is reached.
+    /// The line and the address over which the peer is reached.
     way: (LineId, SocketAddr),
     /// Bytes in both directions at the last look; `None` if probes are among them.
     counted: Option<u64>,
@@ -96,7 +96,7 @@ impl Machine {
         self.watch(cx);
     }
 
-    /// Gives up questions without an answer, and begins probes that are due where there is traffic.
+    /// Gives up probes without an answer, and begins probes that are due where there is traffic.
     pub(super) fn probe(&mut self, cx: &mut Cx<'_>) {
         if self.probing.plan.is_none() {
             return;
@@ -261,7 +261,7 @@ impl Machine {
         }
     }
 
-    /// Waits for ping answers as long as a question is open.
+    /// Waits for ping answers as long as a probe is open.
     fn watch(&mut self, cx: &mut Cx<'_>) {
         let asks = |path: &Path| path.probe.next_deadline().is_some();
         if self.probing.token != 0 && !self.probing.paths.values().any(asks) {
@@ -317,7 +317,7 @@ impl Machine {
     }
 }
 
-/// Most peers that the report names.
+/// Maximum number of peers that the report names.
 const REPORTED: usize = 8;
 
 fn random() -> u64 {

@@ -1,8 +1,8 @@
 //! The addresses of peers with a session, kept for the next start of the program.
 //!
-//! A peer that calls notices only after 15 seconds of silence that its session is gone. A program that restarts soon
-//! calls the peers first: one handshake to each peer's last address, from the address that the peer had called. The
-//! file is written while the program runs, so that the start after a crash calls the peers too.
+//! A peer that connects to this host notices only after 15 seconds of silence that its session is gone. A program that
+//! restarts soon starts a handshake with each peer first: to the peer's last address, from the address that the peer
+//! used here. The file is written while the program runs, so that the start after a crash does the same.
 
 use super::machine::{Cx, Machine, Plane};
 use config::types::Key32;
@@ -13,19 +13,19 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Most peers that a start calls: those heard last.
+/// Maximum number of peers with which a start begins handshakes: those heard last.
 pub(super) const RECALLED_MAX: usize = 256;
 
-/// Age of the file beyond which a start calls nobody, as peers have noticed the loss by themselves.
+/// Age of the file beyond which a start begins no handshakes, as peers have noticed the loss by themselves.
 pub(super) const SOON: Duration = Duration::from_secs(180);
 
 /// Longest file that is read, in bytes.
 const SIZE_MAX: u64 = (RECALLED_MAX as u64) * 256;
 
-/// Least time between two writes of the file, which lies in memory.
+/// Minimum time between two writes of the file, which lies in memory.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// A peer, the address where it was last heard, and our address that it called.
+/// A peer, the address where it was last heard, and our address that it sent to.
 pub(super) type Recalled = (Key32, Endpoint);
 
 /// When to write the file of peers next.
@@ -74,7 +74,8 @@ impl Machine {
         found.into_iter().map(|(_, key, at)| (key, at)).collect()
     }
 
-    /// Calls peers that lost their sessions by our restart, at the configured address or where they were.
+    /// Starts handshakes with peers that lost their sessions in our restart, at the configured address or where they
+    /// were.
     pub(super) fn recall(&mut self, peers: Vec<Recalled>, cx: &mut Cx<'_>) {
         for (key, at) in peers {
             let public = PublicKey::from(*key.as_bytes());
@@ -91,7 +92,7 @@ impl Machine {
         }
     }
 
-    /// Calls peers as if packets waited for them, until they answer.
+    /// Starts handshakes with peers as if packets waited for them, until they answer.
     pub(super) fn call(&mut self, peers: Vec<Key32>, cx: &mut Cx<'_>) {
         for key in peers {
             let public = PublicKey::from(*key.as_bytes());

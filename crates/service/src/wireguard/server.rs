@@ -4,9 +4,10 @@ use super::interface::Interface;
 use crate::socket::{Clients, Listener};
 use config::uapi::{Request, Requests, write_errno, write_get};
 use netio::poll::Waker;
+pub(super) use plane::lock;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Serves the clients of an interface's sockets.
@@ -101,10 +102,4 @@ fn serve(interface: &Mutex<Option<Interface>>, wake: &Waker, stream: UnixStream)
         out.flush()?;
     }
     Ok(())
-}
-
-pub(super) fn lock(
-    interface: &Mutex<Option<Interface>>,
-) -> std::sync::MutexGuard<'_, Option<Interface>> {
-    interface.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -74,7 +74,7 @@ impl SocketPlan {
             aqm: self.aqm,
             mtu_discovery: self.mtu_discovery,
             ecn: true,
-            // Peers may call, by any of our addresses.
+            // Peers may send to any of our addresses.
             calls: false,
         };
         let wanted = |family| {

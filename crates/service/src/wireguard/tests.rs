@@ -182,8 +182,15 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Configures the called end, on a port that the kernel chooses, and the caller.
+/// Configures the called end, on a port that the kernel chooses, and the caller, which sends keepalives.
 fn configure(called: &End, caller: &End, endpoint: impl FnOnce(u16) -> String) {
+    introduce(called, caller, |port| {
+        format!("{}persistent_keepalive_interval=1\n", endpoint(port))
+    });
+}
+
+/// Gives both ends keys and makes them peers; `at_caller` returns more lines for the caller's peer.
+fn introduce(called: &End, caller: &End, at_caller: impl FnOnce(u16) -> String) {
     let key = |byte: &str| byte.repeat(32);
     assert_eq!(
         called.ask(&format!("set=1\nprivate_key={}", key("11"))),
@@ -197,14 +204,11 @@ fn configure(called: &End, caller: &End, endpoint: impl FnOnce(u16) -> String) {
     let port = answer
         .lines()
         .find_map(|line| line.strip_prefix("listen_port="));
-    let endpoint = endpoint(port.unwrap().parse().unwrap());
+    let more = at_caller(port.unwrap().parse().unwrap());
     let peer = |of: &End| format!("public_key={}\nreplace_allowed_ips=true", of.public_key());
     let set = format!("set=1\n{}\nallowed_ip=10.0.0.2/32", peer(caller));
     assert_eq!(called.ask(&set), "errno=0\n");
-    let set = format!(
-        "set=1\n{}\n{endpoint}persistent_keepalive_interval=1\nallowed_ip=10.0.0.1/32",
-        peer(called)
-    );
+    let set = format!("set=1\n{}\n{more}allowed_ip=10.0.0.1/32", peer(called));
     assert_eq!(caller.ask(&set), "errno=0\n");
 }
 
@@ -337,4 +341,82 @@ fn what_cannot_be_set_is_refused_and_changes_nothing() {
     std::fs::write(&paths[1], "").unwrap();
     drop(ends);
     assert_eq!(paths.map(|path| path.exists()), [false, true]);
+}
+
+#[test]
+fn wg_changes_peers_as_it_does_with_the_kernel() {
+    let directory = tempfile::tempdir().unwrap();
+    let none = Lines::default();
+    let ends = ["a", "b"].map(|name| End::new(directory.path(), name, &none));
+    let [end, _] = &ends;
+    with([&ends[0], &ends[1]], || {
+        let set = |lines: &str| assert_eq!(end.ask(&format!("set=1\n{lines}")), "errno=0\n");
+        let [first, second] = ["33", "44"].map(|byte| format!("public_key={}", byte.repeat(32)));
+        set(&format!("private_key={}", "11".repeat(32)));
+        set(&format!(
+            "{first}\nallowed_ip=10.1.0.0/24\nallowed_ip=10.2.0.0/24"
+        ));
+        // Peers that are only to be changed, and the interface itself.
+        set(&format!(
+            "{second}\nupdate_only=true\nallowed_ip=10.3.0.0/24"
+        ));
+        set(&format!(
+            "public_key={}\nallowed_ip=10.4.0.0/24",
+            end.public_key()
+        ));
+        let ranges = || {
+            let peers = end.status().peers.into_iter();
+            peers.map(|it| it.allowed_ips).collect::<Vec<_>>()
+        };
+        assert_eq!(ranges(), [["10.1.0.0/24", "10.2.0.0/24"]]);
+        set(&format!("{first}\nallowed_ip=-10.1.0.0/24"));
+        assert_eq!(ranges(), [["10.2.0.0/24"]]);
+        // A range has one owner, the last.
+        set(&format!("{second}\nallowed_ip=10.2.0.0/24"));
+        let owners: Vec<usize> = ranges().iter().map(Vec::len).collect();
+        assert_eq!(owners, [0, 1]);
+        set(&format!(
+            "{second}\nreplace_allowed_ips=true\nallowed_ip=10.5.0.0/24"
+        ));
+        assert_eq!(ranges()[1], ["10.5.0.0/24"]);
+        set(&format!("{second}\nremove=true"));
+        set(&format!("{second}\nremove=true"));
+        assert_eq!(ranges().len(), 1);
+
+        // A port that another program has: the interface stays where it was.
+        let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let before = end.status().listen_port;
+        let answer = end.ask(&format!("set=1\nlisten_port={port}"));
+        assert_eq!(answer, format!("errno=-{}\n", nix::libc::EADDRINUSE));
+        assert_eq!(end.status().listen_port, before);
+    });
+}
+
+#[test]
+fn a_peer_is_called_although_no_packet_waits_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let none = Lines::default();
+    let called = End::new(directory.path(), "called", &none);
+    let caller = End::new(directory.path(), "caller", &none);
+    with([&called, &caller], || {
+        introduce(&called, &caller, |port| {
+            format!("endpoint=127.0.0.1:{port}\n")
+        });
+        let key = |end: &End| {
+            let interface = lock(&end.interface);
+            let key = interface.as_ref().unwrap().machine.device.public_key();
+            config::types::Key32::new(*key.unwrap().as_bytes())
+        };
+        let (caller_key, called_key) = (key(&caller), key(&called));
+        let is_answered = |end: &End| lock(&end.interface).as_ref().unwrap().is_answered();
+        let are_answered = || is_answered(&caller) || is_answered(&called);
+        assert!(!are_answered(), "neither calls by itself");
+        if let Some(interface) = lock(&caller.interface).as_mut() {
+            // The second key is nobody's.
+            interface.call([called_key, caller_key]);
+        }
+        caller.wake.wake();
+        wait_for(|| (is_answered(&caller) && is_answered(&called)).then_some(()));
+    });
 }

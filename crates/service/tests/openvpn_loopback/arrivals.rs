@@ -29,7 +29,7 @@ fn busy_since(then: &HashMap<PathBuf, u64>) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// A server that ends says goodbye to all clients, and all return at the same moment.
+/// A server that ends sends goodbyes to all clients, and all return at the same moment.
 #[test]
 fn handshakes_of_clients_that_come_at_once_are_done_by_several_threads() {
     const CLIENTS: usize = 24;

@@ -31,7 +31,7 @@ impl Running {
         let file = directory.file(&format!("{name}.conf"), config).unwrap();
         let thread = thread::spawn(move || {
             let status = service::openvpn::main(&[file.display().to_string()]);
-            // If the program never called, this connection makes the wait for its call end.
+            // If the program never connected, this connection ends the wait for it.
             drop(UnixStream::connect(socket));
             format!("{status:?}")
         });
@@ -45,7 +45,7 @@ impl Running {
         running
     }
 
-    /// Releases the program from `management-hold`, so that the management client misses nothing.
+    /// Releases the program from `management-hold`, so that the management client misses no message.
     pub(super) fn begins(&mut self) {
         self.command("state on");
         self.command("hold off");
@@ -62,7 +62,7 @@ impl Running {
         }
     }
 
-    /// Waits until the program has reloaded its configuration and called the management client again.
+    /// Waits until the program has reloaded its configuration and connected to the management client again.
     pub(super) fn comes_back(&mut self) {
         self.management = Management::accept(&self.listener).unwrap();
         self.begins();

@@ -1,8 +1,8 @@
 //! Complete clients and servers in this process, over loopback and without an interface, so that no privileges are
 //! needed.
 //!
-//! The tests control each end through its management port, which calls the test (`management-client`). They wait only
-//! for messages from there.
+//! The tests control each end through its management port, which connects to the test (`management-client`). They wait
+//! only for messages from there.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -308,7 +308,7 @@ fn keys_are_made_and_passwords_are_asked_of_the_management_client() {
     client.wait_for_state("CONNECTED");
     let there = clients(&mut server);
     assert!(there[0].contains("CHACHA20-POLY1305"), "{there:?}");
-    // With a token the client does not ask again.
+    // With a token the client does not prompt again.
     client.command("signal SIGUSR1");
     client.wait_for_state("RECONNECTING");
     client.wait_for_state("CONNECTED");

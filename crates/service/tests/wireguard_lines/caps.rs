@@ -156,7 +156,7 @@ fn what_was_carried_is_known_after_a_restart() {
     let mut after = World::with_settings([10, 20], &settings, &kept, january());
     after.run(SECOND * 20, true);
     assert_eq!(after.used(A), Some(1), "{:?}", after.log());
-    // The saved usage is from a month that is over.
+    // The saved usage is from an earlier month.
     let mut after = World::with_settings([10, 20], &settings, &kept, january() + DAY * 30);
     after.run(SECOND * 5, true);
     assert_eq!(after.used(A), Some(0), "{:?}", after.log());

@@ -102,7 +102,7 @@ fn packets_on_several_lines_survive_each_and_need_no_decision() {
     }
 }
 
-/// The data plane's mode is the last one that the lines have decided on, although opening a line leads to another look.
+/// The data plane's mode is the last one that the lines have chosen, although opening a line causes another choice.
 #[test]
 fn lines_of_a_link_that_comes_up_again_are_used_together() {
     for (mode, used) in [

@@ -200,7 +200,7 @@ impl World {
         self.with(at, |machine, cx| machine.handle(event, cx));
     }
 
-    /// Calls a host's machine, and does what its data plane is told.
+    /// Calls a host's machine, and performs the calls to its data plane.
     pub(crate) fn with<T>(
         &mut self,
         at: usize,
@@ -228,7 +228,7 @@ impl World {
         &self.hosts[A].outside.said
     }
 
-    /// Removes the device of one of A's lines, or brings it back, and tells A. Returns the facts of before.
+    /// Removes the device of one of A's lines, or restores it, and informs A. Returns the facts of before.
     pub(crate) fn set_facts(&mut self, line: usize, facts: Option<LineFacts>) -> Option<LineFacts> {
         let before = std::mem::replace(&mut self.hosts[A].outside.facts[line], facts);
         self.tell(A, Event::LinksChanged);
@@ -244,7 +244,7 @@ impl World {
         })
     }
 
-    /// The lines that a packet or a message takes.
+    /// The lines over which a packet or a message is sent.
     fn ways(&self, at: usize, message: bool) -> Vec<usize> {
         let several: Vec<usize> = match self.hosts[at].mode.0 {
             plane::LineMode::Duplicate(lines) => lines.map(|line| line.index()).collect(),

@@ -8,7 +8,7 @@ use service::wireguard::Event;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Two hosts configured as peers, where the second calls the first.
+/// Two hosts configured as peers, where the second has the first's endpoint.
 fn pair() -> World {
     let mut world = World::new(0, 2);
     for at in [0, 1] {
@@ -24,7 +24,7 @@ fn pair() -> World {
     world
 }
 
-/// Gives a started host its key and its port.
+/// Sets the key and the port of a started host.
 fn begin(world: &mut World, at: usize) {
     let key = hex(&world.hosts[at].key);
     let text = format!("private_key={key}\nlisten_port=51820\n");
@@ -82,7 +82,7 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
     for life in 1..6 {
         let elapsed = world.now - world.start;
         let now = world.hosts[1].now(world.now, elapsed);
-        // The router never gets as far as setting its clock.
+        // The router never sets its clock.
         let wall =
             std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - 100_000 * life);
         world.hosts[1].begin_anew(wall, now);
@@ -104,8 +104,8 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
     assert_eq!(refused(&world.hosts[0], "replayed"), 0);
 }
 
-/// An office that knows its branch's address only from the branch's calls is killed. With its saved data it calls the
-/// branch after the restart; otherwise the branch would call after 15 seconds of silence.
+/// An office that knows its branch's address only from the branch's handshakes is killed. With its saved data it starts
+/// a handshake with the branch after the restart; otherwise the branch would start one after 15 seconds of silence.
 #[test]
 fn a_killed_office_that_is_back_has_traffic_in_less_than_a_second() {
     for (moves, knows) in [(false, true), (true, true), (false, false)] {
@@ -235,7 +235,7 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     world.send(1, 0);
     pass(&mut world, 60);
     assert!(!reaches(&mut world), "there is no such name");
-    // A captive portal answers every question with its own address.
+    // A captive portal answers every query with its own address.
     let portal = SocketAddr::from(([10, 7, 7, 7], 51820));
     let name = || "office.example".to_owned();
     world.names.insert(name(), portal);

@@ -76,7 +76,7 @@ impl Story {
         }
         let (mut sayings, mut named) = (BTreeMap::new(), BTreeSet::new());
         for &(a, b) in &pairs {
-            // The host with the higher number calls, and often the other one as well.
+            // The host with the higher number has the other's endpoint, and often the reverse, too.
             let both = random.chance(50);
             for (at, of, calls) in [(b, a, true), (a, b, both)] {
                 let keepalive = if random.chance(30) { 25 } else { 0 };
@@ -262,7 +262,7 @@ impl Story {
             Act::Add(at, of) => self.say(at, of),
             Act::Port(at) => {
                 let port = 51821 + self.world.random.below(1000);
-                // The port may be taken.
+                // The port may be in use.
                 let _ = self.world.configure(at, &format!("listen_port={port}\n"));
             }
             Act::Mark(at) => {

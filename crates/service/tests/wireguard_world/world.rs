@@ -91,12 +91,12 @@ impl World {
         self.queue.insert(key, happening);
     }
 
-    /// Gives a host an event.
+    /// Passes a host an event.
     pub(crate) fn tell(&mut self, at: usize, event: Event) {
         self.with(at, |machine, cx| machine.handle(event, cx));
     }
 
-    /// Calls a host's machine, and does what follows in the world.
+    /// Calls a host's machine, and performs the effects in the world.
     fn with<T>(&mut self, at: usize, call: impl FnOnce(&mut Machine, &mut Cx<'_>) -> T) -> T {
         let elapsed = self.now - self.start;
         let host = &mut self.hosts[at];

@@ -2,13 +2,14 @@
 //!
 //! | chain | hook | what it does |
 //! |---|---|---|
-//! | `guard` | forward | refuses packets from the LAN that leave by neither a tunnel nor the LAN |
+//! | `guard` | forward | refuses packets from the LAN that leave through neither a tunnel nor the LAN |
 //! | `guard-foreign` | prerouting | drops packets from the LAN with a foreign source, before anything answers them |
-//! | `guard-source` | postrouting | masquerades packets that leave by a tunnel |
+//! | `guard-source` | postrouting | masquerades packets that leave through a tunnel |
 //! | `guard-dns` | prerouting | redirects the LAN's queries to other name servers to the router |
-//! | `guard-router` | output | refuses the router's own packets but by a tunnel, to the LAN, or for uplink and tunnel |
+//! | `guard-router` | output | refuses the router's own packets but through a tunnel, to the LAN, or for uplink and
+//! tunnel |
 //!
-//! The first two always exist, the others where settings ask for them.
+//! The first two always exist, the others where settings request them.
 //!
 //! Each chain is replaced in a transaction of its own: a kernel that cannot make one of them can still hold packets.
 //! Other parts of the program have chains in the same table; only these chains are the guard's.
@@ -50,7 +51,7 @@ const SOURCE_PRIORITY: i32 = 100;
 /// The chain for the router's own packets.
 pub(crate) const ROUTER: &str = "guard-router";
 
-/// All chains.
+/// Names of all chains.
 pub(crate) const NAMES: [&str; 5] = [CHAIN, FOREIGN, DNS, SOURCE, ROUTER];
 
 /// The mark that full tunnels of this program and of `wg-quick` put on their own packets.
@@ -67,7 +68,7 @@ pub(crate) fn marks(facts: &Facts) -> Vec<u32> {
     marks
 }
 
-/// All chains that settings ask for. The names in `guard` must have been checked.
+/// All chains that settings request. The names in `guard` must have been checked.
 pub(crate) fn table(guard: &Guard, known: &Known, marks: &[u32]) -> WantedTable {
     let mut chains = vec![holding(guard, known), foreign(guard, known)];
     if guard.dns_redirect && !guard.lan.is_empty() {
@@ -165,14 +166,15 @@ fn foreign(guard: &Guard, known: &Known) -> WantedChain {
     WantedChain::with_plain("guard", FOREIGN, Some(hook), rules)
 }
 
-/// Builds the chain for the router's own packets: they may leave by a tunnel, go to the LAN, or serve uplink and tunnel.
+/// Builds the chain for the router's own packets: they may leave through a tunnel, go to the LAN, or serve uplink and
+/// tunnel.
 fn router(guard: &Guard, marks: &[u32]) -> WantedChain {
     let mut accepted = vec![
         "oifname \"lo\"".to_owned(),
         format!("oifname {}", quoted(&guard.within())),
     ];
     accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
-    // Answers to packets that came in by the uplink, such as a login.
+    // Answers to packets that came in through the uplink, such as a login.
     accepted.push("ct direction reply ct state { established, related }".to_owned());
     accepted.extend(marks.iter().map(|mark| format!("meta mark {mark:#x}")));
     let allowed = guard.router_allow.iter().map(|it| (it.addr(), it.prefix()));
@@ -236,7 +238,7 @@ mod tests {
         }
     }
 
-    /// The chain of this name, or none.
+    /// A table with only the chain of this name, if the guard has it.
     fn of(name: &str, guard: &Guard, known: &Known) -> WantedTable {
         let mut table = table(guard, known, &[7, 51820]);
         table.chains.retain(|it| it.name == name);
@@ -260,7 +262,8 @@ mod tests {
         assert!(lines[4].contains("oifname \"mr-*\" accept"));
         assert!(lines[5].contains("oifname \"tun0\" accept"));
         assert!(lines[6].contains("\"br-guest\" } counter reject with icmpx"));
-        // The port and the source decide about packets that come by another device, and their sender gets no answer.
+        // The port and the source decide about packets that come through another device, and their sender gets no
+        // answer.
         assert!(lines[7].contains(" guard oifname { \"br-lan\""));
         assert!(lines[8].contains(" guard oifname \"mr-*\" accept"));
         let ends = [

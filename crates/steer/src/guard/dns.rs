@@ -1,5 +1,5 @@
-//! Settings for the router's own `dnsmasq`: it queries name servers behind the tunnel, by the tunnel's device only.
-//! They are set with the guard and stay while no tunnel is up; queries then fail instead of leaking.
+//! Settings for the router's own `dnsmasq`: it queries name servers behind the tunnel, through the tunnel's device
+//! only. They are set with the guard and stay while no tunnel is up; queries then fail instead of leaking.
 //!
 //! `dnsmasq` remembers the index of a device that exists when it starts ([`host::dnsmasq`]). So it is restarted for
 //! each device that appears, but not for one that disappears.
@@ -67,7 +67,7 @@ fn head(file: &str) -> Option<(&str, u32)> {
     Some((device, index.parse().ok()?))
 }
 
-/// The device that queries leave by, and its index: the one in use, or the preferred tunnel. Without any, the
+/// The device that queries leave through, and its index: the one in use, or the preferred tunnel. Without any, the
 /// configured name and 0; of a wildcard name, the fixed part, which is a valid tunnel name too.
 fn device<'a>(guard: &'a Guard, facts: &'a Facts) -> (&'a str, u32) {
     // The file's own part is always routed, even where each of its devices is in a group.

@@ -1,4 +1,4 @@
-//! The guard's plan: its chains, rules and default routes, and the way of packets that these make.
+//! The guard's plan: its chains, rules and default routes, and the resulting route of packets.
 
 use config::guard::{Guard, Part};
 use host::tunnel_devices::SERVER_GROUP;
@@ -99,7 +99,7 @@ fn leads(guard: &Guard, facts: &Facts) -> Vec<Route> {
         .collect()
 }
 
-/// The way of a family's packets from a part's devices.
+/// Route of a family's packets from the devices of a part.
 pub(super) fn way(part: &Part<'_>, facts: &Facts, family: Family) -> Way {
     let names: Vec<String> = part.tunnels.iter().map(ToString::to_string).collect();
     let tunnels = tunnels(part, facts);

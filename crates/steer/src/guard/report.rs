@@ -15,10 +15,10 @@ use crate::record;
 use crate::report::{Part, asked_notes, idle, strict};
 use crate::way::Way;
 
-/// The three states.
+/// State of the guard.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// No packets are held. Only the user switches the guard off.
+    /// No packets are blocked. Only the user switches the guard off.
     Off,
     /// No packet of guarded devices leaves; or, for a group, none of its devices.
     Held,
@@ -27,7 +27,7 @@ pub enum State {
 }
 
 impl State {
-    /// Its name.
+    /// Name of the state in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,13 +41,13 @@ impl State {
 /// The state of devices that share the same tunnels.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PartReport {
-    /// The devices.
+    /// Guarded devices of the LAN.
     pub lan: Vec<String>,
     /// Their tunnels, the preferred first.
     pub tunnels: Vec<String>,
     /// The routing table that leads into one of them.
     pub table: u32,
-    /// The way of IPv4 and of IPv6.
+    /// Route of IPv4 and of IPv6.
     pub ways: [Way; 2],
 }
 
@@ -61,13 +61,13 @@ impl PartReport {
         }
     }
 
-    /// Whether at least one family has a way.
+    /// Whether at least one family has a route.
     #[must_use]
     pub fn is_through(&self) -> bool {
         self.ways.iter().any(|way| way.index().is_some())
     }
 
-    /// The ways in words, in one line.
+    /// Routes in words, in one line.
     #[must_use]
     pub fn words(&self) -> String {
         let of = |way: &Way| match way {
@@ -85,7 +85,7 @@ impl PartReport {
 /// The state of the guard.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
-    /// The state.
+    /// State of the guard.
     pub state: State,
     /// The settings, if known.
     pub guard: Option<Guard>,
@@ -98,21 +98,21 @@ pub struct Report {
     pub chain: Part,
     /// The rules of IPv4 and of IPv6.
     pub rules: [Part; 2],
-    /// The chain that redirects queries to the router; `None` where settings do not ask for it.
+    /// The chain that redirects queries to the router; `None` where settings do not request it.
     pub redirect: Option<Part>,
-    /// The masquerading chain; `None` where settings do not ask for it.
+    /// The masquerading chain; `None` where settings do not request it.
     pub masquerade: Option<Part>,
-    /// The chain for the router's own packets; `None` where settings do not ask for it.
+    /// The chain for the router's own packets; `None` where settings do not request it.
     pub router: Option<Part>,
     /// Marks of tunnels' own packets, which the router's chain lets through.
     pub marks: Vec<u32>,
-    /// The state of `dnsmasq`'s settings; `None` where settings do not ask for them.
+    /// The state of `dnsmasq`'s settings; `None` where settings do not request them.
     pub dnsmasq: Option<Part>,
     /// Whether a `watch` process follows tunnels and networks, and restores what other programs remove.
     pub watched: bool,
     /// Packets that the chain has refused since it was made; `None` if that cannot be read.
     pub refused: Option<u64>,
-    /// Devices of the LAN by which no packet can come in now, so that none is held: a sentence for each.
+    /// Devices of the LAN through which no packet can come in now, so that none is guarded: a sentence for each.
     pub idle: Vec<String>,
     /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
@@ -182,7 +182,7 @@ impl Report {
         report
     }
 
-    /// Groups whose packets are held, while the guard is on.
+    /// Groups whose packets are blocked, while the guard is on.
     pub fn held(&self) -> impl Iterator<Item = &PartReport> {
         let on = self.state != State::Off;
         self.parts.iter().filter(move |it| on && !it.is_through())
@@ -272,7 +272,8 @@ impl Report {
     }
 }
 
-/// Warns where the host's default route leaves by a device of the LAN: both layers tell ways apart only by device.
+/// Warns where the host's default route leaves through a device of the LAN: both layers distinguish routes only by
+/// device.
 fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
     let mut out = facts.main.iter().filter(|route| {
         route.kind == RouteKind::Unicast && route.prefix == 0 && route.dev.is_some()
@@ -304,7 +305,7 @@ mod tests {
         facts
     }
 
-    /// One group that is held shows as held, even when another one is not.
+    /// A blocked group is reported as blocked, even if another one is not.
     #[test]
     fn it_is_held_while_some_devices_are() {
         let list = config::guard::Listed {

@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | 900 | of the LAN to the LAN | the main table |
 //! | 974 | of the router itself | skip 975 and 976 |
-//! | 975 | from a network of the LAN, by any device | the guard's table, or its group's |
+//! | 975 | from a network of the LAN, through any device | the guard's table, or its group's |
 //! | 976 | the same, and from past networks of the LAN | "unreachable" |
-//! | 980 | by a device of the LAN | the guard's table, or its group's |
+//! | 980 | through a device of the LAN | the guard's table, or its group's |
 //! | 981 | the same | dropped: their source is not the LAN's, so an answer would go to a stranger |
 //!
-//! All rules with these priorities are the guard's. Rules of the policy lie before and behind them: those
-//! before send packets into a tunnel first, those behind lead around tunnels only what the guard does not hold. Groups
-//! need no priorities of their own, as each device is in one group and its rules name it.
+//! All rules with these priorities are the guard's. Rules of the policy have lower and higher priorities: the lower
+//! ones send packets into a tunnel first, the higher ones lead around tunnels only packets that the guard does not
+//! block. Groups need no priorities of their own, as each device is in one group and its rules name it.
 
 use config::guard::Guard;
 use netio::netlink::{DeviceName, Family, Rule, RuleAction, TABLE_MAIN};
@@ -36,14 +36,14 @@ pub(crate) const NOWHERE: u32 = 981;
 /// The priorities of the guard's rules.
 pub const PRIORITIES: [u32; 6] = [TO_LAN, OWN, FROM_LAN, FROM_LAN_NOWHERE, INTO_TABLE, NOWHERE];
 
-/// The most networks per family that get rules to other networks, one for each pair. A LAN has a handful.
+/// Maximum number of networks per family that get rules to other networks, one for each pair. A LAN has a handful.
 const PAIRED_MAX: usize = 8;
 
 /// Number of consecutive priorities that the policy uses.
 pub(crate) const POLICY_SPAN: u32 = 7;
 
 /// First priorities for the rules of the policy before the guard's table, [`POLICY_SPAN`] each. All of these
-/// rules ask for a mark, or for no mark under a mask. The first entry is used unless another program's rules come
+/// rules match a mark, or no mark under a mask. The first entry is used unless another program's rules come
 /// before it.
 pub(crate) const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
 
@@ -63,7 +63,7 @@ pub(crate) fn holds(rule: &Rule) -> bool {
     rule.iif.is_some() && matches!(rule.priority, Some(INTO_TABLE | NOWHERE))
 }
 
-/// The rules of a family that settings ask for. The refusing rule of each device comes first: while it is alone, no
+/// The rules of a family that settings request. The refusing rule of each device comes first: while it is alone, no
 /// packet passes.
 pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> {
     let is_family = |it: &Network| Family::of(it.0) == family;

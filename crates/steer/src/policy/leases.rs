@@ -19,11 +19,12 @@ const FILE_MAX: u64 = 1 << 20;
 /// Hardware addresses under one name that are kept for good: a laptop has one for the cable and one without.
 const MACS_KEPT: usize = 8;
 
-/// The most hardware addresses under one name, present leases included. A device can ask for any name, with one
-/// invented address after another. Each needs an address of the pool, and most networks' pools are smaller than this.
+/// Maximum number of hardware addresses under one name, present leases included. A device can request any name, with
+/// one invented address after another. Each needs an address of the pool, and most networks' pools are smaller than
+/// this.
 const MACS_MAX: usize = 512;
 
-/// The most lines in the file that outlives a boot.
+/// Maximum number of lines in the file that outlives a boot.
 const KEPT_MAX: usize = 513;
 
 /// Hardware addresses by name, in lower case.
@@ -42,7 +43,7 @@ pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     if wanted.is_empty() {
         return found;
     }
-    // Any device can ask for a lease under any name. So the owner's static leases come first, then the first known
+    // Any device can request a lease under any name. So the owner's static leases come first, then the first known
     // ones, then present leases, then past ones. The last group cannot push out the first three.
     let mut all: Vec<(String, Mac)> = fixed(&text_of(Path::new(FIXED)));
     let known = |most: usize| {
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(known["television"], [mac(1)]);
         fs::write(&path, "").unwrap();
         assert_eq!(names(&policy, &known), known);
-        // Another device asks for the name: it joins, and the first one keeps its entry.
+        // Another device requests the name: it joins, and the first one keeps its entry.
         fs::write(&path, "1 02:00:5e:10:00:02 192.168.1.8 television *\n").unwrap();
         assert_eq!(names(&policy, &known)["television"], [mac(1), mac(2)]);
         assert_eq!(addresses(&policy).len(), 1);

@@ -1,6 +1,6 @@
 //! Finds other programs that route by marks and rules, and their conflicts with the policy.
 //!
-//! They are recognised by the rules that they make:
+//! The other programs are recognised by the rules that they make:
 //!
 //! | program | marks | priorities | tables |
 //! |---|---|---|---|
@@ -30,9 +30,9 @@ const TABLE_DEFAULT: u32 = 253;
 /// Another program, known or unknown, that routes by rules.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Other {
-    /// Its name.
+    /// Name of the program.
     pub name: &'static str,
-    /// Its rules that were found, in words.
+    /// Rules of the program that were found, in words.
     pub what: String,
     /// Conflicts, and their remedies.
     pub conflicts: Vec<String>,
@@ -80,7 +80,7 @@ impl Kind {
             Some(_) if rule.invert => Self::WgQuick,
             _ if is_mwan3(rule) => Self::Mwan3,
             Some(_) if mask == PBR_MASK => Self::Pbr,
-            // Rules behind the policy's that ask for no mark cannot conflict. Examples: these programs' rules for local
+            // Rules behind the policy's that match no mark cannot conflict. Examples: these programs' rules for local
             // networks, and netifd's own rules.
             None if priority > AROUND => return None,
             _ => Self::Unknown,

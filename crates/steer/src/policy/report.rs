@@ -16,16 +16,16 @@ use crate::policy::{dnsmasq, routes, rules};
 use crate::report::{Part, asked_notes, few, idle, strict};
 use crate::way::{Way, Why};
 
-/// An entry, and the present way of its packets.
+/// An entry, and the current route of its packets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EntryReport {
-    /// Its name.
+    /// Name of the entry.
     pub name: String,
     /// The sender of the packets.
     pub who: String,
     /// The destination of the packets.
     pub to: String,
-    /// The ways of IPv4 and of IPv6.
+    /// Routes of IPv4 and of IPv6.
     pub ways: [String; 2],
     /// The name servers that replace all others for port 53; empty if the device may choose.
     pub dns: String,
@@ -106,7 +106,7 @@ impl Report {
         self.table.is_well() && self.rules.is_well() && self.dnsmasq.is_well()
     }
 
-    /// Whether the packet filter or the rules are in place, so that no held packet leaks.
+    /// Whether the packet filter or the rules are in place, so that no blocked packet leaks.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.table.is_well() || self.rules.is_well()
@@ -118,7 +118,7 @@ impl Report {
         all.flat_map(|other| other.conflicts.iter().map(|it| (other.name, it.as_str())))
     }
 
-    /// The ways of the entries, in one line.
+    /// Routes of the entries, in one line.
     pub(super) fn words(&self) -> String {
         let entries = self.entries.iter().map(|entry| match &entry.ways {
             [v4, v6] if v4 == v6 => format!("{} {v4}", entry.name),
@@ -214,7 +214,7 @@ fn entries(resolved: &Resolved, facts: &Facts, on: bool) -> Vec<EntryReport> {
     resolved.policy.entries.iter().map(one).collect()
 }
 
-/// The present way of a family's packets, in words.
+/// Current route of a family's packets, in words.
 fn way(way: &Meant, resolved: &Resolved, facts: &Facts, family: Family) -> String {
     let (device, down) = match way {
         Meant::Around => return "around tunnels".to_owned(),
@@ -233,7 +233,7 @@ fn way(way: &Meant, resolved: &Resolved, facts: &Facts, family: Family) -> Strin
     }
 }
 
-/// The way that a tunnel's table leads to.
+/// Where the table of a tunnel leads.
 fn through(device: &str, resolved: &Resolved, facts: &Facts, family: Family) -> Way {
     let tunnels: Vec<_> = facts.named(device).into_iter().collect();
     let lead = resolved.leads.iter().find(|it| it.device == device);
@@ -245,7 +245,7 @@ fn through(device: &str, resolved: &Resolved, facts: &Facts, family: Family) -> 
 pub(super) fn ways_now(resolved: &Resolved, facts: &Facts) -> Ways {
     let now = |device: &str| FAMILIES.map(|it| through(device, resolved, facts, it).index());
     let leads = resolved.leads.iter();
-    // Packets that go around tunnels go by an uplink.
+    // Packets that go around tunnels go through an uplink.
     let line = |family| {
         let defaults = facts.defaults(resolved.policy.table, family).into_iter();
         let mut ours = defaults.filter(|it| it.metric == Some(routes::METRIC));

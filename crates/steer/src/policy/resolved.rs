@@ -1,4 +1,4 @@
-//! Entries with their names replaced by hardware addresses, and their ways by marks and routing tables.
+//! Entries with their names replaced by hardware addresses, and their routes by marks and routing tables.
 
 use std::net::IpAddr;
 
@@ -29,22 +29,22 @@ pub(crate) struct Resolved {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// A way into a tunnel.
+/// Route into a tunnel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lead {
     pub(crate) mark: u32,
     pub(crate) device: String,
     pub(crate) table: u32,
     pub(crate) down: Down,
-    /// Whether connections that come in by the tunnel get this mark, so that answers leave by it. Only one of a
-    /// tunnel's marks is for answers.
+    /// Whether connections that come in through the tunnel get this mark, so that answers leave through it. Only one of
+    /// a tunnel's marks is for answers.
     pub(crate) is_for_answers: bool,
 }
 
-/// An entry.
+/// An entry with what it resolves to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Entry {
-    /// The entry's mark.
+    /// Firewall mark of the entry.
     pub(crate) mark: u32,
     /// Whether the entry blocks its packets.
     pub(crate) blocks: bool,

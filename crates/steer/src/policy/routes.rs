@@ -1,4 +1,4 @@
-//! Default routes: in each tunnel's table through the tunnel, in one more table by the uplink.
+//! Default routes: in each tunnel's table through the tunnel, in one more table through the uplink.
 
 use netio::netlink::{Family, Link, Route, TABLE_MAIN};
 
@@ -10,7 +10,7 @@ use crate::way::lead;
 /// Metric of the policy's routes: behind those that a tunnel makes itself.
 pub(super) const METRIC: u32 = 9100;
 
-/// The routes that settings ask for.
+/// The routes that settings request.
 pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> Vec<Route> {
     let mut routes = Vec::new();
     for it in resolved.answering() {
@@ -52,7 +52,7 @@ fn lines<'f>(resolved: &Resolved, facts: &'f Facts) -> Vec<&'f Route> {
     FAMILIES.into_iter().filter_map(of).collect()
 }
 
-/// The devices of uplinks, sorted. Empty if packets need no way around tunnels.
+/// The devices of uplinks, sorted. Empty if packets need no route around tunnels.
 pub(super) fn line_devices(resolved: &Resolved, facts: &Facts) -> Vec<String> {
     if !is_around(resolved, facts) {
         return Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn line_devices(resolved: &Resolved, facts: &Facts) -> Vec<String> {
     lines
 }
 
-/// Whether packets need the way around tunnels: only if a tunnel has the host's default route. Beside mwan3, which
+/// Whether packets need a route around tunnels: only if a tunnel has the host's default route. Beside mwan3, which
 /// chooses an uplink for each packet, mwan3 decides.
 pub(super) fn is_around(resolved: &Resolved, facts: &Facts) -> bool {
     is_any_full(resolved, facts) && !facts.rules().any(is_mwan3)

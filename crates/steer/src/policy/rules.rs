@@ -3,9 +3,9 @@
 //! | priority | packets | way |
 //! |---|---|---|
 //! | 910 | with a tunnel's mark | the tunnel's table |
-//! | 911 | with the mark of a tunnel that holds, or of blocked packets | "unreachable" |
-//! | 914 | without a mark, by a device of the LAN to one of its networks | the main table |
-//! | 915 | without a mark, of a held device | the tunnel's table |
+//! | 911 | with the mark of a tunnel that blocks, or of blocked packets | "unreachable" |
+//! | 914 | without a mark, through a device of the LAN to one of its networks | the main table |
+//! | 915 | without a mark, of a blocked device | the tunnel's table |
 //! | 916 | the same | "unreachable"; dropped where the source may be forged |
 //! | 990 | with the mark of packets around tunnels | more specific routes of the main table |
 //! | 991 | the same | the table of the uplink |
@@ -38,7 +38,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Chooses places before all of other programs' rules that match all packets.
+    /// Chooses priorities before all rules of other programs that match every packet.
     pub(super) fn among(facts: &Facts) -> Self {
         let rules = facts.rules();
         let is_guarded = rules.clone().any(guards::is_ours);
@@ -55,7 +55,7 @@ impl Place {
             first,
             around: match BEHIND.into_iter().find(|it| it + 1 < earliest) {
                 Some(behind) => behind,
-                // Before the guard's rules, they would let out packets that the guard holds. So they stay, and the
+                // Before the guard's rules, they would let packets leave that the guard blocks. So they stay, and the
                 // other program's rule decides.
                 None if is_guarded => AROUND,
                 None => first + 2,
@@ -73,7 +73,7 @@ fn is_wide(rule: &Rule) -> bool {
         && rule.further.is_empty()
 }
 
-/// The rules of a family that settings ask for; those that hold come first.
+/// The rules of a family that settings request; those that block come first.
 pub(super) fn wanted(resolved: &Resolved, facts: &Facts, family: Family) -> Vec<Rule> {
     let place = Place::among(facts);
     let mut rules = by_addresses(resolved, facts, place, family);
@@ -132,7 +132,7 @@ fn by_addresses(resolved: &Resolved, facts: &Facts, place: Place, family: Family
     rules
 }
 
-/// The rules for marks; `is_around` where packets need the way around tunnels.
+/// The rules for marks; `is_around` if packets need a route around tunnels.
 fn by_marks(resolved: &Resolved, is_around: bool, place: Place, family: Family) -> Vec<Rule> {
     let marked = |mark, table, priority| Rule {
         fwmark: Some(mark),
@@ -202,7 +202,7 @@ mod tests {
             );
             let priorities: Vec<u32> = rules.iter().filter_map(|it| it.priority).collect();
             assert_eq!(priorities, [911, 911, 910, 910, 990, 991]);
-            // One tunnel lets packets go when it is down.
+            // One tunnel lets packets leave in clear when it is down.
             let held = rules
                 .iter()
                 .filter(|it| it.action == RuleAction::Unreachable);

@@ -1,6 +1,6 @@
 //! The second layer: routing rules by known addresses of devices, for packets without a mark.
 //!
-//! The packet filter sets the marks. When another program has flushed it, packets of held devices have no mark, and
+//! The packet filter sets the marks. When another program has flushed it, packets of blocked devices have no mark, and
 //! would take the router's own routes. These rules lead them into their tunnel's table, or to "unreachable". Leases and
 //! the kernel's list of neighbours tell the addresses of a device. Packets that the filter has marked, answers among
 //! them, match none of these rules.
@@ -19,10 +19,10 @@ use crate::networks::Network;
 use crate::policy::resolved::{Entry, Resolved};
 use crate::report::few;
 
-/// The most addresses per hardware address: an IPv6 host makes a new one every day.
+/// Maximum number of addresses per hardware address: an IPv6 host makes a new one every day.
 const ADDRESSES_MAX: usize = 8;
 
-/// The most held descriptions per family, and the most known addresses per family; each takes two rules.
+/// Maximum number of blocking descriptions per family, and of known addresses per family; each takes two rules.
 const HELD_MAX: usize = 256;
 
 /// Age after which an address counts as idle. The kernel keeps it in its list of neighbours for days.
@@ -31,7 +31,7 @@ const IDLE: Duration = Duration::from_secs(600);
 /// Hardware addresses and their IP addresses; the newest of each comes last.
 pub(crate) type Near = Vec<(Mac, IpAddr)>;
 
-/// A description of held packets: every given part must match.
+/// A description of packets to block: every given part must match.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Held {
     pub(super) iif: Option<DeviceName>,
@@ -91,7 +91,7 @@ pub(super) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
     [used, idle].map(|list| list.into_iter().filter_map(of).collect())
 }
 
-/// The held packets of a family. If several entries match the same packets, the first decides.
+/// Packets of a family to block. If several entries match the same packets, the first decides.
 pub(super) fn held(resolved: &Resolved, family: Family) -> Vec<Held> {
     decided(resolved, family).0
 }
@@ -147,7 +147,7 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
     resolved.entries.iter().enumerate().map(one).collect()
 }
 
-/// The held packets of a family, and for each entry the number of descriptions beyond the limit.
+/// Packets of a family to block, and for each entry the number of descriptions beyond the limit.
 fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
     let (mut kept, mut let_go): (Vec<Held>, Vec<Held>) = Default::default();
     let mut left = vec![0; resolved.entries.len()];
@@ -179,7 +179,7 @@ fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
                 match (entry.holds, is_full) {
                     (true, true) => left[place] += 1,
                     (true, false) => kept.push(held),
-                    // An entry that lets packets go takes no room from those that hold.
+                    // An entry that lets packets leave in clear uses up no descriptions of those that block.
                     (false, false) => let_go.push(held),
                     (false, true) => {}
                 }
@@ -189,7 +189,7 @@ fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
     (kept, left)
 }
 
-/// The devices whose packets are all held.
+/// The devices whose packets are all blocked.
 pub(super) fn devices(resolved: &Resolved) -> Vec<String> {
     let held = held(resolved, Family::V4).into_iter();
     let whole = held.filter(|it| it.from.is_none() && it.to.is_none());
@@ -213,7 +213,7 @@ fn sources(
     let mut all = Vec::new();
     for (mac, ip) in resolved.near.iter().filter(|it| Family::of(it.1) == family) {
         if who.macs.contains(mac) {
-            // The rule names no device: the packet may come by a port that was taken out of its bridge.
+            // The rule names no device: the packet may come through a port that was taken out of its bridge.
             all.push((None, Some((*ip, family.bits()))));
         }
     }
@@ -323,7 +323,7 @@ mod tests {
         ];
         let all = held(&resolved, Family::V4);
         let whole = Some((ip("192.168.1.7"), 32));
-        // The phone's entry lets packets go while its tunnel is down, and names are unknown to the rules.
+        // The phone's entry lets packets leave in clear while its tunnel is down, and names are unknown to the rules.
         let television = Held {
             iif: None,
             from: whole,

@@ -3,20 +3,21 @@
 //! | chain | sees | does |
 //! |---|---|---|
 //! | `prerouting` | incoming packets | clears the policy's bits; restores the connection's mark, or calls `choose` |
-//! | `foreign` | packets of the LAN, after `prerouting` | drops held or blocked packets with a foreign source |
+//! | `foreign` | packets of the LAN, after `prerouting` | drops packets with a foreign source if guarded or blocked |
 //! | `choose` | the first packets of connections of the LAN | compares the sender, entry by entry |
 //! | `to_N` | packets of entry N | compares the destination |
 //! | `way_X` | matching packets | writes mark X to packet and connection |
 //! | `output` | the router's own packets | restores the mark of answers |
 //! | `names` | packets to port 53 | redirects them to the entry's name servers |
 //! | `input` | packets to the router | refuses those to port 53 that have no name server of their family there |
-//! | `source` | packets that leave by tunnels | masquerades them |
-//! | `forward` | forwarded packets | refuses blocked ones, and those marked for a tunnel that leave by another device |
+//! | `source` | packets that leave through tunnels | masquerades them |
+//! | `forward` | forwarded packets | refuses blocked ones, and those marked for a tunnel that leave through another
+//! device |
 //!
-//! `prerouting` clears the bits of each packet, and also notes the tunnel by which a connection came in. It
+//! `prerouting` clears the bits of each packet, and also notes the tunnel through which a connection came in. It
 //! restores or chooses marks only for packets from the LAN.
 //! `foreign` drops silently, as a refusal would go to a stranger: the source is not behind the packet's device. It also
-//! drops calls to a VPN server on the router.
+//! drops packets to a VPN server on the router.
 //!
 //! The table is never deleted while the policy is on: its sets have the addresses of names. Each name has a set per
 //! family, which stays when entries change.
@@ -53,7 +54,7 @@ const LEADING: i32 = -110;
 /// The condition that matches a DNS query over UDP or TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
-/// The chains on hooks that not every policy asks for.
+/// The chains on hooks that not every policy requests.
 pub(super) const OPTIONAL: [&str; 3] = ["names", "input", "source"];
 
 /// The usual priority of source NAT.
@@ -64,7 +65,7 @@ pub(super) fn set_of(domain: &Domain, family: u8) -> String {
     format!("d{:016x}_{family}", fnv1a(domain.as_str()))
 }
 
-/// The chains and sets that settings ask for.
+/// The chains and sets that settings request.
 pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
     let policy = &resolved.policy;
     let held = Held::new(resolved, facts);
@@ -85,7 +86,7 @@ pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
     }
     chains.extend(leading_queries(resolved));
     if policy.masquerade && !resolved.leads.is_empty() {
-        // Firewalls of most routers masquerade only packets that leave by the uplink.
+        // Firewalls of most routers masquerade only packets that leave through the uplink.
         let (from, to) = (from(&policy.lan), quoted(&policy.devices()));
         let rules = vec![format!("{from} oifname {to} masquerade")];
         chains.push(chain("source", ("nat", HOOK_POSTROUTING, SOURCE), rules));
@@ -116,7 +117,7 @@ fn jumped(name: String, rules: Vec<String>) -> WantedChain {
     WantedChain::new("policy", name, None, rules)
 }
 
-/// Senders whose packets are all held, whatever device they come in by.
+/// Senders whose packets are all blocked, whatever device they come in through.
 pub(super) struct Held {
     macs: Vec<Mac>,
     /// Known addresses and networks.
@@ -133,7 +134,7 @@ impl Held {
         let known = facts.known.clone().sorted();
         let held = FAMILIES.map(|it| second::held(resolved, it));
         let held = held.iter().flatten().filter(|it| it.to.is_none());
-        // Its networks stand for a device that is held as a whole.
+        // The networks represent a device that is blocked as a whole.
         let networks = held
             .filter_map(|it| it.from)
             .chain(known.networks.iter().copied());
@@ -146,7 +147,7 @@ impl Held {
         }
     }
 
-    /// Whether any of them would call a server on this router.
+    /// Whether a blocked device could connect to a server on this router.
     pub(super) fn may_call(&self) -> bool {
         let is_any = !(self.macs.is_empty() && self.networks.is_empty() && self.devices.is_empty());
         is_any && !self.servers.is_empty()
@@ -173,8 +174,8 @@ fn has(of: &str, mask: u32, mark: u32) -> String {
 fn prerouting(resolved: &Resolved, lines: &[String]) -> WantedChain {
     let mask = resolved.policy.mask;
     let lan = quoted(&resolved.policy.lan);
-    // Another program may have restored the whole mark of a connection, of answers too. Answers must not take the way
-    // of the question.
+    // Another program may have restored the whole mark of a connection, of answers too. Answers must not take the route
+    // of the request.
     let mut rules = vec![format!(
         "meta mark and {mask:#010x} != 0 {}",
         set("meta", mask, 0)
@@ -187,7 +188,7 @@ fn prerouting(resolved: &Resolved, lines: &[String]) -> WantedChain {
         let (from, set) = (from(lines), set("ct", mask, resolved.around));
         rules.push(format!("{from} ct state new {set}"));
     }
-    // Without this mark, answers would match the rules for held devices.
+    // Without this mark, answers would match the rules for blocked devices.
     let (unmarked, answers) = (has("ct", mask, 0), set("ct", mask, resolved.answers));
     rules.push(format!(
         "iifname != {lan} ct state new {unmarked} {answers}"
@@ -238,8 +239,8 @@ fn foreign(resolved: &Resolved, held: &Held) -> WantedChain {
         families.map(|it| format!("{those} {it} fib saddr . iif oif missing drop"))
     });
     let mut rules: Vec<String> = rules.collect();
-    // Calls from held devices to a VPN server on the router: their packets would leave through it, with the server's
-    // addresses.
+    // Connections from blocked devices to a VPN server on the router: their packets would leave through it, with the
+    // server's addresses.
     if !held.servers.is_empty() {
         let ports: Vec<String> = held.servers.iter().map(ToString::to_string).collect();
         let ports = braces(&ports);
@@ -253,8 +254,8 @@ fn foreign(resolved: &Resolved, held: &Held) -> WantedChain {
     chain("foreign", hook, rules)
 }
 
-/// The router's own messages to the LAN about a LAN connection, such as "unreachable", keep their way: `rules` begin with
-/// that.
+/// The router's own messages to the LAN about a LAN connection, such as "unreachable", keep their route: `rules` begin
+/// with that.
 fn output(resolved: &Resolved, lines: &[String], mut rules: Vec<String>) -> WantedChain {
     let mask = resolved.policy.mask;
     let mut answers = |condition: &str, mark| {
@@ -276,8 +277,8 @@ fn forward(resolved: &Resolved, held: &Held) -> WantedChain {
     let (lan, mask) = (&resolved.policy.lan, resolved.policy.mask);
     let come = from(lan);
     let mut rules = Vec::new();
-    // The connection's mark is valid where another program has overwritten the packet's. Packets that the kernel does not
-    // track have only their own.
+    // The connection's mark is valid where another program has overwritten the packet's. Packets that the kernel does
+    // not track have only their own.
     let mut refuse = |mark, condition: &str| {
         for of in ["ct", "meta"] {
             let has = has(of, mask, mark);
@@ -290,8 +291,8 @@ fn forward(resolved: &Resolved, held: &Held) -> WantedChain {
         refuse(lead.mark, &format!("oifname != {} ", quoted(&allowed)));
     }
     refuse(resolved.block, "");
-    // Packets that come by a removed port, or a renamed bridge, get no mark, as the device no longer counts as the
-    // LAN's. They are dropped silently: an answer has no way back.
+    // Packets that come through a removed port, or a renamed bridge, get no mark, as the device no longer counts as the
+    // LAN's. They are dropped silently: an answer has no route back.
     let lan = quoted(lan);
     let senders = Senders {
         macs: held.macs.clone(),

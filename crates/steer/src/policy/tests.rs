@@ -70,7 +70,7 @@ fn a_tunnel_that_goes_takes_its_route_along() {
     facts.links.last_mut().unwrap().up = false;
     let plan = plan_of(&facts);
     assert_eq!((plan.set.len(), plan.remove.len()), (0, 1));
-    // Another device has taken the same name.
+    // Another device now has the same name.
     facts.links.last_mut().unwrap().up = true;
     facts.links.last_mut().unwrap().index = 9;
     facts.addresses.last_mut().unwrap().index = 9;
@@ -125,7 +125,7 @@ fn only_entries_that_changed_are_meant() {
     };
     let last = |it: &Option<resolved::Senders>| it.as_ref().unwrap().macs[0].0[5];
     assert!(who(&now).iter().all(|it| last(it) == 3));
-    // The third entry is about all of the LAN.
+    // The third entry applies to the whole LAN.
     now.swap(1, 2);
     assert!(who(&now).contains(&None));
     now.clear();

@@ -4,14 +4,14 @@ use proptest::prelude::*;
 const LEAST: u16 = 1280;
 const MOST: u16 = 1420;
 
-/// A path, a peer that answers or not, and time.
+/// A path, a peer that may answer, and a clock.
 struct World {
     probe: PathProbe,
     path: u16,
     answers: bool,
     /// The peer does not answer requests longer than this.
     longest_answered: u16,
-    /// Which of the next probes get lost; none once the list is used up.
+    /// Fate of each coming probe, true if lost; once the list is used up, no probe is lost.
     losses: std::vec::IntoIter<bool>,
     now: Instant,
     mtu: u16,
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Whether the MTU is the largest that passes once a peer has padded it.
+    /// Whether the MTU is the largest that passes once a peer has padded its packets.
     fn fits(&self) -> bool {
         let path = self.path.min(MOST);
         let padded = self.mtu.next_multiple_of(RESOLUTION);
@@ -86,7 +86,7 @@ fn a_peer_that_answers_nothing_changes_nothing() {
     assert_eq!(world.probe.knowledge(), Knowledge::Silent);
 }
 
-/// A firewall drops long probes: this says nothing about the path.
+/// A firewall drops long probes, which does not show the MTU of the path.
 #[test]
 fn a_peer_that_answers_short_probes_only_changes_nothing() {
     let mut world = World::new(1500, true, Vec::new());
@@ -133,7 +133,7 @@ proptest! {
             world.path = path;
             world.run(5000);
         }
-        // By then no probes are lost any more.
+        // By then no more probes are lost.
         world.run(1300);
         prop_assert!(world.fits(), "{} of {}", world.mtu, world.path);
     }

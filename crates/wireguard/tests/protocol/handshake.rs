@@ -1,4 +1,4 @@
-//! Peers that get keys, peers that do not, and the effect of configuration changes.
+//! Peers that get keys, peers that get none, and the effect of configuration changes.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;
@@ -54,7 +54,7 @@ fn a_new_private_key_ends_sending_and_makes_the_old_one_useless() {
     let key = PrivateKey::generate();
     let public = key.public();
     let now = sim.now;
-    // The other end's packets on their way are still opened.
+    // Packets of the other end that are in transit are still opened.
     sim.send(1, a, b"on its way");
     sim.with(0, |device, out| device.set_private_key(Some(key), now, out));
     assert!(!sim.hosts[0].can_send(b));
@@ -233,7 +233,7 @@ fn what_is_replayed_moves_nothing() {
     assert_ne!(sim.hosts[1].endpoint(a), Some(thief));
     assert_ne!(sim.hosts[0].endpoint(b), Some(thief));
 
-    // The sessions' expiry does not change that either.
+    // The expiry of the sessions does not change that either.
     sim.run_until(secs(1000));
     let initiation = sim.sent[0].clone();
     sim.inject(thief, initiation.to, initiation.bytes);

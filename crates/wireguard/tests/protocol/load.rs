@@ -235,7 +235,7 @@ fn a_bad_network() {
             assert!(host.count(&Event::Complete) >= 8);
             assert_eq!(host.count(&Event::DropStaged), 0);
         }
-        // After a long silence, all state is gone.
+        // After a long silence, all state is removed.
         sim.run_for(secs(2000));
         assert!(
             sim.hosts

@@ -26,7 +26,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns the delay of each arriving copy of a datagram; empty if it is lost.
+/// Returns the delay of each arriving copy of a datagram; empty if the datagram is lost.
 type Link = Box<dyn FnMut(&Flight) -> Vec<Duration>>;
 
 #[derive(Clone, Debug)]
@@ -353,7 +353,7 @@ impl Sim {
         self.now = end;
     }
 
-    /// Gives the device its host's clock time, as the program does whenever it has work.
+    /// Sets the device's clock to the host's time, as the program does whenever it has work.
     fn tell_time(&mut self, at: usize) {
         let (now, elapsed) = (self.now, self.elapsed());
         let host = &mut self.hosts[at];

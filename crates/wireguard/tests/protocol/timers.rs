@@ -88,7 +88,7 @@ fn data_without_an_answer_gets_a_keepalive_after_ten_seconds_and_a_keepalive_get
     );
     assert_eq!(sim.hosts[0].count(&Event::Keepalive), 0);
     assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
-    // Nothing happens any more, so no device polls.
+    // No more events are due, so no device polls.
     for host in &sim.hosts {
         assert_eq!(host.events.last().unwrap().1, Event::Disarmed);
     }
@@ -370,7 +370,7 @@ fn one_that_crosses_a_lost_one_is_answered_the_second_time() {
 fn one_that_comes_from_elsewhere_is_answered_though_it_crosses() {
     for _ in 0..4 {
         let (mut sim, b, a) = Sim::pair();
-        // Host 1 has moved, and host 0 calls its old address.
+        // Host 1 has moved, and host 0 sends to its old address.
         sim.hosts[1].address = "192.0.2.7:7".parse().unwrap();
         sim.send(0, b, b"from a");
         sim.send(1, a, b"from b");

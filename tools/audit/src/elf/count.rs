@@ -220,7 +220,7 @@ impl Walk<'_> {
         none * 10 <= words
     }
 
-    /// The number of words that are no constants, and how many of them fit.
+    /// The number of words that are not constants, and how many of these fit.
     fn words_that(&self, range: Range<usize>, fits: impl Fn(u32) -> bool) -> (u32, u32) {
         let (mut words, mut fitting) = (0, 0);
         for at in (range.start.next_multiple_of(4)..range.end).step_by(4) {

@@ -14,17 +14,17 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 
 use crate::bytes::Order;
 
-/// Most symbols read from one table. A kernel has about 100 000.
+/// Maximum number of symbols read from one table. A kernel has about 100 000.
 const MAX_SYMBOLS: usize = 400_000;
-/// Most segments that are read; real files have about ten.
+/// Maximum number of segments that are read; real files have about ten.
 const MAX_SEGMENTS: usize = 128;
-/// Most sections that are read. A kernel module with `-ffunction-sections` has thousands.
+/// Maximum number of sections that are read. A kernel module with `-ffunction-sections` has thousands.
 const MAX_SECTIONS: usize = 20_000;
 /// Longest name that is kept, in bytes; longer mangled C++ names are cut off.
 const MAX_NAME: usize = 256;
-/// Most entries that are read; real files have about thirty.
+/// Maximum number of entries that are read; real files have about thirty.
 const MAX_ENTRIES: usize = 4096;
-/// Most buckets and chains of `DT_GNU_HASH` that are followed.
+/// Maximum number of buckets and chains of `DT_GNU_HASH` that are followed.
 const MAX_CHAIN: usize = 400_000;
 
 /// Why a file has no facts.
@@ -44,7 +44,7 @@ pub enum ElfError {
     Type(u16),
 }
 
-/// One program header.
+/// Program header.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) kind: elf::ProgramType,
@@ -54,7 +54,7 @@ pub(super) struct Segment {
     pub(super) range: Range<usize>,
 }
 
-/// One section header.
+/// Section header.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) name: String,
@@ -74,7 +74,7 @@ pub(super) enum SymbolKind {
     Other,
 }
 
-/// One symbol.
+/// Symbol of a symbol table.
 #[derive(Clone, Debug)]
 pub(super) struct Symbol<'a> {
     pub(super) name: &'a [u8],

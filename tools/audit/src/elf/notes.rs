@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use super::image::Image;
 
-/// Most notes that are kept, and most that name assembly: OpenSSL has a line for each of its assembly files.
+/// Maximum number of notes that are kept, and of those among them that name assembly: OpenSSL has a line for each of
+/// its assembly files.
 const MAX_NOTES: usize = 64;
 const MAX_ASSEMBLY: usize = 44;
 /// Bytes that are kept of one note.
 const MAX_LENGTH: usize = 1024;
-/// Most texts that are kept of `.modinfo`. A module has an alias for each device.
+/// Maximum number of texts that are kept of `.modinfo`. A module has an alias for each device.
 const MAX_MODINFO: usize = 1024;
-/// Most occurrences of one word that are examined.
+/// Maximum number of occurrences of one word that are examined.
 const MAX_LOOKS: usize = 512;
 
 /// A word to search for, and the conditions on the text around it.

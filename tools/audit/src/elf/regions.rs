@@ -14,11 +14,11 @@ use object::elf::{self, EM_AARCH64, EM_ARM, PT_ARM_EXIDX, PT_GNU_EH_FRAME};
 
 use super::image::{Image, Symbol, SymbolKind};
 
-/// Fewest addresses named as code that suffice to cut a segment down to them.
+/// Minimum number of addresses named as code that suffice to cut a segment down to them.
 const FEW: usize = 8;
-/// Most bytes of `.fini`, of which the dynamic table gives only the start.
+/// Maximum number of bytes of `.fini`, of which the dynamic table gives only the start.
 const TAIL: usize = 32;
-/// Most unwinding table entries that are read.
+/// Maximum number of unwinding table entries that are read.
 const MAX_ENTRIES: usize = 200_000;
 /// Longest function size that is believed.
 const LONGEST: u64 = 1 << 20;

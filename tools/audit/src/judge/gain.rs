@@ -44,7 +44,7 @@ const KERNEL_NEON: Gain = Gain {
     source: "Millrace on Cortex-A15: 8.0 instructions per byte in NEON, 24.8 without; docs/benchmarks/arm-ciphers.md",
 };
 
-/// A 64-bit kernel.
+/// Gain of a 64-bit kernel.
 const WIDE_KERNEL: Gain = Gain {
     what: "WireGuard",
     low: 1.17,

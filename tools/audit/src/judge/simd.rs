@@ -4,9 +4,9 @@ use super::Case;
 use crate::facts::{ArmAttributes, Facts, Spread};
 use crate::verdict::Verdict;
 
-/// Most instructions of a class that count as data among the code.
+/// Maximum number of instructions of a class that count as data among the code.
 pub(super) const NOISE: u64 = 8;
-/// Fewest instructions in which an option's own instructions would show.
+/// Minimum number of instructions in which an option's own instructions would show.
 pub(super) const ENOUGH: u64 = 2000;
 
 /// [`NOISE`] for large files: among 678 000 instructions of ARMv5TE, 43 looked like those of v7.
@@ -137,7 +137,7 @@ pub(super) fn told(spread: &Spread, tag: u64) -> Option<bool> {
     match (registers(spread), confined(spread)) {
         (Registers::ThirtyTwo, _) | (_, false) => Some(true),
         (Registers::Sixteen, true) => Some(false),
-        // NEON with fused multiply-add comes from a compiler: assembly for run-time choice asks for plain NEON.
+        // NEON with fused multiply-add comes from a compiler: assembly for run-time choice requests plain NEON.
         (Registers::Unknown, true) if tag >= 2 => Some(true),
         (Registers::Unknown, true) => None,
     }

@@ -1,4 +1,4 @@
-//! Tests every verdict on handmade facts. Tests with compilers check that the reader gets the facts right.
+//! Tests every verdict on handmade facts. Tests with compilers check that the reader determines the facts correctly.
 
 mod kernels;
 
@@ -101,7 +101,7 @@ fn vendors_options_and_the_right_ones() {
         verdicts("ipq8065", Role::Other, &soft()),
         [NoSimd, SoftFloat, SoftwareDivide, TooGeneric]
     );
-    // Code that is right for a Cortex-A15 dies on one without NEON, and on one that cannot divide.
+    // Code that suits a Cortex-A15 crashes on a chip without NEON, and on one without divide instructions.
     assert_eq!(verdicts("bcm4708", Role::Other, &tuned()), [WrongAbi]);
     assert_eq!(
         verdicts("bcm4708", Role::Other, &soft()),
@@ -175,7 +175,7 @@ fn ciphers_without_assembly() {
     fast.notes.clear();
     assert_eq!(verdicts("ipq8065", Role::Libcrypto, &fast), [NoAsmCrypto]);
     assert_eq!(verdicts("ipq8065", Role::MbedTls, &fast), [CannotTell]);
-    // A library that has no assembly for the chip cannot lack it.
+    // A library that has no assembly for the chip is not reported for lacking it.
     let mut sodium = tuned();
     sodium.counts.neon = 20;
     assert_eq!(

@@ -15,9 +15,9 @@ pub struct TextOptions {
     pub all: bool,
 }
 
-/// Most groups of findings that get a paragraph each.
+/// Maximum number of groups of findings that get a paragraph each.
 const TOLD: usize = 12;
-/// Most file names that the report lists for a group.
+/// Maximum number of file names that the report lists for a group.
 const NAMES: usize = 4;
 
 /// A report for people.

@@ -8,19 +8,19 @@
 use super::{Isa, Soc, Table};
 use crate::dtb::{self, Dtb};
 
-/// Most clues of one kind that are kept. An image has one, or a tree for each of a dozen boards.
+/// Maximum number of clues of one kind that are kept. An image has one, or a tree for each of a dozen boards.
 const CLUES: usize = 64;
 /// Bytes of a settings file that are read.
 const TEXT: usize = 64 * 1024;
 /// Bytes of a module that are searched for its version string.
 const MODULE: usize = 4 * 1024 * 1024;
-/// Most modules that are searched.
+/// Maximum number of modules that are searched.
 const MODULES: usize = 8;
 
 /// The chip that an image or a box has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detected<'a> {
-    /// The chip.
+    /// Detected chip.
     pub soc: &'a Soc,
     /// The evidence, as a sentence without a full stop.
     pub because: String,

@@ -45,7 +45,7 @@ pub struct Driver {
     pub asynchronous: bool,
 }
 
-/// A running system.
+/// Facts about the running system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// Processors that `/proc/cpuinfo` lists.

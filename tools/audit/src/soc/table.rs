@@ -33,7 +33,7 @@ const SOC_FACTS: [&str; 8] = [
 /// Core features that a row may list in `unsure`.
 const FEATURES: [&str; 5] = ["neon", "vfp", "fpu", "divide", "aes"];
 
-/// Most similar names that the search offers for an unknown router.
+/// Maximum number of similar names that the search offers for an unknown router.
 const NEAR: usize = 5;
 
 /// A fault in a table.
@@ -45,9 +45,9 @@ pub enum TableError {
     /// A row contradicts another one or is incomplete.
     #[error("table of chips, {row}: {what}")]
     Row {
-        /// The row's id.
+        /// Id of the row.
         row: String,
-        /// The fault.
+        /// Fault in the row.
         what: String,
     },
 }

@@ -91,7 +91,7 @@ impl From<UnpackError> for Fault {
 /// Unpacked bytes that any stream may give, however short: long padding is not a bomb.
 const RATIO_FREE: u64 = 16 << 20;
 
-/// Most false magic numbers that the walk may try at more than a glance's cost.
+/// Maximum number of false magic numbers that the walk may try at more than a glance's cost.
 const MISSES: u32 = 20_000;
 
 /// The resources left for one walk.

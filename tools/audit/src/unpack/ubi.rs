@@ -10,7 +10,7 @@ use super::{UnpackError, Walker, scan};
 use crate::bytes::BIG;
 use crate::unpack::{Found, Part};
 
-/// Most volumes that UBI allows.
+/// Maximum number of volumes that UBI allows.
 const VOLUMES: u32 = 128;
 
 /// The volume that holds the table of volumes.
@@ -97,7 +97,7 @@ impl EraseHeader {
     }
 }
 
-/// The 64 bytes of a header, if its magic number and checksum are right.
+/// The 64 bytes of a header, if its magic number and checksum are correct.
 fn sound<'a>(bytes: &'a [u8], magic: &[u8]) -> Option<&'a [u8]> {
     let header = bytes.get(..64).filter(|header| header.starts_with(magic))?;
     let mut crc = flate2::Crc::new();
@@ -125,7 +125,7 @@ fn eraseblock_size(device: &[u8]) -> usize {
     least.max(SMALLEST)
 }
 
-/// Returns the eraseblocks by volume, and the end of the device.
+/// Returns the eraseblocks by volume, and the offset after the last eraseblock with a valid header.
 fn volumes(device: &[u8], size: usize) -> (BTreeMap<u32, Blocks>, usize) {
     let mut volumes: BTreeMap<u32, Blocks> = BTreeMap::new();
     let mut missing = 0;

@@ -57,7 +57,7 @@ pub(super) fn walk(
     Ok(Some(Found::until(start)))
 }
 
-/// Notes wrong checksums and goes on: vendors patch headers afterwards.
+/// Reports wrong checksums and continues: vendors patch headers afterwards.
 fn check(part: &Part<'_>, at: usize, header: &[u8], data: &[u8]) {
     let crc = |bytes: &[u8]| {
         let mut crc = flate2::Crc::new();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use audit::facts::Facts;
 
-/// The source that each row of flags is tried on: each function shows one thing that flags change.
+/// The source compiled with each row of flags: each function shows one effect of the flags.
 pub(crate) const SOURCE: &str = "
 float scale(float a, float b) { return a * b + a; }
 double half(double a) { return a * 0.5; }
@@ -69,8 +69,8 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {said}");
 }
 
-/// The file without section headers. `cut`: also without the data that only they lead to, as `sstrip`
-/// leaves it.
+/// Returns the file without section headers. `cut`: also without the data that only they refer to, as `sstrip` leaves
+/// it.
 pub(crate) fn without_sections(bytes: &[u8], cut: bool) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let wide = bytes[4] == 2;

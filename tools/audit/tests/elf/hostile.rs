@@ -1,4 +1,4 @@
-//! Files broken by chance or on purpose: the reader must return facts or an error.
+//! Files damaged by chance or on purpose: the reader must return facts or an error.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn no_change_of_bytes_makes_a_file_dangerous() {
         prop_oneof![Just(0), Just(0xff), any::<u8>()],
     );
     let changes = prop::collection::vec(change, 1..24);
-    // Half of the changes go to headers and tables, which matter most but are a small part of the file.
+    // Half of the changes affect headers and tables, which matter most but are a small part of the file.
     let places = prop_oneof![Just(64_usize), Just(512), Just(usize::MAX)];
     let mut runner = proptest::test_runner::TestRunner::default();
     let strategy = (

@@ -1,11 +1,11 @@
-//! Assembles instructions one by one: the reader must give each its right class.
+//! Assembles instructions one by one: the reader must put each in the correct class.
 
 use audit::facts::Counts;
 
 use crate::compile::{A64, ARM, Bench, facts, without_sections};
 
-/// Instructions of 32-bit ARM and how many of them are of NEON, VFP, D16 and up, fused multiply-add,
-/// division, AES, PMULL, SHA, exclusive.
+/// Instructions of 32-bit ARM, and how many of them are NEON, VFP, D16 and up, fused multiply-add, division, AES,
+/// PMULL, SHA, exclusive.
 const ARM_TABLE: [(&str, [u64; 9]); 9] = [
     (
         "vadd.i32 q0, q1, q2; vadd.f32 d0, d1, d2; veor d3, d4, d5; vorr q1, q1, q2; vmull.u32 q1, d2, d3;
@@ -87,7 +87,7 @@ fn instructions_of_arm_are_of_their_classes_in_both_sets() {
     }
 }
 
-/// The table for A64, which counts no D16 and up.
+/// The same table for A64, without a count of D16 and up.
 const A64_TABLE: [(&str, [u64; 9], u64); 6] = [
     (
         "add v0.4s, v1.4s, v2.4s; eor v0.16b, v1.16b, v2.16b; movi v0.2d, #0; ext v0.16b, v1.16b, v2.16b, #4;
@@ -177,7 +177,7 @@ fn pools_of_constants_are_no_instructions() {
     }
 }
 
-/// OpenSSL gives its newer instructions to the assembler as bytes, which mapping symbols call data.
+/// OpenSSL passes its newer instructions to the assembler as bytes, which mapping symbols mark as data.
 #[test]
 fn instructions_given_as_bytes_are_found() {
     let bench = Bench::new();
@@ -200,7 +200,7 @@ fn instructions_given_as_bytes_are_found() {
     }
 }
 
-/// Tables of ciphers lie between functions; without symbols nothing marks them.
+/// Tables of ciphers lie between functions; without symbols nothing marks them as data.
 #[test]
 fn random_bytes_are_no_instructions() {
     let bench = Bench::new();

@@ -11,7 +11,7 @@ use audit::elf::{ElfError, is_elf, read};
 use audit::facts::{Facts, Kind, Machine};
 use compile::{A64, ARM, Bench, SHARED, SOURCE, facts, without_sections, zig};
 
-/// The facts that one row of flags must show.
+/// Expected facts for one row of flags.
 struct Row {
     flags: &'static str,
     cpu_arch: u64,
@@ -41,7 +41,7 @@ const NOTHING: Row = Row {
     v7: true,
 };
 
-/// Flags that vendors use, and flags that would be right.
+/// Flags that vendors use, and correct flags.
 const ROWS: [Row; 10] = [
     Row {
         flags: "-march=armv5te -marm -mfloat-abi=soft",
@@ -362,7 +362,7 @@ fn what_clang_and_its_linker_build_is_read_as_well() {
         a15.counts
     );
     let old = build("arm-linux-musleabi -mcpu=arm926ej_s");
-    // v5TE or, as the manual has it for this core, v5TEJ.
+    // v5TE or, as in the manual of this core, v5TEJ.
     let arch = old.arm.as_ref().and_then(|arm| arm.cpu_arch);
     assert!(matches!(arch, Some(4 | 5)), "{arch:?}");
     assert_eq!(

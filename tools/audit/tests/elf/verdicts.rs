@@ -1,5 +1,5 @@
-//! The verdicts on ELF files that compilers made a moment ago, with the flags known: whole lists of verdicts, for
-//! chips of every sort, and the same whatever was stripped off. What a file no longer says is not guessed.
+//! The verdicts on ELF files compiled just before with known flags: whole lists of verdicts, for chips of every kind,
+//! and the same whatever was stripped. A fact that a file no longer contains is not guessed.
 
 mod rows;
 mod rust;
@@ -11,19 +11,19 @@ use audit::role::Role;
 use audit::soc::{Soc, Table};
 use audit::verdict::{Finding, Verdict};
 
-/// One of the table's chips.
+/// Returns a chip of the table.
 fn chip(name: &str) -> &'static Soc {
     Table::builtin().soc(name).unwrap()
 }
 
-/// The finding about a file of that name for that chip.
+/// Returns the finding for a file with this name and content and this chip.
 fn finding(path: &str, bytes: &[u8], name: &str) -> Finding {
     let facts = facts(bytes);
     let role = Role::of(path, &facts);
     judge(chip(name), path, "", role, &Subject::Elf(Box::new(facts)))
 }
 
-/// The verdicts as words, the gravest first.
+/// The verdicts as words, the most serious first.
 fn words(finding: &Finding) -> String {
     let words: Vec<&str> = finding
         .verdicts
@@ -33,7 +33,7 @@ fn words(finding: &Finding) -> String {
     words.join(" ")
 }
 
-/// Every chip of the table is told right from wrong only by the machine.
+/// For every chip of the table, only the machine field decides whether a file can run.
 #[test]
 fn a_file_for_another_machine_does_not_run() {
     let bench = Bench::new();

@@ -164,7 +164,7 @@ fn an_initial_ram_file_system_gives_the_root_however_it_is_packed() {
     ] {
         is_the_root(&look(&headers::uimage(3, 0, &pack(&archive))));
     }
-    // The archive behind a kernel, and then built into one.
+    // The archive after a kernel, and then inside one.
     let mut image = headers::uimage(2, 1, &pack::gzip(&images::vmlinux()));
     image.extend(headers::uimage(3, 0, &pack::xz(&archive)));
     let seen = look(&image);
@@ -196,7 +196,7 @@ fn kernels_are_unpacked_whatever_packed_them() {
     }
     // An uncompressed kernel, in a header that says so.
     has_the_kernel(&look(&headers::uimage(2, 0, &kernel)));
-    // A kernel with unsupported compression (LZO) is handed over as it is.
+    // A kernel with unsupported compression (LZO) is passed on unchanged.
     let seen = look(&headers::uimage(2, 4, b"no stream of lzo"));
     assert_eq!(seen.role("kernel"), [b"no stream of lzo"]);
     assert_eq!(seen.skipped.len(), 1);

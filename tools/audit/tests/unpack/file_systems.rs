@@ -81,7 +81,7 @@ fn a_squashfs_that_is_cut_off_is_named_as_skipped() {
             ..four(1, pack::zlib)
         };
         let image = squashfs::image(&images::root(), kind);
-        // Behind the end lies padding up to a page.
+        // The end is followed by padding up to a page.
         let end = image.len() - 4096;
         for length in (4..200).chain((200..end).step_by(9973)).chain([end]) {
             let seen = look(&image[..length]);
@@ -97,8 +97,8 @@ fn a_squashfs_that_is_cut_off_is_named_as_skipped() {
     }
 }
 
-/// Routers of 2005 have such releases. The walk names the release, and ignores data that only begins with
-/// its letters.
+/// Routers of 2005 have such releases. The walk names the release, and ignores data that merely begins with its
+/// letters.
 #[test]
 fn a_squashfs_of_another_version_is_named_as_skipped() {
     for (magic, big) in [(b"hsqs", false), (b"sqsh", true)] {

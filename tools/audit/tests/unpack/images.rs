@@ -1,5 +1,5 @@
-//! One root file system, and writers of every form that firmware wraps one in. For tests only: the images
-//! are complete, well formed and as small as possible.
+//! One root file system, and writers of every format in which firmware contains one. For tests only: the images are
+//! complete, well formed and as small as possible.
 
 #![allow(unreachable_pub, missing_docs)]
 
@@ -18,7 +18,7 @@ pub enum Node {
     Link(&'static str),
 }
 
-/// Bytes that do not repeat.
+/// Bytes without repetition.
 pub fn noise(length: usize, seed: u32) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
@@ -113,7 +113,7 @@ pub fn pad(bytes: &mut Vec<u8>, to: usize, byte: u8) {
     bytes.resize(bytes.len().next_multiple_of(to), byte);
 }
 
-/// CRC-32 as zlib has it.
+/// CRC-32 as in zlib.
 pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(bytes);

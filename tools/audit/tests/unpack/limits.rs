@@ -8,7 +8,7 @@ fn what_is_cut_short_gives_what_there_is_and_says_so() {
     // The tables are at the end; without them the walk finds no file.
     let seen = look(&image[..image.len() / 2]);
     assert!(seen.files.is_empty());
-    // Without its last bytes an archive still gives its first files.
+    // Without its last bytes an archive still yields its first files.
     let archive = archives::cpio(&images::root());
     let seen = look(&archive[..archive.len() / 2]);
     assert!(seen.files.contains_key("bin/busybox"));

@@ -1,4 +1,4 @@
-//! Unpacks one root file system from every form that firmware has: each must give the same files.
+//! Unpacks one root file system from every format that firmware has: each must yield the same files.
 
 // Test helpers may panic, as tests do.
 #![allow(clippy::unwrap_used)]
@@ -19,7 +19,7 @@ use images::{Node, archives, flash, headers, pack, squashfs};
 /// A compressor.
 type Pack = fn(&[u8]) -> Vec<u8>;
 
-/// Everything that the walk handed over.
+/// Everything that the walk passed on.
 #[derive(Default)]
 struct Seen {
     /// Files of file systems, by path.

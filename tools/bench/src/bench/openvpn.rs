@@ -15,9 +15,9 @@ use super::contender::{other_program, own_program};
 pub(crate) enum Ends {
     /// Millrace at both ends.
     Millrace,
-    /// Millrace calls the stock server.
+    /// Millrace connects to the stock server.
     Client,
-    /// The stock client calls Millrace.
+    /// The stock client connects to Millrace.
     Server,
     /// The stock program at both ends, which is the reference.
     Stock,

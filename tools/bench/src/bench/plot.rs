@@ -60,7 +60,7 @@ const THEMES: [Theme; 2] = [
     },
 ];
 
-/// One implementation's bars.
+/// Bars of one implementation.
 struct Bar {
     name: String,
     ours: bool,

@@ -107,7 +107,7 @@ const TABLES: [(&str, &str, &[Column]); 5] = [
     ),
 ];
 
-/// The whole report.
+/// Formats the whole report.
 pub(super) fn markdown(run: &Run, records: &Records) -> String {
     let mut text = String::from("# millrace bench\n\n");
     let _ = head(&mut text, run, records);

@@ -60,7 +60,7 @@ impl Ground {
     }
 }
 
-/// A running implementation.
+/// Implementation that is running.
 #[derive(Debug)]
 pub(super) struct Rig<'g> {
     pub contender: Contender,

@@ -143,7 +143,7 @@ fn show(way: &Way, time: Duration) -> Result<Shown, LabError> {
     };
     let watch = HttpWatch::default();
     let (packets, downloaded) = thread::scope(|scope| {
-        // Nothing in between may return early: the download's thread would go on.
+        // Nothing in between may return early: the download's thread would continue.
         let up = Call::start(branch, office, INNER[1], time)?;
         let down = Call::start(office, branch, INNER[0], time)?;
         let download = scope.spawn(|| load.run_watched(branch, &watch));

@@ -185,7 +185,7 @@ fn write_scripts(
     Ok(writer.object(&slots))
 }
 
-/// The most bytes of a text or a script.
+/// Maximum number of bytes of a text or a script.
 pub(crate) const LONGEST: usize = 64 << 10;
 /// Limit for all values of a file together, in bytes: several times OpenWrt's largest index.
 const MOST: usize = 64 << 20;

@@ -41,7 +41,7 @@ pub enum AssembleError {
     Package {
         /// The package's file name.
         name: String,
-        /// Why.
+        /// Cause of the failure.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Reading a written file back gives different content.
@@ -52,7 +52,7 @@ pub enum AssembleError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         error: io::Error,
     },
     /// No architecture has a program.

@@ -14,15 +14,15 @@ pub enum IndexError {
     Package {
         /// The package's file name.
         name: String,
-        /// Why.
+        /// Cause of the failure.
         error: PackageError,
     },
     /// A package's control file, or the index, is not a list of fields.
     #[error("{name}: {error}")]
     Stanza {
-        /// The file's name.
+        /// Name of the package file.
         name: String,
-        /// Why.
+        /// Cause of the failure.
         error: StanzaError,
     },
     /// A package's control file does not have exactly one stanza, or is not text.

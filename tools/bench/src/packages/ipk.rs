@@ -29,7 +29,7 @@ pub enum PackageError {
     Ar {
         /// Offset of the fault.
         at: usize,
-        /// The fault.
+        /// What is wrong.
         what: &'static str,
     },
     /// The package lacks parts, has unknown ones, or has them in another order.
@@ -38,17 +38,17 @@ pub enum PackageError {
     /// A part cannot be unpacked.
     #[error("{part}: {error}")]
     Unpack {
-        /// The part's name.
+        /// Name of the part.
         part: &'static str,
-        /// Why.
+        /// Cause of the failure.
         error: UnpackError,
     },
     /// A part is not a valid archive.
     #[error("{part}: {error}")]
     Tar {
-        /// The part's name.
+        /// Name of the part.
         part: &'static str,
-        /// Why.
+        /// Cause of the failure.
         error: TarError,
     },
     /// The package has no control file.

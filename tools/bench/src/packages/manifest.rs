@@ -40,7 +40,7 @@ pub struct Distribution {
     pub package: Vec<Description>,
 }
 
-/// One package.
+/// Entry of one package.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Description {
@@ -93,7 +93,7 @@ pub enum ManifestError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         error: io::Error,
     },
     /// A file is not a valid manifest.
@@ -101,7 +101,7 @@ pub enum ManifestError {
     Parse {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         error: Box<toml::de::Error>,
     },
     /// Some files cannot be installed together.
@@ -109,7 +109,7 @@ pub enum ManifestError {
     Tree {
         /// The package.
         package: String,
-        /// Why.
+        /// Cause of the failure.
         error: TreeError,
     },
     /// A path in the manifest is not absolute, or permission bits are invalid.
@@ -117,7 +117,7 @@ pub enum ManifestError {
     Value {
         /// The package.
         package: String,
-        /// The wrong value.
+        /// Value as configured.
         value: String,
     },
 }

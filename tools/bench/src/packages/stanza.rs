@@ -3,7 +3,7 @@
 use std::fmt;
 use thiserror::Error;
 
-/// The most fields of one stanza.
+/// Maximum number of fields of one stanza.
 const MOST: usize = 64;
 
 /// Fields in order. In the text, each further line of a value begins with a space, and an empty line is a dot.
@@ -16,7 +16,7 @@ pub struct Stanza(Vec<(String, String)>);
 pub struct StanzaError {
     /// The line number, from 1.
     pub line: usize,
-    /// The fault.
+    /// What is wrong.
     pub what: &'static str,
 }
 

@@ -22,7 +22,7 @@ pub enum TarError {
     Header {
         /// Where the header begins.
         at: usize,
-        /// The fault.
+        /// What is wrong.
         what: &'static str,
     },
     /// Other bytes follow the end.

@@ -11,7 +11,7 @@ pub const LONGEST_PATH: usize = 97;
 /// The longest target of a link, in bytes, for the same reason.
 pub const LONGEST_TARGET: usize = 99;
 
-/// The most entries of a tree.
+/// Maximum number of entries of a tree.
 pub const MOST_ENTRIES: usize = 10_000;
 
 /// The kind of entry at a path.
@@ -45,9 +45,9 @@ pub enum TreeError {
     /// The link's target is empty, too long or has a control character.
     #[error("{path}: a link to {target:?} cannot be packed")]
     Target {
-        /// The link.
+        /// Path of the link.
         path: String,
-        /// The link's target.
+        /// Target of the link.
         target: String,
     },
     /// Another entry exists at this path, or a file or link at a parent.
@@ -58,7 +58,7 @@ pub enum TreeError {
     Mode {
         /// The path.
         path: String,
-        /// The path's mode.
+        /// Mode of the path.
         mode: u32,
     },
     /// The tree has too many entries.
@@ -72,7 +72,7 @@ pub enum TreeError {
     Read {
         /// The path.
         path: String,
-        /// Why.
+        /// Cause of the failure.
         error: io::Error,
     },
 }

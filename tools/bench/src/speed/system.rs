@@ -104,7 +104,7 @@ impl Test {
     }
 }
 
-/// Runs all tests and prints the results; returns true if every result was right.
+/// Runs all tests and prints the results; returns true if every result was correct.
 pub(super) fn run(options: &Options) -> Result<bool, SpeedError> {
     let runs = if options.quick { 1 } else { RUNS };
     let mut progress = Progress::new(Test::ALL.len() * runs, options.json);

@@ -87,7 +87,7 @@ fn the_feed_installs_what_is_packed() {
         assert_eq!(tree, package.tree, "{}", package.name);
         for (name, script) in [("postinst", &package.postinst), ("prerm", &package.prerm)] {
             let installed = top.join(format!("out/{}.{name}", package.name));
-            // LuCI's feed uses one script of its own for all its packages.
+            // LuCI's feed uses its own script for all its packages.
             let Ok(installed) = fs::read_to_string(installed) else {
                 assert!(package.name.starts_with("luci-"), "{name}");
                 continue;

@@ -1,5 +1,5 @@
-//! A whole release from the real trees and manifest with a dummy program, read back by readers of our own, by dpkg and
-//! by systemd.
+//! A whole release from the real trees and manifest with a dummy program, read back by this crate's readers, by dpkg
+//! and by systemd.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -360,7 +360,7 @@ fn what_dpkg_installs_a_purge_takes_away() {
     ] {
         assert!(root.join(path).exists(), "{path}");
     }
-    // Files created by the owner and by the program, which dpkg leaves alone.
+    // Files created by the owner and by the program, which dpkg does not touch.
     fs::write(root.join("etc/millrace/office.ovpn"), "").unwrap();
     fs::create_dir_all(root.join("var/lib/millrace")).unwrap();
     fs::write(root.join("var/lib/millrace/usage"), "").unwrap();

@@ -103,7 +103,7 @@ fn an_upgrade_goes_on_with_a_guard_that_is_on_in_part_or_unknown() {
     }
 }
 
-/// The script reads no file: it leaves any content to the program.
+/// The script reads no file, and the program judges any content.
 #[test]
 fn the_program_decides_whether_there_is_something_to_watch() {
     let guard = |call, code| called_with("guard", None, code, (call, code));

@@ -1,4 +1,4 @@
-//! The VPNs that the router may run, and the far end of each: always a stock program, but of PPTP.
+//! The VPNs that the router may run, and the far end of each: a stock program, except for PPTP.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -89,7 +89,7 @@ const fn pptp(name: &'static str, client: pptp::Client) -> Contender {
     }
 }
 
-/// The far end before it runs.
+/// The far end, prepared but not started.
 pub(crate) enum Making {
     Pptp,
     WireGuard(WgInterface),
@@ -116,7 +116,7 @@ impl Contender {
         self.name
     }
 
-    /// The far end, and what the router gets.
+    /// Prepares the far end, and the files for the router.
     pub(crate) fn prepare(&self, far: &Host) -> Result<(Making, Vec<File>), LabError> {
         match self.kind {
             Kind::Pptp(client) => Ok((Making::Pptp, client.files())),
@@ -167,7 +167,7 @@ impl Contender {
                     );
                 setup.client.line("log /tmp/vpn.log");
                 let server = setup.server_file(&StockOpenVpn, &credentials, address(FAR))?;
-                // Which of the programs reads it is of no consequence: nothing here is insecure.
+                // The file is the same for all other programs: nothing in it is insecure.
                 let client = if start == STOCK_OPENVPN {
                     setup.client_file(&StockOpenVpn, &credentials, address(FAR))?
                 } else {

@@ -1,4 +1,4 @@
-//! The machine: started, read, and gone with its value.
+//! The emulated router: starts, is read, and ends when its value is dropped.
 
 use std::fs;
 use std::io::Write as _;
@@ -18,11 +18,11 @@ const ROUTER_WAN: &str = "10.92.0.1";
 pub(crate) const FAR: &str = "10.92.0.2";
 /// The far end inside the tunnel.
 pub(crate) const FAR_INSIDE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 93, 0, 1));
-/// The MTU behind the router and of the tunnel, in bytes: what the largest overhead, of CBC with an HMAC, leaves of 1500, so
-/// that no datagram is cut up anywhere.
+/// The MTU behind the router and of the tunnel, in bytes: 1500 less the largest overhead, that of CBC with an HMAC, so
+/// that no datagram is fragmented anywhere.
 pub(crate) const MTU: u16 = 1400;
 
-/// Segments that TCP sends at once at least, at both ends.
+/// Minimum number of segments that TCP sends at once, at both ends.
 pub(crate) const SEGMENTS: u32 = 16;
 
 /// How long the machine gets to answer at its console.
@@ -95,7 +95,7 @@ const CARD: &str = "romfile=,csum=on,guest_csum=on,gso=off,mrg_rxbuf=on,\
     guest_tso4=off,guest_tso6=off,guest_ufo=off,guest_ecn=off";
 
 impl Machine {
-    /// Boots it with `overlay` over its image: `/vpn`, which starts the VPN, and what that reads.
+    /// Boots the machine with `overlay` over its image: `/vpn`, which starts the VPN, and the files that it reads.
     pub(crate) fn start(
         parts: &Parts,
         overlay: &[File],
@@ -110,9 +110,9 @@ impl Machine {
         let network = |name: &str| {
             format!("tap,id={name},ifname={name},script=no,downscript=no,vnet_hdr=on,vhost=off")
         };
-        // Its own timers go by its instructions: a billion of them are a second. When there is nothing to do it sleeps in
-        // the time of this machine, since whom it talks to lives in that.
-        // Below the load and the far end: the router shall be what all wait for, as it is where routers are slow.
+        // The machine's timers follow its instructions: a billion of them are a second. When idle, it sleeps in real
+        // time, as the hosts around it live in real time.
+        // At a lower priority than the load and the far end: the router must be the bottleneck, as slow routers are.
         let process = device
             .command("nice")
             .args(["-n", "5", "qemu-system-arm"])
@@ -152,7 +152,7 @@ impl Machine {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // An interface goes where a process of the other host is.
+        // To move an interface to another host, the command names a process there.
         let there = far.command("sleep").arg("60").spawn()?;
         device.output(
             "ip",
@@ -168,14 +168,14 @@ impl Machine {
         }
         device.output("ip", ["route", "add", "default", "via", ROUTER_LAN])?;
         for host in [device, far] {
-            // How many segments TCP sends at once depends on how fast it believes the line to be, and what a packet costs
-            // depends on how many come together: without this, repetitions differ by a tenth.
+            // How many segments TCP sends at once depends on how fast it believes the line to be, and what a packet
+            // costs depends on how many come together: without this, repetitions differ by a tenth.
             host.sysctl("net/ipv4/tcp_min_tso_segs", &SEGMENTS.to_string())?;
         }
         Ok(machine)
     }
 
-    /// The instructions executed.
+    /// Returns the number of executed instructions.
     pub(crate) fn executed(&self) -> Executed {
         let bytes = fs::read(self.directory.join("counts")).unwrap_or_default();
         let word = |at: usize| {
@@ -188,16 +188,16 @@ impl Machine {
         }
     }
 
-    /// Forgets which blocks were executed how often.
+    /// Resets the execution counts of the code's blocks.
     pub(crate) fn begin_profile(&self) {
         self.end_profile("before");
     }
 
-    /// Writes which blocks were executed how often since, to `profile.NAME` in the directory.
+    /// Writes the execution counts of the code's blocks to `profile.NAME` in the directory.
     pub(crate) fn end_profile(&self, name: &str) {
         let path = self.directory.join("profile");
         let _ = fs::remove_file(&path);
-        // A profile that is not written is missed by its reader; the counts do not need it.
+        // A failure is ignored: the counts do not need the profile, and its reader notices that it is missing.
         let _ = self.process.signal(nix::sys::signal::Signal::SIGUSR1);
         let begun = Instant::now();
         let mut before = 0;
@@ -212,7 +212,7 @@ impl Machine {
         let _ = fs::rename(path, self.directory.join(format!("profile.{name}")));
     }
 
-    /// An error if it has ended.
+    /// Returns an error if the machine has ended.
     pub(crate) fn still_running(&mut self) -> Result<(), LabError> {
         match self.process.try_wait()? {
             None => Ok(()),
@@ -220,12 +220,12 @@ impl Machine {
         }
     }
 
-    /// Asks it at its console. Nothing is executed for that until then.
+    /// Reads the facts at the machine's console. The machine executes nothing for that before this call.
     pub(crate) fn facts(&self) -> Result<Facts, LabError> {
         let path = self.directory.join("console");
         let console = || fs::read(&path).map_err(failed("read the machine's console"));
         let before = console()?.len();
-        // Connected for this question only: what nothing reads would hold up what the machine says.
+        // Connected for this question only: unread output would block the machine.
         let mut keyboard = UnixStream::connect(self.directory.join("console.socket"))
             .map_err(failed("connect to the machine's console"))?;
         keyboard
@@ -245,7 +245,7 @@ impl Machine {
         }
     }
 
-    /// The failure, with the end of the console.
+    /// An error with the end of the console's output.
     pub(crate) fn failure(&self, what: &str) -> LabError {
         let console = fs::read(self.directory.join("console")).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
@@ -342,7 +342,7 @@ fi
 echo "fact end"
 "#;
 
-/// An error here that the lab knows nothing about.
+/// Converts an I/O error of this program into an error of the lab.
 pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> LabError {
     let what = what.into();
     move |error| LabError::Load { what, error }

@@ -1,6 +1,7 @@
 //! A virtual router, with a VPN in it, between a computer behind it and a far end on this machine.
 //!
-//! `make count-router` and `make test-arm` call it through `scripts/router`, which prepares what the machine is made of.
+//! `make count-router` and `make test-arm` call it through `scripts/router`, which prepares what the machine is made
+//! of.
 //!
 //! ```text
 //!  device (namespace)          router (qemu-system-arm)             far end (namespace)
@@ -8,10 +9,10 @@
 //!                                  VPN 10.93.0.2 ======================= VPN 10.93.0.1
 //! ```
 //!
-//! The device's packets to 10.93.0.1 go through the router's kernel, its VPN, and the far end's. Only the router is counted:
-//! a plug-in adds up the instructions that its processor executes, in the kernel and in programs, and both network
-//! interfaces are read at this end. `count` prints the instructions for each packet that the router forwarded; `test` compares
-//! what comes back with what was sent.
+//! The device's packets to 10.93.0.1 go through the router's kernel, its VPN, and the far end's. Only the router is
+//! counted: a plug-in adds up the instructions that its processor executes, in the kernel and in programs, and both
+//! network interfaces are read at this end. `count` prints the instructions for each packet that the router forwarded;
+//! `test` compares what comes back with what was sent.
 
 mod contender;
 mod machine;
@@ -32,7 +33,7 @@ use traffic::{Cost, Tcp};
 
 /// How long the machine gets to boot and to make its tunnel.
 const READY: Duration = Duration::from_secs(180);
-/// Where datagrams are sent back, at the far end.
+/// Port of the far end's echo server.
 const ECHO_PORT: u16 = 7;
 
 const USAGE: &str = "usage: router count|test DIRECTORY CPU REPETITIONS CONTENDER...";
@@ -57,13 +58,13 @@ fn main() -> ExitCode {
         eprintln!("router: {error}");
         return ExitCode::FAILURE;
     }
-    // How often each one failed.
+    // Number of failed repetitions, by contender.
     let mut failures = vec![0; contenders.len()];
     if mode == "count" {
         println!("{}", Cost::HEAD);
     }
     let mut table = Table::default();
-    // Contenders take turns: what changes on this machine in the meantime is shared by all.
+    // Contenders take turns: changes on this machine affect all alike.
     for repetition in 0..repetitions {
         let last = repetition + 1 == repetitions;
         for (&contender, failures) in contenders.iter().zip(&mut failures) {
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
     if mode == "count" {
         println!("\n{table}");
     }
-    // One repetition that is missing leaves medians of the others: it must not take an hour's counting with it.
+    // A failed repetition is left out of the medians; it must not end an hour of counting.
     let most = match mode.as_str() {
         "count" => repetitions.saturating_sub(1),
         _ => 0,

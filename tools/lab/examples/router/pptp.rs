@@ -1,4 +1,4 @@
-//! PPTP: three clients, and one server for all of them, a Millrace: this machine's kernel need not have PPP.
+//! PPTP: three clients, and Millrace as the server for all of them, as this machine's kernel may lack PPP.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,8 +24,8 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// The files of the router. It keeps none of the address that the server gives it, which is the device's: PPTP
-    /// knows no networks behind a client.
+    /// The files of the router. The address that the server assigns belongs to the device, so the router does not keep
+    /// it: PPTP knows no networks behind a client.
     pub(crate) fn files(self) -> Vec<File> {
         let (start, interface) = match self {
             Self::Millrace => ("millrace up /pptp.toml >/tmp/vpn.log 2>&1 &", "tun0"),
@@ -38,7 +38,7 @@ impl Client {
                 "ppp0",
             ),
         };
-        // A loaded module looks at every packet.
+        // The kernel's modules, if loaded, would process every packet.
         let unload = match self {
             Self::Kernel => "",
             Self::Millrace | Self::UserSpace => "rmmod pptp; rmmod gre",

@@ -33,9 +33,9 @@ struct Line {
 pub(crate) struct Table {
     lines: Vec<Line>,
     kernels: BTreeSet<String>,
-    /// Of each contender, every one that was met.
+    /// The back ends seen, by contender.
     backends: BTreeMap<&'static str, BTreeSet<String>>,
-    /// The most that each contender held, before traffic and after it, in KiB.
+    /// Maximum memory that each contender held, before traffic and after it, in KiB.
     memory: BTreeMap<&'static str, [u64; 2]>,
 }
 
@@ -48,7 +48,7 @@ impl Table {
         });
     }
 
-    /// Notes the memory that a contender held in a repetition.
+    /// Records the memory that a contender held in a repetition.
     pub(crate) fn memory(&mut self, contender: &'static str, held: [u64; 2]) {
         let most = self.memory.entry(contender).or_default();
         *most = [most[0].max(held[0]), most[1].max(held[1])];
@@ -151,7 +151,7 @@ impl fmt::Display for Table {
         writeln!(f, "|---|---:|---:|")?;
         for name in self.names() {
             let [idle, after] = self.memory.get(name).copied().unwrap_or_default();
-            // The kernel's own has no process.
+            // The kernel's VPN has no process.
             if after != 0 {
                 let mb = |kib: u64| kib as f64 * 1024.0 / 1e6;
                 writeln!(f, "| {name} | {:.1} | {:.1} |", mb(idle), mb(after))?;

@@ -1,4 +1,4 @@
-//! Sends traffic through the router, and counts what it costs the router.
+//! Sends traffic through the router, and counts the router's instructions.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use crate::machine::{FAR_INSIDE, Machine, failed};
 
 /// Seconds of TCP.
 const SECONDS: u32 = 5;
-/// Datagrams that are on their way at once.
+/// Maximum number of datagrams in transit.
 const WINDOW: usize = 32;
 /// Datagrams there and back.
 const DATAGRAMS: usize = 10_000;
@@ -24,7 +24,7 @@ const COMPARE_PORT: u16 = 9;
 
 /// The cost of a number of packets.
 pub(crate) struct Cost {
-    /// Packets that the router forwarded which count: data of TCP in its direction, datagrams in both.
+    /// Forwarded packets that count: TCP data in its direction, datagrams in both.
     packets: u64,
     /// Acknowledgements in the other direction.
     others: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Cost {
     kernel: u64,
     /// The packets of the tunnel's interface, to the program and from it.
     tunnel: [u64; 2],
-    /// Which of the two the counted packets are: none for both.
+    /// Index in `tunnel` of the counted packets' direction; `None` for both directions.
     way: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Cost {
         self.others as f64 / self.packets.max(1) as f64
     }
 
-    /// Packets that came or went as one between the kernel and the program.
+    /// Packets per transfer between the kernel and the program, as super-packets join several.
     pub(crate) fn together(&self) -> f64 {
         let carried = match self.way {
             Some(way) => self.tunnel[way],
@@ -155,7 +155,7 @@ impl Tcp {
     }
 }
 
-/// Small datagrams to the far end and back, a window of them on the way.
+/// Small datagrams to the far end and back, a window of them in transit.
 pub(crate) fn datagrams(machine: &Machine, device: &Host, port: u16) -> Result<Cost, LabError> {
     let target = SocketAddr::new(FAR_INSIDE, port);
     let (lost, cost) = costs(machine, device, || {
@@ -174,7 +174,7 @@ pub(crate) fn datagrams(machine: &Machine, device: &Host, port: u16) -> Result<C
     })
 }
 
-/// How many of the datagrams did not come back.
+/// Returns the number of datagrams that did not come back.
 fn window(target: SocketAddr) -> io::Result<usize> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     socket.connect(target)?;
@@ -188,7 +188,7 @@ fn window(target: SocketAddr) -> io::Result<usize> {
         }
         match socket.recv(&mut buffer) {
             Ok(_) => back += 1,
-            // Nothing for a long time: what was on the way is gone.
+            // No datagram for a long time: those in transit are lost.
             Err(_) => lost = sent - back,
         }
     }

@@ -128,7 +128,7 @@ pub fn tcp_both_ways(client: &Host, server: &Host, target: &str, size: usize) {
 }
 
 /// Sends numbered datagrams of all lengths from `client` to `server`, which echoes them, and compares the content.
-/// Only a few are under way at a time, so that no queue can overflow.
+/// Only a few are in transit at a time, so that no queue can overflow.
 pub fn udp_both_ways(client: &Host, server: &Host, target: &str, count: u32, largest: usize) {
     const WINDOW: u32 = 24;
     let any = |target: IpAddr| -> SocketAddr {

@@ -31,7 +31,7 @@ pub struct Exposed {
     net: Net,
     /// The attacker; the cable is eth0 there, and eth1 at B.
     pub attacker: Host,
-    /// The attacker's cable.
+    /// Cable to the attacker.
     pub cable: LinkOptions,
 }
 

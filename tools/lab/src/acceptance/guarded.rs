@@ -43,7 +43,7 @@ pub type Counts = [u64; 4];
 ///
 /// IPv6 is laid out the same way, with fd00:1:: to fd00:3:: and 2001:db8:f::9.
 pub struct Guarded {
-    /// The first device.
+    /// First device of the LAN.
     pub pc: Host,
     /// The second device, in another network.
     pub phone: Host,

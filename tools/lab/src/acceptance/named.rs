@@ -29,8 +29,8 @@ pub const INNER: [&str; 2] = ["10.8.0.1", "fd08::1"];
 /// The router's own `dnsmasq`, in each family of the LAN.
 pub const ROUTER: [&str; 2] = ["192.168.1.2", "fd00:1::2"];
 
-/// Counters at the server: all queries that arrive by the WAN, those among them for [`SECRET`], and queries that
-/// arrive by tunnels. The second counter matches the second label, after the headers of UDP and DNS and the first
+/// Counters at the server: all queries that arrive through the WAN, those among them for [`SECRET`], and queries that
+/// arrive through tunnels. The second counter matches the second label, after the headers of UDP and DNS and the first
 /// label.
 const COUNTING: &str = "table inet queries {\n counter every { }\n counter secret { }\n counter tunnelled { }\n\
     chain prerouting {\n type filter hook prerouting priority -400;\n\
@@ -128,7 +128,7 @@ impl Named {
         self.world.router.run(write).unwrap().unwrap();
     }
 
-    /// Queries that reached the server by the WAN: all, and those for [`SECRET`].
+    /// Queries that reached the server through the WAN: all, and those for [`SECRET`].
     pub fn clear(&self) -> (u64, u64) {
         (
             counter(&self.world.server, "every"),
@@ -136,7 +136,7 @@ impl Named {
         )
     }
 
-    /// Queries that reached the server by a tunnel.
+    /// Queries that reached the server through a tunnel.
     pub fn tunnelled(&self) -> u64 {
         counter(&self.world.server, "tunnelled")
     }
@@ -209,7 +209,7 @@ impl Queries {
         Self { stop, sent, thread }
     }
 
-    /// Waits until so many more queries have been sent.
+    /// Waits until this many more queries have been sent.
     pub fn wait(&self, queries: u64) {
         let end = self.sent() + queries;
         until("queries that are sent", || self.sent() >= end);

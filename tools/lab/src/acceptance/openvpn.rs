@@ -54,9 +54,9 @@ pub fn millrace() -> MillraceOpenVpn {
 pub enum Pair {
     /// Millrace at both ends.
     Both,
-    /// Millrace calls the stock server.
+    /// Millrace connects to the stock server.
     Client,
-    /// The stock client calls Millrace.
+    /// The stock client connects to Millrace.
     Server,
 }
 

@@ -1,5 +1,5 @@
-//! A router with two tunnels, two devices behind it, and a server that reports by which device a packet arrived: for
-//! tests of routing policies.
+//! A router with two tunnels, two devices behind it, and a server that reports through which device a packet arrived:
+//! for tests of routing policies.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -145,7 +145,7 @@ impl Policed {
         self.world.tunnel(directory, name)
     }
 
-    /// Returns the server's device by which a datagram and a stream from a host arrived. Both must be answered;
+    /// Returns the server's device on which a datagram and a stream from a host arrived. Both must be answered;
     /// `None` if neither was answered and neither arrived.
     pub fn way(&self, host: &Host, to: &str) -> Option<String> {
         self.way_from(host, None, to)
@@ -187,7 +187,7 @@ impl Policed {
         }
     }
 
-    /// Sends from the server, at address `from`, and returns the device by which the answer arrived.
+    /// Sends from the server, at address `from`, and returns the device on which the answer arrived.
     pub fn answer(&self, from: &str, to: &str, port: u16) -> Option<String> {
         let target = SocketAddr::new(ip(to), port);
         let server = &self.world.server;
@@ -210,7 +210,7 @@ impl Policed {
         self.world.server.output("nft", words).unwrap();
     }
 
-    /// Whether a packet to the port reached the server by that device.
+    /// Whether a packet to the port reached the server through that device.
     pub fn came(&self, device: &str, port: u16) -> bool {
         let words = ["list", "set", "inet", "seen", "asked"];
         let text = self.world.server.output("nft", words).unwrap();
@@ -280,7 +280,7 @@ impl Policed {
         )
     }
 
-    /// Waits until the whole policy is in place, and packets of an entry take this way in both families.
+    /// Waits until the whole policy is in place, and packets of an entry take this route in both families.
     pub fn settled(&self, entry: &str, way: &str) {
         until(way, || {
             let (report, code) = self.status();

@@ -13,7 +13,7 @@ pub const PROGRAM: Program = Program;
 pub struct Program;
 
 impl Program {
-    /// The program's path.
+    /// Path of the program.
     pub fn path(self) -> &'static Path {
         static PATH: OnceLock<PathBuf> = OnceLock::new();
         PATH.get_or_init(|| {

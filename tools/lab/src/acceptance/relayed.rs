@@ -30,10 +30,10 @@ impl Default for Relayed {
 }
 
 impl Relayed {
-    /// The address at which A calls B, on none of B's cables.
+    /// The address at which A connects to B, on none of B's cables.
     pub const SERVER: &str = "203.0.113.9";
 
-    /// The relay's port.
+    /// UDP port of the relay.
     pub const PORT: u16 = 51821;
 
     /// The key of the relay's client.

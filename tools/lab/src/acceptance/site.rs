@@ -8,7 +8,7 @@ use super::{A4, B4, B6, Directory, Net, PORT_B, WG, interface, ip, millrace};
 
 /// Host A, for which the test writes a file, and host B, which runs already.
 pub struct Site {
-    /// The hosts.
+    /// Hosts and cables.
     pub net: Net,
     /// Keys of A.
     pub keys_a: Keys,

@@ -37,7 +37,7 @@ impl TwoLines {
     /// The names of the lines' devices, at both ends.
     pub const NAMES: [&str; 2] = ["dsl", "lte"];
 
-    /// The address at which A calls B, on neither of B's cables.
+    /// The address at which A connects to B, on neither of B's cables.
     pub const SERVER: &str = "203.0.113.9";
 
     /// Sets up both lines, and routes over each of them.
@@ -70,7 +70,7 @@ impl TwoLines {
         netlink.add_route(&route).unwrap();
     }
 
-    /// Cuts the first cable between two of 200 pings from A. With copies, at most the two pings on the way are lost.
+    /// Cuts the first cable between two of 200 pings from A. With copies, at most the two pings in transit are lost.
     /// Both lines lose nothing else meanwhile.
     pub fn cut_costs_little(&self, target: &str) {
         for cable in &self.cables {

@@ -98,7 +98,7 @@ impl<'h> Monitor<'h> {
     }
 }
 
-/// The server's reply.
+/// Answer of the server.
 #[derive(Debug)]
 pub struct Reply {
     /// The status; 0 if nothing came.

@@ -68,7 +68,7 @@ impl World {
             .fold(String::new(), |text, line| text + line + "\n")
     }
 
-    /// The interface by which the client sends to `address`, which `mark MARK` may follow.
+    /// The interface through which the client sends to `address`, which `mark MARK` may follow.
     pub fn way_to(&self, address: &str) -> String {
         let words = ["route", "get"].into_iter().chain(address.split(' '));
         let text = self.client.output("ip", words);

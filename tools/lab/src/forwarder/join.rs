@@ -9,7 +9,7 @@ use super::packet::{Headers, fold};
 
 /// Longest IP packet.
 const PACKET_MAX: usize = 65_535;
-/// The most packets in one UDP super-packet, by the kernel's rule; TCP never reaches it.
+/// Maximum number of packets in one UDP super-packet, by the kernel's rule; TCP never reaches it.
 const SEGMENTS_MAX: usize = 64;
 
 const TCP_FLAGS: usize = 13;
@@ -89,7 +89,7 @@ fn flush(group: &mut Option<Group>, memory: &[u8], write: &mut impl FnMut(&[IoSl
 }
 
 impl Group {
-    /// Starts a group with one packet, if its kind can be joined and its checksums are right.
+    /// Starts a group with one packet, if its kind can be joined and its checksums are correct.
     fn start(packet: &[u8], place: Range<usize>) -> Option<Self> {
         let headers = Headers::parse(packet)?;
         let size = packet.len() - headers.payload;

@@ -93,7 +93,7 @@ impl Headers {
         packet[field..field + 2].copy_from_slice(&checksum.to_ne_bytes());
     }
 
-    /// Whether the transport checksum of a whole packet is right.
+    /// Whether the transport checksum of a whole packet is correct.
     pub(super) fn verify(&self, packet: &[u8]) -> bool {
         let total = self.pseudo(packet, packet.len()) + sum(&packet[self.transport..]);
         fold(total) == u16::MAX

@@ -22,7 +22,7 @@ use super::Times;
 use crate::peer::{Keys, WgPeer};
 use crate::{Host, LabError};
 
-/// The most clients: one for each address of a 16-bit network.
+/// Maximum number of clients: one for each address of a 16-bit network.
 const CLIENTS_MAX: u32 = 1 << 16;
 /// The network of the clients' addresses, and its prefix.
 const NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 99, 0, 0), 16);
@@ -75,7 +75,7 @@ impl WgClients {
         self.clients.iter().map(peer).collect()
     }
 
-    /// Adds the clients' addresses to `host`, and a route to them by `via`, an address of `host`, to the server's
+    /// Adds the clients' addresses to `host`, and a route to them through `via`, an address of `host`, to the server's
     /// host.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl Client {
     }
 }
 
-/// Handshakes that are under way.
+/// Handshakes in progress.
 struct Calls {
     epoll: Epoll,
     /// One socket for each client, by the client's number.

@@ -14,7 +14,7 @@ use crate::{Host, LabError};
 /// Length of the pattern that files repeat. As a prime it divides no packet, page or buffer size, so missing, doubled
 /// or swapped bytes show.
 const PATTERN_SIZE: usize = 65_521;
-/// The most connections that the server holds at the same time.
+/// Maximum number of connections that the server holds at the same time.
 const CONNECTIONS_MAX: usize = 256;
 /// Longest line that client or server reads.
 const LINE_MAX: u64 = 8 * 1024;

@@ -15,10 +15,10 @@ const SLACK: Duration = Duration::from_secs(30);
 /// Which side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
-    /// The client sends.
+    /// From client to server.
     #[default]
     Forward,
-    /// The server sends.
+    /// From server to client.
     Reverse,
     /// Both send at once.
     Both,
@@ -95,7 +95,7 @@ impl Flow {
     }
 }
 
-/// The measurements.
+/// Result of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct IperfReport {
     /// The requested direction; for both, from client to server.

@@ -16,7 +16,7 @@ use crate::{Host, LabError};
 pub const UDP_QUIET: Duration = Duration::from_millis(150);
 /// Size of the sink's receive buffer in the kernel, bookkeeping included.
 const SINK_BUFFER: usize = 16 << 20;
-/// The most datagrams between two reads of the clock.
+/// Maximum number of datagrams between two reads of the clock.
 const BURST: u64 = 32;
 /// Shortest sleep of a sender that is ahead of its schedule. It then sends all datagrams that are due, in small
 /// bursts like a network card with interrupt moderation. Spinning would send more evenly, but take a whole processor
@@ -219,9 +219,9 @@ fn sink(
 /// A search for the highest rate at which no more than a given fraction gets lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LossFree {
-    /// A rate that surely works, in datagrams per second, at least 1.
+    /// A rate that certainly works, in datagrams per second, at least 1.
     pub low: f64,
-    /// A rate that surely fails, in datagrams per second.
+    /// A rate that certainly fails, in datagrams per second.
     pub high: f64,
     /// Fraction that may get lost. RFC 2544 allows none; a shared machine always loses a few.
     pub tolerance: f64,

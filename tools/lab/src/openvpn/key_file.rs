@@ -50,9 +50,9 @@ impl std::fmt::Debug for StaticKey {
 /// The keys of `tls-crypt-v2`: the server's, and one client's that the server wrapped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct V2Keys {
-    /// The server's file.
+    /// Key file of the server.
     pub server: String,
-    /// The client's file.
+    /// Key file of the client.
     pub client: String,
 }
 

@@ -1,4 +1,4 @@
-//! Stand-ins for OpenVPN before 2.6, which derived keys in another way.
+//! Stand-ins for OpenVPN before 2.6, which derived keys by another method.
 //!
 //! From 2.6 on, data channel keys come from TLS's exporter if both ends announce support, which every 2.6 does and no
 //! option prevents. A copy of the installed program with altered announcements falls back to the method of 2.5 and

@@ -82,7 +82,7 @@ impl fmt::Debug for Pki {
 /// A certificate and its private key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The common name.
+    /// Common name of the certificate.
     pub name: String,
     /// The certificate, PEM.
     pub certificate: String,

@@ -1,4 +1,4 @@
-//! Programs that speak OpenVPN.
+//! OpenVPN programs.
 
 use std::env;
 use std::fmt;
@@ -62,7 +62,7 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
     }
 }
 
-/// The OpenVPN of its authors: the program that `MILLRACE_OPENVPN` names, or else the installed one.
+/// Stock OpenVPN: the program that `MILLRACE_OPENVPN` names, or else the installed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StockOpenVpn;
 

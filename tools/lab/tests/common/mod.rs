@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lab::Host;
 use lab::load::{PingOptions, PingReport, ping};
 
-/// How long a test waits for answers before it gives up.
+/// How long a test waits for answers.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Asserts that `count` pings in a row are all answered. `ping` waits for the last ones at most twice the longest round

@@ -1,4 +1,4 @@
-//! Tests each check with a box that has the fault, and with one that does not.
+//! Tests each check with a box that has the fault and with one that does not.
 
 use super::*;
 use crate::doctor::facts::{Listening, NameServer, Tunnel, Up};
@@ -6,7 +6,7 @@ use crate::doctor::gather::{listeners, name_servers};
 use netio::netlink::{Address, Link};
 use std::time::SystemTime;
 
-/// A box without faults: one uplink, one tunnel for everything.
+/// A box without faults: one uplink, and one tunnel for all traffic.
 fn sound() -> Facts {
     let link = |index, name: &str, mtu| Link {
         index,
@@ -74,7 +74,7 @@ fn sound() -> Facts {
     }
 }
 
-/// Checks that this change brings exactly one finding, of this check and with these words.
+/// Checks that this change causes exactly one finding, of this check and with these words.
 #[track_caller]
 fn finds(check: &str, words: &str, change: impl FnOnce(&mut Facts)) {
     let mut facts = sound();
@@ -111,7 +111,7 @@ fn name_servers_that_are_missing_silent_or_past_the_tunnel() {
     });
     let by_line = |it: &mut Facts| it.name_servers[0].device = Some("eth0".to_owned());
     finds("dns-leak", "past office", by_line);
-    // No finding where the uplink carries everything, nor for a resolver on this host.
+    // No finding if the uplink carries all traffic, nor for a resolver on this host.
     let mut facts = sound();
     by_line(&mut facts);
     facts.way_out = Some("eth0".to_owned());
@@ -135,7 +135,7 @@ fn a_tunnel_that_carries_itself_is_not_blamed_on_its_mtu() {
 #[test]
 fn packets_that_do_not_fit_the_line() {
     finds("mtu", "do not fit", |it| it.tunnels[0].ways[0].2 = 1492);
-    // The finding tells where the MTU comes from.
+    // The finding names the source of the MTU.
     let mut facts = sound();
     (facts.tunnels[0].ways[0].2, facts.tunnels[0].mtu_reason) =
         (1492, Some("as configured".to_owned()));
@@ -188,7 +188,7 @@ fn offloads_rules_and_the_packet_filter() {
     }
     finds("kernel", "nf_tables", |it| it.nf_tables = false);
     finds("kernel", "program nft", |it| it.nft = false);
-    // These faults do not matter if nothing is guarded and no tunnel carries everything.
+    // These faults do not matter if no device is guarded and no tunnel carries all traffic.
     let mut facts = sound();
     (facts.guarded, facts.offload, facts.nft) = (false, (true, true), false);
     facts.way_out = Some("eth0".to_owned());

@@ -2,7 +2,7 @@ use super::*;
 use crate::blocks::{CA, SERVER as KEYS};
 use std::fs;
 
-/// A server's file, without anything that is refused.
+/// A server's file without refused lines.
 fn server() -> String {
     format!("server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n{CA}{KEYS}")
 }

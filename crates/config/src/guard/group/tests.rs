@@ -54,7 +54,7 @@ fn the_file_and_a_list_hold_together() {
         listed("home", &["br-lan", "br-guest"]),
     ];
     let (guard, _) = file(text).with_lists(&lists, &[]);
-    // Only what both allow; another device is the list's only.
+    // Only the tunnels that both allow; the other device is in the list alone.
     assert_eq!(
         shown_groups(&guard),
         ["br-lan > mr-office", "br-guest > mr-home"]
@@ -66,7 +66,7 @@ fn the_file_and_a_list_hold_together() {
     );
     assert_eq!((parts[1].table, parts[2].table), (7741, 7742));
     assert_eq!(guard.within(), ["br-lan", "br-iot", "br-guest", "br-x"]);
-    // Nothing that both allow: nothing leaves.
+    // No tunnel is in both, so the device's packets are dropped.
     let (guard, left) = file(text).with_lists(&[listed("home", &["br-lan"])], &[]);
     assert_eq!(shown_groups(&guard), ["br-lan > "]);
     assert_eq!((left.len(), guard.fault()), (0, None));
@@ -145,7 +145,7 @@ fn some_lists() -> impl Strategy<Value = Vec<Listed>> {
 
 proptest! {
     /// For any lists, a device is in one group, and has only tunnels of its lists or the file, in the order of the
-    /// lists. It is left out only with a notice. Tables differ, also from those of tunnels before.
+    /// lists. It is left out only with a notice. Tables differ from one another and from those of earlier tunnels.
     #[test]
     fn groups_are_as_strict_as_lists_and_file(
         lists in some_lists(),
@@ -186,7 +186,7 @@ proptest! {
             let other = before.groups.iter().find(|it| it.table == part.table);
             prop_assert!(other.is_none_or(|it| it.tunnels == part.tunnels));
         }
-        // Once more changes nothing, and what is written is read as the same.
+        // A second application changes nothing, and the written text is read as the same settings.
         let (again, _) = base.with_lists(&lists, &guard.groups);
         prop_assert_eq!(&again, &guard);
         prop_assert_eq!(Guard::from_kept(&guard.to_kept(), Path::new("kept")).unwrap(), guard);

@@ -20,7 +20,7 @@ impl Builder {
         let cipher = names.cipher.as_deref().and_then(Cipher::from_name);
         self.draft.data.cipher = cipher;
         let usable = cipher.filter(|&cipher| self.permitted(cipher) && self.protected(cipher));
-        // Stock makes this choice for peers of these versions.
+        // With `compat-mode` below 2.5.0 OpenVPN also adds `cipher` to `data-ciphers`.
         let compat = names.compat.unwrap_or(u32::MAX);
         if let Some(cipher) = usable
             && compat < 20_500

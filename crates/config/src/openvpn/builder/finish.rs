@@ -11,7 +11,7 @@ use crate::openvpn::{
     Service, Topology,
 };
 
-/// The role that the lines make.
+/// The role that the directives imply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
     Client,

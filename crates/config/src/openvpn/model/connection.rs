@@ -50,12 +50,12 @@ pub struct Protocol {
     pub family: Family,
 }
 
-/// The server that a client calls.
+/// The server that a client connects to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Remote {
     /// A name or an address.
     pub host: String,
-    /// The port.
+    /// TCP or UDP port of the server.
     pub port: u16,
 }
 
@@ -93,7 +93,7 @@ pub enum Proxy {
 pub struct HttpProxy {
     /// Name or address of the proxy.
     pub host: String,
-    /// The proxy's port.
+    /// TCP port of the proxy.
     pub port: u16,
     /// The authentication method.
     pub auth: HttpAuth,
@@ -115,9 +115,9 @@ pub enum HttpAuth {
     None,
     /// `basic`: user name and password in clear text.
     Basic,
-    /// `auto`: the method that the proxy asks for.
+    /// `auto`: the method that the proxy requests.
     Auto,
-    /// `auto-nct`: the method that the proxy asks for, except in clear text.
+    /// `auto-nct`: the method that the proxy requests, except in clear text.
     AutoNoClearText,
 }
 
@@ -170,7 +170,7 @@ pub struct ControlWrap {
     pub tls_crypt_v2: Option<Source>,
 }
 
-/// One way to reach the server, or to be reached by clients: one `remote` or `<connection>` with all defaults filled
+/// One address of the server, or one on which clients reach it: one `remote` or `<connection>` with all defaults filled
 /// in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Connection {

@@ -43,7 +43,7 @@ pub enum ResolvRetry {
     /// `infinite`, the default.
     #[default]
     Infinite,
-    /// Seconds to go on trying.
+    /// Seconds to continue trying.
     Seconds(u32),
 }
 
@@ -97,7 +97,7 @@ pub struct PoolV6 {
 /// `ifconfig-pool-persist FILE [SECONDS]`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PoolPersist {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Seconds between writes, by default 600; 0 for "read only".
     pub seconds: u32,

@@ -49,7 +49,7 @@ pub struct Management {
 /// `log`, `log-append`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LogFile {
-    /// The file.
+    /// Path of the log.
     pub path: PathBuf,
     /// Whether to append to the file.
     pub append: bool,
@@ -58,7 +58,7 @@ pub struct LogFile {
 /// `status FILE [SECONDS]`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StatusFile {
-    /// The file.
+    /// Path of the status file.
     pub path: PathBuf,
     /// Seconds between writes, by default 60.
     pub seconds: u32,
@@ -195,7 +195,7 @@ pub struct Scripts {
     pub tmp_dir: Option<PathBuf>,
 }
 
-/// An option that asks for an action instead of a tunnel.
+/// An option that requests an action instead of a tunnel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
     /// `--help`.

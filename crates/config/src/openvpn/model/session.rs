@@ -90,9 +90,9 @@ pub enum PingTimeout {
     Unset,
     /// `ping-restart 0`: no timeout.
     Off,
-    /// `ping-restart`: connect again after so many seconds.
+    /// `ping-restart`: connect again after this many seconds.
     Restart(u32),
-    /// `ping-exit`: give up after so many seconds.
+    /// `ping-exit`: give up after this many seconds.
     Exit(u32),
 }
 

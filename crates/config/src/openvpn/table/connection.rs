@@ -13,10 +13,10 @@ use crate::openvpn::{
 };
 use crate::settings::MtuDiscovery;
 
-/// Most `local` addresses of one server.
+/// Maximum number of `local` addresses of one server.
 const LOCALS_MAX: usize = 64;
 
-/// Most `http-proxy-option CUSTOM-HEADER`, as in stock.
+/// Maximum number of `http-proxy-option CUSTOM-HEADER`, as in stock.
 const HEADERS_MAX: usize = 10;
 
 pub(super) const ROWS: &[Entry] = &[

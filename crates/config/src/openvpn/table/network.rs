@@ -14,7 +14,7 @@ use crate::openvpn::{
     DhcpOptions, DnsTransport, Dnssec, Ifconfig, IfconfigV6, Place, Redirect, Route, RouteGateway,
 };
 
-/// Most routes of one configuration.
+/// Maximum number of routes of one configuration.
 const ROUTES_MAX: usize = 10_000;
 
 pub(super) const ROWS: &[Entry] = &[
@@ -211,7 +211,7 @@ fn dhcp_option(dhcp: &mut DhcpOptions, directive: &Directive) -> Outcome {
     outcome
 }
 
-/// Most addresses of one name server, as in stock.
+/// Maximum number of addresses of one name server, as in stock.
 const DNS_ADDRESSES_MAX: usize = 8;
 
 fn dns(draft: &mut Draft, directive: &Directive) -> Outcome {

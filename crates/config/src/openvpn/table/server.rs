@@ -19,7 +19,7 @@ use crate::openvpn::{
 /// Largest pool, as the prefix length of its network, as in stock.
 const POOL_BITS_MIN: u8 = 16;
 
-/// Most options of a push list, and most lines of one kind in the settings of one client.
+/// Maximum number of options of a push list, and of lines of one kind in the settings of one client.
 const LINES_MAX: usize = 10_000;
 
 pub(super) const ROWS: &[Entry] = &[

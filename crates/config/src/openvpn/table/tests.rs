@@ -75,7 +75,7 @@ fn every_option_of_stock_has_its_place() {
 
 #[test]
 fn every_option_that_stock_prints_has_its_place() {
-    // An installed program's own list counts; otherwise the list above has to do.
+    // If a program is installed, its own list counts; otherwise the list above is used.
     let output = Command::new("openvpn").arg("--help").output();
     let Some(output) = lab::require(output.map_err(|error| format!("openvpn: {error}"))) else {
         return;

@@ -17,7 +17,7 @@ use crate::openvpn::{
     CertificateProfile, Crl, Fingerprint, KeyDirection, KeyUsageRule, NameRule, TlsVersion, Usage,
 };
 
-/// Most fingerprints of one configuration.
+/// Maximum number of fingerprints of one configuration.
 const FINGERPRINTS_MAX: usize = 65_536;
 
 pub(super) const ROWS: &[Entry] = &[

@@ -26,7 +26,7 @@ pub(crate) enum Remark {
 /// A remark, or why the directive is refused.
 pub(crate) type Outcome = Result<Remark, String>;
 
-/// The plain remark.
+/// Accepted, without a remark.
 pub(crate) const OK: Outcome = Ok(Remark::Plain);
 
 /// The outcome of a directive that is honoured with a note.
@@ -63,7 +63,7 @@ pub(crate) fn set<T>(slot: &mut T, value: Result<T, String>) -> Outcome {
     OK
 }
 
-/// The meaning of one of the known words.
+/// Maps `found` to its meaning in `known`; an error lists the known words.
 pub(crate) fn word<T: Copy>(found: &str, known: &[(&str, T)]) -> Result<T, String> {
     let meant = known.iter().find(|(name, _)| *name == found);
     meant.map(|(_, meaning)| *meaning).ok_or_else(|| {

@@ -14,9 +14,9 @@ use crate::text::nearest;
 
 /// Deepest nesting of files.
 const DEPTH_MAX: usize = 4;
-/// Most files to read.
+/// Maximum number of files to read.
 const FILES_MAX: usize = 16;
-/// Most options of all files together.
+/// Maximum number of options of all files together.
 const OPTIONS_MAX: usize = 1000;
 
 /// An option whose value still has to be judged.
@@ -86,13 +86,13 @@ struct Source<'s> {
 }
 
 impl Source<'_> {
-    /// The first file.
+    /// Position of the file that the user named.
     const FIRST: Self = Self {
         other: None,
         depth: 0,
     };
 
-    /// Line in the first file, and place in another.
+    /// Returns the line number in the first file and, for an included file, its name and line as text.
     fn at(&self, line: usize) -> (usize, String) {
         match self.other {
             None => (line, String::new()),

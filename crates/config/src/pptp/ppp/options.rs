@@ -14,13 +14,13 @@ use crate::types::{decimal, is_ifname};
 pub(super) enum Meaning {
     /// The option has its effect.
     Taken(Taken),
-    /// It names a file with further options.
+    /// Its argument is a file with further options.
     File,
-    /// It names such a file in the directory of client files.
+    /// Its argument is such a file in the directory of client files.
     Call,
     /// The option has no effect here, which is harmless for this reason.
     Nothing(&'static str),
-    /// The option asks for something unsupported.
+    /// The option requests something unsupported.
     Refused(&'static str),
 }
 
@@ -82,7 +82,7 @@ const ADDRESSES: &str = "the server says which addresses there are";
 const COMMAND: &str = "it runs another program: leave it out, or stay with pppd";
 const PROVES: &str = "with MS-CHAPv2 the server proves that it knows the password, always; ask for nothing else: noauth";
 
-/// A way to log in other than MS-CHAPv2.
+/// A login method other than MS-CHAPv2.
 const LOGIN: Meaning = each(
     |_, _| refused(PROVES),
     |_, _| refused("clients log in by MS-CHAPv2: write require-mschap-v2"),

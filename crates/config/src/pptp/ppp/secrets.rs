@@ -50,7 +50,7 @@ impl Secret {
         server.is_some() && self.server != "*"
     }
 
-    /// Why no client can log in by this line: without addresses it is for calls of this host, `-` shuts a client out,
+    /// Why no client can log in with this line: without addresses it is for calls of this host, `-` shuts a client out,
     /// and `!` is not supported.
     pub(super) fn shut(&self) -> Option<&'static str> {
         match self.address.as_deref() {

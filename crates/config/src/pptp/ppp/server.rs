@@ -25,13 +25,13 @@ const SPAWNED: &str = "nothing is started for a client";
 
 /// Treatment of a setting of pptpd.
 enum Meaning {
-    /// It names the file of pppd's options.
+    /// Its argument is the file of pppd's options.
     Options,
-    /// It has its effect.
+    /// Supported: this function applies it.
     Taken(fn(&mut Daemon, &str) -> Judged),
-    /// It has no effect here, for this reason.
+    /// Accepted without effect, for this reason.
     Nothing(&'static str),
-    /// It is not supported, and no hint names it.
+    /// Refused, without a hint.
     Refused(&'static str),
 }
 

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 /// Longest word, in bytes, as in pppd, which cuts longer ones.
 const WORD_MAX: usize = 1023;
 
-/// A word.
+/// A word of a file, with its quotes removed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Word {
     /// The word without quotes and escapes; perhaps a secret.
@@ -58,7 +58,7 @@ impl Reader<'_> {
         Some(byte)
     }
 
-    /// Skips to the next word. Returns whether a line ended on the way, or `None` at the end of the text.
+    /// Skips to the next word. Returns whether a line ended in between, or `None` at the end of the text.
     fn skip(&mut self) -> Option<bool> {
         let mut ended = false;
         loop {

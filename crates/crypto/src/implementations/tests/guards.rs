@@ -10,7 +10,7 @@ use crate::packet_aead::{self, AeadLayout};
 use crate::primitives::packet_cipher;
 use crate::{Batch, Cipher, Packet, PacketCipher, checksum};
 
-/// The longest packet.
+/// Maximum packet length, in bytes.
 const LONGEST: usize = 65_535;
 
 /// Accessible pages between two runs of inaccessible pages.
@@ -39,7 +39,7 @@ impl Guarded {
         }
     }
 
-    /// `len` bytes: the first behind the guard in front, or the last before the guard behind.
+    /// Returns `len` bytes: directly after the front guard, or directly before the back guard.
     fn bytes(&mut self, len: usize, at_end: bool) -> &mut [u8] {
         assert!(len <= self.room);
         let start = self.guard + if at_end { self.room - len } else { 0 };
@@ -79,7 +79,7 @@ fn what_copies_moves_fills_and_compares_touches_no_byte_beside_its_memory() {
         for len in (0..300).chain([1348, 1351, LONGEST]) {
             let from = one.bytes(len, first);
             let (start, to) = (from.as_mut_ptr(), other.bytes(len, second).as_mut_ptr());
-            // SAFETY: both have so many bytes, and moves within one of them end where it ends.
+            // SAFETY: both slices have this many bytes, and moves within one of them end where it ends.
             unsafe {
                 millrace_fill(start, 0x5a, len);
                 millrace_copy(to, start, len);
@@ -146,7 +146,7 @@ fn places(numbers: &mut Numbers, lens: &[usize]) -> (Vec<Place>, usize) {
     (all, end)
 }
 
-/// Checks that `work` on a copy of `plain` between guards, at either end, has the same effect as elsewhere.
+/// Checks that `work` has the same effect on a copy of `plain` between guards, at either end, as elsewhere.
 fn between_guards(name: &str, plain: &[u8], mut work: impl FnMut(&mut [u8])) -> Vec<u8> {
     let mut elsewhere = plain.to_vec();
     work(&mut elsewhere);

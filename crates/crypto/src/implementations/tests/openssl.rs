@@ -102,8 +102,8 @@ impl OpenSsl {
         let mut tag = [0; TAG_LEN];
         let mut len = 0;
         let mut rest = [0; 32];
-        // SAFETY: slices with their lengths, a key and a nonce as long as the cipher's, room for two blocks where nothing is
-        // expected, and a context that is made and freed here.
+        // SAFETY: slices with their lengths, a key and a nonce as long as the cipher's, room for two blocks where
+        // nothing is expected, and a context that is made and freed here.
         unsafe {
             let cipher = (self.cipher_by_name)(name.as_ptr());
             assert!(!cipher.is_null(), "OpenSSL has {name:?}");

@@ -16,7 +16,7 @@ const ROOM: usize = 1 << 21;
 /// Collects the addresses of the instructions that `work` executes, in order. Returns whether it could be traced.
 ///
 /// `prepare` is not traced. It runs in the child too, so that its allocations get the same addresses each time: the
-/// path of a C library's `memcpy` depends on both addresses, which are no secret. So nothing may be allocated between
+/// path of a C library's `memcpy` depends on both addresses, which are not secret. So nothing may be allocated between
 /// two traces that are compared, and `addresses` has room beforehand.
 fn executed<S>(
     addresses: &mut Vec<u64>,
@@ -42,7 +42,7 @@ fn executed<S>(
         while libc::WIFSTOPPED(status) {
             let signal = libc::WSTOPSIG(status);
             if !matches!(signal, libc::SIGTRAP | libc::SIGSTOP) {
-                // After a fault, every step would repeat it.
+                // After a fault, every step would repeat the fault.
                 libc::kill(child, libc::SIGKILL);
                 libc::waitpid(child, &raw mut status, 0);
                 panic!("signal {signal} after {} instructions", addresses.len());
@@ -59,8 +59,8 @@ fn executed<S>(
 
 /// The function at an address, or the file and the offset in it if there is no symbol.
 fn place_of(address: u64) -> String {
-    // SAFETY: the structure is plain pointers, for which zeros are valid, and is read only where the call has filled it; the
-    // names live as long as the files that they are from, which this process never unloads.
+    // SAFETY: the structure is plain pointers, for which zeros are valid, and is read only where the call has filled
+    // it; the names live as long as the files that they are from, which this process never unloads.
     unsafe {
         let mut found: libc::Dl_info = core::mem::zeroed();
         if libc::dladdr(address as *const _, &raw mut found) == 0 {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Candidates that took so long for each shape, by kind.
+/// Candidates that took this long for each shape, by kind.
 fn tried(times: &[(Backend, [u64; SHAPES.len()])]) -> Vec<Tried> {
     let each = times
         .iter()
@@ -79,7 +79,7 @@ fn bind(cpu: usize) {
     }
 }
 
-/// The first processor that this thread may run on.
+/// The first processor on which this thread may run.
 #[cfg(target_arch = "x86_64")]
 fn first_cpu() -> usize {
     // SAFETY: as above.

@@ -41,7 +41,7 @@ fn a_default_route_that_a_renewed_lease_replaces_is_put_back() {
         applied.follow(netlink).unwrap();
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
 
-        // udhcpc's script adds the route in this way, by `route add`.
+        // udhcpc's script adds the route like this, with `route add`.
         netlink.delete_route(&default_route()).unwrap();
         netlink.prepend_route(&default_route()).unwrap();
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");
@@ -49,7 +49,7 @@ fn a_default_route_that_a_renewed_lease_replaces_is_put_back() {
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
         assert_eq!(applied.refused().count(), 0);
 
-        // A daemon that never gives up wins, and the user is warned.
+        // Against a daemon that never stops restoring its route, this program yields, and the user is warned.
         for _ in 0..3 {
             renew(netlink);
             applied.follow(netlink).unwrap();
@@ -115,7 +115,7 @@ fn rules_that_another_program_removes_are_put_back() {
     });
 }
 
-/// Two tunnels that lead all packets do not displace each other for ever.
+/// Two tunnels that carry all packets do not replace each other's routes endlessly.
 #[test]
 fn a_later_tunnel_stays_in_front() {
     in_host("front", |netlink, directory| {
@@ -140,7 +140,7 @@ fn a_route_past_the_tunnel_by_a_router_of_the_lan_is_put_back() {
         let plan = Plan::new(&want, &facts).unwrap();
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
         assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wan");
-        // A link that goes down and comes back leaves the routes in this state.
+        // A link that goes down and comes up again leaves the routes in this state.
         let route = Route::new(ip("192.168.77.0"), 24).via(ip("198.51.100.254"));
         netlink.delete_route(&route).unwrap();
         assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wg0");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::system::memory::Memory;
 
-/// Adds routes one after the other, and returns which were accepted.
+/// Adds routes one after the other, and returns which of them were accepted.
 fn taken(system: &mut dyn System, wanted: &[(Route, &str)]) -> Vec<(String, bool)> {
     let add = |(route, name): &(Route, &str)| {
         let taken = system.add_route(route).is_ok();

@@ -25,7 +25,7 @@ fn apply(
     Applied::apply_in(directory, never, plan, ifname, host)
 }
 
-/// Makes one plan of a want, and applies it.
+/// Makes one plan for these wishes, and applies it.
 fn bring_up(directory: &Path, want: &Want, ifname: &str, host: &mut Memory) -> Option<Applied> {
     let facts = Facts::gather(want, ifname, host).unwrap();
     let plan = Plan::new(want, &facts).ok()?;
@@ -283,7 +283,7 @@ proptest! {
     ) {
         let scratch = tempfile::tempdir().unwrap();
         let mut host = host;
-        // The second tunnel would displace the first one's route, which goes with the first.
+        // The second tunnel would replace the first one's route, which disappears with the first.
         let wants = wants.map(|want| Want {
             default_v4: want.default_v4.filter(|it| *it != DefaultV4::Replace),
             ..want

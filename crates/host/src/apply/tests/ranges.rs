@@ -30,7 +30,7 @@ fn ranges(ranges: &[&str], endpoint: &str) -> Want {
     want
 }
 
-/// Host routes longer than a range keep their packets, also those between two ranges in length.
+/// Packets to host routes that are longer than a range, or between two ranges in length, keep those routes.
 #[test]
 fn ranges_win_over_networks_of_the_host_of_the_same_length() {
     const LAN4: &str = "198.51.100.254";

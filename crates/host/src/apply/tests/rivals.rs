@@ -3,7 +3,7 @@
 use super::*;
 use crate::want::EndpointRoutes;
 
-/// A route of the host's own, by its uplink.
+/// A route of the host through its uplink.
 fn own(network: &str, prefix: u8, metric: Option<u32>) -> Route {
     let via = match network.contains(':') {
         true => "2001:db8:1::1",
@@ -125,7 +125,7 @@ fn a_default_route_that_comes_later_does_not_win() {
     });
 }
 
-/// Reports other programs' routes and rules that lead the Internet's packets past a full tunnel. The tunnel may use
+/// Reports other programs' routes and rules that lead packets to the Internet past a full tunnel. The tunnel may use
 /// def1, or a table and rules.
 #[test]
 fn what_leads_the_world_past_the_tunnel_is_told() {
@@ -140,7 +140,7 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
         (Some(500), &[], [rules; 2]),
         (None, &[("192.0.0.0", 2)], ["route 192.0.0.0/2"; 2]),
         (None, &[("64.0.0.0", 2)], ["route 64.0.0.0/2"; 2]),
-        // The kernel puts def1's half before its equal.
+        // The kernel prefers def1's half to its equal.
         (None, &[("128.0.0.0", 1)], ["", "route 128.0.0.0/1"]),
         (None, &[("192.0.0.0", 4)], ["route 192.0.0.0/4"; 2]),
         // All but private networks, as WireGuard's files list them.
@@ -180,7 +180,7 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
                 let mut applied =
                     Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
                 if let Some(priority) = priority {
-                    // Each program puts its rules first: the later one wins.
+                    // Each program puts its rules first: the later program has precedence.
                     let rule = Rule {
                         priority: Some(priority),
                         ..Rule::new(Family::V4, 99)
@@ -234,7 +234,7 @@ fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
     }
 }
 
-/// Reports that blocked IPv6 leaves by a rule of another program.
+/// Reports that IPv6 is not blocked because of a rule of another program.
 #[test]
 fn ipv6_that_leaves_although_it_is_blocked_is_told() {
     in_host("unblocked", |netlink, directory| {
@@ -242,7 +242,7 @@ fn ipv6_that_leaves_although_it_is_blocked_is_told() {
         netlink
             .add_address(wan, ip("2001:db8:1::2"), 64, None)
             .unwrap();
-        // The host's own default route leads where the rule does.
+        // The host's default route leads to the same device as the rule.
         netlink.add_route(&own("::", 0, None)).unwrap();
         netlink.add_route(&own("::", 0, None).table(99)).unwrap();
         let want = Want {

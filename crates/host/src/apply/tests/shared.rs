@@ -121,7 +121,7 @@ fn an_interface_that_now_is_anothers_keeps_its_addresses() {
         let mut applied =
             Applied::apply_in(directory, OPEN, &steps([address]), "wg0", netlink).unwrap();
         let journal = applied.journal.as_mut().unwrap();
-        // The journal is about a former interface of this name.
+        // The journal describes a former interface of this name.
         journal.clear().unwrap();
         journal.set_interface(4000);
         for step in &applied.done {

@@ -17,7 +17,7 @@ use crate::dns::{LIMIT, find_program, helper};
 const PAUSE: Duration = Duration::from_secs(4);
 const PAUSE_MAX: Duration = Duration::from_secs(256);
 
-/// Time between two checks of a restart under way.
+/// Time between two checks of a restart in progress.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Restarts `dnsmasq`, in the foreground or on a thread.
@@ -51,7 +51,7 @@ impl Restarts {
         !self.aside || (self.under_way.is_none() && self.pauses.left(Instant::now()).is_none())
     }
 
-    /// Notes a failure: nothing is tried again for a while.
+    /// Records a failure, after which nothing is tried for a while.
     pub(super) fn failed(&mut self) {
         self.pauses.failed(Instant::now());
     }
@@ -74,7 +74,7 @@ impl Restarts {
         Ok(())
     }
 
-    /// Takes the result of the restart under way, if that has ended.
+    /// Takes the result of the restart in progress, if that has ended.
     ///
     /// # Errors
     /// The restart failed.

@@ -1,4 +1,4 @@
-//! Decides which way packets go, as the kernel does from the host's state.
+//! Decides which route packets take, as the kernel does from the host's state.
 
 use std::net::IpAddr;
 
@@ -61,7 +61,7 @@ impl Memory {
         fitting.min_by_key(|route| (u8::MAX - route.prefix, metric_of(route)))
     }
 
-    /// The interface that a gateway is on. If one is asked for, the kernel uses only that interface's routes. For IPv4
+    /// The interface that a gateway is on. If one is requested, the kernel uses only that interface's routes. For IPv4
     /// it considers routes that have no gateway themselves (fib_check_nh). For IPv6 it takes the best route, which must
     /// be such a one (ip6_route_check_nh).
     pub(super) fn interface_to(&self, gateway: IpAddr, wanted: Option<u32>) -> Result<u32, Errno> {

@@ -32,7 +32,7 @@ fn packets_leave_from_the_address_that_was_called_or_the_socket_is_bound_to() {
         give(&mut peers, 0);
         assert_eq!(known(&peers).local, without, "{address:?}");
         assert_eq!(told(&mut peers, calling(2)), Some(called));
-        // The peer moves, and still calls the same address.
+        // The peer moves, and still sends to the same address.
         let to = ([192, 0, 2, 9], 4).into();
         assert_eq!(peers.floated(NUMBER, to), Some(PEER));
         let source = peers.line(PEER).unwrap().endpoint.source;
@@ -53,7 +53,7 @@ fn a_peer_that_was_followed_without_a_word_is_found_out_once() {
     assert_eq!(peer.line.unwrap().endpoint, Endpoint::new(to));
     assert_eq!(untold, Some(moved));
     assert_eq!(peers.look(PEER, now).unwrap().1, None);
-    // A look does not report an address again that the kernel has told.
+    // A look does not report again an address that the kernel has reported.
     let to = ([192, 0, 2, 10], 4).into();
     counted(&mut peers).remote = Some(to);
     assert_eq!(peers.floated(NUMBER, to), Some(PEER));

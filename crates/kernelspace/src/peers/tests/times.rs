@@ -1,4 +1,4 @@
-//! The timers that the kernel is given.
+//! The timers set in the kernel.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn what_was_read_a_moment_ago_is_not_asked_for_again() {
     let later = start + Duration::from_secs(1);
     assert!(peers.glance(PEER, later).is_some());
     assert_eq!(peers.kernel.looks, 3);
-    // A peer that is made again starts without figures.
+    // A peer that is added again starts with zero counters.
     peers.remove(PEER);
     assert!(peers.glance(PEER, later).is_none());
     peers.add(PEER);

@@ -40,7 +40,7 @@ impl Doubted {
         self.doubt.filter(|it| it.hours > 0)
     }
 
-    /// Notes that the clock shows this implausible month. Returns whether it has shown this month or the one before
+    /// Records that the clock shows this implausible month. Returns whether it has shown this month or the one before
     /// for long enough.
     pub(super) fn shown(&mut self, month: Month, now: Instant) -> bool {
         let known = self.doubt;

@@ -5,7 +5,7 @@ use crate::reorder::settings::Settings;
 use crate::reorder::store::Store;
 
 impl<T> Window<T> {
-    /// Enters a number as accepted.
+    /// Marks a number as accepted.
     pub(super) fn enter(&mut self, number: u64, line: usize, now: u64) {
         self.lines[line].copies.accepted += 1;
         if let Some(repair) = &mut self.repair {

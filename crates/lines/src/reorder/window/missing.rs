@@ -5,11 +5,11 @@ use crate::reorder::line::LineTrack;
 use crate::reorder::repair::{Learnt, Repairs};
 use std::time::Instant;
 
-/// Minimum lateness of a missing packet before it is asked for, in microseconds.
+/// Minimum lateness of a missing packet before it is requested, in microseconds.
 const MOSTLY_MIN: u64 = 5_000;
 
 impl<T> Window<T> {
-    /// Sets whether missing numbers are asked for: only useful if the sender keeps sent packets.
+    /// Sets whether missing numbers are requested: only useful if the sender keeps sent packets.
     pub fn set_repair(&mut self, on: bool) {
         if on || self.repair.is_some() {
             let end = match self.in_order {
@@ -35,13 +35,13 @@ impl<T> Window<T> {
         self.repair.as_mut()?.next_request()
     }
 
-    /// The experience with the end that is asked; `None` without repair.
+    /// Statistics of the other end's answers; `None` without repair.
     #[must_use]
     pub fn learnt(&self) -> Option<Learnt> {
         self.repair.as_ref().map(|repair| repair.learnt())
     }
 
-    /// Takes over another window's experience with the same end. Call it after [`Self::set_repair`].
+    /// Takes over another window's statistics of the same end. Call it after [`Self::set_repair`].
     pub fn learn(&mut self, learnt: Learnt) {
         if let Some(repair) = &mut self.repair {
             repair.learn(learnt);
@@ -62,7 +62,7 @@ impl<T> Window<T> {
         let lines = self.lines.iter();
         let alive = lines.filter(|line| line.alive_until(busy).is_some_and(|until| until > now));
         // A line without any known passed number holds all others up, as in rule 1. While only one line is heard, the
-        // others' first packets may be on their way.
+        // others' first packets may be in transit.
         let several = alive.clone().nth(1).is_some();
         let passed = alive.map(|line| line.passed(now).unwrap_or(0)).min();
         let passed = passed.filter(|_| several).unwrap_or(0);

@@ -45,7 +45,7 @@ impl<T> Window<T> {
         self.expected = reordering;
     }
 
-    /// Notes that the number was lost: it was given up, or came only because it was asked for.
+    /// Records that the number was lost: it was given up, or came only because it was requested.
     pub(super) fn lost(&mut self, number: u64) {
         for line in &mut self.lines {
             line.lost(number);
@@ -100,7 +100,7 @@ impl<T> Window<T> {
         let came = self.repair.as_mut().map(|repair| repair.came(number, now));
         match came {
             None | Some(Cause::Unasked) => {}
-            // The cause of a packet's time is uncertain if its number was asked for.
+            // The cause of a packet's time is uncertain if its number was requested.
             Some(cause) => {
                 self.lines[line].spoke(now);
                 if cause == Cause::Answer {
@@ -171,9 +171,9 @@ pub(super) struct Overtaking {
 impl Overtaking {
     /// Whether packet `number` of the flow may pass `limit`, the least missing number.
     ///
-    /// It may if no packet of its flow waits, and if fewer than [`OVERTAKING_MAX`] of its flow have passed `limit`.
-    /// Packets that passed a greater missing number have passed `limit` too, so the bound holds for each missing
-    /// number.
+    /// Overtaking is allowed if no packet of its flow waits, and if fewer than [`OVERTAKING_MAX`] of its flow have
+    /// passed `limit`. Packets that passed a greater missing number have passed `limit` too, so the bound holds for
+    /// each missing number.
     pub(super) fn may_pass(&self, flow: u32, limit: u64) -> bool {
         let Some(flow) = self.flows.get(place_of(flow)) else {
             return true;
@@ -200,6 +200,7 @@ impl Overtaking {
         self.flows.fill(Flow::default());
     }
 
+    #[inline]
     fn flow(&mut self, flow: u32) -> &mut Flow {
         if self.flows.is_empty() {
             self.flows = vec![Flow::default(); FLOWS];

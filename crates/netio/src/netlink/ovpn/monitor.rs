@@ -19,7 +19,7 @@ const PEER_FLOAT_NTF: u8 = 11;
 
 const PEER_DEL_REASON: u16 = 15;
 
-/// One event.
+/// Event that the kernel reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OvpnEvent {
@@ -27,7 +27,7 @@ pub enum OvpnEvent {
     PeerGone {
         /// The peer's id.
         peer: u32,
-        /// The reason.
+        /// Why the kernel removed the peer.
         why: PeerEnd,
     },
     /// The encrypting key has used up its packet ids: the kernel sends nothing more with it.
@@ -58,7 +58,7 @@ pub enum PeerEnd {
     Asked,
     /// The kernel received nothing from the peer for too long.
     Expired,
-    /// Its socket failed or was closed.
+    /// The peer's socket failed or was closed.
     Transport,
     /// A reason that only a later kernel gives.
     Other(u32),
@@ -90,7 +90,7 @@ impl PeerEnd {
 
 /// A socket that reports events about the peers of one interface.
 ///
-/// Its descriptor becomes readable when an event waits; [`OvpnMonitor::next`] never blocks.
+/// The monitor's descriptor becomes readable when an event waits; [`OvpnMonitor::next`] never blocks.
 #[derive(Debug)]
 pub struct OvpnMonitor {
     follower: Follower,

@@ -190,7 +190,7 @@ fn news_of_other_interfaces_are_not_ours() {
 
 #[test]
 fn without_the_module_it_is_said_that_nothing_was_found() {
-    // If the kernel has `ovpn`, its answer is about a missing interface.
+    // If the kernel has `ovpn`, it reports a missing interface.
     match Ovpn::open(u32::MAX >> 1) {
         Err(error) => assert!(error.is_not_found(), "{error}"),
         Ok(mut ovpn) => assert!(ovpn.peer(1).is_err()),

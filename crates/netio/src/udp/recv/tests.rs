@@ -86,7 +86,7 @@ fn the_address_that_was_called_is_told_but_to_a_socket_that_calls() {
 fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_trains_again() {
     let (from, to) = (socket(), socket());
     let lengths: Vec<u32> = (0..100).map(|i| 100 + i).collect();
-    // A train queued behind them is received as one, because the kernel would no longer cut it.
+    // A train queued after them is received whole, because the kernel would no longer cut it.
     send(&from, &to, &lengths, false);
     send(&from, &to, &[500; 10], true);
     let (trains, calls) = receive(&to);
@@ -105,7 +105,7 @@ fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_train
     send(&from, &to, &[500; 10], true);
     let (trains, _) = receive(&to);
     assert_eq!(trains, [(500, 500); 10]);
-    // Doubled once: switching off the first time counted as an attempt in vain.
+    // Doubled once: switching off the first time counted as an unsuccessful attempt.
     for _ in 0..2 * CALLS_MIN {
         receive(&to);
     }
@@ -236,7 +236,7 @@ fn the_kernel_tells_how_long_a_datagram_has_waited() {
             assert!(waited <= sent.elapsed() + Duration::from_secs(1));
             return;
         }
-        // If no other socket of the machine asks for times, the kernel starts taking them a moment after the request.
+        // If no other socket of the machine requests times, the kernel starts taking them a moment after the request.
         // Until then it uses the time of the receive call.
         assert!(begun.elapsed() < Duration::from_secs(40), "{waited:?}");
     }
@@ -245,7 +245,7 @@ fn the_kernel_tells_how_long_a_datagram_has_waited() {
 /// Each datagram is received as it was sent, while the socket switches between trains and single datagrams.
 #[test]
 fn nothing_is_lost_while_the_way_to_receive_changes() {
-    /// Most datagrams under way: far fewer than fit the buffer.
+    /// Maximum number of datagrams in transit, far fewer than the buffer holds.
     const WINDOW: u64 = 100;
     const TRAIN: [u32; 2] = [900, 800];
     const CHANGES: u32 = 150;

@@ -105,7 +105,7 @@ fn a_look_up_that_was_broken_off_is_asked_for_again() {
         None
     );
     assert_eq!(remote(attempts.next(now)), "192.0.2.1:1");
-    // An answer that comes twice, or to an earlier question, is ignored.
+    // A late or repeated answer is ignored.
     assert_eq!(attempts.looked_up(Err(late()), now), None);
 }
 
@@ -119,7 +119,7 @@ fn a_pause_is_over_when_what_was_lacking_may_be_there() {
     assert!(matches!(wait, Next::Wait(..)), "{wait:?}");
     attempts.hurry();
     assert!(matches!(attempts.next(now), Next::LookUp(_)));
-    // The next failure pauses as usual.
+    // The next failure causes a pause as usual.
     assert!(attempts.looked_up(Err(late()), now).is_some());
     assert!(matches!(attempts.next(now), Next::Wait(..)));
 }

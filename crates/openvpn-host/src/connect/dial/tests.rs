@@ -138,7 +138,7 @@ fn a_server_is_reached_from_the_address_of_the_configuration() {
 
 #[test]
 fn a_closed_port_is_told() {
-    // Uses an address that no other test uses, so that none can take the port.
+    // Uses an address that no other test uses, so that no other test can bind the port.
     let listener = TcpListener::bind("127.0.0.77:0").unwrap();
     let target = target(None, listener.local_addr().unwrap());
     drop(listener);
@@ -223,10 +223,101 @@ fn a_stop_ends_the_wait_for_a_proxy_that_says_nothing() {
         scope.spawn(|| {
             let held = listener.accept().unwrap();
             stop.wake();
-            // Keeps the connection until the other end gives up.
+            // Keeps the connection until the other end closes it.
             let _ = (&held.0).read_to_end(&mut Vec::new());
         });
         let opened = target.open(None, &Stop::new(&stop)).unwrap();
         assert!(opened.is_none());
     });
+}
+
+#[test]
+fn an_uplinks_address_and_device_are_those_of_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let line = Line {
+        source: Some("127.0.0.3".parse().unwrap()),
+        ..Line::default()
+    };
+    let target = target(None, listener.local_addr().unwrap());
+    let by_line = target.clone().by_line(&line);
+    assert_eq!(by_line.device(), None);
+    let client = stream(open(&by_line, None));
+    assert_eq!(client.local_addr().unwrap().ip().to_string(), "127.0.0.3");
+    let missing = Line {
+        interface: Some("no-such-device".to_owned()),
+        ..line
+    };
+    let by_line = target.by_line(&missing);
+    assert_eq!(by_line.device(), Some("no-such-device"));
+    assert!(open(&by_line, None).is_err());
+}
+
+/// The running connection holds the local port of the configuration.
+#[test]
+fn an_uplink_is_tried_without_the_local_port() {
+    let listener = TcpListener::bind("127.0.0.79:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut target = target(None, address);
+    target.connection.local = Local {
+        host: Some("127.0.0.79".to_owned()),
+        port: address.port(),
+        bind: true,
+        ..Local::default()
+    };
+    assert!(open(&target, None).is_err());
+    let never = Waker::new().unwrap();
+    let touched = target.clone().touch(&Stop::new(&never)).unwrap();
+    assert_eq!(touched, Some(()));
+    drop(listener);
+    let error = target.touch(&Stop::new(&never)).unwrap_err();
+    assert!(matches!(error, DialError::Refused { .. }), "{error}");
+}
+
+#[test]
+fn an_http_proxy_that_asks_again_and_again_is_left() {
+    let asks = || {
+        let answer = "HTTP/1.1 407 x\r\nProxy-Authenticate: Digest realm=\"x\", nonce=\"n\", stale=true\r\n\r\n";
+        (HEADER_END, answer.as_bytes().to_vec())
+    };
+    let (address, served) = proxy(vec![asks(), asks(), asks()]);
+    let error = open(&target(http(HttpAuth::Auto), address), Some(&login())).unwrap_err();
+    let bad = DialError::Http {
+        remote: address,
+        error: HttpError::BadLogin,
+    };
+    assert_eq!(error.to_string(), bad.to_string());
+    assert_eq!(served.join().unwrap().len(), REQUESTS_MAX);
+}
+
+#[test]
+fn an_http_proxy_that_leaves_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let leaves = listener.local_addr().unwrap();
+    let left = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 512]);
+    });
+    let error = open(&target(http(HttpAuth::None), leaves), None).unwrap_err();
+    assert!(matches!(error, DialError::Proxy { .. }), "{error}");
+    left.join().unwrap();
+}
+
+#[test]
+fn credentials_are_read_for_the_proxy_that_may_ask() {
+    let address = "192.0.2.1:1194".parse().unwrap();
+    let asks = |proxy| target(proxy, address).proxy_credentials().cloned();
+    let with = Some(Prompted::Ask);
+    let mut proxy = http(HttpAuth::Basic);
+    if let Some(Proxy::Http(proxy)) = &mut proxy {
+        proxy.credentials.clone_from(&with);
+    }
+    assert_eq!(asks(proxy), with);
+    assert_eq!(asks(socks()), None);
+    assert_eq!(asks(None), None);
+}
+
+#[test]
+fn a_proxys_password_is_not_shown() {
+    let shown = format!("{:?}", login());
+    assert!(shown.contains("me") && !shown.contains("pw"), "{shown}");
 }

@@ -41,7 +41,7 @@ fn dev_to(netlink: &mut Netlink, to: &str) -> String {
     netlink.name_of(way.dev).unwrap()
 }
 
-/// IPv4 routes only: the kernel adds IPv6 routes to interfaces at its own pace.
+/// IPv4 routes only: the kernel adds IPv6 routes to interfaces after an unknown delay.
 fn routes(netlink: &mut Netlink) -> Vec<Route> {
     let mut routes = netlink.routes(None).unwrap();
     routes.retain(|route| route.dst.is_ipv4());
@@ -87,7 +87,7 @@ fn a_client_comes_reconnects_and_goes() {
         assert!(inside.is_like(&plan(&options, "192.0.2.2", &ifname)));
         assert!(!inside.is_like(&plan(&options, "192.0.2.3", &ifname)));
 
-        // A plan made while the old settings were in force must also work after them.
+        // A plan made under the old settings must also work after them.
         let options = format!("{PUSHED},redirect-gateway");
         let mut second = plan(&options, "192.0.2.3", &ifname);
         assert!(!inside.is_like(&second));

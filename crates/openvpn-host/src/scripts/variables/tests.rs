@@ -201,3 +201,121 @@ fn addresses_of_a_client_follow_the_topology() {
         ]
     );
 }
+
+#[test]
+fn a_proxy_is_told_by_its_kind() {
+    let told = |proxy: &str| {
+        let config = crate::tests::client(&format!("auth-user-pass\nproto tcp-client\n{proxy}"));
+        let mut environment = Environment::default();
+        environment.set_configuration(&config, None, 42, SystemTime::UNIX_EPOCH);
+        let all = all(&environment).into_iter();
+        all.filter(|it| it.contains("proxy")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told("http-proxy web.test 8080"),
+        ["http_proxy_port_1=8080", "http_proxy_server_1=web.test"]
+    );
+    assert_eq!(
+        told("socks-proxy socks.test 1081"),
+        ["socks_proxy_port_1=1081", "socks_proxy_server_1=socks.test"]
+    );
+    assert_eq!(told(""), Vec::<String>::new());
+}
+
+#[test]
+fn scripts_see_the_pushed_routes_and_the_gateways_of_both_networks() {
+    use config::openvpn::Network;
+    use netio::netlink::{Family as AddressFamily, Route};
+    use openvpn::push::{PullFilter, PushReply};
+
+    let described = |options: &str| {
+        let reply = PushReply::parse(options.split(','), &PullFilter::default()).unwrap();
+        let network = TunnelNetwork::merge(&Network::default(), 1500, Some(&reply)).unwrap();
+        let gateway = |family, via: &str| Route::default_of(family).via(via.parse().unwrap());
+        let facts = HostFacts {
+            defaults: vec![
+                gateway(AddressFamily::V4, "198.51.100.1"),
+                gateway(AddressFamily::V6, "2001:db8::1"),
+                // A worse default route.
+                gateway(AddressFamily::V4, "198.51.100.2"),
+            ],
+            ..HostFacts::default()
+        };
+        let mut environment = Environment::default();
+        describe_routes(&mut environment, &network, &facts);
+        all(&environment)
+    };
+    let address = "topology subnet,ifconfig 10.8.0.2 255.255.255.0,route-gateway 10.8.0.1,\
+                   ifconfig-ipv6 fd00::2/64 fd00::1";
+    let routes = "route 10.9.0.0 255.255.0.0,route 10.10.0.0 255.255.0.0 10.8.0.9 7,route-ipv6 fd01::/48,\
+                  redirect-gateway def1";
+    assert_eq!(
+        described(&format!("{address},{routes}")),
+        [
+            "net_gateway_ipv6=2001:db8::1",
+            "redirect_gateway=1",
+            "route_gateway_1=10.8.0.1",
+            "route_gateway_2=10.8.0.9",
+            "route_ipv6_gateway_1=fd00::1",
+            "route_ipv6_network_1=fd01::/48",
+            "route_metric_2=7",
+            "route_net_gateway=198.51.100.1",
+            "route_netmask_1=255.255.0.0",
+            "route_netmask_2=255.255.0.0",
+            "route_network_1=10.9.0.0",
+            "route_network_2=10.10.0.0",
+            "route_redirect_gateway_ipv4=1",
+            "route_vpn_gateway=10.8.0.1",
+        ]
+    );
+    // `redirect-gateway` without the default route asks for no more than a route to the server.
+    let none = described(&format!("{address},redirect-gateway !ipv4"));
+    assert!(none.contains(&"redirect_gateway=0".to_owned()), "{none:?}");
+}
+
+#[cfg(feature = "server")]
+#[test]
+fn a_departed_client_is_told_with_its_times_and_its_traffic() {
+    let mut environment = Environment::default();
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    environment.set_connected(at, &Clock::system());
+    environment.set_traffic(5, 7, Duration::from_millis(61_900));
+    let value = |name| environment.value(name);
+    assert_eq!(value("time_unix"), Some("1800000000"));
+    assert!(value("time_ascii").unwrap().starts_with("2027-01-1"));
+    assert_eq!(value("bytes_received"), Some("5"));
+    assert_eq!(value("bytes_sent"), Some("7"));
+    assert_eq!(value("time_duration"), Some("61"));
+}
+
+#[test]
+fn dns_options_are_told_server_by_server() {
+    let mut dns = DnsOptions::default();
+    let server = |dnssec, transport, sni: Option<&str>| DnsServer {
+        addresses: vec!["10.8.0.1:0".parse().unwrap()],
+        resolve_domains: vec!["office.test".to_owned()],
+        dnssec,
+        transport,
+        sni: sni.map(str::to_owned),
+    };
+    let https = server(Dnssec::Yes, DnsTransport::Https, Some("dns.test"));
+    dns.servers.insert(1, https);
+    let plain = server(Dnssec::No, DnsTransport::Plain, None);
+    dns.servers.insert(2, plain);
+    let mut environment = Environment::default();
+    environment.set("dns_server_3_address_1", "10.8.0.3");
+    environment.set_dns(&dns);
+    assert_eq!(
+        all(&environment),
+        [
+            "dns_server_1_address_1=10.8.0.1",
+            "dns_server_1_dnssec=yes",
+            "dns_server_1_resolve_domain_1=office.test",
+            "dns_server_1_sni=dns.test",
+            "dns_server_1_transport=DoH",
+            "dns_server_2_address_1=10.8.0.1",
+            "dns_server_2_dnssec=no",
+            "dns_server_2_resolve_domain_1=office.test",
+        ]
+    );
+}

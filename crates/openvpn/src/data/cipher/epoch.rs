@@ -80,7 +80,7 @@ impl EpochAead {
         epoch_of: impl Fn(&[u8], &Packet) -> u16,
         mut f: impl FnMut(Option<&dyn PacketCipher>, &mut Batch<'_>) -> bool,
     ) -> u16 {
-        // Held for a batch: a writer comes once in 2^36 blocks, or when it is told to.
+        // The lock is held for a batch: a writer comes once in 2^36 blocks, or on request.
         let mut window = self.window.read().unwrap_or_else(PoisonError::into_inner);
         let memory = &mut *batch.memory;
         let mut rest = &mut batch.packets[..];
@@ -122,7 +122,7 @@ impl Window {
         self.extend(cipher, self.current);
     }
 
-    /// Whether this is an epoch whose packets are to be opened, and its key is not there yet.
+    /// Whether this is an epoch whose packets are to be opened, and whose key is not made yet.
     fn lacks(&self, epoch: u16) -> bool {
         epoch > self.last && epoch <= self.current.saturating_add(FUTURE)
     }

@@ -31,7 +31,7 @@ fn sizes_of_stock() {
     assert_eq!(sizes(2544, 1272), [1272, 1272]);
 }
 
-/// Stock 2.6.14 has logged these values for packets of many sizes.
+/// Stock 2.6.14 logged these values for packets of many sizes.
 #[test]
 fn pieces_of_stock() {
     let mut rows = 0;
@@ -95,7 +95,7 @@ fn in_any_order_and_between_each_other() {
         .iter()
         .flat_map(|packet| pieces(&mut fragmenter, packet))
         .collect();
-    // Odd ones first, then even ones from behind; numbers wrap in between.
+    // Odd pieces first, then even ones in reverse; numbers wrap in between.
     let mut order: Vec<_> = (0..wire.len()).filter(|n| n % 2 == 1).collect();
     order.extend((0..wire.len()).filter(|n| n % 2 == 0).rev());
     let mut done = Vec::new();
@@ -129,7 +129,7 @@ fn a_lost_piece_costs_one_packet_and_bounded_memory() {
     assert_eq!(reassembler.waiting(), 0);
 }
 
-/// The number comes again with pieces of another size: those of the old packet are forgotten.
+/// A number is used again with pieces of another size: the pieces of the old packet are dropped.
 #[test]
 fn pieces_of_different_packets_are_not_mixed() {
     let now = Instant::now();
@@ -157,7 +157,7 @@ fn damaged_heads() {
         assert_eq!(receive(head, 0), Err(FragmentError::Header(head)));
     }
     assert_eq!(receive(1, 5), Err(FragmentError::Header(1)));
-    // Longer than its own size field says.
+    // Longer than its size field says.
     assert_eq!(
         receive(2 | 1 << 15, 5),
         Err(FragmentError::Header(2 | 1 << 15))
@@ -167,7 +167,7 @@ fn damaged_heads() {
         receive(2 | 31 << 10 | 0x3fff << 15, 4),
         Err(FragmentError::TooLong)
     );
-    // A last piece, then one behind it.
+    // A last piece, then one with a higher offset.
     assert_eq!(receive(2 | 1 << 10 | 5 << 15, 20), Ok(()));
     assert!(receive(1 | 2 << 10, 20).is_err());
     assert_eq!(

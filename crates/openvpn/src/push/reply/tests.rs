@@ -202,7 +202,7 @@ fn tokens_are_not_logged() {
     }
 }
 
-/// Writes one word in many ways of equal meaning; `way` chooses one of them for each character.
+/// Writes one word in many ways of equal meaning; `way` chooses the spelling of each character.
 fn written(word: &str, way: &[u8]) -> String {
     let mut out = String::new();
     for (at, letter) in word.chars().enumerate() {
@@ -238,7 +238,7 @@ proptest! {
         let _ = assembler.add(&text);
     }
 
-    /// Filters and `route-nopull` judge an option by its meaning, in whatever way a server writes it.
+    /// Filters and `route-nopull` judge an option by its meaning, however a server spells it.
     #[test]
     fn no_way_of_writing_passes_a_filter(
         option in prop::sample::select(vec![

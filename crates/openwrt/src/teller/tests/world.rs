@@ -41,7 +41,7 @@ pub(super) struct World {
     random: Random,
     now: Instant,
     teller: Teller,
-    /// The tunnel's present state; `None` while its link is lost.
+    /// Current state of the tunnel; `None` while its link is lost.
     wanted: Option<Update>,
     last: Update,
     netifd: Netifd,
@@ -49,13 +49,13 @@ pub(super) struct World {
     has: BTreeSet<String>,
     /// netifd's name servers: one that is added twice is listed twice.
     dns: Vec<String>,
-    /// The process that the device belongs to.
+    /// Process to which the device belongs.
     device: u64,
     process: u64,
     taken: u64,
     /// How often netifd was expected to take the device.
     expected: u64,
-    /// Time at which ubus is back.
+    /// Time at which ubus is available again.
     ubus_back: Option<Instant>,
     connection: u64,
     connected: bool,
@@ -150,7 +150,7 @@ impl World {
                     self.handle(Event::Up(wanted));
                 }
             }
-            // The link is lost, or comes back.
+            // The link is lost or comes back.
             3 | 4 => match self.wanted.take() {
                 Some(_) => self.handle(Event::Lost),
                 None => {
@@ -317,7 +317,7 @@ impl World {
         Status::Ok
     }
 
-    /// netifd removes everything that it has set on the interface.
+    /// netifd removes all its settings from the interface.
     fn flush(&mut self) {
         self.has.clear();
         self.dns.clear();

@@ -25,7 +25,7 @@ impl Both {
         }
     }
 
-    /// Sends probes until the server's token stays the same. Returns whether the address takes part.
+    /// Sends probes until the server's token no longer changes. Returns whether the address takes part.
     fn join(&mut self, line: u8, from: Ipv4Addr) -> bool {
         loop {
             let probe = self.client.probe(line, 0, 0b11).unwrap();
@@ -66,7 +66,7 @@ fn an_address_takes_part_once_it_has_shown_that_it_hears() {
 fn a_probe_from_elsewhere_or_from_yesterday_gives_no_address() {
     let mut ends = Both::new();
     assert!(ends.join(0, FIRST));
-    // An attacker intercepts the probe and sends it on from elsewhere before the server gets it.
+    // An attacker intercepts the probe and sends it from another address before the server gets it.
     let caught = ends.client.probe(0, 0, 1).unwrap();
     let probed = ends
         .server
@@ -127,7 +127,7 @@ fn there_are_few_addresses_and_silent_ones_are_forgotten() {
     }
     assert!(!ends.join(9, STRANGER));
     assert_eq!(ends.addresses().len(), ADDRESSES_MAX);
-    // A line that moves frees its old place.
+    // A line that moves to another address frees its old slot.
     assert!(ends.join(3, SECOND));
     assert_eq!(ends.addresses().len(), ADDRESSES_MAX);
     assert!(ends.addresses().contains(&SECOND));

@@ -28,7 +28,7 @@ impl ServerCall {
         used.map_or(self.ends, |(_, ends)| ends)
     }
 
-    /// Sends a packet of a control protocol by all lines that the client uses.
+    /// Sends a packet of a control protocol over all lines that the client uses.
     pub(super) fn send_by_all(&self, packet: Vec<u8>, now: Instant, out: &mut Vec<ServerOutput>) {
         let first = self.used(now);
         let all = self.addresses.iter().flat_map(|it| it.in_use(now));

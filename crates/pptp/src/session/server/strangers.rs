@@ -12,7 +12,7 @@ use crate::session::server::{Client, ConnectionId, Server, ServerOutput};
 /// Time that a control connection may exist without a logged-in client.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Most calls that a control connection may request without a login.
+/// Maximum number of calls that a control connection may request without a login.
 const CALLS_MAX: u16 = 16;
 
 impl Client {
@@ -34,7 +34,7 @@ impl Client {
         self.asked = 0;
     }
 
-    /// Notes the end of a call whose client had logged in.
+    /// Records the end of a call whose client had logged in.
     pub(super) fn lost_call(&mut self, now: Instant) {
         self.admitted = self.admitted.saturating_sub(1);
         if self.admitted == 0 {

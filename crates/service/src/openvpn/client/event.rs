@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) enum Realm {
     /// The server (`auth-user-pass`).
     Server,
-    /// The proxy.
+    /// The HTTP or SOCKS proxy.
     Proxy,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Planned {
 
 /// Event for the client's machine.
 pub(super) enum Event {
-    /// The first event.
+    /// Start of the tunnel.
     Begin,
     /// Result of the name look-up with this number.
     LookedUp(u64, Result<Vec<SocketAddr>, ResolveError>),
@@ -54,7 +54,7 @@ pub(super) enum Event {
     RelayLookedUp(LineId, Result<Vec<SocketAddr>, String>),
     /// Result of the test of a line.
     LineTried(LineId, Result<(), String>),
-    /// A control packet.
+    /// Control packet from the server.
     Control(Arrival),
     /// A message from inside a data packet.
     Message(Box<[u8]>),

@@ -34,11 +34,11 @@ const MANAGEMENT: u64 = 3;
 const BACKGROUND: u64 = 4;
 const CLOCK: u64 = 5;
 
-/// Most control packets, and messages from data packets, per turn of the loop.
+/// Maximum number of control packets, and messages from data packets, per turn of the loop.
 const ARRIVALS_AT_ONCE: usize = 256;
 const MESSAGES_AT_ONCE: usize = crate::inbox::MESSAGES;
 
-/// A client and its host.
+/// A client's state machine, and the system that runs it.
 pub(super) struct Executor<'a> {
     context: &'a Context,
     machine: Machine<'a>,

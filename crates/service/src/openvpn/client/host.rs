@@ -18,9 +18,9 @@ use plane::Now;
 use plane::{LineId, PeerId};
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-/// The data plane's name for the server, its only peer.
+/// The server's number in the data plane, which has no other peer.
 pub(super) const SERVER: PeerId = PeerId(0);
 
 /// An error of a step, in words.
@@ -40,7 +40,7 @@ pub(super) trait Host {
     /// Writes a line for the user who started the tunnel, besides OpenVPN's log.
     fn say(&mut self, level: Level, text: &str);
 
-    /// Logs why the process cannot go on.
+    /// Logs why the process cannot continue.
     fn fatal(&mut self, why: String);
 
     /// Notifies management clients.
@@ -58,7 +58,7 @@ pub(super) trait Host {
     /// Gets a socket to a server: [`Event::Connected`] or [`Event::DialFailed`] with this number.
     fn dial(&mut self, number: u64, target: Box<Target>, login: Option<ProxyLogin>) -> Done;
 
-    /// Finds out whether a server can be reached by a line: [`Event::LineTried`].
+    /// Finds out whether a server can be reached over a line: [`Event::LineTried`].
     fn try_line(&mut self, line: LineId, target: Target);
 
     /// Abandons the current look-up or dial.
@@ -88,7 +88,7 @@ pub(super) trait Host {
     /// Saves the lines' byte counts for the next start.
     fn keep_usage(&mut self, usage: &[LineUsage]);
 
-    /// Saves the latest time that sent stamps may have. The write is on the disk when this returns.
+    /// Saves the floor, the latest timestamp that may be sent. The write is on the disk when this returns.
     fn keep_floor(&mut self, floor: SystemTime);
 
     /// Saves the address at which the server of this name proved itself, for a start without a working name server.
@@ -132,8 +132,11 @@ pub(super) trait Host {
     /// Waits for a management client where `management-hold` says so: [`Event::Released`].
     fn hold(&mut self) -> Done;
 
-    /// Logs that the tunnel is up and every script has run, and tells the waiting parent process.
-    fn is_up(&mut self);
+    /// The device through which packets to an address leave, for the log.
+    fn device_to(&mut self, address: IpAddr) -> Option<String>;
+
+    /// Logs that the tunnel is up after `took` and every script has run, and tells the waiting parent process.
+    fn is_up(&mut self, took: Duration);
 
     /// Reports that the connection is lost and will be made again.
     fn is_lost(&mut self);

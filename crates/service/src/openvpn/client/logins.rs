@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 /// The next credentials to show.
 pub(super) enum Shown {
-    /// Show these credentials, or none.
+    /// Show these credentials; `None` connects without any.
     Known(Option<Login>),
     /// Ask the user first.
     Ask,
@@ -53,7 +53,7 @@ impl Logins {
         (self.kept, self.unsent) = (None, None);
     }
 
-    /// Notes that a server has received the last credentials shown.
+    /// Records that a server has received the last credentials shown.
     pub(super) fn sent(&mut self) {
         self.unsent = None;
     }

@@ -77,11 +77,11 @@ enum Phase {
     Interface(Candidate),
     /// Asks for the proxy's name and password.
     ProxyLogin(Candidate),
-    /// Waits, up to this time, for a line to dial by.
+    /// Waits, up to this time, for a line to dial over.
     Await(Candidate, Option<ProxyLogin>, Instant),
     /// Dials: the request's number, and the start time.
     Dial(u64, Instant, Candidate),
-    /// Waits, up to this time, for a line to send by.
+    /// Waits, up to this time, for a line to send over.
     Line(Candidate, SocketAddr, Instant),
     /// Has a socket and a session.
     Connection(Box<Connection>),
@@ -91,7 +91,7 @@ enum Phase {
     Over,
 }
 
-/// A client.
+/// State machine of a client.
 pub(super) struct Machine<'a> {
     config: &'a OpenVpn,
     hooks: Hooks<'a>,
@@ -263,7 +263,7 @@ impl<'a> Machine<'a> {
                 }
                 self.deadline(cx);
             }
-            // The connection that asked for it is gone.
+            // The connection that requested the settings is gone.
             Event::InterfaceSet(_) if self.connection().is_none() => cx.later(|host| host.undo()),
             event => self.with_connection(cx, |machine, it, cx| {
                 machine.connection_event(it, event, cx);

@@ -1,25 +1,25 @@
 //! The order of steps while a script runs.
 //!
-//! A script runs on its own thread, so the control connection and the data plane go on meanwhile. The script's end is an
-//! event, and steps that must follow it wait: the routes for `up`, the removal of the interface for `down`, the next
-//! connection for both. A server can cause the machine's other calls without limit, so these are no steps and never pile
-//! up.
+//! A script runs on its own thread, so the control connection and the data plane continue meanwhile. The script's end
+//! is an event, and steps that must follow it wait: the routes for `up`, the removal of the interface for `down`, the
+//! next connection for both. A server can cause the machine's other calls without limit, so these are no steps and
+//! never pile up.
 
 use super::event::Event;
 use super::host::{Done, Failure, Host};
 use std::collections::VecDeque;
 
-/// A call of the host.
+/// A call to the host.
 pub(super) type Step = Box<dyn FnOnce(&mut dyn Host) -> Done>;
 
 /// How a step behaves while a script runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It waits.
+    /// The step waits for the script.
     Plain,
-    /// It waits, and the steps after it wait for its end ([`Event::ScriptFinished`]).
+    /// The step waits, and later steps wait for its end as well ([`Event::ScriptFinished`]).
     Script,
-    /// It waits unless another of this kind does: several network changes need only one.
+    /// The step waits, or is dropped if another of this kind waits: several network changes need only one.
     Follow,
 }
 

@@ -33,12 +33,12 @@ const SERVICE: u64 = 4;
 /// Poller number of the first TCP listener; the others follow.
 const LISTENERS: u64 = 16;
 
-/// Most control packets per turn of the loop.
+/// Maximum number of control packets per turn of the loop.
 const ARRIVALS_AT_ONCE: usize = 256;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A server and its host.
+/// A server's state machine, and the system that runs it.
 struct Executor<'a> {
     context: &'a Context,
     machine: Machine<'a>,
@@ -175,7 +175,7 @@ impl<'a> Executor<'a> {
         self.tell(Event::Failed(why));
     }
 
-    /// Tells the machine about an event, and about those that follow from it at once.
+    /// Passes the machine an event, and those that follow from it at once.
     fn tell(&mut self, event: Event<'a>) {
         let plane = Rc::clone(&self.host.plane);
         self.host.events.push_back(event);

@@ -75,7 +75,7 @@ pub(super) struct Setup<'a> {
     pub(super) config: &'a OpenVpn,
     /// A digest of the files that only a new start reads; `None` if one cannot be read.
     pub(super) material: Option<[u8; 32]>,
-    /// The configuration's scripts.
+    /// Hook scripts of the configuration.
     pub(super) hooks: Hooks<'a>,
     /// Directory for script files, unless the configuration names one.
     pub(super) temporary: PathBuf,
@@ -85,7 +85,7 @@ pub(super) struct Setup<'a> {
     pub(super) mtu: u16,
     /// All sessions of the server.
     pub(super) listener: Listener,
-    /// The TCP connections.
+    /// TCP connections of clients.
     pub(super) connections: Connections,
     /// The server's own tunnel addresses.
     pub(super) side: ServerSide,
@@ -95,7 +95,7 @@ pub(super) struct Setup<'a> {
     pub(super) passwords: Option<Arc<PasswordFile>>,
 }
 
-/// A server.
+/// State machine of a server.
 pub(super) struct Machine<'a> {
     /// The configuration as last read.
     config: &'a OpenVpn,
@@ -237,7 +237,6 @@ impl<'a> Machine<'a> {
         self.config
     }
 
-    /// The TCP connections.
     pub(super) fn connections(&self) -> &Connections {
         &self.connections
     }
@@ -346,7 +345,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Tells every client that the server exits, as `explicit-exit-notify` says.
+    /// Informs every client that the server exits, as `explicit-exit-notify` says.
     fn say_goodbye(&mut self, cx: &mut Cx<'_>) {
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {

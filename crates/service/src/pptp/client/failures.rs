@@ -52,7 +52,7 @@ impl Failures {
         of.is_some_and(|of| now < of.until)
     }
 
-    /// Ends the rest of the line that has rested longest.
+    /// Puts the line that failed longest ago back into use.
     fn wake_one(&mut self, now: Instant) {
         let resting = self.0.iter_mut().flatten().filter(|of| now < of.until);
         if let Some(of) = resting.min_by_key(|of| of.last) {
@@ -62,7 +62,7 @@ impl Failures {
 }
 
 impl ServerLines {
-    /// Handles the end of a call on the line by which the server was called. `settled` says whether the call was up
+    /// Handles the end of a call on the line over which the server was called. `settled` says whether the call was up
     /// for long; `None` means that it never was up. Missing GRE or echo replies always count against the line. Our own
     /// end never does, nor a fault of login or encryption that the server's answer shows. Other reasons, such as a
     /// login that timed out, count if the call never was up.
@@ -106,7 +106,7 @@ impl ServerLines {
         self.rest(now);
     }
 
-    /// If no line is known to be worth a call, ends the rest of one. Returns whether there was such a line.
+    /// If no line is known to be worth a call, puts one back into use. Returns whether there was such a line.
     pub(super) fn wakes(&mut self, now: Instant) -> bool {
         let mut open = self.lines.all_open().into_iter();
         if self.resting.is_empty() || open.any(|line| self.lines.may_work(SERVER, line)) {

@@ -32,7 +32,7 @@ impl ClientMachine {
         self.lines_settled(cx);
     }
 
-    /// Continues after lines may have been opened: with the call that waits for one, or with a look.
+    /// Continues after lines may have been opened: connects if a call waits for a line, or else checks the lines.
     fn lines_settled(&mut self, cx: &mut Cx<'_>) {
         let Some(it) = &mut self.lines else { return };
         if it.lines.has_open()
@@ -47,7 +47,7 @@ impl ClientMachine {
         self.look(cx);
     }
 
-    /// Handles the server's answer to a TCP connection by a line other than the call's.
+    /// Handles the server's answer to a TCP connection over a line other than the call's.
     pub(super) fn knocked(&mut self, line: LineId, cx: &mut Cx<'_>) {
         self.with_lines(cx, |it, now, out| {
             let several = it.knows == Knows::Several;
@@ -61,7 +61,7 @@ impl ClientMachine {
         });
     }
 
-    /// Calls the server by the chosen line.
+    /// Calls the server over the chosen line.
     pub(super) fn dial(&mut self, server: SocketAddrV4, cx: &mut Cx<'_>) {
         let mut line = None;
         let several = self.with_lines(cx, |it, now, out| {
@@ -168,7 +168,7 @@ impl ClientMachine {
         self.look(cx);
     }
 
-    /// Handles the loss of the control connection: the call goes on if the server is heard soon.
+    /// Handles the loss of the control connection: the call continues if the server is heard soon.
     pub(super) fn control_lost(&mut self, cx: &mut Cx<'_>) {
         if let Some(it) = &mut self.lines {
             it.tells = Some((cx.now, TELL_AGAIN.0));
@@ -216,7 +216,7 @@ impl ClientMachine {
         self.lines.as_ref().and_then(|it| it.deadline())
     }
 
-    /// Handles what is due about the lines.
+    /// Handles due events of the lines.
     pub(super) fn expire_lines(&mut self, cx: &mut Cx<'_>) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= cx.now);
         if due(self.lines.as_ref().and_then(|it| it.lines.due())) {
@@ -277,7 +277,7 @@ impl ClientMachine {
         self.redial(cx);
     }
 
-    /// Ends the call, and calls the server by the line that works.
+    /// Ends the call, and calls the server over the line that works.
     fn redial(&mut self, cx: &mut Cx<'_>) {
         let server = SocketAddrV4::new(self.server(), self.options.port);
         let words = "the server is called anew, by the uplink that works".to_owned();
@@ -294,7 +294,7 @@ impl ClientMachine {
         self.dial(server, cx);
     }
 
-    /// Sends a probe to the server by a line.
+    /// Sends a probe to the server over a line.
     pub(super) fn probe_by(&mut self, line: LineId, cx: &mut Cx<'_>) {
         let address = self.server();
         let Some(it) = &self.lines else { return };
@@ -425,7 +425,7 @@ impl LinePlane for Around<'_, '_> {
         self.closed = self.closed.with(line);
     }
 
-    /// Packets have one address, and the server learns of lines in another way.
+    /// Packets have one address, and the server learns of lines by another method.
     fn set_line(&mut self, _: PeerId, _: Line) {}
 
     fn use_line(&mut self, _: PeerId, line: LineId) {

@@ -2,7 +2,7 @@
 //!
 //! A server that knows of several lines accepts packets on each of them once probes have shown it the client's
 //! addresses ([`::pptp::lines`]). Other servers know a call by the client's address: the client uses one line at a
-//! time, and calls anew to use another. An LCP echo then tests the call's line. A TCP connection to the server's
+//! time, and calls again to use another. An LCP echo then tests the call's line. A TCP connection to the server's
 //! port, closed at once, tests each other line.
 
 use super::failures::Failures;
@@ -45,7 +45,7 @@ pub(super) enum Knows {
 /// The lines to the server.
 pub(in crate::pptp) struct ServerLines {
     pub(super) lines: Lines,
-    /// The configured mode.
+    /// Line mode of the configuration.
     pub(super) mode: LineMode,
     pub(super) knows: Knows,
     /// The line that the scheduler has chosen.
@@ -74,7 +74,7 @@ pub(in crate::pptp) struct ServerLines {
     /// When to tell the server next which lines are used, and how many quick repetitions are left.
     pub(super) tells: Option<(Instant, u8)>,
     times: Times,
-    /// When data last came by the line in use.
+    /// When data last came over the line in use.
     pub(super) heard: Option<Instant>,
     bytes: [u64; 2],
 }
@@ -122,7 +122,7 @@ impl ServerLines {
         !self.lines.may_work(SERVER, self.line())
     }
 
-    /// Handles the server's answer to a probe by a line. Returns whether the line has newly joined the call.
+    /// Handles the server's answer to a probe over a line. Returns whether the line has newly joined the call.
     pub(super) fn join(&mut self, line: LineId, now: Instant) -> bool {
         self.failures.worked(line);
         self.port_only = None;
@@ -159,7 +159,7 @@ impl ServerLines {
         self.calls.is_some_and(|at| at + DIAL <= now)
     }
 
-    /// All lines that packets of the call go by.
+    /// All lines that packets of the call go over.
     pub(super) fn in_use(&self) -> LineSet {
         let mode = self.wanted.among(self.joined);
         mode.lines().with(self.line())
@@ -195,7 +195,7 @@ impl ServerLines {
         }
     }
 
-    /// Counts a packet that goes out. Returns its way, and puts the ways of its copies into `copies`.
+    /// Counts a sent packet. Returns its path, and adds the paths of its copies to `copies`.
     pub(super) fn sent(
         &mut self,
         packet: (&[u8], usize),
@@ -234,7 +234,7 @@ impl ServerLines {
 }
 
 impl ClientMachine {
-    /// Sends a packet that is not from the interface by all lines in use.
+    /// Sends a packet that is not from the interface over all lines in use.
     pub(super) fn send_by_all(&self, packet: &[u8], cx: &mut Cx<'_>) {
         let to = self.server();
         let Some(it) = &self.lines else {
@@ -272,14 +272,14 @@ impl ClientMachine {
         peer.lines = lines;
     }
 
-    /// Handles the server's answer to an echo, which went by the call's line.
+    /// Handles the server's answer to an echo, which went over the call's line.
     pub(super) fn echoed(&mut self, now: Instant) {
         if let Some(it) = &mut self.lines {
             it.heard = Some(now);
         }
     }
 
-    /// Whether the call goes on without its control connection.
+    /// Whether the call continues without its control connection.
     pub(super) fn goes_on(&self) -> bool {
         self.session.as_ref().and_then(Session::call).is_some()
     }

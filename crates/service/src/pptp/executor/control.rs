@@ -13,7 +13,7 @@ use std::time::Instant;
 /// Bytes read from one connection in one go: more than the longest message.
 const ROOM: usize = 4096;
 
-/// Most connections accepted in one go.
+/// Maximum number of connections accepted in one go.
 const ACCEPTED_AT_ONCE: usize = 32;
 
 /// A control connection, open or being made.

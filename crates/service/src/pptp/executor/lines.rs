@@ -14,13 +14,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
-/// An open line.
+/// Local end of an open line.
 struct End {
     socket: GreSocket,
     outgoing: Outgoing,
 }
 
-/// The GRE sockets, one in all or one for each line, with the packets to send by them.
+/// The GRE sockets, one in all or one for each line, with the packets to send over them.
 pub(super) struct Sockets {
     settings: Lines,
     /// The socket of a client or server without lines of its own.
@@ -32,7 +32,7 @@ pub(super) struct Sockets {
     knocks: BTreeMap<LineId, Connecting>,
     /// Packets may have to be sent as copies too.
     copies: bool,
-    /// Ways for the copies of the packet that was sealed last.
+    /// Paths for the copies of the last sealed packet.
     ways: Vec<Way>,
     /// The packet that was sealed last, if copies are possible.
     sealed: Vec<u8>,
@@ -83,7 +83,7 @@ impl Sockets {
         Ok(socket)
     }
 
-    /// Options of a TCP connection by a line.
+    /// Options of a TCP connection over a line.
     pub(super) fn tcp_by(&self, line: LineId) -> TcpOptions {
         let settings = self.settings.lines.get(line.index());
         settings.map_or_else(TcpOptions::default, |settings| TcpOptions {
@@ -94,7 +94,7 @@ impl Sockets {
         })
     }
 
-    /// Seals a packet and queues it for each of its ways. A full batch is sent at once, as a super-packet may hold a
+    /// Seals a packet and queues it for each of its paths. A full batch is sent at once, as a super-packet may hold a
     /// thousand packets.
     pub(super) fn send(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
         self.seal(machine, packet, now);
@@ -123,7 +123,7 @@ impl Sockets {
         (self.sealed, self.ways) = (sealed, ways);
     }
 
-    /// Queues a packet by one way.
+    /// Queues a packet over one path.
     pub(super) fn push(&mut self, way: Way, packet: &[u8]) {
         let outgoing = match &self.only {
             Some(_) => Some(&mut self.outgoing),
@@ -186,7 +186,7 @@ impl Sockets {
         }
     }
 
-    /// Starts a TCP connection that tests whether the server answers by a line. It replaces one that has not ended.
+    /// Starts a TCP connection that tests whether the server answers over a line. It replaces one that has not ended.
     pub(super) fn knock(&mut self, line: LineId, server: SocketAddrV4, poller: &Poller) {
         let options = self.tcp_by(line);
         if let Some(old) = self.knocks.remove(&line) {

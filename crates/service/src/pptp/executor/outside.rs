@@ -39,6 +39,8 @@ pub(super) struct Outside<'m> {
     pub(super) told: bool,
     /// When the parent process stops waiting.
     pub(super) wait_until: Option<Instant>,
+    /// When a client called the server, while it is not up.
+    pub(super) called: Option<Instant>,
     /// When the log explains what the server's silence may mean.
     pub(super) explain_at: Option<Instant>,
 }
@@ -48,6 +50,11 @@ impl Outside<'_> {
     pub(super) fn is_up(&mut self) {
         notify::ready("up");
         (self.wait_until, self.explain_at) = (None, None);
+        if let Some(called) = self.called.take() {
+            let (name, seconds) = (&self.model.interface, called.elapsed().as_secs_f32());
+            let summary = self.network.summary();
+            log::info!("{name}: connected in {seconds:.1} s: {summary}");
+        }
         if !self.told {
             background::start_is_over();
         }
@@ -162,7 +169,7 @@ impl Host for Outside<'_> {
 
     fn log(&mut self, level: Level, words: String) {
         log::log!(level, "{}: {words}", self.model.interface);
-        // Tells the service manager that the start is over, as it should not wait while the server is away.
+        // Signals the service manager that the start is over: it should not wait while the server is away.
         if level <= Level::Warn {
             notify::ready(&words);
         }

@@ -6,7 +6,8 @@ use plane::LineId;
 use std::io;
 use std::time::Instant;
 
-/// Most packets read from the interface in one go and sent by one call; each packet in a super-packet counts.
+/// Maximum number of packets read from the interface in one go and sent by one call; each packet in a super-packet
+/// counts.
 pub(super) const BATCH: usize = 64;
 
 impl<M: Machine> Executor<'_, M> {
@@ -46,7 +47,7 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Opens packets received by a line, and writes them to the interface.
+    /// Opens packets received over a line, and writes them to the interface.
     pub(super) fn take_in(&mut self, count: usize, line: LineId, now: Instant) {
         let mut cx = Cx {
             now,

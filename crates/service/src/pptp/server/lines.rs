@@ -1,4 +1,4 @@
-//! Clients that call by several of their lines, and are answered on each.
+//! Clients that call over several of their lines, and are answered on each.
 
 use super::{Client, ServerMachine};
 use crate::pptp::machine::{Cx, Way};
@@ -47,7 +47,7 @@ impl ClientLines {
         }
     }
 
-    /// Returns one way of a packet, and puts the others into `copies`.
+    /// Returns one path for a packet, and adds the others to `copies`.
     pub(super) fn send(
         &mut self,
         packet: (&[u8], usize),

@@ -1,4 +1,4 @@
-//! Tests calls by several lines.
+//! Tests calls over several lines.
 
 use super::*;
 use plane::LineId;
@@ -34,7 +34,7 @@ fn copies_by_two_lines_that_lose_packets_lose_the_product_only() {
     }
 }
 
-/// Number of packets that came after one with a greater number.
+/// Number of packets that came after a packet with a greater number.
 fn overtaken(arrived: &[u32]) -> usize {
     let mut greatest = 0;
     let behind = arrived.iter().filter(|&&number| {
@@ -45,7 +45,7 @@ fn overtaken(arrived: &[u32]) -> usize {
     behind.count()
 }
 
-/// Tells for each numbered packet by the second line, since both were in use, whether the first line carried it too.
+/// Returns, for each numbered packet on the second line since both were in use, whether the first line carried it too.
 fn arrived_twice(sent: &[Vec<Vec<u8>>; 2]) -> Vec<bool> {
     let first: std::collections::HashSet<&Vec<u8>> = sent[0].iter().collect();
     let data = sent[1].iter().filter(|packet| packet[0] & 0x10 != 0);
@@ -267,7 +267,7 @@ fn a_server_that_knows_nothing_of_lines_is_called_anew_by_another() {
             "{:?}",
             lines.log
         );
-        // The line is left at once when its carrier goes.
+        // The line is no longer used as soon as its carrier is lost.
         lines.wires[0].unplugged = true;
         lines.tell(Event::LinksChanged);
         lines.pass(SECOND);
@@ -302,7 +302,7 @@ fn a_line_that_only_a_call_of_its_own_goes_by_is_used_when_the_other_has_failed(
     lines.pass(SECOND * 20);
     assert_eq!(lines.in_use(), ["fibre"], "{:?}", lines.log);
     lines.wires[0].cut = true;
-    // A NAT that has seen the control connection knows where GRE goes.
+    // A NAT that has seen the control connection knows where to forward GRE.
     lines.wires[1].tcp_only = false;
     lines.pass(SECOND * 20);
     assert_eq!(lines.in_use(), ["lte"], "{:?}", lines.log);

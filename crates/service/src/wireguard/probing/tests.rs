@@ -114,7 +114,7 @@ impl World {
             return None;
         }
         let watch = echo::EchoWatch::default();
-        // A probe may have been sent before another, refused for its length, ended the search.
+        // A probe may have been sent before the refusal of a longer one ended the search.
         watch.watch(self.host.last_token);
         assert!(
             watch.takes(&answer),
@@ -125,7 +125,7 @@ impl World {
         Some(Event::Message(id, answer[..148.min(answer.len())].into()))
     }
 
-    /// Lets time pass, with this many bytes of other traffic in each second. Deadlines come every second.
+    /// Lets time pass, with this many bytes of other traffic in each second. A deadline comes every second.
     fn run(&mut self, seconds: u64, bytes: u64) {
         for _ in 0..seconds {
             self.seconds += 1;
@@ -178,12 +178,12 @@ fn a_black_hole_narrows_the_mtu_and_its_end_widens_it() {
     world.carries = 1420;
     world.run(700, 2000);
     assert_eq!(world.found(), None);
-    // The path gets narrower, which the probe of every two minutes finds.
+    // The MTU of the path decreases, which the probe of every two minutes detects.
     world.carries = 1300;
     world.run(300, 2000);
     let found = world.found().unwrap();
     assert!((1285..=1300).contains(&found), "{found}");
-    // The peer has moved, so the probes start anew.
+    // The peer has moved, so the search starts again.
     world.carries = 1420;
     world.is_at(2);
     let looks = world.host.path_looks;

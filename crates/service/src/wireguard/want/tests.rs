@@ -1,4 +1,4 @@
-//! Plans of typical files on typical hosts; no kernel is asked.
+//! Plans of typical files on typical hosts, without a kernel.
 
 use config::permissions::Permissions;
 use config::wgquick;
@@ -176,7 +176,7 @@ fn an_old_kernel_gets_halves_and_a_route_to_the_endpoint_before_them() {
     let mut old = facts();
     old.suppress_prefixlength = false;
     let plan = plan(&lines, &old);
-    // These routes win over another tunnel's, like the default route that they replace.
+    // These routes are preferred to another tunnel's, like the default route that they replace.
     let half = |network| match route(network, MAIN) {
         Step::Route {
             dst, prefix, table, ..
@@ -242,7 +242,7 @@ fn without_ipv6_its_part_is_left_out_with_a_warning() {
     let plan_without = plan(&lines, &off);
     assert_eq!(plan_without.steps.len(), 3);
     assert_eq!(plan_without.warnings.len(), 1);
-    // Packets meant for the tunnel do not leave by the uplink.
+    // Packets intended for the tunnel do not leave through the uplink.
     let short = plan(&format!("MTU = 1200\n{lines}"), &facts());
     let blocks = |step: &&Step| matches!(step, Step::Unreachable { .. });
     assert_eq!(short.steps.iter().filter(blocks).count(), 5);
@@ -291,7 +291,7 @@ fn ipv6_that_the_interface_cannot_have_is_blocked() {
     }
 }
 
-/// The tunnel's own packets must not be answered with "unreachable".
+/// The tunnel's own packets must not be refused as unreachable.
 #[test]
 fn an_endpoint_of_ipv6_keeps_its_way_where_ipv6_is_blocked() {
     let lines = format!("MTU = 1200\n{PEER}AllowedIPs = 0.0.0.0/0, ::/0");

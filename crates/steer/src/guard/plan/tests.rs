@@ -32,9 +32,9 @@ fn everything_is_set_once_and_taken_away_again() {
     let before = facts();
     let plan = set(&guard(), &before);
     assert!(plan.scripts[0].closes && plan.add.iter().any(rules::holds));
-    // In both families, each of two devices has a rule to nowhere and one to the table, and rules to two IPv4
-    // networks and one IPv6 network. Each of three networks has the first two, and leads to those of its family (2
-    // x 2 + 1). The router's own packets have one in each family.
+    // In both families, each of two devices has a blackhole rule, a rule to the table, and rules to two IPv4 networks
+    // and one IPv6 network. Each of three networks has the first two rules, and rules to the networks of its family (2
+    // x 2 + 1). The router's own packets have one rule in each family.
     let devices = 2 * (2 * 2 + 2 + 1);
     assert_eq!(plan.add.len(), devices + 3 * 2 + (2 * 2 + 1) + 2);
     let after = done(&before, &plan);

@@ -116,7 +116,7 @@ fn predefined(compiler: &str, options: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// Installed compilers must accept the options, which must give what the row says.
+/// Installed compilers must accept the options, and the result must be what the row says.
 #[test]
 fn compilers_take_the_options_and_use_what_the_chip_has() {
     for soc in table().socs().iter().filter(|soc| soc.core.isa.is_arm()) {

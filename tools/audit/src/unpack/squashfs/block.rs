@@ -60,7 +60,7 @@ pub(super) struct Decoder {
     codec: Codec,
 }
 
-/// Most bytes that may precede a stream without stored properties.
+/// Maximum number of bytes that may precede a stream without stored properties.
 const MOST_SKIPPED: usize = 10;
 
 impl Decoder {
@@ -187,7 +187,7 @@ fn lzma(form: Form, packed: &[u8], most: usize) -> std::io::Result<Vec<u8>> {
 }
 
 /// Tries the forms of LZMA on the block of a table. With wrong properties a stream soon refers to bytes
-/// never written, so a form that decodes to the end is right.
+/// never written, so a form that decodes to the end is correct.
 fn find_form(packed: &[u8], budget: &mut Budget) -> Result<Option<Form>, Fault> {
     let ordinary = 0x5d;
     let mut forms = vec![Form::Alone, Form::Short];

@@ -6,10 +6,10 @@ use super::block::{Decoder, TableBlock};
 use super::superblock::{METADATA, Position, Superblock};
 use crate::unpack::budget::{Budget, Fault};
 
-/// Most unpacked table blocks that are kept; no router's tables have more.
+/// Maximum number of unpacked table blocks that are kept; no router's tables have more.
 const KEPT: usize = 1024;
 
-/// Most fragment blocks that are kept: small files share a block with their neighbours.
+/// Maximum number of fragment blocks that are kept: small files share a block with their neighbours.
 const FRAGMENTS_KEPT: usize = 4;
 
 /// The tables of one image, with the most recently used unpacked blocks.

@@ -1,4 +1,4 @@
-//! Every row of flags that vendors use, and those that would be right.
+//! Every row of flags that vendors use, and the rows with correct flags.
 
 use super::{finding, words};
 use crate::compile::{ARM, Bench, SHARED, SOURCE, without_sections};
@@ -178,8 +178,8 @@ fn every_row_of_flags_is_judged_right_for_every_chip() {
     }
 }
 
-/// Without attributes there are instructions, imports and `e_flags`. What these do not tell is said to be unknown;
-/// never is a file called fine that is not, nor faulty where it is not.
+/// Without attributes there are instructions, imports and `e_flags`. A fact that they do not show is reported as
+/// unknown; a faulty file is never reported as fine, nor a fine one as faulty.
 #[test]
 fn what_lost_its_attributes_is_judged_right_or_not_at_all() {
     let bench = Bench::new();
@@ -225,7 +225,7 @@ fn what_lost_its_attributes_is_judged_right_or_not_at_all() {
             }
         }
     }
-    // Most of what is asked of these files can be told.
+    // Most of the questions about these files can be answered.
     assert!(judged > 2 * unknown, "{judged} judged, {unknown} not");
 }
 
@@ -233,7 +233,7 @@ fn what_lost_its_attributes_is_judged_right_or_not_at_all() {
 fn programs_objects_and_modules_are_judged_by_what_they_are() {
     let bench = Bench::new();
     let source = bench.source("one.c", SOURCE);
-    // The C library's part: where the compiler calls a division, a program that is linked statically has it.
+    // Division in the C library: where the compiler calls a division function, a statically linked program contains it.
     let start = bench.source(
         "start.c",
         "extern int add(int *); static int x; void _start(void) { add(&x); }\n\
@@ -298,7 +298,7 @@ fn kernel_modules_are_judged_by_their_version_and_their_optimisation() {
             "-Os -march=armv7-a",
             [("ipq8065", "size-optimised"), ("bcm4708", "size-optimised")],
         ),
-        // No packets go through it.
+        // No packets pass through this file.
         (
             "ARMv7",
             "usbcore",

@@ -1,5 +1,5 @@
-//! Files that rustc builds. The standard library for ARM is not there where the tests run, so that the fixture brings
-//! the few words of the language that it needs.
+//! Files built with rustc. The standard library for ARM is not installed where the tests run, so the fixture defines
+//! the few language items that it needs.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ impl Mul for f64 { type Output = f64; fn mul(self, r: f64) -> f64 { self * r } }
 #[no_mangle] pub unsafe extern "C" fn copy(o: *mut [i32; 16], p: *const [i32; 16]) { unsafe { *o = *p } }
 "#;
 
-/// A library of it, linked by GCC; `None` if this rustc wants other words.
+/// Builds a library from the fixture, linked with GCC; `None` if this rustc requires other language items.
 fn build(bench: &Bench, target: &str, options: &str) -> Option<Vec<u8>> {
     let source = bench.source("one.rs", SOURCE);
     let object = source.with_extension("o");
@@ -59,7 +59,7 @@ fn build(bench: &Bench, target: &str, options: &str) -> Option<Vec<u8>> {
     } else {
         "aarch64-linux-gnu"
     };
-    // The object says for itself how floats are passed.
+    // The object itself shows how floats are passed.
     let flags = "-shared -nostdlib -Wl,--unresolved-symbols=ignore-all";
     Some(bench.build(&format!("{linker}-gcc"), flags, &[&object]))
 }
@@ -72,7 +72,7 @@ fn target(soc: &Soc) -> &'static str {
     }
 }
 
-/// The options that the table names for rustc are ones that leave nothing to be said.
+/// The options that the table lists for rustc cause no verdict.
 #[test]
 fn what_rustc_builds_with_a_chips_options_is_fine_for_it() {
     let bench = Bench::new();

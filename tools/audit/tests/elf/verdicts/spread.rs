@@ -1,9 +1,9 @@
-//! One file of NEON assembly in a library whose compiler was not told of NEON, and the reverse.
+//! One file of NEON assembly in a library that was compiled without NEON, and the reverse.
 
 use super::{finding, words};
 use crate::compile::{ARM, Bench, SHARED, without_sections};
 
-/// Double precision that is busy enough for a compiler to take the registers that it likes, and much else.
+/// Double-precision code that is busy enough for a compiler to use any registers, and other code.
 fn source(functions: usize) -> String {
     let mut text = String::from(
         "double mean(const double *p, int n) { double a = 0, b = 1; for (int i = 0; i < n; i++) \
@@ -26,7 +26,7 @@ const ASSEMBLY: &str = ".fpu neon\n.text\n.arm\n.global mix_neon\n.type mix_neon
      veor q0, q0, q9\nvadd.i32 q0, q0, q1\nvadd.i32 q0, q0, q8\nvadd.i32 q0, q0, q9\nvst1.32 {q0}, [r0]\nbx lr\n\
      .size mix_neon, .-mix_neon\n";
 
-/// On a Cortex-A9 everything else of these two is the same: the architecture, the registers, the attributes.
+/// On a Cortex-A9 all other facts of these two files are the same: the architecture, the registers, the attributes.
 #[test]
 fn assembly_in_a_library_for_sixteen_registers_is_no_pass_and_a_library_for_neon_is_no_fault() {
     let bench = Bench::new();
@@ -62,7 +62,7 @@ fn assembly_in_a_library_for_sixteen_registers_is_no_pass_and_a_library_for_neon
     }
 }
 
-/// Without any double precision nothing tells one from the other, and nothing is claimed.
+/// Without double-precision code nothing distinguishes the two files, so no verdict is given.
 #[test]
 fn a_library_of_few_integers_with_neon_in_one_place_is_not_judged() {
     let bench = Bench::new();
@@ -84,7 +84,7 @@ fn a_library_of_few_integers_with_neon_in_one_place_is_not_judged() {
     }
 }
 
-/// Where there is no NEON, assembly that has to be chosen is no fault, and a compiler's NEON is.
+/// On a chip without NEON, assembly that is selected at run time is no fault; NEON from a compiler is.
 #[test]
 fn neon_on_a_chip_without_is_a_fault_where_the_compiler_made_it() {
     let bench = Bench::new();
@@ -98,7 +98,7 @@ fn neon_on_a_chip_without_is_a_fault_where_the_compiler_made_it() {
     }
 }
 
-/// Compiled ciphers in C for NEON are no assembly.
+/// Compiled NEON code of ciphers written in C does not count as assembly.
 #[test]
 fn ciphers_in_c_are_no_assembly_however_much_neon_they_have() {
     let bench = Bench::new();

@@ -2,7 +2,7 @@
 
 use super::crc32;
 
-/// A volume.
+/// UBI volume.
 pub struct Volume<'a> {
     pub name: &'a str,
     /// Whether the volume is static; else it is dynamic.
@@ -10,7 +10,7 @@ pub struct Volume<'a> {
     pub data: &'a [u8],
 }
 
-/// Bytes of an eraseblock; its headers are on two pages of 2 KiB, as NAND has it.
+/// Size of an eraseblock in bytes; its headers are on two pages of 2 KiB, as on NAND.
 pub const ERASEBLOCK: usize = 1 << 17;
 const VOLUME_HEADER: usize = 2048;
 const DATA: usize = 4096;

@@ -141,7 +141,7 @@ pub fn dtb(compatible: &str) -> Vec<u8> {
     tree.finish()
 }
 
-/// How a FIT image keeps the bytes of its images.
+/// How a FIT image stores the bytes of its images.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     Inside,

@@ -70,7 +70,7 @@ pub fn lzma(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `.lzma` with the size known and properties of its own, as Broadcom's kernels are.
+/// `.lzma` with the size known and its own properties, as in Broadcom's kernels.
 pub fn lzma_sized(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![(2 * 5 + 2) * 9];
     out.extend((1u32 << 16).to_le_bytes());
@@ -79,7 +79,7 @@ pub fn lzma_sized(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// LZMA behind only its properties and its dictionary size.
+/// LZMA after only its properties and its dictionary size.
 pub fn lzma_short(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![0x5d];
     out.extend((1u32 << 16).to_le_bytes());

@@ -75,7 +75,7 @@ impl Call {
         })
     }
 
-    /// Waits until all packets are sent, and for those that are on the way.
+    /// Waits until all packets are sent, and for those in transit.
     pub(super) fn end(self) -> Result<Packets, LabError> {
         let sent = joined(self.sender)?;
         thread::sleep(LAST_WAIT);

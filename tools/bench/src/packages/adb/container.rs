@@ -13,7 +13,7 @@ const PLAIN: &[u8] = b"ADB.";
 const DEFLATED: &[u8] = b"ADBd";
 /// Blocks are aligned to this many bytes, counted from the first block.
 const ALIGNMENT: usize = 8;
-/// The most blocks: one for each file, and a few others.
+/// Maximum number of blocks: one for each file, and a few others.
 const MOST_BLOCKS: usize = 20_000;
 
 /// The content of a block.

@@ -3,7 +3,7 @@
 use super::{HEADER, tag};
 use thiserror::Error;
 
-/// The most slots of an array.
+/// Maximum number of slots of an array.
 const MOST_SLOTS: usize = 20_000;
 
 /// Why a value cannot be read.

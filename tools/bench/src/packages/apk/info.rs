@@ -19,13 +19,13 @@ mod compare {
 /// The description of a package, in a package and in an index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Info {
-    /// The package's name.
+    /// Name of the package.
     pub name: String,
     /// The version, such as `1.2.3-r1`.
     pub version: String,
     /// In a package, 20 bytes that identify the build; in an index, the SHA-256 of the package's ADB.
     pub identity: Vec<u8>,
-    /// The package's purpose.
+    /// Purpose of the package, in one line.
     pub description: String,
     /// An architecture of `/etc/apk/arch`, or `noarch`.
     pub architecture: String,

@@ -55,7 +55,7 @@ struct Options {
 }
 
 impl Options {
-    /// Options that every measurement needs. All came with 1.1.1; LibreSSL has none of them.
+    /// Options that every measurement needs. All came with 1.1.1; LibreSSL has none of these options.
     const NEEDED: [&str; 3] = ["-bytes", "-seconds", "-mr"];
 
     /// Parses the output of `openssl speed -help`; fails with the needed option that is missing.

@@ -69,7 +69,7 @@ fn compressed_packets_are_told_from_other_framings() {
             "{framing:?} {bytes:?}"
         );
     }
-    // Stock's sender escapes with another number than its receiver takes.
+    // The stock sender escapes with another number than the stock receiver expects.
     assert_eq!(unframed(Framing::V2, &[0x50, 10, 0x50]), Ok(vec![0x50]));
 }
 

@@ -13,8 +13,7 @@ use plane::LineId;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// Bytes of a thread's stack.
@@ -30,21 +29,25 @@ pub(super) enum Outcome {
     RouteNames(u64, RouteNames),
 }
 
-/// Requests under way, and their results.
+/// Results that nobody has taken yet. Readable when there are some.
+struct Results {
+    waker: Waker,
+    found: Mutex<Vec<Outcome>>,
+}
+
+/// Running requests, and their results.
 pub(super) struct Background {
     names: names::Background,
     /// Firewall mark of the tunnel's own packets.
     mark: u32,
-    waker: Arc<Waker>,
-    sender: Sender<Outcome>,
-    receiver: Receiver<Outcome>,
+    results: Arc<Results>,
     /// The current dial's number, and the waker that stops it, if it has begun.
     dialling: Option<(u64, Option<Arc<Waker>>)>,
     /// Stops the look-up of names in routes.
     naming: Option<Arc<Waker>>,
     /// `tls-verify` is running.
     judges: bool,
-    /// The next certificates for `tls-verify`; a newer question replaces it.
+    /// The request to run `tls-verify` after the current run; a newer request replaces it.
     question: Option<(u64, Vec<Invocation>)>,
 }
 
@@ -52,14 +55,14 @@ impl Background {
     /// # Errors
     /// Too many open descriptors.
     pub(super) fn new(config: &OpenVpn) -> io::Result<Self> {
-        let (sender, receiver) = channel();
         let device = config.sockets.device.as_deref();
         Ok(Self {
             names: names::Background::new(&config.lines, device),
             mark: config.sockets.mark.unwrap_or(0),
-            waker: Arc::new(Waker::new()?),
-            sender,
-            receiver,
+            results: Arc::new(Results {
+                waker: Waker::new()?,
+                found: Mutex::default(),
+            }),
             dialling: None,
             naming: None,
             judges: false,
@@ -69,20 +72,20 @@ impl Background {
 
     /// Readable when [`take`](Self::take) has something.
     pub(super) fn waker(&self) -> BorrowedFd<'_> {
-        self.waker.as_fd()
+        self.results.waker.as_fd()
     }
 
     /// Returns the results since the last call.
     pub(super) fn take(&mut self) -> Vec<Outcome> {
-        self.waker.clear();
+        self.results.waker.clear();
         let wanted = self.dialling.as_ref().map(|(number, _)| *number);
-        let found = self.receiver.try_iter();
+        let mut found = std::mem::take(&mut *plane::lock(&self.results.found));
         // Dropping the result of an abandoned dial closes its socket.
         let is_wanted = |it: &Outcome| match it {
             Outcome::Dialled(number, ..) => Some(*number) == wanted,
             _ => true,
         };
-        let found: Vec<Outcome> = found.filter(is_wanted).collect();
+        found.retain(is_wanted);
         let judged = |it: &Outcome| matches!(it, Outcome::Event(Event::Judged(..)));
         if found.iter().any(judged) {
             self.judges = false;
@@ -101,11 +104,10 @@ impl Background {
     }
 
     fn tell(&self) -> impl FnOnce(Outcome) + Send + 'static {
-        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let results = Arc::clone(&self.results);
         move |outcome| {
-            // Fails only if the process is about to end.
-            let _ = sender.send(outcome);
-            waker.wake();
+            plane::lock(&results.found).push(outcome);
+            results.waker.wake();
         }
     }
 
@@ -142,7 +144,7 @@ impl Background {
         }
     }
 
-    /// Looks up a name: `event` makes the event of the addresses. `inside`: the host's name servers may be reached
+    /// Looks up a name; `event` turns the addresses into an event. `inside`: the host's name servers may be reached
     /// through the tunnel.
     pub(super) fn look_up(
         &mut self,
@@ -205,7 +207,7 @@ impl Background {
         self.spawn("script", work, failed);
     }
 
-    /// Runs `tls-verify` for each certificate until it refuses one. Waits for a run that is under way.
+    /// Runs `tls-verify` for each certificate until it refuses one. Waits for a run in progress.
     pub(super) fn judge(&mut self, number: u64, programs: Vec<Invocation>) {
         if self.judges {
             self.question = Some((number, programs));

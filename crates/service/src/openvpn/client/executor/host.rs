@@ -31,7 +31,7 @@ use plane::LineId;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Network settings that wait for the addresses of names in routes.
 struct Planning {
@@ -43,7 +43,7 @@ struct Planning {
 /// The host that a client runs on.
 ///
 /// Large methods are `#[inline(never)]`: the machine calls the host from deep inside, and must not reserve their stack
-/// on each way.
+/// on every path.
 pub(super) struct ThisHost<'a> {
     pub(super) context: &'a Context,
     tls: Arc<TlsSettings>,
@@ -397,7 +397,16 @@ impl Host for ThisHost<'_> {
         Ok((!holds).then_some(Event::Released))
     }
 
-    fn is_up(&mut self) {
+    fn device_to(&mut self, address: IpAddr) -> Option<String> {
+        ::host::device_to(address, 0)
+    }
+
+    fn is_up(&mut self, took: Duration) {
+        if let Some(inside) = &self.inside {
+            let summary = inside.summary();
+            let text = format!("connected in {:.1} s: {summary}", took.as_secs_f32());
+            self.context.say(Level::Info, &text);
+        }
         self.context.is_up();
         log::info!("Initialization Sequence Completed");
     }

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 /// Time without an answer after which the likely reasons are logged.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// Most servers named per outage: if all are down, the client calls them again and again.
+/// Maximum number of servers named per outage: if all are down, the client tries them again and again.
 const NAMED_MAX: u32 = 4;
 
-/// Messages about calls since a server last answered.
+/// Messages about attempts to connect since a server last answered.
 #[derive(Default)]
 pub(super) struct Calling {
     named: u32,
-    /// The called server, in words, and the start of its silence.
+    /// When the first server was called.
+    since: Option<Instant>,
+    /// The server being connected to, in words, and the start of its silence.
     called: Option<(Called, Instant)>,
     explained: bool,
 }
@@ -29,7 +31,7 @@ struct Called {
 }
 
 impl Calling {
-    /// Notes that a server is called.
+    /// Records that an attempt to connect to a server begins.
     pub(super) fn begin(&mut self, target: &Target, cx: &mut Cx<'_>) {
         let connection = &target.connection;
         let tcp = connection.protocol.transport.is_tcp();
@@ -42,9 +44,12 @@ impl Calling {
             _ => remote.to_string(),
         };
         let name = format!("{host}, {}", if tcp { "TCP" } else { "UDP" });
+        self.since.get_or_insert(cx.now.monotonic);
         if self.named < NAMED_MAX {
             self.named += 1;
-            cx.say(Level::Info, format!("calling {name}"));
+            let device = cx.host.device_to(remote.ip());
+            let over = device.map_or_else(String::new, |it| format!(", over {it}"));
+            cx.say(Level::Info, format!("calling {name}{over}"));
         }
         let key = match (&connection.wrap.tls_crypt_v2, &connection.wrap.shared) {
             (Some(_), _) => Some("tls-crypt-v2"),
@@ -56,14 +61,15 @@ impl Calling {
         self.called = Some((Called { name, tcp, key }, since));
     }
 
-    /// Notes that the called server has answered.
+    /// Records that the server of this attempt has answered.
     pub(super) fn answered(&mut self) {
         self.called = None;
     }
 
-    /// Resets the messages for the next outage.
-    pub(super) fn is_up(&mut self) {
-        *self = Self::default();
+    /// Returns how long the connection took, and resets the messages for the next outage.
+    pub(super) fn is_up(&mut self, now: Instant) -> Duration {
+        let since = std::mem::take(self).since;
+        since.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
     pub(super) fn due(&self) -> Option<Instant> {

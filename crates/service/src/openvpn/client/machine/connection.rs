@@ -39,8 +39,8 @@ const MOVES_TOLD_APART: Duration = Duration::from_secs(60);
 /// Interval for keys that wear slowly: an idle router should not wake more often than for its pings.
 const SLOW_TRAFFIC: Duration = Duration::from_secs(10);
 
-/// Most outputs that may wait while the interface is set. The client leaves a server that exceeds it, for example by
-/// constant key renewals.
+/// Maximum number of outputs that may wait while the interface is set. The client leaves a server that exceeds it, for
+/// example by constant key renewals.
 const WAITING_MAX: usize = 128;
 
 /// How a connection ended.
@@ -50,7 +50,7 @@ pub(super) enum End {
     Closed(CloseReason),
     /// A step that the connection needed failed.
     Failed(String),
-    /// Connect again by another line, for this reason.
+    /// Connect again over another line, for this reason.
     OtherLine(String),
 }
 
@@ -87,7 +87,6 @@ pub(in crate::openvpn::client) struct Connection {
 }
 
 impl Connection {
-    /// The session.
     pub(in crate::openvpn::client) fn session(&self) -> &Session {
         &self.session
     }
@@ -163,7 +162,7 @@ impl Machine<'_> {
         };
         cx.plane(|plane| {
             if by_lines {
-                // Each line is set when it opens.
+                // Each uplink adds its path when it opens.
                 plane.add_peer(SERVER, moving);
             } else {
                 channel::add_peer(plane, SERVER, line, moving);
@@ -389,7 +388,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Takes the line by which the data plane now reaches the server.
+    /// Takes the line over which the data plane now reaches the server.
     fn follow_server(&mut self, it: &mut Connection, line: Option<Line>, cx: &mut Cx<'_>) {
         let Some(to) = line
             .map(|it| it.endpoint.addr)
@@ -452,7 +451,7 @@ impl Machine<'_> {
             cx.host.keep_address(&name, address);
         }
         it.since = cx.now.wall;
-        // The server's certificate is valid now, so the true time is later than its start.
+        // The server's certificate is valid now, so the true time is later than the start of its validity.
         cx.keep_floor(&mut self.floor, cx.now.wall);
         it.unannounced = true;
         self.announce(it, cx);
@@ -465,7 +464,7 @@ impl Machine<'_> {
             return;
         }
         (self.is_connected, cx.connected) = (true, true);
-        self.calling.is_up();
+        let took = self.calling.is_up(cx.now.monotonic);
         let (tunnel, tunnel_v6) = self.addresses();
         let addresses = Addresses {
             tunnel,
@@ -477,7 +476,7 @@ impl Machine<'_> {
             "SUCCESS".to_owned(),
             addresses,
         ));
-        cx.later(|host| host.is_up());
+        cx.later(move |host| host.is_up(took));
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The resolver's own patience is usually less.
 pub(in crate::openvpn::client) const LOOK_UP_MAX: Duration = Duration::from_secs(40);
 
-/// How long to wait for a line. A longer wait starts the attempt anew, as the server may have moved.
+/// How long to wait for a line. A longer wait starts the attempt again, as the server may have moved.
 const LINE_MAX: Duration = Duration::from_secs(30);
 
 /// The next server, and the credentials to show it.
@@ -92,7 +92,7 @@ impl Machine<'_> {
                 Ok(login) => self.show_login(candidate.target, Some(login), cx),
                 Err(error) => self.no_login(error, cx),
             },
-            // Answers a question of an abandoned attempt.
+            // This answers a question of an abandoned attempt.
             other => self.phase = other,
         }
     }

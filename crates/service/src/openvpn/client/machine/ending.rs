@@ -51,7 +51,7 @@ impl Machine<'_> {
             }
             _ => {}
         }
-        // First, so that no key stays usable.
+        // Removes the peer first, so that no key stays usable.
         cx.plane(|plane| plane.remove_peer(SERVER));
         self.forget_lines();
         self.close_line(connection.stream, cx);

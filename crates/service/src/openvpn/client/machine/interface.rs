@@ -13,7 +13,7 @@ use openvpn_host::scripts::{Hook, device_arguments};
 use openvpn_host::{sizes, terms};
 use std::time::Duration;
 
-/// Most filtered options that the log line names.
+/// Maximum number of filtered options that the log line names.
 const LEFT_OUT_MAX: usize = 8;
 
 impl Machine<'_> {
@@ -24,7 +24,7 @@ impl Machine<'_> {
             match why {
                 // Servers push options for other systems to everyone.
                 Refusal::NoEffect => cx.debug(format!("pushed option '{option}': {why}")),
-                // The user asked for the filter.
+                // The user requested the filter.
                 Refusal::Filtered | Refusal::NoPull => {
                     cx.info(format!("pushed option '{option}' is not taken: {why}"));
                     left_out.push(option.as_str());

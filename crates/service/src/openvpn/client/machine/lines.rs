@@ -1,4 +1,4 @@
-//! A server that is reached by several uplinks (lines).
+//! A server that is reached over several uplinks (lines).
 //!
 //! A server follows a client by its authentic data packets, which carry the client's peer id (`DATA_V2`). It takes
 //! control packets only from the client's known address. So data packets lead, and control packets follow on the same
@@ -174,7 +174,7 @@ impl Machine<'_> {
         });
     }
 
-    /// Notes a control packet sent on the line in use.
+    /// Records a control packet sent on the line in use.
     pub(super) fn asked_by_line(&mut self, packet: &[u8], now: Now) {
         let answered = ControlHead::peek(packet).is_ok_and(|head| head.opcode != Opcode::AckV1);
         if let Some(it) = &mut self.lines
@@ -185,7 +185,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Notes a control packet from the server.
+    /// Records a control packet from the server.
     pub(super) fn heard_by_line(&mut self, line: LineId, cx: &mut Cx<'_>) {
         self.with_lines(cx, |it, now, out| {
             // Later control packets prove little: an attacker can replay them on another line.
@@ -195,7 +195,7 @@ impl Machine<'_> {
         });
     }
 
-    /// Notes the server's answer to a request.
+    /// Records the server's answer to a request.
     pub(super) fn answered_by_line(&mut self, now: Now) {
         if let Some(it) = &mut self.lines {
             it.trials = None;
@@ -205,7 +205,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Notes that the session is up: the server may now be reached by several lines.
+    /// Records that the session is up: the server may now be reached over several lines.
     pub(super) fn connected_by_lines(&mut self, it: &Connection, cx: &mut Cx<'_>) {
         let layout = it.session.data_channel().map(|(_, layout)| layout);
         let named = matches!(layout, Some(Layout::V2 { .. } | Layout::Epoch { .. }));
@@ -363,7 +363,7 @@ impl Outside for Around<'_, '_, '_> {
 }
 
 impl ServerLines {
-    /// Sends a request by each line in turn until the server answers; often at first.
+    /// Sends a request over each line in turn until the server answers; often at first.
     fn try_request(&mut self, now: Instant, out: &mut Around<'_, '_, '_>) {
         let Some((left, _)) = self.trials.filter(|(_, at)| *at <= now) else {
             return;

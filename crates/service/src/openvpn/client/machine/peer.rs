@@ -36,7 +36,7 @@ impl Connection {
             }
             Some(Err(error)) => {
                 self.fail(error);
-                // They would use the keys.
+                // Discards outputs that would use the keys.
                 self.outputs.clear();
             }
             None => {}

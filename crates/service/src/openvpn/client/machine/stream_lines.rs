@@ -1,4 +1,4 @@
-//! A server that is reached over TCP, by one of several uplinks (lines).
+//! A server that is reached over TCP, over one of several uplinks (lines).
 //!
 //! A connection cannot change its line: another line needs another connection and a new session. So one line is used at
 //! a time, and its state costs no traffic. The host reports its device, the kernel reports unacknowledged data
@@ -45,7 +45,7 @@ struct OfLine {
     round_trip: Option<Duration>,
 }
 
-/// The lines by which connections to the server are made.
+/// The lines over which connections to the server are made.
 pub(super) struct StreamLines {
     settings: Settings,
     lines: Vec<OfLine>,
@@ -165,12 +165,12 @@ impl StreamLines {
         told
     }
 
-    /// Whether a connection can be tried by any line.
+    /// Whether a connection can be tried over any line.
     fn has_line(&self) -> bool {
         self.known && self.lines.iter().any(|of| of.fault.is_none())
     }
 
-    /// Whether another line is not known to fail.
+    /// Whether there is another line that has not failed.
     fn has_other(&self) -> bool {
         let lines = (0..).map(LineId).zip(&self.lines);
         let mut others = lines.filter(|(line, _)| Some(*line) != self.used);
@@ -253,7 +253,7 @@ impl StreamLines {
         Some(line)
     }
 
-    /// Notes that a line reached the server, with the time that took if known.
+    /// Records that a line reached the server, with the time that took if known.
     fn reached(&mut self, line: LineId, took: Option<Duration>, now: Instant) -> Option<String> {
         let of = self.lines.get_mut(line.index())?;
         of.round_trip = took.or(of.round_trip);
@@ -275,7 +275,7 @@ impl StreamLines {
         self.set(line, LineState::Up, reason, now)
     }
 
-    /// Notes that a line failed to reach the server within this time.
+    /// Records that a line failed to reach the server within this time.
     fn failed(&mut self, line: LineId, time: Duration, now: Instant) -> Option<String> {
         let words = self.set(line, LineState::Down, Reason::Silent(time), now);
         let every = self.every(line);
@@ -285,7 +285,7 @@ impl StreamLines {
         words
     }
 
-    /// Returns the reason to reconnect by another line, if there is one.
+    /// Returns the reason to reconnect over another line, if there is one.
     fn leaves(&mut self, now: Instant) -> Option<String> {
         let mut switch = None;
         for (line, of) in (0..).map(LineId).zip(&self.lines) {
@@ -432,7 +432,7 @@ impl Machine<'_> {
         self.follow_stream_lines(cx);
     }
 
-    /// Notes that the line in use reached the server.
+    /// Records that the line in use reached the server.
     pub(super) fn line_reached(&mut self, cx: &mut Cx<'_>) {
         let Some(lines) = &mut self.stream_lines else {
             return;
@@ -445,7 +445,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Notes that the line in use failed to reach the server within this time. Returns whether another may do better.
+    /// Records that the line in use failed to reach the server within this time. Returns whether another may do better.
     pub(super) fn line_failed(&mut self, time: Duration, cx: &mut Cx<'_>) -> bool {
         let Some(lines) = &mut self.stream_lines else {
             return false;

@@ -1,4 +1,4 @@
-//! A server that is reached by two lines, which fail and come back.
+//! A server that is reached over two lines, which fail and recover.
 
 use super::config_by_lines;
 use super::scenarios::leave;
@@ -193,7 +193,7 @@ fn a_line_that_has_carried_what_it_may_is_left_until_a_month_begins() {
     assert_eq!((&*usage[0].name, usage[0].used), ("dsl", 5));
 }
 
-/// The server's kernel opens its data packets and ignores requests.
+/// The server's kernel decrypts its data packets and ignores requests.
 #[test]
 fn a_server_that_answers_no_request_is_judged_by_what_it_sends() {
     let mut world = begin(Mode::Failover, 1);
@@ -210,7 +210,7 @@ fn a_server_that_answers_no_request_is_judged_by_what_it_sends() {
     assert!(world.is_connected());
 }
 
-/// A line leads through a relay, given by name, that forgets the client when it restarts.
+/// A line uses a relay, configured by name, that forgets the client when it restarts.
 #[test]
 fn a_line_may_lead_by_a_relay() {
     let direct = Line {

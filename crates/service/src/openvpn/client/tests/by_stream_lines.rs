@@ -1,4 +1,4 @@
-//! A server that is reached over TCP by one of two lines, which fail and come back.
+//! A server that is reached over TCP through one of two lines, which fail and recover.
 
 use super::config_by_lines;
 use super::scenarios::leave;
@@ -84,6 +84,46 @@ fn the_next_line_takes_over_and_the_better_one_is_gone_back_to() {
 }
 
 #[test]
+fn the_status_tells_which_uplink_is_used_and_what_the_others_wait_for() {
+    let reports = |world: &World| {
+        let reports = world.machine().line_reports().into_iter();
+        reports
+            .map(|it| (it.name, it.state, it.in_use, it.reason))
+            .collect::<Vec<_>>()
+    };
+    let line = |name: &str, state: &str, in_use, reason: &str| {
+        (name.to_owned(), state.to_owned(), in_use, reason.to_owned())
+    };
+    let mut world = begin(1);
+    world.handle(Event::Begin);
+    let unused = "it waits, and is tried when it is needed";
+    let unheard = "nothing has come by it yet";
+    let before = [
+        line("dsl", "unknown", true, unheard),
+        line("lte", "unknown", false, unused),
+    ];
+    assert_eq!(reports(&world), before);
+    world.run_for(secs(30));
+    let [dsl, lte] = &reports(&world)[..] else {
+        panic!("two uplinks");
+    };
+    assert_eq!((dsl.1.as_str(), dsl.2), ("up", true));
+    assert_eq!(*lte, before[1]);
+    assert_eq!(world.machine().stream_line(), Some(DSL));
+    world.devices[0] = false;
+    world.handle(Event::NetworkChanged);
+    world.run_for(secs(10));
+    let [dsl, lte] = &reports(&world)[..] else {
+        panic!("two uplinks");
+    };
+    assert_eq!(
+        *dsl,
+        line("dsl", "down", false, "its device has no carrier")
+    );
+    assert_eq!((lte.1.as_str(), lte.2), ("up", true));
+}
+
+#[test]
 fn a_device_that_goes_is_left_at_once() {
     let mut world = begin(1);
     world.handle(Event::Begin);
@@ -103,7 +143,7 @@ fn a_device_that_goes_is_left_at_once() {
     assert_eq!(world.used, DSL);
 }
 
-/// The routes cannot follow, so the connection is made anew; the line that came back is tested all the same.
+/// The routes cannot follow, so the client reconnects; the line that recovered is still tested.
 #[test]
 fn a_line_that_comes_back_is_tested_although_the_routes_cannot_follow() {
     let mut world = begin(1);
@@ -148,13 +188,13 @@ fn where_no_line_works_each_has_its_turn() {
     world.run_for(secs(60));
     assert!(world.dials.len() > 3);
     world.carries[1] = true;
-    // The pause between attempts has grown.
+    // The pause between attempts is now longer.
     world.run_for(secs(600));
     assert!(world.is_connected(), "{:?}", world.log);
     assert_eq!(world.used, LTE);
 }
 
-/// A restarting server refuses connections, which is not the line's fault.
+/// A restarting server refuses connections, for which the line is not to blame.
 #[test]
 fn a_server_that_refuses_is_called_by_the_same_line() {
     let mut world = begin(1);
@@ -187,7 +227,7 @@ fn a_single_line_is_used_whatever_its_state() {
     assert_eq!((world.used, world.tries.len()), (DSL, 0));
 }
 
-/// The preferred line costs nothing, so the other is never tested.
+/// The preferred line costs nothing, so the other line is never tested.
 #[test]
 fn a_line_that_costs_money_is_used_only_where_no_other_works() {
     let mut world = begin_with(TCP, Mode::Failover, true, 1);

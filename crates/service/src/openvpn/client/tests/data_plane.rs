@@ -21,7 +21,7 @@ pub(super) enum Says {
     Nothing,
     /// A request for the options.
     Request,
-    /// An answer with the options.
+    /// Reply with the options.
     Options,
 }
 

@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
 
-/// Host settings, as the client's steps left them.
+/// Settings of the host, as the client's steps left them.
 #[derive(Default)]
 pub(super) struct Settings {
     pub(super) planned: Option<TunnelNetwork>,
@@ -132,7 +132,7 @@ impl World {
         Some(fake)
     }
 
-    /// Acts on the client's calls of its data plane.
+    /// Performs the client's calls to its data plane.
     pub(super) fn called(&mut self) {
         let Some(fake) = self.fake.clone() else {
             return;
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// Fails as often as the host's faults say.
+    /// Fails with the probability that the host's faults define.
     fn may_fail(&mut self) -> Done {
         match self.random.percent(self.faults.host) {
             true => Err("the host does not want it".into()),
@@ -266,7 +266,7 @@ impl Host for World {
 
     fn look_up(&mut self, number: u64, name: Name) {
         if self.random.percent(self.faults.names / 2) {
-            // The answer comes only after the client has stopped waiting.
+            // The answer comes only after the client has stopped waiting for it.
             return self.later(41_000, 90_000, Event::LookedUp(number, Ok(Vec::new())));
         }
         let found = match self.random.percent(self.faults.names) || !self.line {
@@ -282,8 +282,9 @@ impl Host for World {
         self.later(10, 5_000, Event::RelayLookedUp(line, found));
     }
 
-    fn dial(&mut self, number: u64, target: Box<Target>, _: Option<ProxyLogin>) -> Done {
+    fn dial(&mut self, number: u64, target: Box<Target>, login: Option<ProxyLogin>) -> Done {
         self.called();
+        self.proxy_user = login.map(|login| login.name);
         let stream = target.connection.protocol.transport.is_tcp();
         let pause = secs(target.connection.retry.into());
         let line = self.line_of(&target);
@@ -318,7 +319,14 @@ impl Host for World {
     }
 
     fn ask_proxy_login(&mut self, _: &Prompted) -> Done {
-        Ok(None)
+        let login = match self.random.percent(self.faults.passwords) {
+            true => Err("there is no terminal to ask".to_owned()),
+            false => Ok(Login {
+                name: "proxy user".to_owned(),
+                password: Zeroizing::new("secret".to_owned()),
+            }),
+        };
+        Ok(Some(Event::Login(Realm::Proxy, login)))
     }
 
     fn open_interface(&mut self, _: &Connection) -> Done {
@@ -447,7 +455,13 @@ impl Host for World {
         }
     }
 
-    fn is_up(&mut self) {}
+    fn device_to(&mut self, _: IpAddr) -> Option<String> {
+        Some("wan".to_owned())
+    }
+
+    fn is_up(&mut self, took: Duration) {
+        self.said.push(format!("connected in {took:?}"));
+    }
 
     fn is_lost(&mut self) {}
 

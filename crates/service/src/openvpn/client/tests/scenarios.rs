@@ -16,13 +16,13 @@ fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 1194))
 }
 
-/// A world whose client has begun.
+/// A world whose client has started.
 pub(super) fn begin(more: &str, servers: u8) -> World {
     begin_with(more, servers, Faults::default())
 }
 
 /// Begins with faults set from the start: a client whose server is given by address asks for its password at once.
-fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
+pub(super) fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
     let mut remotes = String::new();
     let servers: Vec<SocketAddr> = (1..=servers).map(address).collect();
     for server in &servers {
@@ -34,7 +34,7 @@ fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
     world
 }
 
-/// Faults under which every given password is wrong.
+/// Faults under which every password that the client gets is wrong.
 fn wrong_passwords() -> Faults {
     Faults {
         passwords: 100,
@@ -105,7 +105,7 @@ fn a_server_that_does_not_answer_is_left_for_the_next() {
     assert_eq!(servers, [address(1), address(2)]);
 }
 
-/// The client tells the user which server it calls and, once per outage, explains five seconds of silence.
+/// The client tells the user which server it connects to and, once per outage, explains five seconds of silence.
 #[test]
 fn a_call_that_nobody_answers_is_explained_once() {
     for (more, explains) in [
@@ -121,6 +121,7 @@ fn a_call_that_nobody_answers_is_explained_once() {
         };
         world.run_for(secs(4));
         assert!(world.said[0].starts_with("calling 192.0.2.1:1194, "));
+        assert!(world.said[0].ends_with(", over wan"));
         assert_eq!(explained(&world), 0);
         world.run_for(secs(2));
         assert_eq!(explained(&world), 1, "{more}: {:?}", world.said);
@@ -131,6 +132,18 @@ fn a_call_that_nobody_answers_is_explained_once() {
         world.servers[0].answers = true;
         world.run_for(secs(600));
         assert!(world.is_connected());
+        let connected = |world: &World| {
+            let said = world.said.iter();
+            said.filter_map(|it| {
+                it.strip_prefix("connected in ")?
+                    .strip_suffix('s')?
+                    .parse()
+                    .ok()
+            })
+            .collect::<Vec<f32>>()
+        };
+        let took = connected(&world);
+        assert!(matches!(took[..], [seconds] if seconds > 606.0), "{took:?}");
         // A second outage is reported again.
         world.servers[0].answers = false;
         world.run_for(secs(600));
@@ -138,7 +151,7 @@ fn a_call_that_nobody_answers_is_explained_once() {
     }
 }
 
-/// A captive portal resolves every name to its own address, at which there is no server.
+/// A captive portal resolves every name to its own address, where no server listens.
 #[test]
 fn the_address_of_a_name_is_kept_when_the_server_has_proved_itself_there() {
     let portal = address(1);
@@ -267,7 +280,7 @@ fn a_server_may_move_where_float_says_so() {
     let mut world = begin("--float", 1);
     world.run_for(secs(20));
     world.servers[0].address = address(99);
-    // The server pings from its new address, and the client's pings do not reach it before.
+    // The server pings from its new address, and before that the client's pings do not reach it.
     world.run_for(secs(200));
     assert!(world.is_connected());
     assert_eq!(world.dials.len(), 1);
@@ -301,7 +314,7 @@ fn a_refused_password_ends_it_unless_auth_retry_says_otherwise() {
     assert!(world.is_connected());
 }
 
-/// A user's one-time code for a dead server goes to the next one, because nobody has seen it.
+/// A user's one-time code for a dead server is sent to the next server, because no server has seen it.
 #[test]
 fn an_answer_that_no_server_got_is_kept_for_the_next() {
     for more in ["--static-challenge code 1", "--auth-nocache"] {
@@ -348,7 +361,7 @@ fn a_server_that_does_not_answer_in_tls_is_told_from_one_that_is_not_there() {
     }
 }
 
-/// A server spends a one-time code. If it sent a token, the client shows that and asks nobody.
+/// A server uses up a one-time code. If it sent a token, the client presents the token and does not prompt.
 #[test]
 fn a_token_takes_the_place_of_another_code() {
     for (token, asked) in [(true, 1), (false, 2)] {
@@ -413,7 +426,7 @@ fn a_line_that_is_gone_for_hours_is_connected_over_again_when_it_is_back() {
     world.set_line(false);
     world.run_for(secs(6 * 3600));
     assert!(!world.is_connected());
-    // At most one attempt per 70 seconds in the end, but attempts go on.
+    // At most one attempt per 70 seconds in the end, but attempts continue.
     let dials = world.dials.len();
     assert!((300..450).contains(&dials), "{dials}");
     world.set_line(true);
@@ -447,7 +460,7 @@ fn a_second_signal_ends_a_leave_that_takes_too_long() {
 #[test]
 fn an_answer_to_a_question_of_before_changes_nothing() {
     let mut world = begin("--auth-user-pass", 1);
-    // The question is still open when the attempt is abandoned.
+    // The prompt is still open when the attempt is abandoned.
     world.handle(Event::Signal(Signal::Restart));
     world.run_for(secs(180));
     assert!(world.is_connected());
@@ -499,7 +512,7 @@ fn the_rate_is_the_servers_or_that_of_the_file() {
     assert!(world.plane.reorders, "also of the new peer");
 }
 
-/// An idle client wakes for its pings and little else. With keys that wear out fast it checks often.
+/// An idle client wakes for its pings and for little else. With keys that wear out fast it checks often.
 #[test]
 fn a_client_at_rest_sleeps() {
     for (more, least, most) in [

@@ -1,4 +1,4 @@
-//! Scripts run slowly while the rest goes on.
+//! Scripts run slowly while all else continues.
 
 use super::scenarios::{begin, leave};
 use super::world::{World, secs};
@@ -11,7 +11,7 @@ use openvpn_host::signals::Signal;
 
 const AROUND: &str = "--script-security 2 --up /x --down /x --route-up /x --route-pre-down /x";
 
-/// A client whose scripts each take this long and do nothing else.
+/// A client whose scripts each take this long and have no other effect.
 fn slow(more: &str, seconds: u64) -> World {
     let mut world = begin(more, 1);
     world.script_time = Some(secs(seconds));

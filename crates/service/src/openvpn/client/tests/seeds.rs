@@ -84,7 +84,7 @@ fn one(seed: u64) -> bool {
         }
     }
     calm(&mut world);
-    // The user's earlier answer may be a wrong password, which the client shows again.
+    // The user's earlier answer may be a wrong password, which the client sends again.
     world.run_for(secs(60));
     world.handle(Event::Forget);
     world.run_for(CALM);
@@ -93,7 +93,7 @@ fn one(seed: u64) -> bool {
         return false;
     }
     assert!(world.is_connected(), "{text} {:#?}", world.log);
-    // Most attempts over the whole time: the back-off's limit plus the time of each attempt.
+    // Maximum number of attempts over the whole time: the back-off's limit plus the time of each attempt.
     let most = world.elapsed().as_secs() + 10;
     assert!((world.dials.len() as u64) < most);
     world.handle(Event::Signal(Signal::Exit("SIGTERM")));

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The accepted password.
+/// Password that the server accepts.
 pub(super) const PASSWORD: &str = "right";
 
 fn certificate(name: &str) -> Vec<u8> {
@@ -56,7 +56,7 @@ fn settings(transport: Transport) -> Arc<ServerSettings> {
     Arc::new(settings)
 }
 
-/// A packet on its way to a client.
+/// A packet in transit to a client.
 pub(super) type Sent = (Remote, Vec<u8>);
 
 pub(super) struct Server {
@@ -67,7 +67,7 @@ pub(super) struct Server {
     pub(super) answers: bool,
     /// The server admits clients.
     pub(super) accepts: bool,
-    /// Options that it pushes.
+    /// Options to push.
     pub(super) options: Vec<String>,
     /// Number of admissions.
     pub(super) admitted: usize,
@@ -242,7 +242,7 @@ impl Server {
                 }
                 _ => {}
             }
-            // Outputs caused by this one go before the waiting ones.
+            // Outputs that result from this one are processed before the waiting ones.
             for output in more.into_iter().rev() {
                 waiting.push_front(output);
             }

@@ -8,7 +8,7 @@ use crate::openvpn::client::steps::{Kind, Steps};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Steps that each note a letter when they run.
+/// Steps that each record a letter when they run.
 struct Letters {
     steps: Steps,
     seen: Rc<RefCell<String>>,

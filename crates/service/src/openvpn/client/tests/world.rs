@@ -15,6 +15,7 @@ use lines::control::LineUsage;
 use netio::udp::Endpoint;
 use openvpn::data::inband;
 use openvpn::data::wire::OpenVpn as Packets;
+use openvpn::message::Message;
 use openvpn::server::Remote;
 use openvpn_host::management::State;
 use openvpn_host::scripts::Hook;
@@ -45,12 +46,12 @@ pub(super) enum Flying {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     pub(super) loss: u64,
-    /// Look-ups that fail; half as many never answer.
+    /// Look-ups that fail; half as many are never answered.
     pub(super) names: u64,
     pub(super) dials: u64,
     pub(super) host: u64,
     pub(super) scripts: u64,
-    /// Management clients answer with a wrong password.
+    /// Management clients send a wrong password.
     pub(super) passwords: u64,
 }
 
@@ -70,9 +71,9 @@ pub(super) struct World {
     pub(super) line: bool,
     /// Which of several lines carry packets.
     pub(super) carries: [bool; 2],
-    /// Which of several lines have their device up.
+    /// Which of several lines have a device that is up.
     pub(super) devices: [bool; 2],
-    /// Sent packets count as data packets.
+    /// Whether sent packets count as data packets.
     pub(super) data: bool,
     /// Lines with open sockets.
     pub(super) open: BTreeSet<LineId>,
@@ -81,7 +82,7 @@ pub(super) struct World {
     /// Relay address of each line; `told`: the relay knows the client; `hellos`: number of hellos sent.
     pub(super) relayed: [Option<SocketAddr>; 2],
     pub(super) told: bool,
-    /// Packets that a relay dropped, as it did not know the client.
+    /// Packets that a relay dropped because it did not know the client.
     pub(super) unannounced: usize,
     pub(super) hellos: usize,
     /// The line in use, and the sending mode of several lines.
@@ -100,7 +101,7 @@ pub(super) struct World {
     pub(super) fake: Option<Rc<FakeDataPlane<Packets>>>,
     pub(super) host: Settings,
     pub(super) interface: bool,
-    /// How long a management client holds the tunnel.
+    /// How long a management client keeps the tunnel on hold.
     pub(super) holds: Option<Duration>,
     pub(super) streams: u64,
     flying: BTreeMap<(Instant, u64), Flying>,
@@ -108,7 +109,7 @@ pub(super) struct World {
     pub(super) ended: Option<Ended>,
     pub(super) states: Vec<State>,
     pub(super) log: Vec<String>,
-    /// Lines for the user who started the tunnel.
+    /// Lines printed for the user who started the tunnel.
     pub(super) said: Vec<String>,
     /// Names and addresses that the client saved.
     pub(super) kept: Vec<(String, IpAddr)>,
@@ -116,11 +117,13 @@ pub(super) struct World {
     pub(super) dials: Vec<(Instant, SocketAddr)>,
     /// How often a deadline woke the client.
     pub(super) wakes: usize,
-    /// How often the client asked for a password.
+    /// How often the client prompted for a password.
     pub(super) asked: usize,
+    /// Name that the last dial shows a proxy.
+    pub(super) proxy_user: Option<String>,
     /// A session was up since the last dial.
     pub(super) was_up: bool,
-    /// The running script.
+    /// Script that is running.
     pub(super) running: Option<Hook>,
     /// Bytes carried by each line since the interface was made, and the saved counts.
     pub(super) carried: [u64; 2],
@@ -184,6 +187,7 @@ impl World {
             dials: Vec::new(),
             wakes: 0,
             asked: 0,
+            proxy_user: None,
             was_up: false,
             running: None,
             carried: [0; 2],
@@ -242,7 +246,7 @@ impl World {
         self.called();
     }
 
-    /// Gives the client an event, and the events that follow at once.
+    /// Passes the client an event, and the events that follow at once.
     pub(super) fn handle(&mut self, event: Event) {
         self.steps.results.push_back(event);
         let mut count = 0;
@@ -293,7 +297,7 @@ impl World {
         }
     }
 
-    /// Sends a packet to the server by all lines in use.
+    /// Sends a packet to the server over this line.
     pub(super) fn send(&mut self, packet: &[u8]) {
         let lines = match self.mode {
             LineMode::Duplicate(lines) => lines,
@@ -304,7 +308,7 @@ impl World {
         }
     }
 
-    /// Sends a packet to the server by this line.
+    /// Sends a packet to the server over this line.
     pub(super) fn send_by(&mut self, line: LineId, packet: Vec<u8>) {
         let Some((server, stream)) = self.peer else {
             return;
@@ -419,6 +423,14 @@ impl World {
     pub(super) fn renew(&mut self, server: usize) {
         let now = self.now();
         let sent = self.servers[server].renew(now);
+        let from = self.servers[server].address;
+        self.fly(from, sent);
+    }
+
+    /// Has a server send its clients a message.
+    pub(super) fn tell_clients(&mut self, server: usize, message: &Message) {
+        let now = self.now();
+        let sent = self.servers[server].say(message, 1, now);
         let from = self.servers[server].address;
         self.fly(from, sent);
     }

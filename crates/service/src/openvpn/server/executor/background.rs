@@ -1,6 +1,6 @@
 //! Slow work (scripts, password hashes, TLS handshakes) on worker threads.
 //!
-//! The control loop submits a piece of work and goes on. When it is done, the loop is woken and collects the result.
+//! The control loop submits a piece of work and continues. When it is done, the loop is woken and collects the result.
 //! Threads start with the first work and end when none is left, so a server without scripts has none.
 //!
 //! Each piece of work has a *key*. Keys take turns, and a key's work that may never end cannot occupy every thread, so
@@ -38,11 +38,11 @@ pub(crate) enum BusyError {
 pub(crate) struct Crew {
     /// Name of each thread.
     pub(crate) name: &'static str,
-    /// Most pieces of work done at once.
+    /// Maximum number of jobs that run at once.
     pub(crate) threads: usize,
-    /// Most pieces of one key's work done at once.
+    /// Maximum number of jobs of one key that run at once.
     pub(crate) share: usize,
-    /// Most waiting pieces of work; one key may use half.
+    /// Maximum number of waiting jobs; one key may use half.
     pub(crate) waiting: usize,
     /// The threads' nice value; `None` for the process's.
     pub(crate) nice: Option<i32>,

@@ -13,8 +13,8 @@ use plane::SourceNetwork;
 use std::thread;
 use std::time::Duration;
 
-/// Most handshakes that wait: about one second's work for a few processors. Longer queues would outlast their clients'
-/// patience.
+/// Maximum number of handshakes that wait: about one second's work for a few processors. Longer queues would outlast
+/// their clients' patience.
 const WAITING: usize = 1024;
 
 /// Added to the threads' nice value: a busy worker then gets three quarters of a processor.

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-/// Most connections accepted per turn of the loop.
+/// Maximum number of connections accepted per turn of the loop.
 const ACCEPTED_AT_ONCE: usize = 16;
 
 /// Listening sockets, and connections that the data plane has not taken over.

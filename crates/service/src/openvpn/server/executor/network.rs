@@ -15,7 +15,7 @@ pub(super) struct Set {
 }
 
 impl ThisHost<'_> {
-    /// Gives the interface its addresses and routes, and runs the scripts for it. Returns the interface's variables for
+    /// Sets the interface's addresses and routes, and runs the scripts for it. Returns the interface's variables for
     /// clients' scripts.
     pub(super) fn bring_up(&mut self) -> Result<Environment, Box<dyn std::error::Error>> {
         if self.link.index == 0 {
@@ -83,7 +83,7 @@ impl ThisHost<'_> {
         }
     }
 
-    /// Undoes the settings and runs the scripts for it.
+    /// Undoes the settings and runs the scripts for their end.
     pub(super) fn undo(&mut self) {
         let Some(mut set) = self.set.take() else {
             return;

@@ -369,7 +369,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Tells the session whether its client may connect.
+    /// Passes the session the decision whether its client may connect.
     fn decide(
         &mut self,
         cx: &mut Cx<'_>,

@@ -21,11 +21,11 @@ use std::time::{Instant, SystemTime};
 /// Login progress of a client. Renewed keys do not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The TLS handshake or options are under way.
+    /// The TLS handshake or the exchange of options is in progress.
     Arriving,
     /// A script or password file checks its login.
     Judged,
-    /// A script makes its settings.
+    /// A script is choosing the client's settings.
     Settled,
     /// The client is admitted and has its addresses.
     In,
@@ -49,13 +49,13 @@ impl Deferred {
     }
 }
 
-/// A client.
+/// A client of the server.
 pub(super) struct Client {
     /// The client's address and connection.
     pub(super) from: Remote,
     pub(super) step: Step,
     pub(super) since: SystemTime,
-    /// Its certificate and password are accepted.
+    /// The client's certificate and password are accepted.
     pub(super) authorised: bool,
     /// Common name from its certificate or user name; empty before login.
     pub(super) common_name: String,
@@ -77,7 +77,7 @@ pub(super) struct Client {
     pub(super) networks: Vec<(IpAddr, u8)>,
     /// Byte counters of its control packets.
     pub(super) control: Arc<ControlTraffic>,
-    /// Its keys in the data plane.
+    /// The client's keys in the data plane.
     pub(super) channel: Channel,
     /// A script was told of its arrival and must be told of its departure.
     pub(super) announced: bool,

@@ -30,7 +30,7 @@ struct Stranger {
 /// Outcome for an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// The connection stays.
+    /// The connection is accepted.
     Taken,
     /// The connection stays; close the connection of this number instead.
     InPlaceOf(StreamId),
@@ -142,14 +142,14 @@ impl Connections {
         Some(id)
     }
 
-    /// Notes that a session has begun on a connection.
+    /// Records that a session has begun on a connection.
     pub(crate) fn begun(&mut self, id: StreamId) {
         if let Some(stranger) = self.strangers.get_mut(&id) {
             stranger.silent = false;
         }
     }
 
-    /// Notes that a connection's client was admitted.
+    /// Records that a connection's client was admitted.
     pub(crate) fn admitted(&mut self, id: StreamId) {
         self.strangers.remove(&id);
     }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Key of one client; unlike its peer id, it is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientKey {
-    /// The peer id.
+    /// Peer id of the client.
     pub(crate) id: ClientId,
     /// Client number, unique within a server.
     pub(crate) number: u64,
@@ -31,7 +31,7 @@ pub(crate) const fn peer(id: ClientId) -> PeerId {
 pub(crate) enum Event<'a> {
     /// The interface has its addresses and routes: clients may connect.
     InterfaceUp,
-    /// A control packet.
+    /// Control packet from a client.
     Packet(Arrival),
     /// A message inside a data packet.
     Message(ClientId, Box<[u8]>),
@@ -53,7 +53,7 @@ pub(crate) enum Event<'a> {
     KillClient(u64),
     /// [`Machine::next_deadline`](super::Machine::next_deadline) has passed.
     DeadlinePassed,
-    /// The server cannot go on, for this reason.
+    /// The server cannot continue, for this reason.
     Failed(String),
 
     /// The configuration was read again.
@@ -107,7 +107,7 @@ pub(crate) struct Login {
 /// Current content of a deferred script's files.
 #[derive(Debug)]
 pub(crate) enum Polled {
-    /// The login's verdict.
+    /// Result of a login.
     Login(Verdict),
     /// The client's settings as text; `None` if the script has not written them.
     Settings(Result<Option<String>, String>),

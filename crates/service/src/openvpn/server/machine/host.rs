@@ -21,7 +21,6 @@ use std::sync::Arc;
 pub(crate) struct Cx<'a> {
     /// Time of the event.
     pub(crate) now: Now,
-    /// The data plane.
     pub(crate) plane: &'a Plane,
     /// Everything else outside the machine.
     pub(crate) host: &'a mut dyn Host,
@@ -44,7 +43,7 @@ pub(crate) trait Host {
     /// Accepts no more TCP connections.
     fn stop_listening(&mut self);
 
-    /// Raises the limit of open files for so many clients over TCP. Returns the new limit.
+    /// Raises the limit of open files for this many clients over TCP. Returns the new limit.
     fn raise_open_files(&mut self, clients: usize) -> usize;
 
     /// Runs a job on another thread; [`Event::JobDone`](super::Event::JobDone) returns the result. Sources take turns.
@@ -97,13 +96,13 @@ pub(crate) trait Host {
     /// Writes a file atomically.
     fn write_file(&mut self, path: &Path, text: &str);
 
-    /// Gives freed memory back to the system.
+    /// Returns freed memory to the system.
     fn give_memory_back(&mut self);
 
-    /// Tells the waiting parent process that the server is up.
+    /// Signals the waiting parent process that the server is up.
     fn is_up(&mut self);
 
-    /// Tells management clients about a new state.
+    /// Informs management clients of a new state.
     fn state(&mut self, state: State, detail: &str);
 
     /// Writes the status into the log.
@@ -115,7 +114,7 @@ pub(crate) trait Host {
     /// Sets the configuration's current routes and removes those no longer configured.
     fn change_routes(&mut self, config: &OpenVpn);
 
-    /// Undoes the host settings and runs the scripts for it.
+    /// Undoes the host settings and runs the scripts for their end.
     fn take_down(&mut self);
 
     /// Leaves the loop.
@@ -142,9 +141,9 @@ pub(crate) enum Job {
         auth: AuthId,
         /// The job whose script sent the challenge.
         asked: JobId,
-        /// The script.
+        /// Script to run.
         script: Invocation,
-        /// The client's answer.
+        /// Response of the client to the challenge.
         response: String,
         /// Directory for script files.
         directory: PathBuf,

@@ -9,7 +9,7 @@ use openvpn::session::{Output, Session};
 use plane::SourceNetwork;
 
 impl Machine<'_> {
-    /// Performs the outputs in order. Packets leave from the address that their receiver called.
+    /// Performs the outputs in order. Packets leave from the address that their receiver sent to.
     pub(super) fn perform(&mut self, cx: &mut Cx<'_>, out: Vec<ServerOutput>) {
         for output in out {
             match output {

@@ -94,7 +94,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Takes the line by which the data plane now reaches the client.
+    /// Takes the line over which the data plane now reaches the client.
     fn follow(&mut self, cx: &mut Cx<'_>, id: ClientId, line: Option<plane::Line>) {
         let now = cx.now.monotonic;
         let (Some(client), Some(to)) = (self.clients.get_mut(&id), line.map(|it| it.endpoint))

@@ -186,7 +186,7 @@ fn is_reloadable(before: &OpenVpn, after: &OpenVpn) -> bool {
     is.ifconfig_push_constraint = was.ifconfig_push_constraint;
     is.connect_freq = was.connect_freq;
     is.connect_freq_initial = was.connect_freq_initial;
-    // Adding or removing the password file is not reloadable: without one, clients are asked for no password.
+    // Adding or removing the password file is not reloadable: without one, clients need no password.
     if was.password_file.is_some() == is.password_file.is_some() {
         is.password_file.clone_from(&was.password_file);
     }

@@ -13,6 +13,7 @@ mod jobs;
 mod management_client;
 mod seen;
 mod setup;
+mod situations;
 mod trouble;
 mod wire;
 mod world;

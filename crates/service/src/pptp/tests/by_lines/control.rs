@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A call by the first line only, over which packets go all the time.
+/// A call over the first line alone, with packets all the time.
 fn busy() -> Lines {
     let mut lines = Lines::joined("failover", "duplicate", "");
     lines.wires[1].cut = true;

@@ -4,7 +4,7 @@ use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A server that knows of several lines, and one that does not.
+/// A server that supports several lines, and one that does not.
 const ANSWERS: [&str; 2] = ["[uplinks]\nmode = \"duplicate\"", ""];
 
 #[test]
@@ -15,7 +15,7 @@ fn a_preferred_line_that_drops_gre_does_not_keep_the_server_from_being_called_by
         lines.tell(Event::Start);
         lines.pass(MINUTE);
         assert_eq!(lines.in_use(), ["lte"], "{answers}: {:?}", lines.log);
-        // A TCP fault is no reason to leave a call that works.
+        // A fault of TCP alone does not end a call that works.
         lines.pass(MINUTE * 2);
         assert_eq!((lines.ups, lines.dialled.len()), (1, 2), "{:?}", lines.log);
         lines.arrived();

@@ -10,7 +10,7 @@ use plane::LineId;
 pub(super) const HERE: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
 
-/// The way of a packet by a line; each line calls an address of its own at the server.
+/// Path of a packet over a line; each line connects to a different address of the server.
 pub(super) const fn way_of(line: usize) -> Way {
     let ends = Ends {
         theirs: HERE[line],
@@ -28,18 +28,18 @@ pub(super) struct Wire {
     /// Packets lost, of a thousand.
     pub(super) loss: u64,
     pub(super) delay: Duration,
-    /// The line carries nothing.
+    /// Whether the line drops every packet.
     pub(super) cut: bool,
-    /// The line's device has no carrier.
+    /// Whether the line's device has no carrier.
     pub(super) unplugged: bool,
-    /// A router on the way drops GRE.
+    /// Whether a router on the path drops GRE.
     pub(super) tcp_only: bool,
 }
 
 /// The longest additional delay. Packets of one line do not overtake each other.
 pub(super) const JITTER: u64 = 2000;
 
-/// A GRE packet on its way.
+/// A GRE packet in transit.
 pub(super) struct Flight {
     pub(super) due: Instant,
     pub(super) to_server: bool,
@@ -53,16 +53,16 @@ pub(super) struct Lines {
     pub(super) server: ServerMachine,
     pub(super) wires: [Wire; 2],
     pub(super) flights: Vec<Flight>,
-    /// The line of the control connection, and its number at the server.
+    /// The line of the control connection, and the connection's number at the server.
     pub(super) stream: Option<(LineId, StreamId)>,
-    /// A connection that is being made.
+    /// A connection that is being established.
     pub(super) connecting: Option<(LineId, Instant)>,
     pub(super) dialled: Vec<LineId>,
     pub(super) ups: usize,
     pub(super) at_server: Notes,
     pub(super) at_client: Notes,
     pub(super) log: Vec<String>,
-    /// Packets that went to the server, by line; then those that came from it.
+    /// Packets sent to the server, by line, followed by those sent by the server.
     pub(super) sent: [Vec<Vec<u8>>; 2],
     pub(super) answered: [Vec<Vec<u8>>; 2],
     pub(super) random: u64,
@@ -180,7 +180,7 @@ impl Lines {
         self.of_client();
     }
 
-    /// Tells the server of an event.
+    /// Passes the server an event.
     pub(super) fn tell_server(&mut self, event: Event<'_>) {
         let mut cx = self.at_server.cx(self.now);
         self.server.handle(event, &mut cx);
@@ -227,7 +227,7 @@ impl Lines {
         let Some(line) = HERE.iter().position(|here| *here == way.to) else {
             return;
         };
-        // The packet leaves from the address that this line calls.
+        // The packet leaves from the address to which this line connects.
         assert_eq!(way.from, way_of(line).from);
         self.answered[line].push(packet.clone());
         self.fly(false, LineId(line as u8), packet);
@@ -294,7 +294,7 @@ impl Lines {
         }
     }
 
-    /// Carries the bytes of both ends of the control connection.
+    /// Transmits the bytes of both ends of the control connection.
     pub(super) fn carry(&mut self) {
         while let Some((line, stream)) = self.stream {
             if self.wires[line.index()].cut || self.client_is_gone {
@@ -409,7 +409,7 @@ impl Lines {
         self.pass(SECOND);
     }
 
-    /// The numbers that arrived at both ends.
+    /// Returns the numbers that arrived at both ends.
     pub(super) fn arrived(&mut self) -> [Vec<u32>; 2] {
         let number = |packet: Vec<u8>| u32::from_be_bytes(packet[40..44].try_into().unwrap());
         let all = [&mut self.at_server, &mut self.at_client];

@@ -1,4 +1,4 @@
-//! Tests of plans for groups: which way a device of the LAN may use at each step of a change.
+//! Tests of plans for groups: the route that a device of the LAN may use at each step of a change.
 
 use super::changes;
 use crate::fixture::{facts, link, tunnel};
@@ -72,8 +72,8 @@ fn take(facts: &mut Facts, step: Step) {
     }
 }
 
-/// The device by which a far packet of a LAN leaves: `None` if a rule refuses it, `clear` if no rule of the guard's
-/// matches.
+/// The device through which a packet from a LAN to a distant address leaves: `None` if a rule refuses it, `clear` if no
+/// rule of the guard matches.
 fn way_of(facts: &Facts, lan: &str, family: Family) -> Option<String> {
     let iif = DeviceName::new(lan).unwrap();
     let rules = facts.rules[usize::from(family == Family::V6)]
@@ -129,7 +129,7 @@ fn each_group_has_rules_and_a_route_of_its_own() {
     assert_eq!(of(rules::TO_LAN), 8);
     let again = set(&guard, &facts);
     assert_eq!(changes(&again), 0);
-    // One tunnel goes down: the other LAN keeps its way.
+    // One tunnel goes down: the other LAN keeps its route.
     facts.links.retain(|it| it.name != "mr-1");
     facts.tables.retain(|it| it.dev != Some(11));
     assert!(set(&guard, &facts).set.is_empty());

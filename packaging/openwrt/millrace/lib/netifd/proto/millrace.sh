@@ -1,6 +1,6 @@
 #!/bin/sh
 # shellcheck shell=sh disable=SC1091,SC2034
-# Protocol handler of netifd. All logic is in the program, which reads UCI by itself.
+# Protocol handler of netifd. All logic is in the program, which reads UCI itself.
 
 [ -n "$INCLUDE_ONLY" ] || {
 	. /lib/functions.sh
@@ -13,7 +13,7 @@ proto_millrace_init_config() {
 	available=1
 	lasterror=1
 	renew_handler=1
-	# Only what a new device is needed for: netifd takes the interface down for any change of what is declared here.
+	# Only options that require a new device: netifd takes the interface down for any change of an option declared here.
 	proto_config_add_string config_file
 	proto_config_add_boolean allow_files
 	proto_config_add_string mode
@@ -29,7 +29,7 @@ proto_millrace_renew() {
 	proto_kill_command "$1" 1
 }
 
-# The program says by itself what is wrong, and whether it is to be started again: $ERROR is not needed.
+# The program itself reports errors, and whether to restart it: $ERROR is not needed.
 proto_millrace_teardown() {
 	proto_kill_command "$1"
 }

@@ -28,7 +28,7 @@ fn crew(threads: usize, waiting: usize) -> Crew {
     }
 }
 
-/// A pool whose idle threads stay.
+/// A pool whose idle threads do not end.
 fn lingering(threads: usize) -> (Background<char, u64, u32>, mpsc::Receiver<()>) {
     pool_of(Crew {
         share: threads,
@@ -72,7 +72,7 @@ fn one_thread_keeps_the_order() {
     }
     let done = collect(&pool, &woken, 50);
     assert_eq!(done, (0..50).zip(0..50).collect::<Vec<_>>());
-    // Whether the thread has ended or not, the next piece is done.
+    // Whether or not the thread has ended, the next job is done.
     pool.submit('a', 50, || 7).unwrap();
     assert_eq!(collect(&pool, &woken, 1), [(50, 7)]);
 }
@@ -111,7 +111,7 @@ fn what_waits_is_bounded() {
 fn no_key_has_every_thread_and_keys_take_turns() {
     let (pool, woken) = pool(2, 1000);
     let release = occupy(&pool);
-    // Key `a` has its share running, so more of its work waits although a thread is idle.
+    // Key `a` already has its share of threads, so more of its jobs wait although a thread is idle.
     for n in 0..100 {
         pool.submit('a', n, || 1).unwrap();
     }
@@ -134,7 +134,7 @@ fn what_was_taken_back_is_not_done() {
         pool.submit(key, id as u64, || 1).unwrap();
     }
     assert!(pool.submit('c', 5, || 2).is_err());
-    // Cancelling the running piece has no effect: it runs to its end.
+    // Cancelling the running job has no effect: it runs to its end.
     for id in [0, 1, 2, 3, 1000] {
         pool.cancel(&id);
     }
@@ -143,7 +143,7 @@ fn what_was_taken_back_is_not_done() {
     assert_eq!(collect(&pool, &woken, 2), [(1000, 0), (5, 2)]);
 }
 
-/// Pieces that all wait for each other need all threads, even if some were idle before.
+/// Jobs that all wait for each other need all threads, even if some were idle before.
 #[test]
 fn threads_that_stay_take_what_comes_and_others_join_them() {
     let (pool, woken) = lingering(4);
@@ -181,7 +181,7 @@ fn work_that_is_not_taken_is_given_back() {
 }
 
 proptest::proptest! {
-    /// Any sequence of keys: each piece is done once, a key's pieces begin in order, and the queue stays within limits.
+    /// Any sequence of keys: each job is done once, a key's jobs begin in order, and the queue stays within limits.
     #[test]
     fn each_piece_is_done_once_and_in_order(
         keys in proptest::collection::vec(0_u8..4, 1..120),

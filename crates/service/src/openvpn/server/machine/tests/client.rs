@@ -23,7 +23,7 @@ pub(super) struct Client {
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) packets: Vec<Packet>,
-    /// The session is over.
+    /// Whether the session is over.
     pub(super) closed: bool,
 }
 
@@ -62,7 +62,7 @@ impl Client {
         self.perform(out, now)
     }
 
-    /// Calls into the client's session, if it has one.
+    /// Calls `call` with the client's session, if it has one.
     pub(super) fn call(
         &mut self,
         now: Instant,

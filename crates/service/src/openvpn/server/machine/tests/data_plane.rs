@@ -2,6 +2,7 @@
 
 use super::wire::{DataPacket, Packet};
 use crate::openvpn::server::machine::Event;
+use openvpn::data::inband::InBand;
 use openvpn::data::protocol::session;
 use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::server::ClientId;
@@ -12,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// State of one client, by the calls so far.
+/// State of one client, after the calls so far.
 #[derive(Default)]
 pub(super) struct Peer {
     /// Source address of packets without a peer-id.
@@ -31,9 +32,11 @@ pub(super) struct DataPlane {
     pub(super) opened: u64,
     pub(super) renewals: u64,
     pub(super) floats: u64,
+    /// Answers to clients that asked for the options.
+    pub(super) options_told: u64,
 }
 
-/// A client's address, and which of the server's two addresses it calls; fixed for the client's life.
+/// A client's address, and which of the server's two addresses it uses; fixed for the client's life.
 pub(super) fn heard(from: SocketAddr) -> Endpoint {
     let odd = match from.ip() {
         IpAddr::V4(ip) => ip.octets()[3] & 1,
@@ -70,10 +73,11 @@ impl DataPlane {
             opened: 0,
             renewals: 0,
             floats: 0,
+            options_told: 0,
         }
     }
 
-    /// Checks the calls since the last time, and returns the packets that they send.
+    /// Checks the calls since the last check, and returns the packets that they send.
     pub(super) fn called(&mut self, now: Instant) -> Vec<(SocketAddr, Packet)> {
         let calls = self.fake.take_calls();
         calls
@@ -123,7 +127,11 @@ impl DataPlane {
                 let removed = self.peer(id).keys.remove(&key_id(id, of));
                 assert!(removed, "only what is there");
             }
-            Call::Inject(id, _) => return self.seal(id, now),
+            Call::Inject(id, payload) => {
+                let tells = matches!(InBand::of(&payload), Some(InBand::Options(_)));
+                self.options_told += u64::from(tells);
+                return self.seal(id, now);
+            }
             Call::ChangeRoutes(changes) => changes.iter().for_each(|it| self.route(*it)),
             Call::RemovePeer(id) => {
                 let peer = self.peers.remove(&id);

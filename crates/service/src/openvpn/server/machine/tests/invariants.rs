@@ -86,7 +86,7 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
     assert!(astray.iter().all(closed), "{astray:?}");
 }
 
-/// Asserts that an ended server left nothing behind.
+/// Asserts that a server that ended left no state behind.
 pub(super) fn nothing_is_left(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) {
     check(machine, data_plane, jobs);
     assert!(machine.clients.is_empty() && machine.jobs.is_empty());

@@ -1,12 +1,12 @@
-//! Scripts and password checks that answer now, later, or never.
+//! Scripts and password checks that answer at once, later or never.
 
 use crate::openvpn::seeded::Random;
 use crate::openvpn::server::machine::{Done, Job, JobId, Login, Polled};
-use openvpn_host::scripts::auth_script::Verdict;
+use openvpn_host::scripts::auth_script::{PendingAuth, Verdict};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// Answer that a script writes to its files, and its time.
+/// Answer that a script writes to its files, and when.
 struct Later {
     /// `None` for never.
     at: Option<Instant>,
@@ -18,16 +18,22 @@ struct Later {
 pub(super) struct Jobs {
     /// Jobs that have not ended and were not cancelled.
     pub(super) running: BTreeSet<JobId>,
-    /// Jobs in `running` that belong to no client.
+    /// Jobs in `running` that notify and belong to no client.
     pub(super) told: BTreeSet<JobId>,
     files: HashMap<JobId, Later>,
     pub(super) started: u64,
     /// Number of judged logins.
     pub(super) logins: u64,
     pub(super) all_wrong: bool,
+    /// `client-connect` scripts write no settings.
+    pub(super) plain: bool,
+    /// A script asks each client for a code, and waits for the answer.
+    pub(super) asks: bool,
+    /// Answers of clients that a script has received.
+    pub(super) responses: Vec<String>,
     /// Fixed duration of every job; random if `None`.
     pub(super) takes: Option<Duration>,
-    /// Number of verdicts that came by file; `orphaned` counts cancelled jobs that still ended.
+    /// Number of verdicts that came in a file; `orphaned` counts cancelled jobs that still ended.
     pub(super) late_verdicts: u64,
     pub(super) orphaned: u64,
 }
@@ -59,6 +65,7 @@ impl Jobs {
                 self.logins += 1;
                 let verdict = match luck {
                     _ if self.all_wrong => Verdict::Refused(None),
+                    _ if self.asks => Verdict::Deferred,
                     0..80 => Verdict::Accepted,
                     80..88 => Verdict::Refused(Some("not today".to_owned())),
                     _ => Verdict::Deferred,
@@ -67,20 +74,29 @@ impl Jobs {
                     *auth,
                     Login {
                         certificate: true,
-                        answer: Ok((verdict, None)),
+                        answer: Ok((verdict, self.asks.then(challenge))),
                     },
                 )
             }
+            (Job::Settings(..), _) if self.plain => Done::Settings(Ok(Some(String::new()))),
             (Job::Settings(..), 0..80) => Done::Settings(Ok(Some(settings(random)))),
             (Job::Settings(..), 80..88) => Done::Settings(Err("not today".to_owned())),
             (Job::Settings(..), _) => Done::Settings(Ok(None)),
-            (Job::Tell(_) | Job::Respond { .. }, 90..) => {
+            (Job::Tell(_), 90..) => {
                 self.told.insert(id);
                 Done::Told(Err("it failed".to_owned()))
             }
-            (Job::Tell(_) | Job::Respond { .. }, _) => {
+            (Job::Tell(_), _) => {
                 self.told.insert(id);
                 Done::Told(Ok(()))
+            }
+            (Job::Respond { auth, response, .. }, _) => {
+                self.responses.push(response.clone());
+                let told = match response.as_str() {
+                    "broken" => Err("it failed".to_owned()),
+                    _ => Ok(()),
+                };
+                Done::Responded(*auth, told)
             }
         };
         Ok(Some((time, done)))
@@ -134,6 +150,15 @@ impl Jobs {
 
     pub(super) fn files(&self) -> BTreeSet<JobId> {
         self.files.keys().copied().collect()
+    }
+}
+
+/// Asks the client for a code.
+fn challenge() -> PendingAuth {
+    PendingAuth {
+        timeout: 60,
+        method: "crtext".to_owned(),
+        extra: "CR_TEXT:E,R:the code".to_owned(),
     }
 }
 

@@ -16,7 +16,7 @@ impl World {
     /// Injects one fault and schedules the next.
     pub(super) fn trouble(&mut self) {
         let at = self.around.random.below(self.around.size.clients as u64) as usize;
-        // With more clients, faults come more often, and network faults hit all clients: they last less long.
+        // With more clients, faults come more often, and network faults affect all clients, so they last less long.
         let every = SEC * 60 / self.around.size.clients.min(60) as u32 / 4;
         match self.around.random.below(15) {
             0 => {
@@ -103,7 +103,7 @@ impl World {
         management.port.handle_lines(now, self);
         management.port.tell_bytes(now, self);
         self.around.management = management;
-        // The server must act on a request even if its sender has left.
+        // The server must act on a command even if its sender has left.
         if self.around.random.percent(15) {
             self.around.management.leave();
         }

@@ -24,9 +24,9 @@ pub(super) enum Packet {
 pub(super) enum Item {
     ToServer(SocketAddr, Packet),
     ToClient(SocketAddr, Packet),
-    /// A client begins a session.
+    /// A client starts a session.
     Begin(usize),
-    /// A client's session has something to do.
+    /// Deadline of a client's session.
     Timer(usize),
     /// A client sends a data packet.
     Talk(usize),

@@ -43,7 +43,7 @@ pub(super) struct Size {
     pub(super) clients: usize,
     pub(super) max_clients: usize,
     pub(super) troubled: Duration,
-    /// Handshakes run as background work.
+    /// Whether handshakes run as background work.
     pub(super) apart: bool,
     /// Time after the start by which the last client connects.
     pub(super) come_within: Duration,
@@ -87,16 +87,25 @@ pub(super) struct Around {
     events: u64,
     /// Events that the server gets next.
     next: VecDeque<Event<'static>>,
-    ended: Option<Ended>,
+    pub(super) ended: Option<Ended>,
+    /// The file of each client in `client-config-dir`, while there are no faults.
+    pub(super) file: Option<String>,
+    /// Warnings and errors in the log, while there are no faults.
+    pub(super) logged: Vec<String>,
 }
 
 impl World {
     pub(super) fn new(seed: u64, size: Size) -> Self {
+        Self::with(seed, size, "")
+    }
+
+    /// A world whose server has `more` lines in its configuration.
+    pub(super) fn with(seed: u64, size: Size, more: &'static str) -> Self {
         let now = Now {
             monotonic: Instant::now(),
             wall: SystemTime::UNIX_EPOCH + SEC * 1_800_000_000,
         };
-        let config_a = setup::config(size.max_clients, "");
+        let config_a = setup::config(size.max_clients, more);
         let config_b = setup::config(
             size.max_clients,
             "push \"route 192.168.9.0 255.255.255.0\"\n",
@@ -142,6 +151,8 @@ impl World {
             events: 0,
             next: VecDeque::new(),
             ended: None,
+            file: None,
+            logged: Vec::new(),
         };
         let mut world = Self {
             machine: Machine::new(setup, now),
@@ -313,7 +324,7 @@ impl World {
         }
     }
 
-    /// Gives the server an event and performs its effects.
+    /// Passes the server an event and performs its effects.
     pub(super) fn tell(&mut self, event: Event<'static>) {
         let before = self.inside();
         self.around.next.push_back(event);
@@ -398,6 +409,9 @@ impl Host for Around {
     fn log(&mut self, level: log::Level, text: &str) {
         self.floats_told += u64::from(level == log::Level::Info && text.contains("floated"));
         self.crowded_out += u64::from(text.contains("made room"));
+        if level <= log::Level::Warn && !self.troubled {
+            self.logged.push(text.to_owned());
+        }
         self.management.logged(text, self.now);
     }
 
@@ -453,8 +467,9 @@ impl Host for Around {
             true => self.random.below(100),
             false => 0,
         };
+        let file = self.file.clone().filter(|_| !self.troubled);
         match luck {
-            0..95 => ClientFile::Read(None),
+            0..95 => ClientFile::Read(file.map(|text| ("ccd/x".into(), text))),
             95..97 => ClientFile::Unreadable("it is gone".to_owned()),
             _ => ClientFile::Read(Some(("ccd/x".into(), "disable\n".to_owned()))),
         }
@@ -462,11 +477,14 @@ impl Host for Around {
 
     fn read_configuration(&mut self) {
         let read = ConfigurationRead {
-            config: self.configs[self.random.below(2) as usize],
-            material: self.random.percent(80).then_some([0; 32]),
+            config: self.configs[match self.troubled {
+                true => self.random.below(2) as usize,
+                false => 0,
+            }],
+            material: (!self.troubled || self.random.percent(80)).then_some([0; 32]),
             anew: Ok(()),
         };
-        let read = match self.random.percent(80) {
+        let read = match !self.troubled || self.random.percent(80) {
             true => Ok(read),
             false => Err("a line is wrong".to_owned()),
         };
