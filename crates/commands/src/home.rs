@@ -114,6 +114,7 @@ fn add(given: &Given, server: &Path) -> Result<Value, String> {
         endpoint: None,
         file: None,
         qr: false,
+        behind: Vec::new(),
         shown: &file,
     };
     change(server, || peer::add(server, &wanted))?;

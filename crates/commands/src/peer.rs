@@ -1,11 +1,14 @@
 //! `millrace peer`: manages the clients of a server at home.
 
+mod behind;
+mod ccd;
+mod file;
 pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod wireguard;
 
 use crate::Outcome;
-use crate::arguments::{self, flag, option};
+use crate::arguments::{self, flag, list as values, option};
 use crate::down::{DownError, signal};
 use crate::profile::DIRECTORY;
 use crate::server::NAME;
@@ -15,7 +18,7 @@ use config::clients::is_name;
 use config::error::ImportError;
 use config::home::HomeServer;
 use config::kind::Kind;
-use config::types::{AddressError, Endpoint};
+use config::types::{AddressError, AllowedIp, Endpoint};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use service::running;
@@ -76,7 +79,27 @@ pub(crate) fn command() -> Command {
                 "endpoint",
                 "HOST:PORT",
                 "Server address for this client, if it differs from the other clients'",
+            ))
+            .arg(values(
+                "behind",
+                "PREFIX",
+                "A network behind this client, which all others reach; may be given again",
             )),
+        )
+        .subcommand(
+            about("set", "Change what a client has")
+                .arg(name(
+                    "NAME",
+                    "The client's name, or its public key (WireGuard)",
+                ))
+                .arg(
+                    values(
+                        "behind",
+                        "PREFIX|none",
+                        "The networks behind it, in place of others; may be given again",
+                    )
+                    .required(true),
+                ),
         )
         .subcommand(
             about("list", "List the clients that may connect")
@@ -115,6 +138,8 @@ pub(crate) enum PeerError {
     NoEndpoint(PathBuf),
     #[error("--endpoint {value}: {error}")]
     Endpoint { value: String, error: AddressError },
+    #[error("--behind {value}: {why}")]
+    Behind { value: String, why: String },
     #[error("{}: {why}", .path.display())]
     Unfit { path: PathBuf, why: &'static str },
     #[error("{}: no address is free for a new client; enlarge the network in `Address`", .0.display())]
@@ -150,6 +175,8 @@ pub(crate) struct Wanted<'a> {
     /// The path for the client's file.
     pub(crate) file: Option<&'a Path>,
     pub(crate) qr: bool,
+    /// The networks behind the client.
+    pub(crate) behind: Vec<AllowedIp>,
     /// Receives the output: the QR code, or the file's text if it is not written to a file.
     pub(crate) shown: &'a RefCell<Zeroizing<String>>,
 }
@@ -202,8 +229,21 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// The client's identity, which never changes: a public key, or a certificate's serial number.
     pub(crate) id: String,
+    /// The rest in words.
     pub(crate) detail: String,
+    /// The networks behind it.
+    pub(crate) behind: Vec<String>,
+    /// Whether it would get the same file today: [`file::CURRENT`], [`file::OUTDATED`] or [`file::UNKNOWN`].
+    pub(crate) file: &'static str,
     pub(crate) revoked: bool,
+}
+
+/// Networks behind a client, for [`Row::detail`].
+fn behind_it(networks: &[String]) -> String {
+    match networks.is_empty() {
+        true => String::new(),
+        false => format!("  behind it: {}", networks.join(", ")),
+    }
 }
 
 /// The JSON document about a new client.
@@ -264,11 +304,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                 endpoint: endpoint.transpose()?,
                 file: arguments::file(matches, "file"),
                 qr: matches.get_flag("qr"),
+                behind: networks(matches)?,
                 shown: &shown,
             };
             add(&path, &wanted)?;
+            let is_plain = wanted.behind.is_empty();
+            let others = if is_plain { None } else { others(&path)? };
             drop(lock);
-            let told = tell(&path, true);
+            let told = tell(&path, is_plain);
             let shown = shown.borrow();
             match matches.get_flag("json") {
                 true => host::terminal::say(added(wanted.name, &shown).as_str()),
@@ -282,6 +325,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                     wanted.name
                 ));
             }
+            others.into_iter().for_each(host::terminal::note);
+            if !told? {
+                host::terminal::note(not_up(&path));
+            }
+        }
+        "set" => {
+            set(&path, text("NAME"), &networks(matches)?)?;
+            let others = others(&path)?;
+            drop(lock);
+            let told = tell(&path, false);
+            others.into_iter().for_each(host::terminal::note);
             if !told? {
                 host::terminal::note(not_up(&path));
             }
@@ -297,6 +351,30 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         _ => rename(&path, text("OLD"), text("NEW"))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn networks(matches: &ArgMatches) -> Result<Vec<AllowedIp>, PeerError> {
+    behind::read(&arguments::values(matches, "behind").unwrap_or_default())
+}
+
+/// A note on how the other clients learn of changed networks; `None` if none has to.
+fn others(path: &Path) -> Result<Option<String>, PeerError> {
+    if Kind::at(path) == Kind::OpenVpn {
+        let words = "a server that is up tells the other clients at once: those that are in reconnect within seconds";
+        return Ok(Some(words.to_owned()));
+    }
+    let rows = list(path)?;
+    let count = |state| rows.iter().filter(|it| it.file == state).count();
+    let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
+    let words = match (outdated, unknown) {
+        (0, 0) => return Ok(None),
+        (_, 0) => format!("{outdated} outdated"),
+        _ => format!("{outdated} outdated, {unknown} unknown"),
+    };
+    Ok(Some(format!(
+        "client files that name other networks: {words} (`millrace peer list`). Each such client needs a new file, by \
+         `millrace peer revoke` and `millrace peer add`"
+    )))
 }
 
 /// The note if [`tell`] finds no running server.
@@ -338,6 +416,14 @@ pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     }
 }
 
+/// Puts these networks behind a client, instead of others.
+fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::set(path, name, behind),
+        _ => wireguard::set(path, name, behind),
+    }
+}
+
 /// Revokes a client.
 pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     match Kind::at(path) {
@@ -367,7 +453,7 @@ const fn interface_has(_: &Path, _: &Path) -> bool {
 }
 
 /// Has the server's process read its file again, without disturbing clients. Returns false if no process runs it. An
-/// OpenVPN server need not reload for an `added` client, whose certificate suffices.
+/// OpenVPN server need not reload for an `added` client without networks behind it, whose certificate suffices.
 pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
     let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
     let found = running::all()?.into_iter().find(runs);
@@ -423,6 +509,8 @@ mod tests {
             name: "phone".to_owned(),
             id: "key".to_owned(),
             detail: "key  10.7.0.2/32".to_owned(),
+            behind: vec!["192.168.7.0/24".to_owned()],
+            file: file::CURRENT,
             revoked: false,
         };
         let row = serde_json::to_value(row).unwrap();

@@ -6,7 +6,7 @@ mod plan;
 pub(crate) mod renew;
 mod surroundings;
 
-pub(crate) use self::openvpn::netmask;
+pub(crate) use self::openvpn::{netmask, quoted};
 
 use crate::Outcome;
 use crate::arguments::{self, list, option, text, values};

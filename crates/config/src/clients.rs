@@ -1,7 +1,8 @@
-//! Clients of a WireGuard server, edited in the text of its file: adds, removes or renames one client and keeps every
+//! Clients of a WireGuard server, edited in the text of its file: adds, removes or changes one client and keeps every
 //! other byte.
 //!
-//! A client's name stands in a comment of its `[Peer]` section, `#! Name = phone`, which other programs skip.
+//! Comments of its `[Peer]` section, which other programs skip, have the client's name, `#! Name = phone`, and what is
+//! known of the file that the client got, `#! File = …`.
 
 use std::ops::Range;
 
@@ -26,12 +27,47 @@ pub fn is_name(name: &str) -> bool {
 pub struct Section {
     /// The client's name, if the section has one.
     pub name: Option<String>,
+    /// The value of `#! File`, if the section has one.
+    pub file: Option<String>,
     /// `PublicKey`, as written.
     pub public_key: String,
     /// Byte range from the head to the last setting.
     bytes: Range<usize>,
-    /// Byte range of the name.
-    name_bytes: Option<Range<usize>>,
+}
+
+/// The key and the value of a line.
+struct Entry<'a> {
+    /// A comment, `#! Key = value`, and no setting.
+    is_comment: bool,
+    key: &'a str,
+    value: &'a str,
+}
+
+impl<'a> Entry<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let line = line.trim_start_matches('\u{feff}').trim();
+        let (is_comment, text) = match line.strip_prefix("#!") {
+            Some(comment) => (true, comment),
+            None => (false, line.split('#').next().unwrap_or_default()),
+        };
+        let (key, value) = text.split_once('=')?;
+        let (key, value) = (key.trim(), value.trim());
+        Some(Self {
+            is_comment,
+            key,
+            value,
+        })
+    }
+
+    /// Whether this is the setting `key`, or for a key in comments a comment whose value has a meaning.
+    fn is(&self, key: &str) -> bool {
+        let has_meaning = match key {
+            "Name" => self.is_comment && is_name(self.value),
+            "File" => self.is_comment && !self.value.is_empty(),
+            _ => !self.is_comment,
+        };
+        has_meaning && self.key.eq_ignore_ascii_case(key)
+    }
 }
 
 /// Finds the sections of a file, in order. A comment after the last setting belongs to the next section: people write
@@ -50,27 +86,26 @@ pub fn sections(text: &str) -> Vec<Section> {
             if inside {
                 found.push(Section {
                     name: None,
+                    file: None,
                     public_key: String::new(),
                     bytes: start..end,
-                    name_bytes: None,
                 });
             }
         } else if comment.is_some_and(|it| it.starts_with('[')) {
             inside = false;
         } else if let Some(section) = found.last_mut().filter(|_| inside)
-            && let Some((key, value)) = comment.unwrap_or(setting).split_once('=')
+            && let Some(entry) = Entry::of(line)
         {
-            let (key, value) = (key.trim(), value.trim());
-            if comment.is_none() {
+            let value = || entry.value.to_owned();
+            if entry.is("Name") {
+                section.name = Some(value());
+            } else if entry.is("File") {
+                section.file = Some(value());
+            } else if entry.is("PublicKey") {
+                section.public_key = value();
+            }
+            if !entry.is_comment || entry.is("Name") || entry.is("File") {
                 section.bytes.end = end;
-                if key.eq_ignore_ascii_case("PublicKey") {
-                    value.clone_into(&mut section.public_key);
-                }
-            } else if key.eq_ignore_ascii_case("Name") && is_name(value) {
-                let at = start + line.rfind(value).unwrap_or(0);
-                section.bytes.end = end;
-                section.name = Some(value.to_owned());
-                section.name_bytes = Some(at..at + value.len());
             }
         }
         start = end;
@@ -85,7 +120,7 @@ pub fn added(text: &str, section: &str) -> Zeroizing<String> {
         true => "\n",
         false => "\n\n",
     };
-    joined([text, between, section])
+    joined(&[text, between, section])
 }
 
 /// The text without `section`, and without an empty line above it.
@@ -96,26 +131,45 @@ pub fn removed(text: &str, section: &Section) -> Zeroizing<String> {
         Some(rest) if rest.is_empty() || rest.ends_with('\n') => rest,
         _ => before,
     };
-    joined([before, &text[section.bytes.end..], ""])
+    joined(&[before, &text[section.bytes.end..]])
 }
 
-/// The text with the client of `section` renamed.
+/// The text in which `key` of `section` has this value: a setting, or `Name` or `File` of the comments. Of several lines
+/// of the key the last one stays, and what stands behind its value.
 #[must_use]
-pub fn renamed(text: &str, section: &Section, name: &str) -> Zeroizing<String> {
-    match &section.name_bytes {
-        Some(at) => joined([&text[..at.start], name, &text[at.end..]]),
-        None => {
-            let head = &text[section.bytes.clone()];
-            let line = head
-                .find('\n')
-                .map_or(section.bytes.end, |it| section.bytes.start + it + 1);
-            joined([&text[..line], &format!("#! Name = {name}\n"), &text[line..]])
+pub fn with(text: &str, section: &Section, key: &str, value: &str) -> Zeroizing<String> {
+    let mark = match key {
+        "Name" | "File" => "#! ",
+        _ => "",
+    };
+    let is_it = |line: &str| Entry::of(line).is_some_and(|entry| entry.is(key));
+    let lines = text[section.bytes.clone()].split_inclusive('\n');
+    let last = lines.clone().enumerate().filter(|(_, line)| is_it(line));
+    let last = last.last().map(|(number, _)| number);
+    let mut parts = vec![&text[..section.bytes.start]];
+    for (number, line) in lines.enumerate() {
+        match is_it(line) {
+            true if last == Some(number) => {
+                let at = line.find('=').map_or(0, |it| it + 1);
+                let old = Entry::of(line).map_or("", |entry| entry.value);
+                let gap = line[at..].find(old).unwrap_or(0);
+                parts.extend([&line[..at + gap], value, &line[at + gap + old.len()..]]);
+            }
+            true => {}
+            false => parts.push(line),
+        }
+        if number == 0 && last.is_none() {
+            // The head may be the file's last line, without its end.
+            let end = if line.ends_with('\n') { "" } else { "\n" };
+            parts.extend([end, mark, key, " = ", value, "\n"]);
         }
     }
+    parts.push(&text[section.bytes.end..]);
+    joined(&parts)
 }
 
 /// Allocates once: a string that grows leaves copies of keys behind.
-fn joined(parts: [&str; 3]) -> Zeroizing<String> {
+fn joined(parts: &[&str]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
     for part in parts {
         out.push_str(part);
@@ -145,14 +199,47 @@ mod tests {
         assert!(second.ends_with("10.0.0.3/32\n"), "{second}");
         let without = removed(FILE, &found[1]);
         assert_eq!(*without, FILE.replace(second, ""));
-        let named = renamed(FILE, &found[0], "tablet");
+        let named = with(FILE, &found[0], "Name", "tablet");
         assert_eq!(*named, FILE.replace("phone", "tablet"));
-        let named = renamed(FILE, &found[1], "tablet");
+        let named = with(FILE, &found[1], "Name", "tablet");
         assert_eq!(
             *named,
             FILE.replace("[peer]\n", "[peer]\n#! Name = tablet\n")
         );
         assert_eq!(sections(&named)[1].name.as_deref(), Some("tablet"));
+    }
+
+    #[test]
+    fn a_setting_changes_and_what_stands_around_it_stays() {
+        let head = "[Peer]\r\n#! Name = a b\n AllowedIPs=10.0.0.2/32  # its own\n";
+        let file = format!("{head}PublicKey = K=\nallowedips = fd00::2/128\n# end");
+        let ranges = "10.0.0.2/32, 192.168.7.0/24";
+        let section = &sections(&file)[0];
+        let set = with(&file, section, "AllowedIPs", ranges);
+        let wanted = file.replace("fd00::2/128", ranges);
+        assert_eq!(
+            *set,
+            wanted.replace(" AllowedIPs=10.0.0.2/32  # its own\n", "")
+        );
+        let single = head.replace("10.0.0.2/32", ranges);
+        assert_eq!(
+            *with(head, &sections(head)[0], "AllowedIPs", ranges),
+            single
+        );
+        let known = with(&file, section, "File", "12345678 lan");
+        let wanted = file.replace("[Peer]\r\n", "[Peer]\r\n#! File = 12345678 lan\n");
+        assert_eq!(*known, wanted);
+        let section = &sections(&known)[0];
+        assert_eq!(section.file.as_deref(), Some("12345678 lan"));
+        assert_eq!(*removed(&known, section), "# end");
+        let bare = &sections("[Peer]")[0];
+        assert_eq!(*with("[Peer]", bare, "Name", "x"), "[Peer]\n#! Name = x\n");
+        let empty = "[Peer]\nAllowedIPs =\nPublicKey = K=";
+        let set = with(empty, &sections(empty)[0], "AllowedIPs", ranges);
+        assert_eq!(
+            *set,
+            empty.replace("AllowedIPs =", &format!("AllowedIPs ={ranges}"))
+        );
     }
 
     #[test]
@@ -174,6 +261,9 @@ mod tests {
             Just(""),
             Just("# c"),
             Just("#! Name = old"),
+            Just("#! Name = not one"),
+            Just("#! File = 12345678 full"),
+            Just("AllowedIPs = 10.0.0.3/32 # its own"),
             Just("PublicKey = K="),
             Just("AllowedIPs = 10.0.0.0/8"),
             Just("#! [Uplinks]"),
@@ -214,6 +304,29 @@ mod tests {
                 let mut rest = found.clone();
                 rest.remove(at);
                 prop_assert_eq!(names(&left), names(&rest));
+            }
+        }
+
+        #[test]
+        fn a_value_that_is_set_is_read_and_changes_no_other_line(file in files()) {
+            for (at, section) in sections(&file).iter().enumerate() {
+                for key in ["Name", "File", "AllowedIPs"] {
+                    let set = with(&file, section, key, "changed");
+                    let (before, after) = (&file[..section.bytes.start], &file[section.bytes.end..]);
+                    prop_assert!(set.starts_with(before) && set.ends_with(after));
+                    let inner = &set[before.len()..set.len() - after.len()];
+                    let others = |text: &str| -> Vec<String> {
+                        let is_it = |line: &&str| Entry::of(line).is_some_and(|it| it.is(key));
+                        text.lines().filter(|it| !is_it(it)).map(str::to_owned).collect()
+                    };
+                    prop_assert_eq!(others(inner), others(&file[section.bytes.clone()]));
+                    let now = &sections(&set)[at];
+                    prop_assert_eq!(&set[now.bytes.clone()], inner);
+                    let lines = inner.lines().filter_map(Entry::of).filter(|it| it.is(key));
+                    prop_assert_eq!(lines.map(|it| it.value).collect::<Vec<_>>(), ["changed"]);
+                    let again = with(&set, now, key, "changed");
+                    prop_assert_eq!(&*again, &*set);
+                }
             }
         }
     }

@@ -11,7 +11,8 @@ use thiserror::Error;
 use crate::facts::Facts;
 use crate::mtu::{IPV6_MTU_MIN, TunnelMtu};
 use crate::step::Step;
-use crate::want::{Want, WantedAddress};
+use crate::want::{Destination, Gateway, Want, WantedAddress};
+use crate::ways::{covers, masked};
 
 /// All steps, in order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -113,20 +114,11 @@ impl Plan {
 
     /// Plans masquerading before forwarding: a packet forwarded untranslated gets no answer.
     fn add_forwarding(&mut self, want: &Want, facts: &Facts) {
-        let Some(forwarding) = &want.forwarding else {
+        if want.forwarding.is_none() {
             return;
-        };
-        let v6 = self.has_v6(facts);
-        let own = want.addresses.iter().filter(|it| it.peer.is_none());
-        let sources = own.filter(|it| v6 || it.addr.is_ipv4());
-        let sources: Vec<_> = sources.map(|it| (it.addr, it.prefix)).collect();
-        if forwarding.masquerade && !sources.is_empty() {
-            self.steps.push(Step::Masquerade {
-                interface: facts.interface.clone(),
-                sources,
-                except: forwarding.except.clone(),
-            });
         }
+        let v6 = self.has_v6(facts);
+        self.steps.extend(Self::masquerade(want, facts));
         for setting in &facts.forwarding {
             if v6 || !setting.key.starts_with("net/ipv6") {
                 self.steps.push(Step::Sysctl {
@@ -136,6 +128,43 @@ impl Plan {
                 });
             }
         }
+    }
+
+    /// The step that masquerades packets from the tunnel's networks, if any is wanted: those of its addresses, and those
+    /// behind its peers.
+    pub fn masquerade(want: &Want, facts: &Facts) -> Option<Step> {
+        let forwarding = want.forwarding.as_ref()?;
+        let v6 = Self::empty(want, facts).has_v6(facts);
+        let own = want.addresses.iter().filter(|it| it.peer.is_none());
+        let mut sources: Vec<_> = own.map(|it| (it.addr, it.prefix)).collect();
+        let routes = want
+            .routes
+            .iter()
+            .filter_map(|route| match (route.to, route.gateway) {
+                // Routes of a prefix below 2 stand for a default route.
+                (Destination::Network(to), Gateway::Tunnel(_)) if route.prefix > 1 => {
+                    Some((masked(to, route.prefix), route.prefix))
+                }
+                _ => None,
+            });
+        let is_behind = |&(to, bits): &(IpAddr, u8)| {
+            !sources
+                .iter()
+                .any(|own| own.1 <= bits && covers(own.0, own.1, to))
+        };
+        let mut behind: Vec<_> = routes.filter(is_behind).collect();
+        // Equal networks make an equal step, whatever their order is.
+        behind.sort_unstable();
+        behind.dedup();
+        sources.extend(behind);
+        sources.retain(|it| v6 || it.0.is_ipv4());
+        (forwarding.masquerade && !want.leaves_interface && !sources.is_empty()).then(|| {
+            Step::Masquerade {
+                interface: facts.interface.clone(),
+                sources,
+                except: forwarding.except.clone(),
+            }
+        })
     }
 
     fn add_name_servers(&mut self, want: &Want, facts: &Facts) {

@@ -15,6 +15,9 @@ use lab::load::{HttpLoad, HttpServer, HttpWatch};
 use lab::{Host, Link, LinkOptions, Process, Router, tools};
 use nix::sys::signal::Signal;
 
+#[path = "server_at_home/office.rs"]
+mod office;
+
 /// A host on the Internet.
 const OUTSIDE: &str = "203.0.113.80";
 const OUTSIDE6: &str = "2001:db8:80::1";

@@ -3,16 +3,18 @@
 //! The server has no list of clients. It accepts each certificate of its authority, unless the directory of
 //! `crl-verify` has a file with the serial number. The list is only for people.
 
-use super::{PeerError, Row, Wanted, place, secret};
-use crate::server::netmask;
+use super::behind::{self, Owner};
+use super::{PeerError, Row, Wanted, behind_it, ccd, file, place, secret};
 use config::home::HomeServer;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
 use config::permissions::Permissions;
-use config::types::{Endpoint, Host};
+use config::types::{AllowedIp, Endpoint, Host};
 use service::openvpn::authority::{Authority, ClientKey, Metadata, Purpose, ServerKey};
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -44,6 +46,11 @@ impl Store {
     pub(crate) fn revoked(&self) -> PathBuf {
         self.directory.join("revoked")
     }
+
+    /// The directory of single clients' settings, named by the name in the certificate.
+    pub(crate) fn ccd(&self) -> PathBuf {
+        self.directory.join("ccd")
+    }
 }
 
 /// A client in the list.
@@ -63,6 +70,8 @@ struct Server {
     config: OpenVpn,
     /// The directory of revoked certificates.
     revoked: PathBuf,
+    /// The directory of single clients' settings.
+    ccd: PathBuf,
     entries: Vec<Entry>,
 }
 
@@ -78,9 +87,9 @@ impl Server {
             permissions: Permissions::ALL,
         };
         let (config, _) = config::openvpn::read(path, options)?.into_model()?;
-        if config.server().is_none() {
+        let Some(server) = config.server() else {
             return Err(unfit("this is not a server's file"));
-        }
+        };
         let Some(Crl::Directory(revoked)) = &config.tls.crl else {
             return Err(unfit(
                 "it has no `crl-verify DIRECTORY dir`, so clients cannot be revoked; make a server with `millrace \
@@ -89,6 +98,8 @@ impl Server {
         };
         let revoked = config.path(revoked);
         let store = Store::of(path);
+        let ccd = server.client_config_dir.as_ref();
+        let ccd = ccd.map_or_else(|| store.ccd(), |it| config.path(it));
         let list = match place::read(&store.list()) {
             Ok(list) => list,
             Err(place::PlaceError::File { error, .. }) if error.kind() == ErrorKind::NotFound => {
@@ -113,6 +124,7 @@ impl Server {
             entries: entries.collect(),
             store,
             revoked,
+            ccd,
             config,
         })
     }
@@ -184,12 +196,95 @@ impl Server {
             };
         }
         for network in self.home().map_or(&[][..], |home| &home.lan) {
-            let _ = match network.addr() {
-                IpAddr::V4(addr) => writeln!(text, "route {addr} {}", netmask(network.prefix())),
-                IpAddr::V6(_) => writeln!(text, "route-ipv6 {network}"),
-            };
+            let _ = writeln!(text, "{}", ccd::route(*network));
         }
         text
+    }
+
+    /// The text of a client's own settings, empty if it has none.
+    fn settings(&self, entry: &Entry) -> Result<Zeroizing<String>, PeerError> {
+        match place::read(&self.ccd.join(&entry.common_name)) {
+            Err(place::PlaceError::File { error, .. }) if error.kind() == ErrorKind::NotFound => {
+                Ok(Zeroizing::default())
+            }
+            read => Ok(read?),
+        }
+    }
+
+    /// The networks behind all active clients.
+    fn behind(&self) -> Result<Vec<(&Entry, AllowedIp)>, PeerError> {
+        let mut all = Vec::new();
+        for entry in self.entries.iter().filter(|it| !it.revoked) {
+            let networks = ccd::networks(&self.settings(entry)?);
+            all.extend(networks.into_iter().map(|it| (entry, it)));
+        }
+        Ok(all)
+    }
+
+    /// Refuses networks that may not lie behind a client: the office or another client than `name` has them.
+    fn check(&self, name: &str, wanted: &[AllowedIp]) -> Result<(), PeerError> {
+        let others = self.behind()?.into_iter();
+        let others = others.filter(|(entry, _)| entry.name != name);
+        let mut taken: Vec<(Owner, AllowedIp)> = others
+            .map(|(entry, network)| (Owner::Branch(entry.name.clone()), network))
+            .collect();
+        let network = &self.config.network;
+        let pool = self.config.server().and_then(|it| {
+            let (network, mask) = it.ifconfig_push_constraint?;
+            AllowedIp::new(network.into(), mask.to_bits().count_ones() as u8).ok()
+        });
+        let own = network.ifconfig.map(|it| it.local.into());
+        let own = own.and_then(|it| AllowedIp::new(it, 32).ok());
+        let own_v6 = network.ifconfig_v6;
+        let own_v6 = own_v6.and_then(|it| AllowedIp::new(it.local.into(), it.bits).ok());
+        let tunnel = [pool, own, own_v6].into_iter().flatten();
+        taken.extend(tunnel.map(|it| (Owner::Tunnel, it)));
+        let lan = self.home().map_or(&[][..], |home| &home.lan);
+        taken.extend(lan.iter().map(|it| (Owner::Lan, *it)));
+        behind::check(wanted, &taken)
+    }
+
+    /// Puts these networks behind a client, and the routes to all clients' networks into the server's file.
+    fn set(&self, entry: &Entry, wanted: &[AllowedIp]) -> Result<(), PeerError> {
+        let file = self.ccd.join(&entry.common_name);
+        let before = self.settings(entry)?;
+        let after = ccd::of_client(&before, wanted);
+        if !self.ccd.is_dir() {
+            let made = DirBuilder::new().mode(0o700).create(&self.ccd);
+            made.map_err(place::failed(&self.ccd))?;
+        }
+        let server = self.config.server();
+        let is_needed = server.is_some_and(|it| it.ccd_exclusive);
+        match file.exists() {
+            true if after.is_empty() && !is_needed => {
+                fs::remove_file(&file).map_err(place::failed(&file))?;
+            }
+            true if after != *before => place::replace(&file, &after)?,
+            false if !after.is_empty() => place::write_new(&file, &after)?,
+            _ => {}
+        }
+        let others = self.behind()?.into_iter();
+        let others = others.filter(|(it, _)| it.serial != entry.serial);
+        let own = wanted.iter().map(|it| (entry, *it));
+        let all: Vec<(&str, AllowedIp)> = others
+            .chain(own)
+            .map(|(entry, network)| (&*entry.common_name, network))
+            .collect();
+        let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
+        let missing = (!has_ccd && !all.is_empty()).then_some(&*self.ccd);
+        let text = place::read(&self.path)?;
+        let changed = ccd::of_server(&text, missing, &all);
+        if *changed != *text {
+            place::replace(&self.path, &changed)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a client out, and takes away the networks behind it.
+    fn revoke(&self, entry: &Entry) -> Result<(), PeerError> {
+        let file = self.revoked.join(&entry.serial);
+        place::write_new(&file, &format!("{}\n", entry.name))?;
+        self.set(entry, &[])
     }
 }
 
@@ -199,6 +294,7 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     if server.client(wanted.name).is_some() {
         return Err(PeerError::Taken(wanted.name.to_owned()));
     }
+    server.check(wanted.name, &wanted.behind)?;
     let Endpoint { host, port } = wanted.endpoint(server.home(), path)?;
     let host = match host {
         Host::Ip(addr) => addr.to_string(),
@@ -250,18 +346,20 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     if wanted.qr {
         return Err(PeerError::OpenVpnCode(text.len()));
     }
-    let mut entries = server.entries.clone();
-    let revocation = server.revoked.join(&issued.serial);
-    entries.push(Entry {
+    let entry = Entry {
         serial: issued.serial,
         common_name,
         name: wanted.name.to_owned(),
         revoked: false,
-    });
+    };
     // First: a certificate alone admits a client, and only listed ones can be revoked.
-    server.write(&entries)?;
-    if let Err(error) = wanted.hand_over(&text) {
-        place::write_new(&revocation, &format!("{}\n", wanted.name))?;
+    server.write(&[&server.entries[..], std::slice::from_ref(&entry)].concat())?;
+    let networks = match wanted.behind.is_empty() {
+        true => Ok(()),
+        false => server.set(&entry, &wanted.behind),
+    };
+    if let Err(error) = networks.and_then(|()| wanted.hand_over(&text)) {
+        server.revoke(&entry)?;
         return Err(error);
     }
     wanted.look_for_lan(server.home(), path);
@@ -271,19 +369,30 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
 /// Lists clients, active and revoked.
 pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     let server = Server::read(path)?;
-    let row = |entry: &Entry| Row {
-        name: entry.name.clone(),
-        id: entry.serial.clone(),
-        revoked: entry.revoked,
-        detail: format!(
-            "{}{}{}",
-            entry.serial,
-            if entry.revoked { "  revoked" } else { "" },
-            match entry.common_name == entry.name {
-                true => String::new(),
-                false => format!("  {} in its certificate", entry.common_name),
-            }
-        ),
+    let mut behind: HashMap<&str, Vec<String>> = HashMap::new();
+    for (entry, network) in server.behind()? {
+        let networks = behind.entry(&entry.serial).or_default();
+        networks.push(network.to_string());
+    }
+    let row = |entry: &Entry| {
+        let behind = behind.get(&*entry.serial).cloned().unwrap_or_default();
+        Row {
+            name: entry.name.clone(),
+            id: entry.serial.clone(),
+            revoked: entry.revoked,
+            file: file::UNKNOWN,
+            detail: format!(
+                "{}{}{}{}",
+                entry.serial,
+                if entry.revoked { "  revoked" } else { "" },
+                match entry.common_name == entry.name {
+                    true => String::new(),
+                    false => format!("  {} in its certificate", entry.common_name),
+                },
+                behind_it(&behind)
+            ),
+            behind,
+        }
     };
     Ok(server.entries.iter().map(row).collect())
 }
@@ -292,9 +401,16 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
 pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     let server = Server::read(path)?;
     let entry = server.client(name);
+    server.revoke(entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?)
+}
+
+/// Puts these networks behind a client, instead of others.
+pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
+    let server = Server::read(path)?;
+    let entry = server.client(name);
     let entry = entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
-    let file = server.revoked.join(&entry.serial);
-    Ok(place::write_new(&file, &format!("{name}\n"))?)
+    server.check(name, behind)?;
+    server.set(entry, behind)
 }
 
 /// Renames a client in the list.

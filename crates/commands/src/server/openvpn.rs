@@ -1,7 +1,8 @@
 //! The files of an OpenVPN server with its own certificate authority.
 //!
 //! `NAME.ovpn` has all that the server needs, keys included. `NAME.d` is for adding clients: the authority's key, the
-//! list of clients, and the directory of revoked certificates. The server reads only that directory.
+//! list of clients, and the directories of revoked certificates and of settings of single clients. The server reads only
+//! those two.
 
 use super::place::{self, failed};
 use super::{InitError, Plan};
@@ -29,13 +30,13 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
     builder
         .create(&store.directory)
         .map_err(failed(&store.directory))?;
-    let revoked = store.revoked();
-    let written = builder.create(&revoked).map_err(failed(&revoked));
-    let written = written.and_then(|()| {
+    let [revoked, ccd] = [store.revoked(), store.ccd()];
+    let made = |path: &PathBuf| builder.create(path).map_err(failed(path));
+    let written = made(&revoked).and_then(|()| made(&ccd)).and_then(|()| {
         place::write_new(&store.key(), &own.key)?;
         place::write_new(&store.list(), "")?;
         let keys = [&own.certificate, &server.certificate, &*server.key, &*wrap];
-        place::write_new(&path, &text(plan, &revoked, keys))
+        place::write_new(&path, &text(plan, [&revoked, &ccd], keys))
     });
     if let Err(error) = written {
         // The directory is new, and would block another attempt.
@@ -46,18 +47,30 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
 }
 
 /// The server's file, with the authority's certificate, the server's certificate and key, and the `tls-crypt-v2` key.
-fn text(plan: &Plan<'_>, revoked: &Path, keys: [&String; 4]) -> Zeroizing<String> {
+fn text(plan: &Plan<'_>, directories: [&Path; 2], keys: [&String; 4]) -> Zeroizing<String> {
+    let [revoked, ccd] = directories.map(|it| quoted(&it.display().to_string()));
     let networks: String = plan.networks.iter().map(network).collect();
     let head = format!(
-        "# An OpenVPN server with its own certificate authority. Run it with `millrace up {name}`, or with openvpn, \
-         which\n# ignores [Server]. Add clients with `millrace peer add`, and revoke them with `millrace peer \
-         revoke`.\ndev {name}\ndev-type tun\nproto udp\nport {port}\ntopology subnet\n{networks}keepalive 10 \
-         60\ntls-version-min 1.2\ndh none\ndata-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\nremote-cert-tls \
-         client\n# A file for each revoked certificate, named by its serial number.\ncrl-verify \"{revoked}\" \
-         dir\n{home}",
+        "# An OpenVPN server with its own certificate authority. Run it with `millrace up {name}`, or with openvpn, which\n\
+         # ignores [Server]. Add clients with `millrace peer add`, and revoke them with `millrace peer revoke`.\n\
+         dev {name}\n\
+         dev-type tun\n\
+         proto udp\n\
+         port {port}\n\
+         topology subnet\n\
+         {networks}\
+         keepalive 10 60\n\
+         tls-version-min 1.2\n\
+         dh none\n\
+         data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\
+         remote-cert-tls client\n\
+         # A file for each revoked certificate, named by its serial number.\n\
+         crl-verify \"{revoked}\" dir\n\
+         # Settings of single clients, and the networks behind them.\n\
+         client-config-dir \"{ccd}\"\n\
+         {home}",
         name = plan.name,
         port = plan.port,
-        revoked = quoted(&revoked.display().to_string()),
         home = plan.home.to_comments(),
     );
     let [authority, certificate, key, wrap] = keys;
@@ -84,7 +97,7 @@ fn network(network: &AllowedIp) -> String {
 }
 
 /// A text in quotes, in OpenVPN's syntax.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 

@@ -115,11 +115,16 @@ impl Applied {
     ) -> Result<(), ApplyError> {
         let has = |plan: &Plan, made: &Step| plan.steps.iter().any(|step| made.is_made_for(step));
         let gone = |step: &Step| has(before, step) && !has(after, step);
-        let (gone, kept) = std::mem::take(&mut self.done).into_iter().partition(gone);
+        let (mut gone, kept): (Vec<Step>, _) =
+            std::mem::take(&mut self.done).into_iter().partition(gone);
         self.done = kept;
         self.forget_refused(after);
+        // A new nftables table replaces the old one.
+        let masquerades = |it: &Step| matches!(it, Step::Masquerade { .. });
+        if after.steps.iter().any(masquerades) {
+            gone.retain(|step| !masquerades(step));
+        }
         if let Some(journal) = &self.journal {
-            let gone: Vec<Step> = gone;
             for error in revert(&gone, &self.ifname, system, journal) {
                 log::warn!("{}: {error}", self.ifname);
             }

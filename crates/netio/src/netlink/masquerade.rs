@@ -13,6 +13,7 @@ use netlink_sys::{Socket, SocketAddr};
 
 use super::request::Body;
 use super::{BUFFER_SIZE, NetlinkError, decode_u32, hint, messages, receive, retry};
+use crate::udp::socket::set_buffers;
 
 // linux/netfilter/nfnetlink.h
 const BATCH_BEGIN: u16 = 0x10;
@@ -85,16 +86,13 @@ pub fn set(wanted: &Masquerade<'_>) -> Result<(), NetlinkError> {
         (NEW_TABLE, NLM_F_CREATE, table()),
         (NEW_CHAIN, NLM_F_CREATE, chain),
     ];
+    for except in wanted.except {
+        let mut rule = Expressions::of_family(except.0);
+        rule.address_in(Side::Destination, *except);
+        rule.verdict(RETURN);
+        requests.push(rule.request(wanted.table));
+    }
     for source in wanted.sources {
-        for except in wanted.except {
-            if source.0.is_ipv4() == except.0.is_ipv4() {
-                let mut rule = Expressions::of_family(source.0);
-                rule.address_in(Side::Source, *source);
-                rule.address_in(Side::Destination, *except);
-                rule.verdict(RETURN);
-                requests.push(rule.request(wanted.table));
-            }
-        }
         let mut rule = Expressions::of_family(source.0);
         rule.address_in(Side::Source, *source);
         rule.meta(META_OUT_NAME);
@@ -151,6 +149,8 @@ fn transaction(
         object: object.to_string(),
         error,
     };
+    // The kernel takes no message longer than the buffer: an office with 500 networks behind branches needs more.
+    set_buffers(&socket, bytes.len().max(1 << 18));
     retry(|| socket.send(&bytes, 0)).map_err(socket_error)?;
     let mut buffer = vec![0; BUFFER_SIZE];
     loop {

@@ -362,7 +362,7 @@ pub(crate) fn set_device(fd: &impl AsRawFd, device: &str) -> io::Result<()> {
     )
 }
 
-pub(crate) fn set_buffers(fd: &OwnedFd, bytes: usize) {
+pub(crate) fn set_buffers(fd: &impl AsRawFd, bytes: usize) {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     for (force, plain) in [
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),

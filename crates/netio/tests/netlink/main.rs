@@ -426,14 +426,24 @@ fn masquerading_is_made_whole_replaced_and_removed() {
                 "table inet millrace_home {",
                 "chain postrouting {",
                 "type nat hook postrouting priority srcnat; policy accept;",
-                "ip saddr 10.64.1.0/24 ip daddr 192.168.1.0/24 return",
+                "ip daddr 192.168.1.0/24 return",
+                "ip6 daddr fd00:1::/60 return",
                 "ip saddr 10.64.1.0/24 oifname != \"home\" masquerade",
-                "ip6 saddr fd00:9::/64 ip6 daddr fd00:1::/60 return",
                 "ip6 saddr fd00:9::/64 oifname != \"home\" masquerade",
                 "}",
                 "}",
             ]
         );
+        let sources: Vec<(IpAddr, u8)> = (0..2000_u16)
+            .map(|number| (ip(&format!("10.{}.{}.0", number >> 8, number & 255)), 24))
+            .collect();
+        let many = Masquerade {
+            sources: &sources,
+            ..wanted
+        };
+        masquerade::set(&many).unwrap();
+        let text = nft(&["list", "ruleset"]).unwrap();
+        assert_eq!(text.matches("masquerade").count(), 2000);
         masquerade::unset("millrace_home").unwrap();
         assert_eq!(nft(&["list", "ruleset"]).unwrap(), "");
     });

@@ -245,8 +245,8 @@ impl Inside {
         self.apply(&Plan::of_routes(&self.want, &self.facts)?)
     }
 
-    /// Changes to the routes of `wanted`, another plan for the same active interface. Common routes are not touched. A
-    /// managing program gets the whole new plan.
+    /// Changes to the routes of `wanted`, another plan for the same active interface, and masquerades its networks.
+    /// Common routes are not touched. A managing program gets the whole new plan.
     ///
     /// # Errors
     /// See [`InsideError`]; earlier settings stay.
@@ -257,8 +257,12 @@ impl Inside {
             self.want.clone_from(&wanted.want);
             return Ok(managed.set(&self.want)?);
         }
-        let before = Plan::of_routes(&self.want, &self.facts)?;
-        let after = Plan::of_routes(&wanted.want, &wanted.facts)?;
+        let plan = |of: &Self| -> Result<Plan, PlanError> {
+            let mut plan = Plan::of_routes(&of.want, &of.facts)?;
+            plan.steps.extend(Plan::masquerade(&of.want, &of.facts));
+            Ok(plan)
+        };
+        let (before, after) = (plan(self)?, plan(wanted)?);
         for warning in &after.warnings {
             log::warn!("WARNING: {warning}");
         }

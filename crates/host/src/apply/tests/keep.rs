@@ -190,6 +190,65 @@ fn flushed(before: &str) {
     });
 }
 
+/// A branch's network is masqueraded by the way that a reload takes, with WireGuard and with OpenVPN.
+#[test]
+fn networks_behind_peers_are_masqueraded() {
+    let behind = |networks: &[&str]| {
+        let route = |network: &&str| {
+            let (to, prefix) = network.split_once('/').unwrap();
+            WantedRoute {
+                to: Destination::Network(ip(to)),
+                prefix: prefix.parse().unwrap(),
+                ..full().routes[0].clone()
+            }
+        };
+        Want {
+            routes: networks.iter().map(route).collect(),
+            forwarding: Some(Forwarding {
+                masquerade: true,
+                except: vec![(ip("192.168.1.0"), 24)],
+            }),
+            ..full()
+        }
+    };
+    let sources = |step: Option<Step>| match step {
+        Some(Step::Masquerade { sources, .. }) => sources,
+        _ => Vec::new(),
+    };
+    in_host("behind", |netlink, directory| {
+        let one = behind(&["192.168.7.0/24", "10.0.0.9/32", "0.0.0.0/1"]);
+        let two = behind(&["192.168.8.0/24", "fd00:7::/64", "192.168.7.0/24"]);
+        let facts = Facts::gather(&one, "wg0", netlink).unwrap();
+        let own = sources(Plan::masquerade(&behind(&[]), &facts));
+        let with = |more: &[&str]| -> Vec<(IpAddr, u8)> {
+            let more = more
+                .iter()
+                .map(|it| (ip(it), if it.contains(':') { 64 } else { 24 }));
+            own.iter().copied().chain(more).collect()
+        };
+        assert_eq!(
+            sources(Plan::masquerade(&one, &facts)),
+            with(&["192.168.7.0"])
+        );
+        let all = ["192.168.7.0", "192.168.8.0", "fd00:7::"];
+        assert_eq!(sources(Plan::masquerade(&two, &facts)), with(&all));
+        let [one, two] = [one, two].map(|it| Plan::new(&it, &facts).unwrap());
+        let mut applied = Applied::apply_in(directory, OPEN, &one, "wg0", netlink).unwrap();
+        for (old, new) in [(&one, &two), (&two, &one)] {
+            assert!(applied.change(old, new, netlink).is_empty());
+            let there = System::has_table(netlink, &Step::table_of("wg0")).unwrap();
+            assert_eq!(there, applied.refused().count() == 0);
+        }
+        applied.exchange(&one, &two, netlink).unwrap();
+        let made = applied.done.iter().cloned().map(|it| sources(Some(it)));
+        let made: Vec<_> = made.filter(|it| !it.is_empty()).collect();
+        if applied.refused().count() == 0 {
+            assert_eq!(made, [with(&all)]);
+        }
+        applied.undo().unwrap();
+    });
+}
+
 #[test]
 fn rules_that_a_change_took_back_do_not_come_again() {
     in_host("retired", |netlink, directory| {

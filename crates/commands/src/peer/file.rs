@@ -1,0 +1,161 @@
+//! The record of a file that a WireGuard client got, in the server's file: `#! File = 1a2b3c4d lan`.
+//!
+//! The client's file itself is not kept, as it has a private key. The record has a digest of its public part: if the same
+//! file would be another one today, the client runs an outdated one.
+
+use config::types::AllowedIp;
+use std::fmt;
+use std::net::IpAddr;
+
+/// How a client's file compares with the one that the client would get today.
+pub(crate) const CURRENT: &str = "current";
+/// The client needs a new file to reach all networks, or the server where it is now.
+pub(crate) const OUTDATED: &str = "outdated";
+/// The server's file has no record.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+/// The public part of a client's file.
+pub(super) struct Public<'a> {
+    /// `HOST:PORT` of the server.
+    pub(super) endpoint: &'a str,
+    /// The client's addresses.
+    pub(super) addresses: &'a [AllowedIp],
+    /// Name servers, of a full tunnel only.
+    pub(super) dns: &'a [IpAddr],
+    /// The sum of the ranges that the client sends here, by [`sum`]; `None` for all addresses.
+    pub(super) ranges: Option<u64>,
+}
+
+impl Public<'_> {
+    fn digest(&self) -> u32 {
+        let Self {
+            endpoint,
+            addresses,
+            dns,
+            ranges,
+        } = self;
+        let text = format!("{endpoint} {addresses:?} {dns:?} {ranges:?}");
+        let [a, b, c, d, ..] = crypto::blake2s::hash(&[text.as_bytes()]);
+        u32::from_be_bytes([a, b, c, d])
+    }
+}
+
+/// The sum of ranges, which does not depend on their order: each client's is that of all ranges less its own, without
+/// a look at each pair of clients. A range of all addresses does not count: no file of such a client has it.
+pub(super) fn sum(ranges: &[AllowedIp]) -> u64 {
+    let one = |range: &AllowedIp| {
+        let [a, b, c, d, e, f, g, h, ..] = crypto::blake2s::hash(&[range.to_string().as_bytes()]);
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    };
+    let ranges = ranges.iter().filter(|it| !it.is_default());
+    ranges.map(one).fold(0, u64::wrapping_add)
+}
+
+/// The record of a file.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Record<'a> {
+    digest: u32,
+    /// The client sends only what goes to the networks at home and behind branches.
+    pub(super) lan_only: bool,
+    /// The endpoint that only this client got.
+    pub(super) endpoint: Option<&'a str>,
+}
+
+impl<'a> Record<'a> {
+    /// The record of a file with this public part; `endpoint` if it is the client's own.
+    pub(super) fn new(public: &Public<'_>, endpoint: Option<&'a str>) -> Self {
+        Self {
+            digest: public.digest(),
+            lan_only: public.ranges.is_some(),
+            endpoint,
+        }
+    }
+
+    /// Reads a record; anything else counts as no record.
+    pub(super) fn read(text: &'a str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let digest = u32::from_str_radix(words.next()?, 16).ok()?;
+        let lan_only = match words.next()? {
+            "lan" => true,
+            "full" => false,
+            _ => return None,
+        };
+        let endpoint = match words.next() {
+            None => None,
+            Some("at") => Some(words.next()?),
+            Some(_) => return None,
+        };
+        Some(Self {
+            digest,
+            lan_only,
+            endpoint,
+        })
+    }
+
+    /// Compares the file with one that has this public part.
+    pub(super) fn state(&self, public: &Public<'_>) -> &'static str {
+        match self.digest == public.digest() {
+            true => CURRENT,
+            false => OUTDATED,
+        }
+    }
+}
+
+impl fmt::Display for Record<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = if self.lan_only { "lan" } else { "full" };
+        write!(f, "{:08x} {way}", self.digest)?;
+        match self.endpoint {
+            Some(endpoint) => write!(f, " at {endpoint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(texts: &[&str]) -> Vec<AllowedIp> {
+        texts.iter().map(|it| it.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_changes_with_the_file() {
+        let addresses = ranges(&["10.7.0.2/32"]);
+        let public = |endpoint, lan: Option<&[&str]>| Public {
+            endpoint,
+            addresses: &addresses,
+            dns: &[],
+            ranges: lan.map(|it| sum(&ranges(it))),
+        };
+        let lan = ["192.168.1.0/24", "192.168.7.0/24"];
+        let one = public("home:1", Some(&lan));
+        for own in [None, Some("other:1")] {
+            let record = Record::new(&one, own);
+            let text = record.to_string();
+            assert_eq!(Record::read(&text), Some(record), "{text}");
+        }
+        let record = Record::new(&one, None);
+        assert_eq!(record.state(&one), CURRENT);
+        let turned = [lan[1], lan[0]];
+        assert_eq!(record.state(&public("home:1", Some(&turned))), CURRENT);
+        for other in [
+            public("home:2", Some(&lan)),
+            public("home:1", Some(&lan[..1])),
+            public("home:1", None),
+        ] {
+            assert_eq!(record.state(&other), OUTDATED);
+        }
+        for wrong in [
+            "",
+            "1a2b3c4d",
+            "x lan",
+            "1a2b3c4d both",
+            "1 lan at",
+            "1 lan by x",
+        ] {
+            assert_eq!(Record::read(wrong), None, "{wrong}");
+        }
+    }
+}
