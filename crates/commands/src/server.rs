@@ -82,7 +82,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(arguments::path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
     Command::new("server")
-        .about("Set up a server through which phones and computers reach home, and renew its certificates")
+        .about("Set up a server for phones and computers, and renew its certificates")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(init)
@@ -134,12 +134,12 @@ impl InitError {
                     .to_owned()
             }
             Self::NoSubnet => {
-                "no private network is free for clients; choose one with `millrace server init --subnet` on the shell"
+                "no private network is free for clients; choose one on the shell, with `millrace server init`"
                     .to_owned()
             }
             Self::Port(port) => format!(
-                "UDP port {port} is in use; end the program that uses it, or choose another port with `millrace \
-                 server init --port` on the shell"
+                "UDP port {port} is in use; end the program that uses it, or choose another port on the shell, with \
+                 `millrace server init`"
             ),
             other => other.to_string(),
         }

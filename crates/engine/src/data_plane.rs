@@ -30,9 +30,7 @@ impl<P: Protocol> Tunnel<P> {
         }
         // A super-packet is one packet for the queue, and would block a slow line for too long.
         if let Err(error) = shared.tun.set_super_packets(rates == Rates::None) {
-            log::warn!(
-                "cannot switch off super-packets on the interface, which delay other packets: {error}"
-            );
+            log::warn!("cannot switch super-packets of the interface on or off: {error}");
         }
         shared.wake_tun();
     }

@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(written, AT_ONCE as usize);
         let next = now + PERIOD;
         let (written, note) = strangers.judge(next);
-        assert!(written && note.unwrap().starts_with("9920 lines"));
+        assert!(written && note.unwrap().starts_with("9920 log lines"));
         // A flood causes few lines while it lasts.
         let written = (0..10_000).filter(|_| strangers.judge(next).0).count();
         assert_eq!(written, MORE as usize - 1);

@@ -55,9 +55,14 @@ impl Want {
     /// clause for the user.
     #[must_use]
     pub fn summary(&self, ifname: &str) -> String {
-        let led = |it: &&WantedRoute| it.table == MAIN && it.gateway != Gateway::Default;
+        let inside = |gateway| match gateway {
+            Gateway::Tunnel(_) => true,
+            Gateway::Router(addr) => self.is_inside(addr),
+            Gateway::Default => false,
+        };
+        let led = |it: &&WantedRoute| it.table == MAIN && inside(it.gateway);
         let led: Vec<&WantedRoute> = self.routes.iter().filter(led).collect();
-        let all = |v6| led.iter().any(|it| it.prefix == 0 && it.to.is_v6() == v6);
+        let all = |v6| led.iter().any(|it| it.leads_all() && it.to.is_v6() == v6);
         let v4 = self.default_v4.is_some() || all(false);
         let v6 = self.default_v6.is_some() || all(true);
         let networks: Vec<String> = led.iter().filter_map(|it| it.network()).collect();
@@ -324,7 +329,11 @@ mod tests {
         let six = || route("fd00::", 8, IN, MAIN);
         let past = || route("203.0.113.7", 32, Gateway::Default, MAIN);
         let other = || route("172.16.0.0", 12, IN, 100);
-        let everything = || route("0.0.0.0", 0, IN, MAIN);
+        let backup = || route("0.0.0.0", 0, IN, MAIN);
+        let everything = || WantedRoute {
+            optional: true,
+            ..backup()
+        };
         for (routes, v4, v6, summary) in [
             (
                 vec![],
@@ -333,7 +342,7 @@ mod tests {
                 "no traffic of this router goes through wg0",
             ),
             (
-                vec![past(), other()],
+                vec![past(), backup(), other()],
                 false,
                 false,
                 "no traffic of this router goes through wg0",

@@ -151,7 +151,7 @@ fn openvpn() {
     let others = [
         (
             without("remote ", "remote 203.0.113.1:1194\n"),
-            Some("write `203.0.113.1 1194`"),
+            Some("separate the port with a space: `203.0.113.1 1194`"),
         ),
         (without("ca ", "<ca>\n</ca>\n"), Some("ca")),
         (without("ca ", "ca login\n"), Some("ca")),

@@ -222,7 +222,7 @@ fn damaged_files_are_told_and_not_kept() {
             "a.conf",
             b"[Interface]\n<img/src=x/onerror=stubErrors.push(1)> = 1\n",
         );
-        browser.wait_for_text(".millrace-report", "no tunnel can be made");
+        browser.wait_for_text(".millrace-report", "No tunnel can be made");
         assert!(!browser.shows(".millrace-report img"));
         let large = vec![b'#'; 50_000];
         drop_file(browser, "large.conf", &large);

@@ -329,7 +329,7 @@ fn a_password_is_set() {
         set("short\n")
             .unwrap_err()
             .to_string()
-            .contains("at least 8")
+            .contains("the minimum is 8")
     );
     assert!(!path.exists());
     set("a good password\n").unwrap();

@@ -203,8 +203,8 @@ fn strangers(world: &World) {
     let dropped = said(&mut relay, "dropped: ");
     for words in [
         "7 from strangers",
-        "1 from elsewhere",
-        "1 of unknown keys",
+        "1 not from the target",
+        "1 with unknown keys",
         "1 not newer",
     ] {
         assert!(dropped.contains(words), "{dropped}");

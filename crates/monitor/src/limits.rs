@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_device_that_is_full_is_named() {
         let said = of(&figures(&[1, 1], 100, 12_000_000), &[], &[]);
-        assert_eq!(said, ["the device eth0: 96 of its 100 Mbit/s"]);
+        assert_eq!(said, ["the device eth0: 96 of its 100 Mbit/s are used"]);
     }
 
     #[test]

@@ -440,7 +440,7 @@ macro_rules! pipeline_counters {
             unpacked, metric "millrace_tunnel_*_unpacked_packets_total";
             /// System calls made to move the packets.
             syscalls, metric "millrace_tunnel_*_syscalls_total";
-            /// Batches that a helper worked on.
+            /// Batches that several workers may have shared.
             parallel_batches, metric "millrace_tunnel_*_parallel_batches_total";
             /// Microseconds that datagrams have recently waited in the sockets, averaged by bytes; 0 if unknown.
             waited_us, metric "millrace_tunnel_*_waited_seconds";

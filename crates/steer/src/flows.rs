@@ -62,7 +62,7 @@ pub(crate) fn forget(system: &mut System, is_meant: impl Fn(&Flow) -> bool) -> u
             Ok(count) => forgotten += count,
             Err(error) => {
                 // Without connection tracking there is nothing to delete.
-                log::debug!("cannot reset connections, which keep their old routes: {error}");
+                log::debug!("cannot forget connections, which keep their old routes: {error}");
                 break;
             }
         }

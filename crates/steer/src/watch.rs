@@ -82,7 +82,7 @@ fn note<S: Settings>(known: &mut Known, done: Done<S::Report>) {
     }
     if done.forgotten > 0 {
         log::debug!(
-            "{} connections were reset, as their route has changed",
+            "{} connections were forgotten, as their route has changed",
             done.forgotten
         );
     }

@@ -358,7 +358,7 @@ fn pipeline(pipeline: &PipelineStatus) -> String {
         ),
     };
     format!(
-        "{} packets, {} in {} batches ({:.1} packets each, {} on several cores), {} super-packets, {} system \
+        "{} packets, {} in {} batches ({:.1} packets each, {} shareable), {} super-packets, {} system \
          calls{waited}",
         pipeline.packets,
         bytes(pipeline.bytes),

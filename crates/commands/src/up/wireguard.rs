@@ -254,11 +254,12 @@ impl Owner for Up<'_> {
     }
 
     fn waits_until(&self) -> Option<Instant> {
-        let limit = match self.waits_for_parent() {
-            true => self.switches.wait,
-            false => DAY,
-        };
-        Some(self.called? + limit)
+        let called = self.called?;
+        Some(match self.waits_for_parent() {
+            true => called + self.switches.wait,
+            // Always in the future: a time that has passed would keep the daemon's loop awake.
+            false => Instant::now() + DAY,
+        })
     }
 
     fn waits(&mut self, daemon: &Daemon, answered: bool) -> Outcome<()> {

@@ -401,7 +401,7 @@ mod tests {
         let notes = |facts: &Facts| Report::new(Some(&guard()), true, facts, None).notes;
         assert!(notes(&facts).is_empty());
         facts.main.push(route("::", 0, 4, 254));
-        assert!(notes(&facts)[0].contains("leads out of br-guest"));
+        assert!(notes(&facts)[0].contains("uses br-guest"));
     }
 
     #[test]

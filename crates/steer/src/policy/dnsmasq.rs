@@ -137,6 +137,6 @@ mod tests {
         let longest = lines(&policy).unwrap().lines().map(str::len).max().unwrap();
         assert!((800..1024).contains(&longest), "{longest}");
         let text = format!("lan = [\"a\"]\n[[entry]]\nto = {names:?}\nway = \"around\"\n");
-        assert!(of(&text).fault().unwrap().contains("other names"));
+        assert!(of(&text).fault().unwrap().contains("other domains"));
     }
 }

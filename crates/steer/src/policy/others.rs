@@ -253,7 +253,7 @@ fn notes(kind: Kind, resolved: &Resolved, facts: &Facts, is_crowded: bool) -> Ve
             }
             if is_crowded {
                 notes.push(
-                    "its marks lie within pbr's 0x00ff0000; give one of these two other marks"
+                    "Tailscale's marks lie within pbr's 0x00ff0000; configure different marks for Tailscale or pbr"
                         .to_owned(),
                 );
             }
@@ -341,7 +341,7 @@ mod tests {
             found[1].what,
             "rules 2001 to 2061; marks 0x100/0x3f00, 0x3d00/0x3f00; tables 1, 254"
         );
-        assert!(found[3].notes[0].contains("entry television takes"));
+        assert!(found[3].notes[0].contains("entry television also matches"));
         assert!(found[3].notes[1].contains("within pbr's"));
         assert!(others(&resolved(), &facts()).is_empty());
     }

@@ -315,7 +315,7 @@ mod tests {
         for (wrong, why) in [
             ("--against /no/such/program", "No such file"),
             ("--against /etc/passwd", "not executable"),
-            ("--against /etc", "no file"),
+            ("--against /etc", "not a file"),
             ("--against /bin/sh --cipher gcm", "cannot be used with"),
             ("--against /bin/sh --reference none", "cannot be used with"),
         ] {

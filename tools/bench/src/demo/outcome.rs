@@ -177,9 +177,7 @@ mod tests {
         let width = text.lines().next().unwrap().chars().count();
         assert!(width <= 80 && text.lines().all(|line| line.chars().count() == width));
         let said = compared(&outcomes);
-        assert!(
-            said.contains("millrace carried 2.00 times what wireguard-go did,\nwith 0.25 times")
-        );
+        assert!(said.contains("millrace was 2.00 times as fast as wireguard-go,\nwith 0.25 times"));
     }
 
     #[test]

@@ -24,29 +24,29 @@ const QUICK_SECONDS: f64 = 0.02;
 const BYTES_MAX: i64 = 65_000;
 
 const COLUMNS: &str = "\
-Figures are in 1000s of bytes of payload per second of processor time of one thread, as `openssl speed` has
-them; the accelerator's are by the clock on the wall, for the processor sleeps while it works. Each block is a
-back end with so many packets at a time; at its right stand the ratios to portable code with one packet at a
-time (or the fewest that are asked for) and, with --compare, to OpenSSL.
+Figures are payload in 1000s of bytes per second of processor time of one thread, as in `openssl speed`. Those
+of accelerators are per second of real time, because the processor sleeps while they work. Each block is a
+back end with one number of packets per batch; its right columns are ratios to portable code with one packet
+per batch (or the smallest requested batch) and, with --compare, to OpenSSL.
 
-A tunnel cipher is all that is done to a packet: `aes-256-cbc+hmac-sha1` pads, encrypts and authenticates as
-OpenVPN does, `chacha20-poly1305` seals as WireGuard does. What the tables say of them is payload: the packet's
-number, padding, IV and tag are extra work that is not counted.
+A tunnel cipher is everything that is done to a packet: `aes-256-cbc+hmac-sha1` pads, encrypts and
+authenticates like OpenVPN, `chacha20-poly1305` seals like WireGuard. Its figures count payload only; the
+packet's number, padding, IV and tag are extra work.
 
-The table of tunnel ciphers says what the ciphers would let through, if nothing else had to be done: on one
-core, and with a thread on each at once, the sum of what each does in its own processor time. The last one says
-what was chosen for tunnels on this machine.
+The table of tunnel ciphers shows the highest rate that the ciphers allow: on one core, and on all cores
+together (the sum over threads, each by its own processor time). The last table shows the code chosen for
+tunnels here.
 
 --system runs no cipher. It writes, copies and reads 2 x 16 MiB of memory, computes 2400 digits of pi ten
-times and 9009 of e, and shows its seconds beside those that were published for two routers with their vendors'
-builds and with builds whose compiler options fit the processor. pi and e are divisions of whole numbers: they
-show whether a build for ARMv7 has the divide instruction. The published memory figures are not comparable: how they
-were measured is not known. With --quick one run, otherwise the best of three.";
+times and 9009 of e, and shows the seconds beside those published for two routers, with their vendors' builds
+and with builds whose compiler options fit the processor. pi and e are whole-number divisions: they show
+whether a build for ARMv7 uses the divide instruction. The published memory figures are not comparable,
+because their method is unknown. With --quick it runs once; otherwise it shows the best of three runs.";
 
 const NAMES: &str = "\
-An ALGORITHM is one of these, any other CIPHER+hmac-DIGEST of OpenVPN's, a name of `openssl speed`'s (des-ede3,
-rsa2048, ...), or a group: hashes, ciphers, public-key, tunnels, article (what the published tables of routers
-have).";
+An ALGORITHM is one of these, another CIPHER+hmac-DIGEST of OpenVPN, a name of `openssl speed` (des-ede3,
+rsa2048, ...), or a group: hashes, ciphers, public-key, tunnels, article (those in the published tables of
+routers).";
 
 /// Width of the help text, in columns.
 const WIDTH: usize = 110;

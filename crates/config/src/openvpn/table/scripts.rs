@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Entry] = &[
     script("learn-address", |scripts| &mut scripts.learn_address)
         .end(End::Server).is(DECIDING)
         .noting(
-            "runs, but cannot refuse an address by failing, as in the original OpenVPN; use `client-connect` to \
+            "runs, but cannot refuse an address by failing, unlike in the original OpenVPN; use `client-connect` to \
              refuse a client",
         ),
     script("auth-user-pass-verify", |scripts| {

@@ -141,7 +141,7 @@ pub(super) const ROWS: &[Entry] = &[
     .end(End::Server),
     no(
         "override-username",
-        "a client's name cannot be overridden; remove the line",
+        "a client's name cannot be overridden; remove the line, or let the verify script set common names",
     ),
     flag("auth-user-pass-optional", |d| {
         &mut d.server.auth_user_pass_optional

@@ -60,7 +60,7 @@ fn a_default_route_that_a_renewed_lease_replaces_is_put_back() {
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");
         let told: Vec<&str> = applied.refused().collect();
         assert!(
-            told[0].contains("keeps taking away the route 0.0.0.0/0"),
+            told[0].contains("keeps removing the route 0.0.0.0/0"),
             "{told:?}"
         );
         applied.undo().unwrap();
@@ -81,7 +81,7 @@ fn an_interface_that_was_down_gets_back_what_the_kernel_took() {
         let told: Vec<&str> = applied.refused().collect();
         assert!(
             told.iter()
-                .any(|it| it.contains("took away the route 0.0.0.0/0")),
+                .any(|it| it.contains("removed the route 0.0.0.0/0")),
             "{told:?}"
         );
 

@@ -111,7 +111,7 @@ fn why_is_told_and_what_leads_is_named() {
     tunnel(&mut facts, 7, "10.8.0.2");
     assert!(held(&facts).contains("table 77 has no default route"));
     facts.tables.push(route("0.0.0.0", 0, 3, 77));
-    assert!(held(&facts).contains("leads to wan"));
+    assert!(held(&facts).contains("uses wan"));
     facts.tables.clear();
     facts.tables.push(route("0.0.0.0", 0, 7, 77));
     assert_eq!(way_of(&facts, Family::V4).index(), Some(7));

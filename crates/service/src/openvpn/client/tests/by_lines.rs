@@ -177,7 +177,7 @@ fn a_line_that_has_carried_what_it_may_is_left_until_a_month_begins() {
     world.carried[0] = 3_900_000;
     world.run_for(secs(30));
     assert_eq!(world.used, DSL);
-    assert!(world.said("uplink dsl has carried 80 % of the 10 MB"));
+    assert!(world.said("uplink dsl has used 80 % of its monthly 10 MB"));
     world.carried[0] += 100_000;
     world.run_for(secs(30));
     assert_eq!(world.used, LTE, "{:?}", world.log);

@@ -44,7 +44,7 @@ impl Refusal {
 
     /// Refusal by a script, with the script's reason.
     fn by_script(reason: Option<String>) -> Self {
-        let unsaid = "the user name and password, or a script, refused the login";
+        let unsaid = "the password check or a script refused the login";
         Self {
             logged: match reason.as_deref().unwrap_or_default() {
                 "" => unsaid.to_owned(),
