@@ -104,7 +104,7 @@ enum CommandError {
     Guard(#[from] SteerError),
     #[error("{}: {error}", path.display())]
     Save { path: PathBuf, error: io::Error },
-    #[error("{}: {error}; devices that interfaces listed before stay blocked", path.display())]
+    #[error("{}: {error}; the guard still blocks the devices of the last valid lists", path.display())]
     Lists { path: PathBuf, error: ListsError },
     #[error(
         "no LAN device is named; write `lan = [\"br-lan\"]` to {DEFAULT_PATH}, or give --lan br-lan"

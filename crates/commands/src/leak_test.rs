@@ -44,7 +44,7 @@ pub(crate) fn command() -> Command {
             option(
                 "domain",
                 "DOMAIN",
-                "Query names below this domain [default: the guard's first name, or example.com]",
+                "Query names below this domain [default: the first of the guard's dns_names, or example.com]",
             ),
             domain,
             "write a domain, such as example.com",

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 /// Directories of inherited file descriptors, which shells use for `<(command)`.
 const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
-/// How long the command behind such a descriptor may take.
+/// Time limit of the command behind an inherited descriptor.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens a regular file for reading without blocking. `/dev/null` counts as an empty file.

@@ -124,9 +124,9 @@ pub struct Client {
 /// Where a password is.
 #[derive(Clone, Debug)]
 pub enum Password {
-    /// In this file.
+    /// The password is in this file.
     Given(Zeroizing<String>),
-    /// In the first line of another file.
+    /// The password is the first line of another file.
     File(PathBuf),
 }
 

@@ -124,24 +124,24 @@ impl Rung {
 /// Whether helper threads may join a worker on one direction.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Parallel {
-    /// On a backlog, if cores are idle.
+    /// Helpers join on a backlog, if cores are idle.
     #[default]
     Auto,
-    /// Never: one core per direction.
+    /// Helpers never join: one core per direction.
     Off,
-    /// On a backlog, whatever the number of cores.
+    /// Helpers join on a backlog, whatever the number of cores.
     On,
 }
 
 /// Treatment of outer datagrams that exceed the path MTU, named as in OpenVPN's `mtu-disc`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MtuDiscovery {
-    /// Routers may fragment them: no IPv4 datagram has DF.
+    /// Routers may fragment datagrams: no IPv4 datagram has DF.
     #[default]
     No,
     /// The kernel's default: DF on datagrams within the known path MTU; this host fragments longer ones.
     Maybe,
-    /// Routers drop them: every IPv4 datagram has DF.
+    /// Routers drop datagrams that are too long: every IPv4 datagram has DF.
     Yes,
 }
 
@@ -159,7 +159,7 @@ pub enum MtuProbe {
     Auto,
     /// No probes.
     Off,
-    /// This address, which must belong to a peer.
+    /// A given address, which must belong to a peer.
     Address(IpAddr),
 }
 

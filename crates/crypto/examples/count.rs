@@ -95,7 +95,7 @@ fn main() {
 const SIGNATURES: usize = 16;
 
 /// Counts signing and verifying as `millrace speed` does them: only AWS-LC's code, with a fresh key. Returns whether
-/// `name` is such an algorithm.
+/// `name` is a signature algorithm.
 fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
     let algorithm = primitives::Algorithm::from_name(name);
     let Some(algorithm) = algorithm.filter(|it| it.operations().contains(&Operation::Sign)) else {

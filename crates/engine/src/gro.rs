@@ -29,11 +29,11 @@ const TCP_PSH: u8 = 0x08;
 /// A packet's role for the coalescer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Written as it is; no packet of its flow may overtake it.
+    /// A packet that is written as it is; no packet of its flow may overtake it.
     Plain,
     /// A TCP or UDP packet that ends the joining of its flow (pure ACK, SYN, bad checksum…).
     Barrier(u32),
-    /// May be joined.
+    /// A packet that may be joined with others of its flow.
     Flow {
         /// Hash of addresses and ports.
         hash: u32,

@@ -12,9 +12,9 @@ use plane::{AtomicU64, LINES_MAX, LineId};
 /// The sockets of one line.
 #[derive(Debug, Default)]
 pub struct Sockets {
-    /// For IPv4 endpoints.
+    /// Socket for IPv4 endpoints.
     pub v4: Option<UdpSocket>,
-    /// For IPv6 endpoints.
+    /// Socket for IPv6 endpoints.
     pub v6: Option<UdpSocket>,
 }
 

@@ -39,7 +39,7 @@ pub(crate) type PeerRoutes = Routes<Arc<Peer>>;
 
 /// A payload that control sends among a peer's packets.
 pub(crate) struct Injected {
-    /// The peer that it is for.
+    /// The peer that gets the payload.
     pub(crate) peer: Arc<Peer>,
     /// The only line that the payload takes; `None` for any line of the peer's packets.
     pub(crate) line: Option<LineId>,

@@ -309,7 +309,7 @@ impl Journal {
 pub(super) struct Other {
     /// The interface.
     pub(super) ifname: String,
-    /// The steps that were done for it.
+    /// The steps that were done for the tunnel.
     pub(super) steps: Vec<Step>,
     /// Whether its daemon runs.
     pub(super) alive: bool,

@@ -112,7 +112,7 @@ impl Managed {
     /// Makes the host match the wishes. Call it again whenever the host's network has changed.
     ///
     /// # Errors
-    /// See [`ManagedError`]; the manager was told all the same.
+    /// See [`ManagedError`]; even then the manager got the wishes.
     pub fn set(&mut self, want: &Want) -> Result<(), ManagedError> {
         let outcome = self.outside(want);
         // After the routes past the tunnel: otherwise the tunnel's own packets would be led into it.

@@ -26,9 +26,9 @@ static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
 /// A service manager.
 #[derive(Debug)]
 struct Manager {
-    /// For repeated messages, which do not wait for room in the manager's queue.
+    /// Socket for repeated messages, which do not wait for room in the manager's queue.
     socket: UnixDatagram,
-    /// For messages that are sent once.
+    /// Socket for messages that are sent once.
     patient: UnixDatagram,
     address: SocketAddr,
     watchdog: Option<Duration>,

@@ -304,16 +304,16 @@ impl Step {
         match self {
             Self::Route { .. } => "packets to it do not use the tunnel",
             Self::UnmarkedRule { .. } | Self::MainRule { .. } => {
-                "some packets may not use the tunnel"
+                "some packets might bypass the tunnel"
             }
             Self::Unreachable { .. } => "packets to it are not blocked",
             Self::OuterRoute { .. } => "packets to it may use the tunnel",
             Self::Sysctl { key, .. } if key == SRC_VALID_MARK => {
                 "a strict rp_filter may drop the server's answers"
             }
-            Self::Sysctl { .. } => "clients' packets may not be forwarded",
+            Self::Sysctl { .. } => "the host might not forward clients' packets",
             Self::Masquerade { .. } => {
-                "clients' packets are not masqueraded, so answers may not come back"
+                "clients' packets are not masqueraded, so answers might not come back"
             }
             _ => "the tunnel continues without it",
         }

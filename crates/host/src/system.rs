@@ -72,7 +72,7 @@ pub trait System {
 
     /// Makes a table that masquerades, and replaces an existing one of that name.
     fn masquerade(&mut self, wanted: &Masquerade<'_>) -> Result<(), NetlinkError>;
-    /// Deletes such a masquerading table.
+    /// Deletes a masquerading table.
     fn delete_table(&mut self, name: &str) -> Result<(), NetlinkError>;
     /// Whether a masquerading table of that name exists.
     fn has_table(&mut self, name: &str) -> Result<bool, NetlinkError>;

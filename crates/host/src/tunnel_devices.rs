@@ -9,7 +9,7 @@ use netio::netlink::{Link, Netlink};
 /// device, so no stale file can remain when a server ends.
 pub const SERVER_GROUP: u32 = 0x6d72;
 
-/// Text in such a device's alias before the server's ports. Text that others have written stays in front of it.
+/// Text in the alias of a server's device before its ports. Text that others have written stays in front of it.
 const PORTS: &str = "serves ports ";
 
 /// Marks a device as a server's, with the server's ports. The guard routes nothing into it, and holds its clients'

@@ -128,7 +128,7 @@ pub struct WantedAddress {
 /// How the MTU of the interface is found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mtu {
-    /// This many bytes.
+    /// A fixed number of bytes.
     Exact(u32),
     /// The MTU of the path to the endpoints, less the bytes that the tunnel adds to a packet.
     Path {
@@ -186,7 +186,7 @@ impl WantedRoute {
 /// The network of a route.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Destination {
-    /// This network; bits behind the prefix are ignored.
+    /// A network; bits behind the prefix are ignored.
     Network(IpAddr),
     /// The gateway of the host's default route.
     DefaultGateway {
@@ -228,21 +228,21 @@ pub enum Gateway {
 /// How all IPv4 packets are led into the tunnel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DefaultV4 {
-    /// By a table of its own, with rules that exempt the tunnel's own packets; by halves if the kernel does not support
-    /// such rules.
+    /// A routing table of its own, with rules that exempt the tunnel's own packets; [`Self::Halves`] if the kernel does
+    /// not support such rules.
     Rules,
-    /// By two routes that are more specific than a default route.
+    /// Two routes that are more specific than a default route.
     Halves,
-    /// By a default route, which replaces the host's if both have the same metric.
+    /// A default route, which replaces the host's if both have the same metric.
     Replace,
 }
 
 /// How all IPv6 packets are led into the tunnel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DefaultV6 {
-    /// By rules; see [`DefaultV4::Rules`].
+    /// A routing table with rules; see [`DefaultV4::Rules`].
     Rules,
-    /// By routes to the global and the unique local networks, which are more specific than a
+    /// Routes to the global and the unique local networks, which are more specific than a
     /// default route.
     Global,
 }

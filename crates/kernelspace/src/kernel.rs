@@ -37,7 +37,7 @@ pub(crate) trait Kernel: Send {
     fn remove_key(&mut self, peer: u32, slot: OvpnSlot) -> Result<(), NetlinkError>;
     /// Routes a network through the interface to the peer with this inner address.
     fn add_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError>;
-    /// Removes such a route.
+    /// Removes a route that [`Self::add_route`] added.
     fn remove_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError>;
 }
 

@@ -14,7 +14,7 @@ const ALIAS: &str = "millrace ";
 /// Stands for an unknown value in the alias.
 const UNKNOWN: &str = "-";
 
-/// A process, told apart from earlier ones with its number and from those of other namespaces.
+/// A process, distinguished from earlier processes with its number and from processes of other PID namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     process: u32,

@@ -35,7 +35,7 @@ const HEAD: &str = "millrace clock 1";
 /// Decides when to write the floor. No message may leave before the floor for its stamp is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Floor {
-    /// The floor that this process has put on file.
+    /// The clock floor that this process last wrote to its file.
     kept: SystemTime,
 }
 

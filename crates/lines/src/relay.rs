@@ -80,9 +80,9 @@ pub enum Change {
 pub enum Refused {
     /// The datagram does not have the form of a hello.
     Malformed,
-    /// No client has the key that it names.
+    /// No client has the key that the hello names.
     UnknownKey,
-    /// The MAC does not match the key that it names.
+    /// The MAC does not match the key that the hello names.
     WrongMac,
     /// The stamp is not newer than the last one: a replay, or the client's clock was set back.
     OldStamp,
@@ -121,7 +121,7 @@ impl std::error::Error for Refused {}
 pub struct Traffic {
     /// Datagrams that were within the rates.
     pub datagrams: u64,
-    /// Their bytes, without headers of UDP and IP.
+    /// Bytes of these datagrams, without headers of UDP and IP.
     pub bytes: u64,
     /// Datagrams dropped because they exceeded the rates.
     pub over_rate: u64,

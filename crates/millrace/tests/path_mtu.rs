@@ -220,7 +220,7 @@ fn run_ip(host: &Host, words: &str) {
     host.output("ip", words.split(' ')).unwrap();
 }
 
-/// Such changes occur when PPPoE comes up after the tunnel, or another line takes over.
+/// The path MTU changes when PPPoE comes up after the tunnel, or another line takes over.
 #[test]
 fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
     if !ready() {

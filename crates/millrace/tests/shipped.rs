@@ -17,7 +17,7 @@ fn no_option_of_a_program_that_ships_turns_encryption_off() {
         said.contains("unexpected argument '--null-cipher'"),
         "{said}"
     );
-    // The program does not contain such an option's warning either, so no hidden option exists.
+    // The program does not contain the warning of a null cipher either, so no hidden option exists.
     let text = b"packets are NOT encrypted";
     let bytes = std::fs::read(program).unwrap();
     let is_there = bytes.windows(text.len()).any(|window| window == text);

@@ -177,7 +177,7 @@ fn unknown(interface: &str, name: &str) -> EthtoolError {
     }
 }
 
-/// At most [`FEATURES_MAX`], so it fits.
+/// Converts a count, which is at most [`FEATURES_MAX`] and so fits.
 fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

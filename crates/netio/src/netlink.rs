@@ -305,7 +305,7 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
 struct Follower {
     socket: Socket,
     buffer: Box<[u8]>,
-    /// The news, for errors.
+    /// Name of the news in errors.
     subject: &'static str,
 }
 

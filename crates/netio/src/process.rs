@@ -1,6 +1,6 @@
 //! Facts and settings of a process: its start time, which distinguishes it from later processes with the same number;
-//! its share of the processor; its memory, of which it releases what only a program's start needs; the network
-//! namespace of a thread; child processes that do not outlive the process that started them.
+//! its share of the processor; release of memory that only a program's start needs; the network namespace of a thread;
+//! child processes that do not outlive the process that started them.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;

@@ -240,7 +240,7 @@ impl AsFd for Tun {
 /// The segmentation that a super-packet needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
-    /// One packet, not coalesced.
+    /// No segmentation: the packet is not coalesced.
     None,
     /// TCP over IPv4.
     Tcp4,

@@ -49,15 +49,15 @@ impl Format {
 /// A client's byte counts since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClientStatus {
-    /// Read from the tunnel's interface.
+    /// Bytes read from the tunnel's interface.
     pub tun_read: u64,
-    /// Written to the tunnel's interface.
+    /// Bytes written to the tunnel's interface.
     pub tun_write: u64,
-    /// Received from the server.
+    /// Bytes received from the server.
     pub link_read: u64,
-    /// Sent to the server.
+    /// Bytes sent to the server.
     pub link_write: u64,
-    /// Received from the server and authenticated.
+    /// Bytes received from the server and authenticated.
     pub auth_read: u64,
 }
 

@@ -43,7 +43,7 @@ const PRIVATE_KEY: &str = "PRIVATE KEY";
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// No random numbers, or no memory, for a key.
+    /// A key cannot be generated: no random numbers, or no memory.
     #[error("cannot make a key: {0}")]
     Key(&'static str),
     /// The authority's own key or certificate cannot be read.
@@ -51,7 +51,7 @@ pub enum AuthorityError {
     Unreadable {
         /// Which of the two: the key or the certificate.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault of the key or certificate.
         why: String,
     },
     /// The key and the certificate do not belong together.

@@ -132,7 +132,7 @@ pub struct ResetLimiter {
 }
 
 impl ResetLimiter {
-    /// At most `most` answers in a `period`.
+    /// Makes a limiter that permits `most` answers in a `period`.
     #[must_use]
     pub const fn new(most: u32, period: Duration) -> Self {
         Self {

@@ -25,7 +25,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// From `cert`, `key` and `extra-certs` (empty if not given): PEM, or DER.
+    /// Reads `cert`, `key` and `extra-certs` (empty if not given): PEM, or DER.
     ///
     /// The key may be PKCS#1, PKCS#8 or SEC1, and may be encrypted: then `passphrase` is needed.
     pub fn from_pem(
@@ -39,7 +39,7 @@ impl Identity {
         Self::new(chain, key, Vec::new())
     }
 
-    /// From `pkcs12` (DER) and `extra-certs`. Certificates of authorities in the file are trusted
+    /// Reads `pkcs12` (DER) and `extra-certs`. Certificates of authorities in the file are trusted
     /// if there is no `ca`, and sent along if there is.
     pub fn from_pkcs12(
         file: &[u8],

@@ -158,7 +158,7 @@ impl fmt::Debug for StaticKey {
 /// Why a key file cannot be used: the fault of its writer or of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyFileError {
-    /// There is no line that begins such a key.
+    /// No line begins a key of the expected kind.
     #[error(
         "the line `-----BEGIN {expected}-----` is missing; is this the right kind of key file?"
     )]
@@ -166,7 +166,7 @@ pub enum KeyFileError {
         /// The text of the missing line.
         expected: &'static str,
     },
-    /// There is no line that ends the key.
+    /// No line ends the key.
     #[error("the line `-----END {expected}-----` is missing; the key is cut off")]
     NoEnd {
         /// The text of the missing line.

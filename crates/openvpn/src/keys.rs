@@ -42,9 +42,9 @@ impl std::fmt::Debug for KeyMaterial {
 /// The key material of both directions.
 #[derive(Clone, Debug, Zeroize, ZeroizeOnDrop)]
 pub struct KeyBlock {
-    /// The client seals with it, the server opens.
+    /// Key material with which the client seals and the server opens.
     pub client_to_server: KeyMaterial,
-    /// The server seals with it, the client opens.
+    /// Key material with which the server seals and the client opens.
     pub server_to_client: KeyMaterial,
 }
 

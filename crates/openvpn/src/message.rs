@@ -59,7 +59,7 @@ pub enum AuthFailedKind {
     /// Wrong credentials, as far as the server says.
     #[default]
     Plain,
-    /// Only the token is no longer valid: try again with user name and password.
+    /// The login token is no longer valid: try again with user name and password.
     Session,
     /// A temporary refusal: try again.
     Temporary {

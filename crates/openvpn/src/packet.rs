@@ -111,13 +111,13 @@ impl AckList {
         &self.ids[..usize::from(self.len)]
     }
 
-    /// Whether it acknowledges nothing.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that it takes in a packet, with the session id that goes with it.
+    /// Bytes that the list takes in a packet, with the session id that follows it.
     #[must_use]
     pub fn wire_len(&self) -> usize {
         match self.as_slice().len() {

@@ -1,7 +1,7 @@
 //! The options that a server pushes to its clients in `PUSH_REPLY`.
 //!
 //! A server is trusted with addresses, routes and timers of the tunnel, and with nothing else on the client's machine:
-//! what may be pushed is a closed list, every number has bounds, and what is outside is refused by name.
+//! the options that it may push are a closed list, every number has bounds, and errors name each refused option.
 
 mod option;
 mod reply;

@@ -56,11 +56,11 @@ pub enum VerifyFault {
     Clock,
     /// The certificate is revoked, or the revocation list cannot be relied upon.
     Revoked,
-    /// No trusted authority has signed it.
+    /// No trusted authority has signed the certificate.
     Unknown,
     /// The key or a signature is too weak.
     Weak,
-    /// The certificate was issued for another purpose, or a constraint forbids this one.
+    /// The certificate was issued for another purpose, or a constraint forbids the purpose.
     Purpose,
     /// A rule of the configuration excludes it.
     Rule,

@@ -58,7 +58,7 @@ enum Method {
 /// The treatment of the wrapped client key at the end of the opcodes that have one.
 #[derive(Clone, Debug)]
 enum WrappedClientKey {
-    /// Not tls-crypt-v2: such packets are refused.
+    /// No tls-crypt-v2: packets with a wrapped key are refused.
     Refused,
     /// Client: appends its wrapped key, and refuses packets that carry one.
     Appended(Arc<[u8]>),

@@ -100,9 +100,9 @@ impl fmt::Display for Fault {
 /// Source of keys, peers and servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In a file: `.conf`, `.ovpn` or `.toml`.
+    /// A file: `.conf`, `.ovpn` or `.toml`.
     File(PathBuf),
-    /// In UCI options.
+    /// UCI options.
     Options {
         /// The tunnel.
         tunnel: Box<Tunnel>,

@@ -66,7 +66,7 @@ pub enum Status {
     NotFound,
     /// There is no data.
     NoData,
-    /// Not allowed now, or not for this user.
+    /// The call is not allowed now, or not for this user.
     PermissionDenied,
     /// The object did not answer.
     TimeOut,
@@ -297,11 +297,11 @@ struct Call {
 /// Progress of the call at the head of the queue.
 #[derive(Debug)]
 enum Stage {
-    /// Not sent yet.
+    /// The call is not sent yet.
     Idle,
-    /// Looking up its object.
+    /// Looking up the call's object.
     LookedUp(Option<u32>),
-    /// Calling its method.
+    /// Calling the object's method.
     Called(Value),
 }
 

@@ -463,9 +463,9 @@ pipeline_counters!(counts);
 /// The work of a data plane and how it is run. Counters that a data plane does not keep are 0 or absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// From the interface to peers.
+    /// Counts of packets from the interface to peers.
     pub outbound: PipelineCounts,
-    /// From peers to the interface.
+    /// Counts of packets from peers to the interface.
     pub inbound: PipelineCounts,
     /// Packets dropped, by reason, in the order of a packet's steps.
     pub drops: Vec<(&'static str, u64)>,

@@ -34,7 +34,7 @@ impl Endpoint {
 /// The two ECN bits of an IP header (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ecn {
-    /// Not ECN-capable.
+    /// The transport is not ECN-capable.
     #[default]
     NotEct,
     /// ECN-capable, codepoint 01.

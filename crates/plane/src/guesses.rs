@@ -34,7 +34,7 @@ struct Entry {
 
 /// Wrong passwords by address, and by address and user. `S` is the type that counts as one address.
 pub struct Guesses<S> {
-    /// By address and the hash of a user's name; `None` counts for all users.
+    /// Entries by address and the hash of a user's name; `None` counts for all users.
     by_place: BTreeMap<(S, Option<u64>), Entry>,
 }
 

@@ -7,9 +7,9 @@ use std::time::{Instant, SystemTime};
 /// The clocks differ: the wall clock may jump either way, which must move no deadline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Now {
-    /// For deadlines and durations.
+    /// The time for deadlines and durations.
     pub monotonic: Instant,
-    /// For times compared with dates or shown to users: certificates, the status, logs.
+    /// The time that is compared with dates or shown to users: certificates, the status, logs.
     pub wall: SystemTime,
 }
 

@@ -170,7 +170,7 @@ impl OrderCounts {
         self.given_up.saturating_sub(self.late)
     }
 
-    /// Copies that were lost on all lines together, if each of `lines` lines carried every packet.
+    /// Total number of lost copies over all lines, if each of `lines` lines carried every packet.
     #[must_use]
     pub const fn lost_copies(&self, lines: u64) -> u64 {
         let sent = lines * (self.decided + self.waiting);

@@ -181,9 +181,9 @@ pub enum Class {
 /// How a data packet names its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionName {
-    /// By our name for the session.
+    /// Our index of the session.
     Index(u32),
-    /// By its number among the sessions of the peer at the source address.
+    /// The session's number among those of the peer at the source address.
     OfSender(u8),
 }
 

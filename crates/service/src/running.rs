@@ -25,7 +25,7 @@ const LOCK: &str = "up.lock";
 /// Largest file that is read, in bytes; a record holds a path.
 const SIZE_MAX: u64 = 16 << 10;
 
-/// A running tunnel, as its file has it.
+/// A running tunnel, as recorded in its file.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Running {
     /// The process that runs it.

@@ -18,7 +18,7 @@ const BATCHES: usize = 64;
 
 /// Which connections leave the LAN.
 pub(crate) struct Leaving {
-    /// Their senders.
+    /// Networks of the senders.
     from: Vec<Network>,
     /// Destinations that do not count as leaving.
     within: Vec<Network>,

@@ -98,7 +98,8 @@ impl Settings for Asked {
         let earlier = before.map(|it| it.guard.table);
         let (guard, mut facts) = gather(&self.guard, &self.known, earlier, &mut system)?;
         let mut errors = Vec::new();
-        // The record is written before the layers are set, so that a later process holds at least as much.
+        // The record is written before the layers are set, so that a later process knows every network and port that
+        // they cover.
         if facts.known != self.known {
             self.known = facts.known.clone();
             or_note(

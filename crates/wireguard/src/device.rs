@@ -335,7 +335,7 @@ impl core::fmt::Debug for Device {
     }
 }
 
-/// At most one deadline for each peer. The caller that moves one says where it was, so nothing is searched.
+/// Deadlines, at most one for each peer. The caller that moves a deadline says where it was, so nothing is searched.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     queue: BTreeSet<(Instant, PeerId)>,

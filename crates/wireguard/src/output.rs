@@ -53,7 +53,7 @@ impl core::fmt::Debug for Datagram {
     }
 }
 
-/// Something to do, in the order in which it comes.
+/// An action for the caller. Carry actions out in the order in which the device emits them.
 #[derive(Debug)]
 // A handful of these exist at a time; a box for each datagram would cost more than the room that it saves.
 #[allow(clippy::large_enum_variant)]
@@ -64,7 +64,7 @@ pub enum Output {
     /// bytes, as traversal and as the end of `unacknowledged_since` in its [`Activity`](crate::Activity). Without a
     /// peer it is a cookie reply to a source that is not a known peer yet.
     Send {
-        /// The peer that it is for.
+        /// The datagram's peer; `None` for a cookie reply to an unknown source.
         peer: Option<PeerId>,
         /// Destination address.
         to: SocketAddr,
@@ -136,7 +136,7 @@ pub enum Output {
     HandshakeComplete {
         /// The peer.
         peer: PeerId,
-        /// The time of day, for people.
+        /// Wall-clock time of the handshake, for reports.
         at: SystemTime,
     },
     /// The peer was removed, because the device took on the same key. Its keys have been removed before.

@@ -38,7 +38,7 @@ pub const CONFIRM_TIME: Duration = Duration::from_secs(120);
 /// the multiple to which peers pad.
 pub const RESOLUTION: u16 = PADDING as u16;
 
-/// Something to do.
+/// An action for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeEffect {
     /// Send a probe.
@@ -55,7 +55,7 @@ pub enum ProbeEffect {
 /// What is known about the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Nothing: the path was not probed yet.
+    /// The path was not probed yet.
     Unknown,
     /// Lengths are being tried.
     Searching,

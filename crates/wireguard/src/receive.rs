@@ -302,7 +302,7 @@ impl Device {
     }
 }
 
-/// Why a datagram was dropped. To be counted, not logged: any sender that can reach the port can cause each of them.
+/// Why a datagram was dropped. Count drops, do not log them: any sender that can reach the port can cause each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Dropped {

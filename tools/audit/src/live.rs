@@ -47,7 +47,7 @@ const FILES_MAX: usize = 2000;
 pub struct LiveAudit<'t> {
     /// Facts that the system reports about itself, one per line.
     pub facts: Vec<String>,
-    /// The report, or why there is none: no router has such a chip, for example.
+    /// The report, or why there is none: for example, the table lacks the box's chip.
     pub audit: Result<Audit<'t>, AuditError>,
 }
 

@@ -113,7 +113,7 @@ pub struct Soc {
     /// Other names that `--soc` takes.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// Routers with it, with their makers: `NETGEAR R7800`.
+    /// Routers with this chip, with their makers: `NETGEAR R7800`.
     pub routers: Vec<String>,
     #[serde(rename = "core")]
     core_id: String,

@@ -249,9 +249,9 @@ fn clean_path(path: &[u8]) -> Option<String> {
 struct Part<'a> {
     /// All bytes of the part.
     bytes: &'a [u8],
-    /// The containers that lead to it; see [`Entry::origin`].
+    /// The containers around the part; see [`Entry::origin`].
     outer: &'a str,
-    /// Number of images around it.
+    /// Number of images around the part.
     depth: u32,
     /// Whether this is an uncompressed kernel: it may hold a root file system and device trees, and bytes
     /// that look like any other format.

@@ -31,9 +31,9 @@ const IDLE: Duration = Duration::from_secs(1);
 /// A direction, named by the side that sends the frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// From the first host to the second.
+    /// Frames from the first host to the second.
     A,
-    /// From the second host to the first.
+    /// Frames from the second host to the first.
     B,
 }
 

@@ -14,7 +14,7 @@ pub(super) enum TunDevice {
     Works,
     /// The file does not exist.
     Absent,
-    /// This user may not open it.
+    /// This user may not open `/dev/net/tun`.
     Hidden,
     /// Opening the file fails with this error.
     Refused(String),

@@ -1,7 +1,7 @@
 //! The record of a file that a WireGuard client got, in the server's file: `#! File = 1a2b3c4d lan`.
 //!
-//! The client's file itself is not kept, as it has a private key. The record has a digest of its public part: if the same
-//! file would be another one today, the client runs an outdated one.
+//! The client's file itself is not kept, as it has a private key. The record has a digest of its public part. If a file
+//! made for this client today has another digest, the client runs an outdated file.
 
 use config::types::AllowedIp;
 use std::fmt;

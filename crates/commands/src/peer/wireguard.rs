@@ -181,9 +181,9 @@ impl File {
 /// A client of a server.
 struct Client {
     section: Section,
-    /// Its addresses in the tunnel.
+    /// The client's addresses in the tunnel.
     own: Vec<AllowedIp>,
-    /// The networks behind it.
+    /// The networks behind the client.
     behind: Vec<AllowedIp>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `NAME.ovpn` has all that the server needs, keys included. `NAME.d` is for adding clients: the authority's key, the
 //! list of clients, and the directories of revoked certificates and of settings of single clients. The server reads only
-//! those two.
+//! the two directories.
 
 use super::place::{self, failed};
 use super::{InitError, Plan};

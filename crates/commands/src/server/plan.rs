@@ -22,7 +22,7 @@ pub(crate) struct Plan<'a> {
     pub(super) home: HomeServer,
 }
 
-/// For pages, which show the plan first.
+/// Methods for pages, which show the plan first.
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 impl Plan<'_> {
     /// The networks of the clients, in the options' format.

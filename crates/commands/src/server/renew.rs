@@ -60,13 +60,13 @@ enum RenewError {
 /// The JSON document.
 #[derive(Debug, Default, Serialize)]
 struct Document {
-    /// Things with a new end.
+    /// Renewed certificates and lists.
     renewed: Vec<Row>,
-    /// Whether a running server shows its new certificate, or needs not be told.
+    /// Whether the running server was told to reload its files, or no reload was needed.
     told: bool,
 }
 
-/// A thing with a new end.
+/// A renewed certificate or list.
 #[derive(Debug, Serialize)]
 struct Row {
     what: &'static str,

@@ -135,7 +135,7 @@ impl Sections {
             Section::Server
         } else {
             let known = suggest(text, &["[Uplinks]", "[Uplink]", "[Server]"]);
-            refused = Some(format!("unknown section for comments; {known}"));
+            refused = Some(format!("unknown section in a `#!` comment; {known}"));
             Section::Refused
         };
         match refused {

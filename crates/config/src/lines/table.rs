@@ -31,8 +31,8 @@ pub(crate) const NAMES: [&str; 2] = ["uplinks", "uplink"];
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tables {
     pub(super) sections: Sections,
-    /// The place of each head and key, by its number in the sections: line of the file, counted from 1, and index of
-    /// its verdict in `entries`.
+    /// For each section header and key, by the number that `sections` knows it by: its line in the file (from 1), and
+    /// the index of its verdict in `entries`.
     places: Vec<(usize, usize)>,
     /// Verdicts on keys.
     entries: Vec<Entry>,

@@ -164,7 +164,7 @@ impl<'a, 'b> Collector<'a, 'b> {
                 origin: source.at(1),
                 name: String::new(),
                 reason: format!(
-                    "more than {BYTES_MAX} bytes in all files; does a file name itself?"
+                    "more than {BYTES_MAX} bytes in all files; does a file include itself?"
                 ),
             });
             return Ok(());
@@ -220,7 +220,7 @@ impl<'a, 'b> Collector<'a, 'b> {
                 if depth >= DEPTH_MAX || self.files > FILES_MAX || self.budget.bytes == 0 {
                     let reason = format!(
                         "more than {DEPTH_MAX} nested files, {FILES_MAX} files or {BYTES_MAX} bytes in all; does a \
-                         file name itself?"
+                         file include itself?"
                     );
                     self.misread(directive, &reason);
                     return Ok(());

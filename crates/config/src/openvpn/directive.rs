@@ -82,7 +82,8 @@ impl Directive {
 
     /// The directive, or a line in its block, if it contains replaced bytes.
     pub(crate) fn mended(&self, text: &Text<'_>) -> Option<&Self> {
-        // Text around the armour of a key or certificate is a person's note, which is not read.
+        // Of inline blocks only passwords are checked: text outside the armour of a key or certificate is a note that
+        // nothing reads.
         let secret = self.inline.as_ref().filter(|_| self.name.contains("pass"));
         let secret = secret.map(|block| block.expose());
         let mut words = [self.name.as_str()]

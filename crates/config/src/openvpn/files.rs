@@ -124,7 +124,7 @@ fn written(model: &OpenVpn) -> Vec<(&'static str, &Path)> {
     files
 }
 
-/// Directives that name programs, and these programs.
+/// Directives that name programs, each with its program.
 fn programs(model: &OpenVpn) -> Vec<(&'static str, Command)> {
     let mut scripts = model.scripts.clone();
     let programs = table::all().filter_map(|entry| match entry.support {

@@ -149,9 +149,9 @@ pub const SOURCE_MAX: u64 = 4 << 20;
 /// Source of a certificate, a key, a list or a password.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Source {
-    /// In the configuration, between `<name>` and `</name>`. A PKCS#12 bundle is base64 here.
+    /// Text in the configuration, between `<name>` and `</name>`. A PKCS#12 bundle is base64 here.
     Inline(Secret),
-    /// In a file; a relative path starts at [`OpenVpn::directory`].
+    /// A file; a relative path starts at [`OpenVpn::directory`].
     File(PathBuf),
 }
 

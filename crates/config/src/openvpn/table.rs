@@ -67,13 +67,13 @@ pub(crate) enum Support {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum End {
     Both,
-    /// For servers; stock refuses it in a client.
+    /// A directive for servers; stock refuses it in a client.
     Server,
-    /// For servers; without effect in a client.
+    /// A directive for servers; without effect in a client.
     IdleInClient,
-    /// For clients; stock refuses it in a server. The text gives the remedy.
+    /// A directive for clients; stock refuses it in a server. The text gives the remedy.
     Client(&'static str),
-    /// For clients; without effect in a server.
+    /// A directive for clients; without effect in a server.
     IdleInServer,
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct Route {
     pub(crate) offload: Offload,
     /// The cipher's name while the accelerator works.
     pub(crate) name: &'static str,
-    /// For encryption and for decryption.
+    /// Crossovers for encryption and for decryption.
     pub(crate) crossovers: [Crossover; 2],
 }
 

@@ -8,11 +8,11 @@
 /// Costs in picoseconds: for a batch, for each packet and for each byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Once a batch.
+    /// Cost of each batch.
     pub batch: u64,
-    /// For each packet.
+    /// Cost of each packet.
     pub packet: u64,
-    /// For each byte of the packets' texts.
+    /// Cost of each byte of the packets' texts.
     pub byte: u64,
 }
 

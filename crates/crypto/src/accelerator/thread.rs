@@ -16,17 +16,17 @@ pub(super) const STACK: usize = 64 << 10;
 
 /// The place of a driver thread's work.
 enum Slot {
-    /// Here, for any worker to claim.
+    /// The slot has the work, for any worker to claim.
     Free(Box<Work>),
-    /// A worker has it, and fills or empties it.
+    /// A worker has the work, and fills or empties it.
     Claimed,
-    /// Here, for the driver thread to do.
+    /// The slot has the work, for the driver thread to do.
     Asked(Box<Work>, SessionCell),
-    /// The driver thread has it.
+    /// The driver thread is doing the work.
     Running,
-    /// Here, for the worker that waits.
+    /// The slot has the finished work, for the worker that waits.
     Done(Box<Work>, Result<(), Fault>),
-    /// The driver thread has it, and no worker waits any more.
+    /// The driver thread is doing the work, and no worker waits any more.
     Abandoned,
     /// There is no work: the driver thread must end.
     End,

@@ -20,7 +20,7 @@ struct Power {
 
 /// State of eight unfinished messages.
 pub(super) struct Poly1305 {
-    /// Each limb less than 2^45.
+    /// The accumulator, each limb less than 2^45.
     h: Limbs,
     /// r, r^2, r^3, r^4.
     powers: [Power; 4],

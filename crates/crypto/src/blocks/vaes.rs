@@ -18,9 +18,9 @@ const QUADS: usize = LANES / 4;
 /// A key on a machine with VAES. An instance exists only if the CPU has the instructions.
 pub(crate) struct Vaes {
     encrypting: Schedule,
-    /// In the order of their use.
+    /// Keys of the inverse cipher, in the order of their use.
     decrypting: Decrypting,
-    /// For a single packet.
+    /// Code for a single packet.
     library: AwsLcAes,
 }
 

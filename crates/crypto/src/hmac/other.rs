@@ -8,7 +8,7 @@ use ripemd::Ripemd160;
 use super::MAX_LEN;
 use crate::Digest;
 
-/// State of such a hash.
+/// State of an unfinished hash.
 #[derive(Clone)]
 pub(crate) enum Other {
     Md5(Md5),

@@ -115,7 +115,7 @@ impl Factor {
     }
 }
 
-/// The carry-less product of two words, from their parts with holes.
+/// The carry-less product of two words, each split into four parts that keep every fourth bit.
 #[inline(always)]
 fn carryless(a: &[u32; 4], b: &[u32; 4]) -> u64 {
     let product = |i: usize, j: usize| u64::from(a[i]).wrapping_mul(u64::from(b[j]));

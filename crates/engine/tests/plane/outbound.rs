@@ -216,7 +216,7 @@ fn the_tunnel_s_own_datagram_does_not_come_back_into_it() {
     let sealed = world.key.datagram(7, b"sealed");
     world.host_sends(&[plain(&udp(false, (9, 1), &sealed))]);
     assert_eq!(world.drops(), [("looped", 1)]);
-    // A packet that only resembles such a loop is sent.
+    // The same packet is sent if the peer's endpoint is elsewhere.
     world.peer.set_endpoint(Endpoint::new(world.remote.addr()));
     world.host_sends(&[plain(&udp(false, (9, 1), &sealed))]);
     assert_eq!(world.peer_receives(1).len(), 1);

@@ -256,7 +256,7 @@ fn a_worker_that_sleeps_takes_what_control_injects_and_new_sockets() {
     }
 }
 
-/// Bulk traffic between two clients of a server makes such a queue, where it is opened faster than it is sealed.
+/// Bulk traffic between two clients fills a server's queue if packets are opened faster than they are sealed.
 #[test]
 fn a_queue_of_injected_payloads_that_is_never_empty_is_served_to_its_end() {
     // A worker processes 4,096 of the payloads before it looks at anything else.

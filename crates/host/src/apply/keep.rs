@@ -20,9 +20,9 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Who removed the missing steps.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taker {
-    /// Another program.
+    /// Another program removed the steps.
     Another,
-    /// The kernel, at a change of this tunnel's own.
+    /// The kernel removed the steps at a change of this tunnel's own.
     Change,
 }
 

@@ -184,7 +184,7 @@ impl Record {
             Kind::A => Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into(),
             Kind::Aaaa => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?)),
         };
-        // A peer cannot have such an address.
+        // No peer has an unspecified or multicast address.
         (!ip.is_unspecified() && !ip.is_multicast()).then_some(ip)
     }
 }

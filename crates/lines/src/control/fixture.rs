@@ -1,4 +1,4 @@
-//! A recording outside of lines.
+//! A fake [`Outside`] for tests, which records its calls.
 
 use super::{LineFacts, LinePlane, LineUsage, Outside};
 use log::Level;
@@ -24,7 +24,7 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// Both of two lines have a device.
+    /// Makes a fake with two lines, both with a device.
     pub(super) fn new() -> Self {
         let there = LineFacts {
             ifindex: 0,

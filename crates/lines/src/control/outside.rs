@@ -29,7 +29,7 @@ pub trait Outside {
     /// probe makes a new session, use it.
     fn probe(&mut self, peer: PeerId, line: Line, renew: bool);
 
-    /// Sends a peer an empty packet, if there are keys for it.
+    /// Sends a peer an empty packet, if there are keys for the peer.
     fn keepalive(&mut self, peer: PeerId);
 
     /// Sends a hello with this stamp to the relay of a line, once the floor for the stamp is saved.

@@ -19,7 +19,7 @@ mod tests;
 pub const TRAIN_ROOM: usize = 65_536;
 
 /// Number of receives with room for the longest datagram, after one that was longer than expected. Limited, because
-/// anybody can send such a datagram without a key.
+/// anybody can send a long datagram without a key.
 const LONG: u32 = 4096;
 
 /// Datagrams received together from one address.

@@ -60,7 +60,7 @@ pub struct SocketOptions {
     /// Make the kernel report the outer ECN bits of received datagrams; otherwise they read as "no ECN". The report
     /// costs 310 instructions per datagram where datagrams arrive singly (x86-64, Linux 7.2).
     pub ecn: bool,
-    /// For a socket whose end always sends first. The kernel chooses the source address by the present route, and does
+    /// Whether this end always sends first. If so, the kernel chooses the source address by the present route, and does
     /// not report which local address received a datagram. This saves a control message in each direction.
     pub calls: bool,
 }

@@ -16,7 +16,7 @@ use super::rounds::{Choice, GiveUp, Pauses, Rounds};
 pub enum Next {
     /// Try this target.
     Target(Box<Target>),
-    /// Ask again at this time. The pause's length comes only when it begins.
+    /// Ask again at this time. The first answer of a pause also has the pause's length; later ones have `None`.
     Wait(Instant, Option<Duration>),
     /// Look up this name, for [`Attempts::looked_up`].
     LookUp(Name),

@@ -60,7 +60,7 @@ pub struct Target {
 /// Time limit for connecting over one of several lines: the kernel has sent at least three SYNs by then.
 const CONNECT: Duration = Duration::from_secs(4);
 
-/// How long such a connection survives without acknowledgements from the other end's kernel. Even a slow line is not
+/// How long a connection over one of several lines survives without acknowledgements. Even a slow line is not
 /// silent for so long.
 const SILENT: Duration = Duration::from_secs(6);
 

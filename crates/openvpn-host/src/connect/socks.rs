@@ -74,7 +74,7 @@ pub(crate) struct Socks<'a> {
 }
 
 impl<'a> Socks<'a> {
-    /// For a TCP connection to `host`, which the proxy resolves if it is a name.
+    /// Begins a conversation about a TCP connection to `host`, which the proxy resolves if it is a name.
     pub(crate) fn new(
         host: &'a str,
         port: u16,

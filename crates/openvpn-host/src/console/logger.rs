@@ -19,7 +19,7 @@ const MICROSECONDS: u8 = 4;
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Form {
-    /// With the local time in front.
+    /// The local time is in front of each line.
     #[default]
     Timed,
     /// `suppress-timestamps`.

@@ -169,7 +169,7 @@ impl TunnelNetwork {
                 return Err(NetworkError::Netmask { local, second });
             }
             Topology::Subnet => true,
-            // Hosts cannot have such an address: the server forgot to push its topology.
+            // No host has a netmask as its address: the server forgot to push its topology.
             Topology::Net30 | Topology::P2p if is_netmask && prefix >= 8 => {
                 self.warnings.push(format!(
                     "ifconfig {local} {second} looks like topology subnet, and is treated as such"

@@ -351,7 +351,7 @@ fn gateways_are_words_addresses_and_mistakes() {
         inside("10.6.0.0/16", Some("10.8.0.9")),
     ];
     assert_eq!(plan.steps, expected);
-    // The server itself always has such a route.
+    // The server itself always has a route past the tunnel.
     let [first, second, third] = &plan.warnings[..] else {
         panic!("{:?}", plan.warnings);
     };

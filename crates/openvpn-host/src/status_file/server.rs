@@ -51,7 +51,7 @@ pub struct RouteRow {
     pub common_name: String,
     /// Outer address of that client.
     pub real_address: String,
-    /// When the last packet went to it.
+    /// Time of the last packet to the address or network.
     pub last_reference: SystemTime,
 }
 

@@ -171,7 +171,7 @@ pub enum Reassembled<'a> {
 /// Why a payload is not a piece of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FragmentError {
-    /// Shorter than the head: the peer has no `fragment`.
+    /// The payload is shorter than the header: the peer has no `fragment`.
     #[error("the fragment header is missing; `fragment` must be set at both ends or at neither")]
     NoHeader,
     /// The header has an impossible value.
@@ -185,7 +185,7 @@ pub enum FragmentError {
 }
 
 impl Reassembler {
-    /// For packets of at most `most` bytes, framing and all.
+    /// Makes a reassembler for packets of at most `most` bytes, framing included.
     #[must_use]
     pub const fn new(most: usize) -> Self {
         Self {

@@ -31,7 +31,7 @@ pub enum Opcode {
     SoftResetV1 = 3,
     /// Bytes of the TLS stream.
     ControlV1 = 4,
-    /// Only acknowledgements.
+    /// Acknowledgements without a message.
     AckV1 = 5,
     /// A packet of the tunnel.
     DataV1 = 6,

@@ -7,10 +7,10 @@ use crypto::Digest;
 /// How packets travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// In datagrams.
+    /// Packets travel in datagrams.
     #[default]
     Udp,
-    /// In a stream, in order and without loss.
+    /// Packets travel in a stream, in order and without loss.
     Tcp,
 }
 
@@ -21,7 +21,7 @@ impl Transport {
         self == Self::Tcp
     }
 
-    /// The word for it, which stock keeps the same over IPv6 so that old peers do not complain.
+    /// The transport's word in the option string. As in stock, IPv6 has the same word: old peers would complain.
     fn word(self, role: Role) -> &'static str {
         match (self, role) {
             (Self::Udp, _) => "UDPv4",
@@ -42,7 +42,7 @@ pub struct OccOptions {
     pub transport: Transport,
     /// There is compression framing of any version, compressing or not.
     pub comp_lzo: bool,
-    /// That framing puts a byte in front of every packet, as all but version 2 do.
+    /// The compression framing puts a byte in front of every packet, as all but version 2 do.
     pub comp_byte: bool,
     /// `fragment` is on.
     pub fragment: bool,

@@ -223,7 +223,7 @@ pub struct DnsServer {
 /// `dns server N dnssec`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Dnssec {
-    /// Not given.
+    /// The option is absent.
     #[default]
     Unset,
     /// `yes`.

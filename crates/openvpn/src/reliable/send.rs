@@ -19,7 +19,7 @@ pub struct SendWindow {
     /// The number of the next message.
     next_id: u32,
     first_timeout: Duration,
-    /// In the order of their numbers.
+    /// Unacknowledged messages, in the order of their numbers.
     messages: Vec<Pending>,
 }
 
@@ -37,7 +37,7 @@ struct Pending {
 /// A message to put into a packet and send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
-    /// The kind of packet that it goes into.
+    /// Opcode of the packet that carries the message.
     pub opcode: Opcode,
     /// Packet id of the message.
     pub message_id: u32,

@@ -36,8 +36,8 @@ pub enum Refused {
     /// `force-cookie` is set, and the client is too old to prove its address.
     #[error("the client cannot prove its address, and force-cookie is set")]
     NoCookie,
-    /// A reset with a message or key id that no reset has.
-    #[error("the reset is not the first message")]
+    /// A client's reset whose message id or key id is not 0.
+    #[error("the reset does not have message id 0 and key id 0")]
     NotFirst,
     /// The session could not begin.
     #[error("the session could not begin: {0}")]

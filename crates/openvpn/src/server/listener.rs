@@ -511,7 +511,7 @@ impl ListenerSettings {
     }
 }
 
-/// Something to do, in the order in which it comes.
+/// An action for the caller. Carry actions out in the order in which the listener emits them.
 #[derive(Debug)]
 pub enum ServerOutput {
     /// Send this datagram, for a session or to a stranger.

@@ -25,9 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How a client's session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// With its reset, which the session answers.
+    /// The session begins with the client's reset, and answers it.
     Reset,
-    /// With the packet that follows the resets; the listener has answered the reset.
+    /// The session begins with the packet that follows the resets; the listener has answered the reset.
     AfterResets(SessionId),
 }
 

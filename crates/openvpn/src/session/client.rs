@@ -209,7 +209,7 @@ impl Session {
         }
     }
 
-    /// Warns of what the server pushes to the running session: once, for it may push without end.
+    /// Warns of an option that the server pushes to the running session: once, as a server may push without end.
     fn warn_of_push(&mut self, words: fmt::Arguments<'_>) {
         let warned = self.client_side();
         let warned = warned.is_none_or(|it| std::mem::replace(&mut it.warned, true));

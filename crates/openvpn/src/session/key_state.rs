@@ -272,7 +272,7 @@ impl KeyState {
         Ok((!apart.is_empty()).then_some(Event::Handshake(apart)))
     }
 
-    /// Reads what TLS decrypted: first the peer's record, then messages.
+    /// Reads what TLS decrypted: first the peer's [`KeyMethod`] message, then control messages.
     fn deliver(&mut self) -> Result<Option<Event>, CloseReason> {
         let Some(tls) = &mut self.tls else {
             return Ok(None);

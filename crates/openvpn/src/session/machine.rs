@@ -36,7 +36,7 @@ pub(super) struct Agreed {
 
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// No keys yet.
+    /// The session has no keys yet.
     Starting,
     /// Packets may flow.
     Up,

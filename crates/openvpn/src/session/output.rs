@@ -31,9 +31,9 @@ pub struct DataKeys {
     pub auth: Digest,
     /// The layout of the packets.
     pub layout: Layout,
-    /// For packets that leave.
+    /// Key material for outgoing packets.
     pub send: KeyMaterial,
-    /// For packets that arrive.
+    /// Key material for incoming packets.
     pub receive: KeyMaterial,
 }
 
@@ -92,7 +92,7 @@ pub enum Decision {
     Reject(AuthFailed),
 }
 
-/// Something to do, in the order in which it comes.
+/// An action for the caller. Carry actions out in the order in which the session emits them.
 #[derive(Debug)]
 pub enum Output {
     /// Send this to the peer: one datagram, or over TCP one packet behind its length.
@@ -142,7 +142,7 @@ pub enum Output {
     Connected,
     /// New keys were negotiated in a session that is up.
     Renegotiated {
-        /// Their number.
+        /// Key id of the new keys.
         key_id: u8,
     },
     /// The session is over and answers no more. Its keys have been removed before.

@@ -20,7 +20,7 @@ pub enum SettingsError {
         /// The fault, and its remedy.
         reason: String,
     },
-    /// Something that the configuration must have is not there.
+    /// The configuration lacks a required part.
     #[error("{0}")]
     Missing(&'static str),
     /// A directive names only unknown values.
@@ -28,7 +28,7 @@ pub enum SettingsError {
     NothingLeft {
         /// Name of the directive.
         directive: &'static str,
-        /// Its value as configured.
+        /// The directive's value, as configured.
         value: String,
         /// Why nothing is left and what to do.
         reason: &'static str,

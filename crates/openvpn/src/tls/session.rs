@@ -31,7 +31,7 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 /// The daemon's verdict on the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// To be requested once the certificate is accepted.
+    /// The verdict is to be requested once the certificate is accepted.
     Wanted,
     /// The daemon was asked. Nothing is sent until it answers.
     Asked,

@@ -129,7 +129,7 @@ impl Trust {
                 .iter()
                 .any(|authority| authority.as_ref() == own.der)
         {
-            // webpki would refuse such a certificate, as `openssl req -x509` marks it as an authority.
+            // webpki would refuse this self-signed certificate, as `openssl req -x509` marks it as an authority.
             check_dates(&own, time)?;
             check_purpose(&own, usage)?;
             revocations.check(&own, &[&own], time, &self.algorithms)?;

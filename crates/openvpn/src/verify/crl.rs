@@ -47,9 +47,9 @@ pub(crate) struct RevocationList {
 /// The status of a certificate by the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
-    /// No list revokes it.
+    /// No list revokes the certificate.
     Good,
-    /// A list revokes it.
+    /// A list revokes the certificate.
     Revoked,
     /// The list cannot be relied upon: the reason, and the remedy.
     Unusable(String),

@@ -21,11 +21,11 @@ const PAD_2: [u8; 40] = [0xf2; 40];
 /// Key lengths. The shorter ones are for peers that support nothing better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyLength {
-    /// 64 bits, 24 of them publicly known.
+    /// Keys of 64 bits, 24 of them publicly known.
     Bits40,
-    /// 64 bits, 8 of them publicly known.
+    /// Keys of 64 bits, 8 of them publicly known.
     Bits56,
-    /// 128 bits.
+    /// Keys of 128 bits.
     Bits128,
 }
 

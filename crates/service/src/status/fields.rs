@@ -201,7 +201,8 @@ levels! {
     pub struct PeerStatus {
         /// With WireGuard the peer's public key, in base64.
         public_key: String, absent "if empty";
-        /// With OpenVPN the common name of the peer's certificate. With PPTP a client's user name, or the server.
+        /// With OpenVPN the common name of the peer's certificate. With PPTP, at a server the client's user name, at a
+        /// client the server's host name.
         name: Option<String>;
         /// The peer's address, `ADDRESS:PORT`; with PPTP `ADDRESS`.
         endpoint: Option<String>, label "endpoint";
@@ -241,9 +242,8 @@ levels! {
         tx_rate: Option<u64>, metric "millrace_peer_transmit_bits_per_second";
         /// Seconds between persistent keepalives, with WireGuard.
         keepalive: Option<u16>, label "persistent keepalive", metric "millrace_peer_keepalive_seconds";
-        /// The [uplinks](uplinks.md) over which the peer may be reached, as below. Of a peer
-        /// that connects over several uplinks of its own, each address counts as one, and their traffic is counted
-        /// together.
+        /// The [uplinks](uplinks.md) over which the peer may be reached, as below. If a peer connects over several
+        /// uplinks of its own, each of its addresses is one uplink of this list; their traffic is counted together.
         lines: Vec<LineStatus>, absent "if empty", label "line";
         /// Counts of putting the peer's packets into order, as below.
         order: Option<OrderStatus>, absent "if null", label "order";
@@ -319,7 +319,7 @@ levels! {
         crypto_backend: String;
         /// Provider of that code.
         backend: String;
-        /// Measurements behind the choice of that code, as below; empty if a profile made the choice, or there was
+        /// Measurements that decided which code computes the cipher, as below; empty if a profile decided, or there was
         /// only one candidate.
         measured: Vec<MeasuredStatus>;
         /// Whether this build has [code for accelerators](accelerators.md).

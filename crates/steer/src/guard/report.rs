@@ -43,9 +43,9 @@ impl State {
 pub struct PartReport {
     /// Guarded devices of the LAN.
     pub lan: Vec<String>,
-    /// Their tunnels, the preferred first.
+    /// Tunnels of these devices, the preferred first.
     pub tunnels: Vec<String>,
-    /// The routing table that leads into one of them.
+    /// The routing table whose default route leads into one of these tunnels.
     pub table: u32,
     /// Route of IPv4 and of IPv6.
     pub ways: [Way; 2],

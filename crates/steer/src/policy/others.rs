@@ -298,7 +298,7 @@ mod tests {
         facts
     }
 
-    /// Rules as these programs make them.
+    /// Rules as wg-quick, mwan3, pbr and Tailscale make them.
     fn all() -> Vec<Rule> {
         vec![
             Rule {

@@ -345,7 +345,7 @@ pub(super) struct Dynamic {
 }
 
 impl Dynamic {
-    /// Reads the entries; an image without such a segment has none.
+    /// Reads the entries; an image without a dynamic segment has none.
     fn read(image: &Image<'_>) -> Self {
         let Some(segment) = image
             .segments

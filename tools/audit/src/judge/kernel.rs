@@ -11,12 +11,12 @@ type Version = (u32, u32);
 /// Optimised code for one of a tunnel's ciphers.
 struct Code {
     what: &'static str,
-    /// The option that switches it on.
+    /// The option that switches the code on.
     option: &'static str,
-    /// The first version of Linux that has it.
+    /// The first version of Linux that has the code.
     since: Version,
-    /// Library option that replaces `option` from Linux 6.16 to 6.18 on, one library after the other. No
-    /// user sets it: it is on where the library and `CONFIG_KERNEL_MODE_NEON` are.
+    /// Library option that replaces `option`: since Linux 6.16, 6.17 or 6.18, depending on the library. Users cannot
+    /// set it: it is on where the library and `CONFIG_KERNEL_MODE_NEON` are.
     later: Option<&'static str>,
     user: User,
 }

@@ -280,7 +280,7 @@ fn same(a: &Soc, b: &Soc) -> bool {
     a.core.gcc == b.core.gcc && a.big_endian == b.big_endian
 }
 
-/// Whether modules with this version string could run on such a core: kernels name their architecture in it.
+/// Whether modules with this version string could run on a core of this kind: the string names the architecture.
 fn could_run(isa: Isa, vermagic: &str) -> bool {
     let mut words = vermagic.split_whitespace();
     words.all(|word| match isa {

@@ -364,7 +364,7 @@ fn one_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<T
                     Carrier::Pptp { reorder: true } => "PPTP",
                     _ => continue,
                 };
-                let what = format!("{name}: {protocol} in order, of no tunnel");
+                let what = format!("{name}: {protocol} with reordering, relative to no tunnel");
                 verdicts.at_least(what, TARGETS[0], value / values[0].max(1e-9));
             }
         }

@@ -12,7 +12,7 @@ use super::title;
 use crate::bench::contender::Contender;
 use crate::two_lines::failed;
 
-/// A task, for errors.
+/// Beginning of error messages about resource usage.
 const USAGE: &str = "cannot read the programs' resource usage";
 const WEB_PORT: u16 = 80;
 const ECHO_PORT: u16 = 7;

@@ -15,10 +15,10 @@ const SLACK: Duration = Duration::from_secs(30);
 /// Which side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
-    /// From client to server.
+    /// The client sends.
     #[default]
     Forward,
-    /// From server to client.
+    /// The server sends.
     Reverse,
     /// Both send at once.
     Both,

@@ -19,7 +19,7 @@ pub enum Transport {
 /// How control packets are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrap {
-    /// Only by TLS.
+    /// TLS only.
     Plain,
     /// `tls-auth`: with an HMAC by the digest of `auth`.
     TlsAuth,

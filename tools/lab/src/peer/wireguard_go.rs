@@ -20,7 +20,7 @@ impl WireGuardPeer for WireguardGo {
             .find_map(|name| tools::peer(name))
             .ok_or_else(|| LabError::Missing {
                 tool: "the newest wireguard-go".to_owned(),
-                hint: "run `make peers`, or name the directory of it in MILLRACE_PEERS".to_owned(),
+                hint: "run `make peers`, or set MILLRACE_PEERS to its directory".to_owned(),
             })
     }
 

@@ -105,7 +105,7 @@ fn the_device_the_clock_and_the_route() {
     finds("route", "no route", |it| it.way_out = None);
 }
 
-/// The words of ends are tested where they are made.
+/// The tests of `service::openvpn::expiry` check the wording.
 #[cfg(feature = "server")]
 #[test]
 fn what_ends_soon() {

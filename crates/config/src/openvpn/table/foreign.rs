@@ -19,7 +19,7 @@ pub(crate) enum Restriction {
     Denied(&'static str),
     /// The directive is refused, and with it the profile.
     Needed(&'static str),
-    /// The directive is refused, and this one applies instead.
+    /// The directive is refused, and the given one applies instead.
     Instead(Directive, &'static str),
 }
 

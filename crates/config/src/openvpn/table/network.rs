@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Entry] = &[
         "the two ends' addresses are not compared",
     ),
     yes("route", 1, 4, |d, it| {
-        // Stock refuses such a route too, but only in its log and once the tunnel is up.
+        // Stock refuses a route with a prefix too, but only in its log and once the tunnel is up.
         if it.at(0).contains('/') {
             return ignored(
                 "not an address, in the original OpenVPN either; write `route NETWORK NETMASK`, and for all traffic \

@@ -1,4 +1,4 @@
-//! Options that request an action instead of a tunnel, and those of other programs.
+//! Options that request an action instead of a tunnel, and options of other programs.
 
 use std::path::PathBuf;
 

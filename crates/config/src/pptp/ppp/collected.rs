@@ -29,7 +29,7 @@ pub(super) struct Given {
     value: Zeroizing<String>,
     /// The line in the first file.
     line: usize,
-    /// The place in another file; empty if it is in the first.
+    /// The option's place in another file; empty if the option is in the first.
     place: String,
 }
 
@@ -80,7 +80,7 @@ fn push(
 /// The file that words come from.
 #[derive(Clone, Copy)]
 struct Source<'s> {
-    /// For a file other than the first: the line in the first file, and this file's name.
+    /// The line in the first file, and the name of the file; `None` for the first file itself.
     other: Option<(usize, &'s str)>,
     depth: usize,
 }

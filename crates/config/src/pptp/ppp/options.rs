@@ -14,9 +14,9 @@ use crate::types::{decimal, is_ifname};
 pub(super) enum Meaning {
     /// The option has its effect.
     Taken(Taken),
-    /// Its argument is a file with further options.
+    /// The option's argument is a file with further options.
     File,
-    /// Its argument is such a file in the directory of client files.
+    /// The option's argument is a file with further options in the directory of client files.
     Call,
     /// The option has no effect here, which is harmless for this reason.
     Nothing(&'static str),
@@ -33,7 +33,7 @@ pub(super) enum Taken {
     Client(SetClient),
     /// Settings of a server only.
     Server(SetServer),
-    /// Other settings in a client than in a server.
+    /// Settings that differ between client and server.
     Each(SetClient, SetServer),
 }
 

@@ -25,9 +25,9 @@ const SPAWNED: &str = "no program is started for a client";
 
 /// Treatment of a setting of pptpd.
 enum Meaning {
-    /// Its argument is the file of pppd's options.
+    /// The setting's argument is the file of pppd's options.
     Options,
-    /// Supported: this function applies it.
+    /// This function applies the setting.
     Taken(fn(&mut Daemon, &str) -> Judged),
     /// Accepted without effect, for this reason.
     Nothing(&'static str),

@@ -9,9 +9,9 @@ const IFLA_OVPN_MODE: u16 = 1;
 /// How many peers an `ovpn` interface has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OvpnMode {
-    /// One, which receives every packet.
+    /// One peer, which receives every packet.
     OnePeer,
-    /// Several; the host's routes choose the peer of a packet.
+    /// Several peers; the host's routes choose the peer of a packet.
     ManyPeers,
 }
 

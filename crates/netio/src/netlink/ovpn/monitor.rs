@@ -54,7 +54,7 @@ pub enum OvpnEvent {
 pub enum PeerEnd {
     /// The interface is deleted, or another peer replaced this one.
     Teardown,
-    /// This process asked for it.
+    /// This process asked for the removal.
     Asked,
     /// The kernel received nothing from the peer for too long.
     Expired,

@@ -106,7 +106,7 @@ impl ServerLines {
         self.rest(now);
     }
 
-    /// If no line is known to be worth a call, puts one back into use. Returns whether there was such a line.
+    /// If no line is known to be worth a call, puts one back into use. Returns whether it did so.
     pub(super) fn wakes(&mut self, now: Instant) -> bool {
         let mut open = self.lines.all_open().into_iter();
         if self.resting.is_empty() || open.any(|line| self.lines.may_work(SERVER, line)) {

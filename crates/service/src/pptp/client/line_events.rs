@@ -120,7 +120,7 @@ impl ClientMachine {
         }
     }
 
-    /// Takes whether the server knows of several lines.
+    /// Handles the server's answer whether it supports several lines.
     pub(super) fn agreed(&mut self, several: bool, cx: &mut Cx<'_>) {
         let Some(it) = &mut self.lines else { return };
         let mode = it.mode;
@@ -270,7 +270,8 @@ impl ClientMachine {
         if used == dialled || knows && it.joined.contains(used) {
             return;
         }
-        // The line may have been unprobed a moment ago, or it was the last that worked.
+        // Keep the call while its own line works, as the new line may only await its first probe; keep it also if the
+        // new line is down too.
         if knows && !(it.is_lost() && it.lines.may_work(SERVER, used)) {
             return;
         }

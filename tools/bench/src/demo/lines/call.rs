@@ -11,7 +11,7 @@ use lab::{Host, LabError};
 
 use crate::two_lines::failed;
 
-/// The task, for errors.
+/// Beginning of error messages about the call.
 const TASK: &str = "cannot run the call";
 const PORT: u16 = 5004;
 /// Bytes of a G.711 packet with its headers.

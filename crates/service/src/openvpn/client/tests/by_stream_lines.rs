@@ -143,7 +143,7 @@ fn a_device_that_goes_is_left_at_once() {
     assert_eq!(world.used, DSL);
 }
 
-/// The routes cannot follow, so the client reconnects; the line that recovered is still tested.
+/// The host fails to move the routes to another uplink, so the client reconnects; the recovered line is still tested.
 #[test]
 fn a_line_that_comes_back_is_tested_although_the_routes_cannot_follow() {
     let mut world = begin(1);

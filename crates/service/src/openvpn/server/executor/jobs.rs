@@ -14,9 +14,9 @@ pub(super) struct Finished {
 
 /// Files of a script that answers later. Dropping this removes them.
 pub(super) enum Files {
-    /// For a login's verdict.
+    /// Files for a login's verdict.
     Login(AuthFiles),
-    /// For a client's settings.
+    /// Files for a client's settings.
     Settings(ConnectFiles),
 }
 

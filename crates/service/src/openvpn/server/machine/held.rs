@@ -120,7 +120,7 @@ mod tests {
         let mut pop = |now| held.pop(now, |_| 0).map(|it| it.bytes.len());
         assert_eq!(pop(start), Some(54));
         let later = pop(start + PATIENCE);
-        assert_eq!(later, Some(57), "packets that arrived with it are too old");
+        assert_eq!(later, Some(57), "packets 55 and 56 have expired, like 54");
         assert_eq!(pop(start + PATIENCE), None);
         assert!(held.resets.is_empty());
     }
@@ -157,7 +157,7 @@ mod tests {
                 Some(101)
             );
             assert!(pop(start + PATIENCE / 2).is_some());
-            assert!(pop(start + PATIENCE).is_none(), "the others are too old");
+            assert!(pop(start + PATIENCE).is_none(), "the others have expired");
         }
     }
 }

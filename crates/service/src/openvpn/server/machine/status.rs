@@ -18,9 +18,9 @@ use std::time::{Instant, SystemTime};
 /// Traffic counters of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
-    /// Bytes that came from it, of data and control packets.
+    /// Bytes of data and control packets that came from the client.
     pub(crate) received: u64,
-    /// Bytes that went to it, of data and control packets.
+    /// Bytes of data and control packets that went to the client.
     pub(crate) sent: u64,
     /// When a packet last came from the client's networks or went to them.
     pub(crate) last_data: Option<Instant>,

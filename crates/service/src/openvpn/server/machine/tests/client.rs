@@ -12,7 +12,7 @@ pub(super) struct Client {
     pub(super) name: String,
     pub(super) address: SocketAddr,
     pub(super) session: Option<Session>,
-    /// Its session's deadline, as scheduled on the agenda.
+    /// The session's deadline, as scheduled on the agenda.
     pub(super) timer: Option<Instant>,
     keys: BTreeMap<u8, DataKeys>,
     sealing: Option<u8>,
