@@ -95,7 +95,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         path_of(matches, "to"),
         matches,
     )?;
-    // Only in the directories that `up` searches a name alone is enough.
+    // A name alone is enough only in the directories that `up` searches.
     let stem = kept.file_stem().unwrap_or_default();
     let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
     let called = if by_name { Path::new(stem) } else { &kept };

@@ -210,7 +210,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         .stdin(Stdio::from(OwnedFd::from(theirs)));
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let mut child = command.spawn()?;
-    // It holds a copy of the child's end, which would hide the child's exit from this process.
+    // The command holds a copy of the child's end, which would hide the child's exit from this process.
     drop(command);
     host::privileges::drop_privileges();
     let told = Arc::new(AtomicBool::new(false));
@@ -238,7 +238,7 @@ fn at_home(asked: AtHome) -> Result<serde_json::Value, String> {
     crate::home::call(&asked.method, &given, Path::new(DIRECTORY))
 }
 
-/// On a signal, closes the connection; both processes then end.
+/// Closes the connection on a signal; both processes then end.
 fn end_at_signal(
     mut signals: Signals,
     stream: UnixStream,

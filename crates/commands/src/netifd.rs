@@ -115,7 +115,7 @@ struct Over;
 fn claim(at: &At, waiting: &mut Waiting) -> Result<Option<Claim>, Over> {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
-    // Not a real file, but the name for `millrace down`.
+    // The path names no real file; it is the name for `millrace down`.
     let name = Path::new(NETWORK).join(&at.interface);
     let end = Instant::now() + END;
     let mut signal = Signal::SIGTERM;

@@ -231,9 +231,9 @@ pub(crate) struct Row {
     pub(crate) id: String,
     /// The rest in words.
     pub(crate) detail: String,
-    /// The networks behind it.
+    /// The networks behind the client.
     pub(crate) behind: Vec<String>,
-    /// Whether it would get the same file today: [`file::CURRENT`], [`file::OUTDATED`] or [`file::UNKNOWN`].
+    /// Whether the client would get the same file today: [`file::CURRENT`], [`file::OUTDATED`] or [`file::UNKNOWN`].
     pub(crate) file: &'static str,
     pub(crate) revoked: bool,
 }

@@ -96,7 +96,7 @@ const ROWS: &[TomlRow<Guard>] = &[
     }),
 ];
 
-/// Which devices leave only through a tunnel.
+/// The devices whose packets leave only through a tunnel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Guard {

@@ -71,7 +71,7 @@ pub struct HomeServer {
     pub lan: Vec<AllowedIp>,
     /// Name servers for clients.
     pub dns: Vec<IpAddr>,
-    /// Which client packets leave with the server's own address. Packets are forwarded in any case.
+    /// The client packets that leave with the server's own address. All packets are forwarded in any case.
     pub masquerade: Masquerading,
 }
 

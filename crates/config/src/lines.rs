@@ -142,7 +142,7 @@ pub struct Line {
     pub interface: Option<String>,
     /// The local address that the line's sockets are bound to.
     pub source: Option<IpAddr>,
-    /// The firewall mark of its datagrams, which replaces the tunnel's.
+    /// The firewall mark of the line's datagrams, which replaces the tunnel's.
     pub mark: Option<u32>,
     /// Lines with a lower number are preferred.
     pub priority: u8,

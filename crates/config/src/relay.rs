@@ -181,11 +181,11 @@ fn words(line: &str) -> &str {
 
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Section {
-    /// Before the first head.
+    /// Lines before the first section head.
     None,
     Relay,
     Client,
-    /// Below a head that was refused.
+    /// Lines below a section head that was refused.
     Refused,
 }
 

@@ -83,7 +83,7 @@ pub struct Entry {
     pub key: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why, and what to do about it. May be empty when honoured. Never holds a key's value.
+    /// Reason for the verdict, and the remedy. May be empty when honoured. Never holds a key's value.
     pub reason: String,
 }
 

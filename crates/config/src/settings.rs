@@ -106,10 +106,10 @@ pub enum Kind {
 /// A switch for one kind of offload.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Rung {
-    /// Used if the kernel supports it and it works.
+    /// The feature is used if the kernel supports it and it works.
     #[default]
     Auto,
-    /// Never used.
+    /// The feature is never used.
     Off,
 }
 

@@ -27,7 +27,7 @@ pub fn is_domain(text: &str) -> bool {
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// Not an IPv4 or IPv6 address.
+    /// The text is not an IPv4 or IPv6 address.
     #[error("not an IP address; write for example 10.0.0.1/24 or fd00::1/64")]
     Address,
     /// A prefix length that is not a number, or exceeds the family's size.
@@ -36,13 +36,13 @@ pub enum AddressError {
         /// The family's longest prefix.
         max: u8,
     },
-    /// No `:port`.
+    /// An endpoint without `:port`.
     #[error("the port is missing; write HOST:PORT, and [ADDRESS]:PORT for IPv6")]
     NoPort,
     /// A port that is not a number from 1 to 65535.
     #[error("the port must be a number from 1 to 65535")]
     Port,
-    /// An IPv6 address without its brackets.
+    /// An IPv6 address without brackets.
     #[error("write an IPv6 address in brackets: [ADDRESS]:PORT")]
     Brackets,
     /// A host name with invalid characters.

@@ -133,11 +133,11 @@ pub fn interface_name(path: &Path) -> Result<String, ImportError> {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Section {
-    /// Before the first head.
+    /// Lines before the first section head.
     None,
     Interface,
     Peer,
-    /// Below a refused head: the report has the head, and its keys are skipped.
+    /// Lines below a refused section head: the report has the head, and the keys are skipped.
     Refused,
 }
 

@@ -60,7 +60,7 @@ pub const BUILT: bool = cfg!(feature = "accelerators");
 /// An accelerator's driver for an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// The task that it does.
+    /// The task that the accelerator does.
     pub task: Task,
     /// The driver, as the kernel names it.
     pub driver: String,

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-/// From this many bytes on a call is worthwhile: headers are shorter.
+/// Minimum number of bytes for which a call is worthwhile: headers are shorter.
 const LONG: usize = if cfg!(target_arch = "x86_64") {
     128
 } else {

@@ -230,7 +230,7 @@ pub(crate) fn pick(algorithm: Algorithm, backend: Option<Backend>) -> Option<Pic
     }
 }
 
-/// The same as [`pick`], but on the CPU instead of an accelerator. `None` if there is none of this kind.
+/// Like [`pick`], but on the CPU instead of an accelerator. `None` if no code of this kind exists.
 pub(crate) fn pick_sparing(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
     let column = wanted(algorithm, backend);
     let may_be_accelerator = column == 0 || column == self::column(Some(Backend::Accelerator));

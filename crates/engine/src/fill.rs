@@ -343,7 +343,7 @@ impl<W: Wire> InboundFill<W> {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 // ConnectionRefused is an ICMP error from an earlier send; reporting it clears it.
                 Err(e) if e.kind() == ErrorKind::ConnectionRefused => {}
-                // Nothing waits, or the next wait reports the error again.
+                // No packet waits, or the next wait reports the error again.
                 Err(_) => {
                     self.cadence.found(received);
                     break Filled::Drained;

@@ -30,7 +30,7 @@ const DONE: u8 = 3;
 
 struct Place<T> {
     state: AtomicU8,
-    /// Never contended: the state says which worker owns the slot. The mutex only keeps the code free of `unsafe`.
+    /// The slot. Its mutex is never contended, as the state says which worker owns the slot: it only avoids `unsafe`.
     slot: Mutex<Option<T>>,
 }
 

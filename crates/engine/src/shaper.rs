@@ -168,7 +168,7 @@ impl Shaper {
             Ok(len) => len,
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
             Err(error) if tun_is_gone(&error) => return Err(Gone),
-            // Nothing waits, or the interface is down.
+            // No packet waits, or the interface is down.
             Err(_) => return Ok(false),
         };
         let (hdr, packet) = self.buffer[..len].split_at(vnet.min(len));

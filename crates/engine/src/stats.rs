@@ -168,7 +168,7 @@ const UDP: u64 = 8;
 const IPV4: u64 = 20;
 const IPV6: u64 = 40;
 
-/// For this many bytes of a stream, one byte is added for TCP and IP headers and acknowledgements: 60 for 1,400.
+/// Bytes of a stream for which one byte is added for TCP and IP headers and acknowledgements: 60 for 1,400.
 const STREAM_SHARE: u64 = 24;
 
 /// Bytes carried by each line, by line number.

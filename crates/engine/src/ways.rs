@@ -26,7 +26,7 @@ pub(crate) enum Plan {
     },
     BalancePackets {
         lines: LineSet,
-        /// Used by the worker that fills batches; copied by control when the mode changes.
+        /// The shares. The worker that fills batches uses them; control copies them when the mode changes.
         packets: Box<Mutex<Packets>>,
     },
 }

@@ -104,7 +104,7 @@ pub fn still_trying(name: &str, waited: Duration) -> String {
     )
 }
 
-/// In the child: detaches from the terminal as [`ready`] does, and tells the parent that the tunnel is not up yet.
+/// Called in the child: detaches from the terminal as [`ready`] does, and tells the parent that no tunnel is up yet.
 pub fn not_yet() -> io::Result<()> {
     let_go(NOT_YET)
 }

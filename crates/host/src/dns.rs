@@ -76,7 +76,7 @@ pub enum DnsError {
         program: &'static str,
         /// The program's exit status.
         status: std::process::ExitStatus,
-        /// The beginning of its output.
+        /// The beginning of the program's output.
         message: String,
     },
     /// The program took too long, and was killed.

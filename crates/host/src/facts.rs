@@ -111,7 +111,7 @@ pub struct Facts {
 pub struct Connected {
     /// The network's first address.
     pub network: IpAddr,
-    /// Bits of its prefix.
+    /// Bits of the network's prefix.
     pub prefix: u8,
     /// The interface's name.
     pub device: String,
@@ -199,7 +199,7 @@ impl Facts {
                 .sysctl("net/ipv6/conf/default/disable_ipv6")
                 .as_deref()
                 == Some("1"),
-            // This searches every directory of PATH.
+            // Looking for the resolver searches every directory of PATH.
             resolver: want.name_servers.as_ref().and_then(|_| system.resolver()),
             ..Self::default()
         };

@@ -311,7 +311,7 @@ pub(super) struct Other {
     pub(super) ifname: String,
     /// The steps that were done for the tunnel.
     pub(super) steps: Vec<Step>,
-    /// Whether its daemon runs.
+    /// Whether the tunnel's daemon runs.
     pub(super) alive: bool,
 }
 

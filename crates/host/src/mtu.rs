@@ -6,7 +6,7 @@ use crate::facts::Facts;
 use crate::system::System;
 use crate::want::{Mtu, Want};
 
-/// Below this MTU, in bytes, the kernel removes IPv6 from an interface (RFC 8200, section 5).
+/// Minimum MTU of IPv6, in bytes: below it the kernel removes IPv6 from an interface (RFC 8200, section 5).
 pub(crate) const IPV6_MTU_MIN: u32 = 1280;
 
 /// Minimum and maximum MTU of an IPv4 interface in bytes.
@@ -20,7 +20,7 @@ const MTU_USUAL: u32 = 1500;
 pub struct TunnelMtu {
     /// The MTU, in bytes.
     pub bytes: u32,
-    /// Why, in words.
+    /// Reason for the MTU, in words.
     pub reason: String,
     /// The configuration sets the MTU; it is not derived.
     configured: bool,

@@ -33,7 +33,7 @@ pub fn drop_privileges() {
         let held = caps::read(None, CapSet::Permitted)?;
         let kept: CapsHashSet = held.intersection(&wanted).copied().collect();
         for capability in caps::all() {
-            // This fails for capabilities that the kernel does not know.
+            // Dropping fails for capabilities that the kernel does not know.
             if !wanted.contains(&capability) {
                 let _ = caps::drop(None, CapSet::Bounding, capability);
             }

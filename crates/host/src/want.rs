@@ -119,7 +119,7 @@ pub struct Forwarding {
 pub struct WantedAddress {
     /// The address.
     pub addr: IpAddr,
-    /// Leading bits that its network has in common; all bits if there is a peer.
+    /// Prefix length of the address's network in bits; all bits if there is a peer.
     pub prefix: u8,
     /// The other end's address, if the two ends have no network in common.
     pub peer: Option<IpAddr>,
@@ -152,7 +152,7 @@ pub struct WantedRoute {
     pub to: Destination,
     /// Bits of the network's prefix.
     pub prefix: u8,
-    /// Where it leads.
+    /// Where the route leads.
     pub gateway: Gateway,
     /// The metric; `None` for the kernel's choice.
     pub metric: Option<u32>,
@@ -161,7 +161,7 @@ pub struct WantedRoute {
     /// The tunnel works without this route, and it goes before a route of the host to the same network. For other
     /// routes, such a route of the host is an error.
     pub optional: bool,
-    /// The other end requested it, not the configuration.
+    /// The other end requested the route, not the configuration.
     pub pushed: bool,
 }
 
@@ -217,11 +217,11 @@ impl Destination {
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Gateway {
-    /// Into the tunnel. The gateway, if any, is on a network of the interface.
+    /// The route leads into the tunnel. The gateway, if any, is on a network of the interface.
     Tunnel(Option<IpAddr>),
-    /// Past the tunnel, through the gateway of the host's default route; follows that route.
+    /// The route leads past the tunnel, through the gateway of the host's default route; follows that route.
     Default,
-    /// Through this gateway, inside the tunnel or on a network of the host.
+    /// The route leads through this gateway, inside the tunnel or on a network of the host.
     Router(IpAddr),
 }
 

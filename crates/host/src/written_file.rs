@@ -162,7 +162,7 @@ fn take_steps(steps: &[Step], path: &Path, content: &[u8], mode: u32) -> io::Res
     }
     let mut replacement = Replacement::new(&path, content, mode)?;
     let done = steps.iter().try_for_each(|step| replacement.take(*step));
-    // Only a file that this writer has locked; otherwise it belongs to another writer.
+    // Remove only a file that this writer has locked; otherwise it belongs to another writer.
     if done.is_err() && replacement.file.is_some() {
         let _ = fs::remove_file(&replacement.temporary);
     }
@@ -322,7 +322,7 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
-    /// Held open, so that no other file can get its inode number.
+    /// The file, held open so that no other file can get its inode number.
     file: File,
 }
 

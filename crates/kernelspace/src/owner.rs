@@ -18,14 +18,14 @@ const UNKNOWN: &str = "-";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     process: u32,
-    /// Inode of its PID namespace.
+    /// Inode of the process's PID namespace.
     namespace: Option<u64>,
-    /// When it started, in the kernel's clock ticks.
+    /// When the process started, in the kernel's clock ticks.
     started: Option<u64>,
 }
 
 impl Owner {
-    /// This process.
+    /// Returns the owner that stands for this process.
     pub(crate) fn this() -> Self {
         let process = std::process::id();
         Self {

@@ -56,7 +56,7 @@ pub const HEARD_FOR: Duration = Duration::from_secs(60);
 pub struct Client {
     /// The name in logs and reports.
     pub name: String,
-    /// The key that it shares with the relay.
+    /// The key that the client shares with the relay.
     pub key: Key,
     /// Limits of the rates at which the client may send and receive.
     pub rates: Rates,

@@ -167,7 +167,7 @@ fn nothing_panics_where_the_reader_has_gone() {
             "{arguments:?}: {status}"
         );
 
-        // The same with standard error.
+        // Standard error behaves in the same way.
         let mut child = Command::new(PROGRAM)
             .args(arguments)
             .stdin(Stdio::null())

@@ -30,7 +30,7 @@ pub struct Capture {
 pub struct Seen<'a> {
     /// Index of the device.
     pub index: u32,
-    /// Whether it leaves through the device; otherwise it comes in.
+    /// Whether the packet leaves through the device; otherwise it comes in.
     pub outgoing: bool,
     /// First bytes of the packet, from the IP header on.
     pub packet: &'a [u8],

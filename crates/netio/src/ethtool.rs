@@ -68,9 +68,9 @@ pub enum EthtoolError {
 pub struct Feature {
     /// Name the kernel uses.
     pub name: String,
-    /// Whether it is on.
+    /// Whether the feature is on.
     pub on: bool,
-    /// Whether the driver lets it be switched.
+    /// Whether the driver allows switching the feature.
     pub changeable: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct End {
     pub of: Ending,
     /// The subject of a certificate, as OpenVPN prints it; empty for a list.
     pub name: String,
-    /// The time of its end.
+    /// The end of validity.
     pub at: SystemTime,
 }
 

@@ -148,7 +148,7 @@ impl StaticKey {
     }
 }
 
-/// The key is not shown.
+/// Debug output hides the key.
 impl fmt::Debug for StaticKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StaticKey(..)")

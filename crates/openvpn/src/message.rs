@@ -63,9 +63,9 @@ pub enum AuthFailedKind {
     Session,
     /// A temporary refusal: try again.
     Temporary {
-        /// How long to wait first.
+        /// How long to wait before the next attempt.
         backoff: Option<Duration>,
-        /// Where to try.
+        /// Which address or server to try next.
         advance: Advance,
     },
 }

@@ -31,7 +31,7 @@ pub const MAX_CONTROL_LEN: usize = 4096;
 pub struct ControlHead {
     /// The kind of packet; never data.
     pub opcode: Opcode,
-    /// Which key of the session it belongs to, 0..=7.
+    /// Key id, 0..=7: the key of the session that the packet belongs to.
     pub key_id: u8,
     /// The sender's session id.
     pub session: SessionId,
@@ -149,7 +149,7 @@ impl FromIterator<u32> for AckList {
 pub struct ControlPacket {
     /// The kind of packet; never data.
     pub opcode: Opcode,
-    /// Which key of the session it belongs to, 0..=7.
+    /// Key id, 0..=7: the key of the session that the packet belongs to.
     pub key_id: u8,
     /// The sender's session id.
     pub session: SessionId,
@@ -288,7 +288,7 @@ pub enum PacketError {
     /// A session id of zero, which no end may choose.
     #[error("control packet has the session id zero")]
     NoSession,
-    /// More acknowledgements than any end sends.
+    /// The packet has more acknowledgements than any end sends.
     #[error("control packet acknowledges {0} messages, more than 8")]
     TooManyAcks(u8),
 }

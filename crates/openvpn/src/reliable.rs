@@ -36,7 +36,7 @@ pub struct ReceiveWindow {
 /// A message from the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The kind of packet that it came in.
+    /// Opcode of the packet that carried the message.
     pub opcode: Opcode,
     /// Payload of the message.
     pub payload: Vec<u8>,
@@ -45,11 +45,11 @@ pub struct Message {
 /// The verdict on a message that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {
-    /// New; to be acknowledged.
+    /// The message is new: acknowledge it.
     New,
-    /// Received before: our acknowledgement was lost. Acknowledge it again.
+    /// The message was received before, and our acknowledgement was lost: acknowledge it again.
     Duplicate,
-    /// Further ahead than any message may be. Do not acknowledge it: it is not kept.
+    /// The message is too far ahead of the others, and not kept: do not acknowledge it.
     TooFarAhead,
 }
 

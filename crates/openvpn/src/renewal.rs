@@ -70,7 +70,7 @@ pub enum RenewalError {
 pub struct Renewed {
     /// PEM.
     pub text: String,
-    /// The time of its end.
+    /// The end of validity.
     pub ends: SystemTime,
 }
 
@@ -80,9 +80,9 @@ pub struct Renewer {
     scheme: SignatureScheme,
     /// The AlgorithmIdentifier.
     algorithm: Vec<u8>,
-    /// The content of its name.
+    /// The content of the authority's name.
     name: Vec<u8>,
-    /// The content of its SubjectPublicKeyInfo.
+    /// The content of the authority's SubjectPublicKeyInfo.
     public_key: Vec<u8>,
     ends: SystemTime,
     algorithms: &'static [&'static dyn SignatureVerificationAlgorithm],

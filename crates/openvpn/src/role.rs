@@ -5,7 +5,7 @@
 pub enum Role {
     /// The end that sends the first packet.
     Client,
-    /// The end that answers it.
+    /// The end that answers the first packet.
     Server,
 }
 

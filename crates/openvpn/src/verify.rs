@@ -62,6 +62,6 @@ pub enum VerifyFault {
     Weak,
     /// The certificate was issued for another purpose, or a constraint forbids the purpose.
     Purpose,
-    /// A rule of the configuration excludes it.
+    /// A rule of the configuration excludes the certificate.
     Rule,
 }

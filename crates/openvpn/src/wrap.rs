@@ -60,9 +60,9 @@ enum Method {
 enum WrappedClientKey {
     /// No tls-crypt-v2: packets with a wrapped key are refused.
     Refused,
-    /// Client: appends its wrapped key, and refuses packets that carry one.
+    /// Client: appends the wrapped key, and refuses packets that carry one.
     Appended(Arc<[u8]>),
-    /// A server has unwrapped it before, and skips it when it comes again.
+    /// Server: has unwrapped the client's key before, and skips it when it comes again.
     Skipped,
 }
 
@@ -241,7 +241,7 @@ fn control_head(packet: &[u8]) -> Result<ControlHead, WrapError> {
 /// Why a control packet was refused. It costs a counter and, at most, a line in a detailed log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WrapError {
-    /// More bytes than any control packet has.
+    /// The datagram is longer than any control packet.
     #[error("control packet is too long: {0} bytes")]
     TooLong(usize),
     /// The packet was not sealed with our key, or it is too short: it is a stranger's, or the peer has another key, key
@@ -291,7 +291,7 @@ impl TlsAuth {
 
     /// Wraps the plain packet `packet`, head and all.
     fn seal(&self, packet: &[u8], number: ReplayId) -> Vec<u8> {
-        // Only packets are sealed, which have a head.
+        // Only packets with a head are sealed.
         let (head, rest) = packet.split_at(CONTROL_HEAD_LEN.min(packet.len()));
         let number = number.to_wire();
         let tag = self.send.sign(&[&number, head, rest]);

@@ -53,7 +53,7 @@ pub enum Event {
     Fault(Fault),
     /// netifd must not restart the interface by itself: the server refused the credentials.
     Block,
-    /// The process ends and netifd knows it: nothing more is sent.
+    /// The process ends, and netifd knows that it does: nothing more is sent.
     End,
     /// [`Teller::deadline`] has passed.
     Deadline,

@@ -279,7 +279,7 @@ pub trait Transports: DataPlane {
 /// The fate of a datagram that must not be fragmented ([`DataPlane::send_whole`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
-    /// The data plane sent it.
+    /// The data plane sent the datagram.
     Sent,
     /// This host refuses the datagram as too long.
     TooLong,
@@ -296,7 +296,7 @@ pub enum RouteChange {
         address: IpAddr,
         /// The prefix length in bits.
         len: u8,
-        /// Peer that owns it.
+        /// Peer that owns the prefix.
         peer: PeerId,
     },
     /// The prefix has no owner any more, if this peer was its owner.
@@ -305,7 +305,7 @@ pub enum RouteChange {
         address: IpAddr,
         /// The prefix length in bits.
         len: u8,
-        /// Peer that owns it.
+        /// Peer that owns the prefix.
         peer: PeerId,
     },
 }
@@ -399,7 +399,7 @@ pub enum Notice {
     },
     /// A key has passed the age or count after which it should be renewed, and is still used.
     Refresh {
-        /// Our name for its session.
+        /// Our index of the key's session.
         index: u32,
     },
     /// An authentic packet came from another address: the peer has moved there.

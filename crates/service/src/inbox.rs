@@ -37,9 +37,9 @@ pub struct InboxLimits {
 pub struct Arrival {
     /// The sender, and our address that it sent to.
     pub from: Endpoint,
-    /// The line over which it came.
+    /// The line over which the datagram came.
     pub line: LineId,
-    /// The number of the stream over which it came, if any.
+    /// The number of the stream over which the datagram came, if any.
     pub stream: Option<StreamId>,
     /// Payload of the datagram.
     pub bytes: Box<[u8]>,

@@ -75,9 +75,9 @@ pub struct OnAccelerator {
     pub algorithm: String,
     /// The kernel's name for the driver.
     pub driver: String,
-    /// The interface through which it is reached.
+    /// The interface through which the driver is reached.
     pub by: String,
-    /// Whether using it gains anything; if not, the other fields are for information only.
+    /// Whether the accelerator gains anything; if not, the other fields are for information only.
     pub used: bool,
     /// The cost of sealing.
     pub seal: Lines,

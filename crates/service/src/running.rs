@@ -28,7 +28,7 @@ const SIZE_MAX: u64 = 16 << 10;
 /// A running tunnel, as recorded in its file.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Running {
-    /// The process that runs it.
+    /// The process that runs the tunnel.
     pub pid: i32,
     /// The profile's name: the file's name without its last suffix.
     pub name: String,
@@ -55,7 +55,7 @@ pub enum ClaimError {
     Running {
         /// Name of the profile.
         name: String,
-        /// The process that runs it.
+        /// The process that runs the tunnel.
         pid: i32,
     },
     /// The profile's file cannot be made.

@@ -102,7 +102,7 @@ pub(crate) struct WantedTable {
 pub(crate) struct Script {
     /// The script, and the one for kernels that cannot do all of the first.
     pub(crate) texts: [String; 2],
-    /// Whether packets could pass without it.
+    /// Whether packets could pass without the change.
     pub(crate) closes: bool,
 }
 

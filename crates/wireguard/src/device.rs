@@ -53,7 +53,7 @@ pub struct Device {
     free: Vec<PeerId>,
     pub(crate) by_key: HashMap<PublicKey, PeerId>,
     pub(crate) indices: IndexTable,
-    /// Invariant: holds each peer under its `queued` time.
+    /// The peers' deadlines. Invariant: each peer has the deadline `queued`.
     pub(crate) deadlines: Deadlines,
     /// The wall clock, and when it was read.
     clock: (SystemTime, Instant),

@@ -28,7 +28,7 @@ pub(crate) struct Pending {
 /// The secret of both static keys, which costs a multiplication.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum StaticStatic {
-    /// Not needed yet: with ten thousand peers most are silent, and start-up does not wait for them.
+    /// The secret is not needed yet: with ten thousand peers most are silent, and start-up does not wait for them.
     #[default]
     Unknown,
     Known(Key),
@@ -48,7 +48,7 @@ pub(crate) struct Peer {
     pub(crate) clock: Clock,
     /// Highest timestamp that the peer has sent. Outlives its sessions, as replays do.
     pub(crate) latest_timestamp: Tai64n,
-    /// When its last initiation was accepted.
+    /// When the peer's last initiation was accepted.
     pub(crate) last_initiation: Option<Instant>,
     /// The peer's last initiation crossed ours and was not answered.
     pub(crate) left_waiting: bool,

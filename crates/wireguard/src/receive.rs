@@ -309,7 +309,7 @@ pub enum Dropped {
     /// The datagram is not a handshake message: noise of the network, a later version, or an attack.
     #[error("it is not a handshake message of this protocol version")]
     Malformed,
-    /// Not the sender's fault: the interface has no private key yet.
+    /// The interface has no private key yet, which is not the sender's fault.
     #[error("this interface has no private key: set one")]
     NoPrivateKey,
     /// The sender does not know our public key: it has an old one of ours, or scans.
@@ -330,7 +330,7 @@ pub enum Dropped {
     /// An initiation that was seen before, or from a peer whose clock was set back.
     #[error("the initiation is not newer than the last: replayed, or the peer's clock went back")]
     Replayed,
-    /// One peer begins handshakes faster than the protocol lets it.
+    /// One peer begins handshakes faster than the protocol allows.
     #[error("the peer begins too many handshakes")]
     Flood,
     /// The initiation crossed one of ours, which the peer is about to answer.

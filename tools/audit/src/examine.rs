@@ -22,7 +22,7 @@ pub struct Skipped {
     pub origin: String,
     /// Part of the firmware that was skipped.
     pub what: String,
-    /// Why the walk skipped it.
+    /// Why the walk skipped the part.
     pub why: String,
 }
 

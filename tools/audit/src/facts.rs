@@ -153,7 +153,7 @@ pub struct Facts {
     /// `.ARM.attributes`, for [`Machine::Arm`] only. No segment covers it: without section headers, the
     /// reader finds it by its byte pattern, unless the tool cut it off as well.
     pub arm: Option<ArmAttributes>,
-    /// For [`Machine::Mips`] only.
+    /// MIPS flags, for [`Machine::Mips`] only.
     pub mips: Option<MipsFlags>,
     /// Undefined symbols.
     pub imports: BTreeSet<String>,

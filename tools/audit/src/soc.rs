@@ -124,7 +124,7 @@ pub struct Soc {
     pub cores: u8,
     /// Clocks in GHz: the lowest and highest top clock among boxes with this chip.
     pub ghz: (f32, f32),
-    /// Whether routers run it big-endian.
+    /// Whether routers run the chip big-endian.
     #[serde(default)]
     pub big_endian: bool,
     /// The cipher engine, and its use.

@@ -92,11 +92,11 @@ impl FromStr for Verdict {
 pub struct Gain {
     /// The part that becomes faster.
     pub what: &'static str,
-    /// How many times as fast at least.
+    /// Minimum: how many times as fast the part becomes.
     pub low: f32,
-    /// How many times as fast at most.
+    /// Maximum: how many times as fast the part becomes.
     pub high: f32,
-    /// Who measured it, on what.
+    /// Who measured the gain, and on what.
     pub source: &'static str,
 }
 

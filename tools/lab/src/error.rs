@@ -24,7 +24,7 @@ pub enum LabError {
     Missing {
         /// Name of the program.
         tool: String,
-        /// How to get it.
+        /// How to install the program.
         hint: String,
     },
 
@@ -44,7 +44,7 @@ pub enum LabError {
         operation: String,
         /// The host's name.
         host: String,
-        /// Why it failed.
+        /// Why the attempt failed.
         error: io::Error,
     },
 
@@ -110,7 +110,7 @@ pub enum LabError {
     Load {
         /// The task.
         what: String,
-        /// Why it failed.
+        /// Why the task failed.
         error: io::Error,
     },
 }

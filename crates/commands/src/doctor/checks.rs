@@ -13,10 +13,10 @@ pub(super) struct Finding {
     pub(super) check: &'static str,
     /// What is wrong, in one sentence.
     pub(super) what: String,
-    /// Where to see or change it.
+    /// Where to see or change the faulty setting.
     #[serde(rename = "where")]
     pub(super) place: String,
-    /// What the user can do about it.
+    /// What the user can do about the fault.
     #[serde(rename = "do")]
     pub(super) remedy: String,
 }

@@ -24,7 +24,7 @@ pub(super) enum TunDevice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameServer {
     pub(super) address: IpAddr,
-    /// The device that leads to it; `None` without a route.
+    /// The device that leads to the name server; `None` without a route.
     pub(super) device: Option<String>,
     pub(super) answers: bool,
 }
@@ -41,7 +41,7 @@ pub(super) struct Tunnel {
     pub(super) mtu_reason: Option<String>,
     /// Each peer's address, the device that leads there, and the path's MTU.
     pub(super) ways: Vec<(IpAddr, String, u32)>,
-    /// TCP ports that it listens on for its clients.
+    /// TCP ports on which the tunnel listens for clients.
     pub(super) ports: Vec<u16>,
 }
 

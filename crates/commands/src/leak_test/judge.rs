@@ -37,13 +37,13 @@ pub(super) struct Probe {
     pub(super) to: Option<IpAddr>,
     /// The lower-case text to search for in packets: a label of a name, or a payload.
     pub(super) token: Vec<u8>,
-    /// Whether it was seen on this host: incoming through a device of the LAN, or leaving.
+    /// Whether the probe was seen on this host: incoming through a device of the LAN, or leaving.
     pub(super) began: bool,
     /// Whether a server has answered about the name.
     pub(super) answered: bool,
-    /// Why it could not be sent.
+    /// Why the probe could not be sent.
     pub(super) unsent: Option<String>,
-    /// Devices through which it left.
+    /// Devices through which the probe left.
     pub(super) left: BTreeSet<u32>,
 }
 
@@ -229,7 +229,7 @@ pub(super) fn note(probes: &mut [Probe], index: u32, role: Role, outgoing: bool,
             continue;
         }
         match (outgoing, role) {
-            // This host's answer to a device, or a query between devices.
+            // The packet is this host's answer to a device, or a query between devices.
             (true, Role::Lan) if probe.from == From::Lan => {}
             (true, Role::Loopback) => probe.began |= probe.from == From::Router,
             (true, _) => {

@@ -295,7 +295,7 @@ struct OfFile {
     kind: Kind,
     /// The file's own lines.
     lines: Lines,
-    /// Whether it is a server, which connects to nobody.
+    /// Whether the file is a server's, which connects to nobody.
     server: bool,
 }
 

@@ -68,7 +68,7 @@ struct Owned<'a> {
     managed: Managed,
     given: Given,
     up: bool,
-    /// Whether the log already says what it waits for.
+    /// Whether the log already says what the tunnel waits for.
     waits: bool,
 }
 

@@ -55,7 +55,7 @@ impl Offered {
         }
         Ok(Self {
             interface: given.interface.clone(),
-            // Only the ending matters; people read the rest.
+            // Only the name's ending matters; people read the rest.
             name: Path::new(&given.name)
                 .file_name()
                 .unwrap_or_default()

@@ -168,7 +168,7 @@ mod tests {
     fn those_that_hang_hide_no_others_and_are_told_in_words() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        // These never accept, like a stopped process.
+        // These sockets never accept, like a stopped process.
         let _hangs = ["a", "c"].map(|it| UnixListener::bind(path(it)).unwrap());
         drop(UnixListener::bind(path("gone")).unwrap());
         let answers = UnixListener::bind(path("b")).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         let (mut stream, _) = answers.accept().unwrap();
         io::Write::write_all(&mut stream, &document("b")).unwrap();
         drop(stream);
-        // This one has answered already: its answer is read even when no time is left.
+        // This process has answered already: its answer is read even when no time is left.
         let mut b = Asked {
             ifname: "b".to_owned(),
             stream: Some(client.try_clone().unwrap()),

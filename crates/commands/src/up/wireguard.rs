@@ -434,7 +434,7 @@ impl Up<'_> {
         self.switches.daemon && !self.let_go
     }
 
-    /// With `--daemon`, goes into the background.
+    /// Goes into the background if `--daemon` is given.
     fn let_go(&mut self, tell: fn() -> std::io::Result<()>) -> Outcome<()> {
         if self.switches.daemon && !std::mem::replace(&mut self.let_go, true) {
             logging::leave_terminal(&self.ifname);

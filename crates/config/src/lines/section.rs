@@ -13,7 +13,7 @@ enum Section {
     Lines,
     Line,
     Server,
-    /// Below a section head that was refused.
+    /// Lines below a section head that was refused.
     Refused,
 }
 

@@ -197,7 +197,7 @@ mod tests {
             )
         );
         assert!(marked.contains("uplink lte is skipped: without interface, this mark"));
-        // Nothing is left, as if the file had no lines.
+        // No lines are left, as if the file had none.
         let given = shared(RELAYED).fit(false, 0);
         assert_eq!((given.lines, given.origin), (Lines::default(), None));
         assert_eq!(given.warnings.len(), 1);

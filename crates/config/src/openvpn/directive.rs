@@ -53,7 +53,7 @@ pub(crate) struct Directive {
     pub inline: Option<Secret>,
     /// The lines of a `<connection>` block.
     pub block: Vec<Self>,
-    /// Whether it was given as `setenv opt`: an error in it is not fatal.
+    /// Whether the directive was given as `setenv opt`: an error in it is not fatal.
     pub optional: bool,
 }
 

@@ -200,7 +200,7 @@ pub(crate) struct ConnectionDraft {
     pub tls_crypt_v2: Option<Source>,
     pub key_direction: Option<KeyDirection>,
     pub force_cookie: Option<bool>,
-    /// The place of its `<connection>`; `None` outside blocks.
+    /// The place of the `<connection>` block; `None` outside blocks.
     pub origin: Option<Origin>,
 }
 

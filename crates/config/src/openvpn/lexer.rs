@@ -26,10 +26,10 @@ pub enum LexError {
     /// A word above [`WORD_MAX`].
     #[error("a word is longer than {WORD_MAX} bytes")]
     Word,
-    /// More than [`WORDS_MAX`] words.
+    /// A line of more than [`WORDS_MAX`] words.
     #[error("more than {WORDS_MAX} words")]
     Words,
-    /// A quotation mark without its partner.
+    /// A word without its closing quotation mark.
     #[error("the closing quotation mark {0} is missing")]
     Quote(char),
     /// A backslash before a character that needs no escape.

@@ -205,7 +205,7 @@ pub enum Way {
         /// The treatment of the packets while the tunnel is not up.
         down: Down,
     },
-    /// Through the router's uplink, past any tunnel that has the default route.
+    /// Packets leave through the router's uplink, past any tunnel that has the default route.
     Around,
     /// Drop the packets.
     Block,

@@ -207,10 +207,10 @@ pub enum KeyError {
         /// The required length in bytes.
         wanted: usize,
     },
-    /// Not base64, or base64 with stray bits at its end.
+    /// The text is not base64, or has stray bits at its end.
     #[error("not a base64 key; print one with `wg genkey` or `wg pubkey`")]
     Base64,
-    /// Not hexadecimal.
+    /// The text is not hexadecimal.
     #[error("not a hexadecimal key of 64 digits")]
     Hex,
 }

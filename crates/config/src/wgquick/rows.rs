@@ -17,9 +17,9 @@ use crate::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, decimal};
 pub(super) struct Row {
     pub name: &'static str,
     pub kind: Kind,
-    /// Whether its lines add up; a later line of any other key replaces earlier ones.
+    /// Whether the key's lines add up; a later line of any other key replaces earlier ones.
     pub list: bool,
-    /// Whether it can be left out without a change of the tunnel's destination, peers or keys.
+    /// Whether the key can be left out without a change of the tunnel's destination, peers or keys.
     pub dispensable: bool,
     /// Unsets the value, for a key that `wg-quick` accepts with an empty value, as some programs write it.
     pub clear: Option<fn(&mut Interface)>,

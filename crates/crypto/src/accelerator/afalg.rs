@@ -116,7 +116,7 @@ fn algorithm_socket(kind: &str, name: &str) -> Result<OwnedFd, Fault> {
     // SAFETY: zeros are valid for plain integers.
     let mut address: libc::sockaddr_alg = unsafe { core::mem::zeroed() };
     address.salg_family = libc::AF_ALG as libc::sa_family_t;
-    // Both names end with a zero, so the last byte is never written.
+    // Type and name both end with a zero, so the last byte is never written.
     if kind.len() >= address.salg_type.len() || name.len() >= address.salg_name.len() {
         return Err(Fault::Unsupported);
     }
@@ -307,7 +307,7 @@ impl Control {
     }
 }
 
-/// Repeats a call until no signal interrupts it; such a call has done nothing yet.
+/// Repeats a call until no signal interrupts it; an interrupted call has done nothing yet.
 fn retried(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
     loop {
         if let Ok(len) = usize::try_from(call()) {

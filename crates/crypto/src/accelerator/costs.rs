@@ -156,7 +156,7 @@ impl Crossover {
             .accelerator
             .of(1, mean)
             .saturating_sub(self.accelerator.batch);
-        // Both end at the same time: accelerator.batch + k * accelerator_each = cpu.batch + (n - k) * cpu_each.
+        // Both sides end at the same time: accelerator.batch + k * accelerator_each = cpu.batch + (n - k) * cpu_each.
         let both = (alone - self.accelerator.batch)
             .checked_div(cpu_each.saturating_add(accelerator_each))
             .map_or(packets, |share| share as usize)

@@ -43,7 +43,7 @@ struct Script {
     done: usize,
     /// Bytes of text in those jobs.
     bytes: usize,
-    /// Set when stalled driver threads must end.
+    /// Whether stalled driver threads must end.
     over: bool,
     /// Whether sessions wait for `over` before they close.
     hangs_on: bool,

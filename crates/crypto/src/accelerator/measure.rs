@@ -31,7 +31,7 @@ pub enum Side {
     Cpu,
     /// Only the accelerator.
     Accelerator,
-    /// Both, with packets shared between them.
+    /// CPU and accelerator, with packets shared between them.
     Both,
 }
 

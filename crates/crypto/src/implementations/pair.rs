@@ -81,7 +81,7 @@ impl Pair<dyn AeadImplementation> {
         }
     }
 
-    /// The same as [`aead`](Self::aead), but on the CPU instead of an accelerator.
+    /// Like [`aead`](Self::aead), but on the CPU instead of an accelerator.
     pub(crate) fn aead_sparing(
         backend: Option<Backend>,
         algorithm: AeadAlgorithm,

@@ -86,7 +86,7 @@ pub(super) type Compress<W> = unsafe extern "C" fn(
 #[derive(Clone, Copy)]
 pub(super) struct Routine<W> {
     pub(super) compress: Compress<W>,
-    /// The number of lanes it uses, up to [`MAX_LANES`].
+    /// The number of lanes that the routine uses, up to [`MAX_LANES`].
     pub(super) lanes: usize,
     /// The number of messages from which it is faster than hashing one after the other: without SHA instructions, and
     /// with them. The second was measured with 1,420 bytes on a Xeon with SHA instructions. The first follows from the

@@ -51,7 +51,7 @@ fn a_peer_that_stays_is_not_believed_from_elsewhere() {
     assert_eq!(world.drops(), [("wrong_address", 2)]);
     assert!(world.around.written.take().is_empty());
     assert_eq!(world.peer.times().last_received, None);
-    // Such drops leave the replay window unchanged: the same number is accepted later.
+    // Dropped packets leave the replay window unchanged: the same number is accepted later.
     world.remote = own;
     world.peer_sends(&datagrams[..1]);
     assert_eq!(world.around.written.packets(), [packet]);

@@ -130,9 +130,9 @@ pub(crate) struct Key {
     pub(crate) records: bool,
     /// Bytes of a packet in each piece, if packets are split.
     pub(crate) pieces: Option<usize>,
-    /// Called before a batch is sealed.
+    /// Hook that is called before a batch is sealed.
     pub(crate) on_seal: Option<Hook>,
-    /// Called before a batch is opened.
+    /// Hook that is called before a batch is opened.
     pub(crate) on_open: Option<Hook>,
     /// Changes packets before they are sealed and after they are opened.
     pub(crate) on_adjust: Option<fn(&mut [u8])>,

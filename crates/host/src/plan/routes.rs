@@ -43,7 +43,7 @@ impl Plan {
 pub(super) struct Routes<'a> {
     pub(super) want: &'a Want,
     pub(super) facts: &'a Facts,
-    /// The plan, without its routes.
+    /// The plan without routes.
     pub(super) plan: Plan,
     /// Whether the interface can have IPv6.
     pub(super) v6: bool,

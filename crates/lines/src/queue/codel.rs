@@ -25,7 +25,7 @@ pub(super) struct CoDel {
 /// The facts about the packet at the head of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    /// How long it has waited.
+    /// How long the packet has waited.
     pub(super) sojourn: Duration,
     /// Whether the queue holds at most one packet of full size, and so is not a standing queue.
     pub(super) short: bool,

@@ -74,7 +74,7 @@ pub struct Window<T> {
     expected: Reordering,
     overtaking: Overtaking,
     restart: Restart,
-    /// Set only where missing numbers are requested.
+    /// The requests for missing numbers; `None` if none are made.
     repair: Option<Box<Repair>>,
     deadline: Option<u64>,
     /// When any line was heard last, and the end of the last silence.

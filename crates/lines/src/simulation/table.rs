@@ -80,7 +80,7 @@ const G: Scenario = Scenario {
 /// Delays in milliseconds, of the packets that were delivered in order.
 #[derive(Debug)]
 struct Figures {
-    /// Never delivered.
+    /// Packets that were never delivered.
     lost: u64,
     /// Delivered out of order.
     late: u64,

@@ -31,7 +31,7 @@ pub struct Address {
     pub index: u32,
     /// The address, without its prefix length.
     pub ip: IpAddr,
-    /// Length of the prefix of its network, in bits.
+    /// Prefix length of the address's network, in bits.
     pub prefix: u8,
     /// Whether duplicate address detection has not finished yet (IPv6).
     pub tentative: bool,

@@ -35,9 +35,9 @@ const CTA_IP_V6_DST: u16 = 4;
 /// A connection in the kernel's table, in the direction of its first packet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// The address that started it.
+    /// The address that started the connection.
     pub src: IpAddr,
-    /// The address that it was sent to, before any translation.
+    /// The destination of the first packet, before any translation.
     pub dst: IpAddr,
     /// Source and destination of the answers, after all translation.
     pub reply: Option<(IpAddr, IpAddr)>,

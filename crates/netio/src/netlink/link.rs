@@ -69,19 +69,19 @@ pub struct Link {
     pub kind: String,
     /// Largest packet, in bytes without the link layer header.
     pub mtu: u32,
-    /// Whether it is administratively up.
+    /// Whether the interface is administratively up.
     pub up: bool,
-    /// Whether it also has a carrier.
+    /// Whether the interface also has a carrier.
     pub running: bool,
     /// The hardware address, empty for a TUN.
     pub mac: Vec<u8>,
-    /// The bridge or bond that it belongs to.
+    /// The bridge or bond that the interface belongs to.
     pub master: Option<u32>,
     /// Group of the interface (`ip link set group`), 0 unless a program or the user has changed it.
     pub group: u32,
     /// Alias of the interface (`ip link set alias`), empty if it has none.
     pub alias: String,
-    /// Counters of packets and bytes that it carried.
+    /// Counters of packets and bytes that the interface carried.
     pub counters: Counters,
 }
 

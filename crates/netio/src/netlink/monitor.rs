@@ -91,9 +91,9 @@ pub enum Event {
         index: u32,
         /// Name of the interface.
         name: String,
-        /// Whether it is administratively up.
+        /// Whether the interface is administratively up.
         up: bool,
-        /// Whether it also has a carrier.
+        /// Whether the interface also has a carrier.
         running: bool,
         /// MTU of the interface, in bytes.
         mtu: u32,

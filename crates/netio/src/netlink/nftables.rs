@@ -71,7 +71,7 @@ pub struct Chain {
 pub struct ChainRule {
     /// Comment of the rule, empty without one.
     pub comment: String,
-    /// Packets that its counter has seen; `None` without a counter.
+    /// Packets that the rule's counter has seen; `None` without a counter.
     pub packets: Option<u64>,
 }
 

@@ -87,7 +87,7 @@ pub enum OvpnSlot {
 /// A peer to add.
 #[derive(Debug, Clone, Copy)]
 pub struct OvpnPeer<'a> {
-    /// The peer id in its packets, 24 bits.
+    /// The peer id in the peer's packets, 24 bits.
     pub id: u32,
     /// The UDP socket for the peer's packets. The process keeps it, and receives packets from it that are not data
     /// packets.

@@ -39,10 +39,10 @@ const RTAX_MTU: u16 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RouteKind {
-    /// The kernel forwards it.
+    /// The kernel forwards the packet.
     #[default]
     Unicast,
-    /// The kernel drops it silently.
+    /// The kernel drops the packet silently.
     Blackhole,
     /// The kernel answers with "unreachable".
     Unreachable,
@@ -85,7 +85,7 @@ impl RouteKind {
 /// A route to add, to delete, or as read from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// The network it leads to.
+    /// The network that the route leads to.
     pub dst: IpAddr,
     /// Length of that network's prefix, in bits; 0 is the default route.
     pub prefix: u8,

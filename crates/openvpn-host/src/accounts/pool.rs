@@ -37,7 +37,7 @@ pub enum PoolError {
     /// The range has fewer than two places.
     #[error("an address pool of {places} place(s) is too small; it needs two or more")]
     TooSmall {
-        /// How many places it has.
+        /// Number of places in the range.
         places: u32,
     },
     /// The pool has no address family.
@@ -69,7 +69,7 @@ struct Entry {
     common_name: Option<String>,
     /// Number of the release that freed the place; 0 if never released, or released without an owner.
     released: u64,
-    /// Reserved for its owner by a read-only file.
+    /// Whether a read-only file reserves the place for its owner.
     fixed: bool,
 }
 

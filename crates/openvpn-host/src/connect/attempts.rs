@@ -46,7 +46,7 @@ pub struct Attempts {
     known: Vec<Vec<SocketAddr>>,
     /// Name and address of the last target; `None` if it has no fixed name.
     aim: Option<(String, IpAddr)>,
-    /// Set when names have had no address for too long.
+    /// Why to give up, once names have had no address for too long.
     over: Option<GiveUp>,
 }
 

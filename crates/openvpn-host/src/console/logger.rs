@@ -73,13 +73,13 @@ struct Mute {
 /// Decision about a line.
 #[derive(Debug, Eq, PartialEq)]
 enum Muted {
-    /// Write it.
+    /// Write the line.
     Write,
-    /// Write it after a note that this many lines were left out.
+    /// Write the line after a note that this many lines were left out.
     WriteAfter(u32),
-    /// Leave it out, and log that muting begins.
+    /// Leave the line out, and log that muting begins.
     Begins,
-    /// Leave it out.
+    /// Leave the line out.
     Leave,
 }
 

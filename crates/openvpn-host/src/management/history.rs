@@ -145,7 +145,7 @@ impl Request {
 /// The last entries of one history, in the protocol's format.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// The command that shows it.
+    /// The command that shows the history.
     name: &'static str,
     entries: VecDeque<String>,
     most: usize,

@@ -43,7 +43,7 @@ pub struct Fragmenter {
 /// One piece of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The header before it.
+    /// The header before the piece.
     pub header: [u8; HEADER_LEN],
     /// The bytes of the packet that the piece carries.
     pub range: Range<usize>,

@@ -94,7 +94,7 @@ impl Opcode {
 pub struct Head {
     /// The kind of packet.
     pub opcode: Opcode,
-    /// Which key of the session it belongs to, 0..=7.
+    /// Key id, 0..=7: the key of the session that the packet belongs to.
     pub key_id: u8,
 }
 

@@ -21,7 +21,7 @@ pub enum Refusal {
         /// Largest allowed value.
         max: u32,
     },
-    /// More options of this kind than a server can mean.
+    /// The server pushed more options of this kind than make sense.
     #[error("the server pushed more than {0} such options")]
     TooMany(usize),
     /// `route-nopull` is set.

@@ -30,7 +30,7 @@ struct Pending {
     payload: Vec<u8>,
     due: Instant,
     timeout: Duration,
-    /// Later messages that were acknowledged since it was last sent.
+    /// Later messages that were acknowledged since this message was last sent.
     overtaken: u8,
 }
 

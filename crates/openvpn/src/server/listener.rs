@@ -478,7 +478,7 @@ impl core::fmt::Debug for Listener {
 /// Settings of a listener.
 #[derive(Clone)]
 pub struct ListenerSettings {
-    /// Settings of its sessions.
+    /// Settings of the listener's sessions.
     pub server: Arc<ServerSettings>,
     /// Settings of sessions over TCP where the others are over UDP; `None` if all are of one kind.
     pub streams: Option<Arc<ServerSettings>>,
@@ -516,7 +516,7 @@ impl ListenerSettings {
 pub enum ServerOutput {
     /// Send this datagram, for a session or to a stranger.
     Send {
-        /// Where to send it.
+        /// Destination of the datagram.
         to: Remote,
         /// Our address to send from: the one that the receiver sent to. `None` lets the kernel choose.
         called: Option<Source>,
@@ -529,7 +529,7 @@ pub enum ServerOutput {
         client: ClientId,
         /// The client's address and transport.
         from: Remote,
-        /// Metadata of its tls-crypt-v2 key, for a script to judge.
+        /// Metadata of the client's tls-crypt-v2 key, for a script to judge.
         metadata: Option<Metadata>,
     },
     /// A session requests something; never [`Output::Send`]. After [`Output::Closed`] another session may get the

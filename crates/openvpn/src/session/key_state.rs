@@ -84,7 +84,7 @@ pub(super) struct KeyState {
     pub(super) heard_tls: bool,
     /// Our random bytes, until keys are derived from them.
     pub(super) source: Option<KeySource>,
-    /// The peer's record, until keys are derived from it.
+    /// The peer's key-method message, until keys are derived from it.
     pub(super) peer: Option<KeyMethod>,
     /// The next message of TLS carries the wrapped client key.
     append_client_key: bool,

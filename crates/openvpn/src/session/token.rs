@@ -36,7 +36,7 @@ pub struct TokenKeeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenSession {
     id: [u8; ID_LEN],
-    /// When its first token was made, in seconds since 1970.
+    /// When the session's first token was made, in seconds since 1970.
     began: u64,
 }
 

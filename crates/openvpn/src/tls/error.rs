@@ -38,7 +38,7 @@ pub enum SettingsError {
     Refused {
         /// The directive, with its value.
         directive: &'static str,
-        /// Why not, and what to do.
+        /// The reason, and the remedy.
         reason: &'static str,
     },
 }
@@ -78,10 +78,10 @@ pub enum TlsError {
     /// The peer sent what TLS forbids, or it was changed in transit.
     #[error("the peer violates TLS: {0}")]
     Protocol(String),
-    /// The peer sent more bytes than are kept for it.
+    /// The peer sent more bytes than the session keeps.
     #[error("more than {0} bytes from the peer are still unread")]
     Flood(usize),
-    /// More bytes wait to be sent than are kept.
+    /// More bytes wait to be sent than the session keeps.
     #[error("more than {0} bytes are waiting to be sent")]
     Full(usize),
     /// The peer closed the TLS session.

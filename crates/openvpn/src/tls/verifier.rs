@@ -23,9 +23,9 @@ const SUITES_MAX: usize = 16;
 pub enum ClientCertificate {
     /// The server requests no certificate.
     None,
-    /// A client may show one; if it does, it must be good.
+    /// A client may show a certificate, which must then be valid.
     Optional,
-    /// A client must show one.
+    /// A client must show a certificate.
     #[default]
     Require,
 }

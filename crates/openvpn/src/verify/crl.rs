@@ -40,7 +40,7 @@ pub(crate) struct RevocationList {
     signed: Box<[u8]>,
     algorithm: Box<[u8]>,
     signature: Box<[u8]>,
-    /// The key (the content of its SubjectPublicKeyInfo) that has signed it.
+    /// The key (the content of its SubjectPublicKeyInfo) that has signed the list.
     signed_by: OnceLock<Box<[u8]>>,
 }
 

@@ -7,7 +7,7 @@ use crate::{der, name};
 /// A peer's certificate that was verified, and the chain up to what we trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerCertificate {
-    /// The common name, or the field that stands for it; what is not printable is `_`.
+    /// The common name, or the field that stands for it, with `_` for characters that are not printable.
     pub common_name: String,
     /// The peer's certificate first, then those that signed it, up to the trusted one.
     pub chain: Vec<ChainCertificate>,

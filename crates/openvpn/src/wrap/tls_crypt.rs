@@ -42,7 +42,7 @@ impl TlsCrypt {
 
     /// Wraps the plain packet `packet`, head and all, with capacity for `room` bytes behind it.
     pub(super) fn seal(&self, packet: &[u8], number: ReplayId, room: usize) -> Vec<u8> {
-        // Only packets are sealed, which have a head.
+        // Only packets with a head are sealed.
         let (head, rest) = packet.split_at(CONTROL_HEAD_LEN.min(packet.len()));
         let mut sealed = Vec::with_capacity(packet.len() + Self::OVERHEAD + room);
         sealed.extend_from_slice(head);

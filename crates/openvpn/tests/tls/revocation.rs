@@ -57,7 +57,7 @@ fn a_list_ends_sessions_of_its_own_authority_only() {
     assert!(settings.is_revoked(&revoked));
     let good = client_sees("p256/server.crt", client()).unwrap();
     assert!(!settings.is_revoked(&good));
-    // Another CA of the same name, which has its own CRL.
+    // Another CA has the same name and its own CRL.
     let mut with_other = client();
     with_other.crl = Some(file("odd/crl-forged.pem"));
     let namesake = TlsSettings::new(with_other).unwrap();

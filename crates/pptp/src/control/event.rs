@@ -110,7 +110,7 @@ pub enum CloseReason {
     /// Too many clients have not logged in, and this one was closed to make room.
     #[error("too many connections without a login")]
     Crowded,
-    /// More bytes wait than a peer that reads would leave.
+    /// The peer does not read: too many bytes wait for it.
     #[error("the peer does not read its messages")]
     NotReading,
 }

@@ -21,10 +21,10 @@ pub enum Refusal {
     /// The packet was received before.
     #[error("a duplicate")]
     Duplicate,
-    /// Too old to tell whether the packet was received before.
+    /// The packet is too old to tell whether it was received before.
     #[error("the packet is older than the window")]
     TooOld,
-    /// Too far ahead to be accepted without its successor.
+    /// The packet is too far ahead to be accepted without its successor.
     #[error("the packet is too far ahead of the others")]
     Jump,
 }

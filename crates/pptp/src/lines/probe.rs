@@ -84,7 +84,7 @@ pub enum Kind {
 pub struct Probe {
     /// Whether this is a probe or an answer.
     pub kind: Kind,
-    /// The line that carries it, below [`LINES_MAX`].
+    /// The line that carries the probe, below [`LINES_MAX`].
     pub line: u8,
     /// The client's line for packets that take only one line.
     pub used: u8,

@@ -226,7 +226,7 @@ impl Link {
         self.tunnel.counters()
     }
 
-    /// For probes, if both ends agree to several lines: the key, our call ID and the peer's.
+    /// The key, our call ID and the peer's for probes, if both ends agree to several lines.
     pub(super) fn probes(&self) -> Option<(ProbeKey, u16, u16)> {
         let (call_id, peer_call_id) = self.tunnel.call_ids();
         Some((self.probe_key()?, call_id, peer_call_id))

@@ -271,7 +271,7 @@ const OUTER: u16 = 20;
 /// the information field.
 #[must_use]
 pub fn mtu(path: u16, mru: u16, encrypted: bool) -> u16 {
-    // Both constants are a few bytes, so the casts are exact.
+    // The headers are a few bytes long, so the casts are exact.
     let around = OUTER + MAX_HEADER_LEN as u16 + 4;
     let inside = if encrypted { OVERHEAD as u16 } else { 0 };
     path.saturating_sub(around).min(mru).saturating_sub(inside)

@@ -377,7 +377,7 @@ fn encryption_is_not_begun_twice_with_the_same_keys() {
         let inner = packet(&mut Random(1), 1);
         let first = world.send(End::Server, &inner);
         world.run(Duration::from_secs(1), |_| false);
-        // Another identifier, and options that differ from the acknowledged ones.
+        // A request with another identifier, and options that differ from the acknowledged ones.
         let bits = if mode == Mode::Stateless { 0x41 } else { 0x01 };
         let request = [0x80, 0xfd, 1, 99, 0, 10, 18, 6, bits, 0, 0, 0x40];
         let forged = forge(&world, first + 1, &request);

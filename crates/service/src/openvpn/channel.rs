@@ -15,13 +15,13 @@ pub(crate) type Plane = dyn DataPlane<Protocol = Packets>;
 /// State of a peer's data channel.
 #[derive(Default)]
 pub(crate) struct Channel {
-    /// Packet properties that all its keys share.
+    /// Packet properties that all keys of the channel share.
     pub(crate) shape: Shape,
     /// Cipher of the newest keys.
     pub(crate) cipher: Option<CipherName>,
     /// When the newest keys were installed.
     pub(crate) renewed: Option<Now>,
-    /// Bytes of its data packets, both directions, at the last count.
+    /// Bytes of data packets in both directions, at the last count.
     bytes: u64,
     /// Value of `bytes` when each key id's keys were installed; `None` while it has no keys.
     bytes_before: [Option<u64>; KEYS_PER_PEER as usize],

@@ -315,7 +315,7 @@ impl Context {
 
     /// Reports a lost connection that will be made again.
     pub(super) fn is_lost(&self) {
-        // Also sent before the first connection: a server may close every attempt.
+        // The notice is also sent before the first connection: a server may close every attempt.
         self.waits("the connection is lost; reconnecting");
         // Logged only after the tunnel was up once.
         if self.says && !self.tell.get() && !self.lost.replace(true) {

@@ -14,7 +14,7 @@ const DAY: u64 = 86_400;
 /// A certificate or a list that ends soon, or has ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Expiring {
-    /// The thing and its end.
+    /// The certificate or list, and its end.
     pub what: String,
     /// The remedy.
     pub remedy: String,

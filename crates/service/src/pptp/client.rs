@@ -159,7 +159,7 @@ impl ClientMachine {
             }
         }) {
             Ok(found) => self.addresses = found,
-            // Not fatal: the name servers may only be reachable through the tunnel, which is down.
+            // A failed look-up is not fatal: the name servers may only be reachable through the tunnel, which is down.
             Err(error) if self.addresses.is_empty() => {
                 let host = &self.options.host;
                 return self.failed(&format!("{host}: {error}"), cx);
@@ -238,7 +238,7 @@ impl ClientMachine {
             return;
         }
         let why = format!("{}: {reason}", self.server());
-        // Not final: a login that worked before may work again.
+        // The failure is not final if the tunnel was up before: the login may work again.
         if !self.was_up && is_final(reason) {
             if matches!(reason, DownReason::Login(_)) {
                 cx.host.refused(&why);

@@ -41,7 +41,7 @@ impl<T> Field<T> {
     }
 }
 
-/// What pages and metrics say of a field. A program that serves neither does not contain it.
+/// Texts of pages and metrics about a field. A program that serves neither does not contain them.
 pub struct Note {
     /// Description in Markdown: one line for docs/status.md.
     pub what: &'static str,

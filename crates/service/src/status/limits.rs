@@ -5,7 +5,7 @@ use super::{DataplaneStatus, PipelineStatus};
 /// Packets a second below which nothing is reported: nothing limits an idle uplink.
 const WORTH_A_WORD: u64 = 1000;
 
-/// What limits the speed, from the counters of two documents that are `elapsed_ms` apart.
+/// Says what limits the speed, from the counters of two documents that are `elapsed_ms` apart.
 pub(super) fn limits(now: &DataplaneStatus, before: &DataplaneStatus, elapsed_ms: u64) -> String {
     let moved = |now: &PipelineStatus, before: &PipelineStatus| {
         Some((

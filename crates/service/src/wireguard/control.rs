@@ -30,7 +30,7 @@ impl Machine {
             .receive(bytes, from.endpoint.addr, now, under_load, &mut out);
         if let Err(why) = result {
             self.count(why);
-            // Only at debug level: any sender that can reach the port can cause this line.
+            // The line is at debug level only: any sender that can reach the port can cause it.
             strangers::log(
                 log::Level::Debug,
                 format_args!(

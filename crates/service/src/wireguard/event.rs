@@ -17,7 +17,7 @@ pub enum Event {
         from: Line,
         /// Handshake message.
         bytes: Box<[u8]>,
-        /// Number of messages that wait behind it.
+        /// Number of messages that wait behind this one.
         waiting: usize,
     },
     /// Notices of the data plane about peers, in any order.
@@ -47,7 +47,7 @@ pub enum Event {
     Message(PeerId, Box<[u8]>),
     /// The host's addresses or routes have changed.
     NetworkChanged,
-    /// The host's devices or addresses have changed. Only lines depend on it.
+    /// The host's devices or addresses have changed. Only lines depend on them.
     LinksChanged,
     /// The link's state, whether or not it changed.
     Link {

@@ -79,7 +79,7 @@ pub struct Refused {
 /// Why an interface ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A signal ended it.
+    /// A signal ended the interface.
     Signal(i32),
     /// The interface was deleted.
     LinkDeleted,

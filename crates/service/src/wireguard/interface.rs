@@ -41,9 +41,9 @@ pub struct Interface {
     pub(super) wanted_mtu: Option<TunnelMtu>,
     /// Warnings of the owner for the user.
     pub(super) warnings: Vec<String>,
-    /// For the status, like the warnings: the part of the configuration that the last reload refused.
+    /// The part of the configuration that the last reload refused, for the status.
     pub(super) refused: Option<String>,
-    /// For the status, like the warnings: what the tunnel waits for.
+    /// The thing that the tunnel waits for, for the status.
     pub(super) waiting_for: Option<String>,
     /// MTU probe setting.
     pub(super) mtu_probe: MtuProbe,

@@ -136,7 +136,7 @@ const AES_CIPHERS: [Code; 2] = [
     },
 ];
 
-/// From here on the libraries set the options of ChaCha20, Poly1305 and Curve25519; users cannot.
+/// Version from which the libraries set the options of ChaCha20, Poly1305 and Curve25519; users cannot.
 const BY_ITSELF: Version = (6, 16);
 
 /// Judges the text of `.config`.

@@ -152,7 +152,7 @@ mod tests {
             "bb72d4d15ecbc8d57e1b1b9773812643db6de3dac8f4551d6923aaa48d3675d2",
             "what is in the parts"
         );
-        // Another release of the compression crates may give another digest here; the one above must stay.
+        // Another release of the compression crates may change this digest; the digest above must stay.
         assert_eq!(
             digest(&bytes),
             "cd3a2664512692efba4114217ce7b64bf53fbeacd4b7fe4460f77f63fe1d5193",

@@ -75,7 +75,7 @@ impl Table {
         figures.get(figures.len() / 2).copied()
     }
 
-    /// In the order of the first repetition.
+    /// Names of the contenders, in the order of the first repetition.
     fn names(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         for line in &self.lines {

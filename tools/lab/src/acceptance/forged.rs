@@ -207,9 +207,9 @@ impl Drop for Flood {
 pub struct Seen {
     /// The source address.
     pub from: IpAddr,
-    /// The first byte of its payload.
+    /// The first byte of the datagram's payload.
     pub kind: u8,
-    /// Bytes of its payload.
+    /// Bytes of the datagram's payload.
     pub length: usize,
 }
 

@@ -107,7 +107,7 @@ impl<'h> RunningPeer<'h> {
         WgStatus::parse(&dump).ok_or_else(|| LabError::Report {
             program: "wg show".to_owned(),
             reason: "unknown fields".to_owned(),
-            // Not the text itself: its first field is the private key.
+            // The text itself is left out: its first field is the private key.
             output: format!("{} lines", dump.lines().count()),
         })
     }

@@ -15,9 +15,9 @@ pub enum Transport {
     /// `udp`, `udp4`, `udp6`.
     #[default]
     Udp,
-    /// `tcp-client` and its kin; `tcp` in a client.
+    /// `tcp-client`, `tcp4-client`, `tcp6-client`; `tcp` in a client.
     TcpClient,
-    /// `tcp-server` and its kin; `tcp` in a server.
+    /// `tcp-server`, `tcp4-server`, `tcp6-server`; `tcp` in a server.
     TcpServer,
 }
 
@@ -151,7 +151,7 @@ pub enum SharedWrap {
     TlsAuth {
         /// A static key of 2048 bits.
         key: Source,
-        /// Which key set is for sending.
+        /// The key set for sending.
         direction: KeyDirection,
     },
     /// `tls-crypt`.

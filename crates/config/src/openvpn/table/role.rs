@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Entry] = &[
     })
     .end(End::IdleInServer),
     flag("auth-nocache", |d| &mut d.service.auth_nocache),
-    // These two took effect while the files were read.
+    // `config` and the next directive took effect while the files were read.
     yes("config", 1, 1, |_, _| OK)
         .is(LIST)
         .foreign(foreign::config),

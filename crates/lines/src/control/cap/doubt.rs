@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub struct Doubt {
     /// The month on the clock.
     pub month: Month,
-    /// Hours for which the clock has shown it, 24 at most.
+    /// Hours for which the clock has shown the month, 24 at most.
     pub hours: u8,
 }
 

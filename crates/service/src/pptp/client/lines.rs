@@ -34,11 +34,11 @@ pub(super) const TELL_AGAIN: (u8, Duration) = (2, Duration::from_millis(200));
 /// What the client knows of the server's support for lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knows {
-    /// The server has not shown it yet.
+    /// The server has not shown yet whether it supports several lines.
     Unknown,
-    /// The server knows one line at a time.
+    /// The server supports only one line at a time.
     One,
-    /// The server knows of several lines.
+    /// The server supports several lines.
     Several,
 }
 

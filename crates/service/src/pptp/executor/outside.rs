@@ -67,7 +67,7 @@ impl Outside<'_> {
         }
     }
 
-    /// With `--daemon`, goes into the background.
+    /// Goes into the background if `--daemon` is given.
     pub(super) fn let_go(&mut self, tell: fn() -> io::Result<()>) {
         if self.options.daemon && !std::mem::replace(&mut self.told, true) {
             awaited::leave(&self.model.interface, tell);

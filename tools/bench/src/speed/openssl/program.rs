@@ -41,7 +41,7 @@ pub(crate) enum OpenSslError {
 /// The installed OpenSSL program.
 #[derive(Debug)]
 pub(crate) struct OpenSsl {
-    /// The version that it prints: `OpenSSL 3.0.19 27 Jan 2026`.
+    /// The version that the program prints: `OpenSSL 3.0.19 27 Jan 2026`.
     pub version: String,
     options: Options,
 }

@@ -92,7 +92,7 @@ impl Machine<'_> {
                 Ok(login) => self.show_login(candidate.target, Some(login), cx),
                 Err(error) => self.no_login(error, cx),
             },
-            // This answers a question of an abandoned attempt.
+            // The event answers a question of an abandoned attempt.
             other => self.phase = other,
         }
     }

@@ -37,9 +37,9 @@ pub(super) struct TunnelState {
 /// Progress of the routes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Routes {
-    /// Due at this time (`route-delay`); `None` before `up` has run.
+    /// The routes are due at this time (`route-delay`); `None` before `up` has run.
     At(Option<Instant>),
-    /// The executor is setting them.
+    /// The executor is setting the routes.
     Asked,
     /// `route-up` is running.
     Script,

@@ -22,7 +22,7 @@ use std::time::{Instant, SystemTime};
 pub(super) enum Step {
     /// The TLS handshake or the exchange of options is in progress.
     Arriving,
-    /// A script or password file checks its login.
+    /// A script or password file checks the client's login.
     Judged,
     /// A script is choosing the client's settings.
     Settled,
@@ -73,15 +73,15 @@ pub(super) struct Client {
     pub(super) addresses: Addresses,
     /// Addresses and networks that are routed to the client.
     pub(super) networks: Vec<(IpAddr, u8)>,
-    /// Byte counters of its control packets.
+    /// Byte counters of the client's control packets.
     pub(super) control: Arc<ControlTraffic>,
     /// The client's keys in the data plane.
     pub(super) channel: Channel,
-    /// A script was told of its arrival and must be told of its departure.
+    /// A script was told of the client's arrival and must be told of its departure.
     pub(super) announced: bool,
-    /// When the server last answered its options request.
+    /// When the server last answered the client's options request.
     pub(super) options_told: Option<Instant>,
-    /// When the data plane was last asked for its address after a move.
+    /// When the data plane was last asked for the client's address after a move.
     pub(super) located: Option<Instant>,
     /// The client moved again; the next round asks the data plane.
     pub(super) moved: bool,

@@ -87,7 +87,7 @@ pub(crate) enum ClientFile {
 pub(crate) enum Done {
     /// A login's scripts and files have answered.
     Login(AuthId, Login),
-    /// A client's script has made its settings: their text, or `None` if it comes later.
+    /// A script has made a client's settings: their text, or `None` if the text comes later.
     Settings(Result<Option<String>, String>),
     /// The script has received a client's answer to its challenge.
     Responded(AuthId, Result<(), String>),
