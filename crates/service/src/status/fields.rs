@@ -154,8 +154,8 @@ levels! {
         protocol: String;
         /// `client` or `server`; null with WireGuard, whose peers are equal.
         role: Option<String>, label "protocol";
-        /// With an OpenVPN or PPTP client `connecting` or `connected`. With every protocol
-        /// [`silent` or `no carrier`](#silent-and-no-carrier) where that holds for all peers, and `waiting` while
+        /// OpenVPN and PPTP clients: `connecting` or `connected`. All protocols:
+        /// [`silent` or `no carrier`](#silent-and-no-carrier) if all peers are in this state, and `waiting` while
         /// `waiting_for` is set.
         state: Option<String>;
         /// The tunnel's own addresses; empty with WireGuard.
@@ -189,7 +189,7 @@ levels! {
         workers: usize, metric "millrace_tunnel_workers";
         /// Milliseconds since the daemon's start, by a clock that never jumps.
         uptime_ms: u64, metric "millrace_tunnel_uptime_seconds";
-        /// The peers, as below: of a server its connected clients, of a client the server.
+        /// The peers, as below: a server's connected clients, or a client's server.
         peers: Vec<PeerStatus>;
         /// Refused control packets, handshakes and sessions, by [reason](#drops-and-refusals).
         refused: BTreeMap<String, u64>, metric "millrace_tunnel_refused_total";
@@ -212,19 +212,19 @@ levels! {
         username: Option<String>, label "user";
         /// Number of a server's client, which `client-kill` at the management port takes; with PPTP the call ID.
         client_id: Option<u64>;
-        /// The peer's ranges, `ADDRESS/PREFIX`: of a server's client its addresses and its `iroute`s.
+        /// The peer's ranges, `ADDRESS/PREFIX`; for a server's client, its addresses and `iroute`s.
         allowed_ips: Vec<String>, label "allowed ips";
-        /// Cipher of the data packets, with OpenVPN and PPTP, once it is agreed on.
+        /// Cipher of the data packets, with OpenVPN and PPTP, once both ends have agreed on one.
         cipher: Option<String>, label "cipher";
         /// Kind of code that computes the cipher: `portable`, `simd` or `accelerator`.
         crypto_backend: Option<String>;
-        /// Provider of that code.
+        /// Provider of the code that computes the cipher.
         backend: Option<String>;
         /// Start of the session, in seconds since 1970, except with WireGuard.
         connected_unix: Option<u64>, metric "millrace_peer_connected_timestamp_seconds";
         /// [`silent` or `no carrier`](#silent-and-no-carrier); only with a known fault.
         state: Option<String>, absent "if null", label "state";
-        /// Reason for that state, in words.
+        /// Reason for the state, in words.
         reason: Option<String>, absent "if null";
         /// Seconds since the last authentic packet of any kind came from the peer, by a clock that never jumps.
         last_heard_age: Option<u64>, label "last heard", metric "millrace_peer_last_heard_age_seconds";
@@ -234,7 +234,7 @@ levels! {
         latest_handshake_age: Option<u64>, label "latest handshake", metric "millrace_peer_handshake_age_seconds";
         /// Bytes that came from the peer, of data and control packets, without IP, UDP and TCP.
         rx_bytes: u64, label "transfer", metric "millrace_peer_receive_bytes_total";
-        /// Bytes that went to the peer, counted in the same way.
+        /// Bytes that went to the peer, counted like `rx_bytes`.
         tx_bytes: u64, metric "millrace_peer_transmit_bytes_total";
         /// Bits received a second, between two samples.
         rx_rate: Option<u64>, label "rate", metric "millrace_peer_receive_bits_per_second";
@@ -267,7 +267,7 @@ levels! {
         cap: Option<CapStatus>, absent "if null";
         /// Packets sent over this uplink, copies included.
         sent: u64, metric "millrace_line_transmit_packets_total";
-        /// Bytes of those packets, headers and tags included.
+        /// Bytes of the packets sent, headers and tags included.
         sent_bytes: u64, metric "millrace_line_transmit_bytes_total";
         /// Bytes received, headers and tags included, without copies.
         received_bytes: u64, metric "millrace_line_receive_bytes_total";
@@ -317,7 +317,7 @@ levels! {
         cipher: String;
         /// Kind of code that computes the cipher: `portable`, `simd` or `accelerator`; empty without encryption.
         crypto_backend: String;
-        /// Provider of that code.
+        /// Provider of the code that computes the cipher.
         backend: String;
         /// Measurements that decided which code computes the cipher, as below; empty if a profile decided, or there was
         /// only one candidate.
@@ -333,8 +333,8 @@ levels! {
         inbound: PipelineStatus;
         /// Packets that the data plane dropped, by [reason](#drops-and-refusals).
         drops: BTreeMap<String, u64>, label "dropped", metric "millrace_tunnel_dropped_packets_total";
-        /// Limit of the speed between two samples, in words; empty with `--no-rate`, and below 1,000 packets a
-        /// second, where nothing did.
+        /// Cause that limited the speed between two samples, in words; empty with `--no-rate`, and below 1,000 packets
+        /// a second.
         limits: String, label "limit";
     }
 
@@ -346,12 +346,12 @@ levels! {
         kind: String;
         /// Bytes of each packet in the measured batch.
         batch_len: usize, metric "millrace_cipher_batch_packet_bytes";
-        /// Nanoseconds of processor time for each packet of that batch; null where the candidate was already far
+        /// Nanoseconds of processor time for each packet of the measured batch; null if the candidate was already far
         /// behind with small packets.
         batch_ns: Option<u64>, metric "millrace_cipher_batch_seconds";
         /// Bytes of the packet that was measured alone.
         alone_len: usize, metric "millrace_cipher_alone_packet_bytes";
-        /// Nanoseconds of processor time for that packet.
+        /// Nanoseconds of processor time for the packet measured alone.
         alone_ns: Option<u64>, metric "millrace_cipher_alone_seconds";
     }
 }
