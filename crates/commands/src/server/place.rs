@@ -129,7 +129,7 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, PlaceError> {
 }
 
 /// Replaces a file's text. The old file stays until the new one is on disk; owner and mode are kept.
-pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> Result<(), PlaceError> {
+pub(crate) fn replace(path: &Path, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), PlaceError> {
     // The file must exist: if it was removed meanwhile, it is not made again.
     let there = fs::metadata(path);
     there

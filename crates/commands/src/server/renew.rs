@@ -162,6 +162,11 @@ fn renew(
             why: "only certificates end, which OpenVPN servers have",
         });
     }
+    again_if_changed(attempt)
+}
+
+/// Starts over once if another program has changed a file meanwhile.
+fn again_if_changed<T>(attempt: impl Fn() -> Result<T, RenewError>) -> Result<T, RenewError> {
     match attempt() {
         Err(RenewError::Changed(_)) => attempt(),
         other => other,
@@ -396,6 +401,7 @@ fn with_block(text: &str, tag: &str, content: &str) -> Option<Zeroizing<String>>
 mod tests {
     use super::*;
     use service::openvpn::authority::{Authority, Purpose};
+    use std::cell::Cell;
     use std::fs;
 
     const DAY: Duration = Duration::from_secs(86_400);
@@ -505,10 +511,9 @@ mod tests {
             ("Certificate: text\n".to_owned(), format!("{chain}{key}")),
         ] {
             // Names in such texts need not be UTF-8.
-            let latin = |text: &str| text.replace('\u{fc}', "\u{1}").into_bytes();
             let latin = |text: &str| -> Vec<u8> {
-                let bytes = latin(text).into_iter();
-                bytes.map(|it| if it == 1 { 0xfc } else { it }).collect()
+                let bytes = text.chars().map(|it| u8::try_from(u32::from(it)));
+                bytes.collect::<Result<_, _>>().unwrap()
             };
             fs::write(
                 files.path("server.pem"),
@@ -550,6 +555,19 @@ mod tests {
         let error = write(&config, &path, new).unwrap_err().to_string();
         assert!(error.contains("server.crt: another program"), "{error}");
         assert_eq!(fs::read(files.path("server.crt")).unwrap(), b"new");
+
+        let (calls, changes) = (Cell::new(0), Cell::new(1));
+        let attempt = || {
+            calls.set(calls.get() + 1);
+            match calls.get() > changes.get() {
+                true => Ok(()),
+                false => Err(RenewError::Changed(path.clone())),
+            }
+        };
+        assert!(again_if_changed(attempt).is_ok());
+        changes.set(9);
+        assert!(again_if_changed(attempt).is_err());
+        assert_eq!(calls.get(), 4);
     }
 
     #[test]

@@ -194,7 +194,7 @@ fn a_table_stays_known_where_the_kernel_refuses_the_next() {
         let empty = host.state();
         let scratch = tempfile::tempdir().unwrap();
         let mut applied = apply(scratch.path(), &first, "tun0", &mut host).unwrap();
-        let mut go = |applied: &mut Applied, host: &mut Memory, old: &Plan, new: &Plan| {
+        let go = |applied: &mut Applied, host: &mut Memory, old: &Plan, new: &Plan| {
             if exchange {
                 applied.exchange(old, new, host).unwrap();
             } else {
