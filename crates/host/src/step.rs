@@ -255,6 +255,11 @@ impl Step {
         )
     }
 
+    /// True for a step that makes an nftables table.
+    pub(super) const fn masquerades(&self) -> bool {
+        matches!(self, Self::Masquerade { .. })
+    }
+
     /// The nftables table of a [`Step::Masquerade`] for this interface: one of [`MASQUERADE_TABLES`].
     pub(super) fn table_of(interface: &str) -> String {
         format!("millrace_{interface}")

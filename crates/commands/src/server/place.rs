@@ -129,11 +129,11 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, PlaceError> {
 }
 
 /// Replaces a file's text. The old file stays until the new one is on disk; owner and mode are kept.
-pub(crate) fn replace(path: &Path, text: &str) -> Result<(), PlaceError> {
+pub(crate) fn replace(path: &Path, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), PlaceError> {
     // The file must exist: if it was removed meanwhile, it is not made again.
     let there = fs::metadata(path);
     there
-        .and_then(|_| written_file::replace(path, text.as_bytes(), 0o600))
+        .and_then(|_| written_file::replace(path, text.as_ref(), 0o600))
         .map_err(failed(path))
 }
 

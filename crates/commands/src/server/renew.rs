@@ -13,6 +13,7 @@ use config::openvpn::{Crl, OpenVpn, Options, Source};
 use config::permissions::Permissions;
 use serde::Serialize;
 use service::openvpn::authority::{self, Ending, IdentityError, RenewalError, Renewed, Renewer};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -43,6 +44,8 @@ enum RenewError {
     Clock,
     #[error("{}: {why}", .path.display())]
     Unfit { path: PathBuf, why: &'static str },
+    #[error("{}: another program has changed it meanwhile: run the command again", .0.display())]
+    Changed(PathBuf),
     #[error("the authority's key is needed to sign, and is not at {}: give --authority FILE", .0.display())]
     NoKey(PathBuf),
     #[error("{}: {error}", .path.display())]
@@ -102,7 +105,9 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
         host::terminal::line(format_args!("{file}: the {what} ends on {ends}"));
     }
     if document.renewed.is_empty() {
-        host::terminal::note(format_args!("nothing ends within {days} days"));
+        host::terminal::note(format_args!(
+            "all is current: nothing would get a tenth of {days} days more"
+        ));
     } else if !told {
         host::terminal::note(peer::not_up(&path));
     }
@@ -123,25 +128,63 @@ pub(crate) fn configuration(path: &Path) -> Result<OpenVpn, ImportError> {
     Ok(config)
 }
 
-/// Renews all that ends within this many days. The flag tells whether the server has to read its files again; it reads
-/// a list in a file by itself.
+/// A thing that is signed and not written yet.
+struct New<'a> {
+    what: &'static str,
+    tag: &'static str,
+    source: &'a Source,
+    /// What the source had when it was read.
+    old: Zeroizing<Vec<u8>>,
+    /// The PEM blocks that replace those of the same kind.
+    text: String,
+    ends: SystemTime,
+}
+
+/// Renews all that gets a later end with this many days. The flag tells whether the server has to read its files again;
+/// it reads a list in a file by itself.
 fn renew(
     path: &Path,
     key: Option<&Path>,
     now: SystemTime,
     days: u32,
 ) -> Result<(Vec<Row>, bool), RenewError> {
-    let unfit = |why| RenewError::Unfit {
-        path: path.to_owned(),
-        why,
+    let attempt = || {
+        let config = configuration(path)?;
+        let new = sign(&config, path, key, now, days)?;
+        write(&config, path, new)
     };
     if !host::machine::clock_is_set(now) {
         return Err(RenewError::Clock);
     }
     if Kind::at(path) != Kind::OpenVpn {
-        return Err(unfit("only certificates end, which OpenVPN servers have"));
+        return Err(RenewError::Unfit {
+            path: path.to_owned(),
+            why: "only certificates end, which OpenVPN servers have",
+        });
     }
-    let config = configuration(path)?;
+    again_if_changed(attempt)
+}
+
+/// Starts over once if another program has changed a file meanwhile.
+fn again_if_changed<T>(attempt: impl Fn() -> Result<T, RenewError>) -> Result<T, RenewError> {
+    match attempt() {
+        Err(RenewError::Changed(_)) => attempt(),
+        other => other,
+    }
+}
+
+/// Signs all that gets a later end; writes nothing.
+fn sign<'a>(
+    config: &'a OpenVpn,
+    path: &Path,
+    key: Option<&Path>,
+    now: SystemTime,
+    days: u32,
+) -> Result<Vec<New<'a>>, RenewError> {
+    let unfit = |why| RenewError::Unfit {
+        path: path.to_owned(),
+        why,
+    };
     let tls = &config.tls;
     if config.server().is_none() {
         return Err(unfit("this is no server's file"));
@@ -151,66 +194,107 @@ fn renew(
             "without ca and cert there is no authority that could renew its certificate",
         ));
     };
-    let load = |source: &Source| {
-        let loaded = source.load(config.directory.as_deref());
-        loaded.map_err(place::failed(&place_of(source, &config, path)))
-    };
-    let (authorities, certificate) = (load(ca)?, load(cert)?);
+    let (authorities, certificate) = (load(ca, config, path)?, load(cert, config, path)?);
     let list = match &tls.crl {
-        Some(Crl::List(list)) => Some((list, load(list)?)),
+        Some(Crl::List(list)) => Some((list, load(list, config, path)?)),
         _ => None,
     };
     let ends = authority::ends(&certificate, &[], list.as_ref().map_or(&[], |it| &it.1));
     let soon = now + Duration::from_secs(u64::from(days) * 86_400);
-    let is_due = |of| ends.iter().any(|it| it.of == of && it.at < soon);
-    let list = list.filter(|_| is_due(Ending::List));
-    if list.is_none() && !is_due(Ending::Certificate) {
-        return Ok((Vec::new(), false));
+    let is_due = |of, new| {
+        let mut ends = ends.iter().filter(|it| it.of == of);
+        ends.any(|it| is_worth_it(it.at, new, now))
+    };
+    let list = list.filter(|_| is_due(Ending::List, soon));
+    if list.is_none() && !is_due(Ending::Certificate, soon) {
+        return Ok(Vec::new());
     }
 
     let key = match key {
         Some(key) => key.to_owned(),
-        None => find_key(path, &place_of(ca, &config, path))?,
+        None => find_key(path, &place_of(ca, config, path))?,
     };
     let failed = |path: &Path| {
         let path = path.to_owned();
         |error| RenewError::Renewal { path, error }
     };
     let renewer = renewer(&key, &authorities)?.map_err(failed(&key))?;
-    // Everything is signed before anything is written.
-    let mut new: Vec<(&str, &str, &Source, Renewed)> = Vec::new();
-    if let Some((source, old)) = &list {
-        let renewed = renewer.list(old, now, days).map_err(failed(path))?;
-        new.push(("revocation list", "crl-verify", source, renewed));
+    let mut new = Vec::new();
+    if let Some((source, old)) = list {
+        let Renewed { text, ends } = renewer.list(&old, now, days).map_err(failed(path))?;
+        new.push(New {
+            what: "revocation list",
+            tag: "crl-verify",
+            source,
+            old,
+            text,
+            ends,
+        });
     }
-    if is_due(Ending::Certificate) {
+    if is_due(Ending::Certificate, soon) {
         let renewed = renewer.certificate(&certificate, now, days);
-        let mut renewed = renewed.map_err(failed(path))?;
-        renewed.text += after_first(&certificate);
-        new.push(("server's certificate", "cert", cert, renewed));
+        let Renewed { text, ends } = renewed.map_err(failed(path))?;
+        // The authority's own end may be too near.
+        if is_due(Ending::Certificate, ends) {
+            new.push(New {
+                what: "server's certificate",
+                tag: "cert",
+                source: cert,
+                text,
+                old: certificate,
+                ends,
+            });
+        }
     }
-    let reload = new
-        .iter()
-        .any(|(what, .., source, _)| *what != "revocation list" || source.is_inline());
+    Ok(new)
+}
+
+/// Writes what is signed, unless another program has changed one of the sources.
+fn write(config: &OpenVpn, path: &Path, new: Vec<New<'_>>) -> Result<(Vec<Row>, bool), RenewError> {
+    let unfit = |why| RenewError::Unfit {
+        path: path.to_owned(),
+        why,
+    };
+    for it in &new {
+        if load(it.source, config, path)? != it.old {
+            return Err(RenewError::Changed(place_of(it.source, config, path)));
+        }
+    }
+    let mut reload = false;
     let mut rows = Vec::new();
-    for (what, tag, source, Renewed { text, ends }) in new {
-        let file = place_of(source, &config, path);
-        match source {
+    for it in new {
+        let file = place_of(it.source, config, path);
+        reload |= it.tag == "cert" || it.source.is_inline();
+        // Read once more: certificate and list may be in one file.
+        let text = with_blocks(&load(it.source, config, path)?, it.text.as_bytes());
+        match it.source {
             Source::File(_) => place::replace(&file, &text)?,
             Source::Inline(_) => {
                 let whole = place::read(path)?;
-                let whole = with_block(&whole, tag, &text);
+                let text = std::str::from_utf8(&text).map_err(|_| unfit("it is not UTF-8"))?;
+                let whole = with_block(&whole, it.tag, text);
                 place::replace(path, &whole.ok_or_else(|| unfit("a block has no end"))?)?;
             }
         }
-        let since = ends.duration_since(SystemTime::UNIX_EPOCH);
+        let since = it.ends.duration_since(SystemTime::UNIX_EPOCH);
         rows.push(Row {
-            what,
+            what: it.what,
             file: file.display().to_string(),
             ends_unix: since.unwrap_or_default().as_secs(),
         });
     }
     Ok((rows, reload))
+}
+
+/// Whether the new end adds a tenth or more to what is left then. Otherwise each run would renew again.
+fn is_worth_it(end: SystemTime, new: SystemTime, now: SystemTime) -> bool {
+    let left = new.duration_since(now).unwrap_or_default();
+    new.duration_since(end).is_ok_and(|more| more * 10 >= left)
+}
+
+fn load(source: &Source, config: &OpenVpn, path: &Path) -> Result<Zeroizing<Vec<u8>>, RenewError> {
+    let loaded = source.load(config.directory.as_deref());
+    Ok(loaded.map_err(place::failed(&place_of(source, config, path)))?)
 }
 
 /// The file that has a source's text.
@@ -246,11 +330,54 @@ fn renewer(key: &Path, ca: &[u8]) -> Result<Result<Renewer, RenewalError>, Renew
     })
 }
 
-/// The certificates after the first one, which complete its chain.
-fn after_first(certificates: &[u8]) -> &str {
-    let text = std::str::from_utf8(certificates).unwrap_or_default();
-    let end = text.split_once("-----END ").map_or("", |(_, rest)| rest);
-    end.split_once('\n').map_or("", |(_, rest)| rest)
+/// The file with the blocks of `new` in place of its first blocks of their kind. All else stays: a key, other
+/// certificates, and text. A file in DER becomes `new`.
+fn with_blocks(file: &[u8], new: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut by = blocks(new).into_iter().peekable();
+    let kind = by.peek().map(|(label, _)| *label);
+    let old = blocks(file).into_iter();
+    let old = old.filter(|(label, _)| Some(*label) == kind);
+    let pairs: Vec<_> = old.zip(by).collect();
+    let mut all = Zeroizing::new(Vec::with_capacity(file.len() + new.len()));
+    if pairs.is_empty() {
+        all.extend_from_slice(new);
+        return all;
+    }
+    let mut done = 0;
+    for ((_, old), (_, by)) in pairs {
+        all.extend_from_slice(&file[done..old.start]);
+        all.extend_from_slice(&new[by]);
+        done = old.end;
+    }
+    all.extend_from_slice(&file[done..]);
+    all
+}
+
+/// The label and the place of each PEM block, with whole lines.
+fn blocks(file: &[u8]) -> Vec<(&[u8], Range<usize>)> {
+    fn marker<'a>(line: &'a [u8], start: &[u8]) -> Option<&'a [u8]> {
+        let label = line.trim_ascii().strip_prefix(start)?;
+        let label = label.strip_suffix(b"-----")?;
+        // The older name of the same.
+        Some(match label {
+            b"X509 CERTIFICATE" => b"CERTIFICATE",
+            other => other,
+        })
+    }
+    let (mut found, mut open, mut at) = (Vec::new(), None, 0);
+    for line in file.split_inclusive(|byte| *byte == b'\n') {
+        let from = at;
+        at += line.len();
+        match open {
+            None => open = marker(line, b"-----BEGIN ").map(|label| (label, from)),
+            Some((label, from)) if marker(line, b"-----END ") == Some(label) => {
+                found.push((label, from..at));
+                open = None;
+            }
+            Some(_) => {}
+        }
+    }
+    found
 }
 
 /// The text with other content in the block `<tag>`; `None` without such a block.
@@ -274,6 +401,7 @@ fn with_block(text: &str, tag: &str, content: &str) -> Option<Zeroizing<String>>
 mod tests {
     use super::*;
     use service::openvpn::authority::{Authority, Purpose};
+    use std::cell::Cell;
     use std::fs;
 
     const DAY: Duration = Duration::from_secs(86_400);
@@ -368,6 +496,97 @@ mod tests {
             "{text}"
         );
         assert!(files.renew(800).unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn all_but_the_first_certificate_of_a_file_stays() {
+        let files = Files::new();
+        let key = fs::read_to_string(files.path("server.key")).unwrap();
+        let certificates = fs::read_to_string(files.path("server.crt")).unwrap();
+        let first = certificates.find("-----BEGIN").unwrap();
+        let second = certificates.rfind("-----BEGIN").unwrap();
+        let (first, chain) = (&certificates[first..second], &certificates[second..]);
+        for (before, after) in [
+            (format!("{key}\u{fc}\r\n"), chain.to_owned()),
+            ("Certificate: text\n".to_owned(), format!("{chain}{key}")),
+        ] {
+            // Names in such texts need not be UTF-8.
+            let latin = |text: &str| -> Vec<u8> {
+                let bytes = text.chars().map(|it| u8::try_from(u32::from(it)));
+                bytes.collect::<Result<_, _>>().unwrap()
+            };
+            fs::write(
+                files.path("server.pem"),
+                latin(&format!("{before}{first}{after}")),
+            )
+            .unwrap();
+            files.configure("cert server.pem\n");
+            assert_eq!(files.renew(825).unwrap().0.len(), 1);
+            let text = fs::read(files.path("server.pem")).unwrap();
+            assert!(text.starts_with(&latin(&before)) && text.ends_with(&latin(&after)));
+            assert!(authority::ends(&text, &[], &[])[0].at > files.now + 824 * DAY);
+        }
+    }
+
+    #[test]
+    fn lists_are_replaced_in_their_order() {
+        let block = |kind: &str, text: &str| {
+            format!("-----BEGIN {kind}-----\n{text}\n-----END {kind}-----\n")
+        };
+        let list = |text| block("X509 CRL", text);
+        let ca = block("CERTIFICATE", "ca");
+        let file = format!("text\n{}{ca}{}end", list("1"), list("2"));
+        let new = list("3") + &list("4");
+        let expected = format!("text\n{}{ca}{}end", list("3"), list("4"));
+        assert_eq!(
+            with_blocks(file.as_bytes(), new.as_bytes())[..],
+            *expected.as_bytes()
+        );
+        assert_eq!(with_blocks(b"0DER", new.as_bytes())[..], *new.as_bytes());
+    }
+
+    #[test]
+    fn what_another_program_writes_meanwhile_is_not_lost() {
+        let files = Files::new();
+        let path = files.path("office.conf");
+        let config = configuration(&path).unwrap();
+        let new = sign(&config, &path, None, files.now, 825).unwrap();
+        files.write("server.crt", "new");
+        let error = write(&config, &path, new).unwrap_err().to_string();
+        assert!(error.contains("server.crt: another program"), "{error}");
+        assert_eq!(fs::read(files.path("server.crt")).unwrap(), b"new");
+
+        let (calls, changes) = (Cell::new(0), Cell::new(1));
+        let attempt = || {
+            calls.set(calls.get() + 1);
+            match calls.get() > changes.get() {
+                true => Ok(()),
+                false => Err(RenewError::Changed(path.clone())),
+            }
+        };
+        assert!(again_if_changed(attempt).is_ok());
+        changes.set(9);
+        assert!(again_if_changed(attempt).is_err());
+        assert_eq!(calls.get(), 4);
+    }
+
+    #[test]
+    fn a_run_each_day_renews_only_what_gets_much_longer() {
+        let files = Files::new();
+        let days = |days| {
+            let renewed = renew(
+                &files.path("office.conf"),
+                None,
+                files.now + days * DAY,
+                825,
+            );
+            renewed.unwrap().0.len()
+        };
+        assert_eq!([0, 1, 82, 84, 85].map(days), [1, 0, 0, 1, 0]);
+        let ends = |end, new| is_worth_it(files.now + end * DAY, files.now + new * DAY, files.now);
+        assert!(ends(1, 10), "the authority ends soon");
+        assert!(!ends(10, 10));
+        assert!(!ends(11, 10));
     }
 
     #[test]

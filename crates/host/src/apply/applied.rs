@@ -114,15 +114,18 @@ impl Applied {
         system: &mut dyn System,
     ) -> Result<(), ApplyError> {
         let has = |plan: &Plan, made: &Step| plan.steps.iter().any(|step| made.is_made_for(step));
-        let gone = |step: &Step| has(before, step) && !has(after, step);
+        // A refused table leaves that of an earlier plan.
+        let had_table = before.steps.iter().any(Step::masquerades);
+        let was = |step: &Step| has(before, step) || (had_table && step.masquerades());
+        let gone = |step: &Step| was(step) && !has(after, step);
         let (mut gone, kept): (Vec<Step>, _) =
             std::mem::take(&mut self.done).into_iter().partition(gone);
         self.done = kept;
         self.forget_refused(after);
         // A new nftables table replaces the old one.
-        let masquerades = |it: &Step| matches!(it, Step::Masquerade { .. });
-        if after.steps.iter().any(masquerades) {
-            gone.retain(|step| !masquerades(step));
+        let mut tables = Vec::new();
+        if after.steps.iter().any(Step::masquerades) {
+            (tables, gone) = gone.into_iter().partition(Step::masquerades);
         }
         if let Some(journal) = &self.journal {
             for error in revert(&gone, &self.ifname, system, journal) {
@@ -134,7 +137,12 @@ impl Applied {
             steps: after.steps.iter().filter(new).cloned().collect(),
             ..after.clone()
         };
-        self.try_add(&plan, system)
+        let outcome = self.try_add(&plan, system);
+        // The kernel refused the new table, so the old one is still there.
+        if !self.done.iter().any(Step::masquerades) {
+            self.done.append(&mut tables);
+        }
+        outcome
     }
 
     fn try_add(&mut self, plan: &Plan, system: &mut dyn System) -> Result<(), ApplyError> {

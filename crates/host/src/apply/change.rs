@@ -37,16 +37,16 @@ impl Applied {
         }
         self.keep_routes_of_addresses(old, new, system);
         let has_dns = new.steps.iter().any(|it| matches!(it, Step::Dns { .. }));
-        let masquerades = |it: &Step| matches!(it, Step::Masquerade { .. });
-        let has_table = new.steps.iter().any(masquerades);
+        let has_table = new.steps.iter().any(Step::masquerades);
         for step in old.steps.iter().rev() {
             if new.steps.contains(step) {
                 continue;
             }
-            // New name servers have replaced the old ones, and so has a new nftables table.
-            let dns = matches!(step, Step::Dns { .. });
-            if (has_dns && dns) || (has_table && masquerades(step)) {
+            // New name servers have replaced the old ones.
+            if has_dns && matches!(step, Step::Dns { .. }) {
                 self.done.retain(|done| done != step);
+            } else if has_table && step.masquerades() {
+                self.forget_replaced_tables(new);
             } else {
                 undone.extend(self.retire(step, system).err());
             }
@@ -88,6 +88,15 @@ impl Applied {
         }
     }
 
+    /// Forgets the nftables tables that the table of `new` has replaced: none, if the kernel refused it.
+    fn forget_replaced_tables(&mut self, new: &Plan) {
+        let stays = |done: &Step| new.steps.iter().any(|step| done.is_made_for(step));
+        let mut tables = self.done.iter().filter(|it| it.masquerades());
+        if tables.any(stays) {
+            self.done.retain(|it| !it.masquerades() || stays(it));
+        }
+    }
+
     /// Undoes one step. A setting of the whole host stays until the end, since others may rely on it.
     fn retire(&mut self, step: &Step, system: &mut dyn System) -> Result<(), ApplyError> {
         self.found.retain(|found| found != step);
@@ -95,6 +104,9 @@ impl Applied {
         let same = |done: &&Step| *done == step;
         let done = self.done.iter().find(same);
         let done = done.or_else(|| self.done.iter().find(|done| done.is_made_for(step)));
+        // The table of an earlier plan, if the kernel refused this one's.
+        let is_table = |done: &&Step| step.masquerades() && done.masquerades();
+        let done = done.or_else(|| self.done.iter().find(is_table));
         let (Some(journal), Some(step)) = (&self.journal, done.cloned()) else {
             return Ok(());
         };

@@ -179,6 +179,47 @@ prop_compose! {
     }
 }
 
+#[test]
+fn a_table_stays_known_where_the_kernel_refuses_the_next() {
+    let table = |source: &str| {
+        steps([Step::Masquerade {
+            interface: "tun0".to_owned(),
+            sources: vec![(ip(source), 24)],
+            except: Vec::new(),
+        }])
+    };
+    let (first, second, none) = (table("10.8.0.0"), table("10.9.0.0"), steps([]));
+    for exchange in [true, false] {
+        let mut host = Memory::new();
+        let empty = host.state();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut applied = apply(scratch.path(), &first, "tun0", &mut host).unwrap();
+        let go = |applied: &mut Applied, host: &mut Memory, old: &Plan, new: &Plan| {
+            if exchange {
+                applied.exchange(old, new, host).unwrap();
+            } else {
+                assert!(applied.change(old, new, host).is_empty());
+            }
+        };
+        host.fault = Some((host.changes, Fault::Refused));
+        go(&mut applied, &mut host, &first, &second);
+        assert_eq!(applied.refused().count(), 1);
+        assert_eq!(applied.done, first.steps);
+        // A plan without a table, and another one.
+        go(&mut applied, &mut host, &second, &none);
+        assert_eq!(host.state(), empty);
+        go(&mut applied, &mut host, &none, &first);
+        host.fault = Some((host.changes, Fault::Refused));
+        go(&mut applied, &mut host, &first, &second);
+        go(&mut applied, &mut host, &second, &table("10.7.0.0"));
+        assert_eq!(applied.done, table("10.7.0.0").steps);
+        host.fault = Some((host.changes, Fault::Refused));
+        go(&mut applied, &mut host, &table("10.7.0.0"), &second);
+        assert!(applied.take_back(&mut host).is_empty());
+        assert_eq!(host.state(), empty);
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_applied_and_undone_leaves_no_difference(want in wants(), host in hosts()) {

@@ -54,10 +54,8 @@ impl<'a> Machine<'a> {
             Info,
             "SIGHUP received: changed settings applied, sessions kept"
         );
-        // Unreadable keys usually mean an unreadable certificate, which the line above has told.
-        if read.material.is_some() {
-            cx.host.renew_certificate(read.config);
-        }
+        // Also where the key is unreadable: the certificate is checked against the key in memory.
+        cx.host.renew_certificate(read.config);
         self.take_over(cx, read.config);
     }
 

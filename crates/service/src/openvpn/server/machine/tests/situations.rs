@@ -200,6 +200,17 @@ fn clients_whose_options_have_changed_come_again_and_those_that_are_disabled_do_
     assert!(world.has_logged("its file in client-config-dir disables it"));
 }
 
+#[test]
+fn a_certificate_is_renewed_where_the_key_is_not_readable_any_more() {
+    let mut world = with_clients();
+    let before = world.first();
+    world.around.unreadable = true;
+    world.reload();
+    assert!(world.has_logged("not readable any more"));
+    assert_eq!(world.around.renewals, 1);
+    assert_eq!(world.first(), before, "the session goes on");
+}
+
 const ASKS: &str = "client-crresponse /bin/respond\n";
 
 #[test]

@@ -92,6 +92,10 @@ pub(super) struct Around {
     pub(super) file: Option<String>,
     /// Warnings and errors in the log, while there are no faults.
     pub(super) logged: Vec<String>,
+    /// Whether files that only the start reads are unreadable, while there are no faults.
+    pub(super) unreadable: bool,
+    /// How often the certificate was read again.
+    pub(super) renewals: u32,
 }
 
 impl World {
@@ -153,6 +157,8 @@ impl World {
             ended: None,
             file: None,
             logged: Vec::new(),
+            unreadable: false,
+            renewals: 0,
         };
         let mut world = Self {
             machine: Machine::new(setup, now),
@@ -481,7 +487,11 @@ impl Host for Around {
                 true => self.random.below(2) as usize,
                 false => 0,
             }],
-            material: (!self.troubled || self.random.percent(80)).then_some([0; 32]),
+            material: match self.troubled {
+                true => self.random.percent(80),
+                false => !self.unreadable,
+            }
+            .then_some([0; 32]),
             anew: Ok(()),
         };
         let read = match !self.troubled || self.random.percent(80) {
@@ -495,7 +505,9 @@ impl Host for Around {
         Ok(None)
     }
 
-    fn renew_certificate(&mut self, _: &OpenVpn) {}
+    fn renew_certificate(&mut self, _: &OpenVpn) {
+        self.renewals += 1;
+    }
 
     fn refresh_revocations(&mut self, _: &OpenVpn) {}
 
