@@ -130,7 +130,7 @@ pub(crate) enum PeerError {
     )]
     Name(String),
     #[error(
-        "{0}: this file has the settings of all clients without their own; choose another name"
+        "{0}: the file of this name in `client-config-dir` is for all clients without their own; choose another name"
     )]
     Reserved(String),
     #[error("{0}: a client of this name exists; choose another name")]
