@@ -129,6 +129,10 @@ pub(crate) enum PeerError {
         "{0:?} is not a valid name; use at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit first"
     )]
     Name(String),
+    #[error(
+        "{0}: the file of this name in `client-config-dir` is for all clients without their own; choose another name"
+    )]
+    Reserved(String),
     #[error("{0}: a client of this name exists; choose another name")]
     Taken(String),
     #[error("{0}: no client has this name; `millrace peer list` shows the names")]
@@ -309,7 +313,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             };
             add(&path, &wanted)?;
             let is_plain = wanted.behind.is_empty();
-            let others = if is_plain { None } else { others(&path)? };
+            let others = if is_plain { None } else { others(&path) };
             drop(lock);
             let told = tell(&path, is_plain);
             let shown = shown.borrow();
@@ -332,7 +336,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         }
         "set" => {
             set(&path, text("NAME"), &networks(matches)?)?;
-            let others = others(&path)?;
+            let others = others(&path);
             drop(lock);
             let told = tell(&path, false);
             others.into_iter().for_each(host::terminal::note);
@@ -357,24 +361,31 @@ fn networks(matches: &ArgMatches) -> Result<Vec<AllowedIp>, PeerError> {
     behind::read(&arguments::values(matches, "behind").unwrap_or_default())
 }
 
-/// A note on how the other clients learn of changed networks; `None` if none has to.
-fn others(path: &Path) -> Result<Option<String>, PeerError> {
+/// A note on how the other clients learn of changed networks; `None` if none has to. The change is made already, so an
+/// error is a note, too.
+fn others(path: &Path) -> Option<String> {
     if Kind::at(path) == Kind::OpenVpn {
         let words = "a server that is up tells the other clients at once: those that are in reconnect within seconds";
-        return Ok(Some(words.to_owned()));
+        return Some(words.to_owned());
     }
-    let rows = list(path)?;
+    let rows = match list(path) {
+        Ok(rows) => rows,
+        Err(error) => {
+            let words = format!("which client files name other networks is unknown: {error}");
+            return Some(words);
+        }
+    };
     let count = |state| rows.iter().filter(|it| it.file == state).count();
     let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
     let words = match (outdated, unknown) {
-        (0, 0) => return Ok(None),
+        (0, 0) => return None,
         (_, 0) => format!("{outdated} outdated"),
         _ => format!("{outdated} outdated, {unknown} unknown"),
     };
-    Ok(Some(format!(
+    Some(format!(
         "client files that name other networks: {words} (`millrace peer list`). Each such client needs a new file, by \
          `millrace peer revoke` and `millrace peer add`"
-    )))
+    ))
 }
 
 /// The note if [`tell`] finds no running server.
@@ -502,6 +513,12 @@ pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_count_of_outdated_files_is_a_note() {
+        let note = others(Path::new("/nowhere/office.conf")).unwrap();
+        assert!(note.contains("is unknown: /nowhere/office.conf"), "{note}");
+    }
 
     #[test]
     fn the_json_is_documented() {

@@ -7,7 +7,7 @@ pub mod pool;
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use config::openvpn::{ClientSettings, Ifconfig, IfconfigV6, PushChange, Topology};
@@ -157,6 +157,36 @@ pub const fn needs_lease(server: &ServerSide, settings: &ClientSettings) -> bool
     settings.ifconfig_push.is_none() || lacks_v6
 }
 
+/// Whether this pushed option is a route to a network behind the client itself. OpenVPN does not push it either, unless
+/// the route names a gateway.
+fn is_own_route(option: &str, settings: &ClientSettings) -> bool {
+    let words: Vec<&str> = option.split_whitespace().collect();
+    let network = match *words {
+        ["route", addr] => network_v4(addr, "255.255.255.255"),
+        ["route", addr, mask] => network_v4(addr, mask),
+        ["route-ipv6", network] => network_v6(network),
+        _ => None,
+    };
+    let v4 = settings.iroutes.iter();
+    let v4 = v4.map(|&(it, bits)| (IpAddr::V4(it), bits));
+    let v6 = settings.iroutes_v6.iter();
+    let mut own = v4.chain(v6.map(|&(it, bits)| (IpAddr::V6(it), bits)));
+    network.is_some_and(|network| own.any(|(it, bits)| (masked(it, bits), bits) == network))
+}
+
+fn network_v4(addr: &str, mask: &str) -> Option<(IpAddr, u8)> {
+    let mask = mask.parse::<Ipv4Addr>().ok()?.to_bits();
+    let bits = mask.leading_ones();
+    let is_netmask = mask.count_ones() == bits;
+    let network = (addr.parse::<Ipv4Addr>().ok()?.into(), bits as u8);
+    is_netmask.then_some(network)
+}
+
+fn network_v6(network: &str) -> Option<(IpAddr, u8)> {
+    let (addr, bits) = network.split_once('/')?;
+    Some((addr.parse::<Ipv6Addr>().ok()?.into(), bits.parse().ok()?))
+}
+
 /// Returns a client's pushed options in stock's order: the server's list with the client's changes, then the addresses.
 /// The session appends its own options (`peer-id`, `cipher`, `protocol-flags`, …).
 pub fn push_options(
@@ -180,6 +210,7 @@ pub fn push_options(
             }
         }
     }
+    options.retain(|option| !is_own_route(option, settings));
     let ifconfig_v6 = ifconfig_v6.and_then(|i| {
         Some(format!(
             "ifconfig-ipv6 {}/{} {}",
@@ -368,6 +399,35 @@ mod tests {
         settings.push_reset = true;
         settings.push.push(remove("ifconfig"));
         assert_eq!(push_options(&list, &settings, &addresses), ["route 2"]);
+    }
+
+    #[test]
+    fn a_client_gets_no_route_to_the_networks_behind_it() {
+        let settings = ClientSettings {
+            iroutes: vec![([192, 168, 8, 0].into(), 24), ([192, 168, 9, 9].into(), 32)],
+            iroutes_v6: vec![("fd00:8::".parse().unwrap(), 64)],
+            push: vec![PushChange::Add("route 192.168.9.9".to_owned())],
+            ..ClientSettings::default()
+        };
+        let others = [
+            "route 192.168.8.0 255.255.0.0",
+            "route 192.168.8.0 255.255.255.0 10.8.0.1",
+            "route 192.168.7.0 255.255.255.0",
+            "route-ipv6 fd00:8::/65",
+            "route-gateway 10.8.0.1",
+        ];
+        let own = ["route 192.168.8.0 255.255.255.0", "route-ipv6 fd00:8::/64"];
+        let list: Vec<String> = own
+            .iter()
+            .chain(&others)
+            .map(|it| (*it).to_owned())
+            .collect();
+        assert_eq!(
+            push_options(&list, &settings, &Addresses::default()),
+            others
+        );
+        let plain = ClientSettings::default();
+        assert_eq!(push_options(&list, &plain, &Addresses::default()), list);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use config::free::overlap;
 use config::home::NETWORKS_MAX;
 use config::types::AllowedIp;
 use std::fmt;
+use std::net::IpAddr;
 
 /// Whose a network is.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -46,6 +47,10 @@ pub(super) fn read(values: &[String]) -> Result<Vec<AllowedIp>, PeerError> {
             let why = "all addresses cannot be behind a branch; its own traffic comes here by a full tunnel anyway";
             return Err(wrong(why.to_owned()));
         }
+        if is_special(network) {
+            let why = "loopback, multicast and link-local addresses cannot be behind a branch";
+            return Err(wrong(why.to_owned()));
+        }
         if networks.contains(&network) {
             continue;
         }
@@ -63,6 +68,23 @@ pub(super) fn read(values: &[String]) -> Result<Vec<AllowedIp>, PeerError> {
         networks.push(network);
     }
     Ok(networks)
+}
+
+/// Whether the network is of loopback, multicast or link-local addresses, which no router forwards.
+fn is_special(network: AllowedIp) -> bool {
+    let bits = network.prefix();
+    match network.addr() {
+        IpAddr::V4(addr) => {
+            (addr.is_loopback() && bits >= 8)
+                || (addr.is_multicast() && bits >= 4)
+                || (addr.is_link_local() && bits >= 16)
+        }
+        IpAddr::V6(addr) => {
+            (addr.is_loopback() && bits == 128)
+                || (addr.is_multicast() && bits >= 8)
+                || (addr.is_unicast_link_local() && bits >= 10)
+        }
+    }
 }
 
 /// Refuses networks that share addresses with one that is taken. A range that stands for all addresses takes none.
@@ -103,6 +125,12 @@ mod tests {
             (&["192.168.7.0/33"], "32"),
             (&["0.0.0.0/0"], "all addresses"),
             (&["8000::/1"], "all addresses"),
+            (&["127.0.0.0/8"], "loopback"),
+            (&["224.0.0.0/4"], "multicast"),
+            (&["169.254.7.0/24"], "link-local"),
+            (&["::1/128"], "loopback"),
+            (&["ff02::/16"], "multicast"),
+            (&["fe80::/10"], "link-local"),
             (
                 &["10.7.0.0/16", "10.7.1.0/24"],
                 "overlaps 10.7.0.0/16, which is given too",

@@ -2,11 +2,10 @@
 //! `push` in the server's file.
 //!
 //! The lines in the server's file follow from the clients' files. Each ends with the comment `# behind NAME`, with the
-//! name in the client's certificate; all others are left alone.
+//! name in a client's certificate; all others are left alone.
 
 use crate::peer::secret;
 use crate::server::{netmask, quoted};
-use config::clients::is_name;
 use config::openvpn::{ClientSettings, parse_client_settings};
 use config::types::AllowedIp;
 use std::fmt::Write as _;
@@ -63,16 +62,17 @@ pub(super) fn of_client(text: &str, behind: &[AllowedIp]) -> String {
     out
 }
 
-/// The server's file with routes to these networks, each with the name in its client's certificate, instead of others.
-/// `directory` is put in as `client-config-dir`.
+/// The server's file with routes to these networks, each with the name in its client's certificate, instead of the
+/// lines of the clients in `names`. `directory` is put in as `client-config-dir`.
 pub(super) fn of_server(
     text: &str,
     directory: Option<&Path>,
+    names: &[&str],
     behind: &[(&str, AllowedIp)],
 ) -> Zeroizing<String> {
     let is_ours = |line: &str| {
         let (front, name) = line.trim_end().rsplit_once(MARK).unwrap_or_default();
-        is_name(name) && (front.starts_with("route") || front.starts_with("push "))
+        names.contains(&name) && (front.starts_with("route") || front.starts_with("push "))
     };
     // A line of an inline block would take ours into the block.
     let is_here = |line: &str| is_ours(line) || line.trim_start().starts_with('<');
@@ -126,14 +126,15 @@ mod tests {
         assert_eq!(of_client(by_hand, &[]), "");
     }
 
-    const SERVER: &str = "dev home\r\nroute 10.9.0.0 255.255.255.0 # behind the wall\n# note # behind x\n\
+    const SERVER: &str = "dev home\r\nroute 10.9.0.0 255.255.255.0 # behind nat\n# note # behind store-7\n\
         crl-verify \"/a b/revoked\" dir\n<ca>\nMII=\n</ca>\nverb 3";
 
     #[test]
     fn a_servers_file_has_the_networks_of_all_clients() {
         let one = ("store-7", range("192.168.7.0/24"));
         let two = ("store-8", range("fd00:8::/64"));
-        let text = of_server(SERVER, Some(Path::new("/a \"b/ccd")), &[one, two]);
+        let names = ["store-7", "store-8"];
+        let text = of_server(SERVER, Some(Path::new("/a \"b/ccd")), &names, &[one, two]);
         let ours = "route 192.168.7.0 255.255.255.0 # behind store-7\n\
             push \"route 192.168.7.0 255.255.255.0\" # behind store-7\n\
             route-ipv6 fd00:8::/64 # behind store-8\npush \"route-ipv6 fd00:8::/64\" # behind store-8\n";
@@ -141,10 +142,10 @@ mod tests {
         let block = SERVER.find("<ca>").unwrap();
         let (before, after) = SERVER.split_at(block);
         assert_eq!(*text, format!("{before}{directory}{ours}{after}"));
-        assert_eq!(*of_server(&text, None, &[one, two]), *text);
+        assert_eq!(*of_server(&text, None, &names, &[one, two]), *text);
         let without = format!("{before}{directory}{after}");
-        assert_eq!(*of_server(&text, None, &[]), without);
-        let bare = of_server("dev home", None, &[one]);
+        assert_eq!(*of_server(&text, None, &names, &[]), without);
+        let bare = of_server("dev home", None, &names, &[one]);
         assert!(
             bare.starts_with("dev home\nroute 192.168.7.0 "),
             "{}",
@@ -165,10 +166,10 @@ mod tests {
             let networks: Vec<AllowedIp> =
                 numbers.iter().map(|it| range(&format!("192.168.{it}.0/24"))).collect();
             let named: Vec<_> = networks.iter().map(|it| ("store", *it)).collect();
-            let with = of_server(&text, None, &named);
+            let with = of_server(&text, None, &["store"], &named);
             prop_assert_eq!(with.matches("# behind store").count(), 2 * named.len());
-            prop_assert_eq!(&*of_server(&with, None, &named), &*with);
-            prop_assert_eq!(&*of_server(&with, None, &[]), &*text);
+            prop_assert_eq!(&*of_server(&with, None, &["store"], &named), &*with);
+            prop_assert_eq!(&*of_server(&with, None, &["store"], &[]), &*text);
             let text = text.replace('<', "#<");
             let client = of_client(&text, &networks);
             prop_assert!(client.starts_with(&text));

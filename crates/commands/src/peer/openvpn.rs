@@ -18,6 +18,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
+/// The name of the settings in `client-config-dir` of all clients without their own.
+const DEFAULT: &str = "DEFAULT";
+
 /// The directory of files that belong to a server's configuration.
 pub(crate) struct Store {
     /// The path of the directory.
@@ -201,9 +204,9 @@ impl Server {
         text
     }
 
-    /// The text of a client's own settings, empty if it has none.
-    fn settings(&self, entry: &Entry) -> Result<Zeroizing<String>, PeerError> {
-        match place::read(&self.ccd.join(&entry.common_name)) {
+    /// The text of the settings of the client with this name in its certificate, empty if it has none.
+    fn settings(&self, common_name: &str) -> Result<Zeroizing<String>, PeerError> {
+        match place::read(&self.ccd.join(common_name)) {
             Err(place::PlaceError::File { error, .. }) if error.kind() == ErrorKind::NotFound => {
                 Ok(Zeroizing::default())
             }
@@ -211,19 +214,28 @@ impl Server {
         }
     }
 
-    /// The networks behind all active clients.
-    fn behind(&self) -> Result<Vec<(&Entry, AllowedIp)>, PeerError> {
-        let mut all = Vec::new();
+    /// The networks behind all active clients, and the clients with unreadable files.
+    fn behind(&self) -> (Vec<(&Entry, AllowedIp)>, Vec<Unreadable<'_>>) {
+        let (mut all, mut unreadable) = (Vec::new(), Vec::new());
         for entry in self.entries.iter().filter(|it| !it.revoked) {
-            let networks = ccd::networks(&self.settings(entry)?);
-            all.extend(networks.into_iter().map(|it| (entry, it)));
+            match self.settings(&entry.common_name) {
+                Ok(text) => all.extend(ccd::networks(&text).into_iter().map(|it| (entry, it))),
+                Err(error) => unreadable.push(Unreadable { entry, error }),
+            }
         }
-        Ok(all)
+        (all, unreadable)
+    }
+
+    /// Whether a revoked client with the same name in its certificate left its settings.
+    fn has_leftovers(&self, entry: &Entry) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|it| it.revoked && it.common_name == entry.common_name)
+            && self.ccd.join(&entry.common_name).exists()
     }
 
     /// Refuses networks that may not lie behind a client: the office or another client than `name` has them.
     fn check(&self, name: &str, wanted: &[AllowedIp]) -> Result<(), PeerError> {
-        let others = self.behind()?.into_iter();
+        let others = self.behind().0.into_iter();
         let others = others.filter(|(entry, _)| entry.name != name);
         let mut taken: Vec<(Owner, AllowedIp)> = others
             .map(|(entry, network)| (Owner::Branch(entry.name.clone()), network))
@@ -247,23 +259,33 @@ impl Server {
     /// Puts these networks behind a client, and the routes to all clients' networks into the server's file.
     fn set(&self, entry: &Entry, wanted: &[AllowedIp]) -> Result<(), PeerError> {
         let file = self.ccd.join(&entry.common_name);
-        let before = self.settings(entry)?;
+        let server = self.config.server();
+        let is_needed = server.is_some_and(|it| it.ccd_exclusive);
+        // A client with its own file does not get the settings of `DEFAULT`. With `ccd-exclusive` no client does.
+        let default = match is_needed {
+            true => Zeroizing::default(),
+            false => self.settings(DEFAULT)?,
+        };
+        let before = match file.exists() {
+            true => self.settings(&entry.common_name)?,
+            false => default.clone(),
+        };
         let after = ccd::of_client(&before, wanted);
         if !self.ccd.is_dir() {
             let made = DirBuilder::new().mode(0o700).create(&self.ccd);
             made.map_err(place::failed(&self.ccd))?;
         }
-        let server = self.config.server();
-        let is_needed = server.is_some_and(|it| it.ccd_exclusive);
         match file.exists() {
-            true if after.is_empty() && !is_needed => {
+            true if after == *default && !is_needed => {
                 fs::remove_file(&file).map_err(place::failed(&file))?;
             }
             true if after != *before => place::replace(&file, &after)?,
-            false if !after.is_empty() => place::write_new(&file, &after)?,
+            false if !wanted.is_empty() => place::write_new(&file, &after)?,
             _ => {}
         }
-        let others = self.behind()?.into_iter();
+        let (others, unreadable) = self.behind();
+        unreadable.iter().for_each(Unreadable::note);
+        let others = others.into_iter();
         let others = others.filter(|(it, _)| it.serial != entry.serial);
         let own = wanted.iter().map(|it| (entry, *it));
         let all: Vec<(&str, AllowedIp)> = others
@@ -273,23 +295,58 @@ impl Server {
         let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
         let missing = (!has_ccd && !all.is_empty()).then_some(&*self.ccd);
         let text = place::read(&self.path)?;
-        let changed = ccd::of_server(&text, missing, &all);
+        // The lines of clients with unreadable files stay.
+        let is_kept = |name: &str| unreadable.iter().any(|it| it.entry.common_name == name);
+        let names = self.entries.iter().map(|it| &*it.common_name);
+        let mut names: Vec<&str> = names.filter(|it| !is_kept(it)).collect();
+        names.push(&entry.common_name);
+        let changed = ccd::of_server(&text, missing, &names, &all);
         if *changed != *text {
             place::replace(&self.path, &changed)?;
         }
         Ok(())
     }
 
-    /// Keeps a client out, and takes away the networks behind it.
+    /// Keeps a client out, and takes away the networks behind it. The client is out even if its networks stay.
     fn revoke(&self, entry: &Entry) -> Result<(), PeerError> {
         let file = self.revoked.join(&entry.serial);
         place::write_new(&file, &format!("{}\n", entry.name))?;
-        self.set(entry, &[])
+        if let Err(error) = self.set(entry, &[]) {
+            host::terminal::note(format_args!(
+                "{} is revoked, but the networks behind it could not be removed: {error}",
+                entry.name
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A client whose own settings cannot be read.
+struct Unreadable<'a> {
+    entry: &'a Entry,
+    error: PeerError,
+}
+
+impl Unreadable<'_> {
+    fn note(&self) {
+        host::terminal::note(format_args!(
+            "the networks behind {} are unknown: {}",
+            self.entry.name, self.error
+        ));
+    }
+}
+
+/// Refuses the name of the file in `client-config-dir` for all clients without their own.
+fn check_name(name: &str) -> Result<(), PeerError> {
+    match name == DEFAULT {
+        true => Err(PeerError::Reserved(name.to_owned())),
+        false => Ok(()),
     }
 }
 
 /// Makes a key and a certificate for a client, and writes its file.
 pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
+    check_name(wanted.name)?;
     let server = Server::read(path)?;
     if server.client(wanted.name).is_some() {
         return Err(PeerError::Taken(wanted.name.to_owned()));
@@ -354,7 +411,7 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     };
     // First: a certificate alone admits a client, and only listed ones can be revoked.
     server.write(&[&server.entries[..], std::slice::from_ref(&entry)].concat())?;
-    let networks = match wanted.behind.is_empty() {
+    let networks = match wanted.behind.is_empty() && !server.has_leftovers(&entry) {
         true => Ok(()),
         false => server.set(&entry, &wanted.behind),
     };
@@ -370,7 +427,9 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
 pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     let server = Server::read(path)?;
     let mut behind: HashMap<&str, Vec<String>> = HashMap::new();
-    for (entry, network) in server.behind()? {
+    let (networks, unreadable) = server.behind();
+    unreadable.iter().for_each(Unreadable::note);
+    for (entry, network) in networks {
         let networks = behind.entry(&entry.serial).or_default();
         networks.push(network.to_string());
     }
@@ -415,6 +474,7 @@ pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), P
 
 /// Renames a client in the list.
 pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
+    check_name(new)?;
     let server = Server::read(path)?;
     if server.client(new).is_some() {
         return Err(PeerError::Taken(new.to_owned()));
@@ -425,4 +485,134 @@ pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError>
     let entry = entry.ok_or_else(|| PeerError::Absent(old.to_owned()))?;
     new.clone_into(&mut entry.name);
     Ok(server.write(&entries)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// A server without clients.
+    struct Office {
+        directory: tempfile::TempDir,
+    }
+
+    impl Office {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let (authority, own) = Authority::create("office authority").unwrap();
+            let server = authority.issue("office server", Purpose::Server).unwrap();
+            let office = Self { directory };
+            let store = Store::of(&office.path());
+            for made in [&store.directory, &store.revoked(), &store.ccd()] {
+                fs::create_dir(made).unwrap();
+            }
+            fs::write(store.key(), &*own.key).unwrap();
+            fs::write(store.list(), "").unwrap();
+            let text = format!(
+                "dev office\ndev-type tun\nproto udp\nserver 10.8.0.0 255.255.255.0\ndh none\n\
+                 remote-cert-tls client\ncrl-verify \"{}\" dir\nclient-config-dir \"{}\"\n\
+                 <ca>\n{}</ca>\n<cert>\n{}</cert>\n<key>\n{}</key>\n<tls-crypt-v2>\n{}</tls-crypt-v2>\n",
+                store.revoked().display(),
+                store.ccd().display(),
+                own.certificate,
+                server.certificate,
+                *server.key,
+                *ServerKey::generate().unwrap().to_text()
+            );
+            fs::write(office.path(), text).unwrap();
+            office
+        }
+
+        fn path(&self) -> PathBuf {
+            self.directory.path().join("office.ovpn")
+        }
+
+        fn text(&self) -> String {
+            fs::read_to_string(self.path()).unwrap()
+        }
+
+        /// The path of the settings of a client.
+        fn ccd(&self, name: &str) -> PathBuf {
+            Store::of(&self.path()).ccd().join(name)
+        }
+
+        fn add(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
+            let shown = RefCell::default();
+            let wanted = Wanted {
+                name,
+                lan_only: false,
+                endpoint: Some("office.example:1194".parse().unwrap()),
+                file: None,
+                qr: false,
+                behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
+                shown: &shown,
+            };
+            add(&self.path(), &wanted)
+        }
+
+        fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
+            let networks: Vec<AllowedIp> = networks.iter().map(|it| it.parse().unwrap()).collect();
+            set(&self.path(), name, &networks)
+        }
+    }
+
+    #[test]
+    fn an_unreadable_file_of_another_client_stops_no_change() {
+        let office = Office::new();
+        office.add("other", &["192.168.7.0/24"]).unwrap();
+        office.add("victim", &["192.168.8.0/24"]).unwrap();
+        fs::write(office.ccd("other"), b"# \xfc\n").unwrap();
+        revoke(&office.path(), "victim").unwrap();
+        assert!(list(&office.path()).unwrap()[1].revoked);
+        assert!(!office.text().contains("192.168.8.0"));
+        // The routes to the networks in the unreadable file stay.
+        assert!(office.text().contains("# behind other"));
+        office.add("third", &["192.168.9.0/24"]).unwrap();
+
+        // Nor does a client's own file stop its revocation.
+        fs::remove_file(office.ccd("third")).unwrap();
+        fs::create_dir(office.ccd("third")).unwrap();
+        revoke(&office.path(), "third").unwrap();
+        assert!(list(&office.path()).unwrap()[2].revoked);
+        assert!(office.set("other", &[]).is_err());
+    }
+
+    #[test]
+    fn a_client_with_networks_keeps_the_settings_of_all() {
+        let office = Office::new();
+        let default = "push \"route 10.0.0.0 255.0.0.0\"\n";
+        fs::write(office.ccd(DEFAULT), default).unwrap();
+        office.add("store-7", &["192.168.7.0/24"]).unwrap();
+        let text = fs::read_to_string(office.ccd("store-7")).unwrap();
+        assert!(
+            text.starts_with(&format!("{default}iroute 192.168.7.0 ")),
+            "{text}"
+        );
+        office.set("store-7", &[]).unwrap();
+        assert!(!office.ccd("store-7").exists());
+        for refused in [
+            office.add(DEFAULT, &[]),
+            rename(&office.path(), "store-7", DEFAULT),
+        ] {
+            let words = refused.unwrap_err().to_string();
+            assert!(words.starts_with("DEFAULT: "), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_new_client_has_no_networks_of_a_revoked_one() {
+        let office = Office::new();
+        office.add("store-7", &["192.168.7.0/24"]).unwrap();
+        let left = fs::read(office.ccd("store-7")).unwrap();
+        revoke(&office.path(), "store-7").unwrap();
+        fs::write(office.ccd("store-7"), left).unwrap();
+        office.add("store-7", &[]).unwrap();
+        assert!(!office.ccd("store-7").exists());
+        // A file that was there before any client of its name stays.
+        let text = "iroute 192.168.8.0 255.255.255.0\n";
+        fs::write(office.ccd("store-8"), text).unwrap();
+        office.add("store-8", &[]).unwrap();
+        assert_eq!(fs::read_to_string(office.ccd("store-8")).unwrap(), text);
+    }
 }

@@ -66,20 +66,31 @@ impl File {
         found.ok_or_else(|| PeerError::Absent(name.to_owned()))
     }
 
-    /// All clients. Ranges inside the tunnel's networks are a client's own addresses, all others networks behind it.
-    fn clients(&self) -> Vec<Client> {
+    /// Splits a client's ranges into its own addresses and the networks behind it. Ranges inside the tunnel's networks
+    /// are its own. Without any of that family, so are single addresses: a server's file may name no network.
+    fn split(&self, ranges: &[AllowedIp]) -> (Vec<AllowedIp>, Vec<AllowedIp>) {
         let tunnel = self.networks();
-        let is_own = |range: &AllowedIp| {
+        let is_inside = |range: &AllowedIp| {
             let mut tunnel = tunnel.iter();
             tunnel.any(|it| it.prefix() <= range.prefix() && it.contains(range.addr()))
         };
+        let has_inside = |range: &AllowedIp| {
+            let mut inside = ranges.iter().filter(|it| is_inside(it));
+            inside.any(|it| it.addr().is_ipv4() == range.addr().is_ipv4())
+        };
+        let is_own = |it: &&AllowedIp| is_inside(it) || (is_single(it) && !has_inside(it));
+        ranges.iter().partition(is_own)
+    }
+
+    /// All clients.
+    fn clients(&self) -> Vec<Client> {
         let peers = self.tunnel.peers.iter();
         let ranges: HashMap<String, &[AllowedIp]> = peers
             .map(|it| (it.public_key.to_base64().to_string(), &it.allowed_ips[..]))
             .collect();
         let client = |section: Section| {
             let ranges = ranges.get(&section.public_key).copied().unwrap_or_default();
-            let (own, behind) = ranges.iter().partition(|it| is_own(it));
+            let (own, behind) = self.split(ranges);
             Client {
                 section,
                 own,
@@ -98,6 +109,8 @@ impl File {
         wanted: &[AllowedIp],
     ) -> Result<(), PeerError> {
         let others = clients.iter().filter(|it| !is_of(&it.section, name));
+        let own = others.clone().flat_map(|it| &it.own);
+        let own = own.map(|it| (Owner::Tunnel, *it));
         let mut taken: Vec<(Owner, AllowedIp)> = others
             .flat_map(|it| {
                 let section = &it.section;
@@ -107,8 +120,22 @@ impl File {
             })
             .collect();
         taken.extend(self.networks().into_iter().map(|it| (Owner::Tunnel, it)));
+        taken.extend(own);
         taken.extend(self.lan().iter().map(|it| (Owner::Lan, *it)));
         behind::check(wanted, &taken)
+    }
+
+    /// Refuses a single address behind a client that would count as its own address.
+    fn check_single(&self, ranges: &[AllowedIp], behind: &[AllowedIp]) -> Result<(), PeerError> {
+        let (own, _) = self.split(ranges);
+        match behind.iter().find(|it| own.contains(it)) {
+            Some(value) => Err(PeerError::Behind {
+                value: value.to_string(),
+                why: "a single address would count as the client's own address in the tunnel; give a network"
+                    .to_owned(),
+            }),
+            None => Ok(()),
+        }
     }
 
     fn lan(&self) -> &[AllowedIp] {
@@ -192,6 +219,10 @@ fn is_of(section: &Section, name: &str) -> bool {
     section.name.as_deref() == Some(name) || section.public_key == name
 }
 
+fn is_single(range: &AllowedIp) -> bool {
+    range.prefix() == family_bits(range.addr())
+}
+
 fn single(addr: IpAddr) -> Option<AllowedIp> {
     AllowedIp::new(addr, family_bits(addr)).ok()
 }
@@ -221,6 +252,8 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     let home = file.tunnel.home.as_ref();
     let endpoint = wanted.endpoint(home, path)?.to_string();
     let addresses = file.free_addresses()?;
+    let allowed = [&addresses[..], &wanted.behind].concat();
+    file.check_single(&allowed, &wanted.behind)?;
     let Some(server) = &file.tunnel.interface.private_key else {
         return Err(file.unfit("it has no PrivateKey"));
     };
@@ -276,7 +309,7 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
         "\nPresharedKey = ",
         &shared,
         "\nAllowedIPs = ",
-        &list_of(&[&addresses[..], &wanted.behind].concat()),
+        &list_of(&allowed),
         "\n",
     ]);
     wanted.hand_over(&text)?;
@@ -324,7 +357,9 @@ pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), P
     let client = clients.iter().find(|it| is_of(&it.section, name));
     let client = client.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
     file.check_networks(&clients, name, behind)?;
-    let ranges = list_of(&[&client.own[..], behind].concat());
+    let ranges = [&client.own[..], behind].concat();
+    file.check_single(&ranges, behind)?;
+    let ranges = list_of(&ranges);
     file.write(&clients::with(
         &file.text,
         &client.section,
@@ -485,5 +520,37 @@ mod tests {
         let left = text.split("\n[Peer]").next().unwrap();
         let last = text.rsplit("\n[Peer]").next().unwrap();
         assert_eq!(office.text(), format!("{left}\n[Peer]{last}"));
+    }
+
+    #[test]
+    fn a_client_keeps_its_own_address_if_the_server_names_no_network_of_it() {
+        let office = Office::new();
+        let key = keys::public_of(&keys::new()).to_base64();
+        for (server, own) in [
+            ("10.7.0.1/32", "10.7.0.2/32"),
+            ("10.7.0.1/24", "10.7.0.2/32, fd00::2/128"),
+        ] {
+            let text = format!(
+                "[Interface]\nPrivateKey = {}\nAddress = {server}\n\n[Peer]\n#! Name = phone\nPublicKey = {}\n\
+                 AllowedIPs = {own}\n",
+                *keys::new().to_base64(),
+                *key
+            );
+            fs::write(office.path(), &text).unwrap();
+            office.set("phone", &["192.168.7.0/24"]).unwrap();
+            let with = text.replace(own, &format!("{own}, 192.168.7.0/24"));
+            assert_eq!(office.text(), with);
+            assert_eq!(office.list(), ["phone 192.168.7.0/24 unknown"]);
+            let refused = office.set("phone", &["fd00:9::9/128"]).unwrap_err();
+            assert!(
+                refused.to_string().contains("a single address"),
+                "{refused}"
+            );
+            office.set("phone", &[]).unwrap();
+            assert_eq!(office.text(), text);
+        }
+        // The client has an IPv4 address in the tunnel, so this one is of a host behind it.
+        office.set("phone", &["192.168.7.7/32"]).unwrap();
+        assert_eq!(office.list(), ["phone 192.168.7.7/32 unknown"]);
     }
 }
