@@ -60,7 +60,7 @@ pub(crate) fn command() -> Command {
          fixed]",
     );
     Command::new("audit")
-        .about("Find features of the chip that a firmware does not use: NEON, ciphers")
+        .about("Find features of the chip that a firmware leaves unused")
         .arg(path.help("An ELF file, a root file system's directory, or a firmware image"))
         .arg(option(
             "soc",
