@@ -308,7 +308,7 @@ impl Line {
         self.interface.is_some() || self.source.is_some() || self.relay.is_some()
     }
 
-    /// The faults of keys that need others: words that follow "this [Uplink] has".
+    /// The faults of keys that need others: words that follow `this [Uplink] has`.
     fn faults(&self) -> impl Iterator<Item = &'static str> {
         let (relay, key) = (self.relay.is_some(), self.relay_key.is_some());
         let day = self.cap_day != CAP_DAY_DEFAULT;

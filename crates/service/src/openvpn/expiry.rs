@@ -194,7 +194,7 @@ mod tests {
         };
         let (past, lately) = (authority(now - 3 * AHEAD), authority(now - AHEAD / 2));
         let count = |ends: &[End]| expiring(ends, false, None, now).len();
-        assert_eq!(count(&[past.clone()]), 1);
+        assert_eq!(count(std::slice::from_ref(&past)), 1);
         let valid = authority(now + 3 * AHEAD);
         assert_eq!(count(&[past, lately, valid]), 1);
     }

@@ -242,7 +242,7 @@ fn ports_that_others_reach() {
 #[test]
 fn forwarding_filters_and_addresses() {
     finds("forwarding", "IP forwarding is off", |it| {
-        it.forwards = false
+        it.forwards = false;
     });
     finds("rp-filter", "lte0, one of several uplinks", |it| {
         it.lines.push("lte0".to_owned());
