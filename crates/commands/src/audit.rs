@@ -246,7 +246,7 @@ fn list(table: &Table, format: Format) -> String {
                 let line = serde_json::json!({
                     "soc": soc.id, "name": soc.name, "aliases": soc.aliases, "routers": soc.routers,
                     "core": soc.core.name, "cores": soc.cores, "neon": soc.core.neon, "divide": soc.core.divide,
-                    "aes": soc.core.aes, "flags": soc.core.gcc, "rust": soc.core.rust, "engine": soc.engine,
+                    "aes": soc.core.aes, "flags": soc.core.gcc, "rust": soc.core.rust, "accelerator": soc.accelerator,
                     "unsure": soc.unsure, "sources": soc.sources,
                 });
                 out += &format!("{line}\n");
@@ -260,13 +260,13 @@ fn listed(soc: &Soc) -> String {
     let mut out = format!("{:<10} {}\n", soc.id, report::describe(soc));
     let mut part = |name: &str, text: &str| {
         if !text.is_empty() {
-            out += &format!("{:10} {name:<9} {text}\n", "");
+            out += &format!("{:10} {name:<12} {text}\n", "");
         }
     };
     part("also:", &soc.aliases.join(", "));
     part("routers:", &soc.routers.join(", "));
     part("options:", &soc.core.gcc);
-    part("engine:", soc.engine.as_deref().unwrap_or(""));
+    part("accelerator:", soc.accelerator.as_deref().unwrap_or(""));
     part("unsure:", &soc.unsure.join(", "));
     out
 }

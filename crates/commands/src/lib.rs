@@ -18,7 +18,7 @@ mod guard;
 mod home;
 mod import;
 mod keys;
-mod leak_test;
+mod leaks;
 mod list;
 mod logs;
 #[cfg(feature = "manual")]

@@ -63,7 +63,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry(Lan, guard::command, guard::run),
     #[cfg(feature = "policy")]
     Entry(Lan, policy::command, policy::run),
-    Entry(Lan, leak_test::command, leak_test::run),
+    Entry(Lan, leaks::command, leaks::run),
     Entry(InPlace, wireguard::command, wireguard::run),
     Entry(InPlace, openvpn::command, openvpn::run),
     Entry(InPlace, keys::genkey_command, keys::genkey),

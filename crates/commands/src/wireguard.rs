@@ -9,7 +9,7 @@ use config::wgquick;
 use host::background;
 use host::logging;
 use host::privileges;
-use service::tun_test::TunTest;
+use service::tun_probe::TunProbe;
 use service::wireguard::{Daemon, DaemonOptions, Owner};
 use std::error::Error;
 use std::path::Path;
@@ -64,7 +64,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     if null_cipher {
         log::warn!("--null-cipher: packets are NOT encrypted");
     }
-    let tun_verdict = TunTest::start(&settings.dataplane).verdict();
+    let tun_verdict = TunProbe::start(&settings.dataplane).verdict();
     let ifname = text(matches, "IFNAME").unwrap_or_default().to_owned();
     let is_server = is_server(Path::new("/etc/wireguard"), &ifname);
     // Before any lasting thread starts: threads inherit the privileges.

@@ -6,7 +6,7 @@ mod sample;
 mod selftest;
 
 pub use create::{NAME_MAX, TunError, TunOptions};
-pub use selftest::{TunTest, TunVerdict, self_test, start_self_test};
+pub use selftest::{TunProbe, TunVerdict, self_test, start_self_test};
 
 use crate::poll::{check, check_len};
 use crate::rung::Rung;

@@ -19,6 +19,6 @@ pub mod running;
 mod shares;
 mod socket;
 pub mod status;
-pub mod tun_test;
+pub mod tun_probe;
 mod watchdog;
 pub mod wireguard;

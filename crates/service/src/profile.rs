@@ -91,7 +91,7 @@ pub struct Lines {
     /// Costs on the CPU.
     pub cpu: [u64; 3],
     /// Costs on the accelerator.
-    #[serde(rename = "engine")]
+    #[serde(alias = "engine")]
     pub accelerator: [u64; 3],
 }
 

@@ -218,7 +218,7 @@ fn facts(live: &Live) -> Vec<String> {
     let engines: BTreeSet<&str> = live
         .drivers
         .iter()
-        .filter(|d| d.asynchronous && is_engine(&d.driver))
+        .filter(|d| d.asynchronous && is_accelerator(&d.driver))
         .map(|d| d.driver.as_str())
         .collect();
     fact(
@@ -243,8 +243,8 @@ fn facts(live: &Live) -> Vec<String> {
     facts
 }
 
-/// Whether `driver` is a hardware engine: the kernel's own wrappers around SIMD code are asynchronous too.
-fn is_engine(driver: &str) -> bool {
+/// Whether `driver` is a hardware accelerator: the kernel's own wrappers around SIMD code are asynchronous too.
+fn is_accelerator(driver: &str) -> bool {
     ![
         "cryptd", "simd-", "-neon", "-ce", "-aesni", "generic", "mcryptd", "-arm", "-avx", "pcrypt",
     ]
@@ -286,13 +286,13 @@ mod tests {
 
     #[test]
     fn engines_are_not_the_kernels_own_code() {
-        for (driver, engine) in [
+        for (driver, accelerator) in [
             ("cbc-aes-qce", true),
             ("safexcel-gcm-aes", true),
             ("cbc-aes-ce", false),
             ("__ecb-aes-neonbs", false),
         ] {
-            assert_eq!(is_engine(driver), engine, "{driver}");
+            assert_eq!(is_accelerator(driver), accelerator, "{driver}");
         }
     }
 }

@@ -127,8 +127,8 @@ pub struct Soc {
     /// Whether routers run the chip big-endian.
     #[serde(default)]
     pub big_endian: bool,
-    /// The cipher engine, and its use.
-    pub engine: Option<String>,
+    /// The cipher accelerator, and its use.
+    pub accelerator: Option<String>,
     /// Names in a device tree's root `compatible`: `qcom,ipq8065`.
     #[serde(default)]
     pub compatible: Vec<String>,

@@ -9,7 +9,7 @@ use config::settings::Settings;
 use config::tunnel::Tunnel;
 use config::types::Key32;
 use host::{Managed, Want, background, logging, privileges};
-use service::tun_test::TunTest;
+use service::tun_probe::TunProbe;
 use service::wireguard::{Daemon, DaemonOptions, Named, Owner};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn run(
     if let Some(origin) = &lines.origin {
         log::info!("{}: uplinks: {origin}", at.interface);
     }
-    let tun_verdict = TunTest::start(&settings.dataplane).verdict();
+    let tun_verdict = TunProbe::start(&settings.dataplane).verdict();
     privileges::drop_privileges();
     let mut daemon = Daemon::start(&DaemonOptions {
         ifname: netifd.device().to_owned(),

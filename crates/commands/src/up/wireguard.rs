@@ -17,7 +17,7 @@ use config::wgquick;
 use host::{Applied, Facts, MtuFollower, Plan, PlanError, Want};
 use host::{background, logging, notify, privileges, tunnel_devices};
 use netio::netlink::Netlink;
-use service::tun_test::TunTest;
+use service::tun_probe::TunProbe;
 use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner};
 use std::collections::HashSet;
 use std::error::Error;
@@ -101,7 +101,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         let_go: false,
     };
     up.scripts(&up.tunnel.interface.scripts.pre_up)?;
-    let tun_verdict = TunTest::start(&settings).verdict();
+    let tun_verdict = TunProbe::start(&settings).verdict();
     let sets_dns = !up.tunnel.interface.dns.is_empty() && !switches.no_dns;
     let runs_programs = switches.allow_scripts || sets_dns;
     if !runs_programs {

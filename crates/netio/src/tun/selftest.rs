@@ -91,9 +91,9 @@ impl TunVerdict {
 
 /// A self-test on another thread.
 #[derive(Debug)]
-pub struct TunTest(Result<thread::JoinHandle<TunVerdict>, TunVerdict>);
+pub struct TunProbe(Result<thread::JoinHandle<TunVerdict>, TunVerdict>);
 
-impl TunTest {
+impl TunProbe {
     /// Waits for the end of the test and returns its verdict.
     #[must_use]
     pub fn verdict(self) -> TunVerdict {
@@ -119,9 +119,9 @@ pub fn self_test(options: TunOptions) -> TunVerdict {
 /// Takes 1 to 2 ms on a virtual machine with Linux 6.18, and up to 16 ms on a busy one or while the kernel removes an
 /// earlier test's namespace. Takes 0.2 s on a kernel that answers nothing, and no time if every feature is off.
 #[must_use]
-pub fn start_self_test(options: TunOptions) -> TunTest {
+pub fn start_self_test(options: TunOptions) -> TunProbe {
     if !(options.tso || options.uso || options.gro) {
-        return TunTest(Err(TunVerdict::not_run("setting")));
+        return TunProbe(Err(TunVerdict::not_run("setting")));
     }
     // A namespace made by a thread is its own, and ends with it unless a descriptor keeps it.
     let thread = thread::Builder::new()
@@ -130,7 +130,7 @@ pub fn start_self_test(options: TunOptions) -> TunTest {
             Ok(stand) => stand.test(options),
             Err(why) => TunVerdict::not_run(&why),
         });
-    TunTest(thread.map_err(|e| TunVerdict::not_run(&format!("no thread: {e}"))))
+    TunProbe(thread.map_err(|e| TunVerdict::not_run(&format!("no thread: {e}"))))
 }
 
 /// A TUN with an address, in an otherwise empty namespace.

@@ -1,6 +1,6 @@
 //! The interface and its data plane, for clients and servers.
 
-use crate::tun_test::TunTest;
+use crate::tun_probe::TunProbe;
 use crate::wireguard::{SocketPlan, mtu_discovery};
 use config::lines::Line;
 use config::openvpn::{Connection, Device, Family, OpenVpn, Sockets as SocketOptionsOf};
@@ -78,13 +78,13 @@ impl DeviceError {
 }
 
 /// The TUN's self-test, which runs while the start prepares the rest.
-pub(super) struct Rungs(Cell<Option<TunTest>>, OnceCell<TunVerdict>);
+pub(super) struct Rungs(Cell<Option<TunProbe>>, OnceCell<TunVerdict>);
 
 impl Rungs {
     /// Starts the self-test.
     pub(super) fn test(device: &Device, settings: &DataplaneSettings) -> Self {
         let tested = !device.null && !kernel_plane::is_wanted(settings);
-        let test = tested.then(|| TunTest::start(settings));
+        let test = tested.then(|| TunProbe::start(settings));
         Self(Cell::new(test), OnceCell::new())
     }
 

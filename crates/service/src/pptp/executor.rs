@@ -13,7 +13,7 @@ use super::server::{Answering, ServerMachine};
 use super::settings::{self, PasswordError};
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
-use crate::tun_test::TunTest;
+use crate::tun_probe::TunProbe;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Client, Pptp, Role, Server};
@@ -246,7 +246,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             Role::Client(_) => None,
         };
         let gre = Sockets::open(&model.lines, address, device).map_err(RunError::Gre)?;
-        let tested = TunTest::of(TunOptions::ALL).verdict();
+        let tested = TunProbe::of(TunOptions::ALL).verdict();
         let tun = tested.create(&model.interface, TunOptions::ALL)?;
         if let Role::Server(server) = &model.role {
             host::tunnel_devices::mark_server(tun.name(), [server.listen.port()]);

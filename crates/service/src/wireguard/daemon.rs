@@ -54,7 +54,7 @@ pub struct DaemonOptions {
     pub bind_device: Option<String>,
     /// The lines, used in place of `bind_device`.
     pub lines: Lines,
-    /// Self-test result of this kernel's TUN super-packets: see [`TunTest`](crate::tun_test::TunTest).
+    /// Self-test result of this kernel's TUN super-packets: see [`TunProbe`](crate::tun_probe::TunProbe).
     pub tun_verdict: TunVerdict,
     /// Use no cipher at all: only for measuring, never for a tunnel in use.
     #[cfg(feature = "null-cipher")]
@@ -157,7 +157,7 @@ impl Daemon {
         crate::backends::choose(settings.crypto_backend, &[Algorithm::ChaCha20Poly1305]);
         let tun = options
             .tun_verdict
-            .create(&options.ifname, crate::tun_test::tun_options(settings))?;
+            .create(&options.ifname, crate::tun_probe::tun_options(settings))?;
         let ifname = tun.name().to_owned();
         // Opened before the state is read, so that no change falls between the two.
         let mut news = Monitor::open(Watch::ALL)?;

@@ -26,7 +26,7 @@ const SOC_FACTS: [&str; 8] = [
     "cores",
     "ghz",
     "routers",
-    "engine",
+    "accelerator",
     "compatible",
     "openwrt",
 ];
@@ -338,7 +338,7 @@ fn check_row(row: &Soc) -> Result<(), TableError> {
     for fact in SOC_FACTS {
         let empty = match fact {
             "routers" => row.routers.is_empty(),
-            "engine" => row.engine.is_none(),
+            "accelerator" => row.accelerator.is_none(),
             "compatible" => row.compatible.is_empty(),
             "openwrt" => row.openwrt_targets.is_empty() && row.openwrt_arch.is_empty(),
             _ => false,

@@ -26,13 +26,13 @@ const RUNGS: [&str; 3] = ["tso", "uso", "gro"];
 
 /// A self-test that runs in the background, or has passed since the boot.
 #[derive(Debug)]
-pub struct TunTest {
-    test: Result<tun::TunTest, TunVerdict>,
+pub struct TunProbe {
+    test: Result<tun::TunProbe, TunVerdict>,
     wanted: TunOptions,
     path: PathBuf,
 }
 
-impl TunTest {
+impl TunProbe {
     /// Starts the test of the features that the settings request, unless they have passed since the boot.
     ///
     /// Call it before privileges are dropped: the test needs a network namespace of its own.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn is_known(path: &Path, wanted: TunOptions) -> bool {
-        TunTest::start_at(path, wanted).test.is_err()
+        TunProbe::start_at(path, wanted).test.is_err()
     }
 
     #[test]
