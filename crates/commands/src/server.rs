@@ -82,7 +82,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(arguments::path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
     Command::new("server")
-        .about("Set up a server for phones and computers, and renew its certificates")
+        .about("Set up a server at home or at an office, and renew it")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(init)

@@ -326,7 +326,8 @@ fn who(word: &str) -> Option<Who> {
         return Some(Who::Network(network));
     }
     // The word may be a device, or a host name from DHCP.
-    let is_word = is_device(word) || Domain::new(word).is_some();
+    let is_name = |it: Domain| it.as_str().eq_ignore_ascii_case(word);
+    let is_word = is_device(word) || Domain::new(word).is_some_and(is_name);
     is_word.then(|| Who::Lease(word.to_owned()))
 }
 

@@ -138,6 +138,20 @@ fn what_decides_nothing_or_too_much_is_a_fault() {
     );
 }
 
+/// A domain may begin with `*.`; a sender is one host, whose lease has a whole name.
+#[test]
+fn a_pattern_is_no_sender() {
+    let with = |who: &str, to: &str| {
+        read(&format!(
+            "[[entry]]\nwho = {who:?}\nto = {to:?}\nway = \"around\"\n"
+        ))
+    };
+    assert!(with("tv.home", "*.example.org").is_ok());
+    for word in ["*.a", "*.example.org"] {
+        assert!(with(word, "*.example.org").is_err(), "{word}");
+    }
+}
+
 proptest! {
     /// No accepted word has a character with a meaning in nft or dnsmasq.
     #[test]
