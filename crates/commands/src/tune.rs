@@ -42,7 +42,7 @@ const USUAL: usize = 32;
 /// The command-line definition of `tune`.
 pub(crate) fn command() -> Command {
     Command::new("tune")
-        .about("Measure ciphers on CPU and accelerators, and save which is fastest")
+        .about("Measure ciphers on CPU and accelerator, and save the fastest")
         .long_about(
             "Measure ciphers on the CPU and on accelerators behind /dev/crypto or AF_ALG, from 16 bytes to 64 KiB and \
              in batches of 1 to 64 packets, and write to the profile which is fastest for each size. Tunnels that \
