@@ -28,7 +28,7 @@ const OFF: u8 = 3;
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
     Command::new("policy")
-        .about("Route devices, networks and domains through tunnels or around them")
+        .about("Route devices, networks or domains through tunnels or past them")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
