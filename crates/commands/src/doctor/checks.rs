@@ -11,12 +11,12 @@ use std::time::Duration;
 pub(super) struct Finding {
     /// The name of the check.
     pub(super) check: &'static str,
-    /// What is wrong, in one sentence.
+    /// The fault, in one sentence.
     pub(super) what: String,
     /// Where to see or change the faulty setting.
     #[serde(rename = "where")]
     pub(super) place: String,
-    /// What the user can do about the fault.
+    /// The remedy for the user.
     #[serde(rename = "do")]
     pub(super) remedy: String,
 }

@@ -7,7 +7,7 @@ use config::types::AllowedIp;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Whose a network is.
+/// The owner of a network.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Owner {
     /// A client, by its name.

@@ -133,7 +133,7 @@ struct New<'a> {
     what: &'static str,
     tag: &'static str,
     source: &'a Source,
-    /// What the source had when it was read.
+    /// Content of the source when it was read.
     old: Zeroizing<Vec<u8>>,
     /// The PEM blocks that replace those of the same kind.
     text: String,
