@@ -187,7 +187,7 @@ fn sign<'a>(
     };
     let tls = &config.tls;
     if config.server().is_none() {
-        return Err(unfit("this is no server's file"));
+        return Err(unfit("this is not the file of a server"));
     }
     let (Some(ca), Some(cert)) = (&tls.ca, &tls.cert) else {
         return Err(unfit(
