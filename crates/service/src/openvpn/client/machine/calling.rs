@@ -28,6 +28,8 @@ struct Called {
     tcp: bool,
     /// The option whose key must match the server's, if there is one.
     key: Option<&'static str>,
+    /// The other servers called since the silence began.
+    others: u32,
 }
 
 impl Calling {
@@ -57,8 +59,18 @@ impl Calling {
             (None, SharedWrap::TlsAuth { .. }) => Some("tls-auth"),
             (None, SharedWrap::None) => None,
         };
-        let since = self.called.take().map_or(cx.now.monotonic, |it| it.1);
-        self.called = Some((Called { name, tcp, key }, since));
+        let (others, since) = match self.called.take() {
+            Some((called, since)) if called.name == name => (called.others, since),
+            Some((called, since)) => (called.others + 1, since),
+            None => (0, cx.now.monotonic),
+        };
+        let called = Called {
+            name,
+            tcp,
+            key,
+            others,
+        };
+        self.called = Some((called, since));
     }
 
     /// Records that the server of this attempt has answered.
@@ -91,15 +103,25 @@ impl Calling {
 
 impl Called {
     fn explanation(&self) -> String {
-        let Self { name, tcp, key } = self;
+        let Self {
+            name,
+            tcp,
+            key,
+            others,
+        } = self;
         let seconds = UNANSWERED.as_secs();
+        let before = match others {
+            0 => String::new(),
+            1 => " and the server before it".to_owned(),
+            _ => format!(" and the {others} servers before it"),
+        };
         let key = match key {
             Some(option) => format!(", or the key of {option} may differ from the server's"),
             None => String::new(),
         };
         let other = if *tcp { "UDP" } else { "TCP" };
         format!(
-            "no answer from {name} for {seconds} s: the server may be down, a firewall may drop the packets, the port \
+            "no answer from {name}{before} for {seconds} s: the server may be down, a firewall may drop the packets, the port \
              or the protocol may be wrong (the server may use {other}){key}; still trying"
         )
     }

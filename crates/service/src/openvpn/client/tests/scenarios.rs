@@ -105,6 +105,24 @@ fn a_server_that_does_not_answer_is_left_for_the_next() {
     assert_eq!(servers, [address(1), address(2)]);
 }
 
+/// Servers that are tried in turn within five seconds are named together: the last one has not been silent for so long.
+#[test]
+fn silence_of_several_servers_is_explained_as_theirs() {
+    let mut world = begin("--connect-timeout 3 --connect-retry 1", 3);
+    for server in &mut world.servers {
+        server.answers = false;
+    }
+    world.run_for(secs(9));
+    let mut said = world.said.iter().filter(|it| it.starts_with("no answer"));
+    let text = said.next().expect("an explanation");
+    assert!(
+        text.starts_with("no answer from 192.0.2.2:1194, UDP and the server before it for 5 s: "),
+        "{text}"
+    );
+    assert_eq!(said.next(), None);
+    leave(&mut world);
+}
+
 /// The client tells the user which server it connects to and, once per outage, explains five seconds of silence.
 #[test]
 fn a_call_that_nobody_answers_is_explained_once() {
