@@ -50,6 +50,7 @@ fn openvpn_is_shown_at_both_ends() {
                 "rx_bytes",
                 "tx_bytes",
                 "connected_unix",
+                "expires_unix",
                 "last_handshake_unix",
             ] {
                 assert!(peer[count].as_u64() > Some(1000), "{count}: {peer}");

@@ -240,6 +240,11 @@ fn an_office_is_renewed_while_its_clients_stay() {
     let stock = office.start(branch, "openvpn --config stock.conf");
     until("both clients", || office.clients().len() == 2);
     let before = office.clients();
+    let ends = || {
+        let (office, branch) = (status_of(&office.net.b, "tun0"), status_of(branch, "ours"));
+        [&office, &branch["peers"][0]].map(|it| it["expires_unix"].as_u64().unwrap())
+    };
+    let [soon, of_server] = ends();
     for said in [office.warnings(), office.says("doctor")] {
         for what in [
             "the revocation list ends on",
@@ -262,6 +267,8 @@ fn an_office_is_renewed_while_its_clients_stay() {
     renews(&ours);
     renews(&stock);
     assert_eq!(office.clients(), before);
+    let [later, of_renewed] = ends();
+    assert!(later > soon + 700 * DAY as u64 && of_renewed > of_server + 700 * DAY as u64);
     let ups = stock
         .stdout()
         .matches("Initialization Sequence Completed")

@@ -2,7 +2,9 @@
 
 use crate::verify::certificate::Certificate;
 use crate::verify::rules::{sha1, sha256};
+use crate::verify::time::Time;
 use crate::{der, name};
+use std::time::SystemTime;
 
 /// A peer's certificate that was verified, and the chain up to what we trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct ChainCertificate {
     pub(crate) issuer: Box<[u8]>,
     /// The issuer's key (the content of its SubjectPublicKeyInfo), if the chain has it: authorities may share a name.
     pub(crate) issuer_key: Option<Box<[u8]>>,
+    /// The end of validity.
+    pub(crate) not_after: Time,
     /// The parts of the subject, by OpenSSL's short names, in order: `("CN", "server")`.
     pub fields: Vec<(String, String)>,
 }
@@ -43,6 +47,11 @@ impl PeerCertificate {
     /// The SHA-256 digest of the peer's own certificate.
     pub fn fingerprint(&self) -> Option<&[u8; 32]> {
         self.chain.first().map(|own| &own.sha256)
+    }
+
+    /// The end of the peer's own certificate.
+    pub fn ends(&self) -> Option<SystemTime> {
+        self.chain.first().map(|own| own.not_after.system())
     }
 
     /// The environment of scripts: `common_name`, and for each certificate of the chain its
@@ -75,6 +84,7 @@ impl ChainCertificate {
             sha256: sha256(certificate.der),
             issuer: name::canonical(certificate.issuer).into(),
             issuer_key: above.or(own).map(|it| it.public_key.into()),
+            not_after: certificate.not_after,
             fields: subject.map(|name| name.fields()).unwrap_or_default(),
         }
     }

@@ -2,7 +2,6 @@
 
 use crate::der::{self, BadDer, Reader};
 use rustls::pki_types::UnixTime;
-#[cfg(feature = "server")]
 use std::time::{Duration, SystemTime};
 
 /// Seconds since 1970, in UTC.
@@ -63,7 +62,6 @@ impl Time {
     }
 
     /// The time for the host; times before 1970 count as 1970.
-    #[cfg(feature = "server")]
     pub(crate) fn system(self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.0.max(0) as u64)
     }

@@ -4,9 +4,10 @@ use super::ReadAgain;
 use super::RunOptions;
 use super::device::Rungs;
 #[cfg(feature = "server")]
-use super::expiry::expiring;
+use super::expiry::{earliest, expiring};
 use super::kernel_plane;
 use super::monitoring::{Documented, Idle, Monitoring};
+use super::statusdoc::Expiry;
 use crate::watchdog::Watchdog;
 use config::openvpn::{AuthRetry, OpenVpn, RemapUsr1, ScriptSecurity};
 use config::settings::DataplaneSettings;
@@ -211,24 +212,28 @@ impl Context {
         }
     }
 
-    /// Returns warnings of certificates and lists that end soon.
+    /// Returns when certificates and lists end.
     #[cfg(feature = "server")]
-    pub(super) fn expiring(&self, tls: &TlsSettings) -> Vec<String> {
+    pub(super) fn expiry(&self, tls: &TlsSettings) -> Expiry {
         let file = self.file.as_ref().map(|file| {
             // The user may run the remedy in another directory.
             let whole = fs::canonicalize(file).unwrap_or_else(|_| file.into());
             whole.display().to_string()
         });
         let (server, now) = (self.config.server().is_some(), SystemTime::now());
-        let expiring = expiring(&tls.ends(), server, file.as_deref(), now).into_iter();
-        expiring
-            .map(|it| format!("{}: {}", it.what, it.remedy))
-            .collect()
+        let ends = tls.ends();
+        let expiring = expiring(&ends, server, file.as_deref(), now).into_iter();
+        Expiry {
+            earliest_unix: earliest(&ends, now),
+            warnings: expiring
+                .map(|it| format!("{}: {}", it.what, it.remedy))
+                .collect(),
+        }
     }
 
     #[cfg(not(feature = "server"))]
-    pub(super) const fn expiring(&self, _: &TlsSettings) -> Vec<String> {
-        Vec::new()
+    pub(super) fn expiry(&self, _: &TlsSettings) -> Expiry {
+        Expiry::default()
     }
 
     /// Keeps a configuration that was read again, or returns an equal one that is kept already.

@@ -2,6 +2,7 @@
 
 use config::openvpn::{Crl, OpenVpn, Source};
 use openvpn::expiry::{self, End, Ending};
+use openvpn_host::timestamp::unix;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -43,18 +44,26 @@ pub(super) fn expiring(
     file: Option<&str>,
     now: SystemTime,
 ) -> Vec<Expiring> {
-    let soon = ends.iter().filter(|it| it.at <= now + AHEAD);
+    let soon = in_use(ends, now).filter(|it| it.at <= now + AHEAD);
     let soon = soon.filter(|_| host::machine::clock_is_set(now));
-    // Bundles keep authorities of the past beside those in use.
-    let authorities = || ends.iter().filter(|it| it.of == Ending::Authority);
-    let others = authorities().any(|it| it.at > now);
-    let is_past = |it: &End| it.of == Ending::Authority && it.at + AHEAD < now && others;
-    let soon = soon.filter(|it| !is_past(it));
     soon.map(|end| Expiring {
         what: what(end, server, now),
         remedy: remedy(end.of, server, file),
     })
     .collect()
+}
+
+/// Returns the earliest end, in seconds since 1970.
+pub(super) fn earliest(ends: &[End], now: SystemTime) -> Option<u64> {
+    in_use(ends, now).map(|it| unix(it.at)).min()
+}
+
+/// Leaves out authorities of the past, which bundles keep beside those in use.
+fn in_use(ends: &[End], now: SystemTime) -> impl Iterator<Item = &End> {
+    let authorities = || ends.iter().filter(|it| it.of == Ending::Authority);
+    let others = authorities().any(|it| it.at > now);
+    let is_past = move |it: &End| it.of == Ending::Authority && it.at + AHEAD < now && others;
+    ends.iter().filter(move |it| !is_past(it))
 }
 
 fn what(end: &End, server: bool, now: SystemTime) -> String {
@@ -196,7 +205,13 @@ mod tests {
         let count = |ends: &[End]| expiring(ends, false, None, now).len();
         assert_eq!(count(std::slice::from_ref(&past)), 1);
         let valid = authority(now + 3 * AHEAD);
-        assert_eq!(count(&[past, lately, valid]), 1);
+        let of = |it: &End| Some(unix(it.at));
+        assert_eq!(earliest(std::slice::from_ref(&past), now), of(&past));
+        let wanted = of(&lately);
+        let bundle = [past, valid, lately];
+        assert_eq!(count(&bundle), 1);
+        assert_eq!(earliest(&bundle, now), wanted);
+        assert_eq!(earliest(&[], now), None);
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(super) fn peer(
         crypto_backend: cipher.map(|name| crate::backends::kind(name).name().to_owned()),
         backend: channel.cipher.map(|it| it.backend.to_owned()),
         connected_unix: Some(unix(since)),
+        expires_unix: session.certificate().and_then(|it| it.ends()).map(unix),
         ..PeerStatus::default()
     };
     let data = match state.guarded {
@@ -48,20 +49,30 @@ pub(super) fn peer(
     status
 }
 
-/// Returns the document of a tunnel, with what clients and servers have alike. `expiring` are warnings.
+/// When a tunnel's certificates and revocation lists end. A program without servers leaves it empty, to stay small.
+#[derive(Default)]
+pub(super) struct Expiry {
+    /// The earliest end, in seconds since 1970.
+    pub(super) earliest_unix: Option<u64>,
+    /// Warnings of those that end soon.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Returns the document of a tunnel, with what clients and servers have alike.
 pub(super) fn document(
     config: &OpenVpn,
     plane: Option<&Plane>,
     inside: Option<&Inside>,
-    expiring: Vec<String>,
+    expiry: Expiry,
 ) -> Status {
     let statistics = plane.map(DataPlane::statistics);
     let mut warnings = inside.map_or_else(Vec::new, Inside::warnings);
-    warnings.extend(expiring);
+    warnings.extend(expiry.warnings);
     Status {
         fwmark: config.sockets.mark.unwrap_or(0),
         bound_device: config.sockets.device.clone(),
         warnings,
+        expires_unix: expiry.earliest_unix,
         mtu: plane.map_or(0, |plane| plane.mtu() as u32),
         workers: statistics.as_ref().map_or(0, |it| it.workers),
         dataplane: statistics.map(dataplane).unwrap_or_default(),

@@ -185,6 +185,9 @@ levels! {
         /// Warnings, one sentence each: what the tunnel asked of the host and does not have, such as a route that the
         /// kernel refused or that another one hides; certificates, lists and allowances that end soon, with the remedy.
         warnings: Vec<String>, absent "if empty", label "warning";
+        /// Earliest end of the tunnel's certificate, authorities and revocation lists, in seconds since 1970, with
+        /// OpenVPN; not in programs without servers.
+        expires_unix: Option<u64>, absent "if null", metric "millrace_tunnel_expires_timestamp_seconds";
         /// Threads of the data plane.
         workers: usize, metric "millrace_tunnel_workers";
         /// Milliseconds since the daemon's start, by a clock that never jumps.
@@ -222,6 +225,8 @@ levels! {
         backend: Option<String>;
         /// Start of the session, in seconds since 1970, except with WireGuard.
         connected_unix: Option<u64>, metric "millrace_peer_connected_timestamp_seconds";
+        /// End of the peer's certificate, in seconds since 1970, with OpenVPN.
+        expires_unix: Option<u64>, absent "if null", metric "millrace_peer_certificate_expires_timestamp_seconds";
         /// [`silent` or `no carrier`](#silent-and-no-carrier); only with a known fault.
         state: Option<String>, absent "if null", label "state";
         /// Reason for the state, in words.

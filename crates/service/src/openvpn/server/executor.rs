@@ -231,7 +231,7 @@ impl Documented for Executor<'_> {
                 config,
                 Some(plane),
                 inside.map(|set| &set.inside),
-                self.context.expiring(&self.host.tls),
+                self.context.expiry(&self.host.tls),
             )
         }
     }

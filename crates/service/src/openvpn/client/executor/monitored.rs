@@ -57,7 +57,7 @@ impl Documented for Executor<'_> {
                 config,
                 host.plane().as_deref(),
                 host.inside.as_ref(),
-                self.context.expiring(&host.tls),
+                self.context.expiry(&host.tls),
             )
         }
     }

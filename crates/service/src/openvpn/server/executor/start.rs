@@ -64,7 +64,7 @@ impl<'a> Executor<'a> {
         }
         let tls = Arc::new(tls);
         setup::prepare(&tls);
-        for warning in tls.warnings().iter().chain(&context.expiring(&tls)) {
+        for warning in tls.warnings().iter().chain(&context.expiry(&tls).warnings) {
             log::warn!("WARNING: {warning}");
         }
         let tokens = match (&wanted.auth_token, &server.token_secret) {
