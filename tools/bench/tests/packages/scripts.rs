@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tools::packages::deb;
 
-/// A stand-in for `scripts/arm`, whose programs print when they were built.
+/// A stand-in for `scripts/arm`, whose programs print when they were built. It lists them in the file `built`, and fails
+/// after the one that the file `interrupted` names.
 const ARM: &str = r#"#!/bin/sh
 set -eu
 bin=${CARGO_TARGET_DIR:-$PWD/target/arm}/bin
@@ -17,6 +18,8 @@ mkdir -p "$bin"
 for chip; do
     printf '#!/bin/sh\n# now\n[ "$1" != man ] || echo page >"$2/millrace.1"\n' >"$bin/millrace-$chip-$KINDS"
     chmod 755 "$bin/millrace-$chip-$KINDS"
+    echo "$chip-$KINDS" >>"$bin/built"
+    [ "$(cat "$bin/interrupted" 2>/dev/null)" != "$chip-$KINDS" ]
 done
 "#;
 
@@ -49,6 +52,7 @@ fn run(top: &Path, chip: &str, variables: &[(&str, &Path)]) -> Output {
         .env_remove("PROGRAMS")
         .env_remove("STAGE")
         .env_remove("KEY")
+        .env_remove("RESUME")
         .envs(variables.iter().copied())
         .output()
         .unwrap()
@@ -130,4 +134,68 @@ fn only_what_is_asked_for_is_packed_and_nothing_older() {
     let output = run(top, "cortex-a99", &[]);
     assert!(!output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("cortex-a99"));
+
+    if lab::require(lab::tools::find("git")).is_some() {
+        an_interrupted_run_goes_on(top);
+    }
+}
+
+/// Runs git in a directory, by a configuration of its own.
+fn git(top: &Path, arguments: &[&str]) {
+    let output = Command::new("git")
+        .args(["-c", "user.name=a", "-c", "user.email=a@example.com"])
+        .args(arguments)
+        .current_dir(top)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn an_interrupted_run_goes_on(top: &Path) {
+    let bin = top.join("built/bin");
+    let resume = |value: &str| {
+        let _ = fs::remove_file(bin.join("built"));
+        let output = run(top, "x86_64 cortex-a7", &[("RESUME", Path::new(value))]);
+        let built = fs::read_to_string(bin.join("built")).unwrap_or_default();
+        (output.status.success(), built, output)
+    };
+    fs::write(top.join(".gitignore"), "built\nout\nstage\n").unwrap();
+    let (worked, built, output) = resume("1");
+    assert!(!worked && built.is_empty(), "no repository: {output:?}");
+    for words in [
+        &["init", "-q"][..],
+        &["add", "."],
+        &["commit", "-qm", "one"],
+    ] {
+        git(top, words);
+    }
+
+    // The second of three is interrupted: its program is there, but was not checked.
+    fs::write(bin.join("interrupted"), "x86_64-router").unwrap();
+    let (worked, built, output) = resume("1");
+    assert!(!worked, "{output:?}");
+    assert_eq!(built, "cortex-a7-router\nx86_64-router\n");
+    fs::remove_file(bin.join("interrupted")).unwrap();
+    let (worked, built, output) = resume("1");
+    assert!(worked, "{output:?}");
+    assert_eq!(built, "x86_64-router\nx86_64-debian\n");
+    assert_eq!(resume("1").1, "");
+
+    let all = "cortex-a7-router\nx86_64-router\nx86_64-debian\n";
+    assert_eq!(resume("").1, all);
+    // A program that somebody built meanwhile, and other sources.
+    write(&bin.join("millrace-x86_64-debian"), "#!/bin/sh\n");
+    assert_eq!(resume("1").1, "x86_64-debian\n");
+    fs::write(top.join("new"), "").unwrap();
+    let (worked, built, output) = resume("1");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !worked && built.is_empty() && said.contains("commit"),
+        "{said}"
+    );
+    assert_eq!(resume("").1, all);
+    for words in [&["add", "."][..], &["commit", "-qm", "two"]] {
+        git(top, words);
+    }
+    assert_eq!(resume("1").1, all);
 }
