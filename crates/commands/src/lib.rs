@@ -7,6 +7,8 @@
 // The print macros panic when the reader has closed the pipe; see `terminal`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(feature = "monitor")]
+mod alerts;
 mod arguments;
 #[cfg(feature = "audit")]
 mod audit;

@@ -3,7 +3,7 @@
 //! This process starts a second one, which listens and serves without privileges. This one answers its questions, and
 //! keeps the password and the sessions.
 
-mod source;
+pub(crate) mod source;
 
 use crate::Outcome;
 use crate::arguments::{flag, list, option, path, path_of, text, values};

@@ -75,6 +75,8 @@ pub(crate) fn is_profile(file: &PathBuf) -> bool {
         config::settings::DEFAULT_PATH,
         config::guard::DEFAULT_PATH,
         config::policy::DEFAULT_PATH,
+        config::alerts::DEFAULT_PATH,
+        config::forward::DEFAULT_PATH,
     ];
     !settings.iter().any(|it| file == Path::new(it))
 }

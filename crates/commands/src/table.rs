@@ -60,6 +60,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry(Servers, up::relay_command, up::relay),
     #[cfg(feature = "monitor")]
     Entry(Servers, monitor::command, monitor::run),
+    #[cfg(feature = "monitor")]
+    Entry(Servers, alerts::command, alerts::run),
     Entry(Lan, guard::command, guard::run),
     #[cfg(feature = "policy")]
     Entry(Lan, policy::command, policy::run),

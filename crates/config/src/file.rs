@@ -154,6 +154,20 @@ pub fn exposed(path: &Path) -> Option<String> {
     ))
 }
 
+/// A sentence if users other than root and the current one can change or replace a file. `None` if they cannot, or if
+/// the file is missing.
+#[must_use]
+pub fn changeable(path: &Path) -> Option<String> {
+    let data = metadata(path).ok()?;
+    let (mode, owner) = (data.mode(), data.uid());
+    let is_foreign = owner != 0 && owner != nix::unistd::geteuid().as_raw();
+    let group = mode & 0o020 != 0 && data.gid() != 0;
+    let path = path.display();
+    (data.is_file() && (is_foreign || mode & 0o002 != 0 || group)).then(|| {
+        format!("other users can change the file; run chown root {path}; chmod 600 {path}")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

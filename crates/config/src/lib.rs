@@ -10,6 +10,8 @@
 //! * [`relay`]: relays, and who may use them.
 //! * [`guard`]: devices of the LAN that leave only through a tunnel.
 //! * [`policy`]: which devices, networks and names go through which tunnel.
+//! * [`forward`]: ports that a provider forwards to devices of the LAN.
+//! * [`alerts`]: actions on events.
 //! * [`kind`]: determines the kind of a tunnel file.
 //! * [`permissions`]: what a tunnel's file may do besides its tunnel; [`mod@file`]: opens the files that it names.
 //! * [`error`]: why a file has no model.
@@ -20,9 +22,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alerts;
 pub mod clients;
 pub mod error;
 pub mod file;
+pub mod forward;
 pub mod free;
 pub mod guard;
 pub mod home;

@@ -14,12 +14,11 @@
 
 use std::path::{Path, PathBuf};
 
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::guard::{DEVICES, DEVICES_MAX, PATTERNS, Pattern, SWITCH, devices};
 use crate::settings::reader::{
-    TomlRow, parsed, path, places, put, set_toml, switch, text_of, word,
+    TomlRow, parsed, path, places, put, set_toml, switch, tables, text_of, words,
 };
 use crate::settings::{Origin, SettingsError};
 use crate::types::is_ifname;
@@ -301,27 +300,6 @@ fn read_entry(
     }
     let entry = draft.finish();
     entry.map_err(|words| SettingsError::Entry { origin, words })
-}
-
-/// The tables of a list, and where each begins.
-fn tables<'a>(value: &'a DeValue<'_>) -> Option<Vec<(usize, &'a DeTable<'a>)>> {
-    let DeValue::Array(list) = value else {
-        return None;
-    };
-    let table = |it: &'a Spanned<DeValue<'_>>| match it.get_ref() {
-        DeValue::Table(table) => Some((it.span().start, table)),
-        _ => None,
-    };
-    list.iter().map(table).collect()
-}
-
-/// The strings of a list, if it has at most `most`; a single string counts as a list of one.
-fn words<'a>(value: &'a DeValue<'_>, most: usize) -> Option<Vec<&'a str>> {
-    let words: Option<Vec<&str>> = match value {
-        DeValue::Array(list) => list.iter().map(|it| word(it.get_ref())).collect(),
-        value => Some(vec![word(value)?]),
-    };
-    words.filter(|words| words.len() <= most)
 }
 
 fn number(value: &DeValue<'_>) -> Option<u32> {

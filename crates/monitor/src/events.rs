@@ -1,9 +1,10 @@
 //! Describes events, which it finds by comparing two samples.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use config::alerts::Kind;
 use serde::Serialize;
-use service::status::{PeerStatus, Status};
+use service::status::{LineStatus, PeerStatus, Status};
 
 use crate::health::{State, health, many};
 use crate::sample::Sample;
@@ -40,6 +41,50 @@ pub struct Event {
     pub tone: Tone,
     /// The event, in words.
     pub text: String,
+    /// The alert that the event is; `None` if it is not one.
+    #[serde(skip)]
+    pub kind: Option<Kind>,
+    /// The tunnel; empty if the event is of no tunnel.
+    #[serde(skip)]
+    pub tunnel: String,
+    /// The uplink, or the peers, separated by commas; empty if there is none, or there are too many peers to name.
+    #[serde(skip)]
+    pub name: String,
+}
+
+/// A finding, before it has a number and a time.
+struct Found {
+    tone: Tone,
+    text: String,
+    kind: Option<Kind>,
+    tunnel: String,
+    name: String,
+}
+
+impl Found {
+    /// A finding of no tunnel.
+    fn new(tone: Tone, kind: Option<Kind>, text: String) -> Self {
+        Self {
+            tone,
+            text,
+            kind,
+            tunnel: String::new(),
+            name: String::new(),
+        }
+    }
+
+    /// The finding, of this tunnel.
+    fn of(self, tunnel: &str) -> Self {
+        Self {
+            tunnel: tunnel.to_owned(),
+            ..self
+        }
+    }
+
+    /// The finding, with the name of an uplink or peers.
+    fn named(self, name: String) -> Self {
+        Self { name, ..self }
+    }
 }
 
 /// Ring of the latest events.
@@ -50,8 +95,12 @@ pub struct Events {
 }
 
 impl Events {
-    /// Adds an event.
+    /// Adds an event that is no alert.
     pub fn push(&mut self, time: u64, tone: Tone, text: String) {
+        self.add(time, Found::new(tone, None, text));
+    }
+
+    fn add(&mut self, time: u64, found: Found) {
         self.last += 1;
         if self.kept.len() >= KEPT {
             self.kept.pop_front();
@@ -59,8 +108,11 @@ impl Events {
         self.kept.push_back(Event {
             number: self.last,
             time,
-            tone,
-            text,
+            tone: found.tone,
+            text: found.text,
+            kind: found.kind,
+            tunnel: found.tunnel,
+            name: found.name,
         });
     }
 
@@ -71,7 +123,7 @@ impl Events {
 
     /// Compares two samples.
     pub fn observe(&mut self, before: &Sample, now: &Sample, time: u64) {
-        let mut say = |tone, text| self.push(time, tone, text);
+        let mut say = |found| self.add(time, found);
         for status in &now.tunnels {
             let name = &status.interface;
             match find(before, name) {
@@ -79,7 +131,14 @@ impl Events {
                 Some(earlier) if earlier.uptime_ms <= status.uptime_ms => {
                     compare(earlier, status, &mut say);
                 }
-                Some(_) => say(Tone::Note, format!("{name} was restarted")),
+                Some(_) => {
+                    let kind = match health(status).0.is_good() {
+                        true => Kind::TunnelUp,
+                        false => Kind::TunnelDown,
+                    };
+                    let text = format!("{name} was restarted");
+                    say(Found::new(Tone::Note, Some(kind), text).of(name));
+                }
                 None => begun(status, &mut say),
             }
         }
@@ -88,13 +147,15 @@ impl Events {
             .iter()
             .filter(|it| find(now, &it.interface).is_none())
         {
-            say(Tone::Bad, format!("{} has ended", gone.interface));
+            let name = &gone.interface;
+            let text = format!("{name} has ended");
+            say(Found::new(Tone::Bad, Some(Kind::TunnelDown), text).of(name));
         }
         guard(before, now, &mut say);
         if now.trouble != before.trouble
             && let Some(trouble) = &now.trouble
         {
-            say(Tone::Bad, trouble.clone());
+            say(Found::new(Tone::Bad, None, trouble.clone()));
         }
     }
 }
@@ -103,69 +164,119 @@ fn find<'a>(sample: &'a Sample, name: &str) -> Option<&'a Status> {
     sample.tunnels.iter().find(|it| it.interface == name)
 }
 
-fn begun(status: &Status, say: &mut impl FnMut(Tone, String)) {
+fn begun(status: &Status, say: &mut impl FnMut(Found)) {
     let (state, words) = health(status);
     let name = &status.interface;
-    match state {
-        State::Up => say(Tone::Good, format!("{name} is up")),
-        State::Silent | State::NoCarrier => {
-            say(Tone::Bad, format!("{name} has started: {words}"));
-        }
-        _ => say(Tone::Note, format!("{name} has started: {words}")),
-    }
+    let (tone, kind, text) = match state {
+        State::Up => (Tone::Good, Some(Kind::TunnelUp), format!("{name} is up")),
+        State::Silent | State::NoCarrier => (
+            Tone::Bad,
+            Some(Kind::TunnelDown),
+            format!("{name} has started: {words}"),
+        ),
+        _ => (Tone::Note, None, format!("{name} has started: {words}")),
+    };
+    say(Found::new(tone, kind, text).of(name));
 }
 
-fn compare(before: &Status, now: &Status, say: &mut impl FnMut(Tone, String)) {
+fn compare(before: &Status, now: &Status, say: &mut impl FnMut(Found)) {
     let name = &now.interface;
     let ((was, _), (is, words)) = (health(before), health(now));
-    if was != is {
-        match (is, was) {
-            (State::Up, State::Idle) => {}
-            (State::Up, _) => say(Tone::Good, format!("{name} is up")),
-            (State::Silent, _) => say(Tone::Bad, format!("{name} is silent: {words}")),
-            (State::NoCarrier, _) => say(Tone::Bad, format!("{name} has no carrier: {words}")),
-            (State::Connecting | State::Waiting, _) => say(Tone::Bad, format!("{name}: {words}")),
-            (_, State::Silent | State::NoCarrier | State::Connecting | State::Waiting) => {
-                say(Tone::Note, format!("{name}: {words}"));
+    if was != is
+        && let Some((tone, kind, text)) = match (is, was) {
+            (State::Up, State::Idle) => None,
+            (State::Up, _) => Some((Tone::Good, Kind::TunnelUp, format!("{name} is up"))),
+            (State::Silent, _) => Some((
+                Tone::Bad,
+                Kind::TunnelDown,
+                format!("{name} is silent: {words}"),
+            )),
+            (State::NoCarrier, _) => Some((
+                Tone::Bad,
+                Kind::TunnelDown,
+                format!("{name} has no carrier: {words}"),
+            )),
+            (State::Connecting | State::Waiting, _) => {
+                Some((Tone::Bad, Kind::TunnelDown, format!("{name}: {words}")))
             }
-            _ => {}
+            (_, State::Silent | State::NoCarrier | State::Connecting | State::Waiting) => {
+                Some((Tone::Note, Kind::TunnelUp, format!("{name}: {words}")))
+            }
+            _ => None,
         }
+    {
+        say(Found::new(tone, Some(kind), text).of(name));
     }
     if now.role.as_deref() == Some("server") {
         let (earlier, later) = (clients(before), clients(now));
-        told(name, "connected", &later, &earlier, say);
-        told(name, "disconnected", &earlier, &later, say);
+        let (came, left) = (
+            (Kind::PeerUp, "client", "connected"),
+            (Kind::PeerDown, "client", "disconnected"),
+        );
+        told(name, came, &later, &earlier, say);
+        told(name, left, &earlier, &later, say);
+    } else if now.peers.len() > 1 {
+        // The state of a single peer is the tunnel's.
+        let (earlier, later) = (faulty(before, now), faulty(now, before));
+        let (went, came) = (
+            (Kind::PeerDown, "peer", "went silent"),
+            (Kind::PeerUp, "peer", "came back"),
+        );
+        told(name, went, &later, &earlier, say);
+        told(name, came, &earlier, &later, say);
     }
     lines(before, now, say);
 }
 
+/// Peers with a known fault, of those that both documents have.
+fn faulty<'a>(status: &'a Status, other: &Status) -> BTreeMap<&'a str, &'a PeerStatus> {
+    let known: BTreeSet<&str> = other
+        .peers
+        .iter()
+        .map(|it| it.public_key.as_str())
+        .collect();
+    let peers = status.peers.iter().filter(|it| it.state.is_some());
+    peers
+        .map(|it| (it.public_key.as_str(), it))
+        .filter(|(key, _)| known.contains(key))
+        .collect()
+}
+
+type Clients<'a> = BTreeMap<(Option<u64>, Option<u64>), &'a PeerStatus>;
+
 /// The clients of a server, by the IDs that tell them apart.
-fn clients(status: &Status) -> BTreeMap<(Option<u64>, Option<u64>), &PeerStatus> {
+fn clients(status: &Status) -> Clients<'_> {
     let peers = status.peers.iter();
     peers
         .map(|it| ((it.client_id, it.connected_unix), it))
         .collect()
 }
 
-type Clients<'a> = BTreeMap<(Option<u64>, Option<u64>), &'a PeerStatus>;
-
-/// Names the clients in `some` that are not in `others`.
-fn told(
-    name: &str,
-    did: &str,
-    some: &Clients<'_>,
-    others: &Clients<'_>,
-    say: &mut impl FnMut(Tone, String),
+/// Names the peers in `some` that are not in `others`. The kind of the event comes with a noun and a verb.
+fn told<K: Ord>(
+    tunnel: &str,
+    (kind, noun, did): (Kind, &str, &str),
+    some: &BTreeMap<K, &PeerStatus>,
+    others: &BTreeMap<K, &PeerStatus>,
+    say: &mut impl FnMut(Found),
 ) {
     let different = some.iter().filter(|(key, _)| !others.contains_key(*key));
     let names: Vec<String> = different.map(|(_, peer)| called(peer)).collect();
-    match names.len() {
-        0 => {}
-        1..=NAMED => say(Tone::Note, format!("{name}: {} {did}", names.join(", "))),
-        count => say(
-            Tone::Note,
-            format!("{name}: {} {did}", many(count, "client")),
-        ),
+    let named = few(&names);
+    let text = match names.len() {
+        0 => return,
+        1..=NAMED => format!("{tunnel}: {named} {did}"),
+        count => format!("{tunnel}: {} {did}", many(count, noun)),
+    };
+    let found = Found::new(Tone::Note, Some(kind), text);
+    say(found.of(tunnel).named(named));
+}
+
+/// These names as one, if they are few; otherwise nothing.
+pub(crate) fn few(names: &[String]) -> String {
+    match names.len() <= NAMED {
+        true => names.join(", "),
+        false => String::new(),
     }
 }
 
@@ -180,41 +291,61 @@ pub fn called(peer: &PeerStatus) -> String {
         .to_owned()
 }
 
-fn lines(before: &Status, now: &Status, say: &mut impl FnMut(Tone, String)) {
+fn lines(before: &Status, now: &Status, say: &mut impl FnMut(Found)) {
     for (was, is) in before.peers.iter().zip(&now.peers) {
         if (&was.public_key, was.client_id) != (&is.public_key, is.client_id) {
             continue;
         }
         for line in is.lines.iter().take(LINES) {
-            let earlier = was.lines.iter().find(|it| it.name == line.name);
-            let Some(earlier) = earlier.filter(|it| it.state != line.state) else {
+            let Some(earlier) = was.lines.iter().find(|it| it.name == line.name) else {
                 continue;
             };
-            let tone = match (line.state.as_str(), earlier.state.as_str()) {
-                ("down" | "degraded", _) => Tone::Bad,
-                ("up", "unknown") | ("unknown", _) => Tone::Note,
-                _ => Tone::Good,
-            };
-            let why = if line.reason.is_empty() {
-                String::new()
-            } else {
-                format!(": {}", line.reason)
-            };
-            say(
-                tone,
-                format!(
-                    "{}: {} {} is {}{why}",
-                    now.interface,
-                    line.noun(),
-                    line.name,
-                    line.state
-                ),
-            );
+            let changes = [state(earlier, line), allowance(earlier, line)];
+            for (tone, kind, words) in changes.into_iter().flatten() {
+                let text = format!("{}: {} {} {words}", now.interface, line.noun(), line.name);
+                let found = Found::new(tone, kind, text).of(&now.interface);
+                say(found.named(line.name.clone()));
+            }
         }
     }
 }
 
-fn guard(before: &Sample, now: &Sample, say: &mut impl FnMut(Tone, String)) {
+type Change = (Tone, Option<Kind>, String);
+
+/// The change of an uplink's state.
+fn state(before: &LineStatus, now: &LineStatus) -> Option<Change> {
+    if before.state == now.state {
+        return None;
+    }
+    let (tone, kind) = match (now.state.as_str(), before.state.as_str()) {
+        ("down" | "degraded", _) => (Tone::Bad, Some(Kind::UplinkDown)),
+        ("up", "unknown") | ("unknown", _) => (Tone::Note, None),
+        _ => (Tone::Good, Some(Kind::UplinkUp)),
+    };
+    let why = match now.reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    Some((tone, kind, format!("is {}{why}", now.state)))
+}
+
+/// The news about an uplink's monthly allowance: it is used up, or a tenth of it is left.
+fn allowance(before: &LineStatus, now: &LineStatus) -> Option<Change> {
+    let (was, is) = (before.cap.as_ref()?, now.cap.as_ref()?);
+    let renews = is.renews.as_deref();
+    let renews = renews.map_or_else(String::new, |day| format!("; it renews on {day}"));
+    let tenth = is.cap_bytes / 10;
+    if was.left_bytes > 0 && is.left_bytes == 0 {
+        let text = format!("has used up its allowance{renews}");
+        return Some((Tone::Bad, Some(Kind::CapReached), text));
+    }
+    (was.left_bytes >= tenth && is.left_bytes < tenth).then(|| {
+        let text = format!("has less than a tenth of its allowance left{renews}");
+        (Tone::Note, Some(Kind::CapNearing), text)
+    })
+}
+
+fn guard(before: &Sample, now: &Sample, say: &mut impl FnMut(Found)) {
     let state = |it: &Sample| {
         it.guard
             .as_ref()
@@ -230,27 +361,31 @@ fn guard(before: &Sample, now: &Sample, say: &mut impl FnMut(Tone, String)) {
         .map(|it| it.why.as_str())
         .filter(|it| !it.is_empty());
     let why = why.map(|it| format!(": {it}")).unwrap_or_default();
-    match is.as_str() {
-        "held" => say(
+    let (tone, kind, text) = match is.as_str() {
+        "held" => (
             Tone::Bad,
+            Kind::GuardHeld,
             format!("the guard blocks the LAN's traffic{why}"),
         ),
-        "through" => say(
+        "through" => (
             Tone::Good,
+            Kind::GuardThrough,
             "the guard lets the LAN's traffic through a tunnel".to_owned(),
         ),
-        _ => say(
+        _ => (
             Tone::Note,
+            Kind::GuardOff,
             "the guard is off: the LAN's traffic may leave unencrypted".to_owned(),
         ),
-    }
+    };
+    say(Found::new(tone, Some(kind), text));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::GuardView;
-    use service::status::LineStatus;
+    use service::status::CapStatus;
 
     fn said(before: &Sample, now: &Sample) -> Vec<String> {
         let mut events = Events::default();
@@ -364,6 +499,126 @@ mod tests {
                 "Bad: the guard blocks the LAN's traffic: no tunnel"
             ]
         );
+    }
+
+    /// The alerts of a change: kind, tunnel, name and text.
+    fn alerts(before: &Sample, now: &Sample) -> Vec<String> {
+        let mut events = Events::default();
+        events.observe(before, now, 5);
+        let alerts = events.since(0).filter_map(|it| {
+            let kind = it.kind?.name();
+            Some(format!("{kind} {:?} {:?} {}", it.tunnel, it.name, it.text))
+        });
+        alerts.collect()
+    }
+
+    #[test]
+    fn changes_are_alerts_with_their_tunnel_and_name() {
+        let with = |state: &str, change: &dyn Fn(&mut Sample)| {
+            let mut sample = client(state);
+            sample.tunnels[0].peers = ["a", "b"]
+                .map(|key| PeerStatus {
+                    public_key: key.to_owned(),
+                    name: Some(format!("store-{key}")),
+                    lines: vec![LineStatus {
+                        name: "lte".to_owned(),
+                        state: "up".to_owned(),
+                        cap: Some(CapStatus {
+                            cap_bytes: 1000,
+                            left_bytes: 500,
+                            renews: Some("2026-12-14".to_owned()),
+                            ..CapStatus::default()
+                        }),
+                        ..LineStatus::default()
+                    }],
+                    ..PeerStatus::default()
+                })
+                .to_vec();
+            change(&mut sample);
+            sample
+        };
+        let line = |sample: &mut Sample, state: &str, left: u64| {
+            let line = &mut sample.tunnels[0].peers[0].lines[0];
+            line.state = state.to_owned();
+            line.cap.as_mut().unwrap().left_bytes = left;
+        };
+        let up = with("connected", &|_| {});
+        let guarded = |state: &str| {
+            let mut sample = up.clone();
+            sample.guard = Some(GuardView {
+                state: state.to_owned(),
+                ..GuardView::default()
+            });
+            sample
+        };
+        for (now, wanted, back) in [
+            (
+                with("connecting", &|_| {}),
+                "tunnel-down \"office\" \"\" office: connecting to its server",
+                "tunnel-up \"office\" \"\" office is up",
+            ),
+            (
+                with("connected", &|it| line(it, "down", 500)),
+                "uplink-down \"office\" \"lte\" office: uplink lte is down",
+                "uplink-up \"office\" \"lte\" office: uplink lte is up",
+            ),
+            (with("connected", &|it| line(it, "unknown", 500)), "", ""),
+            (
+                with("connected", &|it| line(it, "up", 99)),
+                "cap-nearing \"office\" \"lte\" office: uplink lte has less than a tenth of its allowance left; it \
+                 renews on 2026-12-14",
+                "",
+            ),
+            (
+                with("connected", &|it| line(it, "up", 0)),
+                "cap-reached \"office\" \"lte\" office: uplink lte has used up its allowance; it renews on \
+                 2026-12-14",
+                "",
+            ),
+            (
+                with("connected", &|it| {
+                    it.tunnels[0].peers[1].state = Some("silent".to_owned());
+                }),
+                "peer-down \"office\" \"store-b\" office: store-b went silent",
+                "peer-up \"office\" \"store-b\" office: store-b came back",
+            ),
+            // A peer that is new, or removed, neither failed nor came back.
+            (
+                with("connected", &|it| {
+                    it.tunnels[0].peers[1].state = Some("silent".to_owned());
+                    it.tunnels[0].peers[1].public_key = "c".to_owned();
+                }),
+                "",
+                "",
+            ),
+            (
+                guarded("held"),
+                "guard-held \"\" \"\" the guard blocks the LAN's traffic",
+                "guard-off \"\" \"\" the guard is off: the LAN's traffic may leave unencrypted",
+            ),
+            (
+                guarded("through"),
+                "guard-through \"\" \"\" the guard lets the LAN's traffic through a tunnel",
+                "guard-off \"\" \"\" the guard is off: the LAN's traffic may leave unencrypted",
+            ),
+            (
+                Sample::default(),
+                "tunnel-down \"office\" \"\" office has ended",
+                "tunnel-up \"office\" \"\" office is up",
+            ),
+            (
+                with("connected", &|it| it.trouble = Some("no right".to_owned())),
+                "",
+                "",
+            ),
+        ] {
+            let one = |text: &str| match text {
+                "" => Vec::new(),
+                text => vec![text.to_owned()],
+            };
+            assert_eq!(alerts(&up, &now), one(wanted));
+            assert_eq!(alerts(&now, &up), one(back), "back from {wanted}");
+        }
     }
 
     #[test]

@@ -6,11 +6,14 @@
 //! [`question`]). The back knows the state of the tunnels, checks passwords ([`rights`]), and changes the clients of a
 //! server at home. It makes changes only for those who have logged in.
 //!
+//! Alerts ([`alerts`]) need neither process: they come from the same samples and events.
+//!
 //! Decisions need no I/O: heads of requests, password attempts, states of tunnels, events, limits, the text of the
 //! metrics.
 
 #![forbid(unsafe_code)]
 
+pub mod alerts;
 pub mod answer;
 pub mod back;
 pub mod connection;

@@ -20,7 +20,7 @@ const WRITE: Duration = Duration::from_secs(15 * 60);
 const MOST: usize = 1000;
 
 /// This host as a source of samples.
-pub(super) struct Host {
+pub(crate) struct Host {
     known: Vec<Known>,
     looked: Option<Instant>,
     history: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct Host {
 
 impl Host {
     /// Uses this file for the rates of a day.
-    pub(super) fn new(history: &Path) -> Self {
+    pub(crate) fn new(history: &Path) -> Self {
         Self {
             known: Vec::new(),
             looked: None,

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use toml::de::DeValue;
 
-use super::{WORDS_MAX, is_device, words};
+use super::{WORDS_MAX, is_device};
 use crate::keys;
-use crate::settings::reader::{TomlRow, put};
+use crate::settings::reader::{TomlRow, put, words};
 use crate::types::AllowedIp;
 
 /// Longest domain name, in bytes (RFC 1035, section 2.3.4, without the length bytes at both ends).

@@ -112,6 +112,27 @@ pub(crate) fn list<T>(
     list.filter(|list| list.len() <= most)
 }
 
+/// The tables of a list, and where each begins.
+pub(crate) fn tables<'a>(value: &'a DeValue<'_>) -> Option<Vec<(usize, &'a DeTable<'a>)>> {
+    let DeValue::Array(list) = value else {
+        return None;
+    };
+    let table = |it: &'a Spanned<DeValue<'_>>| match it.get_ref() {
+        DeValue::Table(table) => Some((it.span().start, table)),
+        _ => None,
+    };
+    list.iter().map(table).collect()
+}
+
+/// The strings of a list, if it has at most `most`; a single string counts as a list of one.
+pub(crate) fn words<'a>(value: &'a DeValue<'_>, most: usize) -> Option<Vec<&'a str>> {
+    let words: Option<Vec<&str>> = match value {
+        DeValue::Array(list) => list.iter().map(|it| word(it.get_ref())).collect(),
+        value => Some(vec![word(value)?]),
+    };
+    words.filter(|words| words.len() <= most)
+}
+
 /// The string that a value is.
 pub(crate) fn word<'a>(value: &'a DeValue<'_>) -> Option<&'a str> {
     match value {
