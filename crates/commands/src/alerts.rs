@@ -104,6 +104,11 @@ fn watch(file: &Path) -> Outcome {
     hooks.replace(config::alerts::read(file)?)?;
     let mut host = Host::new(Path::new(""));
     let mut watcher = Watcher::default();
+    watcher.look(host.sample(), refused(), &[], unix());
+    log::info!(
+        "watching; events of {} are compared from now on",
+        file.display()
+    );
     loop {
         for alert in watcher.look(host.sample(), refused(), &ports(), unix()) {
             log::info!("{}: {}", alert.kind.name(), alert.text);

@@ -15,6 +15,8 @@ mod audit;
 mod check;
 mod doctor;
 mod down;
+#[cfg(feature = "policy")]
+mod forward;
 mod guard;
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 mod home;
@@ -151,7 +153,8 @@ pub fn run() -> ExitCode {
             "warn,service::wireguard=info,service::pptp=info,host::strangers=info,commands=info"
         }
         Some("relay") => "warn,service::relay=info,host::strangers=info,commands=info",
-        Some("guard" | "policy") => "warn,steer=info",
+        Some("guard" | "policy" | "forward") => "warn,steer=info",
+        Some("alerts") => "warn,commands::alerts=info",
         _ => "warn",
     };
     host::logging::begin(match matches.get_count("verbose") {

@@ -65,6 +65,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry(Lan, guard::command, guard::run),
     #[cfg(feature = "policy")]
     Entry(Lan, policy::command, policy::run),
+    #[cfg(feature = "policy")]
+    Entry(Lan, forward::command, forward::run),
     Entry(Lan, leaks::command, leaks::run),
     Entry(InPlace, wireguard::command, wireguard::run),
     Entry(InPlace, openvpn::command, openvpn::run),

@@ -6,6 +6,8 @@
 //! in, changes out. The actions of both apply the changes, and a `watch` applies them again when another program has
 //! undone them.
 //!
+//! The [`forward`]er asks providers' gateways for public ports, and leads packets to them on to devices of the LAN.
+//!
 //! One writer makes two tables of the packet filter, `millrace` and `millrace_policy`. One table would not do: the
 //! guard's outlives the policy's, which `off` deletes as a whole with its sets, and is shared with other parts of the
 //! program. Each of the guard's chains is a transaction of its own, so that a kernel that cannot make one can still
@@ -16,6 +18,7 @@
 mod facts;
 mod filter;
 mod flows;
+pub mod forward;
 pub mod guard;
 mod networks;
 mod plan;

@@ -47,7 +47,7 @@ pub(crate) mod rules;
 mod second;
 mod table;
 
-pub(crate) use leases::Names;
+pub(crate) use leases::{Names, lease_of};
 pub use others::Other;
 pub use report::{EntryReport, Report};
 pub(crate) use resolved::Resolved;

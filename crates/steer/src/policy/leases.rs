@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
+use config::forward::To;
 use config::policy::{Mac, Policy, Who};
 
 /// Lease files on OpenWrt and on Debian.
@@ -99,6 +100,35 @@ pub(crate) fn addresses(policy: &Policy) -> Vec<(Mac, IpAddr)> {
     };
     let of = |text: &String| text.lines().filter_map(address).collect::<Vec<_>>();
     texts(policy).iter().flat_map(of).collect()
+}
+
+/// The IPv4 address of a device that has a lease, or why it is not known.
+pub(crate) fn lease_of(to: &To) -> Result<Ipv4Addr, String> {
+    let texts = FILES.map(|it| text_of(Path::new(it)));
+    lease_in(&texts, to)
+}
+
+fn lease_in(texts: &[String], to: &To) -> Result<Ipv4Addr, String> {
+    let found = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let mac = Mac::new(words.nth(1)?)?;
+        let address: Ipv4Addr = words.next()?.parse().ok()?;
+        let is_it = match to {
+            To::Address(ip) => *ip == address,
+            To::Mac(it) => *it == mac,
+            To::Lease(name) => words.next()?.eq_ignore_ascii_case(name),
+        };
+        is_it.then_some((mac, address))
+    };
+    let mut all = texts.iter().flat_map(|it| it.lines()).filter_map(found);
+    let (mac, address) = all.next().ok_or("the device has no lease")?;
+    // Any device can request a lease under any name.
+    match all.all(|it| it.0 == mac) {
+        true => Ok(address),
+        false => Err(
+            "several devices have leases of this name; name one by its hardware address".to_owned(),
+        ),
+    }
 }
 
 /// Reads the names that were kept over a boot, from a file beside the settings.
@@ -203,6 +233,32 @@ mod tests {
         let names: Vec<&str> = all.iter().map(|it| it.0.as_str()).collect();
         assert_eq!(names, ["console", "console", "desk", "desk"]);
         assert_eq!(all[3].1, mac(6));
+    }
+
+    #[test]
+    fn a_device_is_found_by_its_lease_unless_two_claim_its_name() {
+        let text = "1 02:00:5e:10:00:01 192.168.1.7 Television *\n1 02:00:5e:10:00:02 192.168.1.8 pc *\n\
+             1 02:00:5e:10:00:03 192.168.1.9 PC *\nduid 00:01\n1 12345 2001:db8::7 television 00:01\n";
+        let texts = [String::new(), text.to_owned()];
+        for (to, wanted) in [
+            (
+                To::Lease("television".to_owned()),
+                Ok([192, 168, 1, 7].into()),
+            ),
+            (To::Mac(mac(3)), Ok([192, 168, 1, 9].into())),
+            (To::Lease("pc".to_owned()), Err("several devices")),
+            (
+                To::Lease("phone".to_owned()),
+                Err("the device has no lease"),
+            ),
+            (To::Mac(mac(9)), Err("the device has no lease")),
+        ] {
+            let found = lease_in(&texts, &to);
+            match wanted {
+                Ok(address) => assert_eq!(found, Ok(address)),
+                Err(why) => assert!(found.unwrap_err().starts_with(why)),
+            }
+        }
     }
 
     #[test]
