@@ -156,8 +156,10 @@ const ROWS: &[TomlRow<Draft>] = &[
     ("tunnels", PATTERNS, |it, v| {
         put(&mut it.tunnels, list(v, PATTERNS_MAX, Pattern::new))
     }),
-    ("run", COMMAND, |it, v| put(&mut it.run, command(v))),
-    ("post", URL, |it, v| put(&mut it.post, url(v))),
+    ("run", COMMAND, |it, v| {
+        put(&mut it.run, command(v).map(Some))
+    }),
+    ("post", URL, |it, v| put(&mut it.post, url(v).map(Some))),
 ];
 
 /// A hook while its table is read.
@@ -199,10 +201,7 @@ pub fn from_toml(text: &str, path: &Path) -> Result<Vec<Hook>, SettingsError> {
             return Err(unknown(name, &["[[on-event]]"], origin));
         };
         for (begin, table) in tables {
-            let hook = match hooks.len() < HOOKS_MAX {
-                true => hook(table, &place)?,
-                false => Err(format!("more than {HOOKS_MAX} hooks; remove some")),
-            };
+            let hook = finished(read_table(table, &place)?, hooks.len());
             let origin = place(begin);
             hooks.push(hook.map_err(|words| SettingsError::Entry { origin, words })?);
         }
@@ -216,40 +215,44 @@ pub fn from_toml(text: &str, path: &Path) -> Result<Vec<Hook>, SettingsError> {
     }
 }
 
-fn hook(
+fn read_table(
     table: &DeTable<'_>,
     place: &dyn Fn(usize) -> Origin,
-) -> Result<Result<Hook, String>, SettingsError> {
+) -> Result<Draft, SettingsError> {
     let mut draft = Draft::default();
     for (key, value) in table {
         let origin = place(key.span().start);
         set_toml(ROWS, &mut draft, key.get_ref(), value.get_ref(), origin)?;
     }
-    let action = match (draft.run, draft.post) {
-        (Some(action), None) | (None, Some(action)) => action,
-        _ => return Ok(Err("a hook needs either `run` or `post`".to_owned())),
+    Ok(draft)
+}
+
+fn finished(draft: Draft, before: usize) -> Result<Hook, String> {
+    if before >= HOOKS_MAX {
+        return Err(format!("more than {HOOKS_MAX} hooks; remove some"));
+    }
+    let ((Some(action), None) | (None, Some(action))) = (draft.run, draft.post) else {
+        return Err("a hook needs either `run` or `post`".to_owned());
     };
-    Ok(Ok(Hook {
+    Ok(Hook {
         events: draft.events,
         tunnels: draft.tunnels,
         action,
-    }))
+    })
 }
 
-fn command(value: &DeValue<'_>) -> Option<Option<Action>> {
+fn command(value: &DeValue<'_>) -> Option<Action> {
     let words = words(value, WORDS_MAX)?;
-    let is_plain = |it: &&str| !it.contains('\0');
-    (words.first()?.starts_with('/') && words.iter().all(is_plain))
-        .then(|| Some(Action::Run(words.into_iter().map(str::to_owned).collect())))
+    let is_plain = words.first()?.starts_with('/') && !words.iter().any(|it| it.contains('\0'));
+    is_plain.then(|| Action::Run(words.into_iter().map(str::to_owned).collect()))
 }
 
-fn url(value: &DeValue<'_>) -> Option<Option<Action>> {
+fn url(value: &DeValue<'_>) -> Option<Action> {
     let url = word(value).filter(|it| it.len() <= URL_MAX && host_of(it).is_some())?;
     // The address goes into a line of `curl`'s settings.
     let is_plain = |it: char| !it.is_control() && !it.is_whitespace() && !"\"\\".contains(it);
-    url.chars()
-        .all(is_plain)
-        .then(|| Some(Action::Post(url.to_owned())))
+    let is_plain = url.chars().all(is_plain);
+    is_plain.then(|| Action::Post(url.to_owned()))
 }
 
 /// The host of a web address, without user name and password.

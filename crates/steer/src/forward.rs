@@ -62,11 +62,19 @@ pub struct Report {
     pub reason: String,
 }
 
-/// A gateway that is being asked, through a tunnel that is up.
-struct Asked {
+/// The way to a gateway.
+#[derive(Clone, Copy, Eq, PartialEq)]
+struct Place {
+    /// Index of the tunnel's device.
     device: u32,
+    /// The tunnel's address.
     own: Ipv4Addr,
     gateway: Ipv4Addr,
+}
+
+/// A gateway that is being asked, through a tunnel that is up.
+struct Asked {
+    place: Place,
     /// The device that gets the packets.
     target: Ipv4Addr,
     socket: UdpSocket,
@@ -120,7 +128,7 @@ pub fn run(
         if has_news || looked.is_none_or(|it| now - it >= LOOK) {
             looked = Some(now);
             for (entry, token) in entries.iter_mut().zip(NEWS + 1..) {
-                entry.look(&mut netlink, &poller, token, now)?;
+                entry.look(&mut netlink, &poller, token, now);
             }
         }
         let mut has_answers = false;
@@ -163,52 +171,43 @@ pub fn run(
 }
 
 impl Entry<'_> {
-    /// Looks for the tunnel, its address and the device. Begins anew if one of them has changed.
-    fn look(
-        &mut self,
-        netlink: &mut Netlink,
-        poller: &Poller,
-        token: u64,
-        now: Instant,
-    ) -> Result<(), SteerError> {
-        let found = self.find(netlink)?;
-        match (&mut self.asked, found) {
-            (Ok(asked), Ok((device, own, gateway, target)))
-                if (asked.device, asked.own, asked.gateway) == (device, own, gateway) =>
-            {
+    /// Looks for the tunnel, its address and the device. Begins anew if the way to the gateway has changed.
+    fn look(&mut self, netlink: &mut Netlink, poller: &Poller, token: u64, now: Instant) {
+        self.asked = match (self.find(netlink), &mut self.asked) {
+            (Ok((place, target)), Ok(asked)) if asked.place == place => {
                 asked.target = target;
+                return;
             }
-            (asked, Ok(found)) => *asked = ask(self.forward, found, poller, token, now),
-            (asked, Err(why)) => *asked = Err(why),
-        }
-        Ok(())
+            (Ok((place, target)), _) => ask(self.forward, place, target, poller, token, now),
+            (Err(why), _) => Err(why),
+        };
     }
 
-    /// The tunnel's index and address, the gateway, and the device's address; or why there is nothing to ask.
-    fn find(
-        &self,
-        netlink: &mut Netlink,
-    ) -> Result<Result<(u32, Ipv4Addr, Ipv4Addr, Ipv4Addr), String>, SteerError> {
+    /// The way to the gateway, and the device's address; or why there is nothing to ask.
+    fn find(&self, netlink: &mut Netlink) -> Result<(Place, Ipv4Addr), String> {
         let through = &self.forward.through;
-        let links = netlink.links()?;
-        let Some(link) = links.iter().find(|it| it.name == *through && it.up) else {
-            return Ok(Err(format!("{through} is not up")));
-        };
-        let addresses = netlink.addresses(Some(link.index))?;
+        let link = netlink.link(through).ok().filter(|it| it.up);
+        let device = link.ok_or_else(|| format!("{through} is not up"))?.index;
+        let addresses = netlink.addresses(Some(device));
+        let addresses = addresses.map_err(|error| error.to_string())?;
         let own = addresses.iter().find_map(|it| match it.ip {
             IpAddr::V4(ip) => Some(ip),
             IpAddr::V6(_) => None,
         });
-        let Some(own) = own else {
-            return Ok(Err(format!("{through} has no IPv4 address")));
-        };
-        let target = match &self.forward.to {
-            To::Address(ip) => Ok(*ip),
-            to => lease_of(to),
-        };
+        let own = own.ok_or_else(|| format!("{through} has no IPv4 address"))?;
         let [a, b, c, _] = own.octets();
-        let gateway = self.forward.gateway.unwrap_or(Ipv4Addr::new(a, b, c, 1));
-        Ok(target.map(|target| (link.index, own, gateway, target)))
+        let first = Ipv4Addr::from([a, b, c, 1]);
+        let gateway = self.forward.gateway.unwrap_or(first);
+        let target = match &self.forward.to {
+            To::Address(ip) => *ip,
+            to => lease_of(to)?,
+        };
+        let place = Place {
+            device,
+            own,
+            gateway,
+        };
+        Ok((place, target))
     }
 
     /// Reads answers, and sends the requests that are due. Returns whether the gateway granted or refused a port.
@@ -228,7 +227,7 @@ impl Entry<'_> {
         }
         for request in asked.client.tick(now) {
             if let Err(error) = asked.socket.send(&request) {
-                log::debug!("{}: {}: {error}", self.forward.through, asked.gateway);
+                log::debug!("{}: {}: {error}", self.forward.through, asked.place.gateway);
             }
         }
         has_answers
@@ -252,7 +251,7 @@ impl Entry<'_> {
             let protocol = protocol.name();
             Some(format!(
                 "iifname \"{through}\" ip daddr {} {protocol} dport {port} dnat ip to {target}:{port}",
-                asked.own
+                asked.place.own
             ))
         };
         asked.client.states().filter_map(rule).collect()
@@ -289,11 +288,11 @@ impl Entry<'_> {
         let mut reports: Vec<Report> = Vec::new();
         for (protocol, state) in asked.client.states() {
             let mut report = base.clone();
-            report.gateway = Some(asked.gateway);
+            report.gateway = Some(asked.place.gateway);
             match state {
                 State::Asking(false) => {}
                 State::Asking(true) => {
-                    report.reason = format!("no answer from {}", asked.gateway);
+                    report.reason = format!("no answer from {}", asked.place.gateway);
                 }
                 State::Open { port, until } => {
                     report.state = "open";
@@ -336,11 +335,13 @@ impl Entry<'_> {
 /// Opens a socket to the gateway.
 fn ask(
     forward: &Forward,
-    (device, own, gateway, target): (u32, Ipv4Addr, Ipv4Addr, Ipv4Addr),
+    place: Place,
+    target: Ipv4Addr,
     poller: &Poller,
     token: u64,
     now: Instant,
 ) -> Result<Asked, String> {
+    let gateway = place.gateway;
     let open = || -> io::Result<UdpSocket> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         // The gateway is reached through this device, wherever the routes lead.
@@ -353,13 +354,12 @@ fn ask(
     let socket = open().map_err(|error| format!("{gateway} cannot be asked: {error}"))?;
     let mut nonce = [0; 12];
     crypto::random(&mut nonce);
+    let client = Client::new(forward.port, &forward.protocols, place.own, nonce, now);
     Ok(Asked {
-        device,
-        own,
-        gateway,
+        place,
         target,
         socket,
-        client: Client::new(forward.port, &forward.protocols, own, nonce, now),
+        client,
     })
 }
 
