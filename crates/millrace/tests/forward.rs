@@ -145,8 +145,7 @@ fn a_device_is_reached_through_ports_that_gateways_forward() {
     make_executable(&script);
     let log = directory.path().join("events");
     let hooks = format!(
-        "[[on-event]]\nevents = [\"port-forwarded\", \"port-lost\"]\nrun = [{:?}, {:?}]\n",
-        script, log
+        "[[on-event]]\nevents = [\"port-forwarded\", \"port-lost\"]\nrun = [{script:?}, {log:?}]\n"
     );
     let hooks = directory.file("alerts.toml", &hooks);
     let _alerts = router.command(PROGRAM).args(["alerts", "--settings"]);

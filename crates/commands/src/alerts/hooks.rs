@@ -202,8 +202,8 @@ pub(super) fn carry_out(
 ) -> Result<(), String> {
     let line = alert.to_json(host);
     let (mut command, input) = match action {
-        Action::Run(words) => program(words, alert, line),
-        Action::Post(url) => client(PATH, url, line)?,
+        Action::Run(words) => program(words, alert, &line),
+        Action::Post(url) => client(PATH, url, &line)?,
     };
     let shown = || match output {
         Output::Shown => Stdio::from(io::stderr()),
@@ -249,7 +249,7 @@ fn wait(child: &mut Child, patience: Duration, ending: &Ending) -> Result<(), St
 }
 
 /// The owner's program, and its input. Its environment has nothing but the event and a path.
-fn program(words: &[String], alert: &Alert, line: String) -> (Command, String) {
+fn program(words: &[String], alert: &Alert, line: &str) -> (Command, String) {
     let mut words = words.iter();
     let mut command = Command::new(words.next().map_or("", String::as_str));
     command.args(words).env_clear().env("PATH", PATH);
@@ -264,12 +264,12 @@ fn program(words: &[String], alert: &Alert, line: String) -> (Command, String) {
     ] {
         command.env(format!("MILLRACE_{name}"), value);
     }
-    (command, line + "\n")
+    (command, format!("{line}\n"))
 }
 
 /// A program that posts, and its input. Millrace has no certificates of authorities, which HTTPS needs. `curl` gets
 /// address and event on its standard input, where no other user sees them; the others take arguments only.
-fn client(path: &str, url: &str, line: String) -> Result<(Command, String), String> {
+fn client(path: &str, url: &str, line: &str) -> Result<(Command, String), String> {
     let found = |name: &str| -> Option<PathBuf> {
         let places = path.split(':').map(|it| Path::new(it).join(name));
         places.into_iter().find(|it| it.is_file())
@@ -310,8 +310,8 @@ mod tests {
         Alert::new(Kind::UplinkDown, "mr-us", "dsl", text, 7)
     }
 
-    fn shell(script: String) -> Hook {
-        let words = ["/bin/sh", "-c", &script].map(str::to_owned).to_vec();
+    fn shell(script: &str) -> Hook {
+        let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
         Hook {
             events: Vec::new(),
             tunnels: Vec::new(),
@@ -351,7 +351,7 @@ mod tests {
         let place = directory.path().display().to_string();
         let hangs = format!("sleep 1000 & echo $! >> {place}/pids; echo $$ >> {place}/pids; wait");
         let other = format!("echo told >> {place}/other");
-        let mut all = hooks(Duration::from_secs(1), vec![shell(hangs), shell(other)]);
+        let mut all = hooks(Duration::from_secs(1), vec![shell(&hangs), shell(&other)]);
         all.tell(&alert("one"));
         until("the other hook", || lines(&directory, "other").len() == 1);
         until("a hook that hangs", || lines(&directory, "pids").len() == 2);
@@ -372,7 +372,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().display().to_string();
         let waits = format!("cat >> {place}/out; while [ ! -e {place}/go ]; do sleep 0.02; done");
-        let mut all = hooks(LONG, vec![shell(waits)]);
+        let mut all = hooks(LONG, vec![shell(&waits)]);
         let count = || lines(&directory, "out").len();
         all.tell(&alert("first"));
         until("the first event", || count() == 1);
@@ -405,7 +405,7 @@ mod tests {
         let place = directory.path().display().to_string();
         let ending = Ending::default();
         let run = |script: &str| {
-            let action = shell(script.to_owned()).action;
+            let action = shell(script).action;
             carry_out(
                 &action,
                 &alert("dsl is down"),
@@ -454,11 +454,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().display().to_string();
         let waits = format!("cat >> {place}/out; while [ ! -e {place}/go ]; do sleep 0.02; done");
-        let other = shell("true".to_owned());
-        let mut all = hooks(LONG, vec![shell(waits.clone()), other]);
+        let other = shell("true");
+        let mut all = hooks(LONG, vec![shell(&waits), other]);
         all.tell(&alert("one"));
         all.tell(&alert("two"));
-        all.replace(vec![shell(waits)]).unwrap();
+        all.replace(vec![shell(&waits)]).unwrap();
         assert_eq!(all.runners.len(), 1);
         fs::write(directory.path().join("go"), "").unwrap();
         until("both events", || lines(&directory, "out").len() == 2);
@@ -469,7 +469,7 @@ mod tests {
     fn web_addresses_are_posted_to_by_the_program_that_hides_them_best() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().display().to_string();
-        let client = || client(&path, "https://a/secret", "{\"a\":\"\\\\\"}".to_owned());
+        let client = || client(&path, "https://a/secret", "{\"a\":\"\\\\\"}");
         assert!(client().unwrap_err().contains("install one"));
         for (name, hidden) in [("wget", false), ("uclient-fetch", false), ("curl", true)] {
             fs::write(directory.path().join(name), "").unwrap();
