@@ -45,6 +45,7 @@ pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, St
         "peer_rename" => {
             let server = named(given, keep)?;
             change(&server, || peer::rename(&server, &given.name, &given.to))?;
+            tell(&server, true)?;
             Ok(json!({"said": format!("{} is now called {}.", given.name, given.to)}))
         }
         "server_plan" => make(given, keep, false),
@@ -98,8 +99,8 @@ fn change(server: &Path, work: impl FnOnce() -> Result<(), PeerError>) -> Result
 }
 
 /// Has the server's process apply the change; returns a note if no process runs the server.
-fn tell(server: &Path, added: bool) -> Result<Option<String>, String> {
-    match peer::tell(server, added) {
+fn tell(server: &Path, is_list: bool) -> Result<Option<String>, String> {
+    match peer::tell(server, is_list) {
         Ok(true) => Ok(None),
         Ok(false) => Ok(Some(peer::not_up(server))),
         Err(error) => Err(error.to_string()),

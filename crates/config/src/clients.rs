@@ -4,6 +4,7 @@
 //! Comments of its `[Peer]` section, which other programs skip, have the client's name, `#! Name = phone`, and what is
 //! known of the file that the client got, `#! File = …`.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use zeroize::Zeroizing;
@@ -68,6 +69,13 @@ impl<'a> Entry<'a> {
         };
         has_meaning && self.key.eq_ignore_ascii_case(key)
     }
+}
+
+/// The name in the text behind a `#!`, if it is `Name = …` with a valid name.
+pub(crate) fn name_in(comment: &str) -> Option<&str> {
+    let (key, value) = comment.split_once('=')?;
+    let value = value.trim();
+    (key.trim().eq_ignore_ascii_case("Name") && is_name(value)).then_some(value)
 }
 
 /// Finds the sections of a file, in order. A comment after the last setting belongs to the next section: people write
@@ -168,6 +176,29 @@ pub fn with(text: &str, section: &Section, key: &str, value: &str) -> Zeroizing<
     joined(&parts)
 }
 
+/// The text, whose sections get the comments `#! Key = value` that sections of the same keys have in an `older` text.
+#[must_use]
+pub fn with_comments(text: &str, older: &str) -> Zeroizing<String> {
+    let known = sections(older).into_iter();
+    let known: HashMap<String, Range<usize>> = known.map(|it| (it.public_key, it.bytes)).collect();
+    let (mut parts, mut end) = (Vec::new(), 0);
+    for section in sections(text) {
+        let Some(bytes) = known.get(&section.public_key) else {
+            continue;
+        };
+        let head = text[section.bytes.clone()].find('\n');
+        let head = head.map_or(section.bytes.end, |at| section.bytes.start + at + 1);
+        parts.push(&text[end..head]);
+        end = head;
+        let lines = older[bytes.clone()].lines();
+        for line in lines.filter(|line| Entry::of(line).is_some_and(|it| it.is_comment)) {
+            parts.extend([line, "\n"]);
+        }
+    }
+    parts.push(&text[end..]);
+    joined(&parts)
+}
+
 /// Allocates once: a string that grows leaves copies of keys behind.
 fn joined(parts: &[&str]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
@@ -240,6 +271,19 @@ mod tests {
             *set,
             empty.replace("AllowedIPs =", &format!("AllowedIPs ={ranges}"))
         );
+    }
+
+    #[test]
+    fn comments_of_an_older_text_are_kept_by_key() {
+        let older = "[Peer]\r\n #! Name = phone\n# other\nPublicKey = A=\n#! File = 1 lan\n\n\
+            [Peer]\nPublicKey = B=\n[Peer]\nPublicKey = C=\n#! Name = gone\n#! [Uplinks]\n#! Mode = single\n";
+        let text = "[Interface]\n\n[Peer]\nPublicKey = B=\n\n[Peer]\nPublicKey = A=\n[Peer]\nPublicKey = D=";
+        let kept = with_comments(text, older);
+        let wanted = text.replace(
+            "[Peer]\nPublicKey = A=",
+            "[Peer]\n #! Name = phone\n#! File = 1 lan\nPublicKey = A=",
+        );
+        assert_eq!(*kept, wanted);
     }
 
     #[test]

@@ -84,6 +84,8 @@ impl Scripts {
 /// A `[Peer]` section.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Peer {
+    /// The comment `#! Name = …`, with which a server at home names a client.
+    pub name: Option<Box<str>>,
     /// `PublicKey`.
     pub public_key: Key32,
     /// `PresharedKey`; the all-zero key means "no key".

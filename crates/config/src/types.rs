@@ -9,7 +9,7 @@ mod key;
 
 pub use address::{AllowedIp, InterfaceAddr, family_bits};
 pub use endpoint::{Endpoint, Host};
-pub use key::{KEY_BASE64_LEN, KEY_HEX_LEN, KEY_LEN, Key32, KeyError, Secret};
+pub use key::{KEY_BASE64_LEN, KEY_HEX_LEN, KEY_LEN, Key32, KeyError, Secret, short_key};
 
 /// Longest interface name that Linux takes (`IFNAMSIZ` without its NUL), in bytes.
 pub const IFNAME_MAX: usize = 15;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use crate::clients;
 use crate::file;
 use crate::home;
 use crate::keys::{self, Verdicted, shown};
@@ -217,10 +218,18 @@ impl Parser {
         }
     }
 
-    /// Takes a `#!` comment: sections of lines stand in comments, which other programs skip.
+    /// Takes a `#!` comment: sections of lines, and names of peers, stand in comments, which other programs skip.
     fn comment(&mut self, number: usize, text: &str) {
         match self.lines.comment(number, text) {
-            Found::Nothing => {}
+            Found::Nothing => {
+                if self.section == Section::Peer
+                    && self.lines.is_outside()
+                    && let Some(name) = clients::name_in(text)
+                    && let Some(peer) = self.tunnel.peers.last_mut()
+                {
+                    peer.name = Some(name.into());
+                }
+            }
             Found::Key(key) => self.report.push(number, key, Verdict::Honoured, ""),
             Found::Fault(key, reason) => self.wrong(number, &key, reason),
         }

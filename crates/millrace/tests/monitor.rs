@@ -261,8 +261,8 @@ fn metrics_are_for_those_with_the_password_or_the_token() {
     );
     let text = reply.text();
     let peer = format!(
-        "millrace_peer_receive_bytes_total{{tunnel=\"{WG}\",peer=\"{}\",client=\"\"}} ",
-        tunnel.keys_b.public
+        "millrace_peer_receive_bytes_total{{tunnel=\"{WG}\",peer=\"{key}\",client=\"\",key=\"{key}\"}} ",
+        key = tunnel.keys_b.public
     );
     let line = text
         .lines()

@@ -219,12 +219,13 @@ fn tunnel(text: &mut Text, status: &Status) {
 
 fn peer(text: &mut Text, tunnel: &str, peer: &PeerStatus) {
     let called = crate::events::called(peer);
-    // Several clients may have the same name.
+    // Several peers may have the same name.
     let client = peer.client_id.map(|it| it.to_string()).unwrap_or_default();
     let labels = [
         ("tunnel", tunnel),
         ("peer", called.as_str()),
         ("client", client.as_str()),
+        ("key", peer.public_key.as_str()),
     ];
     text.level(peer, "", &labels);
     if let Some(order) = &peer.order {

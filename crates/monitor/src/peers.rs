@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use config::types::short_key;
 use serde::Serialize;
 use service::status::{PeerStatus, Status};
 
@@ -56,6 +57,7 @@ pub struct Page {
 struct Peer {
     /// The peer's ID within its tunnel.
     id: String,
+    /// With WireGuard, the start of the key follows a name.
     name: String,
     ranges: String,
     status: Details,
@@ -111,9 +113,13 @@ fn peer((name, it): (String, &PeerStatus)) -> Peer {
     Peer {
         id: match it.client_id {
             Some(id) => format!("{id} {}", it.connected_unix.unwrap_or(0)),
-            None => name.clone(),
+            None if it.public_key.is_empty() => name.clone(),
+            None => it.public_key.clone(),
         },
-        name,
+        name: match it.public_key.is_empty() || it.public_key == name {
+            true => name,
+            false => format!("{name} ({})", short_key(&it.public_key)),
+        },
         ranges,
         status: details(it),
     }
@@ -156,6 +162,42 @@ mod tests {
         let found = page(0, "10.0.1.7/", "");
         assert_eq!((found.found, found.peers[0].name.as_str()), (1, "key0263"));
         assert_eq!(page(0, "key001", "").found, 10);
+    }
+
+    #[test]
+    fn a_named_peer_has_its_short_key_beside_the_name_and_is_found_by_both() {
+        let peer = |key: &str, name: Option<&str>| PeerStatus {
+            public_key: key.to_owned(),
+            name: name.map(str::to_owned),
+            ..PeerStatus::default()
+        };
+        let status = Status {
+            peers: vec![
+                peer("abcdefghijk=", Some("store-7")),
+                peer("bcdefghijkl=", Some("store-7")),
+                peer("cdefghijklm=", None),
+                peer("", Some("store-8")),
+            ],
+            ..Status::default()
+        };
+        let page = |find: &str| {
+            let wanted = Wanted {
+                find: find.to_owned(),
+                ..Wanted::default()
+            };
+            let peers = Page::new(&status, &wanted).peers.into_iter();
+            peers.map(|it| (it.id, it.name)).collect::<Vec<_>>()
+        };
+        let row = |id: &str, name: &str| (id.to_owned(), name.to_owned());
+        let named = [
+            row("abcdefghijk=", "store-7 (abcdefgh\u{2026})"),
+            row("bcdefghijkl=", "store-7 (bcdefghi\u{2026})"),
+        ];
+        assert_eq!(page("store-7"), named);
+        assert_eq!(page("bcdefghijk"), named);
+        assert_eq!(page("abcd"), named[..1]);
+        assert_eq!(page("lm="), [row("cdefghijklm=", "cdefghijklm=")]);
+        assert_eq!(page("store-8"), [row("store-8", "store-8")]);
     }
 
     #[test]

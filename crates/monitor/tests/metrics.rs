@@ -143,8 +143,12 @@ fn overview() -> Overview {
         status.refused.insert("malformed".to_owned(), 5);
         status
     };
+    let mut branches = tunnel("branches");
+    for (peer, key) in branches.peers.iter_mut().zip(["one=", "two="]) {
+        (peer.client_id, peer.public_key) = (None, key.to_owned());
+    }
     let sample = Sample {
-        tunnels: vec![tunnel("home"), tunnel("office")],
+        tunnels: vec![tunnel("home"), tunnel("office"), branches],
         guard: Some(GuardView {
             state: "held".to_owned(),
             groups: vec![
@@ -203,6 +207,9 @@ fn another_parser_reads_what_is_written() {
     assert_eq!(find("millrace_line_round_trip_seconds", &client), 0.0125);
     assert_eq!(find("millrace_line_cap_left_bytes", &client), 9.0);
     assert_eq!(find("millrace_line_transmit_packets_total", &client), 6.0);
+    let branch = [("tunnel", "branches"), ("peer", STRANGE), ("key", "two=")];
+    assert_eq!(find("millrace_peer_receive_bytes_total", &branch), 8.0);
+    assert_eq!(find("millrace_line_transmit_packets_total", &branch), 6.0);
     let home = [("tunnel", "home")];
     assert_eq!(
         find("millrace_tunnel_receive_waited_seconds", &home),

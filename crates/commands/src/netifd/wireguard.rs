@@ -4,7 +4,7 @@ use super::given::{At, Given, Kind};
 use super::manager::Netifd;
 use super::telling::Telling;
 use super::{Ended, Outcome};
-use crate::up::wireguard::{begin, change, endpoints, has_much, leads_much, mark_server};
+use crate::up::wireguard::{self, begin, change, endpoints, has_much, leads_much, mark_server};
 use config::settings::Settings;
 use config::tunnel::Tunnel;
 use config::types::Key32;
@@ -55,6 +55,7 @@ pub(super) fn run(
         waits: false,
     };
     begin(&daemon, &owned.tunnel(), netifd.device())?;
+    owned.tell_names(&daemon);
     let ended = daemon.run(&mut owned)?;
     log::info!("{}: ended: {ended:?}", at.interface);
     Ok(Ended::Exit)
@@ -77,6 +78,12 @@ impl Owned<'_> {
         match &self.given.kind {
             Kind::WireGuard(wireguard) => wireguard.tunnel.clone(),
             _ => Tunnel::default(),
+        }
+    }
+
+    fn tell_names(&mut self, daemon: &Daemon) {
+        if let Kind::WireGuard(given) = &mut self.given.kind {
+            wireguard::tell_names(daemon, &mut given.tunnel);
         }
     }
 
@@ -214,6 +221,7 @@ impl Owner for Owned<'_> {
         let mark = (old.interface.fwmark != new.interface.fwmark)
             .then(|| new.interface.fwmark.unwrap_or(0));
         daemon.with(|interface| change(interface, &old, &new, mark, &self.at.interface));
+        self.tell_names(daemon);
         log::info!("{}: the configuration was read again", self.at.interface);
         self.changed(daemon)
     }

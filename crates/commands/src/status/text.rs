@@ -135,7 +135,7 @@ fn has_roles(status: &Status) -> bool {
 fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Paint) {
     let openvpn = has_roles(status);
     let (kind, name) = match (openvpn, status.role.as_deref()) {
-        (false, _) => ("peer", peer.public_key.as_str()),
+        (false, _) => ("peer", peer.name.as_deref().unwrap_or(&peer.public_key)),
         (true, role) => (
             if role == Some("server") {
                 "client"
@@ -158,6 +158,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
                 format!("{} ({})", text(&peer.endpoint), text(&peer.transport))
             }
             // The name of the peer.
+            "public_key" if peer.name.is_none() => continue,
             "username" if peer.name.is_none() => continue,
             "allowed_ips" if peer.allowed_ips.is_empty() && !openvpn => "(none)".to_owned(),
             "cipher" => cipher(
@@ -371,7 +372,7 @@ fn pipeline(pipeline: &PipelineStatus) -> String {
 }
 
 /// Binary units with two places, as `wg` shows them.
-fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     scaled(count, 1024, &["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
@@ -381,7 +382,7 @@ fn decimal(count: u64) -> String {
 }
 
 /// Decimal units, as in line speeds.
-fn bits(rate: u64) -> String {
+pub(crate) fn bits(rate: u64) -> String {
     scaled(rate, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
 }
 

@@ -118,6 +118,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     })?;
     privileges::confine_other_threads();
     begin(&daemon, &up.tunnel, &up.ifname)?;
+    tell_names(&daemon, &mut up.tunnel);
     let result = daemon.run(&mut up);
     notify::stopping();
     if let Ok(ended) = &result {
@@ -143,6 +144,13 @@ pub(crate) fn begin(daemon: &Daemon, tunnel: &Tunnel, ifname: &str) -> Outcome<(
     };
     let begun = daemon.with(begin).ok_or("the interface was removed")?;
     Ok(begun.map_err(|(_, words): (i32, String)| words)?)
+}
+
+/// Moves the names of peers from the tunnel to the interface, so that memory has each name once.
+pub(crate) fn tell_names(daemon: &Daemon, tunnel: &mut Tunnel) {
+    let peers = tunnel.peers.iter_mut();
+    let names = peers.map(|it| (it.public_key.clone(), it.name.take()));
+    daemon.with(|interface| interface.tell_names(names));
 }
 
 /// All possible addresses of the tunnel's peers and relays: from its file, and of these names.
@@ -317,6 +325,7 @@ impl Up<'_> {
         mark_server(&self.ifname, &self.tunnel);
         // The plan may use another mark than the file.
         daemon.with(|interface| change(interface, &old, &self.tunnel, None, &self.ifname));
+        tell_names(daemon, &mut self.tunnel);
         log::info!("{}: {} was read again", self.ifname, self.path.display());
         self.changed(daemon)
     }

@@ -68,6 +68,11 @@ impl Sections {
         self.section = Section::None;
     }
 
+    /// Whether the next comment is outside these sections, unless it begins one.
+    pub(crate) fn is_outside(&self) -> bool {
+        self.section == Section::None
+    }
+
     /// Takes the text behind a `#!` on line `number` of the file.
     pub(crate) fn comment(&mut self, number: usize, text: &str) -> Found {
         let text = text.trim();

@@ -78,6 +78,12 @@ impl Key32 {
         Zeroizing::new(STANDARD.encode(self.0))
     }
 
+    /// The start of the base64 form and `…`, for a public key beside a name.
+    #[must_use]
+    pub fn short(&self) -> String {
+        short_key(&self.to_base64())
+    }
+
     /// The lower-case hexadecimal form; the text is overwritten when dropped.
     #[must_use]
     pub fn to_hex(&self) -> Zeroizing<String> {
@@ -105,6 +111,12 @@ impl Key32 {
     pub fn is_zero(&self) -> bool {
         self.0.iter().fold(0, |all, byte| all | byte) == 0
     }
+}
+
+/// The start of a key in base64 and `…`.
+#[must_use]
+pub fn short_key(key: &str) -> String {
+    key.chars().take(8).chain(['\u{2026}']).collect()
 }
 
 impl Drop for Key32 {

@@ -175,6 +175,7 @@ impl Tunnel {
         }
         for peer in &self.peers {
             out.push_str("\n[Peer]\n");
+            write_texts("#! ", "Name", texts(&peer.name), &mut out);
             for Row { name, kind, .. } in ROWS {
                 if let Kind::Peer(_, show) | Kind::OfPeers(_, show) = kind {
                     write_texts("", name, show(peer), &mut out);
@@ -193,7 +194,7 @@ impl Tunnel {
         let texts = interface.dns_search.iter().chain(scripts);
         let names: usize = texts.map(|text| text.len() + 16).sum();
         // 64 covers an address with its prefix and separator, 512 the fixed lines of a section
-        // with an endpoint of the longest host name.
+        // with the longest name and an endpoint of the longest host name.
         512 + names
             + 64 * (interface.addresses.len() + interface.dns.len())
             + 512 * self.peers.len()

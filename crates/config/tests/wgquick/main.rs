@@ -247,6 +247,7 @@ fn every_key_is_read() {
         },
         peers: vec![
             Peer {
+                name: None,
                 public_key: Key32::from_base64(PUBLIC).unwrap(),
                 preshared_key: Some(Key32::from_base64(OTHER).unwrap()),
                 allowed_ips: ranges.map(|text| text.parse().unwrap()).to_vec(),
@@ -254,6 +255,7 @@ fn every_key_is_read() {
                 persistent_keepalive: Some(25),
             },
             Peer {
+                name: None,
                 public_key: Key32::from_base64(OTHER).unwrap(),
                 preshared_key: None,
                 allowed_ips: vec![],
@@ -265,6 +267,33 @@ fn every_key_is_read() {
         lines: Lines::default(),
     };
     assert_eq!(found, expected);
+}
+
+#[test]
+fn comments_name_peers() {
+    let named = |comments: &str| {
+        let text = format!(
+            "[Interface]\n#! Name = none\nPrivateKey={PRIVATE}\n[Peer]\nPublicKey={PUBLIC}\n{comments}\n"
+        );
+        tunnel(import(&text)).peers[0]
+            .name
+            .as_deref()
+            .map(str::to_owned)
+    };
+    for (comments, name) in [
+        ("#! Name = store-7", Some("store-7")),
+        ("  #!name=a\n#! Name = b\n#! Name = not a name", Some("b")),
+        ("# Name = a", None),
+        ("#! Names = a", None),
+        ("#! Name = \x1b[2J", None),
+        (
+            "#! [Uplink]\n#! Name = fibre\n#! Source = 192.0.2.1\n#! Mark = 7",
+            None,
+        ),
+        ("#! Name = a\n#! [Server]\n#! Masquerade = no", Some("a")),
+    ] {
+        assert_eq!(named(comments).as_deref(), name, "{comments}");
+    }
 }
 
 #[test]

@@ -92,6 +92,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_peer()(
+        name in prop::option::of("[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"),
         public_key in key(),
         preshared_key in prop::option::of(key()),
         ranges in unique(address()),
@@ -106,7 +107,8 @@ prop_compose! {
             }
         }
         let endpoint = endpoint.map(|(host, port)| Endpoint { host, port });
-        Peer { public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive }
+        let name = name.map(String::into_boxed_str);
+        Peer { name, public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive }
     }
 }
 

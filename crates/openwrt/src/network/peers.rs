@@ -3,6 +3,7 @@
 use super::options::Options;
 use super::{Fault, Source};
 use crate::uci::{Package, Section};
+use config::clients::is_name;
 use config::tunnel::{Interface, Peer, Table, Tunnel};
 use config::types::{AllowedIp, Endpoint, InterfaceAddr, Key32};
 
@@ -126,7 +127,9 @@ fn peer(section: &Section, options: &mut Options<'_>) -> Option<Peer> {
     let port = options.number("endpoint_port", 1..=65535).unwrap_or(PORT);
     let endpoint = options.parsed("endpoint_host", |host| endpoint(host, port));
     let keepalive = options.number("persistent_keepalive", 0..=65535);
+    let name = options.text("description");
     Some(Peer {
+        name: name.filter(|it| is_name(it)).map(Into::into),
         public_key: public_key?,
         preshared_key: preshared_key.filter(|it| !it.is_zero()),
         allowed_ips,

@@ -396,6 +396,11 @@ impl Interface {
         self.warnings = warnings;
     }
 
+    /// Names the peers of these keys, for the status and the log; `None` takes a name away.
+    pub fn tell_names(&mut self, names: impl IntoIterator<Item = (Key32, Option<Box<str>>)>) {
+        self.machine.name_peers(names);
+    }
+
     /// Sets for the status which part of a reloaded configuration was refused.
     pub fn tell_refused(&mut self, refused: Option<String>) {
         self.refused = refused;

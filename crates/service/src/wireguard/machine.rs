@@ -11,6 +11,7 @@ use ::lines::floor::Floor;
 use ::lines::names::Name;
 use config::types::{AllowedIp, Key32};
 use config::uapi::{DeviceState, PeerState};
+use crypto::x25519::PublicKey;
 use plane::Now;
 use plane::{DataPlane, Endpoint, Notice, PeerId, RouteChange, Whole};
 use std::collections::BTreeMap;
@@ -410,11 +411,31 @@ impl Machine {
 
     /// Writes to the log about a peer.
     pub(super) fn log_peer(&self, id: PeerId, words: &str, cx: &mut Cx<'_>) {
-        let key = self.public_key_of(id).map(Key32::to_base64);
-        let key = key.as_ref().map_or("?", |key| key.as_str());
-        let at = cx.endpoint(id).map(|at| format!(" ({})", at.addr));
-        let text = format!("peer {key}{} {words}", at.unwrap_or_default());
-        cx.log(log::Level::Info, &text);
+        let Some(peer) = self.peers.get(&id) else {
+            return;
+        };
+        let at = cx.endpoint(id).map(|it| it.addr.to_string());
+        let (name, more) = match &peer.name {
+            Some(name) => (name.to_string(), Some(peer.public_key.short())),
+            None => (peer.public_key.to_base64().to_string(), None),
+        };
+        let more: Vec<String> = more.into_iter().chain(at).collect();
+        let more = match more.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", more.join("; ")),
+        };
+        cx.log(log::Level::Info, &format!("peer {name}{more} {words}"));
+    }
+
+    /// Names the peers of these keys, for the status and the log.
+    pub fn name_peers(&mut self, names: impl IntoIterator<Item = (Key32, Option<Box<str>>)>) {
+        for (key, name) in names {
+            let public = PublicKey::from(*key.as_bytes());
+            let id = self.device.peer_by_public_key(&public);
+            if let Some(peer) = id.and_then(|id| self.peers.get_mut(&id)) {
+                peer.name = name;
+            }
+        }
     }
 
     /// The public key of the peer with this number, if there is one.
@@ -428,8 +449,43 @@ impl Machine {
 mod tests {
     use super::*;
     use crate::wireguard::fixture::FakeHost;
+    use config::uapi::{SetDevice, SetPeer};
     use plane::fake::FakeDataPlane;
     use std::sync::Arc;
+
+    #[test]
+    fn the_log_names_peers_as_the_file_does() {
+        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+        let mut host = FakeHost::new(plane.clone());
+        let mut machine = Machine::new(Now::read(), 1);
+        let [key, other] = [7, 8].map(|byte| Key32::new([byte; 32]));
+        let mut cx = Cx::new(Now::read(), &*plane, &mut host);
+        let set = |key: &Key32, remove| SetDevice {
+            peers: vec![SetPeer {
+                public_key: key.clone(),
+                remove,
+                ..SetPeer::default()
+            }],
+            ..SetDevice::default()
+        };
+        machine.configure(&set(&key, false), &mut cx).unwrap();
+        let name = |name: &str| Some(Box::from(name));
+        for name in [None, name("store-7"), name("store-8"), None] {
+            machine.name_peers([(other.clone(), name.clone()), (key.clone(), name)]);
+            let id = *machine.peers.keys().next().unwrap();
+            machine.log_peer(id, "is connected", &mut cx);
+        }
+        machine.name_peers([(key.clone(), name("store-7"))]);
+        // The next peer of this key is another one.
+        machine.configure(&set(&key, true), &mut cx).unwrap();
+        machine.configure(&set(&key, false), &mut cx).unwrap();
+        let id = *machine.peers.keys().next().unwrap();
+        machine.log_peer(id, "is connected", &mut cx);
+        let whole = format!("peer {} is connected", *key.to_base64());
+        let named = |name: &str| format!("peer {name} (BwcHBwcH\u{2026}) is connected");
+        let said = [&whole, &named("store-7"), &named("store-8"), &whole, &whole];
+        assert_eq!(host.said, said.map(String::clone));
+    }
 
     /// The kernel is asked at most twice a minute, however often events come.
     #[test]

@@ -9,6 +9,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 #[derive(Debug)]
 pub(super) struct PeerEntry {
     pub(super) public_key: Key32,
+    /// The peer's name in the file, for the status and the log.
+    pub(super) name: Option<Box<str>>,
     pub(super) preshared_key: Option<Key32>,
     pub(super) persistent_keepalive: u16,
     pub(super) allowed_ips: BTreeSet<AllowedIp>,
@@ -74,6 +76,7 @@ impl PeerEntry {
     pub(super) fn new(public_key: Key32) -> Self {
         Self {
             public_key,
+            name: None,
             preshared_key: None,
             persistent_keepalive: 0,
             allowed_ips: BTreeSet::new(),

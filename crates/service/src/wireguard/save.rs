@@ -45,6 +45,8 @@ fn merge_peer(known: Option<&Peer>, live: &PeerState) -> Peer {
         .and_then(|peer| peer.endpoint.clone())
         .filter(|endpoint| matches!(endpoint.host, Host::Name(_)));
     Peer {
+        // `save` takes the comments from the file.
+        name: None,
         public_key: live.public_key.clone(),
         preshared_key: live.preshared_key.clone().filter(|key| !key.is_zero()),
         allowed_ips: live.allowed_ips.clone(),
@@ -54,7 +56,7 @@ fn merge_peer(known: Option<&Peer>, live: &PeerState) -> Peer {
 }
 
 /// Replaces the file by the model: the old file stays intact until the new one is on the disk. Comments are lost, as
-/// with wg-quick.
+/// with wg-quick. A program with servers keeps `#! Key = value` in the sections of peers, such as their names.
 ///
 /// # Errors
 /// File system errors; the old file then keeps its content.
@@ -63,7 +65,13 @@ pub fn save(path: &Path, tunnel: &Tunnel) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     // The file holds keys, so only its owner may read it.
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    host::written_file::replace(&path, tunnel.to_conf().as_bytes(), 0o600)
+    let text = tunnel.to_conf();
+    #[cfg(feature = "server")]
+    let text = {
+        let old = zeroize::Zeroizing::new(fs::read(&path)?);
+        config::clients::with_comments(&text, &String::from_utf8_lossy(&old))
+    };
+    host::written_file::replace(&path, text.as_bytes(), 0o600)
 }
 
 #[cfg(test)]
@@ -122,14 +130,19 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("millrace-save-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("wg0.conf");
-        fs::write(&path, FILE).unwrap();
+        let named = FILE.replace("[Peer]\n", "[Peer]\n#! Name = store-7\n");
+        fs::write(&path, named).unwrap();
         fs::write(directory.join(".wg0.conf.new"), "left").unwrap();
         save(&path, &file()).unwrap();
         let read = wgquick::read(&path, Permissions::NONE).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         let files = fs::read_dir(&directory).unwrap().count();
         fs::remove_dir_all(&directory).unwrap();
-        assert_eq!(read.into_tunnel().unwrap().0, file());
+        let mut read = read.into_tunnel().unwrap().0;
+        let name = read.peers[0].name.take();
+        let kept = cfg!(feature = "server").then_some("store-7");
+        assert_eq!(name.as_deref(), kept);
+        assert_eq!(read, file());
         assert_eq!((mode & 0o777, files), (0o600, 1));
     }
 }

@@ -312,6 +312,26 @@ fn a_name_is_looked_up_and_each_line_is_told_of() {
 }
 
 #[test]
+fn peers_are_named_in_the_status_until_they_are_renamed() {
+    let directory = tempfile::tempdir().unwrap();
+    let none = Lines::default();
+    let ends = ["a", "b"].map(|name| End::new(directory.path(), name, &none));
+    with([&ends[0], &ends[1]], || {
+        configure(&ends[0], &ends[1], |_| String::new());
+        let (_, peers) = lock(&ends[0].interface).as_ref().unwrap().get();
+        let key = &peers[0].public_key;
+        for name in [Some("store-7"), Some("store-8"), None] {
+            if let Some(interface) = lock(&ends[0].interface).as_mut() {
+                interface.tell_names([(key.clone(), name.map(Box::from))]);
+            }
+            let peer = ends[0].status().peers.remove(0);
+            assert_eq!(peer.name.as_deref(), name);
+            assert_eq!(peer.public_key, *key.to_base64());
+        }
+    });
+}
+
+#[test]
 fn what_cannot_be_set_is_refused_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let none = Lines::default();

@@ -110,6 +110,7 @@ fn an_openvpn_server_shows_its_clients() {
         workers: 1,
         peers: vec![PeerStatus {
             name: Some("branch\u{1b}[31m".to_owned()),
+            version: Some("2.6.14 linux".to_owned()),
             username: Some("anna".to_owned()),
             client_id: Some(3),
             transport: Some("udp".to_owned()),
@@ -135,6 +136,7 @@ interface: tun0
 
 client: branch\\u{1b}[31m
   endpoint: 192.0.2.7:40000 (udp)
+  version: 2.6.14 linux
   user: anna
   allowed ips: 10.8.0.2/32
   cipher: AES-256-GCM (simd: aws-lc)
@@ -146,6 +148,18 @@ data plane: 1 worker
   refused: 2 auth_failed
 ";
     assert_eq!(render(&status, Paint::PLAIN), expected);
+}
+
+#[test]
+fn a_named_peer_has_its_key_below() {
+    let mut status = example();
+    let key = status.peers[0].public_key.clone();
+    status.peers[0].name = Some("store-7".to_owned());
+    let text = render(&status, Paint::PLAIN);
+    let named = format!("peer: store-7\n  public key: {key}\n");
+    assert!(text.contains(&named), "{text}");
+    let without = render(&example(), Paint::PLAIN);
+    assert_eq!(without.replace(&format!("peer: {key}\n"), &named), text);
 }
 
 #[test]

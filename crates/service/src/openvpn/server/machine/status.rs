@@ -6,6 +6,7 @@ use crate::openvpn::channel::Plane;
 use crate::openvpn::statusdoc;
 use crate::status::PeerStatus;
 use crate::status::lines::{order_status, their_status};
+use openvpn::negotiate::PeerInfo;
 use openvpn::server::ClientId;
 use openvpn::session::{ControlTraffic, Session};
 use openvpn_host::status_file::real_address;
@@ -47,6 +48,14 @@ impl Client {
         let last = ago.and_then(|ago| now.wall.checked_sub(ago));
         last.map_or(self.since, |last| last.max(self.since))
     }
+}
+
+/// A client's program, as the client names it: at most 64 characters.
+fn version(info: &PeerInfo) -> Option<String> {
+    let words = ["IV_VER", "IV_PLAT"].map(|name| info.value(name));
+    let words: Vec<&str> = words.into_iter().flatten().collect();
+    let text: String = words.join(" ").chars().take(64).collect();
+    (!text.is_empty()).then_some(text)
 }
 
 impl Machine<'_> {
@@ -117,6 +126,7 @@ impl Machine<'_> {
                     },
                     order: reorders.then(|| order_status(&known)),
                     name: told(&client.common_name),
+                    version: session.peer_info().and_then(|it| version(it)),
                     username: told(&client.username),
                     client_id: Some(client.number),
                     allowed_ips: client
