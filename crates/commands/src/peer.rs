@@ -3,25 +3,28 @@
 mod behind;
 mod ccd;
 mod file;
+mod list;
 pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod wireguard;
 
-use crate::Outcome;
 use crate::arguments::{self, flag, list as values, option};
 use crate::down::{DownError, signal};
 use crate::profile::DIRECTORY;
 use crate::server::NAME;
 use crate::server::place::{self, Lock, PlaceError, Waits};
+use crate::{Outcome, status};
 use clap::{Arg, ArgMatches, Command};
 use config::clients::is_name;
 use config::error::ImportError;
 use config::home::HomeServer;
 use config::kind::Kind;
 use config::types::{AddressError, AllowedIp, Endpoint};
+use list::{Filter, Live};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use service::running;
+use service::status::Status;
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,8 +105,21 @@ pub(crate) fn command() -> Command {
                 ),
         )
         .subcommand(
-            about("list", "List the clients that may connect")
-                .arg(flag("json", "Print a JSON array")),
+            about("list", "List the clients, and who is connected")
+                .arg(flag("all", "Print every client, however many there are"))
+                .arg(flag("down", "Only clients that are not connected"))
+                .arg(flag(
+                    "outdated",
+                    "Only clients that need a new file, or have not used it yet",
+                ))
+                .arg(values(
+                    "name",
+                    "PATTERN",
+                    "Only clients with such names: `store-*`, `store-?`; may be given again",
+                ))
+                .arg(flag("rates", "Wait a second to measure the rates"))
+                .arg(flag("json", "Print a JSON array"))
+                .arg(flag("csv", "Print a table for other programs").conflicts_with("json")),
         )
         .subcommand(
             about(
@@ -228,26 +244,27 @@ impl Wanted<'_> {
 }
 
 /// A client, active or revoked.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct Row {
+    /// The client's name; `-` for none.
     pub(crate) name: String,
     /// The client's identity, which never changes: a public key, or a certificate's serial number.
     pub(crate) id: String,
-    /// The rest in words.
+    /// The name in the client's certificate, by which an OpenVPN server knows the client.
+    #[serde(skip)]
+    pub(crate) common_name: Option<String>,
+    /// The identity and other facts, in words.
     pub(crate) detail: String,
+    /// The client's addresses in the tunnel; with OpenVPN only of connected clients.
+    pub(crate) addresses: Vec<String>,
     /// The networks behind the client.
     pub(crate) behind: Vec<String>,
-    /// Whether the client would get the same file today: [`file::CURRENT`], [`file::OUTDATED`] or [`file::UNKNOWN`].
+    /// Whether the client would get the same file today: [`file::CURRENT`], [`file::OUTDATED`], [`file::PENDING`] or
+    /// [`file::UNKNOWN`].
     pub(crate) file: &'static str,
     pub(crate) revoked: bool,
-}
-
-/// Networks behind a client, for [`Row::detail`].
-fn behind_it(networks: &[String]) -> String {
-    match networks.is_empty() {
-        true => String::new(),
-        false => format!("  behind it: {}", networks.join(", ")),
-    }
+    #[serde(flatten)]
+    pub(crate) live: Live,
 }
 
 /// The JSON document about a new client.
@@ -287,12 +304,29 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let lock = lock(&path, Waits::Long)?;
     match command {
         "list" => {
-            let rows = list(&path)?;
+            let mut rows = list(&path)?;
             drop(lock);
-            match matches.get_flag("json") {
-                true => host::terminal::line(serde_json::to_string(&rows).unwrap_or_default()),
-                false => print(&rows),
+            match live(&path, matches.get_flag("rates")) {
+                Ok(status) => list::join(&mut rows, &status),
+                Err(why) => {
+                    host::terminal::note(format_args!("who is connected is unknown: {why}"))
+                }
             }
+            let filter = Filter {
+                all: matches.get_flag("all"),
+                down: matches.get_flag("down"),
+                outdated: matches.get_flag("outdated"),
+                names: arguments::values(matches, "name").unwrap_or_default(),
+            };
+            let (json, csv) = (matches.get_flag("json"), matches.get_flag("csv"));
+            if json || csv {
+                filter.apply(&mut rows);
+            }
+            host::terminal::text(match (json, csv) {
+                (true, _) => serde_json::to_string(&rows).unwrap_or_default() + "\n",
+                (_, true) => list::csv(&rows),
+                _ => list::text(&running::name_of(&path), rows, &filter),
+            });
         }
         "add" => {
             let endpoint = arguments::text(matches, "endpoint").map(|value| {
@@ -351,8 +385,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                 host::terminal::note(not_up(&path));
             }
         }
-        // A running server does not use names, so it need not be told.
-        _ => rename(&path, text("OLD"), text("NEW"))?,
+        _ => {
+            rename(&path, text("OLD"), text("NEW"))?;
+            drop(lock);
+            tell(&path, true)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -443,7 +480,7 @@ pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     }
 }
 
-/// Renames a client. A running server does not use names.
+/// Renames a client.
 pub(crate) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     checked(new)?;
     match Kind::at(path) {
@@ -463,26 +500,34 @@ const fn interface_has(_: &Path, _: &Path) -> bool {
     false
 }
 
-/// Has the server's process read its file again, without disturbing clients. Returns false if no process runs it. An
-/// OpenVPN server need not reload for an `added` client without networks behind it, whose certificate suffices.
-pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
+/// The process that runs a server.
+fn process(path: &Path) -> Result<Option<running::Running>, running::Hidden> {
     let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
-    let found = running::all()?.into_iter().find(runs);
+    Ok(running::all()?.into_iter().find(runs))
+}
+
+/// The status of a running server, or why there is none.
+fn live(path: &Path, rates: bool) -> Result<Status, String> {
+    let found = process(path).map_err(|error| error.to_string())?;
+    let name = running::name_of(path);
     let Some(found) = found else {
+        return Err(format!("`millrace up` has not started {name}"));
+    };
+    let status = status::of_process(found.pid, rates).map_err(|error| error.to_string())?;
+    status.ok_or_else(|| format!("{name} is still starting"))
+}
+
+/// Has the server's process read its file again, without disturbing clients. Returns false if no process runs it. An
+/// OpenVPN server need not reload if only its list has changed (`is_list`): it does not read the list, as certificates suffice.
+pub(crate) fn tell(path: &Path, is_list: bool) -> Result<bool, PeerError> {
+    let Some(found) = process(path)? else {
         return Ok(false);
     };
-    if added && Kind::at(path) == Kind::OpenVpn {
+    if is_list && Kind::at(path) == Kind::OpenVpn {
         return Ok(true);
     }
     signal(&found.name, found.pid, Signal::SIGHUP).map_err(PeerError::Signal)?;
     Ok(true)
-}
-
-fn print(rows: &[Row]) {
-    let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    for Row { name, detail, .. } in rows {
-        host::terminal::line(format_args!("{name:widest$}  {detail}"));
-    }
 }
 
 /// Removes the file of a client that could not be added.
@@ -522,16 +567,18 @@ mod tests {
 
     #[test]
     fn the_json_is_documented() {
-        let row = Row {
+        let plain = || Row {
             name: "phone".to_owned(),
             id: "key".to_owned(),
             detail: "key  10.7.0.2/32".to_owned(),
+            addresses: vec!["10.7.0.2/32".to_owned()],
             behind: vec!["192.168.7.0/24".to_owned()],
             file: file::CURRENT,
-            revoked: false,
+            ..Row::default()
         };
-        let row = serde_json::to_value(row).unwrap();
-        crate::tests::assert_documented("peer list", &[row]);
+        let row = |row| serde_json::to_value(row).unwrap();
+        let rows = [row(list::tests::full(plain())), row(plain())];
+        crate::tests::assert_documented("peer list", &rows);
         let added = ["short", &"long".repeat(1000)].map(|it| added("phone", it));
         let added = added.map(|it| serde_json::from_str(&it).unwrap());
         crate::tests::assert_documented("peer add", &added);

@@ -17,6 +17,8 @@ mod text;
 use crate::Outcome;
 use crate::arguments::{self, flag};
 use text::{Paint, render};
+#[cfg(feature = "server")]
+pub(crate) use text::{bits, bytes};
 
 /// The time for all daemons together to answer: 10,000 peers on a small router take about a second.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -147,11 +149,42 @@ fn tell(error: &StatusError) {
 
 /// All readable documents, and the errors of the others.
 pub(crate) fn all() -> Result<(Vec<Status>, Vec<StatusError>), StatusError> {
-    let names = running(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
+    Ok(parted(ask(interfaces()?)))
+}
+
+fn interfaces() -> Result<Vec<String>, StatusError> {
+    running(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
         directory: SOCKET_DIR,
         error,
-    })?;
-    Ok(parted(ask(names)))
+    })
+}
+
+/// The document of the tunnel that a process runs, with `rates` over one second; `None` while it has no status socket.
+#[cfg(feature = "server")]
+pub(crate) fn of_process(pid: i32, rates: bool) -> Result<Option<Status>, StatusError> {
+    let first = ask_process(pid)?;
+    let Some(first) = first else {
+        return Ok(None);
+    };
+    if !rates {
+        return Ok(Some(first));
+    }
+    thread::sleep(SAMPLE);
+    let mut now = ask_process(pid)?;
+    if let Some(now) = &mut now {
+        now.fill_rates(&first);
+    }
+    Ok(now)
+}
+
+#[cfg(feature = "server")]
+fn ask_process(pid: i32) -> Result<Option<Status>, StatusError> {
+    let answers = sockets::ask_process(interfaces()?, socket_path, PATIENCE, pid);
+    let (mut statuses, mut hidden) = parted(answers);
+    match (statuses.pop(), hidden.pop()) {
+        (None, Some(error)) => Err(error),
+        (status, _) => Ok(status),
+    }
 }
 
 fn parted(answers: Vec<Result<Status, StatusError>>) -> (Vec<Status>, Vec<StatusError>) {

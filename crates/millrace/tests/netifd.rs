@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use lab::acceptance::netifd::Netifd;
 use lab::acceptance::{
-    A4, B4, PORT_B, Site, interface, ip, millrace, peer, pings, reaches, ready, until,
+    A4, B4, PORT_B, Site, interface, ip, millrace, peer, pings, reaches, ready, status_of, until,
 };
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 
@@ -262,7 +262,7 @@ fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
     let text = |ranges: &str, dns: &str| {
         format!(
             "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\nDNS = {dns}, office.example\n\
-             PostUp = reboot\n[Peer]\nPublicKey = {}\n\
+             PostUp = reboot\n[Peer]\n#! Name = by-{dns}\nPublicKey = {}\n\
              Endpoint = {endpoint}:{PORT_B}\nAllowedIPs = {ranges}\n",
             office.site.keys_a.private, office.site.keys_b.public
         )
@@ -274,6 +274,8 @@ fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
     netifd.renew();
     netifd.until_has(&ADDRESSES[..1], &["10.0.0.0/24", "10.51.0.0/16"]);
     assert_eq!(netifd.dns(), ["10.0.0.53"]);
+    let name = || status_of(a, "mr-office")["peers"][0]["name"].to_string();
+    assert_eq!(name(), "\"by-10.0.0.53\"");
     reaches(a, B4);
     // The file's PostUp script does not run, and the log says so.
     assert!(netifd.said().contains("PostUp"), "{}", netifd.said());
@@ -286,6 +288,7 @@ fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
         netifd.renew();
         netifd.until_has(&ADDRESSES[..1], &ranges.split(", ").collect::<Vec<_>>());
         assert_eq!(netifd.dns(), [dns]);
+        assert_eq!(name(), format!("\"by-{dns}\""));
     }
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
 }

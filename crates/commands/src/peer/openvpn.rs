@@ -4,7 +4,7 @@
 //! `crl-verify` has a file with the serial number. The list is only for people.
 
 use super::behind::{self, Owner};
-use super::{PeerError, Row, Wanted, behind_it, ccd, file, place, secret};
+use super::{PeerError, Row, Wanted, ccd, file, place, secret};
 use config::home::HomeServer;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
 use config::permissions::Permissions;
@@ -433,25 +433,23 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
         let networks = behind.entry(&entry.serial).or_default();
         networks.push(network.to_string());
     }
-    let row = |entry: &Entry| {
-        let behind = behind.get(&*entry.serial).cloned().unwrap_or_default();
-        Row {
-            name: entry.name.clone(),
-            id: entry.serial.clone(),
-            revoked: entry.revoked,
-            file: file::UNKNOWN,
-            detail: format!(
-                "{}{}{}{}",
-                entry.serial,
-                if entry.revoked { "  revoked" } else { "" },
-                match entry.common_name == entry.name {
-                    true => String::new(),
-                    false => format!("  {} in its certificate", entry.common_name),
-                },
-                behind_it(&behind)
-            ),
-            behind,
-        }
+    let row = |entry: &Entry| Row {
+        name: entry.name.clone(),
+        id: entry.serial.clone(),
+        common_name: Some(entry.common_name.clone()),
+        revoked: entry.revoked,
+        file: file::UNKNOWN,
+        behind: behind.get(&*entry.serial).cloned().unwrap_or_default(),
+        detail: format!(
+            "{}{}{}",
+            entry.serial,
+            if entry.revoked { "  revoked" } else { "" },
+            match entry.common_name == entry.name {
+                true => String::new(),
+                false => format!("  {} in its certificate", entry.common_name),
+            },
+        ),
+        ..Row::default()
     };
     Ok(server.entries.iter().map(row).collect())
 }

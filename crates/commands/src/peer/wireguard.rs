@@ -2,7 +2,7 @@
 
 use super::behind::{self, Owner};
 use super::file::{self, Public, Record, sum};
-use super::{PeerError, Row, Wanted, behind_it, or_take_back, place, secret};
+use super::{PeerError, Row, Wanted, or_take_back, place, secret};
 use crate::keys;
 use config::clients::{self, Section};
 use config::free;
@@ -332,19 +332,15 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
             behind,
         } = client;
         let key = &section.public_key;
-        let file = file.state(client, reached);
-        let behind: Vec<String> = behind.iter().map(ToString::to_string).collect();
-        let outdated = match file == file::OUTDATED {
-            true => "  outdated file",
-            false => "",
-        };
+        let texts = |ranges: &[AllowedIp]| ranges.iter().map(ToString::to_string).collect();
         Row {
             name: section.name.clone().unwrap_or_else(|| "-".to_owned()),
-            detail: format!("{key}  {}{}{outdated}", list_of(own), behind_it(&behind)),
-            behind,
-            file,
+            detail: format!("{key}  {}", list_of(own)),
+            addresses: texts(own),
+            behind: texts(behind),
+            file: file.state(client, reached),
             id: key.clone(),
-            revoked: false,
+            ..Row::default()
         }
     };
     Ok(clients.iter().map(row).collect())

@@ -5,6 +5,8 @@ use super::StatusError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+#[cfg(feature = "server")]
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use service::status::Status;
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsFd as _;
@@ -33,20 +35,43 @@ pub(super) fn ask(
     path: impl Fn(&str) -> PathBuf,
     patience: Duration,
 ) -> Vec<Result<Status, StatusError>> {
+    ask_where(names, path, patience, |_| true)
+}
+
+/// Asks only the daemon that is the process `pid`. The results have errors of sockets whose process is unknown.
+#[cfg(feature = "server")]
+pub(super) fn ask_process(
+    names: Vec<String>,
+    path: impl Fn(&str) -> PathBuf,
+    patience: Duration,
+    pid: i32,
+) -> Vec<Result<Status, StatusError>> {
+    ask_where(names, path, patience, |stream| {
+        getsockopt(stream, PeerCredentials).is_ok_and(|it| it.pid() == pid)
+    })
+}
+
+fn ask_where(
+    names: Vec<String>,
+    path: impl Fn(&str) -> PathBuf,
+    patience: Duration,
+    is_wanted: impl Fn(&UnixStream) -> bool,
+) -> Vec<Result<Status, StatusError>> {
     let deadline = Instant::now() + patience;
     let ask = |ifname: String| {
         let (stream, error) = match call(&path(&ifname)) {
-            Ok(stream) => (Some(stream), None),
+            Ok(stream) if is_wanted(&stream) => (Some(stream), None),
+            Ok(_) => return None,
             Err(error) => (None, Some(refused(&ifname, error))),
         };
-        Asked {
+        Some(Asked {
             ifname,
             stream,
             document: Vec::new(),
             error,
-        }
+        })
     };
-    let mut all: Vec<Asked> = names.into_iter().map(ask).collect();
+    let mut all: Vec<Asked> = names.into_iter().filter_map(ask).collect();
     while wait(&all, deadline) {
         all.iter_mut().for_each(Asked::read);
     }
@@ -195,6 +220,20 @@ mod tests {
         assert!(words[0].starts_with("a does not answer"), "{words:?}");
         assert!(words[1].starts_with("c does not answer"), "{words:?}");
         assert!(words[2].contains("no Millrace tunnel"), "{words:?}");
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn one_process_is_asked_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let _hangs = UnixListener::bind(path("a")).unwrap();
+        let ask = |pid: u32| {
+            let names = vec!["a".to_owned()];
+            ask_process(names, path, Duration::from_millis(1), pid.cast_signed())
+        };
+        assert_eq!(ask(std::process::id()).len(), 1);
+        assert!(ask(1).is_empty());
     }
 
     /// The queue of a hanging daemon fills up after some connections.

@@ -23,14 +23,14 @@ fn routes(host: &Host, device: &str) -> String {
     of("-4").stdout + &of("-6").stdout
 }
 
-struct Office {
-    place: Place,
-    path: PathBuf,
-    server: String,
+pub(super) struct Office {
+    pub(super) place: Place,
+    pub(super) path: PathBuf,
+    pub(super) server: String,
 }
 
 impl Office {
-    fn new(protocol: &str) -> Self {
+    pub(super) fn new(protocol: &str) -> Self {
         let place = Place::new();
         let path = place.init(protocol, &[]);
         let server = path.display().to_string();
@@ -42,7 +42,7 @@ impl Office {
     }
 
     /// Runs `millrace peer`; returns its notes.
-    fn peer(&self, words: &[&str]) -> String {
+    pub(super) fn peer(&self, words: &[&str]) -> String {
         let words = [&["peer"], words, &["--server", &self.server]].concat();
         let exit = self.place.home.command(PROGRAM).args(words).exit().unwrap();
         let notes = exit.stderr.clone();

@@ -202,18 +202,18 @@ levels! {
 
     /// One peer.
     pub struct PeerStatus {
-        /// With WireGuard the peer's public key, in base64.
+        /// WireGuard: the peer's public key, in base64.
         public_key: String, absent "if empty", label "public key";
-        /// With WireGuard `#! Name` in the file. With OpenVPN the common name of the peer's certificate. With PPTP, at a
-        /// server the client's user name, at a client the server's host name.
+        /// WireGuard: `#! Name` in the file. OpenVPN: the certificate's common name. PPTP: user name of a client, host name
+        /// of a server.
         name: Option<String>;
         /// The peer's address, `ADDRESS:PORT`; with PPTP `ADDRESS`.
         endpoint: Option<String>, label "endpoint";
         /// `udp`, `tcp` or, with PPTP, `gre`.
         transport: Option<String>;
-        /// An OpenVPN server's client: its `IV_VER` and `IV_PLAT`, such as `2.6.14 linux`.
+        /// OpenVPN client's program: `2.6.14 linux`.
         version: Option<String>, label "version";
-        /// User name of the login, with OpenVPN and PPTP.
+        /// User name of the login (OpenVPN, PPTP).
         username: Option<String>, label "user";
         /// Number of a server's client, which `client-kill` at the management port takes; with PPTP the call ID.
         client_id: Option<u64>;

@@ -34,6 +34,18 @@ function lineState(line) {
 	];
 }
 
+function about(peer) {
+	const parts = [ peer.detail ];
+
+	if (peer.behind.length)
+		parts.push(_('behind it: %s').format(peer.behind.join(', ')));
+
+	if (peer.file == 'outdated' || peer.file == 'pending')
+		parts.push(_('file: %s').format(peer.file));
+
+	return parts.join(' · ');
+}
+
 function cap(line) {
 	if (!line.cap)
 		return '-';
@@ -362,7 +374,7 @@ return view.extend({
 			table([ _('Client'), _('Details'), '' ], it.peers.map(function(peer) {
 				return [
 					peer.name,
-					peer.detail,
+					about(peer),
 					peer.revoked ? label('notice', _('revoked')) : [
 						button('millrace-rename', 'handleRename', peer, _('Rename')), ' ',
 						button('cbi-button-negative', 'handleRevoke', peer, _('Revoke'))

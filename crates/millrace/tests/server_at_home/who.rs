@@ -1,0 +1,176 @@
+//! Who is connected: names beside keys in status and log, and `millrace peer list`.
+
+use super::office::Office;
+use super::*;
+use lab::acceptance::{status_of, until_some};
+use serde_json::Value;
+
+impl Office {
+    /// Runs `millrace peer list` with these options; returns its output and its notes.
+    fn who_at_once(&self, options: &[&str]) -> (String, String) {
+        let words = [&["peer", "list", "--server", &self.server], options].concat();
+        let command = self.place.home.command(PROGRAM).args(words);
+        let exit = command.exit().unwrap();
+        assert!(exit.status.success(), "{exit:?}");
+        (exit.stdout, exit.stderr)
+    }
+
+    /// The same, again while the server is too busy to answer.
+    fn who(&self, options: &[&str]) -> (String, String) {
+        until_some("an answer", || {
+            let (list, note) = self.who_at_once(options);
+            (!note.contains("does not answer")).then_some((list, note))
+        })
+    }
+
+    /// The row of `peer list --json` for a client.
+    fn row(&self, name: &str) -> Value {
+        let rows: Value = serde_json::from_str(&self.who(&["--json"]).0).unwrap();
+        let mut rows = rows.as_array().unwrap().iter();
+        let found = rows.find(|row| row["name"] == name);
+        found.unwrap_or_else(|| panic!("no row of {name}")).clone()
+    }
+
+    /// The same, once the client is connected.
+    fn row_of_one_in(&self, name: &str) -> Value {
+        until_some(name, || {
+            Some(self.row(name)).filter(|row| row["state"] == "up")
+        })
+    }
+
+    /// Adds a branch with a file; returns the file's path.
+    fn add(&self, name: &str, network: &str, ending: &str) -> PathBuf {
+        let file = self.place.path(&format!("{name}.{ending}"));
+        let words = ["add", name, "--lan-only", "--behind", network, "--file"];
+        self.peer(&[&words[..], &[&file.display().to_string()]].concat());
+        file
+    }
+}
+
+/// The lines of the table, without summary and head.
+fn table(text: &str) -> Vec<&str> {
+    text.lines().skip(2).collect()
+}
+
+#[test]
+fn a_wireguard_branch_that_is_in_and_one_that_never_was_are_told_apart_by_name() {
+    if !ready(&["wg", "wg-quick", "wireguard-go", "nft", "ip"]) {
+        return;
+    }
+    let office = Office::new("wireguard");
+    let place = &office.place;
+    let seven = office.add("store-7", "192.168.7.0/24", "conf");
+    let (list, note) = office.who(&[]);
+    assert!(list.starts_with("home: 1 client\n"), "{list}");
+    assert!(
+        note.contains("`millrace up` has not started home"),
+        "{note}"
+    );
+    assert_eq!(office.row("store-7")["state"], Value::Null);
+
+    let process = place.up(&office.path, "is up");
+    // The running server learns this name by a reload.
+    office.add("store-8", "192.168.8.0/24", "conf");
+    let branch = Quick::up(&place.clients[0], seven);
+    reaches(branch.host, IN_LAN);
+    let row = office.row_of_one_in("store-7");
+    let text = |name: &str| row[name].as_str().unwrap();
+    let (key, endpoint) = (text("id"), text("endpoint"));
+    let line = format!(
+        "peer store-7 ({}\u{2026}; {endpoint}) is connected",
+        &key[..8]
+    );
+    until(&line, || process.stderr().contains(&line));
+    assert!(!process.stderr().contains(key), "{}", process.stderr());
+    assert!(endpoint.starts_with("192.168.3.2:"), "{row}");
+    assert_eq!(text("file"), "outdated");
+    assert!(row["rx_bytes"].as_u64() > Some(0), "{row}");
+    let never = office.row("store-8");
+    assert_eq!(never["state"], "never", "{never}");
+    assert!(never["last_heard_age"].is_null(), "{never}");
+
+    let summary = "home: 2 clients: 1 in, 1 was never in; 1 runs an outdated file\n";
+    let (list, note) = until_some(summary, || {
+        Some(office.who(&[])).filter(|(list, _)| list.starts_with(summary))
+    });
+    assert!(note.is_empty(), "{note}");
+    let rows = table(&list);
+    let address = row["addresses"][0].as_str().unwrap();
+    let told = |row: &str, words: &[&str]| words.iter().all(|it| row.contains(it));
+    let start = format!("store-7  {} ", address.trim_end_matches("/32"));
+    assert!(told(rows[0], &[&start, " in, heard "]), "{list}");
+    let words = ["store-8", "192.168.8.0/24", "never in"];
+    assert!(told(rows[1], &words), "{list}");
+    for (options, names) in [
+        (&["--down"][..], &["store-8"][..]),
+        (&["--outdated"], &["store-7"]),
+        (&["--name", "*-7", "--name", "x"], &["store-7"]),
+        (&["--down", "--name", "*-7"], &[]),
+        (&["--rates", "--all"], &["store-7", "store-8"]),
+    ] {
+        let (list, _) = office.who(options);
+        let rows = table(&list);
+        let first = rows.iter().filter_map(|row| row.split(' ').next());
+        assert!(first.eq(names.iter().copied()), "{options:?}: {list}");
+    }
+    let (csv, _) = office.who(&["--csv", "--down"]);
+    let lines: Vec<&str> = csv.split("\r\n").collect();
+    assert!(
+        lines[0].starts_with("name,addresses,behind,state,"),
+        "{csv}"
+    );
+    assert!(lines[1].starts_with("store-8,10."), "{csv}");
+    assert_eq!(lines.len(), 3);
+
+    office.peer(&["rename", "store-7", "berlin"]);
+    until("the new name", || {
+        let status = status_of(&place.home, "home");
+        let peers = status["peers"].as_array().unwrap();
+        peers.iter().any(|it| it["name"] == "berlin")
+    });
+    office.row_of_one_in("berlin");
+
+    // A server that hangs hides no client.
+    process.signal(Signal::SIGSTOP).unwrap();
+    let (list, note) = office.who_at_once(&[]);
+    process.signal(Signal::SIGCONT).unwrap();
+    assert!(list.starts_with("home: 2 clients; 1 runs an"), "{list}");
+    assert!(note.contains("home does not answer"), "{note}");
+    drop(branch);
+    place.down(&office.path, process);
+}
+
+#[test]
+fn an_openvpn_branch_that_is_in_is_listed_by_its_name_with_its_version() {
+    if !ready(&["openvpn", "nft", "ip"]) {
+        return;
+    }
+    let office = Office::new("openvpn");
+    let place = &office.place;
+    let process = place.up(&office.path, "Initialization Sequence Completed");
+    let seven = office.add("store-7", "192.168.7.0/24", "ovpn");
+    office.add("store-8", "192.168.8.0/24", "ovpn");
+    let mut branch = openvpn(&place.clients[0], &seven);
+    is_in(&mut branch);
+    reaches(&place.clients[0], IN_LAN);
+    office.peer(&["rename", "store-7", "berlin"]);
+    let row = office.row_of_one_in("berlin");
+    assert!(row["version"].as_str().unwrap().starts_with("2."), "{row}");
+    assert!(row["connected_unix"].is_number(), "{row}");
+    let addresses = row["addresses"].as_array().unwrap();
+    assert!(
+        !addresses.is_empty() && !addresses.contains(&"192.168.7.0/24".into()),
+        "{row}"
+    );
+    assert_eq!(office.row("store-8")["state"], "down");
+    office.peer(&["revoke", "store-8"]);
+    let (list, note) = office.who(&[]);
+    assert!(
+        list.starts_with("home: 1 client: 1 in; 1 revoked\n"),
+        "{list}"
+    );
+    assert!(table(&list)[0].contains(" in for "), "{list}");
+    assert!(note.is_empty(), "{note}");
+    drop(branch);
+    place.down(&office.path, process);
+}
