@@ -101,17 +101,17 @@ pub(super) fn join(rows: &mut [Row], status: &Status) {
 
 /// The clients to show.
 #[derive(Default)]
-pub(super) struct Filter<'a> {
+pub(super) struct Filter {
     pub(super) all: bool,
     /// Only clients that are not connected.
     pub(super) down: bool,
     /// Only clients that need, or have not used, a new file.
     pub(super) outdated: bool,
     /// Only clients whose names fit one of these patterns.
-    pub(super) names: Vec<&'a str>,
+    pub(super) names: Vec<String>,
 }
 
-impl Filter<'_> {
+impl Filter {
     /// Whether there is anything to select by.
     fn is_set(&self) -> bool {
         self.down || self.outdated || !self.names.is_empty()
@@ -304,7 +304,7 @@ fn summary(server: &str, rows: &[Row]) -> String {
 }
 
 /// The summary of all clients, and a table of those that the filter selects.
-pub(super) fn text(server: &str, mut rows: Vec<Row>, filter: &Filter<'_>) -> String {
+pub(super) fn text(server: &str, mut rows: Vec<Row>, filter: &Filter) -> String {
     let mut text = summary(server, &rows) + "\n";
     let all = rows.len();
     let is_cut = !filter.all && !filter.is_set() && all > SCREEN;
@@ -526,7 +526,7 @@ store-1  10.7.0.1  192.168.1.0/24  current
         rows[8].file = file::OUTDATED;
         rows[9].file = file::PENDING;
         rows[10].revoked = true;
-        let selected = |filter: &Filter<'_>| {
+        let selected = |filter: &Filter| {
             let mut rows = joined(100);
             rows[8].file = file::OUTDATED;
             rows[9].file = file::PENDING;
@@ -538,7 +538,7 @@ store-1  10.7.0.1  192.168.1.0/24  current
             all: false,
             down,
             outdated,
-            names: names.to_vec(),
+            names: names.iter().map(|it| (*it).to_owned()).collect(),
         };
         assert_eq!(selected(&filter(true, false, &[])).len(), 74);
         let outdated = selected(&filter(false, true, &[]));
