@@ -105,7 +105,7 @@ pub(crate) fn command() -> Command {
                 ),
         )
         .subcommand(
-            about("list", "List the clients, and who is connected")
+            about("list", "List the clients, and which are connected")
                 .arg(flag("all", "Print every client, however many there are"))
                 .arg(flag("down", "Only clients that are not connected"))
                 .arg(flag(
@@ -517,8 +517,8 @@ fn live(path: &Path, rates: bool) -> Result<Status, String> {
     status.ok_or_else(|| format!("{name} is still starting"))
 }
 
-/// Has the server's process read its file again, without disturbing clients. Returns false if no process runs it. An
-/// OpenVPN server need not reload if only its list has changed (`is_list`): it does not read the list, as certificates suffice.
+/// Has the server's process read its file again, without disturbing clients. Returns false if no process runs it. With
+/// `is_list` only the list of clients has changed, which an OpenVPN server does not read.
 pub(crate) fn tell(path: &Path, is_list: bool) -> Result<bool, PeerError> {
     let Some(found) = process(path)? else {
         return Ok(false);

@@ -212,7 +212,7 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
             ["peer", "list", "--server", "/etc/wireguard/home.conf"],
         )
         .unwrap();
-    assert_eq!(list, "");
+    assert_eq!(list, "home: no clients\n");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 

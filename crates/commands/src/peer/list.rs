@@ -1,5 +1,5 @@
-//! `millrace peer list`: the clients of a server, and who of them is connected. Of many clients, the text shows a summary
-//! and those that need a look.
+//! `millrace peer list`: the clients of a server, and which are connected. For many clients, the text has a summary and
+//! the clients that need a look.
 
 use super::{Row, file};
 use crate::status::{bits, bytes};
@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Clients that the text shows without a filter or `--all`: a screen with the other lines.
 const SCREEN: usize = 20;
 
-/// Seconds without a packet after which a WireGuard peer counts as down: keys older than that are not used.
+/// Seconds without a packet after which a WireGuard peer counts as down: its keys have expired by then.
 const LATELY: u64 = 180;
 
 /// States of a client: connected, not connected, and not connected since the server's start.
@@ -21,10 +21,10 @@ const UP: &str = "up";
 const DOWN: &str = "down";
 const NEVER: &str = "never";
 
-/// What the running server says about a client; empty if it does not say.
+/// Facts about a client from the running server; empty if it is not up or does not answer.
 #[derive(Default, Serialize)]
 pub(crate) struct Live {
-    /// [`UP`], [`DOWN`] or [`NEVER`]; `None` if the server is not up or does not answer.
+    /// [`UP`], [`DOWN`] or [`NEVER`].
     state: Option<&'static str>,
     /// The address that the client connects from.
     endpoint: Option<String>,
@@ -65,7 +65,7 @@ impl Live {
     }
 }
 
-/// Completes the rows of active clients with what the server's status says about them.
+/// Adds the facts of the server's status to the rows of active clients.
 pub(super) fn join(rows: &mut [Row], status: &Status) {
     let is_wireguard = status.protocol == "wireguard";
     let mut peers: HashMap<&str, &PeerStatus> = HashMap::new();
@@ -164,7 +164,7 @@ impl Row {
         !self.revoked && matches!(self.file, file::OUTDATED | file::PENDING)
     }
 
-    /// The order of clients that need a look: the smallest first; `None` if all is well.
+    /// The place of a client among those that need a look, the smallest first; `None` if all is well.
     fn trouble(&self) -> Option<u8> {
         match self.live.state {
             _ if self.revoked => None,
@@ -230,9 +230,10 @@ impl Row {
     }
 }
 
-/// An address without the prefix of a single one.
+/// A range, without the prefix of a single address.
 fn address(range: &str) -> &str {
-    range.trim_end_matches("/32").trim_end_matches("/128")
+    let single = if range.contains(':') { "/128" } else { "/32" };
+    range.strip_suffix(single).unwrap_or(range)
 }
 
 /// A duration in its largest unit.
@@ -320,10 +321,10 @@ pub(super) fn text(server: &str, mut rows: Vec<Row>, filter: &Filter) -> String 
     if is_cut && hidden > 0 {
         let _ = writeln!(
             text,
-            "{hidden} more: --all, --down, --outdated or --name 'store-*'"
+            "{hidden} not listed: --all, or some by --down, --outdated, --name 'store-*'"
         );
     } else if rows.is_empty() && filter.is_set() {
-        text += "none of them is listed: no client fits the options\n";
+        text += "no client fits the options\n";
     }
     text
 }
@@ -357,7 +358,7 @@ fn table(rows: &[Row], now: u64) -> String {
     text
 }
 
-/// The rows as RFC 4180 describes it; a list is one field, with spaces between its items.
+/// The rows in the format of RFC 4180. A list is one field, with spaces between its items.
 pub(super) fn csv(rows: &[Row]) -> String {
     let mut text = "name,addresses,behind,state,endpoint,connected_unix,last_heard_age,rx_bytes,tx_bytes,rx_rate,tx_rate,\
                     version,file,revoked,id\r\n"
@@ -504,12 +505,12 @@ store-1  10.7.0.1  192.168.1.0/24  current
             .filter_map(|line| line.split(' ').next());
         let wanted = [1, 2, 5, 6, 9, 10, 496, 497, 498, 499, 3, 7, 11];
         assert!(names.eq(wanted.map(|it| format!("store-{it}"))), "{shown}");
-        assert!(lines[15].starts_with("487 more: --all"), "{shown}");
+        assert!(lines[15].starts_with("487 not listed: --all"), "{shown}");
         assert_eq!(lines.len(), 16);
 
         let shown = text("office", joined(500), &Filter::default());
         assert!(shown.lines().count() <= 24, "{shown}");
-        assert!(shown.ends_with("480 more: --all, --down, --outdated or --name 'store-*'\n"));
+        assert!(shown.contains("\n480 not listed: "), "{shown}");
         let all = Filter {
             all: true,
             ..Filter::default()

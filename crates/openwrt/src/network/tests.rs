@@ -108,7 +108,7 @@ fn peers_have_the_options_of_wireguard() {
          option preshared_key {SECOND}\n list allowed_ips 0.0.0.0/0\n list allowed_ips ::/0\n\
          option endpoint_host vpn.example\n option endpoint_port 4500\n\
          option persistent_keepalive 25\n option route_allowed_ips 1\n\
-         config millrace_office lab\n option public_key {SECOND}\n\
+         config millrace_office lab\n option description 'lab-2'\n option public_key {SECOND}\n\
          option allowed_ips '10.9.1.7/16 10.10.0.1'\n option endpoint_host fd00::1\n\
          config millrace_other\n option public_key nonsense\n\
          config millrace_office\n option disabled 1\n option public_key nonsense\n"
@@ -135,6 +135,9 @@ fn peers_have_the_options_of_wireguard() {
         panic!("not two")
     };
     assert_eq!(first.preshared_key, Some(second));
+    // The first description is no name of a peer.
+    let names = [first, lab].map(|it| it.name.as_deref());
+    assert_eq!(names, [None, Some("lab-2")]);
     assert_eq!(
         first.endpoint.as_ref().unwrap().to_string(),
         "vpn.example:4500"
