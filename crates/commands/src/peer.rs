@@ -309,7 +309,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             match live(&path, matches.get_flag("rates")) {
                 Ok(status) => list::join(&mut rows, &status),
                 Err(why) => {
-                    host::terminal::note(format_args!("who is connected is unknown: {why}"))
+                    let words = format_args!("who is connected is unknown: {why}");
+                    host::terminal::note(words);
                 }
             }
             let filter = Filter {

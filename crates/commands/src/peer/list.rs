@@ -222,9 +222,12 @@ impl Row {
         match (live.state, live.connected_unix) {
             _ if self.revoked => "revoked".to_owned(),
             (Some(UP), Some(since)) => format!("in for {}", span(now.saturating_sub(since))),
-            (Some(UP), None) => heard.map_or("in".to_owned(), |it| format!("in, {it}")),
             (Some(NEVER), _) => "never in".to_owned(),
-            (Some(_), _) => heard.map_or("out".to_owned(), |it| format!("out, {it}")),
+            (Some(state), _) => {
+                let words = if state == UP { "in" } else { "out" };
+                let heard = heard.map(|it| format!(", {it}"));
+                words.to_owned() + &heard.unwrap_or_default()
+            }
             (None, _) => String::new(),
         }
     }
@@ -292,7 +295,8 @@ fn summary(server: &str, rows: &[Row]) -> String {
         ),
         many(rows.len() - active().count(), "revoked", "revoked"),
     ];
-    let all = many(active().count(), "client", "clients").unwrap_or("no clients".to_owned());
+    let all = many(active().count(), "client", "clients");
+    let all = all.unwrap_or_else(|| "no clients".to_owned());
     let mut text = format!("{server}: {all}");
     for (mark, words) in [(": ", states), ("; ", rest.to_vec())] {
         let words: Vec<String> = words.into_iter().flatten().collect();
