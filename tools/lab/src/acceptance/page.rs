@@ -17,12 +17,16 @@ fn picture(browser: &Browser<'_>, name: &str) {
     }
 }
 
-/// Script that finds faults of visible elements: wider than the window, without an accessible name, or with too
-/// little contrast.
+/// Script that finds faults of visible elements: a page wider than the window, links of the menu outside the window,
+/// elements without an accessible name, or with too little contrast.
 const FAULTS: &str = "
     const faults = [];
     const seen = (it) => it.checkVisibility();
     if (document.documentElement.scrollWidth > innerWidth) faults.push('wider than the window');
+    for (const it of document.querySelectorAll('#nav a')) {
+      const {left, right} = it.getBoundingClientRect();
+      if (seen(it) && (left < 0 || right > innerWidth)) faults.push('outside the window: ' + it.hash);
+    }
     for (const it of document.querySelectorAll('input, select')) {
       if (seen(it) && !it.labels.length) faults.push('no label: ' + it.id);
     }
