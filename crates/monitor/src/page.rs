@@ -33,4 +33,22 @@ mod tests {
         assert!(!source.contains("innerHTML"));
         assert_eq!(POLICY.matches("'sha256-").count(), 2, "{POLICY}");
     }
+
+    /// A reason without words would appear under its name in the status document.
+    #[test]
+    fn each_reason_for_drops_has_words() {
+        let page = include_str!("../page/page.html");
+        let reasons = include_str!("../../../docs/status.md");
+        let (_, reasons) = reasons.split_once("## Drops and refusals").unwrap();
+        let (reasons, _) = reasons.split_once("`refused` counts").unwrap();
+        let (_, page) = page.split_once("const DROPS = {").unwrap();
+        let (page, _) = page.split_once("};").unwrap();
+        let is_name = |it: &&str| it.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
+        let names = reasons.split('`').skip(1).step_by(2).filter(is_name);
+        let names: Vec<&str> = names.filter(|it| *it != "shaper").collect();
+        assert!(names.len() > 30, "{names:?}");
+        for name in names {
+            assert!(page.contains(&format!(" {name}: \"")), "{name}");
+        }
+    }
 }
