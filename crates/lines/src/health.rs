@@ -8,12 +8,15 @@
 //! States have hysteresis: the round trips at which a line degrades are longer than those at which it recovers, and
 //! must last a few seconds. A line that was down is up again only after several answers.
 
+mod probes;
 mod reason;
 #[cfg(test)]
 mod tests;
 
+pub use probes::Loss;
 pub use reason::{Fault, LineState, Reason};
 
+use probes::Probes;
 use std::time::{Duration, Instant};
 
 /// The settings by which a line is judged.
@@ -91,6 +94,7 @@ pub struct Health {
     /// When the first packet that is still unanswered was sent.
     unanswered_since: Option<Instant>,
     probe_sent: Option<Instant>,
+    probes: Probes,
     /// Probes since the last packet was heard.
     probes_unanswered: u8,
     /// Answers since the line was down, and the time of the last one that counted.
@@ -116,6 +120,7 @@ impl Health {
             heard: None,
             unanswered_since: None,
             probe_sent: None,
+            probes: Probes::default(),
             probes_unanswered: 0,
             answers: 0,
             answer_counted: None,
@@ -156,6 +161,18 @@ impl Health {
         self.round_trips.smoothed
     }
 
+    /// The usual difference of two round trips in a row (RFC 3550, section 6.4.1), once two were measured.
+    #[must_use]
+    pub const fn jitter(&self) -> Option<Duration> {
+        self.round_trips.jitter
+    }
+
+    /// The share of lost probes; `None` with too few of them.
+    #[must_use]
+    pub fn loss(&self) -> Option<Loss> {
+        self.probes.loss()
+    }
+
     /// Records that packets were sent that the peer answers sooner or later, as it does data.
     pub fn sent(&mut self, now: Instant) {
         self.unanswered_since.get_or_insert(now);
@@ -173,9 +190,12 @@ impl Health {
         }
     }
 
-    /// Takes a measured round trip: of a handshake, a keepalive, a probe.
-    pub fn round_trip(&mut self, sample: Duration) {
+    /// Takes a measured round trip that ends now: of a handshake, a keepalive, a probe.
+    pub fn round_trip(&mut self, sample: Duration, now: Instant) {
         self.round_trips.sample(sample);
+        if now.checked_sub(sample) == self.probe_sent {
+            self.probes.answered();
+        }
     }
 
     /// Sets the fault by which the host knows that the line cannot work, or clears it.
@@ -193,6 +213,7 @@ impl Health {
             .is_some_and(|at| at.is_none_or(|at| at <= now));
         if due {
             self.probe_sent = Some(now);
+            self.probes.sent(now);
             self.unanswered_since.get_or_insert(now);
             self.probes_unanswered = self.probes_unanswered.saturating_add(1);
         }
@@ -342,6 +363,8 @@ struct RoundTrips {
     smoothed: Option<Duration>,
     deviation: Duration,
     least: Duration,
+    last: Duration,
+    jitter: Option<Duration>,
 }
 
 impl RoundTrips {
@@ -351,9 +374,13 @@ impl RoundTrips {
                 smoothed: Some(sample),
                 deviation: sample / 2,
                 least: sample,
+                last: sample,
+                jitter: None,
             };
             return;
         };
+        let differ = sample.abs_diff(std::mem::replace(&mut self.last, sample));
+        self.jitter = Some((self.jitter.unwrap_or_default() * 15 + differ) / 16);
         self.deviation = (self.deviation * 3 + sample.abs_diff(smoothed)) / 4;
         self.smoothed = Some((smoothed * 7 + sample) / 8);
         // The least value rises by a 256th of the difference, or a path that has become longer would look slow for

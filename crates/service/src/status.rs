@@ -231,7 +231,7 @@ mod tests {
         let word = |ty: &str| match ty {
             "String" => "text",
             "bool" => "boolean",
-            "u16" | "u32" | "u64" | "usize" | "f64" => "number",
+            "u8" | "u16" | "u32" | "u64" | "usize" | "f64" => "number",
             _ => "object",
         };
         let inner = |outer: &str| ty.strip_prefix(outer)?.strip_suffix('>');

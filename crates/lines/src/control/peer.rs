@@ -158,7 +158,7 @@ impl PeerLines {
         let Some(of) = self.line(line) else { return };
         of.heard = Some(now);
         if let Some(took) = took {
-            of.health.round_trip(took);
+            of.health.round_trip(took, now);
         }
         of.health.received(now);
     }

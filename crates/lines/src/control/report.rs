@@ -2,6 +2,7 @@
 
 use super::cap::CapReport;
 use super::{Lines, number, why};
+use crate::health::Loss;
 use plane::{LineId, PeerId};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,10 @@ pub struct LineReport {
     pub in_use: bool,
     /// The smoothed round trip.
     pub round_trip: Option<Duration>,
+    /// The usual difference of two round trips in a row.
+    pub jitter: Option<Duration>,
+    /// The share of lost probes, if enough were sent.
+    pub loss: Option<Loss>,
     /// The monthly allowance and its use, if there is one.
     pub cap: Option<CapReport>,
 }
@@ -44,6 +49,8 @@ impl Lines {
                 since: of.health.since(),
                 in_use: peer.uses(line),
                 round_trip: of.health.smoothed(),
+                jitter: of.health.jitter(),
+                loss: of.health.loss(),
                 cap: self.caps.report(line),
             }
         });

@@ -47,7 +47,7 @@ impl Bench {
                 .filter(|(at, _)| *at <= self.now)
             {
                 self.on_their_way.pop_front();
-                self.health.round_trip(self.now - sent);
+                self.health.round_trip(self.now - sent, self.now);
                 self.health.received(self.now);
             }
             each(&mut self.health, self.now, step);
@@ -112,6 +112,31 @@ fn an_idle_line_is_probed_once_an_interval() {
     assert!((17..=21).contains(&bench.probes), "{}", bench.probes);
     assert_eq!(bench.changes.len(), 1);
     assert_eq!(bench.health.smoothed(), Some(MS * 30));
+}
+
+/// Answers to what the protocol asks by itself, such as a handshake, do not answer a lost probe.
+#[test]
+fn lost_probes_and_uneven_round_trips_are_counted() {
+    let mut bench = Bench::new(Settings::default());
+    bench.idle(8000);
+    assert_eq!(
+        (bench.health.loss(), bench.health.jitter()),
+        (None, Some(MS * 0))
+    );
+    bench.idle(20_000);
+    assert_eq!(bench.health.loss().unwrap().percent, 0);
+    for number in 0..20 {
+        bench.answers = number % 2 == 0;
+        bench.round_trip = MS * (30 + number * 2);
+        bench.run(1000, |health, now, step| {
+            if step == 500 {
+                health.round_trip(MS * 30, now);
+            }
+        });
+    }
+    let (loss, jitter) = (bench.health.loss().unwrap(), bench.health.jitter().unwrap());
+    assert!((20..90).contains(&loss.percent), "{loss:?}");
+    assert!((MS * 5..MS * 60).contains(&jitter), "{jitter:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 /// One field of a level of the document.
 pub struct Field<T: 'static> {
-    /// Name in the JSON document. Its ending says the unit: `_ms`, `_us` and `_ns` for time, `_bytes` for sizes.
+    /// Name in the JSON document. Its ending says the unit: `_ms`, `_us` and `_ns` for time, `_bytes` for sizes, `_percent`.
     pub name: &'static str,
     /// Label of the field's line in the text for people; empty for none.
     pub label: &'static str,
@@ -29,13 +29,14 @@ impl<T> Field<T> {
         (self.get)(level)
     }
 
-    /// The factor from the field's value to the unit of its metric: metrics have seconds.
+    /// The factor from the field's value to the unit of its metric: metrics have seconds and ratios.
     #[must_use]
     pub fn scale(&self) -> f64 {
         match self.name.rsplit_once('_') {
             Some((_, "ms")) => 1e-3,
             Some((_, "us")) => 1e-6,
             Some((_, "ns")) => 1e-9,
+            Some((_, "percent")) => 1e-2,
             _ => 1.0,
         }
     }
@@ -270,6 +271,11 @@ levels! {
         in_use: bool, metric "millrace_line_in_use";
         /// Smoothed round trip in milliseconds.
         round_trip_ms: Option<f64>, metric "millrace_line_round_trip_seconds";
+        /// Usual difference of two round trips in a row, in milliseconds (RFC 3550, section 6.4.1).
+        jitter_ms: Option<f64>, metric "millrace_line_jitter_seconds";
+        /// Percent of the last 32 probes that were lost; null unless 8 were sent within minutes, as on a busy or metered
+        /// uplink.
+        loss_percent: Option<u8>, metric "millrace_line_probe_loss_ratio";
         /// Monthly allowance, as below.
         cap: Option<CapStatus>, absent "if null";
         /// Packets sent over this uplink, copies included.

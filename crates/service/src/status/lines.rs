@@ -3,7 +3,7 @@
 use super::{CapStatus, LineStatus, OrderStatus};
 use lines::control::{CapReport, LineReport};
 use plane::{LineState, PeerLines};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Status of the lines to a peer with a configured endpoint, with the data plane's counts.
 pub(crate) fn status(reports: Vec<LineReport>, known: &PeerLines, now: Instant) -> Vec<LineStatus> {
@@ -19,11 +19,17 @@ pub(crate) fn status(reports: Vec<LineReport>, known: &PeerLines, now: Instant) 
                 .map(|since| now.saturating_duration_since(since).as_secs()),
             in_use: report.in_use,
             cap: report.cap.map(cap),
-            round_trip_ms: report.round_trip.map(|it| it.as_secs_f64() * 1000.0),
+            round_trip_ms: report.round_trip.map(millis),
+            jitter_ms: report.jitter.map(millis),
+            loss_percent: (report.loss.filter(|it| it.is_recent(now))).map(|it| it.percent),
             ..counts.into()
         }
     };
     reports.into_iter().map(line).collect()
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 fn cap(report: CapReport) -> CapStatus {

@@ -307,6 +307,8 @@ impl StreamLines {
                 since: of.since,
                 in_use: self.used == Some(line),
                 round_trip: of.round_trip,
+                jitter: None,
+                loss: None,
                 cap: None,
             }
         });
