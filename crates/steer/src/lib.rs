@@ -21,6 +21,7 @@ mod flows;
 pub mod forward;
 pub mod guard;
 mod networks;
+pub mod picture;
 mod plan;
 pub mod policy;
 mod record;

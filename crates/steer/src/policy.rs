@@ -45,12 +45,12 @@ mod resolved;
 mod routes;
 pub(crate) mod rules;
 mod second;
-mod table;
+pub(crate) mod table;
 
-pub(crate) use leases::{Names, lease_of};
+pub(crate) use leases::{Lease, Names, lease_of};
 pub use others::Other;
 pub use report::{EntryReport, Report};
-pub(crate) use resolved::Resolved;
+pub(crate) use resolved::{Resolved, Senders};
 use second::Near;
 
 /// The result of an action.
@@ -301,6 +301,41 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, Stee
 /// # Errors
 /// When the host cannot be inspected.
 pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
+    present(policy).map(|it| it.report)
+}
+
+/// The policy as it is, and the facts that the report is made of.
+pub(crate) struct Present {
+    pub(crate) resolved: Resolved,
+    pub(crate) facts: Facts,
+    pub(crate) report: Report,
+    /// The present leases, at most [`DEVICES_MAX`].
+    pub(crate) leases: Vec<Lease>,
+}
+
+impl Present {
+    pub(crate) fn new(
+        resolved: Resolved,
+        is_known: bool,
+        is_asked: bool,
+        facts: Facts,
+        leases: Vec<Lease>,
+    ) -> Self {
+        let plan = plan(&resolved, &facts, String::new);
+        Self {
+            report: Report::new(&resolved, is_known, is_asked, &facts, &plan),
+            resolved,
+            facts,
+            leases,
+        }
+    }
+}
+
+/// Maximum number of devices that a picture shows.
+pub(crate) const DEVICES_MAX: usize = 256;
+
+/// Inspects the host. Changes nothing.
+pub(crate) fn present(policy: Option<&Policy>) -> Result<Present, SteerError> {
     let _settled = record::settle(Asked::NAME);
     let asked = Asked::peek();
     let (is_asked, is_known) = (asked.is_some(), asked.is_some() || policy.is_some());
@@ -312,8 +347,8 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
     let mut facts = gather(&resolved, None, &mut system)?;
     facts.known = asked.known;
     look(&resolved, &mut facts, &mut system);
-    let plan = plan(&resolved, &facts, String::new);
-    Ok(Report::new(&resolved, is_known, is_asked, &facts, &plan))
+    let leases = leases::all(&asked.policy, DEVICES_MAX);
+    Ok(Present::new(resolved, is_known, is_asked, facts, leases))
 }
 
 /// Returns the texts for `nft` and `dnsmasq` and the rules that these settings would set on this host. Changes nothing.

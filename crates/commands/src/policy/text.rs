@@ -8,10 +8,17 @@ use steer::policy::{EntryReport, Report};
 /// The report as text.
 pub(super) fn render(report: &Report) -> String {
     let mut out = format!("policy: {}\n", state(report));
-    // Writing to a string cannot fail.
-    let mut line = |label: &str, value: &str| {
+    for (label, value) in rows(report) {
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "  {label}: {value}");
-    };
+    }
+    out
+}
+
+/// The rows of the report, each with its name.
+pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    let mut line = |label: &str, value: &str| rows.push((label.to_owned(), value.to_owned()));
     for entry in &report.entries {
         let ways = match report.on {
             true => format!("; {}", ways(entry)),
@@ -51,7 +58,7 @@ pub(super) fn render(report: &Report) -> String {
     for note in &report.notes {
         line("note", note);
     }
-    out
+    rows
 }
 
 /// A short report, to follow the status of tunnels.
@@ -72,7 +79,8 @@ pub(crate) fn render_brief(report: &Report) -> String {
     out
 }
 
-fn state(report: &Report) -> &'static str {
+/// Whether the policy is in force, in a word or two.
+pub(crate) fn state(report: &Report) -> &'static str {
     match (report.on, report.is_whole()) {
         (false, _) => "off",
         (true, true) => "on",
@@ -144,6 +152,10 @@ mod tests {
                 who: "television".to_owned(),
                 to: "everywhere".to_owned(),
                 ways,
+                allowed: [
+                    steer::picture::Allowed::Through,
+                    steer::picture::Allowed::Held,
+                ],
                 dns: "10.8.0.1".to_owned(),
                 gap: "this entry does not block packets to corp.example".to_owned(),
                 unknown: Vec::new(),

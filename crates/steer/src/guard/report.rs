@@ -120,7 +120,7 @@ pub struct Report {
 
 impl Report {
     /// Builds the report from facts.
-    pub(super) fn new(
+    pub(crate) fn new(
         guard: Option<&Guard>,
         asked: bool,
         facts: &Facts,

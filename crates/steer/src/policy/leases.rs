@@ -25,6 +25,9 @@ const MACS_KEPT: usize = 8;
 /// this.
 const MACS_MAX: usize = 512;
 
+/// Longest name that is shown, in characters: that of a label in DNS.
+const NAME_MAX: usize = 63;
+
 /// Maximum number of lines in the file that outlives a boot.
 const KEPT_MAX: usize = 513;
 
@@ -91,15 +94,42 @@ fn texts(policy: &Policy) -> Vec<String> {
     }
 }
 
-/// The IPv4 addresses of leases.
-pub(crate) fn addresses(policy: &Policy) -> Vec<(Mac, IpAddr)> {
-    let address = |line: &str| {
+/// A present lease of IPv4.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Lease {
+    pub(crate) mac: Mac,
+    pub(crate) address: IpAddr,
+    /// The name that the device chose; empty if it chose none.
+    pub(crate) name: String,
+}
+
+impl Lease {
+    /// Reads a line: `EXPIRY MAC ADDRESS NAME CLIENT`.
+    fn new(line: &str) -> Option<Self> {
         let mut words = line.split_ascii_whitespace();
         let mac = Mac::new(words.nth(1)?)?;
-        Some((mac, words.next()?.parse().ok()?))
-    };
-    let of = |text: &String| text.lines().filter_map(address).collect::<Vec<_>>();
-    texts(policy).iter().flat_map(of).collect()
+        let address = words.next()?.parse().ok()?;
+        let name = words.next().filter(|it| *it != "*").unwrap_or_default();
+        let name = name.chars().filter(|it| !it.is_control());
+        Some(Self {
+            mac,
+            address,
+            name: name.take(NAME_MAX).collect(),
+        })
+    }
+}
+
+/// The present leases, at most `most`.
+pub(crate) fn all(policy: &Policy, most: usize) -> Vec<Lease> {
+    let texts = texts(policy);
+    let lines = texts.iter().flat_map(|it| it.lines());
+    lines.filter_map(Lease::new).take(most).collect()
+}
+
+/// The IPv4 addresses of leases.
+pub(crate) fn addresses(policy: &Policy) -> Vec<(Mac, IpAddr)> {
+    let all = all(policy, usize::MAX).into_iter();
+    all.map(|it| (it.mac, it.address)).collect()
 }
 
 /// The IPv4 address of a device that has a lease, or why it is not known.

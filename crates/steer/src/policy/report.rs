@@ -6,6 +6,7 @@ use netio::netlink::Family;
 
 use crate::Ways;
 use crate::facts::{FAMILIES, Facts};
+use crate::picture::Allowed;
 use crate::plan::Plan;
 use crate::policy::leases::crowd;
 use crate::policy::others::{Other, guarded_devices, others};
@@ -27,6 +28,8 @@ pub struct EntryReport {
     pub to: String,
     /// Routes of IPv4 and of IPv6.
     pub ways: [String; 2],
+    /// What the entry does with packets of IPv4 and of IPv6.
+    pub allowed: [Allowed; 2],
     /// The name servers that replace all others for port 53; empty if the device may choose.
     pub dns: String,
     /// A sentence about packets that only the packet filter holds; empty if there are none, or the policy is off.
@@ -202,12 +205,14 @@ fn entries(resolved: &Resolved, facts: &Facts, on: bool) -> Vec<EntryReport> {
             }
             _ => None,
         });
+        let ways = FAMILIES.map(|family| way(&entry.way, resolved, facts, family));
         EntryReport {
             name: entry.name.clone(),
             who: words(&entry.who, "all of the LAN"),
             to: words(&entry.to, "everywhere"),
             dns: words(&entry.dns, ""),
-            ways: FAMILIES.map(|family| way(&entry.way, resolved, facts, family)),
+            allowed: ways.each_ref().map(|it| it.0),
+            ways: ways.map(|it| it.1),
             gap: gaps.next().unwrap_or_default(),
             unknown: unknown.collect(),
         }
@@ -215,22 +220,22 @@ fn entries(resolved: &Resolved, facts: &Facts, on: bool) -> Vec<EntryReport> {
     resolved.policy.entries.iter().map(one).collect()
 }
 
-/// Current route of a family's packets, in words.
-fn way(way: &Meant, resolved: &Resolved, facts: &Facts, family: Family) -> String {
+/// Current route of a family's packets, also in words.
+fn way(way: &Meant, resolved: &Resolved, facts: &Facts, family: Family) -> (Allowed, String) {
     let (device, down) = match way {
-        Meant::Around => return "around tunnels".to_owned(),
-        Meant::Block => return "blocked".to_owned(),
+        Meant::Around => return (Allowed::Clear, "around tunnels".to_owned()),
+        Meant::Block => return (Allowed::Blocked, "blocked".to_owned()),
         Meant::Through { device, down } => (device, *down),
     };
     let why = match through(device, resolved, facts, family) {
-        Way::Through { device, .. } => return format!("through {device}"),
+        Way::Through { device, .. } => return (Allowed::Through, format!("through {device}")),
         // Another tunnel may be up.
         Way::Held(Why::NoDevice { tunnels }) => format!("there is no device {tunnels}"),
         Way::Held(why) => why.to_string(),
     };
     match down {
-        Down::Hold => format!("held: {why}"),
-        Down::Around => format!("as without the entry: {why}"),
+        Down::Hold => (Allowed::Held, format!("held: {why}")),
+        Down::Around => (Allowed::Clear, format!("as without the entry: {why}")),
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn set_of(domain: &Domain, family: u8) -> String {
 }
 
 /// The chains and sets that settings request.
-pub(super) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
+pub(crate) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
     let policy = &resolved.policy;
     let held = Held::new(resolved, facts);
     let lines = routes::line_devices(resolved, facts);

@@ -123,7 +123,7 @@ fn only_entries_that_changed_are_meant() {
         let all = changed(&before, now).into_iter();
         all.map(|it| it.who.clone()).collect::<Vec<_>>()
     };
-    let last = |it: &Option<resolved::Senders>| it.as_ref().unwrap().macs[0].0[5];
+    let last = |it: &Option<Senders>| it.as_ref().unwrap().macs[0].0[5];
     assert!(who(&now).iter().all(|it| last(it) == 3));
     // The third entry applies to the whole LAN.
     now.swap(1, 2);
