@@ -6,6 +6,7 @@ use crate::profile::{self, DIRECTORY};
 use crate::server;
 use crate::server::place::Waits;
 use config::kind::Kind;
+use config::types::AllowedIp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -23,6 +24,8 @@ pub(crate) struct Given {
     /// A client's new name.
     to: String,
     lan_only: bool,
+    /// Networks behind a client, separated by spaces or commas.
+    behind: String,
     openvpn: bool,
     endpoint: String,
     /// Networks at home, separated by spaces or commas.
@@ -36,6 +39,16 @@ pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, St
     match method {
         "peers" => Ok(servers(keep)),
         "peer_add" => add(given, &named(given, keep)?),
+        "peer_set" => {
+            let server = named(given, keep)?;
+            let behind = peer::networks_of(&given.behind).map_err(|error| error.to_string())?;
+            change(&server, || peer::set(&server, &given.name, &behind))?;
+            let said = match &behind[..] {
+                [] => format!("No network is behind {} now.", given.name),
+                all => format!("Behind {} now: {}.", given.name, listed(all)),
+            };
+            Ok(json!({"said": said, "note": notes(peer::others(&server), tell(&server, false)?)}))
+        }
         "peer_revoke" => {
             let server = named(given, keep)?;
             change(&server, || peer::revoke(&server, &given.name))?;
@@ -107,6 +120,17 @@ fn tell(server: &Path, is_list: bool) -> Result<Option<String>, String> {
     }
 }
 
+fn listed(networks: &[AllowedIp]) -> String {
+    let words: Vec<String> = networks.iter().map(ToString::to_string).collect();
+    words.join(", ")
+}
+
+/// Two notes as one.
+fn notes(one: Option<String>, other: Option<String>) -> Option<String> {
+    let all: Vec<String> = one.into_iter().chain(other).collect();
+    (!all.is_empty()).then(|| all.join(". "))
+}
+
 fn add(given: &Given, server: &Path) -> Result<Value, String> {
     let file = RefCell::default();
     let wanted = Wanted {
@@ -115,12 +139,14 @@ fn add(given: &Given, server: &Path) -> Result<Value, String> {
         endpoint: None,
         file: None,
         qr: false,
-        behind: Vec::new(),
+        behind: peer::networks_of(&given.behind).map_err(|error| error.to_string())?,
         shown: &file,
     };
     change(server, || peer::add(server, &wanted))?;
     // The answer has the only copy of the client's file, so it is shown even if telling the server fails.
-    let note = tell(server, true).unwrap_or_else(Some);
+    let is_plain = wanted.behind.is_empty();
+    let others = if is_plain { None } else { peer::others(server) };
+    let note = notes(others, tell(server, is_plain).unwrap_or_else(Some));
     let file = file.borrow();
     let code = qr::rows(&file);
     let ending = match Kind::at(server) {

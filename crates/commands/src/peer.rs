@@ -399,9 +399,16 @@ fn networks(matches: &ArgMatches) -> Result<Vec<AllowedIp>, PeerError> {
     behind::read(&arguments::values(matches, "behind").unwrap_or_default())
 }
 
+/// Reads networks behind a client, separated by spaces or commas.
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
+pub(crate) fn networks_of(text: &str) -> Result<Vec<AllowedIp>, PeerError> {
+    let words = text.split([' ', ',']).filter(|it| !it.is_empty());
+    behind::read(&words.map(str::to_owned).collect::<Vec<_>>())
+}
+
 /// A note on how the other clients learn of changed networks; `None` if none has to. The change is made already, so an
 /// error is a note, too.
-fn others(path: &Path) -> Option<String> {
+pub(crate) fn others(path: &Path) -> Option<String> {
     if Kind::at(path) == Kind::OpenVpn {
         let words = "a server that is up tells the other clients at once: those that are in reconnect within seconds";
         return Some(words.to_owned());
@@ -466,7 +473,7 @@ pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
 }
 
 /// Puts these networks behind a client, instead of others.
-fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
+pub(crate) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
     match Kind::at(path) {
         Kind::OpenVpn => openvpn::set(path, name, behind),
         _ => wireguard::set(path, name, behind),

@@ -294,15 +294,39 @@ return view.extend({
 		}, this));
 	},
 
+	/* Networks behind a client, and what is said about a change of them. */
+	networks: function(value) {
+		return E('p', {}, [
+			E('label', {}, [ _('Networks behind it'), ' ', E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-peer-behind', 'maxlength': 500, 'value': value, 'placeholder': '192.168.7.0/24' }) ]),
+			' ', E('small', {}, [ _('Those of a branch, which all other clients reach') ])
+		]);
+	},
+
+	handleNetworks: function(server, peer, ev) {
+		const name = (peer.name != '-') ? peer.name : peer.id;
+		const behind = this.networks(peer.behind.join(' '));
+
+		this.ask(_('Networks behind %s').format(name), [ behind ], _('Set'), L.bind(function() {
+			return tools.setPeer(server, name, behind.querySelector('input').value).then(L.bind(function(said) {
+				ui.hideModal();
+				ui.addNotification(null, E('p', {}, [ [ said.said, said.note ].filter(Boolean).join(' ') ]));
+
+				return this.refreshPeers();
+			}, this));
+		}, this));
+	},
+
 	handleAdd: function(server, ev) {
+		const behind = this.networks('');
 		const name = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-peer-name', 'maxlength': 63 });
 		const lan = E('input', { 'type': 'checkbox', 'id': 'millrace-peer-lan' });
 
 		this.ask(_('Add a client'), [
 			E('p', {}, [ E('label', {}, [ _('Name'), ' ', name ]), ' ', E('small', {}, [ _('Letters, digits, “-”, “_” and “.”') ]) ]),
-			E('p', {}, [ E('label', {}, [ lan, ' ', _('Only its traffic to the networks at home uses the tunnel') ]) ])
+			E('p', {}, [ E('label', {}, [ lan, ' ', _('Only its traffic to the networks at home uses the tunnel') ]) ]),
+			behind
 		], _('Make its keys'), L.bind(function() {
-			return tools.addPeer(server, name.value, lan.checked).then(L.bind(this.showAdded, this));
+			return tools.addPeer(server, name.value, lan.checked, behind.querySelector('input').value).then(L.bind(this.showAdded, this));
 		}, this));
 	},
 
@@ -376,6 +400,7 @@ return view.extend({
 					peer.name,
 					about(peer),
 					peer.revoked ? label('notice', _('revoked')) : [
+						button('millrace-networks', 'handleNetworks', peer, _('Networks')), ' ',
 						button('millrace-rename', 'handleRename', peer, _('Rename')), ' ',
 						button('cbi-button-negative', 'handleRevoke', peer, _('Revoke'))
 					]
