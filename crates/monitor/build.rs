@@ -1,4 +1,4 @@
-//! Compresses the page, and writes the policy that lets a browser run its own script and style and nothing else.
+//! Compresses the page and its help, and writes the policy that lets a browser run its own script and style and nothing else.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -13,14 +13,30 @@ use sha2::{Digest as _, Sha256};
 
 const PAGE: &str = "page/page.html";
 
+/// Pages of `docs` that the page links to: 17 KB in all.
+const HELP: [&str; 5] = [
+    "this-device-only",
+    "policy",
+    "guard",
+    "uplinks",
+    "server-at-home",
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PAGE}");
     let page = fs::read_to_string(PAGE)?;
     let out = env::var_os("OUT_DIR").ok_or("no OUT_DIR")?;
     let out = Path::new(&out);
-    let mut gz = GzEncoder::new(Vec::new(), Compression::best());
-    gz.write_all(page.as_bytes())?;
-    fs::write(out.join("page.html.gz"), gz.finish()?)?;
+    fs::write(out.join("page.html.gz"), compressed(page.as_bytes())?)?;
+    let mut help = "&[".to_owned();
+    for name in HELP {
+        let source = format!("../../docs/{name}.md");
+        println!("cargo::rerun-if-changed={source}");
+        let target = out.join(name).with_extension("gz");
+        fs::write(&target, compressed(&fs::read(&source)?)?)?;
+        help += &format!("({name:?}, include_bytes!({target:?})),");
+    }
+    fs::write(out.join("help.rs"), help + "]")?;
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; img-src data:; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'",
@@ -29,6 +45,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     fs::write(out.join("policy.txt"), policy)?;
     Ok(())
+}
+
+fn compressed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut gz = GzEncoder::new(Vec::new(), Compression::best());
+    gz.write_all(bytes)?;
+    gz.finish()
 }
 
 /// How a policy names what is in an element of the page (Content Security Policy 3, section 2.3.1).

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use monitor::gate::{Gate, shown};
-use monitor::http::{BODY_MAX, HEAD_MAX, Head};
+use monitor::http::{HEAD_MAX, Head, LONG_BODY_MAX};
 use monitor::peers::Wanted;
 use monitor::question::AtHome;
 
@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(Some((head, length))) = Head::parse(data) else {
         return;
     };
-    assert!(length <= data.len() && length <= HEAD_MAX && head.length <= BODY_MAX);
+    assert!(length <= data.len() && length <= HEAD_MAX && head.length <= LONG_BODY_MAX);
     let gate = Gate::new(&["router".to_owned()]);
     let passes = gate.check(&head).is_ok();
     // A request passes only if it names a host, and no foreign one.

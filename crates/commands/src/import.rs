@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::file;
 use config::kind::Kind;
-use config::permissions::passwords_beside;
+use config::permissions::{Permissions, passwords_beside};
 use config::report::{Report, Verdict};
 use config::types::is_ifname;
 use host::written_file;
@@ -139,27 +139,10 @@ fn import(
         (None, Some(stem)) if !piped => stem.to_string_lossy().into_owned(),
         _ => return Err(ImportingError::NoName),
     };
-    // The text after a dot would be taken for the file's ending.
-    if !is_ifname(&name) || name.contains('.') {
-        return Err(ImportingError::Name(name));
-    }
-    let own = ENDINGS.map(|ending| to.join(format!("{name}.{ending}")));
-    let mut taken = own
-        .into_iter()
-        .filter(|it| it.exists())
-        .chain(profile::files_of(&name));
-    if let Some(at) = taken.next() {
-        return Err(ImportingError::Taken { name, at });
-    }
+    available(&name, to)?;
     let text = read(source, piped)?;
     let kept = place(to, &name, source, &text);
-    if !profile::is_profile(&kept) {
-        return Err(ImportingError::Settings(kept));
-    }
-    let permitted = check::Arguments::of(&kept, matches).permissions.files();
-    if let (false, Some(password)) = (permitted, passwords_beside(&kept).pop()) {
-        return Err(ImportingError::Password(password));
-    }
+    may_keep(&kept, check::Arguments::of(&kept, matches).permissions)?;
     // The text is judged before it is written, as it contains keys.
     let judge = |file: &Path, text: &str| {
         let kind = Kind::of(file, text.as_bytes());
@@ -181,22 +164,7 @@ fn import(
             false => ImportingError::Unusable,
         });
     }
-    let cleaned = cleaned(&text, &judged.report, |text| judge(&kept, text))?;
-    let (text, _) = cleaned.ok_or(ImportingError::Unusable)?;
-    let directory = |error| ImportingError::Directory {
-        path: to.to_owned(),
-        error,
-    };
-    let mut builder = fs::DirBuilder::new();
-    builder
-        .mode(0o700)
-        .recursive(true)
-        .create(to)
-        .map_err(directory)?;
-    written_file::write_new(&kept, text.as_bytes()).map_err(|error| ImportingError::File {
-        path: kept.clone(),
-        error,
-    })?;
+    keep(&kept, &text, &judged.report, |text| judge(&kept, text))?;
     if is_asking(&kept, &text) {
         host::terminal::note(format_args!(
             "the tunnel asks for a user name and a password; to start it without a terminal, put them on two lines \
@@ -205,6 +173,56 @@ fn import(
         ));
     }
     Ok((kept, check::counts(&judged.report)))
+}
+
+/// Checks that a tunnel may have this name.
+pub(crate) fn available(name: &str, to: &Path) -> Result<(), ImportingError> {
+    // The text after a dot would be taken for the file's ending.
+    if !is_ifname(name) || name.contains('.') {
+        return Err(ImportingError::Name(name.to_owned()));
+    }
+    let own = ENDINGS.map(|ending| to.join(format!("{name}.{ending}")));
+    let own = own.into_iter().filter(|it| it.exists());
+    match own.chain(profile::files_of(name)).next() {
+        None => Ok(()),
+        Some(at) => Err(ImportingError::Taken {
+            name: name.to_owned(),
+            at,
+        }),
+    }
+}
+
+/// Checks that a tunnel's file may be kept at this path.
+pub(crate) fn may_keep(kept: &Path, permissions: Permissions) -> Result<(), ImportingError> {
+    if !profile::is_profile(&kept.to_owned()) {
+        return Err(ImportingError::Settings(kept.to_owned()));
+    }
+    match passwords_beside(kept).pop() {
+        Some(password) if !permissions.files() => Err(ImportingError::Password(password)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the file without the lines that the report refuses, if it still gives a tunnel.
+pub(crate) fn keep(
+    kept: &Path,
+    text: &str,
+    report: &Report,
+    judge: impl FnOnce(&str) -> Result<Judged, ImportError>,
+) -> Result<(), ImportingError> {
+    let cleaned = cleaned(text, report, judge)?;
+    let (text, _) = cleaned.ok_or(ImportingError::Unusable)?;
+    let to = kept.parent().unwrap_or_else(|| Path::new("/"));
+    let mut builder = fs::DirBuilder::new();
+    let made = builder.mode(0o700).recursive(true).create(to);
+    made.map_err(|error| ImportingError::Directory {
+        path: to.to_owned(),
+        error,
+    })?;
+    written_file::write_new(kept, text.as_bytes()).map_err(|error| ImportingError::File {
+        path: kept.to_owned(),
+        error,
+    })
 }
 
 fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
@@ -305,7 +323,7 @@ fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
 }
 
 /// Whether an OpenVPN profile asks for name and password at a terminal.
-fn is_asking(path: &Path, text: &str) -> bool {
+pub(crate) fn is_asking(path: &Path, text: &str) -> bool {
     let has = |line: &str| text.lines().any(|it| it.trim() == line);
     path.extension().is_some_and(|it| it == "ovpn")
         && has("auth-user-pass")

@@ -3,7 +3,9 @@
 //! This process starts a second one, which listens and serves without privileges. This one answers its questions, and
 //! keeps the password and the sessions.
 
+mod offered;
 pub(crate) mod source;
+mod steering;
 
 use crate::Outcome;
 use crate::arguments::{flag, list, option, path, path_of, text, values};
@@ -232,9 +234,13 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Answers questions about the servers at home.
+/// Answers questions about the servers at home, and takes files and rules.
 fn at_home(asked: AtHome) -> Result<serde_json::Value, String> {
-    let given = serde_json::from_value(asked.given).map_err(|_| "not understood")?;
+    let unknown = |_| "not understood";
+    if let Some(method) = offered::Method::new(&asked.method) {
+        return method.call(&serde_json::from_value(asked.given).map_err(unknown)?);
+    }
+    let given = serde_json::from_value(asked.given).map_err(unknown)?;
     crate::home::call(&asked.method, &given, Path::new(DIRECTORY))
 }
 

@@ -20,6 +20,8 @@ mod text;
 
 pub(crate) use text::render_brief;
 use text::{document, render};
+#[cfg(feature = "monitor")]
+pub(crate) use text::{rows, state};
 
 /// Exit code of `status` while the policy is off, as for services that do not run.
 const OFF: u8 = 3;

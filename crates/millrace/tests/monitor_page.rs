@@ -77,6 +77,44 @@ impl World {
     }
 }
 
+/// A policy on host A, with two leases in its LAN, and an entry for a device without one.
+struct Policed<'w>(&'w World);
+
+impl<'w> Policed<'w> {
+    fn new(world: &'w World) -> Self {
+        let (host, directory) = (&world.net.a, &world.directory);
+        let leases = "1 02:00:5e:10:00:01 192.168.77.10 television *\n\
+                      1 02:00:5e:10:00:02 192.168.77.11 Laptop *\n";
+        let leases = directory.file("leases", leases);
+        let text = format!(
+            "lan = [\"br-lan\"]\nleases = {leases:?}\n\
+             [[entry]]\nname = \"radio\"\nwho = \"Laptop\"\nto = \"203.0.113.0/24\"\nway = \"block\"\n\
+             [[entry]]\nname = \"films\"\nwho = [\"television\", \"console\"]\nthrough = \"wg0\"\n"
+        );
+        directory.file("policy.toml", &text);
+        host.add_address("br-lan", [192, 168, 77, 1].into(), 24)
+            .unwrap();
+        for name in ["br-lan", "lan0"] {
+            host.output("ip", ["link", "set", name, "up"]).unwrap();
+        }
+        let it = Self(world);
+        // The LAN's addresses come one by one, and each changes the rules.
+        until("the policy", || it.run("on"));
+        it
+    }
+
+    fn off(self) {
+        assert!(self.run("off"));
+    }
+
+    fn run(&self, what: &str) -> bool {
+        let file = self.0.directory.path().join("policy.toml");
+        let command = self.0.net.a.command(PROGRAM);
+        let command = command.args(["policy", what, "--settings"]).arg(file);
+        command.exit().unwrap().success().is_ok()
+    }
+}
+
 /// Each view shows its content at both sizes while the tunnel fails, ends and returns, and while the guard blocks.
 #[test]
 fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
@@ -183,9 +221,27 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
         "/dev/null",
     ]);
     browser.wait_for_text("#held", "Guard: held: ");
-    goes_to(&browser, "guard");
+    goes_to(&browser, "devices");
     browser.wait_for_text("#guardrows", "packet filter");
+    browser.wait_for_text("#devicerows tr:last-child .chip", "held");
+    let policy = Policed::new(&world);
+    browser.wait_for_text("#policystate .chip", "on");
+    for (row, state, path) in [
+        (1, "Laptop", "held"),
+        (2, "to 203.0.113.0/24", "blocked"),
+        (3, "television", "through a tunnel"),
+        (4, "All others of br-lan", "held"),
+    ] {
+        browser.wait_for_text(&format!("#devicerows tr:nth-child({row})"), state);
+        browser.wait_for_text(&format!("#devicerows tr:nth-child({row})"), path);
+    }
     look(&browser, "guard");
+    goes_to(&browser, "overview");
+    browser.wait_for_text("#warnings", "console has no lease");
+    look(&browser, "warned");
+    policy.off();
+    goes_to(&browser, "devices");
+    browser.wait_for_text("#policystate .chip", "off");
     world
         .net
         .a
@@ -197,6 +253,7 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     browser.wait_for_text("#guardstate .chip", "through");
     assert!(guard(&["off"]).success().is_ok());
     browser.wait_for_text("#guardstate .chip", "off");
+    until("no warning", || !browser.shows("#warn"));
 
     goes_to(&browser, "events");
     for said in [

@@ -88,6 +88,31 @@ fn a_server_at_home_is_made_on_the_page() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
+    // A branch: its network is set, refused for another client, and taken away.
+    browser.fill("#newname", "store-7");
+    browser.fill("#behind", "192.168.7.0/24, fd00:7::/64");
+    browser.click("#add button");
+    browser.wait_for_text("#handedname", "store-7");
+    browser.click("#done");
+    let branch = "[data-client=store-7]";
+    browser.wait_for_text(branch, "behind it: 192.168.7.0/24, fd00:7::/64");
+    browser.fill("#newname", "store-8");
+    browser.fill("#behind", "192.168.7.128/25");
+    browser.click("#add button");
+    browser.wait_for_text("#said", "behind store-7");
+    assert!(!browser.shows("[data-client=store-8]"));
+    for (networks, said) in [
+        ("192.168.9.0/24", "Behind store-7 now: 192.168.9.0/24."),
+        ("nonsense", "nonsense"),
+        ("", "No network is behind store-7 now."),
+    ] {
+        browser.script(&format!("window.prompt = () => '{networks}'"));
+        browser.click(&format!("{branch} button[aria-label^=Networks]"));
+        browser.wait_for_text("#said", said);
+    }
+    browser.script("window.confirm = () => true");
+    browser.click(&format!("{branch} button[aria-label^=Revoke]"));
+    until("no branch", || !browser.shows(branch));
     // The new server accepts clients at once.
     browser.fill("#newname", "phone");
     browser.click("#add button");
@@ -117,6 +142,108 @@ fn a_server_at_home_is_made_on_the_page() {
             .all(|it| it.contains("401") || it.contains("409")),
         "{errors:?}"
     );
+}
+
+/// An empty router: the first screen takes a file, without the lines that are refused, and a rule for a device. The
+/// manual is behind the password.
+#[test]
+fn an_empty_router_gets_a_tunnel_and_a_rule_on_the_page() {
+    if !ready() || !browser::ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let directory = Directory::new();
+    no_servers(&host, &directory);
+    let etc = directory.path().join("etc/millrace");
+    host.output("ip", ["link", "add", "br-lan", "type", "bridge"])
+        .unwrap();
+    host.add_address("br-lan", [192, 168, 77, 1].into(), 24)
+        .unwrap();
+    let leases = directory.file("leases", "1 02:00:5e:10:00:01 192.168.77.10 Laptop *\n");
+    let _monitor = Monitor::start(&host, true, &[]);
+    let browser = Browser::start(&host);
+    browser.open(PAGE);
+    browser.wait_for("#login");
+    let help = format!("return (await fetch('{PAGE}help/uplinks')).status");
+    assert_eq!(browser.script_async(&help), 401);
+    logs_in(&browser);
+    assert_eq!(browser.script_async(&help), 200);
+    let words = format!("return await (await fetch('{PAGE}help/uplinks')).text()");
+    let words = browser.script_async(&words);
+    assert!(words.as_str().unwrap().starts_with("# "), "{words}");
+
+    browser.wait_for("#start");
+    look(&browser, "empty");
+    let import = |name: &str, text: &str| {
+        browser.fill("#importname", name);
+        let text = serde_json::json!(text);
+        browser.script(&format!(
+            "document.querySelector('#importtext').value = {text}"
+        ));
+        browser.click("#import button");
+    };
+    import("broken", "[Interface]\nPrivateKey = short\n");
+    browser.wait_for_text("#importsaid", "No tunnel can be made");
+    assert!(!browser.shows("#importkeep"));
+    // As long as a profile of OpenVPN with its keys.
+    let key = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+    let comment = "# comment\n".repeat(2000);
+    let text = format!(
+        "{comment}[Interface]\nPrivateKey = {key}\nAddress = 10.8.0.2/32\nTable = off\nPostUp = touch /x\n\
+         [Peer]\nPublicKey = {key}\nEndpoint = 192.0.2.1:51820\nAllowedIPs = 0.0.0.0/0\n"
+    );
+    import("away", &text);
+    browser.wait_for_text("#importrefused", "PostUp");
+    browser.wait_for("#importkeep");
+    look(&browser, "import");
+    assert!(!etc.join("away.conf").exists());
+    browser.click("#importkeep");
+    browser.wait_for_text("#importstart", "millrace");
+    browser.wait_for_text("#importsaid", "Kept as /etc/millrace/away.conf");
+    let kept = fs::read_to_string(etc.join("away.conf")).unwrap();
+    assert!(kept.contains(key) && !kept.contains("touch /x"));
+    let mode = fs::metadata(etc.join("away.conf")).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    browser.wait_for("[data-tunnel=away]");
+    import("away", &text);
+    browser.wait_for_text("#importsaid", "a tunnel of this name exists");
+
+    #[cfg(feature = "policy")]
+    {
+        let policy = etc.join("policy.toml");
+        let text = format!("lan = [\"br-lan\"]\nleases = {leases:?}\n");
+        fs::write(&policy, &text).unwrap();
+        browser.wait_for_text("#warnings", "policy: its file exists, but it is off");
+        goes_to(&browser, "devices");
+        browser.wait_for_text("#devicerows", "Laptop");
+        browser.wait_for_text("#devicerows", "02:00:5e:10:00:01");
+        let choose = |id: &str, words: &str| {
+            let options = format!("[...document.querySelector('{id}').options]");
+            let chosen = format!("{options}.findIndex((it) => it.text.includes('{words}'))");
+            browser.script(&format!(
+                "document.querySelector('{id}').selectedIndex = {chosen}"
+            ));
+        };
+        choose("#ruledevice", "Laptop");
+        choose("#ruleway", "away");
+        browser.click("#rule button");
+        browser.wait_for_text("#ruletext", "through = \"away\"");
+        assert_eq!(fs::read_to_string(&policy).unwrap(), text);
+        look(&browser, "rule");
+        browser.click("#ruleadd");
+        browser.wait_for_text("#rulesaid", "Written to /etc/millrace/policy.toml");
+        let entry =
+            "[[entry]]\nname = \"Laptop\"\nwho = \"02:00:5e:10:00:01\"\nthrough = \"away\"\n";
+        assert_eq!(
+            fs::read_to_string(&policy).unwrap(),
+            format!("{text}\n{entry}")
+        );
+        browser.click("#rule button");
+        browser.wait_for_text("#rulesaid", "decides about 02:00:5e:10:00:01 already");
+    }
+    let errors = browser.errors();
+    let is_meant = |it: &String| ["401", "409"].iter().any(|code| it.contains(code));
+    assert!(errors.iter().all(is_meant), "{errors:?}");
 }
 
 /// The page adds a client with a QR code, renames and revokes it; another page cannot.

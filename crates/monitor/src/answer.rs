@@ -61,6 +61,13 @@ impl Answer {
         }
     }
 
+    /// An answer with a text, compressed by gzip.
+    #[must_use]
+    pub fn help(text: &[u8]) -> Self {
+        let answer = Self::of("text/plain; charset=utf-8", text.to_vec());
+        answer.with("Content-Encoding", "gzip")
+    }
+
     /// An error answer, with the reason in words.
     #[must_use]
     pub fn error(status: u16, why: &str) -> Self {

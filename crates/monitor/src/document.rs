@@ -9,7 +9,8 @@ use service::status::{Level, LineStatus, PeerStatus, Status};
 use crate::events::{Event, called};
 use crate::health::{State, active, health};
 use crate::overview::{Overview, Rates};
-use crate::sample::GuardView;
+use crate::sample::{GuardView, Steering};
+use crate::strips::Strips;
 
 /// Maximum number of lines of a tunnel in the document: a server may have a thousand clients with several each.
 const LINES: usize = 32;
@@ -34,6 +35,8 @@ pub struct Document<'a> {
     moment: u64,
     tunnels: Vec<Tunnel<'a>>,
     guard: Option<&'a GuardView>,
+    /// The paths of devices; `None` if they are those of the document before.
+    steering: Option<&'a Steering>,
     limits: &'a [String],
     cores: &'a [u8],
     figures: Vec<(String, String)>,
@@ -60,6 +63,8 @@ struct Tunnel<'a> {
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     peer: String,
+    /// The states of the seconds since the document before, a letter each.
+    strip: String,
     status: &'a LineStatus,
 }
 
@@ -89,6 +94,7 @@ impl<'a> Document<'a> {
         // The page's moment comes from an earlier start of this program.
         let first = since == 0 || since > moment;
         let (since, event) = if first { (0, 0) } else { (since, event) };
+        let running = |it| running(it, &overview.strips, since);
         let mut tunnels: Vec<Tunnel<'a>> = overview.sample.tunnels.iter().map(running).collect();
         tunnels.extend(ended(overview));
         tunnels.extend(known(overview));
@@ -101,6 +107,7 @@ impl<'a> Document<'a> {
             moment,
             tunnels,
             guard: overview.sample.guard.as_ref(),
+            steering: overview.steering_since(since),
             limits: &overview.limits,
             cores: &overview.loads,
             figures: figures(overview),
@@ -111,7 +118,7 @@ impl<'a> Document<'a> {
     }
 }
 
-fn running(status: &Status) -> Tunnel<'_> {
+fn running<'a>(status: &'a Status, strips: &Strips, since: u64) -> Tunnel<'a> {
     let (state, words) = health(status);
     let plane = &status.dataplane;
     let cipher = match plane.cipher.is_empty() {
@@ -122,7 +129,16 @@ fn running(status: &Status) -> Tunnel<'_> {
         },
         false => &plane.cipher,
     };
-    let lines = status.peers.iter().flat_map(lines).take(LINES);
+    let pairs = |peer: &'a PeerStatus| peer.lines.iter().map(move |line| (peer, line));
+    let lines = status.peers.iter().flat_map(pairs).take(LINES);
+    let line = |(peer, it): (&'a PeerStatus, &'a LineStatus)| {
+        let key = (status.interface.clone(), called(peer), it.name.clone());
+        Line {
+            strip: strips.since(since, &key),
+            peer: key.1,
+            status: it,
+        }
+    };
     Tunnel {
         name: &status.interface,
         kind: kind(status),
@@ -135,16 +151,9 @@ fn running(status: &Status) -> Tunnel<'_> {
             .values()
             .fold(0, |sum, it| sum.saturating_add(*it)),
         cipher,
-        lines: lines.collect(),
+        lines: lines.map(line).collect(),
         status: Some(details(status)),
     }
-}
-
-fn lines(peer: &PeerStatus) -> impl Iterator<Item = Line<'_>> {
-    peer.lines.iter().map(|line| Line {
-        peer: called(peer),
-        status: line,
-    })
 }
 
 /// Protocol and role, as people write them.
@@ -275,6 +284,7 @@ mod tests {
         let second = tell(2);
         assert_eq!(second["rates"]["wg0"], serde_json::json!([[3, 0, 0]]));
         assert_eq!(second["first"], false);
+        assert!(first["steering"].is_object() && second["steering"].is_null());
         // The page knew an earlier start of the program.
         assert_eq!(tell(500)["first"], true);
     }

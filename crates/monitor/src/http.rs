@@ -13,6 +13,15 @@ const FIELDS_MAX: usize = 64;
 /// Longest body that is read, in bytes.
 pub const BODY_MAX: usize = 4 << 10;
 
+/// Longest body of a request with a session's cookie that may hand over a tunnel's file.
+pub const LONG_BODY_MAX: usize = 64 << 10;
+
+/// The path of requests that change something, and of their long bodies.
+pub const HOME: &str = "/api/home";
+
+/// The name of the session cookie.
+pub const COOKIE: &str = "millrace-monitor";
+
 /// Longest target of a request, in bytes.
 const TARGET_MAX: usize = 1 << 10;
 
@@ -37,7 +46,7 @@ pub enum Bad {
     /// The head is longer than [`HEAD_MAX`].
     #[error("the request's head is too long")]
     Long,
-    /// The body is longer than [`BODY_MAX`], or its length is not given.
+    /// The body is longer than [`BODY_MAX`] or [`LONG_BODY_MAX`], or its length is not given.
     #[error("the request's body is too long")]
     Body,
 }
@@ -143,7 +152,8 @@ impl Head {
                 return Err(Bad::Malformed);
             };
         }
-        if head.length > BODY_MAX {
+        let is_long = head.path == HOME && head.cookie(COOKIE).is_some();
+        if head.length > if is_long { LONG_BODY_MAX } else { BODY_MAX } {
             return Err(Bad::Body);
         }
         Ok(Some((head, length)))
@@ -263,6 +273,26 @@ mod tests {
             ("\x16\x03\x01 TLS", Bad::Malformed),
         ] {
             assert_eq!(parse(text).unwrap_err(), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_session_hands_over_long_bodies() {
+        let with = |path: &str, cookie: &str, length: usize| {
+            let text = format!(
+                "POST {path} HTTP/1.1\r\nContent-Length: {length}\r\nCookie: {cookie}\r\n\r\n"
+            );
+            parse(&text).is_ok()
+        };
+        let session = "a=b; millrace-monitor=token";
+        for (path, cookie, length, is) in [
+            (HOME, session, LONG_BODY_MAX, true),
+            (HOME, session, LONG_BODY_MAX + 1, false),
+            (HOME, "a=b", BODY_MAX + 1, false),
+            (HOME, "a=b", BODY_MAX, true),
+            ("/api/login", session, BODY_MAX + 1, false),
+        ] {
+            assert_eq!(with(path, cookie, length), is, "{path} {cookie} {length}");
         }
     }
 

@@ -10,7 +10,8 @@ use crate::day::Day;
 use crate::events::Events;
 use crate::figures::Figures;
 use crate::limits::{Moment, limits};
-use crate::sample::Sample;
+use crate::sample::{Sample, Steering};
+use crate::strips::Strips;
 
 /// How long rates are kept, in seconds.
 pub const MINUTES: u64 = 300;
@@ -70,6 +71,10 @@ pub struct Overview {
     rates: BTreeMap<String, VecDeque<Rates>>,
     /// Tunnels that have ended, and when.
     ended: BTreeMap<String, u64>,
+    /// The states of uplinks.
+    pub strips: Strips,
+    /// The moment at which the paths of devices changed last.
+    steered: u64,
 }
 
 impl Overview {
@@ -89,6 +94,8 @@ impl Overview {
             time: 0,
             rates: BTreeMap::new(),
             ended: BTreeMap::new(),
+            strips: Strips::default(),
+            steered: 0,
         }
     }
 
@@ -142,6 +149,10 @@ impl Overview {
             !points.is_empty()
         });
         self.remember(&sample, unix);
+        self.strips.observe(&sample.tunnels, moment);
+        if sample.steering != self.sample.steering {
+            self.steered = moment;
+        }
         self.sample = sample;
         self.figures = figures;
         self.looked = Some(now);
@@ -202,6 +213,12 @@ impl Overview {
             .map(|(name, points)| (name.as_str(), later(points)));
         all.filter(|(_, points): &(_, Vec<Rates>)| !points.is_empty())
             .collect()
+    }
+
+    /// The paths of devices, if they have changed at a moment or later.
+    #[must_use]
+    pub fn steering_since(&self, moment: u64) -> Option<&Steering> {
+        (self.steered >= moment).then_some(&self.sample.steering)
     }
 
     /// Tunnels that have ended, and when, in seconds since 1970.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::http::BODY_MAX;
+use crate::http::{BODY_MAX, LONG_BODY_MAX};
 use config::types::Secret;
 
 /// A question from the front.
@@ -35,7 +35,7 @@ pub enum Question {
     },
 }
 
-/// A question about the servers at home, or a change of them or of their clients.
+/// A question about the servers at home, or a change of them or of their clients. Or a file, or a rule for a device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AtHome {
     /// The method's name. [`AtHome::PEERS`] only reads.
@@ -58,7 +58,11 @@ impl AtHome {
             Value::Object(given) => given.values().all(|it| !it.is_array() && !it.is_object()),
             _ => false,
         };
-        is_flat && self.method.len() + self.given.to_string().len() <= BODY_MAX
+        let most = match self.method.starts_with("import") {
+            true => LONG_BODY_MAX,
+            false => BODY_MAX,
+        };
+        is_flat && self.method.len() + self.given.to_string().len() <= most
     }
 }
 
@@ -109,7 +113,14 @@ mod tests {
         for wrong in [deep, json!([1]), json!("text"), json!({"lan": ["a"]})] {
             assert!(!asked(wrong.clone()).is_bounded(), "{wrong}");
         }
-        assert!(!asked(json!({"name": "x".repeat(BODY_MAX)})).is_bounded());
+        let long = json!({"text": "x".repeat(BODY_MAX)});
+        assert!(!asked(long.clone()).is_bounded());
+        let file = |given| AtHome {
+            method: "import_check".to_owned(),
+            given,
+        };
+        assert!(file(long).is_bounded());
+        assert!(!file(json!({"text": "x".repeat(LONG_BODY_MAX)})).is_bounded());
         for right in [Value::Null, json!({"name": "phone", "lan_only": true})] {
             assert!(asked(right.clone()).is_bounded(), "{right}");
         }

@@ -18,7 +18,8 @@ use zeroize::Zeroizing;
 use crate::answer::Answer;
 use crate::document::Document;
 use crate::gate::{Gate, Shown, shown};
-use crate::http::{Head, Method};
+use crate::help;
+use crate::http::{COOKIE, HOME, Head, Method};
 use crate::link::Link;
 use crate::metrics;
 use crate::overview::Overview;
@@ -28,8 +29,8 @@ use crate::tries::{Asker, Turns};
 use config::types::Secret;
 use plane::{SourceNetwork, lock};
 
-/// The name of the session cookie.
-const COOKIE: &str = "millrace-monitor";
+/// The start of the paths of help.
+const HELP: &str = "/help/";
 
 /// Attributes of the session cookie: scripts cannot read it, and other pages cannot cause it to be sent.
 const COOKIE_RULES: &str = "Path=/; HttpOnly; SameSite=Strict";
@@ -120,7 +121,13 @@ impl Site {
             (Method::Get, "/api/state") => self.state(head, is_session, now),
             (Method::Get, "/api/day") => Answer::json(lock(&self.overview).day.means()),
             (Method::Get, "/api/peers") => self.peers(&Wanted::new(head)),
-            (Method::Post, "/api/home") => self.at_home(body, session),
+            (Method::Post, HOME) => self.at_home(body, session),
+            (Method::Get, path) if path.starts_with(HELP) => {
+                match help::page(&path[HELP.len()..]) {
+                    Some(text) => Answer::help(text),
+                    None => Answer::error(404, "no such help"),
+                }
+            }
             _ => Answer::error(404, "no such page"),
         };
         answer.of_session(is_session)

@@ -1,9 +1,10 @@
 //! Answers of the process with privileges, from this host.
 
+use super::steering;
 use crate::{list, status};
 use monitor::back::Source;
 use monitor::day::TEXT_MAX;
-use monitor::sample::{GuardView, Known, Sample};
+use monitor::sample::{GuardView, Known, Sample, Steering};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +17,9 @@ const FILES: Duration = Duration::from_secs(15);
 /// How often to write the day's rates, which change every five minutes.
 const WRITE: Duration = Duration::from_secs(15 * 60);
 
+/// How often to look at the paths of devices.
+const PATHS: Duration = Duration::from_secs(5);
+
 /// Maximum number of tunnels in an answer that are not up.
 const MOST: usize = 1000;
 
@@ -23,6 +27,8 @@ const MOST: usize = 1000;
 pub(crate) struct Host {
     known: Vec<Known>,
     looked: Option<Instant>,
+    /// The paths of devices, and the time of the last look at them.
+    steering: Option<(Instant, Steering)>,
     history: PathBuf,
     /// The text of the day's rates, and the time of the last write.
     day: Option<String>,
@@ -35,6 +41,7 @@ impl Host {
         Self {
             known: Vec::new(),
             looked: None,
+            steering: None,
             history: history.to_owned(),
             day: None,
             written: Instant::now(),
@@ -80,10 +87,19 @@ impl Source for Host {
             Ok((tunnels, hidden)) => (tunnels, hidden.first().map(ToString::to_string)),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
+        let guard = crate::guard::brief();
+        let steering = match self.steering.take() {
+            Some(it) if it.0.elapsed() < PATHS => it,
+            _ => {
+                let up: Vec<&str> = tunnels.iter().map(|it| it.interface.as_str()).collect();
+                (Instant::now(), steering::look(guard.as_ref(), &up))
+            }
+        };
         Sample {
             tunnels,
             known: self.known.clone(),
-            guard: crate::guard::brief().map(|it| view(&it)),
+            guard: guard.map(|it| view(&it)),
+            steering: self.steering.insert(steering).1.clone(),
             trouble,
         }
     }
@@ -133,18 +149,11 @@ fn view(report: &Report) -> GuardView {
             "Traffic of the guarded devices uses a tunnel or is blocked.",
         ),
     };
-    let mut rows = crate::guard::rows(report);
-    // The page needs unique row names.
-    for (place, (name, _)) in rows.iter_mut().enumerate() {
-        if name == "note" {
-            *name = format!("note {place}");
-        }
-    }
     GuardView {
         state: report.state.name().to_owned(),
         why,
         about: about.to_owned(),
-        rows,
+        rows: steering::unique(crate::guard::rows(report)),
         groups: (report.parts.iter().filter(|_| report.state != State::Off))
             .map(|it| {
                 let state = crate::guard::state_of(it).name().to_owned();

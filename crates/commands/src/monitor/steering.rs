@@ -1,0 +1,129 @@
+//! The policy and the guard, as the page shows them: each device's path, and what is not as the owner may think.
+
+use config::guard::{DEFAULT_PATH as GUARD, Guard};
+use config::policy::{DEFAULT_PATH as POLICY, Policy};
+use config::settings::SettingsError;
+use monitor::sample::{DeviceView, PolicyView, Steering};
+use std::io::ErrorKind;
+use std::path::Path;
+use steer::guard::Report;
+use steer::picture::{Row, picture};
+use steer::policy;
+
+/// Looks at the host. `guard` is the guard's report, if there is one; `tunnels` are the tunnels that are up.
+pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Steering {
+    if !host::privileges::administers() {
+        return Steering::default();
+    }
+    let mut warnings = Vec::new();
+    let file = there(Policy::read(Path::new(POLICY)), "policy", &mut warnings);
+    let file = file.map(|it| it.0);
+    let guarded = there(Guard::read(Path::new(GUARD)), "guard", &mut warnings);
+    if guard.is_none() && guarded.is_some_and(|it| !it.lan.is_empty()) {
+        warnings.push(
+            "guard: its file exists, but it is off: devices may leave in clear; run `millrace guard on`"
+                .to_owned(),
+        );
+    }
+    let seen = match picture(file.as_ref(), guard, tunnels) {
+        Ok(seen) => seen,
+        Err(error) => {
+            warnings.push(error.to_string());
+            return Steering {
+                warnings,
+                ..Steering::default()
+            };
+        }
+    };
+    warnings.extend(seen.warnings);
+    let is_there = file.is_some() || seen.policy.on || seen.policy.asked;
+    Steering {
+        warnings,
+        devices: seen.rows.into_iter().map(device).collect(),
+        policy: is_there.then(|| policy_view(&seen.policy)),
+    }
+}
+
+/// The settings, if their file exists. A faulty file is a warning.
+fn there<T>(file: Result<T, SettingsError>, what: &str, warnings: &mut Vec<String>) -> Option<T> {
+    match file {
+        Ok(settings) => Some(settings),
+        Err(SettingsError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => {
+            warnings.push(format!("{what}: {error}"));
+            None
+        }
+    }
+}
+
+fn device(row: Row) -> DeviceView {
+    DeviceView {
+        name: row.name,
+        address: row.address,
+        mac: row.mac,
+        lan: row.lan,
+        to: row.to,
+        path: row.path,
+        allowed: row.allowed.name().to_owned(),
+        by: row.by,
+    }
+}
+
+#[cfg(feature = "policy")]
+fn policy_view(report: &policy::Report) -> PolicyView {
+    PolicyView {
+        state: crate::policy::state(report).to_owned(),
+        rows: unique(crate::policy::rows(report)),
+    }
+}
+
+/// A program without the command `policy` only shows that another one's is in force.
+#[cfg(not(feature = "policy"))]
+fn policy_view(report: &policy::Report) -> PolicyView {
+    PolicyView {
+        state: if report.on { "on" } else { "off" }.to_owned(),
+        rows: Vec::new(),
+    }
+}
+
+/// Numbers rows of one name: the page tells rows apart by their names.
+pub(super) fn unique(mut rows: Vec<(String, String)>) -> Vec<(String, String)> {
+    for place in 0..rows.len() {
+        let (before, rest) = rows.split_at_mut(place);
+        let (name, _) = &mut rest[0];
+        let is_same = |it: &&(String, String)| {
+            let end = it.0.strip_prefix(name.as_str());
+            end.is_some_and(|end| end.is_empty() || end.starts_with(" ("))
+        };
+        let count = before.iter().filter(is_same).count();
+        if count > 0 {
+            *name = format!("{name} ({})", count + 1);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_one_name_are_numbered() {
+        let rows = ["note", "names", "note", "note 7", "note"];
+        let rows = rows.map(|it| (it.to_owned(), String::new())).to_vec();
+        let names: Vec<String> = unique(rows).into_iter().map(|it| it.0).collect();
+        assert_eq!(names, ["note", "names", "note (2)", "note 7", "note (3)"]);
+    }
+
+    #[test]
+    fn a_faulty_file_is_told_and_a_missing_one_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("policy.toml");
+        let mut warnings = Vec::new();
+        assert!(there(Policy::read(&path), "policy", &mut warnings).is_none());
+        assert!(warnings.is_empty());
+        std::fs::write(&path, "lan = 7\n").unwrap();
+        assert!(there(Policy::read(&path), "policy", &mut warnings).is_none());
+        assert!(warnings[0].starts_with("policy: ") && warnings[0].contains("policy.toml:1"));
+    }
+}
