@@ -155,3 +155,19 @@ impl Machine<'_> {
         inside.map(|(id, client)| (*id, &**client))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_program_is_named_in_few_words() {
+        let version = |text: &str| version(&PeerInfo::parse(text));
+        let both = version("IV_PLAT=linux\nIV_VER=2.6.14\nIV_X=1\n");
+        assert_eq!(both.as_deref(), Some("2.6.14 linux"));
+        assert_eq!(version("IV_VER=3\n").as_deref(), Some("3"));
+        assert_eq!(version("IV_PROTO=2\n"), None);
+        let long = version(&format!("IV_VER={}\n", "\u{e4}".repeat(200)));
+        assert_eq!(long.unwrap().chars().count(), 64);
+    }
+}
