@@ -555,7 +555,7 @@ store-1  10.7.0.1  192.168.1.0/24  current
         let none = filter(false, false, &["berlin"]);
         let shown = text("office", joined(100), &none);
         assert!(shown.ends_with("no client fits the options\n"), "{shown}");
-        // What is selected is not cut.
+        // A selection is not cut.
         let shown = text("office", joined(100), &filter(true, false, &[]));
         assert_eq!(shown.lines().count(), 77);
     }

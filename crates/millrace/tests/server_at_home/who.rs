@@ -15,7 +15,7 @@ impl Office {
         (exit.stdout, exit.stderr)
     }
 
-    /// The same, again while the server is too busy to answer.
+    /// Runs `peer list` until the server is not too busy to answer.
     fn who(&self, options: &[&str]) -> (String, String) {
         until_some("an answer", || {
             let (list, note) = self.who_at_once(options);
@@ -31,7 +31,7 @@ impl Office {
         found.unwrap_or_else(|| panic!("no row of {name}")).clone()
     }
 
-    /// The same, once the client is connected.
+    /// The row of a client, once the client is connected.
     fn row_of_one_in(&self, name: &str) -> Value {
         until_some(name, || {
             Some(self.row(name)).filter(|row| row["state"] == "up")
