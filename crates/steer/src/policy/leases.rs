@@ -140,15 +140,16 @@ pub(crate) fn lease_of(to: &To) -> Result<Ipv4Addr, String> {
 
 fn lease_in(texts: &[String], to: &To) -> Result<Ipv4Addr, String> {
     let found = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let mac = Mac::new(words.nth(1)?)?;
-        let address: Ipv4Addr = words.next()?.parse().ok()?;
+        let lease = Lease::new(line)?;
+        let IpAddr::V4(address) = lease.address else {
+            return None;
+        };
         let is_it = match to {
             To::Address(ip) => *ip == address,
-            To::Mac(it) => *it == mac,
-            To::Lease(name) => words.next()?.eq_ignore_ascii_case(name),
+            To::Mac(it) => *it == lease.mac,
+            To::Lease(name) => lease.name.eq_ignore_ascii_case(name),
         };
-        is_it.then_some((mac, address))
+        is_it.then_some((lease.mac, address))
     };
     let mut all = texts.iter().flat_map(|it| it.lines()).filter_map(found);
     let (mac, address) = all.next().ok_or("the device has no lease")?;
