@@ -406,15 +406,13 @@ impl std::fmt::Display for Report {
                 "{through}: port {port} ({protocols}) is forwarded to {to}, port {own}"
             ),
             _ => {
-                let why = match self.reason.as_str() {
-                    "" => "",
-                    _ => ": ",
+                let what = match self.state {
+                    "refused" => "no port",
+                    _ => "asking for a port",
                 };
-                let (state, reason) = (self.state, &self.reason);
-                write!(
-                    f,
-                    "{through}: {state} for a port ({protocols}) for {to}{why}{reason}"
-                )
+                let colon = if self.reason.is_empty() { "" } else { ": " };
+                let reason = &self.reason;
+                write!(f, "{through}: {what} ({protocols}) for {to}{colon}{reason}")
             }
         }
     }
