@@ -3,6 +3,8 @@
 mod behind;
 mod ccd;
 mod file;
+mod from;
+mod issue;
 pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod wireguard;
@@ -16,9 +18,10 @@ use crate::server::place::{self, Lock, PlaceError, Waits};
 use clap::{Arg, ArgMatches, Command};
 use config::clients::is_name;
 use config::error::ImportError;
-use config::home::HomeServer;
 use config::kind::Kind;
-use config::types::{AddressError, AllowedIp, Endpoint};
+use config::types::{AddressError, AllowedIp};
+use from::Table;
+use issue::{Directory, Issued, New, Recipient};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use service::running;
@@ -28,6 +31,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
+
+pub(crate) use issue::Terms;
 
 /// The command-line definition of `peer`.
 pub(crate) fn command() -> Command {
@@ -44,10 +49,11 @@ pub(crate) fn command() -> Command {
                 "add",
                 "Add a client to a server: make its keys, and print its file",
             )
-            .arg(name(
-                "NAME",
-                "Letters, digits, `-`, `_` and `.`, at most 63",
-            ))
+            .arg(
+                name("NAME", "Letters, digits, `-`, `_` and `.`, at most 63")
+                    .required(false)
+                    .required_unless_present("from"),
+            )
             .arg(flag(
                 "qr",
                 "Print the file as a QR code, for a phone's camera",
@@ -84,7 +90,17 @@ pub(crate) fn command() -> Command {
                 "behind",
                 "PREFIX",
                 "A network behind this client, which all others reach; may be given again",
-            )),
+            ))
+            .arg(
+                arguments::path(
+                    "from",
+                    "TABLE",
+                    "Add all clients of a CSV file (name,networks,note), or of - (stdin)",
+                )
+                .requires("to")
+                .conflicts_with_all(["NAME", "qr", "file", "endpoint", "behind"]),
+            )
+            .args(issue::options().map(|it| it.requires("from"))),
         )
         .subcommand(
             about("set", "Change what a client has")
@@ -144,19 +160,34 @@ pub(crate) enum PeerError {
     Endpoint { value: String, error: AddressError },
     #[error("--behind {value}: {why}")]
     Behind { value: String, why: String },
+    #[error("{0}")]
+    Table(String),
+    /// Faults of single clients, by their numbers in the command; there is at least one.
+    #[error("{}", .0.iter().map(|(_, it)| it.to_string()).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<(usize, PeerError)>),
+    #[error("{}: already exists; choose another directory, or remove the file", .0.display())]
+    Exists(PathBuf),
+    #[error("{name}: {why}")]
+    Format { name: String, why: String },
     #[error("{}: {why}", .path.display())]
     Unfit { path: PathBuf, why: &'static str },
     #[error("{}: no address is free for a new client; enlarge the network in `Address`", .0.display())]
     Full(PathBuf),
     #[error(
-        "the file has {0} bytes, too many for a QR code; write the file with --file OUT and send it"
+        "the file has {0} bytes, too many for a QR code; write the file with --file OUT, or --format file, and send it"
     )]
     TooLong(usize),
     #[error(
-        "an OpenVPN file has {0} bytes, too many for a QR code that a camera can read; write the file with --file \
-         OUT.ovpn and send it"
+        "an OpenVPN file is too long for a QR code that a camera can read; write the file with --file OUT.ovpn, or \
+         --format file, and send it"
     )]
-    OpenVpnCode(usize),
+    OpenVpnCode,
+    #[cfg(feature = "openwrt")]
+    #[error(
+        "OpenWrt has no options for an OpenVPN client: leave --format out, copy the file to /etc/millrace there, and name \
+         it in the option `config_file`"
+    )]
+    OpenVpnOptions,
     #[error("the change is saved, but the running server did not load it: {0}")]
     Signal(DownError),
     #[error(transparent)]
@@ -174,8 +205,7 @@ pub(crate) enum PeerError {
 /// The parameters of a new client.
 pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
-    pub(crate) lan_only: bool,
-    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) terms: Terms,
     /// The path for the client's file.
     pub(crate) file: Option<&'a Path>,
     pub(crate) qr: bool,
@@ -185,59 +215,52 @@ pub(crate) struct Wanted<'a> {
     pub(crate) shown: &'a RefCell<Zeroizing<String>>,
 }
 
-impl Wanted<'_> {
-    /// The endpoint that the client connects to.
-    pub(crate) fn endpoint(
-        &self,
-        home: Option<&HomeServer>,
-        path: &Path,
-    ) -> Result<Endpoint, PeerError> {
-        let common = || home.and_then(|home| home.endpoint.clone());
-        let none = || PeerError::NoEndpoint(path.to_owned());
-        self.endpoint.clone().or_else(common).ok_or_else(none)
-    }
-
-    /// Warns if a client shall reach the networks at home, and the server's file names none.
-    pub(crate) fn look_for_lan(&self, home: Option<&HomeServer>, path: &Path) {
-        if self.lan_only && home.is_none_or(|home| home.lan.is_empty()) {
-            host::terminal::note(format_args!(
-                "{}: no line `#! LAN = PREFIX` names a network at home, so {} reaches only the server and its other \
-                 clients",
-                path.display(),
-                self.name
-            ));
+impl Recipient for Wanted<'_> {
+    fn check(&self, server: Kind, _: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError> {
+        match self.qr && server == Kind::OpenVpn {
+            true => Err(PeerError::OpenVpnCode),
+            false => Ok(()),
         }
     }
 
-    /// Writes the client's file, before the server admits the client: if this fails, there is nothing to undo.
-    pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
-        let code = match self.qr {
-            true => Some(qr::code(text, host::terminal::escapes(&std::io::stdout()))?),
-            false => None,
-        };
-        if let Some(file) = self.file {
-            place::write_new(file, text)?;
+    fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
+        for Issued { text, .. } in files {
+            let code = match self.qr {
+                true => Some(qr::code(text, host::terminal::escapes(&std::io::stdout()))?),
+                false => None,
+            };
+            if let Some(file) = self.file {
+                place::write_new(file, text)?;
+            }
+            *self.shown.borrow_mut() = match code {
+                Some(code) => code,
+                None if self.file.is_none() => text.clone(),
+                None => Zeroizing::default(),
+            };
         }
-        *self.shown.borrow_mut() = match code {
-            Some(code) => code,
-            None if self.file.is_none() => secret(&[text]),
-            None => Zeroizing::default(),
-        };
         Ok(())
+    }
+
+    fn give_back(&self) {
+        if let Some(file) = self.file {
+            let _ = fs::remove_file(file);
+        }
     }
 }
 
 /// A client, active or revoked.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
+    pub(crate) note: Option<String>,
     /// The client's identity, which never changes: a public key, or a certificate's serial number.
     pub(crate) id: String,
     /// The rest in words.
     pub(crate) detail: String,
     /// The networks behind the client.
     pub(crate) behind: Vec<String>,
-    /// Whether the client would get the same file today: [`file::CURRENT`], [`file::OUTDATED`] or [`file::UNKNOWN`].
+    /// Whether the client would get the same file today: [`file::CURRENT`], [`file::PENDING`], [`file::OUTDATED`] or
+    /// [`file::UNKNOWN`].
     pub(crate) file: &'static str,
     pub(crate) revoked: bool,
 }
@@ -270,6 +293,39 @@ pub(crate) fn added(name: &str, file: &str) -> Zeroizing<String> {
     Zeroizing::new(serde_json::to_string(&added).unwrap_or_default())
 }
 
+/// The JSON document about clients' files in a directory.
+#[derive(Serialize)]
+struct Written {
+    files: Vec<WrittenFile>,
+}
+
+/// A client's file in a directory.
+#[derive(Serialize)]
+struct WrittenFile {
+    /// The client's name.
+    name: String,
+    path: PathBuf,
+}
+
+/// Prints which files are in a directory now.
+fn tell_written(directory: &Directory<'_>, json: bool) {
+    let files = directory.written().into_iter();
+    let files: Vec<_> = files
+        .map(|(name, path)| WrittenFile { name, path })
+        .collect();
+    let count = files.len();
+    if json {
+        let json = serde_json::to_string(&Written { files }).unwrap_or_default();
+        host::terminal::line(json);
+    }
+    if count > 0 {
+        host::terminal::note(format_args!(
+            "{count} files are in {}: send each to its client over a confidential channel, then delete it here",
+            directory.path().display()
+        ));
+    }
+}
+
 fn checked(name: &str) -> Result<&str, PeerError> {
     match is_name(name) {
         true => Ok(name),
@@ -284,7 +340,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     };
     let text = |id: &str| arguments::text(matches, id).unwrap_or_default();
     let path = place::find(text("server"), Path::new(DIRECTORY))?;
+    // Before the lock, as the standard input may be slow.
+    let table = match command {
+        "add" => arguments::file(matches, "from").map(Table::read),
+        _ => None,
+    };
+    let table = table.transpose()?;
     let lock = lock(&path, Waits::Long)?;
+    if let Some(table) = table {
+        from_table(&path, &table, matches, lock)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match command {
         "list" => {
             let rows = list(&path)?;
@@ -304,8 +370,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             let shown = RefCell::default();
             let wanted = Wanted {
                 name: checked(text("NAME"))?,
-                lan_only: matches.get_flag("lan-only"),
-                endpoint: endpoint.transpose()?,
+                terms: Terms {
+                    lan_only: matches.get_flag("lan-only"),
+                    endpoint: endpoint.transpose()?,
+                },
                 file: arguments::file(matches, "file"),
                 qr: matches.get_flag("qr"),
                 behind: networks(matches)?,
@@ -355,6 +423,33 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         _ => rename(&path, text("OLD"), text("NEW"))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the clients of a table.
+fn from_table(
+    path: &Path,
+    table: &Table,
+    matches: &ArgMatches,
+    lock: Lock,
+) -> Result<(), PeerError> {
+    let directory = Directory::of(matches, path);
+    let terms = Terms {
+        lan_only: matches.get_flag("lan-only"),
+        endpoint: None,
+    };
+    let clients = table.clients();
+    let added = add_all(path, &terms, &clients, &directory);
+    added.map_err(|it| table.explain(it))?;
+    let is_plain = clients.iter().all(|it| it.behind.is_empty());
+    let others = if is_plain { None } else { others(path) };
+    drop(lock);
+    let told = tell(path, is_plain);
+    tell_written(&directory, matches.get_flag("json"));
+    others.into_iter().for_each(host::terminal::note);
+    if !told? {
+        host::terminal::note(not_up(path));
+    }
+    Ok(())
 }
 
 fn networks(matches: &ArgMatches) -> Result<Vec<AllowedIp>, PeerError> {
@@ -412,10 +507,26 @@ pub(crate) fn lock(path: &Path, waits: Waits) -> Result<Lock, PeerError> {
 
 /// Adds a client.
 pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
-    checked(wanted.name)?;
-    match Kind::at(path) {
-        Kind::OpenVpn => openvpn::add(path, wanted),
-        _ => wireguard::add(path, wanted),
+    let new = New {
+        name: checked(wanted.name)?,
+        behind: &wanted.behind,
+        note: None,
+    };
+    add_all(path, &wanted.terms, &[new], wanted)
+}
+
+/// Adds clients: all, or none after an error.
+fn add_all(
+    path: &Path,
+    terms: &Terms,
+    new: &[New<'_>],
+    files: &dyn Recipient,
+) -> Result<(), PeerError> {
+    let kind = Kind::at(path);
+    files.check(kind, &mut new.iter().map(|it| it.name))?;
+    match kind {
+        Kind::OpenVpn => openvpn::add(path, terms, new, files),
+        _ => wireguard::add(path, terms, new, files),
     }
 }
 
@@ -485,24 +596,6 @@ fn print(rows: &[Row]) {
     }
 }
 
-/// Removes the file of a client that could not be added.
-fn take_back(wanted: &Wanted<'_>) {
-    if let Some(file) = wanted.file {
-        let _ = fs::remove_file(file);
-    }
-}
-
-/// Returns the result of adding a client; on failure removes the client's file.
-pub(crate) fn or_take_back<T>(
-    wanted: &Wanted<'_>,
-    outcome: Result<T, PlaceError>,
-) -> Result<T, PeerError> {
-    if outcome.is_err() {
-        take_back(wanted);
-    }
-    Ok(outcome?)
-}
-
 /// Joins parts into a text with keys, without reallocation.
 pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
@@ -524,14 +617,27 @@ mod tests {
     fn the_json_is_documented() {
         let row = Row {
             name: "phone".to_owned(),
+            note: Some("for tests".to_owned()),
             id: "key".to_owned(),
             detail: "key  10.7.0.2/32".to_owned(),
             behind: vec!["192.168.7.0/24".to_owned()],
             file: file::CURRENT,
             revoked: false,
         };
-        let row = serde_json::to_value(row).unwrap();
-        crate::tests::assert_documented("peer list", &[row]);
+        let bare = Row {
+            note: None,
+            ..row.clone()
+        };
+        let rows = [row, bare].map(|it| serde_json::to_value(it).unwrap());
+        crate::tests::assert_documented("peer list", &rows);
+        let written = Written {
+            files: vec![WrittenFile {
+                name: "phone".to_owned(),
+                path: "to/phone.conf".into(),
+            }],
+        };
+        let written = serde_json::to_value(written).unwrap();
+        crate::tests::assert_documented("peer add --from", &[written]);
         let added = ["short", &"long".repeat(1000)].map(|it| added("phone", it));
         let added = added.map(|it| serde_json::from_str(&it).unwrap());
         crate::tests::assert_documented("peer add", &added);

@@ -11,6 +11,8 @@ use std::net::IpAddr;
 pub(crate) const CURRENT: &str = "current";
 /// The client needs a new file to reach all networks, or the server where it is now.
 pub(crate) const OUTDATED: &str = "outdated";
+/// The client has a new file, and has not used it yet.
+pub(crate) const PENDING: &str = "pending";
 /// The server's file has no record.
 pub(crate) const UNKNOWN: &str = "unknown";
 

@@ -4,13 +4,14 @@
 //! `crl-verify` has a file with the serial number. The list is only for people.
 
 use super::behind::{self, Owner};
-use super::{PeerError, Row, Wanted, behind_it, ccd, file, place, secret};
+use super::issue::{Issued, New, Recipient, Terms};
+use super::{PeerError, Row, behind_it, ccd, file, place, secret};
 use config::home::HomeServer;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
 use config::permissions::Permissions;
 use config::types::{AllowedIp, Endpoint, Host};
 use service::openvpn::authority::{Authority, ClientKey, Metadata, Purpose, ServerKey};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -150,11 +151,11 @@ impl Server {
         place::replace(&self.store.list(), &text)
     }
 
-    /// A certificate name that no active client has: if two clients shared one, the server would disconnect the first
-    /// when the second connects.
-    fn common_name(&self, name: &str) -> String {
+    /// A certificate name that no active client of this list has: if two clients shared one, the server would disconnect
+    /// the first when the second connects.
+    fn common_name(entries: &[Entry], name: &str) -> String {
         let taken = |wanted: &str| {
-            let mut entries = self.entries.iter();
+            let mut entries = entries.iter();
             entries.any(|it| !it.revoked && it.common_name == wanted)
         };
         let mut common_name = name.to_owned();
@@ -233,10 +234,11 @@ impl Server {
             && self.ccd.join(&entry.common_name).exists()
     }
 
-    /// Refuses networks that may not lie behind a client: the office or another client than `name` has them.
-    fn check(&self, name: &str, wanted: &[AllowedIp]) -> Result<(), PeerError> {
+    /// All networks that may not lie behind a new client, or behind the client `name`: the office or another client has
+    /// them.
+    fn taken(&self, name: Option<&str>) -> Vec<(Owner, AllowedIp)> {
         let others = self.behind().0.into_iter();
-        let others = others.filter(|(entry, _)| entry.name != name);
+        let others = others.filter(|(entry, _)| Some(&*entry.name) != name);
         let mut taken: Vec<(Owner, AllowedIp)> = others
             .map(|(entry, network)| (Owner::Branch(entry.name.clone()), network))
             .collect();
@@ -253,14 +255,44 @@ impl Server {
         taken.extend(tunnel.map(|it| (Owner::Tunnel, it)));
         let lan = self.home().map_or(&[][..], |home| &home.lan);
         taken.extend(lan.iter().map(|it| (Owner::Lan, *it)));
-        behind::check(wanted, &taken)
+        taken
     }
 
-    /// Puts these networks behind a client, and the routes to all clients' networks into the server's file.
-    fn set(&self, entry: &Entry, wanted: &[AllowedIp]) -> Result<(), PeerError> {
-        let file = self.ccd.join(&entry.common_name);
+    /// Puts networks behind clients, and the routes to all clients' networks into the server's file.
+    fn set(&self, changes: &[(&Entry, &[AllowedIp])]) -> Result<(), PeerError> {
+        for (entry, wanted) in changes {
+            self.set_client(entry, wanted)?;
+        }
         let server = self.config.server();
-        let is_needed = server.is_some_and(|it| it.ccd_exclusive);
+        let (others, unreadable) = self.behind();
+        unreadable.iter().for_each(Unreadable::note);
+        let is_changed = |it: &Entry| changes.iter().any(|(entry, _)| entry.serial == it.serial);
+        let others = others.into_iter().filter(|(it, _)| !is_changed(it));
+        let own = changes.iter();
+        let own = own.flat_map(|(entry, wanted)| wanted.iter().map(|it| (*entry, *it)));
+        let all: Vec<(&str, AllowedIp)> = others
+            .chain(own)
+            .map(|(entry, network)| (&*entry.common_name, network))
+            .collect();
+        let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
+        let missing = (!has_ccd && !all.is_empty()).then_some(&*self.ccd);
+        let text = place::read(&self.path)?;
+        // The lines of clients with unreadable files stay.
+        let is_kept = |name: &str| unreadable.iter().any(|it| it.entry.common_name == name);
+        let names = self.entries.iter().map(|it| &*it.common_name);
+        let mut names: Vec<&str> = names.filter(|it| !is_kept(it)).collect();
+        names.extend(changes.iter().map(|(entry, _)| &*entry.common_name));
+        let changed = ccd::of_server(&text, missing, &names, &all);
+        if *changed != *text {
+            place::replace(&self.path, &changed)?;
+        }
+        Ok(())
+    }
+
+    /// Puts these networks into a client's own settings.
+    fn set_client(&self, entry: &Entry, wanted: &[AllowedIp]) -> Result<(), PeerError> {
+        let file = self.ccd.join(&entry.common_name);
+        let is_needed = self.config.server().is_some_and(|it| it.ccd_exclusive);
         // A client with its own file does not get the settings of `DEFAULT`. With `ccd-exclusive` no client does.
         let default = match is_needed {
             true => Zeroizing::default(),
@@ -283,38 +315,21 @@ impl Server {
             false if !wanted.is_empty() => place::write_new(&file, &after)?,
             _ => {}
         }
-        let (others, unreadable) = self.behind();
-        unreadable.iter().for_each(Unreadable::note);
-        let others = others.into_iter();
-        let others = others.filter(|(it, _)| it.serial != entry.serial);
-        let own = wanted.iter().map(|it| (entry, *it));
-        let all: Vec<(&str, AllowedIp)> = others
-            .chain(own)
-            .map(|(entry, network)| (&*entry.common_name, network))
-            .collect();
-        let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
-        let missing = (!has_ccd && !all.is_empty()).then_some(&*self.ccd);
-        let text = place::read(&self.path)?;
-        // The lines of clients with unreadable files stay.
-        let is_kept = |name: &str| unreadable.iter().any(|it| it.entry.common_name == name);
-        let names = self.entries.iter().map(|it| &*it.common_name);
-        let mut names: Vec<&str> = names.filter(|it| !is_kept(it)).collect();
-        names.push(&entry.common_name);
-        let changed = ccd::of_server(&text, missing, &names, &all);
-        if *changed != *text {
-            place::replace(&self.path, &changed)?;
-        }
         Ok(())
     }
 
-    /// Keeps a client out, and takes away the networks behind it. The client is out even if its networks stay.
-    fn revoke(&self, entry: &Entry) -> Result<(), PeerError> {
-        let file = self.revoked.join(&entry.serial);
-        place::write_new(&file, &format!("{}\n", entry.name))?;
-        if let Err(error) = self.set(entry, &[]) {
+    /// Keeps clients out, and takes away the networks behind them. The clients are out even if their networks stay.
+    fn revoke(&self, entries: &[&Entry]) -> Result<(), PeerError> {
+        for entry in entries {
+            let file = self.revoked.join(&entry.serial);
+            place::write_new(&file, &format!("{}\n", entry.name))?;
+        }
+        let changes: Vec<_> = entries.iter().map(|it| (*it, &[][..])).collect();
+        if let Err(error) = self.set(&changes) {
+            let names: Vec<&str> = entries.iter().map(|it| &*it.name).collect();
             host::terminal::note(format_args!(
-                "{} is revoked, but the networks behind it could not be removed: {error}",
-                entry.name
+                "revoked: {}; but the networks behind could not be removed: {error}",
+                names.join(", ")
             ));
         }
         Ok(())
@@ -344,82 +359,138 @@ fn check_name(name: &str) -> Result<(), PeerError> {
     }
 }
 
-/// Makes a key and a certificate for a client, and writes its file.
-pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
-    check_name(wanted.name)?;
+/// The parts of clients' files, and the keys that sign them.
+struct Maker {
+    authority: Authority,
+    /// The authority's certificate.
+    certificate: Zeroizing<String>,
+    wrap: ServerKey,
+    /// The settings of all files.
+    settings: String,
+}
+
+impl Maker {
+    fn new(server: &Server, terms: &Terms) -> Result<Self, PeerError> {
+        let Endpoint { host, port } = terms.endpoint(server.home(), &server.path)?;
+        let host = match host {
+            Host::Ip(addr) => addr.to_string(),
+            Host::Scoped(addr, zone) => format!("{addr}%{zone}"),
+            Host::Name(name) => name,
+        };
+        let certificate = server.text_of(server.config.tls.ca.as_ref(), "it has no `ca`")?;
+        let connection = server.config.connections.first();
+        let wrap = connection.and_then(|it| it.wrap.tls_crypt_v2.as_ref());
+        let wrap = ServerKey::parse(&server.text_of(wrap, "it has no `tls-crypt-v2`")?)?;
+        let key = place::read(&server.store.key())?;
+        let tcp = connection.is_some_and(|it| it.protocol.transport.is_tcp());
+        let dns = server.home().map_or(&[][..], |home| &home.dns);
+        let dns = dns.iter().filter(|_| !terms.lan_only);
+        let dns: String = dns.map(|it| format!("dhcp-option DNS {it}\n")).collect();
+        let settings = format!(
+            "client\n\
+             dev tun\n\
+             proto {}\n\
+             remote {host} {port}\n\
+             nobind\n\
+             resolv-retry infinite\n\
+             remote-cert-tls server\n\
+             tls-version-min 1.2\n\
+             data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\
+             {}{}{dns}",
+            if tcp { "tcp-client" } else { "udp" },
+            if tcp { "" } else { "explicit-exit-notify 1\n" },
+            server.routes(terms.lan_only),
+        );
+        Ok(Self {
+            authority: Authority::read(&key, &certificate)?,
+            certificate,
+            wrap,
+            settings,
+        })
+    }
+
+    /// Makes a key and a certificate for a client, and its file. Returns the file and the certificate's serial number.
+    fn make(
+        &self,
+        server: &Server,
+        name: &str,
+        common_name: &str,
+    ) -> Result<(Issued, String), PeerError> {
+        let wrap = ClientKey::generate(&self.wrap, &Metadata::user(name.as_bytes()))?;
+        let issued = self.authority.issue(common_name, Purpose::Client)?;
+        let server = service::running::name_of(&server.path);
+        let text = secret(&[
+            &format!("# {name}, a client of {server}\n"),
+            &self.settings,
+            "<ca>\n",
+            &self.certificate,
+            "</ca>\n<cert>\n",
+            &issued.certificate,
+            "</cert>\n<key>\n",
+            &issued.key,
+            "</key>\n<tls-crypt-v2>\n",
+            &wrap.to_text(),
+            "</tls-crypt-v2>\n",
+        ]);
+        let name = name.to_owned();
+        Ok((Issued { name, text }, issued.serial))
+    }
+}
+
+/// Makes keys and certificates for new clients, and has their files taken.
+pub(super) fn add(
+    path: &Path,
+    terms: &Terms,
+    new: &[New<'_>],
+    files: &dyn Recipient,
+) -> Result<(), PeerError> {
     let server = Server::read(path)?;
-    if server.client(wanted.name).is_some() {
-        return Err(PeerError::Taken(wanted.name.to_owned()));
+    let active = server.entries.iter().filter(|it| !it.revoked);
+    let mut names: HashSet<&str> = active.map(|it| &*it.name).collect();
+    let (mut taken, mut faults) = (server.taken(None), Vec::new());
+    for (number, new) in new.iter().enumerate() {
+        let checked = check_name(new.name).and_then(|()| match names.insert(new.name) {
+            true => behind::check(new.behind, &taken),
+            false => Err(PeerError::Taken(new.name.to_owned())),
+        });
+        let owner = Owner::Branch(new.name.to_owned());
+        taken.extend(new.behind.iter().map(|it| (owner.clone(), *it)));
+        faults.extend(checked.err().map(|error| (number, error)));
     }
-    server.check(wanted.name, &wanted.behind)?;
-    let Endpoint { host, port } = wanted.endpoint(server.home(), path)?;
-    let host = match host {
-        Host::Ip(addr) => addr.to_string(),
-        Host::Scoped(addr, zone) => format!("{addr}%{zone}"),
-        Host::Name(name) => name,
-    };
-    let authority = server.text_of(server.config.tls.ca.as_ref(), "it has no `ca`")?;
-    let connection = server.config.connections.first();
-    let wrap = connection.and_then(|it| it.wrap.tls_crypt_v2.as_ref());
-    let wrap = ServerKey::parse(&server.text_of(wrap, "it has no `tls-crypt-v2`")?)?;
-    let wrap = ClientKey::generate(&wrap, &Metadata::user(wanted.name.as_bytes()))?;
-    let common_name = server.common_name(wanted.name);
-    let key = place::read(&server.store.key())?;
-    let issued = Authority::read(&key, &authority)?.issue(&common_name, Purpose::Client)?;
-    let tcp = connection.is_some_and(|it| it.protocol.transport.is_tcp());
-    let dns = server.home().map_or(&[][..], |home| &home.dns);
-    let dns = dns.iter().filter(|_| !wanted.lan_only);
-    let dns: String = dns.map(|it| format!("dhcp-option DNS {it}\n")).collect();
-    let head = format!(
-        "# {name}, a client of {server}\n\
-         client\n\
-         dev tun\n\
-         proto {}\n\
-         remote {host} {port}\n\
-         nobind\n\
-         resolv-retry infinite\n\
-         remote-cert-tls server\n\
-         tls-version-min 1.2\n\
-         data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\
-         {}{}{dns}",
-        if tcp { "tcp-client" } else { "udp" },
-        if tcp { "" } else { "explicit-exit-notify 1\n" },
-        server.routes(wanted.lan_only),
-        name = wanted.name,
-        server = service::running::name_of(path),
-    );
-    let text = secret(&[
-        &head,
-        "<ca>\n",
-        &authority,
-        "</ca>\n<cert>\n",
-        &issued.certificate,
-        "</cert>\n<key>\n",
-        &issued.key,
-        "</key>\n<tls-crypt-v2>\n",
-        &wrap.to_text(),
-        "</tls-crypt-v2>\n",
-    ]);
-    if wanted.qr {
-        return Err(PeerError::OpenVpnCode(text.len()));
+    if !faults.is_empty() {
+        return Err(PeerError::Several(faults));
     }
-    let entry = Entry {
-        serial: issued.serial,
-        common_name,
-        name: wanted.name.to_owned(),
-        revoked: false,
-    };
+    let maker = Maker::new(&server, terms)?;
+    let mut entries = server.entries.clone();
+    let mut issued = Vec::new();
+    for new in new {
+        let common_name = Server::common_name(&entries, new.name);
+        let (file, serial) = maker.make(&server, new.name, &common_name)?;
+        issued.push(file);
+        entries.push(Entry {
+            serial,
+            common_name,
+            name: new.name.to_owned(),
+            revoked: false,
+        });
+    }
     // First: a certificate alone admits a client, and only listed ones can be revoked.
-    server.write(&[&server.entries[..], std::slice::from_ref(&entry)].concat())?;
-    let networks = match wanted.behind.is_empty() && !server.has_leftovers(&entry) {
-        true => Ok(()),
-        false => server.set(&entry, &wanted.behind),
+    server.write(&entries)?;
+    let added = entries.split_off(server.entries.len());
+    let networks: Vec<_> = added.iter().zip(new.iter().map(|it| it.behind)).collect();
+    let is_needed = |(entry, behind): &(&Entry, &[AllowedIp])| {
+        !behind.is_empty() || server.has_leftovers(entry)
     };
-    if let Err(error) = networks.and_then(|()| wanted.hand_over(&text)) {
-        server.revoke(&entry)?;
+    let networks: Vec<_> = networks.into_iter().filter(is_needed).collect();
+    let set = match networks.is_empty() {
+        true => Ok(()),
+        false => server.set(&networks),
+    };
+    if let Err(error) = set.and_then(|()| files.take(&issued)) {
+        server.revoke(&added.iter().collect::<Vec<_>>())?;
         return Err(error);
     }
-    wanted.look_for_lan(server.home(), path);
+    terms.look_for_lan(server.home(), path);
     Ok(())
 }
 
@@ -437,6 +508,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
         let behind = behind.get(&*entry.serial).cloned().unwrap_or_default();
         Row {
             name: entry.name.clone(),
+            note: None,
             id: entry.serial.clone(),
             revoked: entry.revoked,
             file: file::UNKNOWN,
@@ -460,7 +532,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
 pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     let server = Server::read(path)?;
     let entry = server.client(name);
-    server.revoke(entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?)
+    server.revoke(&[entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?])
 }
 
 /// Puts these networks behind a client, instead of others.
@@ -468,8 +540,8 @@ pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), P
     let server = Server::read(path)?;
     let entry = server.client(name);
     let entry = entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
-    server.check(name, behind)?;
-    server.set(entry, behind)
+    behind::check(behind, &server.taken(Some(name)))?;
+    server.set(&[(entry, behind)])
 }
 
 /// Renames a client in the list.
@@ -490,6 +562,7 @@ pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::Wanted;
     use std::cell::RefCell;
 
     /// A server without clients.
@@ -541,14 +614,16 @@ mod tests {
             let shown = RefCell::default();
             let wanted = Wanted {
                 name,
-                lan_only: false,
-                endpoint: Some("office.example:1194".parse().unwrap()),
+                terms: Terms {
+                    lan_only: false,
+                    endpoint: Some("office.example:1194".parse().unwrap()),
+                },
                 file: None,
                 qr: false,
                 behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
                 shown: &shown,
             };
-            add(&self.path(), &wanted)
+            crate::peer::add(&self.path(), &wanted)
         }
 
         fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {

@@ -1,0 +1,245 @@
+//! New files of clients, and the directory that many of them go to.
+
+use super::{PeerError, qr};
+use crate::arguments;
+use crate::server::place;
+use clap::{Arg, ArgMatches};
+use config::home::HomeServer;
+use config::kind::Kind;
+use config::types::{AllowedIp, Endpoint};
+use service::running;
+use std::cell::{Cell, RefCell};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// A new client.
+#[derive(Clone, Copy)]
+pub(crate) struct New<'a> {
+    pub(crate) name: &'a str,
+    /// The networks behind it.
+    pub(crate) behind: &'a [AllowedIp],
+    /// A note about it, one line.
+    pub(crate) note: Option<&'a str>,
+}
+
+/// The part of a client's file that the administrator chooses.
+#[derive(Clone, Default)]
+pub(crate) struct Terms {
+    /// The client sends only what goes to the networks at home and behind branches.
+    pub(crate) lan_only: bool,
+    /// The server's address, if it is not that of the server's file.
+    pub(crate) endpoint: Option<Endpoint>,
+}
+
+impl Terms {
+    /// The endpoint that the client connects to.
+    pub(super) fn endpoint(
+        &self,
+        home: Option<&HomeServer>,
+        path: &Path,
+    ) -> Result<Endpoint, PeerError> {
+        let common = || home.and_then(|home| home.endpoint.clone());
+        let none = || PeerError::NoEndpoint(path.to_owned());
+        self.endpoint.clone().or_else(common).ok_or_else(none)
+    }
+
+    /// Warns if clients shall reach the networks at home, and the server's file names none.
+    pub(super) fn look_for_lan(&self, home: Option<&HomeServer>, path: &Path) {
+        if self.lan_only && home.is_none_or(|home| home.lan.is_empty()) {
+            host::terminal::note(format_args!(
+                "{}: no line `#! LAN = PREFIX` names a network at home, so --lan-only clients reach only the server and \
+                 its other clients",
+                path.display()
+            ));
+        }
+    }
+}
+
+/// A client's new file.
+pub(crate) struct Issued {
+    /// The client's name.
+    pub(crate) name: String,
+    /// The file's text, with keys.
+    pub(crate) text: Zeroizing<String>,
+}
+
+/// Gets clients' files.
+pub(crate) trait Recipient {
+    /// Checks that files of these clients of a server can be taken, before any is made.
+    fn check(&self, server: Kind, names: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError>;
+
+    /// Takes the files, before the server admits the clients: if this fails, there is nothing to undo.
+    fn take(&self, files: &[Issued]) -> Result<(), PeerError>;
+
+    /// Removes the files again, as the server could not admit the clients.
+    fn give_back(&self);
+}
+
+/// The form of clients' files in a directory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Format {
+    /// The file for programs.
+    File,
+    /// A QR code as text.
+    Qr,
+    /// Commands for `uci batch`.
+    #[cfg(feature = "openwrt")]
+    Uci,
+}
+
+impl Format {
+    const ALL: &[(&str, Self)] = &[
+        ("file", Self::File),
+        ("qr", Self::Qr),
+        #[cfg(feature = "openwrt")]
+        ("uci", Self::Uci),
+    ];
+
+    /// The option `--format`.
+    fn option() -> Arg {
+        let help = match cfg!(feature = "openwrt") {
+            true => "file; qr, for a camera; or uci, commands for OpenWrt's `uci batch`",
+            false => "file, or qr, for a camera",
+        };
+        let names = Self::ALL.iter().map(|(name, _)| *name);
+        arguments::option("format", "FORMAT", help)
+            .value_parser(names.collect::<Vec<_>>())
+            .default_value("file")
+            .requires("to")
+    }
+
+    /// The end of a file's name.
+    fn ending(self, kind: Kind) -> &'static str {
+        match self {
+            Self::File if kind == Kind::OpenVpn => "ovpn",
+            Self::File => "conf",
+            Self::Qr => "txt",
+            #[cfg(feature = "openwrt")]
+            Self::Uci => "uci",
+        }
+    }
+}
+
+/// The options that choose a directory and the form of the files in it.
+pub(crate) fn options() -> [Arg; 2] {
+    [
+        arguments::path(
+            "to",
+            "DIRECTORY",
+            "Write the clients' files here; none may exist yet",
+        ),
+        Format::option(),
+    ]
+}
+
+/// A directory for clients' files, each named after its client.
+pub(crate) struct Directory<'a> {
+    path: &'a Path,
+    format: Format,
+    /// The server's file.
+    server: &'a Path,
+    /// Whether this command has made the directory.
+    is_made: Cell<bool>,
+    /// The files that this command has written, each with its client's name.
+    written: RefCell<Vec<(String, PathBuf)>>,
+}
+
+impl<'a> Directory<'a> {
+    /// The directory of the command line, whose [`options`] are given.
+    pub(crate) fn of(matches: &'a ArgMatches, server: &'a Path) -> Self {
+        let format = arguments::text(matches, "format");
+        let mut all = Format::ALL.iter();
+        let format = all.find(|(name, _)| Some(*name) == format);
+        Self {
+            path: arguments::file(matches, "to").unwrap_or_else(|| Path::new(".")),
+            format: format.map_or(Format::File, |(_, it)| *it),
+            server,
+            is_made: Cell::new(false),
+            written: RefCell::default(),
+        }
+    }
+
+    /// The directory's path.
+    pub(crate) const fn path(&self) -> &Path {
+        self.path
+    }
+
+    /// The written files, each with its client's name.
+    pub(crate) fn written(&self) -> Vec<(String, PathBuf)> {
+        self.written.borrow().clone()
+    }
+
+    /// The content of a client's file in the chosen form.
+    fn content(&self, file: &Issued) -> Result<Zeroizing<String>, PeerError> {
+        let wrong = |why: String| PeerError::Format {
+            name: file.name.clone(),
+            why,
+        };
+        match self.format {
+            Format::File => Ok(file.text.clone()),
+            Format::Qr => qr::code(&file.text, false).map_err(|it| wrong(it.to_string())),
+            #[cfg(feature = "openwrt")]
+            Format::Uci => {
+                // UCI's names have only letters, digits and `_`.
+                let server = running::name_of(self.server);
+                let server = server.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
+                let text = crate::rpcd::batch(&file.text, &server);
+                text.ok_or_else(|| wrong("OpenWrt's options cannot express it".to_owned()))
+            }
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        let ending = self.format.ending(Kind::at(self.server));
+        self.path.join(format!("{name}.{ending}"))
+    }
+
+    fn write(&self, contents: Vec<(&str, PathBuf, Zeroizing<String>)>) -> Result<(), PeerError> {
+        if !self.path.is_dir() {
+            let made = DirBuilder::new().mode(0o700).create(self.path);
+            made.map_err(place::failed(self.path))?;
+            self.is_made.set(true);
+        }
+        for (name, path, content) in contents {
+            place::write_new(&path, &content)?;
+            let written = (name.to_owned(), path);
+            self.written.borrow_mut().push(written);
+        }
+        Ok(())
+    }
+}
+
+impl Recipient for Directory<'_> {
+    fn check(&self, server: Kind, names: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError> {
+        match self.format {
+            Format::Qr if server == Kind::OpenVpn => return Err(PeerError::OpenVpnCode),
+            #[cfg(feature = "openwrt")]
+            Format::Uci if server == Kind::OpenVpn => return Err(PeerError::OpenVpnOptions),
+            _ => {}
+        }
+        let mut files = names.map(|name| self.file(name));
+        match files.find(|it| it.symlink_metadata().is_ok()) {
+            Some(file) => Err(PeerError::Exists(file)),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
+        let mut contents = Vec::new();
+        for file in files {
+            contents.push((&*file.name, self.file(&file.name), self.content(file)?));
+        }
+        self.write(contents).inspect_err(|_| self.give_back())
+    }
+
+    fn give_back(&self) {
+        for (_, path) in self.written.take() {
+            let _ = fs::remove_file(path);
+        }
+        if self.is_made.take() {
+            let _ = fs::remove_dir(self.path);
+        }
+    }
+}
