@@ -220,9 +220,22 @@ impl Parser {
     /// Takes a `#!` comment: sections of lines stand in comments, which other programs skip.
     fn comment(&mut self, number: usize, text: &str) {
         match self.lines.comment(number, text) {
-            Found::Nothing => {}
+            Found::Nothing => self.replaces(text),
             Found::Key(key) => self.report.push(number, key, Verdict::Honoured, ""),
             Found::Fault(key, reason) => self.wrong(number, &key, reason),
+        }
+    }
+
+    /// Takes `#! Replaces = KEY` of a peer. Anything else is a comment.
+    fn replaces(&mut self, text: &str) {
+        let Some((key, value)) = text.split_once('=') else {
+            return;
+        };
+        if self.section == Section::Peer
+            && key.trim().eq_ignore_ascii_case("Replaces")
+            && let (Ok(key), Some(peer)) = (keys::key(value.trim()), self.tunnel.peers.last_mut())
+        {
+            peer.replaces = Some(Box::new(key));
         }
     }
 

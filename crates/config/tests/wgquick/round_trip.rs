@@ -106,7 +106,7 @@ prop_compose! {
             }
         }
         let endpoint = endpoint.map(|(host, port)| Endpoint { host, port });
-        Peer { public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive }
+        Peer { public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive, replaces: None }
     }
 }
 

@@ -132,6 +132,7 @@ fn peer(section: &Section, options: &mut Options<'_>) -> Option<Peer> {
         allowed_ips,
         endpoint,
         persistent_keepalive: keepalive.map(|it| it as u16),
+        replaces: None,
     })
 }
 
