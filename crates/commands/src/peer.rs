@@ -7,24 +7,27 @@ mod from;
 mod issue;
 pub(crate) mod openvpn;
 pub(crate) mod qr;
+mod settle;
 mod wireguard;
 
 use crate::Outcome;
 use crate::arguments::{self, flag, list as values, option};
-use crate::down::{DownError, signal};
+use crate::down::{self, DownError, signal};
 use crate::profile::DIRECTORY;
 use crate::server::NAME;
 use crate::server::place::{self, Lock, PlaceError, Waits};
+use crate::status;
 use clap::{Arg, ArgMatches, Command};
 use config::clients::is_name;
 use config::error::ImportError;
 use config::kind::Kind;
 use config::types::{AddressError, AllowedIp};
 use from::Table;
-use issue::{Directory, Issued, New, Recipient};
+use issue::{Issued, New, Recipient};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use service::running;
+use service::status::{Status, socket_path};
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +35,7 @@ use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-pub(crate) use issue::Terms;
+pub(crate) use issue::{Chosen, Directory, Terms, options};
 
 /// The command-line definition of `peer`.
 pub(crate) fn command() -> Command {
@@ -100,7 +103,7 @@ pub(crate) fn command() -> Command {
                 .requires("to")
                 .conflicts_with_all(["NAME", "qr", "file", "endpoint", "behind"]),
             )
-            .args(issue::options().map(|it| it.requires("from"))),
+            .args(options().map(|it| it.requires("from"))),
         )
         .subcommand(
             about("set", "Change what a client has")
@@ -117,6 +120,7 @@ pub(crate) fn command() -> Command {
                     .required(true),
                 ),
         )
+        .subcommand(issue::command(Command::new("reissue").arg(server())))
         .subcommand(
             about("list", "List the clients that may connect")
                 .arg(flag("json", "Print a JSON array")),
@@ -167,6 +171,10 @@ pub(crate) enum PeerError {
     Several(Vec<(usize, PeerError)>),
     #[error("{}: already exists; choose another directory, or remove the file", .0.display())]
     Exists(PathBuf),
+    #[error(
+        "{0}: this server does not know whether the client's file is for all traffic; give --lan-only or --full-tunnel"
+    )]
+    Unknown(String),
     #[error("{name}: {why}")]
     Format { name: String, why: String },
     #[error("{}: {why}", .path.display())]
@@ -318,12 +326,13 @@ fn tell_written(directory: &Directory<'_>, json: bool) {
         let json = serde_json::to_string(&Written { files }).unwrap_or_default();
         host::terminal::line(json);
     }
-    if count > 0 {
-        host::terminal::note(format_args!(
-            "{count} files are in {}: send each to its client over a confidential channel, then delete it here",
-            directory.path().display()
-        ));
-    }
+    let at = directory.path().display();
+    host::terminal::note(match count {
+        0 => "no client needs a new file".to_owned(),
+        _ => format!(
+            "clients' files in {at}: {count}. Send each to its client over a confidential channel, then delete it here"
+        ),
+    });
 }
 
 fn checked(name: &str) -> Result<&str, PeerError> {
@@ -412,6 +421,16 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                 host::terminal::note(not_up(&path));
             }
         }
+        "reissue" => {
+            let directory = Directory::of(matches, &path);
+            hand_out(
+                &path,
+                lock,
+                &Chosen::of(matches),
+                &directory,
+                matches.get_flag("json"),
+            )?;
+        }
         "revoke" => {
             revoke(&path, text("NAME"))?;
             drop(lock);
@@ -423,6 +442,34 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         _ => rename(&path, text("OLD"), text("NEW"))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes new files for clients of the server at `path`.
+pub(crate) fn hand_out(
+    path: &Path,
+    lock: Lock,
+    chosen: &Chosen,
+    directory: &Directory<'_>,
+    json: bool,
+) -> Result<(), PeerError> {
+    let left = match Kind::at(path) {
+        Kind::OpenVpn => openvpn::reissue(path, chosen, directory),
+        _ => wireguard::reissue(path, chosen, directory),
+    };
+    let left = left?;
+    drop(lock);
+    let is_told = directory.written().is_empty() || tell(path, false)?;
+    tell_written(directory, json);
+    if !left.is_empty() {
+        host::terminal::note(format_args!(
+            "left out, as this server does not know their files: {}. Name each, with --lan-only or --full-tunnel",
+            left.join(", ")
+        ));
+    }
+    if !is_told {
+        host::terminal::note(not_up(path));
+    }
+    Ok(())
 }
 
 /// Adds the clients of a table.
@@ -463,14 +510,21 @@ fn others(path: &Path) -> Option<String> {
         let words = "a server that is up tells the other clients at once: those that are in reconnect within seconds";
         return Some(words.to_owned());
     }
+    outdated(path)
+}
+
+/// A note on clients whose files say something else than new ones would; `None` if there are none. An error is a note.
+pub(crate) fn outdated(path: &Path) -> Option<String> {
     let rows = match list(path) {
         Ok(rows) => rows,
         Err(error) => {
-            let words = format!("which client files name other networks is unknown: {error}");
-            return Some(words);
+            return Some(format!(
+                "which client files are outdated is unknown: {error}"
+            ));
         }
     };
-    let count = |state| rows.iter().filter(|it| it.file == state).count();
+    let rows = rows.iter().filter(|it| !it.revoked);
+    let count = |state| rows.clone().filter(|it| it.file == state).count();
     let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
     let words = match (outdated, unknown) {
         (0, 0) => return None,
@@ -478,8 +532,8 @@ fn others(path: &Path) -> Option<String> {
         _ => format!("{outdated} outdated, {unknown} unknown"),
     };
     Some(format!(
-        "client files that name other networks: {words} (`millrace peer list`). Each such client needs a new file, by \
-         `millrace peer revoke` and `millrace peer add`"
+        "client files that say something else: {words} (`millrace peer list`). Make new ones with `millrace peer reissue \
+         --outdated --to DIRECTORY`"
     ))
 }
 
@@ -577,9 +631,7 @@ const fn interface_has(_: &Path, _: &Path) -> bool {
 /// Has the server's process read its file again, without disturbing clients. Returns false if no process runs it. An
 /// OpenVPN server need not reload for an `added` client without networks behind it, whose certificate suffices.
 pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
-    let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
-    let found = running::all()?.into_iter().find(runs);
-    let Some(found) = found else {
+    let Some(found) = process(path)? else {
         return Ok(false);
     };
     if added && Kind::at(path) == Kind::OpenVpn {
@@ -587,6 +639,20 @@ pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
     }
     signal(&found.name, found.pid, Signal::SIGHUP).map_err(PeerError::Signal)?;
     Ok(true)
+}
+
+/// The process that runs a server.
+fn process(path: &Path) -> Result<Option<running::Running>, running::Hidden> {
+    let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
+    Ok(running::all()?.into_iter().find(runs))
+}
+
+/// The status of the process that runs a server; `None` if none runs it, or the process does not answer.
+fn status(path: &Path) -> Option<Status> {
+    let pid = process(path).ok()??.pid;
+    let (statuses, _) = status::all().ok()?;
+    let owner = |it: &Status| down::owner(&socket_path(&it.interface)).ok();
+    statuses.into_iter().find(|it| owner(it) == Some(pid))
 }
 
 fn print(rows: &[Row]) {
@@ -637,7 +703,7 @@ mod tests {
             }],
         };
         let written = serde_json::to_value(written).unwrap();
-        crate::tests::assert_documented("peer add --from", &[written]);
+        crate::tests::assert_documented("peer add --from` and `peer reissue", &[written]);
         let added = ["short", &"long".repeat(1000)].map(|it| added("phone", it));
         let added = added.map(|it| serde_json::from_str(&it).unwrap());
         crate::tests::assert_documented("peer add", &added);

@@ -171,6 +171,10 @@ pub fn changed(text: &str, changes: &[(&Section, Option<&str>)]) -> Zeroizing<St
     changes.sort_by_key(|(section, _)| section.bytes.start);
     let (mut parts, mut end) = (Vec::new(), 0);
     for (section, new) in changes {
+        if section.bytes.start < end {
+            // The same section once more.
+            continue;
+        }
         let before = &text[end..section.bytes.start];
         let above = match before.strip_suffix('\n') {
             Some(rest) if new.is_none() && (rest.is_empty() || rest.ends_with('\n')) => rest,

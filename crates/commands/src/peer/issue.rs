@@ -1,9 +1,10 @@
 //! New files of clients, and the directory that many of them go to.
 
+use super::file::{self, Record};
 use super::{PeerError, qr};
 use crate::arguments;
 use crate::server::place;
-use clap::{Arg, ArgMatches};
+use clap::{Arg, ArgMatches, Command};
 use config::home::HomeServer;
 use config::kind::Kind;
 use config::types::{AllowedIp, Endpoint};
@@ -57,6 +58,123 @@ impl Terms {
     }
 }
 
+/// The clients that get new files.
+pub(crate) struct Chosen {
+    which: Which,
+    /// The files' [`Terms::lan_only`], if it is not that of the clients' old files.
+    lan_only: Option<bool>,
+}
+
+enum Which {
+    Named(Vec<String>),
+    /// All clients whose files would be others today.
+    Outdated,
+    /// All clients whose files have a record.
+    All,
+}
+
+/// The command-line definition of `peer reissue`, but for the server.
+pub(super) fn command(reissue: Command) -> Command {
+    let way = |id, help| arguments::flag(id, help);
+    reissue
+        .about("Make new files for clients, whose old ones work until a new one is used")
+        .arg(
+            Arg::new("NAME")
+                .num_args(1..)
+                .required_unless_present_any(["outdated", "all"])
+                .conflicts_with_all(["outdated", "all"])
+                .help("The clients' names"),
+        )
+        .arg(
+            arguments::flag("outdated", "All clients whose files are outdated")
+                .conflicts_with("all"),
+        )
+        .arg(arguments::flag(
+            "all",
+            "All clients whose files this program made",
+        ))
+        .arg(way(
+            "full-tunnel",
+            "Make files that route all traffic through the server",
+        ))
+        .arg(
+            way("lan-only", "Make files only for the networks at home")
+                .conflicts_with("full-tunnel"),
+        )
+        .arg(arguments::flag(
+            "json",
+            "Print the files' names as one JSON document",
+        ))
+        .args(options().map(|it| match it.get_id() == "to" {
+            true => it.required(true),
+            false => it,
+        }))
+}
+
+impl Chosen {
+    /// All clients whose files would be others today.
+    pub(crate) const OUTDATED: Self = Self {
+        which: Which::Outdated,
+        lan_only: None,
+    };
+
+    /// The clients of the command line.
+    pub(super) fn of(matches: &ArgMatches) -> Self {
+        let flag = |id| matches.get_flag(id);
+        let names = || arguments::values(matches, "NAME").unwrap_or_default();
+        Self {
+            which: match (flag("outdated"), flag("all")) {
+                (true, _) => Which::Outdated,
+                (_, true) => Which::All,
+                _ => Which::Named(names()),
+            },
+            lan_only: (flag("lan-only") || flag("full-tunnel")).then(|| flag("lan-only")),
+        }
+    }
+
+    /// Picks clients of a list, each with its name and the state of its file. Returns them, and the names of clients
+    /// that are left out because the server does not know their files.
+    pub(super) fn pick<'a, T>(
+        &self,
+        clients: Vec<(&'a T, Option<&'a str>, &'static str)>,
+    ) -> Result<(Vec<(&'a T, &'a str)>, Vec<String>), PeerError> {
+        let is_known = |state: &str| state != file::UNKNOWN;
+        if let Which::Named(names) = &self.which {
+            let mut picked: Vec<(&T, &str)> = Vec::new();
+            for wanted in names {
+                let mut clients = clients.iter();
+                let found = clients.find(|(_, name, _)| *name == Some(wanted));
+                let (client, name, _) = found.ok_or_else(|| PeerError::Absent(wanted.clone()))?;
+                let name = name.unwrap_or_default();
+                if picked.iter().all(|(_, it)| *it != name) {
+                    picked.push((client, name));
+                }
+            }
+            return Ok((picked, Vec::new()));
+        }
+        let left = clients.iter().filter(|(_, _, state)| !is_known(state));
+        let left = left.map(|(_, name, _)| name.unwrap_or("one without a name").to_owned());
+        let left = left.collect();
+        let is_wanted = |state: &str| match self.which {
+            Which::Outdated => state == file::OUTDATED,
+            _ => is_known(state),
+        };
+        let picked = clients.into_iter().filter(|(_, _, state)| is_wanted(state));
+        let picked = picked.filter_map(|(client, name, _)| Some((client, name?)));
+        Ok((picked.collect(), left))
+    }
+
+    /// The terms of a client's new file: those of the old one, if the command line does not say.
+    pub(super) fn terms(&self, name: &str, old: Option<Record<'_>>) -> Result<Terms, PeerError> {
+        let lan_only = self.lan_only.or(old.as_ref().map(|it| it.lan_only));
+        let endpoint = old.and_then(|it| it.endpoint).map(str::parse);
+        Ok(Terms {
+            lan_only: lan_only.ok_or_else(|| PeerError::Unknown(name.to_owned()))?,
+            endpoint: endpoint.and_then(Result::ok),
+        })
+    }
+}
+
 /// A client's new file.
 pub(crate) struct Issued {
     /// The client's name.
@@ -100,13 +218,12 @@ impl Format {
     /// The option `--format`.
     fn option() -> Arg {
         let help = match cfg!(feature = "openwrt") {
-            true => "file; qr, for a camera; or uci, commands for OpenWrt's `uci batch`",
-            false => "file, or qr, for a camera",
+            true => "file (the default); qr, for a camera; uci, for OpenWrt's `uci batch`",
+            false => "file (the default), or qr, for a camera",
         };
         let names = Self::ALL.iter().map(|(name, _)| *name);
         arguments::option("format", "FORMAT", help)
             .value_parser(names.collect::<Vec<_>>())
-            .default_value("file")
             .requires("to")
     }
 

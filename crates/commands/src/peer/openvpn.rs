@@ -3,18 +3,27 @@
 //! The server has no list of clients. It accepts each certificate of its authority, unless the directory of
 //! `crl-verify` has a file with the serial number. The list is only for people.
 
+mod entry;
+mod maker;
+#[cfg(test)]
+mod tests;
+
 use super::behind::{self, Owner};
-use super::issue::{Issued, New, Recipient, Terms};
-use super::{PeerError, Row, behind_it, ccd, file, place, secret};
+use super::file::{self, Public};
+use super::issue::{Chosen, New, Recipient, Terms};
+use super::{PeerError, Row, behind_it, ccd, place};
 use config::home::HomeServer;
+use config::kind::Kind;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
 use config::permissions::Permissions;
-use config::types::{AllowedIp, Endpoint, Host};
-use service::openvpn::authority::{Authority, ClientKey, Metadata, Purpose, ServerKey};
+use config::types::AllowedIp;
+use entry::Entry;
+use maker::Maker;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -41,7 +50,8 @@ impl Store {
         self.directory.join("authority.key")
     }
 
-    /// The path of the list of clients, a line each: serial number, name in the certificate, name.
+    /// The path of the list of clients, a line each: serial number, name in the certificate, name, and of
+    /// `replaces=SERIAL`, `file=RECORD` and `note=TEXT` what there is. Older versions read only the first three words.
     pub(crate) fn list(&self) -> PathBuf {
         self.directory.join("clients")
     }
@@ -57,16 +67,6 @@ impl Store {
     }
 }
 
-/// A client in the list.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct Entry {
-    serial: String,
-    /// The name in the client's certificate, which never changes.
-    common_name: String,
-    name: String,
-    revoked: bool,
-}
-
 /// A server with its clients.
 struct Server {
     path: PathBuf,
@@ -77,6 +77,8 @@ struct Server {
     /// The directory of single clients' settings.
     ccd: PathBuf,
     entries: Vec<Entry>,
+    /// Serial numbers of certificates whose clients are connected with new ones. The entries count as revoked.
+    replaced: Vec<String>,
 }
 
 impl Server {
@@ -113,40 +115,89 @@ impl Server {
             }
             Err(error) => return Err(error.into()),
         };
-        let entries = list.lines().filter_map(|line| {
-            let mut words = line.split(' ').map(str::to_owned);
-            let (serial, common_name, name) = (words.next()?, words.next()?, words.next()?);
-            Some(Entry {
-                revoked: revoked.join(&serial).symlink_metadata().is_ok(),
-                serial,
-                common_name,
-                name,
-            })
+        let entries = list.lines().filter_map(Entry::read).map(|entry| Entry {
+            revoked: revoked.join(&entry.serial).symlink_metadata().is_ok(),
+            ..entry
         });
-        Ok(Self {
+        let mut server = Self {
             path: path.to_owned(),
             entries: entries.collect(),
+            replaced: Vec::new(),
             store,
             revoked,
             ccd,
             config,
-        })
+        };
+        server.find_replaced();
+        Ok(server)
     }
 
-    /// Finds an active client by its name.
-    fn client(&self, name: &str) -> Option<&Entry> {
+    /// Reads a server that a command changes: certificates whose clients use new ones are revoked first.
+    fn open(path: &Path) -> Result<Self, PeerError> {
+        let server = Self::read(path)?;
+        if !server.replaced.is_empty() {
+            let replaced = server.entries.iter();
+            let replaced = replaced.filter(|it| server.replaced.contains(&it.serial));
+            server.revoke(&replaced.collect::<Vec<_>>())?;
+            super::tell(path, false)?;
+        }
+        Ok(server)
+    }
+
+    /// Counts certificates as revoked whose clients are connected with new ones.
+    fn find_replaced(&mut self) {
+        let pairs = self.entries.iter().filter_map(|new| self.pair(new));
+        let pairs: Vec<(String, String)> = pairs
+            .map(|(old, new)| (old.serial.clone(), new.common_name.clone()))
+            .collect();
+        if pairs.is_empty() {
+            return;
+        }
+        let Some(status) = super::status(&self.path) else {
+            return;
+        };
+        let names = status.peers.iter().filter_map(|it| it.name.as_deref());
+        let names: HashSet<&str> = names.collect();
+        let in_use = pairs
+            .into_iter()
+            .filter(|(_, name)| names.contains(&**name));
+        self.replaced = in_use.map(|(serial, _)| serial).collect();
+        for entry in &mut self.entries {
+            entry.revoked |= self.replaced.contains(&entry.serial);
+        }
+    }
+
+    /// The active certificate that this active one replaces, and this one.
+    fn pair<'e>(&'e self, new: &'e Entry) -> Option<(&'e Entry, &'e Entry)> {
+        let serial = new.replaces.as_ref().filter(|_| !new.revoked)?;
         let mut entries = self.entries.iter();
-        entries.find(|it| it.name == name && !it.revoked)
+        let old = entries.find(|it| it.serial == *serial && !it.revoked)?;
+        Some((old, new))
+    }
+
+    /// The new certificate of a client that uses its old one, if it has one.
+    fn next<'e>(&'e self, old: &'e Entry) -> Option<&'e Entry> {
+        let mut entries = self.entries.iter();
+        let is_next = |it: &&Entry| !it.revoked && it.replaces.as_ref() == Some(&old.serial);
+        entries.find(|it| !old.revoked && is_next(it))
+    }
+
+    /// The active certificates of a client: its own, and a new one that it does not use yet.
+    fn client(&self, name: &str) -> Result<Vec<&Entry>, PeerError> {
+        let entries = self.entries.iter();
+        let found: Vec<&Entry> = entries
+            .filter(|it| it.name == name && !it.revoked)
+            .collect();
+        match found.is_empty() {
+            true => Err(PeerError::Absent(name.to_owned())),
+            false => Ok(found),
+        }
     }
 
     fn write(&self, entries: &[Entry]) -> Result<(), place::PlaceError> {
         let mut text = String::new();
         for entry in entries {
-            let _ = writeln!(
-                text,
-                "{} {} {}",
-                entry.serial, entry.common_name, entry.name
-            );
+            let _ = writeln!(text, "{entry}");
         }
         place::replace(&self.store.list(), &text)
     }
@@ -270,8 +321,11 @@ impl Server {
         let others = others.into_iter().filter(|(it, _)| !is_changed(it));
         let own = changes.iter();
         let own = own.flat_map(|(entry, wanted)| wanted.iter().map(|it| (*entry, *it)));
+        // A client with a new certificate has its networks twice.
+        let mut seen = HashSet::new();
         let all: Vec<(&str, AllowedIp)> = others
             .chain(own)
+            .filter(|(_, network)| seen.insert(*network))
             .map(|(entry, network)| (&*entry.common_name, network))
             .collect();
         let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
@@ -359,82 +413,101 @@ fn check_name(name: &str) -> Result<(), PeerError> {
     }
 }
 
-/// The parts of clients' files, and the keys that sign them.
-struct Maker {
-    authority: Authority,
-    /// The authority's certificate.
-    certificate: Zeroizing<String>,
-    wrap: ServerKey,
-    /// The settings of all files.
-    settings: String,
+impl Server {
+    /// Name servers for a client. With `lan_only`, it keeps its own.
+    fn dns(&self, lan_only: bool) -> &[IpAddr] {
+        let home = self.home().filter(|_| !lan_only);
+        home.map_or(&[], |home| &home.dns)
+    }
+
+    /// The part of a client's file that may change. The server pushes all else.
+    fn public<'a>(&'a self, endpoint: &'a str, lan_only: bool) -> Public<'a> {
+        let lan = self.home().map_or(&[][..], |home| &home.lan);
+        Public {
+            endpoint,
+            addresses: &[],
+            dns: self.dns(lan_only),
+            ranges: lan_only.then(|| file::sum(lan)),
+        }
+    }
+
+    /// How the file that a client got last compares with the one that it would get today.
+    fn state(&self, entry: &Entry) -> &'static str {
+        let next = self.next(entry);
+        let common = || Some(self.home()?.endpoint.as_ref()?.to_string());
+        let Some(record) = next.unwrap_or(entry).record().filter(|_| !entry.revoked) else {
+            return file::UNKNOWN;
+        };
+        let Some(endpoint) = record.endpoint.map(str::to_owned).or_else(common) else {
+            return file::UNKNOWN;
+        };
+        match record.state(&self.public(&endpoint, record.lan_only)) {
+            file::CURRENT if next.is_some() => file::PENDING,
+            state => state,
+        }
+    }
+
+    /// Gives a client's new certificate the settings of its old one.
+    fn copy_settings(&self, old: &Entry, new: &Entry) -> Result<(), PeerError> {
+        let [from, to] = [old, new].map(|it| self.ccd.join(&it.common_name));
+        let there = to.symlink_metadata().is_ok();
+        match from.exists() {
+            true if there => place::replace(&to, &*self.settings(&old.common_name)?)?,
+            true => place::write_new(&to, &self.settings(&old.common_name)?)?,
+            // A revoked client left it.
+            false if there => fs::remove_file(&to).map_err(place::failed(&to))?,
+            false => {}
+        }
+        Ok(())
+    }
 }
 
-impl Maker {
-    fn new(server: &Server, terms: &Terms) -> Result<Self, PeerError> {
-        let Endpoint { host, port } = terms.endpoint(server.home(), &server.path)?;
-        let host = match host {
-            Host::Ip(addr) => addr.to_string(),
-            Host::Scoped(addr, zone) => format!("{addr}%{zone}"),
-            Host::Name(name) => name,
-        };
-        let certificate = server.text_of(server.config.tls.ca.as_ref(), "it has no `ca`")?;
-        let connection = server.config.connections.first();
-        let wrap = connection.and_then(|it| it.wrap.tls_crypt_v2.as_ref());
-        let wrap = ServerKey::parse(&server.text_of(wrap, "it has no `tls-crypt-v2`")?)?;
-        let key = place::read(&server.store.key())?;
-        let tcp = connection.is_some_and(|it| it.protocol.transport.is_tcp());
-        let dns = server.home().map_or(&[][..], |home| &home.dns);
-        let dns = dns.iter().filter(|_| !terms.lan_only);
-        let dns: String = dns.map(|it| format!("dhcp-option DNS {it}\n")).collect();
-        let settings = format!(
-            "client\n\
-             dev tun\n\
-             proto {}\n\
-             remote {host} {port}\n\
-             nobind\n\
-             resolv-retry infinite\n\
-             remote-cert-tls server\n\
-             tls-version-min 1.2\n\
-             data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\
-             {}{}{dns}",
-            if tcp { "tcp-client" } else { "udp" },
-            if tcp { "" } else { "explicit-exit-notify 1\n" },
-            server.routes(terms.lan_only),
-        );
-        Ok(Self {
-            authority: Authority::read(&key, &certificate)?,
-            certificate,
-            wrap,
-            settings,
-        })
+/// Makes new keys and certificates for clients, and has the files taken. A client keeps its old certificate until it
+/// uses the new one. Returns clients that were left out.
+pub(super) fn reissue(
+    path: &Path,
+    chosen: &Chosen,
+    files: &dyn Recipient,
+) -> Result<Vec<String>, PeerError> {
+    let server = Server::open(path)?;
+    let active = server.entries.iter().filter(|it| !it.revoked);
+    let own = active.filter(|it| server.pair(it).is_none());
+    let all = own.map(|it| (it, Some(&*it.name), server.state(it)));
+    let (picked, left) = chosen.pick(all.collect())?;
+    if picked.is_empty() {
+        return Ok(left);
     }
-
-    /// Makes a key and a certificate for a client, and its file. Returns the file and the certificate's serial number.
-    fn make(
-        &self,
-        server: &Server,
-        name: &str,
-        common_name: &str,
-    ) -> Result<(Issued, String), PeerError> {
-        let wrap = ClientKey::generate(&self.wrap, &Metadata::user(name.as_bytes()))?;
-        let issued = self.authority.issue(common_name, Purpose::Client)?;
-        let server = service::running::name_of(&server.path);
-        let text = secret(&[
-            &format!("# {name}, a client of {server}\n"),
-            &self.settings,
-            "<ca>\n",
-            &self.certificate,
-            "</ca>\n<cert>\n",
-            &issued.certificate,
-            "</cert>\n<key>\n",
-            &issued.key,
-            "</key>\n<tls-crypt-v2>\n",
-            &wrap.to_text(),
-            "</tls-crypt-v2>\n",
-        ]);
-        let name = name.to_owned();
-        Ok((Issued { name, text }, issued.serial))
+    files.check(Kind::OpenVpn, &mut picked.iter().map(|(_, name)| *name))?;
+    let maker = Maker::new(&server)?;
+    let mut entries = server.entries.clone();
+    let (mut issued, mut unused) = (Vec::new(), Vec::new());
+    for (old, name) in &picked {
+        let next = server.next(old);
+        let terms = chosen.terms(name, next.unwrap_or(old).record())?;
+        let common_name = Server::common_name(&entries, name);
+        let (file, entry) = maker.make(name, common_name, &terms)?;
+        issued.push(file);
+        entries.push(Entry {
+            replaces: Some(old.serial.clone()),
+            note: old.note.clone(),
+            ..entry
+        });
+        unused.extend(next);
     }
+    server.write(&entries)?;
+    let added = &entries[server.entries.len()..];
+    let mut pairs = picked.iter().zip(added);
+    let handed = pairs
+        .try_for_each(|((old, _), new)| server.copy_settings(old, new))
+        .and_then(|()| files.take(&issued));
+    if let Err(error) = handed {
+        server.revoke(&added.iter().collect::<Vec<_>>())?;
+        return Err(error);
+    }
+    if !unused.is_empty() {
+        server.revoke(&unused)?;
+    }
+    Ok(left)
 }
 
 /// Makes keys and certificates for new clients, and has their files taken.
@@ -444,7 +517,7 @@ pub(super) fn add(
     new: &[New<'_>],
     files: &dyn Recipient,
 ) -> Result<(), PeerError> {
-    let server = Server::read(path)?;
+    let server = Server::open(path)?;
     let active = server.entries.iter().filter(|it| !it.revoked);
     let mut names: HashSet<&str> = active.map(|it| &*it.name).collect();
     let (mut taken, mut faults) = (server.taken(None), Vec::new());
@@ -460,18 +533,16 @@ pub(super) fn add(
     if !faults.is_empty() {
         return Err(PeerError::Several(faults));
     }
-    let maker = Maker::new(&server, terms)?;
+    let maker = Maker::new(&server)?;
     let mut entries = server.entries.clone();
     let mut issued = Vec::new();
     for new in new {
         let common_name = Server::common_name(&entries, new.name);
-        let (file, serial) = maker.make(&server, new.name, &common_name)?;
+        let (file, entry) = maker.make(new.name, common_name, terms)?;
         issued.push(file);
         entries.push(Entry {
-            serial,
-            common_name,
-            name: new.name.to_owned(),
-            revoked: false,
+            note: new.note.map(str::to_owned),
+            ..entry
         });
     }
     // First: a certificate alone admits a client, and only listed ones can be revoked.
@@ -506,14 +577,20 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     }
     let row = |entry: &Entry| {
         let behind = behind.get(&*entry.serial).cloned().unwrap_or_default();
+        let file = server.state(entry);
+        let words = match file {
+            file::OUTDATED => "  outdated file",
+            file::PENDING => "  new file pending",
+            _ => "",
+        };
         Row {
             name: entry.name.clone(),
-            note: None,
+            note: entry.note.clone(),
             id: entry.serial.clone(),
             revoked: entry.revoked,
-            file: file::UNKNOWN,
+            file,
             detail: format!(
-                "{}{}{}{}",
+                "{}{}{}{}{words}",
                 entry.serial,
                 if entry.revoked { "  revoked" } else { "" },
                 match entry.common_name == entry.name {
@@ -525,169 +602,38 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
             behind,
         }
     };
-    Ok(server.entries.iter().map(row).collect())
+    let own = server.entries.iter();
+    let own = own.filter(|it| server.pair(it).is_none());
+    Ok(own.map(row).collect())
 }
 
 /// Revokes a client.
 pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
-    let server = Server::read(path)?;
-    let entry = server.client(name);
-    server.revoke(&[entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?])
+    let server = Server::open(path)?;
+    server.revoke(&server.client(name)?)
 }
 
 /// Puts these networks behind a client, instead of others.
 pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
-    let server = Server::read(path)?;
-    let entry = server.client(name);
-    let entry = entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
+    let server = Server::open(path)?;
+    let client = server.client(name)?;
     behind::check(behind, &server.taken(Some(name)))?;
-    server.set(&[(entry, behind)])
+    let changes: Vec<_> = client.into_iter().map(|it| (it, behind)).collect();
+    server.set(&changes)
 }
 
 /// Renames a client in the list.
 pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     check_name(new)?;
-    let server = Server::read(path)?;
-    if server.client(new).is_some() {
+    let server = Server::open(path)?;
+    if server.client(new).is_ok() {
         return Err(PeerError::Taken(new.to_owned()));
     }
+    server.client(old)?;
     let mut entries = server.entries.clone();
-    let mut callers = entries.iter_mut().filter(|it| !it.revoked);
-    let entry = callers.find(|it| it.name == old);
-    let entry = entry.ok_or_else(|| PeerError::Absent(old.to_owned()))?;
-    new.clone_into(&mut entry.name);
+    let active = entries.iter_mut().filter(|it| !it.revoked);
+    for entry in active.filter(|it| it.name == old) {
+        new.clone_into(&mut entry.name);
+    }
     Ok(server.write(&entries)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::peer::Wanted;
-    use std::cell::RefCell;
-
-    /// A server without clients.
-    struct Office {
-        directory: tempfile::TempDir,
-    }
-
-    impl Office {
-        fn new() -> Self {
-            let directory = tempfile::tempdir().unwrap();
-            let (authority, own) = Authority::create("office authority").unwrap();
-            let server = authority.issue("office server", Purpose::Server).unwrap();
-            let office = Self { directory };
-            let store = Store::of(&office.path());
-            for made in [&store.directory, &store.revoked(), &store.ccd()] {
-                fs::create_dir(made).unwrap();
-            }
-            fs::write(store.key(), &*own.key).unwrap();
-            fs::write(store.list(), "").unwrap();
-            let text = format!(
-                "dev office\ndev-type tun\nproto udp\nserver 10.8.0.0 255.255.255.0\ndh none\n\
-                 remote-cert-tls client\ncrl-verify \"{}\" dir\nclient-config-dir \"{}\"\n\
-                 <ca>\n{}</ca>\n<cert>\n{}</cert>\n<key>\n{}</key>\n<tls-crypt-v2>\n{}</tls-crypt-v2>\n",
-                store.revoked().display(),
-                store.ccd().display(),
-                own.certificate,
-                server.certificate,
-                *server.key,
-                *ServerKey::generate().unwrap().to_text()
-            );
-            fs::write(office.path(), text).unwrap();
-            office
-        }
-
-        fn path(&self) -> PathBuf {
-            self.directory.path().join("office.ovpn")
-        }
-
-        fn text(&self) -> String {
-            fs::read_to_string(self.path()).unwrap()
-        }
-
-        /// The path of the settings of a client.
-        fn ccd(&self, name: &str) -> PathBuf {
-            Store::of(&self.path()).ccd().join(name)
-        }
-
-        fn add(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
-            let shown = RefCell::default();
-            let wanted = Wanted {
-                name,
-                terms: Terms {
-                    lan_only: false,
-                    endpoint: Some("office.example:1194".parse().unwrap()),
-                },
-                file: None,
-                qr: false,
-                behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
-                shown: &shown,
-            };
-            crate::peer::add(&self.path(), &wanted)
-        }
-
-        fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
-            let networks: Vec<AllowedIp> = networks.iter().map(|it| it.parse().unwrap()).collect();
-            set(&self.path(), name, &networks)
-        }
-    }
-
-    #[test]
-    fn an_unreadable_file_of_another_client_stops_no_change() {
-        let office = Office::new();
-        office.add("other", &["192.168.7.0/24"]).unwrap();
-        office.add("victim", &["192.168.8.0/24"]).unwrap();
-        fs::write(office.ccd("other"), b"# \xfc\n").unwrap();
-        revoke(&office.path(), "victim").unwrap();
-        assert!(list(&office.path()).unwrap()[1].revoked);
-        assert!(!office.text().contains("192.168.8.0"));
-        // The routes to the networks in the unreadable file stay.
-        assert!(office.text().contains("# behind other"));
-        office.add("third", &["192.168.9.0/24"]).unwrap();
-
-        // Nor does a client's own file stop its revocation.
-        fs::remove_file(office.ccd("third")).unwrap();
-        fs::create_dir(office.ccd("third")).unwrap();
-        revoke(&office.path(), "third").unwrap();
-        assert!(list(&office.path()).unwrap()[2].revoked);
-        assert!(office.set("other", &[]).is_err());
-    }
-
-    #[test]
-    fn a_client_with_networks_keeps_the_settings_of_all() {
-        let office = Office::new();
-        let default = "push \"route 10.0.0.0 255.0.0.0\"\n";
-        fs::write(office.ccd(DEFAULT), default).unwrap();
-        office.add("store-7", &["192.168.7.0/24"]).unwrap();
-        let text = fs::read_to_string(office.ccd("store-7")).unwrap();
-        assert!(
-            text.starts_with(&format!("{default}iroute 192.168.7.0 ")),
-            "{text}"
-        );
-        office.set("store-7", &[]).unwrap();
-        assert!(!office.ccd("store-7").exists());
-        for refused in [
-            office.add(DEFAULT, &[]),
-            rename(&office.path(), "store-7", DEFAULT),
-        ] {
-            let words = refused.unwrap_err().to_string();
-            assert!(words.starts_with("DEFAULT: "), "{words}");
-        }
-    }
-
-    #[test]
-    fn a_new_client_has_no_networks_of_a_revoked_one() {
-        let office = Office::new();
-        office.add("store-7", &["192.168.7.0/24"]).unwrap();
-        let left = fs::read(office.ccd("store-7")).unwrap();
-        revoke(&office.path(), "store-7").unwrap();
-        fs::write(office.ccd("store-7"), left).unwrap();
-        office.add("store-7", &[]).unwrap();
-        assert!(!office.ccd("store-7").exists());
-        // A file that was there before any client of its name stays.
-        let text = "iroute 192.168.8.0 255.255.255.0\n";
-        fs::write(office.ccd("store-8"), text).unwrap();
-        office.add("store-8", &[]).unwrap();
-        assert_eq!(fs::read_to_string(office.ccd("store-8")).unwrap(), text);
-    }
 }

@@ -1,12 +1,16 @@
 //! The clients of a WireGuard server.
 
+#[cfg(test)]
+mod tests;
+
 use super::behind::{self, Owner};
 use super::file::{self, Public, Record, sum};
-use super::issue::{Issued, New, Recipient, Terms};
-use super::{PeerError, Row, behind_it, place, secret};
+use super::issue::{Chosen, Issued, New, Recipient, Terms};
+use super::{PeerError, Row, behind_it, place, secret, settle};
 use crate::keys;
 use config::clients::{self, Section};
 use config::free;
+use config::kind::Kind;
 use config::tunnel::Tunnel;
 use config::types::{AllowedIp, family_bits};
 use config::wgquick;
@@ -25,7 +29,7 @@ struct File {
 
 impl File {
     fn read(path: &Path) -> Result<Self, PeerError> {
-        let text = place::read(path)?;
+        let text = settle::settled(path, place::read(path)?);
         // Scripts do not run here.
         let options = config::permissions::Permissions::ALL;
         let import = wgquick::parse(&text, &path.display().to_string(), options);
@@ -422,6 +426,51 @@ pub(super) fn add(
     Ok(written.inspect_err(|_| files.give_back())?)
 }
 
+/// Makes new keys and files for clients, and has the files taken. A client keeps its old file until it uses the new
+/// one. Returns clients that were left out.
+pub(super) fn reissue(
+    path: &Path,
+    chosen: &Chosen,
+    files: &dyn Recipient,
+) -> Result<Vec<String>, PeerError> {
+    let file = File::read(path)?;
+    file.check()?;
+    let clients = file.clients();
+    let reached = file.reached(&clients, &[]);
+    let all = clients.iter().map(|client| {
+        let Section { name, .. } = &client.section;
+        (client, name.as_deref(), file.state(client, &reached))
+    });
+    let (picked, left) = chosen.pick(all.collect())?;
+    files.check(Kind::WireGuard, &mut picked.iter().map(|(_, name)| *name))?;
+    let (mut issued, mut sections, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    for (client, name) in &picked {
+        let terms = chosen.terms(name, client.record())?;
+        let Made { text, section } = file.make(&terms, &client.own, &client.behind, &reached)?;
+        sections.push(secret(&[
+            if sections.is_empty() { "" } else { "\n" },
+            "[Peer]\n#! Name = ",
+            name,
+            "\n#! Replaces = ",
+            &client.section.public_key,
+            "\n",
+            &section,
+        ]));
+        let name = (*name).to_owned();
+        issued.push(Issued { name, text });
+        gone.extend(client.next.as_ref().map(|it| (it, None)));
+    }
+    if issued.is_empty() {
+        return Ok(left);
+    }
+    let sections: Vec<&str> = sections.iter().map(|it| it.as_str()).collect();
+    files.take(&issued)?;
+    let text = clients::changed(&file.text, &gone);
+    let written = place::replace(path, &clients::added(&text, &secret(&sections)));
+    written.inspect_err(|_| files.give_back())?;
+    Ok(left)
+}
+
 /// Lists the peers.
 pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     let file = File::read(path)?;
@@ -495,177 +544,4 @@ pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError>
         .map(|(it, text)| (*it, Some(text.as_str())))
         .collect();
     file.write(&clients::changed(&file.text, &named))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::peer::Wanted;
-    use std::cell::RefCell;
-    use std::fs;
-
-    /// A server with the branches that `add` made: their names, their networks, and whether they are `lan_only`.
-    struct Office {
-        directory: tempfile::TempDir,
-    }
-
-    impl Office {
-        fn new() -> Self {
-            let directory = tempfile::tempdir().unwrap();
-            let office = Self { directory };
-            let text = format!(
-                "[Interface]\nPrivateKey = {}\nAddress = 10.7.0.1/24, fd00:7::1/64\nListenPort = 7\n\
-                 #! [Server]\n#! Endpoint = office.example:7\n#! LAN = 192.168.1.0/24\n#! DNS = 192.168.1.1\n",
-                *keys::new().to_base64()
-            );
-            fs::write(office.path(), text).unwrap();
-            office
-        }
-
-        fn path(&self) -> PathBuf {
-            self.directory.path().join("office.conf")
-        }
-
-        fn text(&self) -> String {
-            fs::read_to_string(self.path()).unwrap()
-        }
-
-        fn add(&self, name: &str, networks: &[&str], lan_only: bool) -> Result<String, PeerError> {
-            let shown = RefCell::default();
-            let wanted = Wanted {
-                name,
-                terms: Terms {
-                    lan_only,
-                    endpoint: None,
-                },
-                file: None,
-                qr: false,
-                behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
-                shown: &shown,
-            };
-            crate::peer::add(&self.path(), &wanted)?;
-            let line = |it: &&str| it.starts_with("AllowedIPs = ");
-            let shown = shown.borrow();
-            Ok(shown.lines().find(line).unwrap()[13..].to_owned())
-        }
-
-        /// The name, networks and file of each client.
-        fn list(&self) -> Vec<String> {
-            let row = |row: Row| format!("{} {} {}", row.name, row.behind.join(","), row.file);
-            list(&self.path()).unwrap().into_iter().map(row).collect()
-        }
-
-        fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
-            let networks: Vec<AllowedIp> = networks.iter().map(|it| it.parse().unwrap()).collect();
-            set(&self.path(), name, &networks)
-        }
-    }
-
-    #[test]
-    fn files_name_the_networks_of_others_and_the_list_tells_which_do_not() {
-        let office = Office::new();
-        let tunnel = "10.7.0.0/24, fd00:7::/64, 192.168.1.0/24";
-        let seven = ["192.168.7.0/24", "fd00:77::/64"];
-        assert_eq!(office.add("store-7", &seven, true).unwrap(), tunnel);
-        let text = office.text();
-        assert!(
-            text.ends_with(
-                "\nAllowedIPs = 10.7.0.2/32, fd00:7::2/128, 192.168.7.0/24, fd00:77::/64\n"
-            ),
-            "{text}"
-        );
-        let ranges = office.add("store-8", &["192.168.8.0/24"], true).unwrap();
-        assert_eq!(ranges, format!("{tunnel}, 192.168.7.0/24, fd00:77::/64"));
-        assert_eq!(office.add("phone", &[], false).unwrap(), "0.0.0.0/0, ::/0");
-        let rows = [
-            "store-7 192.168.7.0/24,fd00:77::/64 outdated",
-            "store-8 192.168.8.0/24 current",
-            "phone  current",
-        ];
-        assert_eq!(office.list(), rows);
-        // Its own networks are not in its file.
-        office.set("store-8", &[]).unwrap();
-        assert_eq!(office.list()[0], rows[0].replace("outdated", "current"));
-        assert_eq!(office.list()[1], "store-8  current");
-        office.set("store-7", &["192.168.9.0/24"]).unwrap();
-        assert_eq!(office.list()[1..], ["store-8  outdated", "phone  current"]);
-        office.set("store-7", &seven).unwrap();
-        assert_eq!(office.list()[1], "store-8  current");
-
-        let refused = office
-            .add("store-9", &["192.168.0.0/17"], true)
-            .unwrap_err();
-        let words = refused.to_string();
-        assert!(
-            words.contains("overlaps 192.168.7.0/24, behind store-7"),
-            "{words}"
-        );
-        let refused = office.set("phone", &["fd00:77::/80"]).unwrap_err();
-        assert!(refused.to_string().contains("behind store-7"), "{refused}");
-        office.set("store-7", &["192.168.7.0/25"]).unwrap();
-        office.set("phone", &["192.168.7.128/25"]).unwrap();
-
-        // By hand: another endpoint, and a client without a record.
-        let text = office.text().replace("office.example", "198.51.100.1");
-        let key = keys::public_of(&keys::new()).to_base64();
-        let text = format!(
-            "{text}\n[Peer]\nPublicKey = {key}\nAllowedIPs = 10.7.0.77/32, 10.9.0.0/16\n",
-            key = *key
-        );
-        fs::write(office.path(), &text).unwrap();
-        let states: Vec<&str> = list(&office.path())
-            .unwrap()
-            .iter()
-            .map(|it| it.file)
-            .collect();
-        assert_eq!(
-            states,
-            [
-                file::OUTDATED,
-                file::OUTDATED,
-                file::OUTDATED,
-                file::UNKNOWN
-            ]
-        );
-        assert_eq!(office.list()[3], "- 10.9.0.0/16 unknown");
-        rename(&office.path(), "store-8", "store-88").unwrap();
-        revoke(&office.path(), "store-7").unwrap();
-        revoke(&office.path(), "phone").unwrap();
-        revoke(&office.path(), "store-88").unwrap();
-        let left = text.split("\n[Peer]").next().unwrap();
-        let last = text.rsplit("\n[Peer]").next().unwrap();
-        assert_eq!(office.text(), format!("{left}\n[Peer]{last}"));
-    }
-
-    #[test]
-    fn a_client_keeps_its_own_address_if_the_server_names_no_network_of_it() {
-        let office = Office::new();
-        let key = keys::public_of(&keys::new()).to_base64();
-        for (server, own) in [
-            ("10.7.0.1/32", "10.7.0.2/32"),
-            ("10.7.0.1/24", "10.7.0.2/32, fd00::2/128"),
-        ] {
-            let text = format!(
-                "[Interface]\nPrivateKey = {}\nAddress = {server}\n\n[Peer]\n#! Name = phone\nPublicKey = {}\n\
-                 AllowedIPs = {own}\n",
-                *keys::new().to_base64(),
-                *key
-            );
-            fs::write(office.path(), &text).unwrap();
-            office.set("phone", &["192.168.7.0/24"]).unwrap();
-            let with = text.replace(own, &format!("{own}, 192.168.7.0/24"));
-            assert_eq!(office.text(), with);
-            assert_eq!(office.list(), ["phone 192.168.7.0/24 unknown"]);
-            let refused = office.set("phone", &["fd00:9::9/128"]).unwrap_err();
-            assert!(
-                refused.to_string().contains("a single address"),
-                "{refused}"
-            );
-            office.set("phone", &[]).unwrap();
-            assert_eq!(office.text(), text);
-        }
-        // The client has an IPv4 address in the tunnel, so this one is of a host behind it.
-        office.set("phone", &["192.168.7.7/32"]).unwrap();
-        assert_eq!(office.list(), ["phone 192.168.7.7/32 unknown"]);
-    }
 }
