@@ -458,7 +458,7 @@ pub(crate) fn hand_out(
     };
     let left = left?;
     drop(lock);
-    let is_told = directory.written().is_empty() || tell(path, false)?;
+    let told = tell(path, false);
     tell_written(directory, json);
     if !left.is_empty() {
         host::terminal::note(format_args!(
@@ -466,7 +466,7 @@ pub(crate) fn hand_out(
             left.join(", ")
         ));
     }
-    if !is_told {
+    if !told? {
         host::terminal::note(not_up(path));
     }
     Ok(())

@@ -321,13 +321,14 @@ impl Server {
         let others = others.into_iter().filter(|(it, _)| !is_changed(it));
         let own = changes.iter();
         let own = own.flat_map(|(entry, wanted)| wanted.iter().map(|it| (*entry, *it)));
-        // A client with a new certificate has its networks twice.
-        let mut seen = HashSet::new();
-        let all: Vec<(&str, AllowedIp)> = others
+        let mut all: Vec<(&str, AllowedIp)> = others
             .chain(own)
-            .filter(|(_, network)| seen.insert(*network))
             .map(|(entry, network)| (&*entry.common_name, network))
             .collect();
+        // The order does not depend on the clients' certificates: another order would send clients away. A client with
+        // a new certificate has its networks twice.
+        all.sort_by_key(|(_, network)| *network);
+        all.dedup_by_key(|(_, network)| *network);
         let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
         let missing = (!has_ccd && !all.is_empty()).then_some(&*self.ccd);
         let text = place::read(&self.path)?;
