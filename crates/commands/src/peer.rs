@@ -8,6 +8,7 @@ mod issue;
 pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod settle;
+mod tar;
 mod wireguard;
 
 use crate::Outcome;
@@ -168,8 +169,8 @@ pub(crate) enum PeerError {
     Table(String),
     /// Faults of single clients, by their numbers in the command; there is at least one.
     #[error("{}", .0.iter().map(|(_, it)| it.to_string()).collect::<Vec<_>>().join("\n"))]
-    Several(Vec<(usize, PeerError)>),
-    #[error("{}: already exists; choose another directory, or remove the file", .0.display())]
+    Several(Vec<(usize, Self)>),
+    #[error("{}: already exists; choose another place, or remove the file", .0.display())]
     Exists(PathBuf),
     #[error(
         "{0}: this server does not know whether the client's file is for all traffic; give --lan-only or --full-tunnel"

@@ -66,7 +66,10 @@ impl Section {
     #[must_use]
     pub fn setting<'a>(&self, file: &'a str, key: &str) -> Option<&'a str> {
         let entries = self.text(file).lines().filter_map(Entry::of);
-        entries.filter(|it| it.is(key)).map(|it| it.value).last()
+        entries
+            .filter(|it| it.is(key))
+            .map(|it| it.value)
+            .next_back()
     }
 }
 

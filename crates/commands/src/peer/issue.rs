@@ -1,13 +1,14 @@
-//! New files of clients, and the directory that many of them go to.
+//! New files of clients, and the directory or archive that many of them go to.
 
 use super::file::{self, Record};
-use super::{PeerError, qr};
+use super::{PeerError, qr, tar};
 use crate::arguments;
 use crate::server::place;
 use clap::{Arg, ArgMatches, Command};
 use config::home::HomeServer;
 use config::kind::Kind;
 use config::types::{AllowedIp, Endpoint};
+use host::written_file;
 use service::running;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, DirBuilder};
@@ -63,6 +64,14 @@ pub(crate) struct Chosen {
     which: Which,
     /// The files' [`Terms::lan_only`], if it is not that of the clients' old files.
     lan_only: Option<bool>,
+}
+
+/// The clients of a list that get new files.
+pub(super) struct Picked<'a, T> {
+    /// The clients, each with its name.
+    pub(super) clients: Vec<(&'a T, &'a str)>,
+    /// Names of clients that are left out, because the server does not know their files.
+    pub(super) left: Vec<String>,
 }
 
 enum Which {
@@ -132,12 +141,11 @@ impl Chosen {
         }
     }
 
-    /// Picks clients of a list, each with its name and the state of its file. Returns them, and the names of clients
-    /// that are left out because the server does not know their files.
+    /// Picks clients of a list, each with its name and the state of its file.
     pub(super) fn pick<'a, T>(
         &self,
         clients: Vec<(&'a T, Option<&'a str>, &'static str)>,
-    ) -> Result<(Vec<(&'a T, &'a str)>, Vec<String>), PeerError> {
+    ) -> Result<Picked<'a, T>, PeerError> {
         let is_known = |state: &str| state != file::UNKNOWN;
         if let Which::Named(names) = &self.which {
             let mut picked: Vec<(&T, &str)> = Vec::new();
@@ -150,7 +158,10 @@ impl Chosen {
                     picked.push((client, name));
                 }
             }
-            return Ok((picked, Vec::new()));
+            return Ok(Picked {
+                clients: picked,
+                left: Vec::new(),
+            });
         }
         let left = clients.iter().filter(|(_, _, state)| !is_known(state));
         let left = left.map(|(_, name, _)| name.unwrap_or("one without a name").to_owned());
@@ -161,12 +172,15 @@ impl Chosen {
         };
         let picked = clients.into_iter().filter(|(_, _, state)| is_wanted(state));
         let picked = picked.filter_map(|(client, name, _)| Some((client, name?)));
-        Ok((picked.collect(), left))
+        Ok(Picked {
+            clients: picked.collect(),
+            left,
+        })
     }
 
     /// The terms of a client's new file: those of the old one, if the command line does not say.
     pub(super) fn terms(&self, name: &str, old: Option<Record<'_>>) -> Result<Terms, PeerError> {
-        let lan_only = self.lan_only.or(old.as_ref().map(|it| it.lan_only));
+        let lan_only = self.lan_only.or_else(|| old.as_ref().map(|it| it.lan_only));
         let endpoint = old.and_then(|it| it.endpoint).map(str::parse);
         Ok(Terms {
             lan_only: lan_only.ok_or_else(|| PeerError::Unknown(name.to_owned()))?,
@@ -245,13 +259,13 @@ pub(crate) fn options() -> [Arg; 2] {
         arguments::path(
             "to",
             "DIRECTORY",
-            "Write the clients' files here; none may exist yet",
+            "Write the clients' files here, or into an archive FILE.tar; none may exist yet",
         ),
         Format::option(),
     ]
 }
 
-/// A directory for clients' files, each named after its client.
+/// A directory or an archive for clients' files, each named after its client.
 pub(crate) struct Directory<'a> {
     path: &'a Path,
     format: Format,
@@ -308,20 +322,42 @@ impl<'a> Directory<'a> {
         }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    /// The name of a client's file.
+    fn file_name(&self, name: &str) -> String {
         let ending = self.format.ending(Kind::at(self.server));
-        self.path.join(format!("{name}.{ending}"))
+        format!("{name}.{ending}")
     }
 
-    fn write(&self, contents: Vec<(&str, PathBuf, Zeroizing<String>)>) -> Result<(), PeerError> {
+    /// Whether all files go into one archive.
+    fn is_archive(&self) -> bool {
+        self.path.extension().is_some_and(|it| it == "tar")
+    }
+
+    /// Writes files, each with its client's name.
+    fn write(&self, contents: &[(&str, Zeroizing<String>)]) -> Result<(), PeerError> {
+        if self.is_archive() {
+            let names: Vec<String> = contents
+                .iter()
+                .map(|(name, _)| self.file_name(name))
+                .collect();
+            let files = names.iter().zip(contents);
+            let files: Vec<(&str, &str)> = files.map(|(name, (_, it))| (&**name, &***it)).collect();
+            written_file::write_new(self.path, &tar::archive(&files))
+                .map_err(place::failed(self.path))?;
+            let names = contents.iter().map(|(name, _)| (*name).to_owned());
+            let written = names.map(|it| (it, self.path.to_owned())).collect();
+            self.written.replace(written);
+            return Ok(());
+        }
         if !self.path.is_dir() {
             let made = DirBuilder::new().mode(0o700).create(self.path);
             made.map_err(place::failed(self.path))?;
             self.is_made.set(true);
         }
-        for (name, path, content) in contents {
-            place::write_new(&path, &content)?;
-            let written = (name.to_owned(), path);
+        for (name, content) in contents {
+            let path = self.path.join(self.file_name(name));
+            place::write_new(&path, content)?;
+            let written = ((*name).to_owned(), path);
             self.written.borrow_mut().push(written);
         }
         Ok(())
@@ -336,7 +372,10 @@ impl Recipient for Directory<'_> {
             Format::Uci if server == Kind::OpenVpn => return Err(PeerError::OpenVpnOptions),
             _ => {}
         }
-        let mut files = names.map(|name| self.file(name));
+        let mut files = names.map(|name| match self.is_archive() {
+            true => self.path.to_owned(),
+            false => self.path.join(self.file_name(name)),
+        });
         match files.find(|it| it.symlink_metadata().is_ok()) {
             Some(file) => Err(PeerError::Exists(file)),
             None => Ok(()),
@@ -346,9 +385,9 @@ impl Recipient for Directory<'_> {
     fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
         let mut contents = Vec::new();
         for file in files {
-            contents.push((&*file.name, self.file(&file.name), self.content(file)?));
+            contents.push((&*file.name, self.content(file)?));
         }
-        self.write(contents).inspect_err(|_| self.give_back())
+        self.write(&contents).inspect_err(|_| self.give_back())
     }
 
     fn give_back(&self) {

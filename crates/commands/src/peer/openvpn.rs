@@ -10,7 +10,7 @@ mod tests;
 
 use super::behind::{self, Owner};
 use super::file::{self, Public};
-use super::issue::{Chosen, New, Recipient, Terms};
+use super::issue::{Chosen, New, Picked, Recipient, Terms};
 use super::{PeerError, Row, behind_it, ccd, place};
 use config::home::HomeServer;
 use config::kind::Kind;
@@ -474,7 +474,10 @@ pub(super) fn reissue(
     let active = server.entries.iter().filter(|it| !it.revoked);
     let own = active.filter(|it| server.pair(it).is_none());
     let all = own.map(|it| (it, Some(&*it.name), server.state(it)));
-    let (picked, left) = chosen.pick(all.collect())?;
+    let Picked {
+        clients: picked,
+        left,
+    } = chosen.pick(all.collect())?;
     if picked.is_empty() {
         return Ok(left);
     }

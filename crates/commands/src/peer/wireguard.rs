@@ -5,7 +5,7 @@ mod tests;
 
 use super::behind::{self, Owner};
 use super::file::{self, Public, Record, sum};
-use super::issue::{Chosen, Issued, New, Recipient, Terms};
+use super::issue::{Chosen, Issued, New, Picked, Recipient, Terms};
 use super::{PeerError, Row, behind_it, place, secret, settle};
 use crate::keys;
 use config::clients::{self, Section};
@@ -441,7 +441,10 @@ pub(super) fn reissue(
         let Section { name, .. } = &client.section;
         (client, name.as_deref(), file.state(client, &reached))
     });
-    let (picked, left) = chosen.pick(all.collect())?;
+    let Picked {
+        clients: picked,
+        left,
+    } = chosen.pick(all.collect())?;
     files.check(Kind::WireGuard, &mut picked.iter().map(|(_, name)| *name))?;
     let (mut issued, mut sections, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     for (client, name) in &picked {

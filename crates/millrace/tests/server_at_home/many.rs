@@ -37,7 +37,7 @@ impl Office {
 
 #[test]
 fn a_table_of_wireguard_branches_is_added_and_moved_one_by_one() {
-    if !ready(&["wg", "wg-quick", "wireguard-go", "nft", "ip"]) {
+    if !ready(&["wg", "wg-quick", "wireguard-go", "nft", "ip", "tar"]) {
         return;
     }
     let office = Office::new("wireguard");
@@ -81,8 +81,26 @@ fn a_table_of_wireguard_branches_is_added_and_moved_one_by_one() {
     assert_eq!(office.state("store-7"), "current");
 
     // The office moves to another address. The old files work until the new ones are used.
-    let notes = office.moves("fd00:2::1", "moved");
+    let notes = office.moves("fd00:2::1", "moved.tar");
     assert!(notes.contains(": 21."), "{notes}");
+    let moved = place.path("moved");
+    fs::create_dir(&moved).unwrap();
+    let unpack = place
+        .home
+        .command("tar")
+        .arg("-xpf")
+        .arg(place.path("moved.tar"));
+    unpack
+        .arg("-C")
+        .arg(&moved)
+        .exit()
+        .unwrap()
+        .success()
+        .unwrap();
+    let modes = fs::read_dir(&moved)
+        .unwrap()
+        .map(|it| it.unwrap().metadata().unwrap().permissions().mode());
+    assert_eq!(modes.map(|it| it & 0o777).collect::<Vec<_>>(), [0o600; 21]);
     let text = fs::read_to_string(place.path("moved/store-7.conf")).unwrap();
     assert!(text.contains("Endpoint = [fd00:2::1]:51820\n"), "{text}");
     office.reload(&process);
