@@ -76,7 +76,7 @@ pub(super) struct Picked<'a, T> {
 
 enum Which {
     Named(Vec<String>),
-    /// All clients whose files would be others today.
+    /// All clients with outdated files.
     Outdated,
     /// All clients whose files have a record.
     All,
@@ -84,7 +84,6 @@ enum Which {
 
 /// The command-line definition of `peer reissue`, but for the server.
 pub(super) fn command(reissue: Command) -> Command {
-    let way = |id, help| arguments::flag(id, help);
     reissue
         .about("Make new files for clients, whose old ones work until a new one is used")
         .arg(
@@ -102,12 +101,12 @@ pub(super) fn command(reissue: Command) -> Command {
             "all",
             "All clients whose files this program made",
         ))
-        .arg(way(
+        .arg(arguments::flag(
             "full-tunnel",
             "Make files that route all traffic through the server",
         ))
         .arg(
-            way("lan-only", "Make files only for the networks at home")
+            arguments::flag("lan-only", "Make files only for the networks at home")
                 .conflicts_with("full-tunnel"),
         )
         .arg(arguments::flag(
@@ -121,7 +120,7 @@ pub(super) fn command(reissue: Command) -> Command {
 }
 
 impl Chosen {
-    /// All clients whose files would be others today.
+    /// All clients with outdated files.
     pub(crate) const OUTDATED: Self = Self {
         which: Which::Outdated,
         lan_only: None,

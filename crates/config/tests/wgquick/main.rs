@@ -270,6 +270,25 @@ fn every_key_is_read() {
 }
 
 #[test]
+fn a_comment_names_the_key_that_a_peer_replaces() {
+    let replaces = |comments: &str| {
+        let text = format!(
+            "[Interface]\n#! Replaces = {OTHER}\nPrivateKey={PRIVATE}\n[Peer]\nPublicKey={PUBLIC}\n{comments}\n"
+        );
+        tunnel(import(&text)).peers[0].replaces.is_some()
+    };
+    for (comments, wanted) in [
+        (format!("#! Replaces = {OTHER}"), true),
+        (format!(" #!replaces={OTHER}"), true),
+        (format!("# Replaces = {OTHER}"), false),
+        (format!("#! Name = {OTHER}"), false),
+        ("#! Replaces = a".to_owned(), false),
+    ] {
+        assert_eq!(replaces(&comments), wanted, "{comments}");
+    }
+}
+
+#[test]
 fn lines_stand_in_comments() {
     let file = |lines: &str, ranges: &str| {
         import(&format!(
