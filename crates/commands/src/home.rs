@@ -1,7 +1,7 @@
 //! Servers at home for web pages, LuCI's and that of `millrace monitor`: lists, plans and makes them, and changes their
 //! clients.
 
-use crate::peer::{self, PeerError, Wanted, qr};
+use crate::peer::{self, PeerError, Terms, Wanted, qr};
 use crate::profile::{self, DIRECTORY};
 use crate::server;
 use crate::server::place::Waits;
@@ -135,8 +135,10 @@ fn add(given: &Given, server: &Path) -> Result<Value, String> {
     let file = RefCell::default();
     let wanted = Wanted {
         name: &given.name,
-        lan_only: given.lan_only,
-        endpoint: None,
+        terms: Terms {
+            lan_only: given.lan_only,
+            endpoint: None,
+        },
         file: None,
         qr: false,
         behind: peer::networks_of(&given.behind).map_err(|error| error.to_string())?,

@@ -3,13 +3,17 @@
 mod behind;
 mod ccd;
 mod file;
+mod from;
+mod issue;
 mod list;
 pub(crate) mod openvpn;
 pub(crate) mod qr;
+mod settle;
+mod tar;
 mod wireguard;
 
 use crate::arguments::{self, flag, list as values, option};
-use crate::down::{DownError, signal};
+use crate::down::{self, DownError, signal};
 use crate::profile::DIRECTORY;
 use crate::server::NAME;
 use crate::server::place::{self, Lock, PlaceError, Waits};
@@ -17,9 +21,10 @@ use crate::{Outcome, status};
 use clap::{Arg, ArgMatches, Command};
 use config::clients::is_name;
 use config::error::ImportError;
-use config::home::HomeServer;
 use config::kind::Kind;
-use config::types::{AddressError, AllowedIp, Endpoint};
+use config::types::{AddressError, AllowedIp};
+use from::Table;
+use issue::{Issued, New, Recipient};
 use list::{Filter, Live};
 use nix::sys::signal::Signal;
 use serde::Serialize;
@@ -31,6 +36,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
+
+pub(crate) use issue::{Chosen, Directory, Terms, options};
 
 /// The command-line definition of `peer`.
 pub(crate) fn command() -> Command {
@@ -47,10 +54,11 @@ pub(crate) fn command() -> Command {
                 "add",
                 "Add a client to a server: make its keys, and print its file",
             )
-            .arg(name(
-                "NAME",
-                "Letters, digits, `-`, `_` and `.`, at most 63",
-            ))
+            .arg(
+                name("NAME", "Letters, digits, `-`, `_` and `.`, at most 63")
+                    .required(false)
+                    .required_unless_present("from"),
+            )
             .arg(flag(
                 "qr",
                 "Print the file as a QR code, for a phone's camera",
@@ -87,7 +95,17 @@ pub(crate) fn command() -> Command {
                 "behind",
                 "PREFIX",
                 "A network behind this client, which all others reach; may be given again",
-            )),
+            ))
+            .arg(
+                arguments::path(
+                    "from",
+                    "TABLE",
+                    "Add all clients of a CSV file (name,networks,note), or of - (stdin)",
+                )
+                .requires("to")
+                .conflicts_with_all(["NAME", "qr", "file", "endpoint", "behind"]),
+            )
+            .args(options().map(|it| it.requires("from"))),
         )
         .subcommand(
             about("set", "Change what a client has")
@@ -104,6 +122,7 @@ pub(crate) fn command() -> Command {
                     .required(true),
                 ),
         )
+        .subcommand(issue::command(Command::new("reissue").arg(server())))
         .subcommand(
             about("list", "List the clients, and which are connected")
                 .arg(flag("all", "Print every client, however many there are"))
@@ -160,19 +179,38 @@ pub(crate) enum PeerError {
     Endpoint { value: String, error: AddressError },
     #[error("--behind {value}: {why}")]
     Behind { value: String, why: String },
+    #[error("{0}")]
+    Table(String),
+    /// Faults of single clients, by their numbers in the command; there is at least one.
+    #[error("{}", .0.iter().map(|(_, it)| it.to_string()).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<(usize, Self)>),
+    #[error("{}: already exists; choose another place, or remove the file", .0.display())]
+    Exists(PathBuf),
+    #[error(
+        "{0}: this server does not know whether the client's file is for all traffic; give --lan-only or --full-tunnel"
+    )]
+    Unknown(String),
+    #[error("{name}: {why}")]
+    Format { name: String, why: String },
     #[error("{}: {why}", .path.display())]
     Unfit { path: PathBuf, why: &'static str },
     #[error("{}: no address is free for a new client; enlarge the network in `Address`", .0.display())]
     Full(PathBuf),
     #[error(
-        "the file has {0} bytes, too many for a QR code; write the file with --file OUT and send it"
+        "the file has {0} bytes, too many for a QR code; write the file with --file OUT, or --format file, and send it"
     )]
     TooLong(usize),
     #[error(
-        "an OpenVPN file has {0} bytes, too many for a QR code that a camera can read; write the file with --file \
-         OUT.ovpn and send it"
+        "an OpenVPN file is too long for a QR code that a camera can read; write the file with --file OUT.ovpn, or \
+         --format file, and send it"
     )]
-    OpenVpnCode(usize),
+    OpenVpnCode,
+    #[cfg(feature = "openwrt")]
+    #[error(
+        "OpenWrt has no options for an OpenVPN client: leave --format out, copy the file to /etc/millrace there, and name \
+         it in the option `config_file`"
+    )]
+    OpenVpnOptions,
     #[error("the change is saved, but the running server did not load it: {0}")]
     Signal(DownError),
     #[error(transparent)]
@@ -190,8 +228,7 @@ pub(crate) enum PeerError {
 /// The parameters of a new client.
 pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
-    pub(crate) lan_only: bool,
-    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) terms: Terms,
     /// The path for the client's file.
     pub(crate) file: Option<&'a Path>,
     pub(crate) qr: bool,
@@ -201,53 +238,45 @@ pub(crate) struct Wanted<'a> {
     pub(crate) shown: &'a RefCell<Zeroizing<String>>,
 }
 
-impl Wanted<'_> {
-    /// The endpoint that the client connects to.
-    pub(crate) fn endpoint(
-        &self,
-        home: Option<&HomeServer>,
-        path: &Path,
-    ) -> Result<Endpoint, PeerError> {
-        let common = || home.and_then(|home| home.endpoint.clone());
-        let none = || PeerError::NoEndpoint(path.to_owned());
-        self.endpoint.clone().or_else(common).ok_or_else(none)
-    }
-
-    /// Warns if a client shall reach the networks at home, and the server's file names none.
-    pub(crate) fn look_for_lan(&self, home: Option<&HomeServer>, path: &Path) {
-        if self.lan_only && home.is_none_or(|home| home.lan.is_empty()) {
-            host::terminal::note(format_args!(
-                "{}: no line `#! LAN = PREFIX` names a network at home, so {} reaches only the server and its other \
-                 clients",
-                path.display(),
-                self.name
-            ));
+impl Recipient for Wanted<'_> {
+    fn check(&self, server: Kind, _: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError> {
+        match self.qr && server == Kind::OpenVpn {
+            true => Err(PeerError::OpenVpnCode),
+            false => Ok(()),
         }
     }
 
-    /// Writes the client's file, before the server admits the client: if this fails, there is nothing to undo.
-    pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
-        let code = match self.qr {
-            true => Some(qr::code(text, host::terminal::escapes(&std::io::stdout()))?),
-            false => None,
-        };
-        if let Some(file) = self.file {
-            place::write_new(file, text)?;
+    fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
+        for Issued { text, .. } in files {
+            let code = match self.qr {
+                true => Some(qr::code(text, host::terminal::escapes(&std::io::stdout()))?),
+                false => None,
+            };
+            if let Some(file) = self.file {
+                place::write_new(file, text)?;
+            }
+            *self.shown.borrow_mut() = match code {
+                Some(code) => code,
+                None if self.file.is_none() => text.clone(),
+                None => Zeroizing::default(),
+            };
         }
-        *self.shown.borrow_mut() = match code {
-            Some(code) => code,
-            None if self.file.is_none() => secret(&[text]),
-            None => Zeroizing::default(),
-        };
         Ok(())
+    }
+
+    fn give_back(&self) {
+        if let Some(file) = self.file {
+            let _ = fs::remove_file(file);
+        }
     }
 }
 
 /// A client, active or revoked.
-#[derive(Default, Serialize)]
+#[derive(Clone, Default, Serialize)]
 pub(crate) struct Row {
     /// The client's name; `-` for none.
     pub(crate) name: String,
+    pub(crate) note: Option<String>,
     /// The client's identity, which never changes: a public key, or a certificate's serial number.
     pub(crate) id: String,
     /// The name in the client's certificate, by which an OpenVPN server knows the client.
@@ -287,6 +316,40 @@ pub(crate) fn added(name: &str, file: &str) -> Zeroizing<String> {
     Zeroizing::new(serde_json::to_string(&added).unwrap_or_default())
 }
 
+/// The JSON document about clients' files in a directory.
+#[derive(Serialize)]
+struct Written {
+    files: Vec<WrittenFile>,
+}
+
+/// A client's file in a directory.
+#[derive(Serialize)]
+struct WrittenFile {
+    /// The client's name.
+    name: String,
+    path: PathBuf,
+}
+
+/// Prints which files are in a directory now.
+fn tell_written(directory: &Directory<'_>, json: bool) {
+    let files = directory.written().into_iter();
+    let files: Vec<_> = files
+        .map(|(name, path)| WrittenFile { name, path })
+        .collect();
+    let count = files.len();
+    if json {
+        let json = serde_json::to_string(&Written { files }).unwrap_or_default();
+        host::terminal::line(json);
+    }
+    let at = directory.path().display();
+    host::terminal::note(match count {
+        0 => "no client needs a new file".to_owned(),
+        _ => format!(
+            "clients' files in {at}: {count}. Send each to its client over a confidential channel, then delete it here"
+        ),
+    });
+}
+
 fn checked(name: &str) -> Result<&str, PeerError> {
     match is_name(name) {
         true => Ok(name),
@@ -301,7 +364,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     };
     let text = |id: &str| arguments::text(matches, id).unwrap_or_default();
     let path = place::find(text("server"), Path::new(DIRECTORY))?;
+    // Before the lock, as the standard input may be slow.
+    let table = match command {
+        "add" => arguments::file(matches, "from").map(Table::read),
+        _ => None,
+    };
+    let table = table.transpose()?;
     let lock = lock(&path, Waits::Long)?;
+    if let Some(table) = table {
+        from_table(&path, &table, matches, lock)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match command {
         "list" => {
             let mut rows = list(&path)?;
@@ -339,8 +412,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             let shown = RefCell::default();
             let wanted = Wanted {
                 name: checked(text("NAME"))?,
-                lan_only: matches.get_flag("lan-only"),
-                endpoint: endpoint.transpose()?,
+                terms: Terms {
+                    lan_only: matches.get_flag("lan-only"),
+                    endpoint: endpoint.transpose()?,
+                },
                 file: arguments::file(matches, "file"),
                 qr: matches.get_flag("qr"),
                 behind: networks(matches)?,
@@ -379,6 +454,16 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                 host::terminal::note(not_up(&path));
             }
         }
+        "reissue" => {
+            let directory = Directory::of(matches, &path);
+            hand_out(
+                &path,
+                lock,
+                &Chosen::of(matches),
+                &directory,
+                matches.get_flag("json"),
+            )?;
+        }
         "revoke" => {
             revoke(&path, text("NAME"))?;
             drop(lock);
@@ -393,6 +478,61 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes new files for clients of the server at `path`.
+pub(crate) fn hand_out(
+    path: &Path,
+    lock: Lock,
+    chosen: &Chosen,
+    directory: &Directory<'_>,
+    json: bool,
+) -> Result<(), PeerError> {
+    let left = match Kind::at(path) {
+        Kind::OpenVpn => openvpn::reissue(path, chosen, directory),
+        _ => wireguard::reissue(path, chosen, directory),
+    };
+    let left = left?;
+    drop(lock);
+    let told = tell(path, false);
+    tell_written(directory, json);
+    if !left.is_empty() {
+        host::terminal::note(format_args!(
+            "left out, as this server does not know their files: {}. Name each, with --lan-only or --full-tunnel",
+            left.join(", ")
+        ));
+    }
+    if !told? {
+        host::terminal::note(not_up(path));
+    }
+    Ok(())
+}
+
+/// Adds the clients of a table.
+fn from_table(
+    path: &Path,
+    table: &Table,
+    matches: &ArgMatches,
+    lock: Lock,
+) -> Result<(), PeerError> {
+    let directory = Directory::of(matches, path);
+    let terms = Terms {
+        lan_only: matches.get_flag("lan-only"),
+        endpoint: None,
+    };
+    let clients = table.clients();
+    let added = add_all(path, &terms, &clients, &directory);
+    added.map_err(|it| table.explain(it))?;
+    let is_plain = clients.iter().all(|it| it.behind.is_empty());
+    let others = if is_plain { None } else { others(path) };
+    drop(lock);
+    let told = tell(path, is_plain);
+    tell_written(&directory, matches.get_flag("json"));
+    others.into_iter().for_each(host::terminal::note);
+    if !told? {
+        host::terminal::note(not_up(path));
+    }
+    Ok(())
 }
 
 fn networks(matches: &ArgMatches) -> Result<Vec<AllowedIp>, PeerError> {
@@ -413,14 +553,21 @@ pub(crate) fn others(path: &Path) -> Option<String> {
         let words = "a server that is up tells the other clients at once: those that are in reconnect within seconds";
         return Some(words.to_owned());
     }
+    outdated(path)
+}
+
+/// A note on clients whose files say something else than new ones would; `None` if there are none. An error is a note.
+pub(crate) fn outdated(path: &Path) -> Option<String> {
     let rows = match list(path) {
         Ok(rows) => rows,
         Err(error) => {
-            let words = format!("which client files name other networks is unknown: {error}");
-            return Some(words);
+            return Some(format!(
+                "which client files are outdated is unknown: {error}"
+            ));
         }
     };
-    let count = |state| rows.iter().filter(|it| it.file == state).count();
+    let rows = rows.iter().filter(|it| !it.revoked);
+    let count = |state| rows.clone().filter(|it| it.file == state).count();
     let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
     let words = match (outdated, unknown) {
         (0, 0) => return None,
@@ -428,8 +575,8 @@ pub(crate) fn others(path: &Path) -> Option<String> {
         _ => format!("{outdated} outdated, {unknown} unknown"),
     };
     Some(format!(
-        "client files that name other networks: {words} (`millrace peer list`). Each such client needs a new file, by \
-         `millrace peer revoke` and `millrace peer add`"
+        "client files that say something else: {words} (`millrace peer list`). Make new ones with `millrace peer reissue \
+         --outdated --to DIRECTORY`"
     ))
 }
 
@@ -457,10 +604,26 @@ pub(crate) fn lock(path: &Path, waits: Waits) -> Result<Lock, PeerError> {
 
 /// Adds a client.
 pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
-    checked(wanted.name)?;
-    match Kind::at(path) {
-        Kind::OpenVpn => openvpn::add(path, wanted),
-        _ => wireguard::add(path, wanted),
+    let new = New {
+        name: checked(wanted.name)?,
+        behind: &wanted.behind,
+        note: None,
+    };
+    add_all(path, &wanted.terms, &[new], wanted)
+}
+
+/// Adds clients: all, or none after an error.
+fn add_all(
+    path: &Path,
+    terms: &Terms,
+    new: &[New<'_>],
+    files: &dyn Recipient,
+) -> Result<(), PeerError> {
+    let kind = Kind::at(path);
+    files.check(kind, &mut new.iter().map(|it| it.name))?;
+    match kind {
+        Kind::OpenVpn => openvpn::add(path, terms, new, files),
+        _ => wireguard::add(path, terms, new, files),
     }
 }
 
@@ -538,24 +701,6 @@ pub(crate) fn tell(path: &Path, is_list: bool) -> Result<bool, PeerError> {
     Ok(true)
 }
 
-/// Removes the file of a client that could not be added.
-fn take_back(wanted: &Wanted<'_>) {
-    if let Some(file) = wanted.file {
-        let _ = fs::remove_file(file);
-    }
-}
-
-/// Returns the result of adding a client; on failure removes the client's file.
-pub(crate) fn or_take_back<T>(
-    wanted: &Wanted<'_>,
-    outcome: Result<T, PlaceError>,
-) -> Result<T, PeerError> {
-    if outcome.is_err() {
-        take_back(wanted);
-    }
-    Ok(outcome?)
-}
-
 /// Joins parts into a text with keys, without reallocation.
 pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
@@ -577,6 +722,7 @@ mod tests {
     fn the_json_is_documented() {
         let plain = || Row {
             name: "phone".to_owned(),
+            note: Some("for tests".to_owned()),
             id: "key".to_owned(),
             detail: "key  10.7.0.2/32".to_owned(),
             addresses: vec!["10.7.0.2/32".to_owned()],
@@ -585,8 +731,22 @@ mod tests {
             ..Row::default()
         };
         let row = |row| serde_json::to_value(row).unwrap();
-        let rows = [row(list::tests::full(plain())), row(plain())];
+        let rows = [
+            row(list::tests::full(plain())),
+            row(Row {
+                note: None,
+                ..plain()
+            }),
+        ];
         crate::tests::assert_documented("peer list", &rows);
+        let written = Written {
+            files: vec![WrittenFile {
+                name: "phone".to_owned(),
+                path: "to/phone.conf".into(),
+            }],
+        };
+        let written = serde_json::to_value(written).unwrap();
+        crate::tests::assert_documented("peer add --from` and `peer reissue", &[written]);
         let added = ["short", &"long".repeat(1000)].map(|it| added("phone", it));
         let added = added.map(|it| serde_json::from_str(&it).unwrap());
         crate::tests::assert_documented("peer add", &added);

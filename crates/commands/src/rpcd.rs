@@ -7,6 +7,8 @@ mod offered;
 mod options;
 mod shown;
 
+pub(crate) use options::batch;
+
 use crate::home;
 use crate::keys;
 use crate::profile::DIRECTORY;

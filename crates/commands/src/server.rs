@@ -1,9 +1,11 @@
-//! `millrace server`: makes a server at home, its keys, addresses and file (`init`), and renews what ends (`renew`).
+//! `millrace server`: makes a server at home, its keys, addresses and file (`init`), changes what it says to clients
+//! (`set`), and renews what ends (`renew`).
 
 mod openvpn;
 pub(crate) mod place;
 mod plan;
 pub(crate) mod renew;
+mod set;
 mod surroundings;
 
 pub(crate) use self::openvpn::{netmask, quoted};
@@ -82,10 +84,11 @@ pub(crate) fn command() -> Command {
         )
         .arg(arguments::path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
     Command::new("server")
-        .about("Set up a server at home or at an office, and renew it")
+        .about("Set up a server at home or at an office, change and renew it")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(init)
+        .subcommand(set::command())
         .subcommand(renew::command())
 }
 
@@ -188,6 +191,7 @@ impl Wanted {
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let matches = match matches.subcommand() {
         Some(("init", matches)) => matches,
+        Some(("set", matches)) => return set::run(matches),
         Some((_, matches)) => return renew::run(matches),
         None => return Ok(ExitCode::from(2)),
     };

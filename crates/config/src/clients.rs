@@ -1,8 +1,10 @@
 //! Clients of a WireGuard server, edited in the text of its file: adds, removes or changes one client and keeps every
 //! other byte.
 //!
-//! Comments of its `[Peer]` section, which other programs skip, have the client's name, `#! Name = phone`, and what is
-//! known of the file that the client got, `#! File = …`.
+//! Comments of its `[Peer]` section, which other programs skip, have the client's name, `#! Name = phone`, a note,
+//! `#! Note = …`, and what is known of the file that the client got, `#! File = …`. A client that got a new file, but
+//! has not used it, has a second section with the new file's key, and with the key that it replaces,
+//! `#! Replaces = KEY`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,17 +25,53 @@ pub fn is_name(name: &str) -> bool {
     first && name.len() <= NAME_MAX && name.bytes().all(fits)
 }
 
+/// Keys that stand in comments.
+const COMMENTS: [&str; 4] = ["Name", "Note", "File", "Replaces"];
+
 /// A `[Peer]` section.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Section {
     /// The client's name, if the section has one.
     pub name: Option<String>,
+    /// The value of `#! Note`, if the section has one.
+    pub note: Option<String>,
     /// The value of `#! File`, if the section has one.
     pub file: Option<String>,
+    /// The public key of the section that this one replaces, as written, at the client's first use of the new key.
+    pub replaces: Option<String>,
     /// `PublicKey`, as written.
     pub public_key: String,
     /// Byte range from the head to the last setting.
     bytes: Range<usize>,
+}
+
+impl Section {
+    /// The section's text in its file.
+    #[must_use]
+    pub fn text<'a>(&self, file: &'a str) -> &'a str {
+        &file[self.bytes.clone()]
+    }
+
+    /// The text of the section in its file, in which these keys have these values, as by [`with`].
+    #[must_use]
+    pub fn text_with(&self, file: &str, values: &[(&str, &str)]) -> Zeroizing<String> {
+        let mut text = joined(&[self.text(file)]);
+        for (key, value) in values {
+            let section = sections(&text).into_iter().next().unwrap_or_default();
+            text = with(&text, &section, key, value);
+        }
+        text
+    }
+
+    /// The last value of a setting of the section.
+    #[must_use]
+    pub fn setting<'a>(&self, file: &'a str, key: &str) -> Option<&'a str> {
+        let entries = self.text(file).lines().filter_map(Entry::of);
+        entries
+            .filter(|it| it.is(key))
+            .map(|it| it.value)
+            .next_back()
+    }
 }
 
 /// The key and the value of a line.
@@ -64,7 +102,7 @@ impl<'a> Entry<'a> {
     fn is(&self, key: &str) -> bool {
         let has_meaning = match key {
             "Name" => self.is_comment && is_name(self.value),
-            "File" => self.is_comment && !self.value.is_empty(),
+            _ if COMMENTS.contains(&key) => self.is_comment && !self.value.is_empty(),
             _ => !self.is_comment,
         };
         has_meaning && self.key.eq_ignore_ascii_case(key)
@@ -93,10 +131,8 @@ pub fn sections(text: &str) -> Vec<Section> {
             inside = setting.eq_ignore_ascii_case("[Peer]");
             if inside {
                 found.push(Section {
-                    name: None,
-                    file: None,
-                    public_key: String::new(),
                     bytes: start..end,
+                    ..Section::default()
                 });
             }
         } else if comment.is_some_and(|it| it.starts_with('[')) {
@@ -105,14 +141,16 @@ pub fn sections(text: &str) -> Vec<Section> {
             && let Some(entry) = Entry::of(line)
         {
             let value = || entry.value.to_owned();
-            if entry.is("Name") {
-                section.name = Some(value());
-            } else if entry.is("File") {
-                section.file = Some(value());
-            } else if entry.is("PublicKey") {
-                section.public_key = value();
+            let known = COMMENTS.into_iter().find(|key| entry.is(key));
+            match known {
+                Some("Name") => section.name = Some(value()),
+                Some("Note") => section.note = Some(value()),
+                Some("File") => section.file = Some(value()),
+                Some(_) => section.replaces = Some(value()),
+                None if entry.is("PublicKey") => section.public_key = value(),
+                None => {}
             }
-            if !entry.is_comment || entry.is("Name") || entry.is("File") {
+            if !entry.is_comment || known.is_some() {
                 section.bytes.end = end;
             }
         }
@@ -134,22 +172,37 @@ pub fn added(text: &str, section: &str) -> Zeroizing<String> {
 /// The text without `section`, and without an empty line above it.
 #[must_use]
 pub fn removed(text: &str, section: &Section) -> Zeroizing<String> {
-    let before = &text[..section.bytes.start];
-    let before = match before.strip_suffix('\n') {
-        Some(rest) if rest.is_empty() || rest.ends_with('\n') => rest,
-        _ => before,
-    };
-    joined(&[before, &text[section.bytes.end..]])
+    changed(text, &[(section, None)])
 }
 
-/// The text in which `key` of `section` has this value: a setting, or `Name` or `File` of the comments. Of several lines
-/// of the key the last one stays, and what stands behind its value.
+/// The text with the texts of some of its sections replaced, or removed with the empty line above.
+#[must_use]
+pub fn changed(text: &str, changes: &[(&Section, Option<&str>)]) -> Zeroizing<String> {
+    let mut changes = changes.to_vec();
+    changes.sort_by_key(|(section, _)| section.bytes.start);
+    let (mut parts, mut end) = (Vec::new(), 0);
+    for (section, new) in changes {
+        if section.bytes.start < end {
+            // The same section once more.
+            continue;
+        }
+        let before = &text[end..section.bytes.start];
+        let above = match before.strip_suffix('\n') {
+            Some(rest) if new.is_none() && (rest.is_empty() || rest.ends_with('\n')) => rest,
+            _ => before,
+        };
+        parts.extend([above, new.unwrap_or_default()]);
+        end = section.bytes.end;
+    }
+    parts.push(&text[end..]);
+    joined(&parts)
+}
+
+/// The text in which `key` of `section` has this value: a setting, or a key of the comments. Of several lines of the key
+/// the last one stays, and what stands behind its value.
 #[must_use]
 pub fn with(text: &str, section: &Section, key: &str, value: &str) -> Zeroizing<String> {
-    let mark = match key {
-        "Name" | "File" => "#! ",
-        _ => "",
-    };
+    let mark = if COMMENTS.contains(&key) { "#! " } else { "" };
     let is_it = |line: &str| Entry::of(line).is_some_and(|entry| entry.is(key));
     let lines = text[section.bytes.clone()].split_inclusive('\n');
     let last = lines.clone().enumerate().filter(|(_, line)| is_it(line));

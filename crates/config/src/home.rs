@@ -14,6 +14,8 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use zeroize::Zeroizing;
+
 use crate::keys::{self, Key, joined, some, store, texts};
 use crate::types::{AllowedIp, Endpoint};
 
@@ -126,6 +128,44 @@ impl HomeServer {
     }
 }
 
+/// The text of a server's file whose `[Server]` section has this value of a key; `None` if it has no such section. All
+/// else stays as it is.
+#[must_use]
+pub fn with_key(text: &str, key: &str, value: &str) -> Option<Zeroizing<String>> {
+    let line = format!("#! {key} = {value}\n");
+    let (mut inside, mut at, mut place) = (false, 0, None);
+    for old in text.split_inclusive('\n') {
+        let range = at..at + old.len();
+        at = range.end;
+        let comment = old.trim().strip_prefix("#!").map(str::trim);
+        match comment {
+            Some(head) if head.starts_with('[') => {
+                inside = head.eq_ignore_ascii_case("[Server]");
+                if inside && place.is_none() {
+                    place = Some(at..at);
+                }
+            }
+            Some(setting) if inside => {
+                let name = setting.split('=').next().unwrap_or_default();
+                if name.trim().eq_ignore_ascii_case(key) {
+                    place = Some(range);
+                    break;
+                }
+            }
+            None if old.trim_start().starts_with('[') => inside = false,
+            _ => {}
+        }
+    }
+    let place = place?;
+    let (before, after) = (&text[..place.start], &text[place.end..]);
+    let gap = if before.ends_with('\n') { "" } else { "\n" };
+    let parts = [before, gap, &line, after];
+    // Allocates once: a string that grows leaves copies of keys behind.
+    let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
+    parts.iter().for_each(|part| out.push_str(part));
+    Some(out)
+}
+
 fn list<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<Vec<T>, String> {
     let items = value.split(',').map(str::trim).filter(|it| !it.is_empty());
     let items: Result<Vec<T>, String> = items
@@ -168,6 +208,23 @@ mod tests {
         assert_eq!(read("#! a comment").0, None);
         let bare = read("#! [Server]").0.unwrap();
         assert_eq!(bare.masquerade, Masquerading::Yes);
+    }
+
+    #[test]
+    fn a_key_changes_in_its_section_only() {
+        let text = "[Interface]\nPrivateKey = k\n#! Endpoint = x\n#! [server]\n#! LAN = a\n#!endpoint=old\r\n# end\n\
+            [Peer]\n#! Endpoint = y\n#! [Uplinks]\n#! LAN = b";
+        let with = |key, value| with_key(text, key, value).unwrap().to_string();
+        let wanted = text.replace("#!endpoint=old\r\n", "#! Endpoint = new:1\n");
+        assert_eq!(with("Endpoint", "new:1"), wanted);
+        assert_eq!(with("LAN", "c"), text.replace("LAN = a", "LAN = c"));
+        let added = text.replace("[server]\n", "[server]\n#! DNS = d\n");
+        assert_eq!(with("DNS", "d"), added);
+        assert_eq!(
+            with_key("#! [Server]", "LAN", "a").unwrap().as_str(),
+            "#! [Server]\n#! LAN = a\n"
+        );
+        assert!(with_key("[Interface]\n#! Endpoint = x\n", "Endpoint", "y").is_none());
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub struct Peer {
     pub endpoint: Option<Endpoint>,
     /// `PersistentKeepalive` in seconds; `None` if the file does not set it, 0 for `off`.
     pub persistent_keepalive: Option<u16>,
+    /// `#! Replaces`: the public key of the peer whose ranges this peer gets at its first handshake.
+    pub replaces: Option<Box<Key32>>,
 }
 
 impl Tunnel {
@@ -173,6 +175,7 @@ impl Tunnel {
                 .copied()
                 .map(AllowedIpChange::Add)
                 .collect(),
+            replaces: peer.replaces.clone(),
         });
         SetDevice {
             private_key: Some(self.interface.private_key.clone().unwrap_or_default()),

@@ -72,6 +72,8 @@ pub struct SetPeer {
     pub replace_allowed_ips: bool,
     /// Changes to the peer's ranges, to be applied in this order.
     pub allowed_ips: Vec<AllowedIpChange>,
+    /// The public key of a peer that this one replaces at its first handshake; no line of the protocol sets it.
+    pub replaces: Option<Box<Key32>>,
 }
 
 /// One `allowed_ip` line.

@@ -221,17 +221,27 @@ impl Parser {
     /// Takes a `#!` comment: sections of lines, and names of peers, stand in comments, which other programs skip.
     fn comment(&mut self, number: usize, text: &str) {
         match self.lines.comment(number, text) {
-            Found::Nothing => {
-                if self.section == Section::Peer
-                    && self.lines.is_outside()
-                    && let Some(name) = clients::name_in(text)
-                    && let Some(peer) = self.tunnel.peers.last_mut()
-                {
-                    peer.name = Some(name.into());
-                }
-            }
+            Found::Nothing => self.peer_comment(text),
             Found::Key(key) => self.report.push(number, key, Verdict::Honoured, ""),
             Found::Fault(key, reason) => self.wrong(number, &key, reason),
+        }
+    }
+
+    /// Takes `#! Name = NAME` or `#! Replaces = KEY` of a peer. Anything else is a comment.
+    fn peer_comment(&mut self, text: &str) {
+        if self.section != Section::Peer || !self.lines.is_outside() {
+            return;
+        }
+        let Some(peer) = self.tunnel.peers.last_mut() else {
+            return;
+        };
+        if let Some(name) = clients::name_in(text) {
+            peer.name = Some(name.into());
+        } else if let Some((key, value)) = text.split_once('=')
+            && key.trim().eq_ignore_ascii_case("Replaces")
+            && let Ok(key) = keys::key(value.trim())
+        {
+            peer.replaces = Some(Box::new(key));
         }
     }
 

@@ -15,6 +15,8 @@ use lab::load::{HttpLoad, HttpServer, HttpWatch};
 use lab::{Host, Link, LinkOptions, Process, Router, tools};
 use nix::sys::signal::Signal;
 
+#[path = "server_at_home/many.rs"]
+mod many;
 #[path = "server_at_home/office.rs"]
 mod office;
 #[path = "server_at_home/who.rs"]

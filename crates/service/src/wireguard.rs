@@ -24,6 +24,8 @@ mod server;
 mod signals;
 pub(crate) mod sockets;
 mod statusdoc;
+#[cfg(feature = "server")]
+mod succession;
 #[cfg(test)]
 mod tests;
 mod want;

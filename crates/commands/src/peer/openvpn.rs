@@ -3,17 +3,27 @@
 //! The server has no list of clients. It accepts each certificate of its authority, unless the directory of
 //! `crl-verify` has a file with the serial number. The list is only for people.
 
+mod entry;
+mod maker;
+#[cfg(test)]
+mod tests;
+
 use super::behind::{self, Owner};
-use super::{PeerError, Row, Wanted, ccd, file, place, secret};
+use super::file::{self, Public};
+use super::issue::{Chosen, New, Picked, Recipient, Terms};
+use super::{PeerError, Row, ccd, place};
 use config::home::HomeServer;
+use config::kind::Kind;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
 use config::permissions::Permissions;
-use config::types::{AllowedIp, Endpoint, Host};
-use service::openvpn::authority::{Authority, ClientKey, Metadata, Purpose, ServerKey};
-use std::collections::HashMap;
+use config::types::AllowedIp;
+use entry::Entry;
+use maker::Maker;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -40,7 +50,8 @@ impl Store {
         self.directory.join("authority.key")
     }
 
-    /// The path of the list of clients, a line each: serial number, name in the certificate, name.
+    /// The path of the list of clients, a line each: serial number, name in the certificate, name, and of
+    /// `replaces=SERIAL`, `file=RECORD` and `note=TEXT` what there is. Older versions read only the first three words.
     pub(crate) fn list(&self) -> PathBuf {
         self.directory.join("clients")
     }
@@ -56,16 +67,6 @@ impl Store {
     }
 }
 
-/// A client in the list.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct Entry {
-    serial: String,
-    /// The name in the client's certificate, which never changes.
-    common_name: String,
-    name: String,
-    revoked: bool,
-}
-
 /// A server with its clients.
 struct Server {
     path: PathBuf,
@@ -76,6 +77,8 @@ struct Server {
     /// The directory of single clients' settings.
     ccd: PathBuf,
     entries: Vec<Entry>,
+    /// Serial numbers of certificates whose clients are connected with new ones. The entries count as revoked.
+    replaced: Vec<String>,
 }
 
 impl Server {
@@ -112,49 +115,98 @@ impl Server {
             }
             Err(error) => return Err(error.into()),
         };
-        let entries = list.lines().filter_map(|line| {
-            let mut words = line.split(' ').map(str::to_owned);
-            let (serial, common_name, name) = (words.next()?, words.next()?, words.next()?);
-            Some(Entry {
-                revoked: revoked.join(&serial).symlink_metadata().is_ok(),
-                serial,
-                common_name,
-                name,
-            })
+        let entries = list.lines().filter_map(Entry::read).map(|entry| Entry {
+            revoked: revoked.join(&entry.serial).symlink_metadata().is_ok(),
+            ..entry
         });
-        Ok(Self {
+        let mut server = Self {
             path: path.to_owned(),
             entries: entries.collect(),
+            replaced: Vec::new(),
             store,
             revoked,
             ccd,
             config,
-        })
+        };
+        server.find_replaced();
+        Ok(server)
     }
 
-    /// Finds an active client by its name.
-    fn client(&self, name: &str) -> Option<&Entry> {
+    /// Reads a server that a command changes: certificates whose clients use new ones are revoked first.
+    fn open(path: &Path) -> Result<Self, PeerError> {
+        let server = Self::read(path)?;
+        if !server.replaced.is_empty() {
+            let replaced = server.entries.iter();
+            let replaced = replaced.filter(|it| server.replaced.contains(&it.serial));
+            server.revoke(&replaced.collect::<Vec<_>>())?;
+            super::tell(path, false)?;
+        }
+        Ok(server)
+    }
+
+    /// Counts certificates as revoked whose clients are connected with new ones.
+    fn find_replaced(&mut self) {
+        let pairs = self.entries.iter().filter_map(|new| self.pair(new));
+        let pairs: Vec<(String, String)> = pairs
+            .map(|(old, new)| (old.serial.clone(), new.common_name.clone()))
+            .collect();
+        if pairs.is_empty() {
+            return;
+        }
+        let Ok(status) = super::live(&self.path, false) else {
+            return;
+        };
+        let names = status.peers.iter().filter_map(|it| it.name.as_deref());
+        let names: HashSet<&str> = names.collect();
+        let in_use = pairs
+            .into_iter()
+            .filter(|(_, name)| names.contains(&**name));
+        self.replaced = in_use.map(|(serial, _)| serial).collect();
+        for entry in &mut self.entries {
+            entry.revoked |= self.replaced.contains(&entry.serial);
+        }
+    }
+
+    /// The active certificate that this active one replaces, and this one.
+    fn pair<'e>(&'e self, new: &'e Entry) -> Option<(&'e Entry, &'e Entry)> {
+        let serial = new.replaces.as_ref().filter(|_| !new.revoked)?;
         let mut entries = self.entries.iter();
-        entries.find(|it| it.name == name && !it.revoked)
+        let old = entries.find(|it| it.serial == *serial && !it.revoked)?;
+        Some((old, new))
+    }
+
+    /// The new certificate of a client that uses its old one, if it has one.
+    fn next<'e>(&'e self, old: &'e Entry) -> Option<&'e Entry> {
+        let mut entries = self.entries.iter();
+        let is_next = |it: &&Entry| !it.revoked && it.replaces.as_ref() == Some(&old.serial);
+        entries.find(|it| !old.revoked && is_next(it))
+    }
+
+    /// The active certificates of a client: its own, and a new one that it does not use yet.
+    fn client(&self, name: &str) -> Result<Vec<&Entry>, PeerError> {
+        let entries = self.entries.iter();
+        let found: Vec<&Entry> = entries
+            .filter(|it| it.name == name && !it.revoked)
+            .collect();
+        match found.is_empty() {
+            true => Err(PeerError::Absent(name.to_owned())),
+            false => Ok(found),
+        }
     }
 
     fn write(&self, entries: &[Entry]) -> Result<(), place::PlaceError> {
         let mut text = String::new();
         for entry in entries {
-            let _ = writeln!(
-                text,
-                "{} {} {}",
-                entry.serial, entry.common_name, entry.name
-            );
+            let _ = writeln!(text, "{entry}");
         }
         place::replace(&self.store.list(), &text)
     }
 
-    /// A certificate name that no active client has: if two clients shared one, the server would disconnect the first
-    /// when the second connects.
-    fn common_name(&self, name: &str) -> String {
+    /// A certificate name that no active client of this list has: if two clients shared one, the server would disconnect
+    /// the first when the second connects.
+    fn common_name(entries: &[Entry], name: &str) -> String {
         let taken = |wanted: &str| {
-            let mut entries = self.entries.iter();
+            let mut entries = entries.iter();
             entries.any(|it| !it.revoked && it.common_name == wanted)
         };
         let mut common_name = name.to_owned();
@@ -233,10 +285,11 @@ impl Server {
             && self.ccd.join(&entry.common_name).exists()
     }
 
-    /// Refuses networks that may not lie behind a client: the office or another client than `name` has them.
-    fn check(&self, name: &str, wanted: &[AllowedIp]) -> Result<(), PeerError> {
+    /// All networks that may not lie behind a new client, or behind the client `name`: the office or another client has
+    /// them.
+    fn taken(&self, name: Option<&str>) -> Vec<(Owner, AllowedIp)> {
         let others = self.behind().0.into_iter();
-        let others = others.filter(|(entry, _)| entry.name != name);
+        let others = others.filter(|(entry, _)| Some(&*entry.name) != name);
         let mut taken: Vec<(Owner, AllowedIp)> = others
             .map(|(entry, network)| (Owner::Branch(entry.name.clone()), network))
             .collect();
@@ -253,14 +306,48 @@ impl Server {
         taken.extend(tunnel.map(|it| (Owner::Tunnel, it)));
         let lan = self.home().map_or(&[][..], |home| &home.lan);
         taken.extend(lan.iter().map(|it| (Owner::Lan, *it)));
-        behind::check(wanted, &taken)
+        taken
     }
 
-    /// Puts these networks behind a client, and the routes to all clients' networks into the server's file.
-    fn set(&self, entry: &Entry, wanted: &[AllowedIp]) -> Result<(), PeerError> {
-        let file = self.ccd.join(&entry.common_name);
+    /// Puts networks behind clients, and the routes to all clients' networks into the server's file.
+    fn set(&self, changes: &[(&Entry, &[AllowedIp])]) -> Result<(), PeerError> {
+        for (entry, wanted) in changes {
+            self.set_client(entry, wanted)?;
+        }
         let server = self.config.server();
-        let is_needed = server.is_some_and(|it| it.ccd_exclusive);
+        let (others, unreadable) = self.behind();
+        unreadable.iter().for_each(Unreadable::note);
+        let is_changed = |it: &Entry| changes.iter().any(|(entry, _)| entry.serial == it.serial);
+        let others = others.into_iter().filter(|(it, _)| !is_changed(it));
+        let own = changes.iter();
+        let own = own.flat_map(|(entry, wanted)| wanted.iter().map(|it| (*entry, *it)));
+        let mut all: Vec<(&str, AllowedIp)> = others
+            .chain(own)
+            .map(|(entry, network)| (&*entry.common_name, network))
+            .collect();
+        // The order does not depend on the clients' certificates: another order would send clients away. A client with
+        // a new certificate has its networks twice.
+        all.sort_by_key(|(_, network)| *network);
+        all.dedup_by_key(|(_, network)| *network);
+        let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
+        let missing = (!has_ccd && !all.is_empty()).then_some(&*self.ccd);
+        let text = place::read(&self.path)?;
+        // The lines of clients with unreadable files stay.
+        let is_kept = |name: &str| unreadable.iter().any(|it| it.entry.common_name == name);
+        let names = self.entries.iter().map(|it| &*it.common_name);
+        let mut names: Vec<&str> = names.filter(|it| !is_kept(it)).collect();
+        names.extend(changes.iter().map(|(entry, _)| &*entry.common_name));
+        let changed = ccd::of_server(&text, missing, &names, &all);
+        if *changed != *text {
+            place::replace(&self.path, &changed)?;
+        }
+        Ok(())
+    }
+
+    /// Puts these networks into a client's own settings.
+    fn set_client(&self, entry: &Entry, wanted: &[AllowedIp]) -> Result<(), PeerError> {
+        let file = self.ccd.join(&entry.common_name);
+        let is_needed = self.config.server().is_some_and(|it| it.ccd_exclusive);
         // A client with its own file does not get the settings of `DEFAULT`. With `ccd-exclusive` no client does.
         let default = match is_needed {
             true => Zeroizing::default(),
@@ -283,38 +370,21 @@ impl Server {
             false if !wanted.is_empty() => place::write_new(&file, &after)?,
             _ => {}
         }
-        let (others, unreadable) = self.behind();
-        unreadable.iter().for_each(Unreadable::note);
-        let others = others.into_iter();
-        let others = others.filter(|(it, _)| it.serial != entry.serial);
-        let own = wanted.iter().map(|it| (entry, *it));
-        let all: Vec<(&str, AllowedIp)> = others
-            .chain(own)
-            .map(|(entry, network)| (&*entry.common_name, network))
-            .collect();
-        let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
-        let missing = (!has_ccd && !all.is_empty()).then_some(&*self.ccd);
-        let text = place::read(&self.path)?;
-        // The lines of clients with unreadable files stay.
-        let is_kept = |name: &str| unreadable.iter().any(|it| it.entry.common_name == name);
-        let names = self.entries.iter().map(|it| &*it.common_name);
-        let mut names: Vec<&str> = names.filter(|it| !is_kept(it)).collect();
-        names.push(&entry.common_name);
-        let changed = ccd::of_server(&text, missing, &names, &all);
-        if *changed != *text {
-            place::replace(&self.path, &changed)?;
-        }
         Ok(())
     }
 
-    /// Keeps a client out, and takes away the networks behind it. The client is out even if its networks stay.
-    fn revoke(&self, entry: &Entry) -> Result<(), PeerError> {
-        let file = self.revoked.join(&entry.serial);
-        place::write_new(&file, &format!("{}\n", entry.name))?;
-        if let Err(error) = self.set(entry, &[]) {
+    /// Keeps clients out, and takes away the networks behind them. The clients are out even if their networks stay.
+    fn revoke(&self, entries: &[&Entry]) -> Result<(), PeerError> {
+        for entry in entries {
+            let file = self.revoked.join(&entry.serial);
+            place::write_new(&file, &format!("{}\n", entry.name))?;
+        }
+        let changes: Vec<_> = entries.iter().map(|it| (*it, &[][..])).collect();
+        if let Err(error) = self.set(&changes) {
+            let names: Vec<&str> = entries.iter().map(|it| &*it.name).collect();
             host::terminal::note(format_args!(
-                "{} is revoked, but the networks behind it could not be removed: {error}",
-                entry.name
+                "revoked: {}; but the networks behind could not be removed: {error}",
+                names.join(", ")
             ));
         }
         Ok(())
@@ -344,82 +414,158 @@ fn check_name(name: &str) -> Result<(), PeerError> {
     }
 }
 
-/// Makes a key and a certificate for a client, and writes its file.
-pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
-    check_name(wanted.name)?;
-    let server = Server::read(path)?;
-    if server.client(wanted.name).is_some() {
-        return Err(PeerError::Taken(wanted.name.to_owned()));
+impl Server {
+    /// Name servers for a client. With `lan_only`, it keeps its own.
+    fn dns(&self, lan_only: bool) -> &[IpAddr] {
+        let home = self.home().filter(|_| !lan_only);
+        home.map_or(&[], |home| &home.dns)
     }
-    server.check(wanted.name, &wanted.behind)?;
-    let Endpoint { host, port } = wanted.endpoint(server.home(), path)?;
-    let host = match host {
-        Host::Ip(addr) => addr.to_string(),
-        Host::Scoped(addr, zone) => format!("{addr}%{zone}"),
-        Host::Name(name) => name,
-    };
-    let authority = server.text_of(server.config.tls.ca.as_ref(), "it has no `ca`")?;
-    let connection = server.config.connections.first();
-    let wrap = connection.and_then(|it| it.wrap.tls_crypt_v2.as_ref());
-    let wrap = ServerKey::parse(&server.text_of(wrap, "it has no `tls-crypt-v2`")?)?;
-    let wrap = ClientKey::generate(&wrap, &Metadata::user(wanted.name.as_bytes()))?;
-    let common_name = server.common_name(wanted.name);
-    let key = place::read(&server.store.key())?;
-    let issued = Authority::read(&key, &authority)?.issue(&common_name, Purpose::Client)?;
-    let tcp = connection.is_some_and(|it| it.protocol.transport.is_tcp());
-    let dns = server.home().map_or(&[][..], |home| &home.dns);
-    let dns = dns.iter().filter(|_| !wanted.lan_only);
-    let dns: String = dns.map(|it| format!("dhcp-option DNS {it}\n")).collect();
-    let head = format!(
-        "# {name}, a client of {server}\n\
-         client\n\
-         dev tun\n\
-         proto {}\n\
-         remote {host} {port}\n\
-         nobind\n\
-         resolv-retry infinite\n\
-         remote-cert-tls server\n\
-         tls-version-min 1.2\n\
-         data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\
-         {}{}{dns}",
-        if tcp { "tcp-client" } else { "udp" },
-        if tcp { "" } else { "explicit-exit-notify 1\n" },
-        server.routes(wanted.lan_only),
-        name = wanted.name,
-        server = service::running::name_of(path),
-    );
-    let text = secret(&[
-        &head,
-        "<ca>\n",
-        &authority,
-        "</ca>\n<cert>\n",
-        &issued.certificate,
-        "</cert>\n<key>\n",
-        &issued.key,
-        "</key>\n<tls-crypt-v2>\n",
-        &wrap.to_text(),
-        "</tls-crypt-v2>\n",
-    ]);
-    if wanted.qr {
-        return Err(PeerError::OpenVpnCode(text.len()));
+
+    /// The part of a client's file that may change. The server pushes all else.
+    fn public<'a>(&'a self, endpoint: &'a str, lan_only: bool) -> Public<'a> {
+        let lan = self.home().map_or(&[][..], |home| &home.lan);
+        Public {
+            endpoint,
+            addresses: &[],
+            dns: self.dns(lan_only),
+            ranges: lan_only.then(|| file::sum(lan)),
+        }
     }
-    let entry = Entry {
-        serial: issued.serial,
-        common_name,
-        name: wanted.name.to_owned(),
-        revoked: false,
-    };
-    // First: a certificate alone admits a client, and only listed ones can be revoked.
-    server.write(&[&server.entries[..], std::slice::from_ref(&entry)].concat())?;
-    let networks = match wanted.behind.is_empty() && !server.has_leftovers(&entry) {
-        true => Ok(()),
-        false => server.set(&entry, &wanted.behind),
-    };
-    if let Err(error) = networks.and_then(|()| wanted.hand_over(&text)) {
-        server.revoke(&entry)?;
+
+    /// How the file that a client got last compares with the one that it would get today.
+    fn state(&self, entry: &Entry) -> &'static str {
+        let next = self.next(entry);
+        let common = || Some(self.home()?.endpoint.as_ref()?.to_string());
+        let Some(record) = next.unwrap_or(entry).record().filter(|_| !entry.revoked) else {
+            return file::UNKNOWN;
+        };
+        let Some(endpoint) = record.endpoint.map(str::to_owned).or_else(common) else {
+            return file::UNKNOWN;
+        };
+        match record.state(&self.public(&endpoint, record.lan_only)) {
+            file::CURRENT if next.is_some() => file::PENDING,
+            state => state,
+        }
+    }
+
+    /// Gives a client's new certificate the settings of its old one.
+    fn copy_settings(&self, old: &Entry, new: &Entry) -> Result<(), PeerError> {
+        let [from, to] = [old, new].map(|it| self.ccd.join(&it.common_name));
+        let there = to.symlink_metadata().is_ok();
+        match from.exists() {
+            true if there => place::replace(&to, &*self.settings(&old.common_name)?)?,
+            true => place::write_new(&to, &self.settings(&old.common_name)?)?,
+            // A revoked client left it.
+            false if there => fs::remove_file(&to).map_err(place::failed(&to))?,
+            false => {}
+        }
+        Ok(())
+    }
+}
+
+/// Makes new keys and certificates for clients, and has the files taken. A client keeps its old certificate until it
+/// uses the new one. Returns clients that were left out.
+pub(super) fn reissue(
+    path: &Path,
+    chosen: &Chosen,
+    files: &dyn Recipient,
+) -> Result<Vec<String>, PeerError> {
+    let server = Server::open(path)?;
+    let active = server.entries.iter().filter(|it| !it.revoked);
+    let own = active.filter(|it| server.pair(it).is_none());
+    let all = own.map(|it| (it, Some(&*it.name), server.state(it)));
+    let Picked {
+        clients: picked,
+        left,
+    } = chosen.pick(all.collect())?;
+    if picked.is_empty() {
+        return Ok(left);
+    }
+    files.check(Kind::OpenVpn, &mut picked.iter().map(|(_, name)| *name))?;
+    let maker = Maker::new(&server)?;
+    let mut entries = server.entries.clone();
+    let (mut issued, mut unused) = (Vec::new(), Vec::new());
+    for (old, name) in &picked {
+        let next = server.next(old);
+        let terms = chosen.terms(name, next.unwrap_or(old).record())?;
+        let common_name = Server::common_name(&entries, name);
+        let (file, entry) = maker.make(name, common_name, &terms)?;
+        issued.push(file);
+        entries.push(Entry {
+            replaces: Some(old.serial.clone()),
+            note: old.note.clone(),
+            ..entry
+        });
+        unused.extend(next);
+    }
+    server.write(&entries)?;
+    let added = &entries[server.entries.len()..];
+    let mut pairs = picked.iter().zip(added);
+    let handed = pairs
+        .try_for_each(|((old, _), new)| server.copy_settings(old, new))
+        .and_then(|()| files.take(&issued));
+    if let Err(error) = handed {
+        server.revoke(&added.iter().collect::<Vec<_>>())?;
         return Err(error);
     }
-    wanted.look_for_lan(server.home(), path);
+    if !unused.is_empty() {
+        server.revoke(&unused)?;
+    }
+    Ok(left)
+}
+
+/// Makes keys and certificates for new clients, and has their files taken.
+pub(super) fn add(
+    path: &Path,
+    terms: &Terms,
+    new: &[New<'_>],
+    files: &dyn Recipient,
+) -> Result<(), PeerError> {
+    let server = Server::open(path)?;
+    let active = server.entries.iter().filter(|it| !it.revoked);
+    let mut names: HashSet<&str> = active.map(|it| &*it.name).collect();
+    let (mut taken, mut faults) = (server.taken(None), Vec::new());
+    for (number, new) in new.iter().enumerate() {
+        let checked = check_name(new.name).and_then(|()| match names.insert(new.name) {
+            true => behind::check(new.behind, &taken),
+            false => Err(PeerError::Taken(new.name.to_owned())),
+        });
+        let owner = Owner::Branch(new.name.to_owned());
+        taken.extend(new.behind.iter().map(|it| (owner.clone(), *it)));
+        faults.extend(checked.err().map(|error| (number, error)));
+    }
+    if !faults.is_empty() {
+        return Err(PeerError::Several(faults));
+    }
+    let maker = Maker::new(&server)?;
+    let mut entries = server.entries.clone();
+    let mut issued = Vec::new();
+    for new in new {
+        let common_name = Server::common_name(&entries, new.name);
+        let (file, entry) = maker.make(new.name, common_name, terms)?;
+        issued.push(file);
+        entries.push(Entry {
+            note: new.note.map(str::to_owned),
+            ..entry
+        });
+    }
+    // First: a certificate alone admits a client, and only listed ones can be revoked.
+    server.write(&entries)?;
+    let added = entries.split_off(server.entries.len());
+    let networks: Vec<_> = added.iter().zip(new.iter().map(|it| it.behind)).collect();
+    let is_needed = |(entry, behind): &(&Entry, &[AllowedIp])| {
+        !behind.is_empty() || server.has_leftovers(entry)
+    };
+    let networks: Vec<_> = networks.into_iter().filter(is_needed).collect();
+    let set = match networks.is_empty() {
+        true => Ok(()),
+        false => server.set(&networks),
+    };
+    if let Err(error) = set.and_then(|()| files.take(&issued)) {
+        server.revoke(&added.iter().collect::<Vec<_>>())?;
+        return Err(error);
+    }
+    terms.look_for_lan(server.home(), path);
     Ok(())
 }
 
@@ -435,10 +581,11 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     }
     let row = |entry: &Entry| Row {
         name: entry.name.clone(),
+        note: entry.note.clone(),
         id: entry.serial.clone(),
         common_name: Some(entry.common_name.clone()),
         revoked: entry.revoked,
-        file: file::UNKNOWN,
+        file: server.state(entry),
         behind: behind.get(&*entry.serial).cloned().unwrap_or_default(),
         detail: format!(
             "{}{}{}",
@@ -451,166 +598,38 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
         ),
         ..Row::default()
     };
-    Ok(server.entries.iter().map(row).collect())
+    let own = server.entries.iter();
+    let own = own.filter(|it| server.pair(it).is_none());
+    Ok(own.map(row).collect())
 }
 
 /// Revokes a client.
 pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
-    let server = Server::read(path)?;
-    let entry = server.client(name);
-    server.revoke(entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?)
+    let server = Server::open(path)?;
+    server.revoke(&server.client(name)?)
 }
 
 /// Puts these networks behind a client, instead of others.
 pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
-    let server = Server::read(path)?;
-    let entry = server.client(name);
-    let entry = entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
-    server.check(name, behind)?;
-    server.set(entry, behind)
+    let server = Server::open(path)?;
+    let client = server.client(name)?;
+    behind::check(behind, &server.taken(Some(name)))?;
+    let changes: Vec<_> = client.into_iter().map(|it| (it, behind)).collect();
+    server.set(&changes)
 }
 
 /// Renames a client in the list.
 pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     check_name(new)?;
-    let server = Server::read(path)?;
-    if server.client(new).is_some() {
+    let server = Server::open(path)?;
+    if server.client(new).is_ok() {
         return Err(PeerError::Taken(new.to_owned()));
     }
+    server.client(old)?;
     let mut entries = server.entries.clone();
-    let mut callers = entries.iter_mut().filter(|it| !it.revoked);
-    let entry = callers.find(|it| it.name == old);
-    let entry = entry.ok_or_else(|| PeerError::Absent(old.to_owned()))?;
-    new.clone_into(&mut entry.name);
+    let active = entries.iter_mut().filter(|it| !it.revoked);
+    for entry in active.filter(|it| it.name == old) {
+        new.clone_into(&mut entry.name);
+    }
     Ok(server.write(&entries)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-
-    /// A server without clients.
-    struct Office {
-        directory: tempfile::TempDir,
-    }
-
-    impl Office {
-        fn new() -> Self {
-            let directory = tempfile::tempdir().unwrap();
-            let (authority, own) = Authority::create("office authority").unwrap();
-            let server = authority.issue("office server", Purpose::Server).unwrap();
-            let office = Self { directory };
-            let store = Store::of(&office.path());
-            for made in [&store.directory, &store.revoked(), &store.ccd()] {
-                fs::create_dir(made).unwrap();
-            }
-            fs::write(store.key(), &*own.key).unwrap();
-            fs::write(store.list(), "").unwrap();
-            let text = format!(
-                "dev office\ndev-type tun\nproto udp\nserver 10.8.0.0 255.255.255.0\ndh none\n\
-                 remote-cert-tls client\ncrl-verify \"{}\" dir\nclient-config-dir \"{}\"\n\
-                 <ca>\n{}</ca>\n<cert>\n{}</cert>\n<key>\n{}</key>\n<tls-crypt-v2>\n{}</tls-crypt-v2>\n",
-                store.revoked().display(),
-                store.ccd().display(),
-                own.certificate,
-                server.certificate,
-                *server.key,
-                *ServerKey::generate().unwrap().to_text()
-            );
-            fs::write(office.path(), text).unwrap();
-            office
-        }
-
-        fn path(&self) -> PathBuf {
-            self.directory.path().join("office.ovpn")
-        }
-
-        fn text(&self) -> String {
-            fs::read_to_string(self.path()).unwrap()
-        }
-
-        /// The path of the settings of a client.
-        fn ccd(&self, name: &str) -> PathBuf {
-            Store::of(&self.path()).ccd().join(name)
-        }
-
-        fn add(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
-            let shown = RefCell::default();
-            let wanted = Wanted {
-                name,
-                lan_only: false,
-                endpoint: Some("office.example:1194".parse().unwrap()),
-                file: None,
-                qr: false,
-                behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
-                shown: &shown,
-            };
-            add(&self.path(), &wanted)
-        }
-
-        fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
-            let networks: Vec<AllowedIp> = networks.iter().map(|it| it.parse().unwrap()).collect();
-            set(&self.path(), name, &networks)
-        }
-    }
-
-    #[test]
-    fn an_unreadable_file_of_another_client_stops_no_change() {
-        let office = Office::new();
-        office.add("other", &["192.168.7.0/24"]).unwrap();
-        office.add("victim", &["192.168.8.0/24"]).unwrap();
-        fs::write(office.ccd("other"), b"# \xfc\n").unwrap();
-        revoke(&office.path(), "victim").unwrap();
-        assert!(list(&office.path()).unwrap()[1].revoked);
-        assert!(!office.text().contains("192.168.8.0"));
-        // The routes to the networks in the unreadable file stay.
-        assert!(office.text().contains("# behind other"));
-        office.add("third", &["192.168.9.0/24"]).unwrap();
-
-        // Nor does a client's own file stop its revocation.
-        fs::remove_file(office.ccd("third")).unwrap();
-        fs::create_dir(office.ccd("third")).unwrap();
-        revoke(&office.path(), "third").unwrap();
-        assert!(list(&office.path()).unwrap()[2].revoked);
-        assert!(office.set("other", &[]).is_err());
-    }
-
-    #[test]
-    fn a_client_with_networks_keeps_the_settings_of_all() {
-        let office = Office::new();
-        let default = "push \"route 10.0.0.0 255.0.0.0\"\n";
-        fs::write(office.ccd(DEFAULT), default).unwrap();
-        office.add("store-7", &["192.168.7.0/24"]).unwrap();
-        let text = fs::read_to_string(office.ccd("store-7")).unwrap();
-        assert!(
-            text.starts_with(&format!("{default}iroute 192.168.7.0 ")),
-            "{text}"
-        );
-        office.set("store-7", &[]).unwrap();
-        assert!(!office.ccd("store-7").exists());
-        for refused in [
-            office.add(DEFAULT, &[]),
-            rename(&office.path(), "store-7", DEFAULT),
-        ] {
-            let words = refused.unwrap_err().to_string();
-            assert!(words.starts_with("DEFAULT: "), "{words}");
-        }
-    }
-
-    #[test]
-    fn a_new_client_has_no_networks_of_a_revoked_one() {
-        let office = Office::new();
-        office.add("store-7", &["192.168.7.0/24"]).unwrap();
-        let left = fs::read(office.ccd("store-7")).unwrap();
-        revoke(&office.path(), "store-7").unwrap();
-        fs::write(office.ccd("store-7"), left).unwrap();
-        office.add("store-7", &[]).unwrap();
-        assert!(!office.ccd("store-7").exists());
-        // A file that was there before any client of its name stays.
-        let text = "iroute 192.168.8.0 255.255.255.0\n";
-        fs::write(office.ccd("store-8"), text).unwrap();
-        office.add("store-8", &[]).unwrap();
-        assert_eq!(fs::read_to_string(office.ccd("store-8")).unwrap(), text);
-    }
 }

@@ -1,15 +1,21 @@
 //! The clients of a WireGuard server.
 
+#[cfg(test)]
+mod tests;
+
 use super::behind::{self, Owner};
 use super::file::{self, Public, Record, sum};
-use super::{PeerError, Row, Wanted, or_take_back, place, secret};
+use super::issue::{Chosen, Issued, New, Picked, Recipient, Terms};
+use super::{PeerError, Row, place, secret, settle};
 use crate::keys;
 use config::clients::{self, Section};
 use config::free;
+use config::kind::Kind;
 use config::tunnel::Tunnel;
 use config::types::{AllowedIp, family_bits};
 use config::wgquick;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::iter;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -23,7 +29,7 @@ struct File {
 
 impl File {
     fn read(path: &Path) -> Result<Self, PeerError> {
-        let text = place::read(path)?;
+        let text = settle::settled(path, place::read(path)?);
         // Scripts do not run here.
         let options = config::permissions::Permissions::ALL;
         let import = wgquick::parse(&text, &path.display().to_string(), options);
@@ -59,13 +65,6 @@ impl File {
         }
     }
 
-    /// Finds the section of a client, by its name or key.
-    fn section(&self, name: &str) -> Result<Section, PeerError> {
-        let mut sections = clients::sections(&self.text).into_iter();
-        let found = sections.find(|it| is_of(it, name));
-        found.ok_or_else(|| PeerError::Absent(name.to_owned()))
-    }
-
     /// Splits a client's ranges into its own addresses and the networks behind it. Ranges inside the tunnel's networks
     /// are its own. Without any of that family, so are single addresses: a server's file may name no network.
     fn split(&self, ranges: &[AllowedIp]) -> (Vec<AllowedIp>, Vec<AllowedIp>) {
@@ -88,27 +87,36 @@ impl File {
         let ranges: HashMap<String, &[AllowedIp]> = peers
             .map(|it| (it.public_key.to_base64().to_string(), &it.allowed_ips[..]))
             .collect();
+        let sections = clients::sections(&self.text).into_iter();
+        let (next, sections): (Vec<_>, Vec<_>) = sections.partition(|it| it.replaces.is_some());
+        let mut next: HashMap<String, Section> = next
+            .into_iter()
+            .filter_map(|it| Some((it.replaces.clone()?, it)))
+            .collect();
         let client = |section: Section| {
             let ranges = ranges.get(&section.public_key).copied().unwrap_or_default();
             let (own, behind) = self.split(ranges);
             Client {
+                next: next.remove(&section.public_key),
                 section,
                 own,
                 behind,
             }
         };
-        let sections = clients::sections(&self.text).into_iter();
-        sections.map(client).collect()
+        sections.into_iter().map(client).collect()
     }
 
-    /// Refuses networks that may not lie behind a client: the office or another client than `name` has them.
-    fn check_networks(
-        &self,
-        clients: &[Client],
-        name: &str,
-        wanted: &[AllowedIp],
-    ) -> Result<(), PeerError> {
-        let others = clients.iter().filter(|it| !is_of(&it.section, name));
+    /// Finds a client by its name or key.
+    fn client(&self, name: &str) -> Result<Client, PeerError> {
+        let found = self.clients().into_iter().find(|it| it.is_called(name));
+        found.ok_or_else(|| PeerError::Absent(name.to_owned()))
+    }
+
+    /// All networks that may not lie behind a new client, or behind the client `name`: the office or another client has
+    /// them.
+    fn taken(&self, clients: &[Client], name: Option<&str>) -> Vec<(Owner, AllowedIp)> {
+        let is_other = |it: &&Client| name.is_none_or(|name| !it.is_called(name));
+        let others = clients.iter().filter(is_other);
         let own = others.clone().flat_map(|it| &it.own);
         let own = own.map(|it| (Owner::Tunnel, *it));
         let mut taken: Vec<(Owner, AllowedIp)> = others
@@ -122,7 +130,7 @@ impl File {
         taken.extend(self.networks().into_iter().map(|it| (Owner::Tunnel, it)));
         taken.extend(own);
         taken.extend(self.lan().iter().map(|it| (Owner::Lan, *it)));
-        behind::check(wanted, &taken)
+        taken
     }
 
     /// Refuses a single address behind a client that would count as its own address.
@@ -148,41 +156,52 @@ impl File {
         home.map_or(&[], |home| &home.dns)
     }
 
-    /// All networks that clients reach: of the tunnel, of the office, and behind these clients.
-    fn reached(&self, clients: &[Client]) -> Vec<AllowedIp> {
+    /// All networks that clients reach: of the tunnel, of the office, and behind these clients and new ones.
+    fn reached(&self, clients: &[Client], new: &[New<'_>]) -> Reached {
         let behind = clients.iter().flat_map(|it| &it.behind);
-        let behind = behind.filter(|it| !it.is_default()).copied();
+        let behind = behind.filter(|it| !it.is_default());
         let office = self
             .networks()
             .into_iter()
             .chain(self.lan().iter().copied());
-        office.chain(behind).collect()
+        let new = new.iter().flat_map(|it| it.behind);
+        let ranges: Vec<AllowedIp> = office.chain(behind.chain(new).copied()).collect();
+        Reached {
+            sum: sum(&ranges),
+            ranges,
+        }
     }
 
-    /// How the file that a client got compares with the one that it would get today; `reached` is the sum of the
-    /// networks that clients reach.
-    fn state(&self, client: &Client, reached: u64) -> &'static str {
-        let record = client.section.file.as_deref().and_then(Record::read);
-        let common = || Some(self.tunnel.home.as_ref()?.endpoint.as_ref()?.to_string());
-        let Some(record) = record else {
+    /// How the file that a client got last compares with the one that it would get today.
+    fn state(&self, client: &Client, reached: &Reached) -> &'static str {
+        let Some(record) = client.record() else {
             return file::UNKNOWN;
         };
+        let common = || Some(self.tunnel.home.as_ref()?.endpoint.as_ref()?.to_string());
         let Some(endpoint) = record.endpoint.map(str::to_owned).or_else(common) else {
             return file::UNKNOWN;
         };
-        record.state(&Public {
+        let public = Public {
             endpoint: &endpoint,
             addresses: &client.own,
             dns: self.dns(record.lan_only),
-            ranges: (record.lan_only).then(|| reached.wrapping_sub(sum(&client.behind))),
-        })
+            ranges: (record.lan_only).then(|| reached.sum.wrapping_sub(sum(&client.behind))),
+        };
+        match record.state(&public) {
+            file::CURRENT if client.next.is_some() => file::PENDING,
+            state => state,
+        }
     }
 
-    /// A free address in each network.
-    fn free_addresses(&self) -> Result<Vec<AllowedIp>, PeerError> {
-        let interface = &self.tunnel.interface.addresses;
-        let own = interface.iter().filter_map(|it| single(it.addr));
-        let taken: Vec<AllowedIp> = own.chain(self.tunnel.allowed_ips()).collect();
+    /// All addresses that a new client cannot have.
+    fn used(&self) -> Vec<AllowedIp> {
+        let own = self.tunnel.interface.addresses.iter();
+        let own = own.filter_map(|it| single(it.addr));
+        own.chain(self.tunnel.allowed_ips()).collect()
+    }
+
+    /// An address in each network that is not used.
+    fn free_addresses(&self, used: &[AllowedIp]) -> Result<Vec<AllowedIp>, PeerError> {
         let networks = self.networks();
         if networks.is_empty() {
             return Err(self.unfit(
@@ -190,7 +209,7 @@ impl File {
             ));
         }
         let free = networks.iter().map(|network| {
-            let host = free::free_host(*network, &taken).and_then(single);
+            let host = free::free_host(*network, used).and_then(single);
             host.ok_or_else(|| PeerError::Full(self.path.clone()))
         });
         free.collect()
@@ -205,18 +224,39 @@ impl File {
     }
 }
 
+/// The networks that clients reach, and their [`sum`].
+struct Reached {
+    ranges: Vec<AllowedIp>,
+    sum: u64,
+}
+
 /// A client of a server.
 struct Client {
     section: Section,
+    /// The section of the client's new file, while the client has not used it.
+    next: Option<Section>,
     /// The client's addresses in the tunnel.
     own: Vec<AllowedIp>,
     /// The networks behind the client.
     behind: Vec<AllowedIp>,
 }
 
-/// Whether a section is that of the client with this name or key.
-fn is_of(section: &Section, name: &str) -> bool {
-    section.name.as_deref() == Some(name) || section.public_key == name
+impl Client {
+    /// Whether this is the client's name or key.
+    fn is_called(&self, name: &str) -> bool {
+        self.section.name.as_deref() == Some(name) || self.section.public_key == name
+    }
+
+    /// The record of the file that the client got last.
+    fn record(&self) -> Option<Record<'_>> {
+        let section = self.next.as_ref().unwrap_or(&self.section);
+        section.file.as_deref().and_then(Record::read)
+    }
+
+    /// The client's sections.
+    fn sections(&self) -> impl Iterator<Item = &Section> {
+        iter::once(&self.section).chain(&self.next)
+    }
 }
 
 fn is_single(range: &AllowedIp) -> bool {
@@ -240,105 +280,221 @@ pub(super) fn is_home(path: &Path) -> bool {
     text.contains("[Server]") && File::read(path).is_ok_and(|it| it.tunnel.home.is_some())
 }
 
-/// Makes keys for a client, writes its file, and adds it to the server.
-pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
+/// Keys and a file for a client.
+struct Made {
+    /// The client's file.
+    text: Zeroizing<String>,
+    /// The end of the client's section: the record of the file, and the keys.
+    section: Zeroizing<String>,
+}
+
+impl File {
+    /// Makes keys and a file for a client. The client's file names no network behind the client itself.
+    fn make(
+        &self,
+        terms: &Terms,
+        own: &[AllowedIp],
+        behind: &[AllowedIp],
+        reached: &Reached,
+    ) -> Result<Made, PeerError> {
+        let endpoint = terms.endpoint(self.tunnel.home.as_ref(), &self.path)?;
+        let endpoint = endpoint.to_string();
+        let Some(server) = &self.tunnel.interface.private_key else {
+            return Err(self.unfit("it has no PrivateKey"));
+        };
+        let (private, shared) = (keys::new(), keys::preshared());
+        let [public, server] = [&private, server].map(|it| keys::public_of(it).to_base64());
+        let [private, shared] = [private, shared].map(|it| it.to_base64());
+        let dns = self.dns(terms.lan_only);
+        let plain = Public {
+            endpoint: &endpoint,
+            addresses: own,
+            dns,
+            ranges: (terms.lan_only).then(|| reached.sum.wrapping_sub(sum(behind))),
+        };
+        let own_endpoint = terms.endpoint.as_ref().map(|_| &*endpoint);
+        let record = Record::new(&plain, own_endpoint).to_string();
+        let dns = match dns.is_empty() {
+            true => String::new(),
+            false => format!("DNS = {}\n", list_of(dns)),
+        };
+        let ranges = match terms.lan_only {
+            true => {
+                let ranges = reached.ranges.iter().filter(|it| !behind.contains(it));
+                list_of(&ranges.collect::<Vec<_>>())
+            }
+            false => {
+                let six = self.networks().iter().any(|it| it.addr().is_ipv6());
+                ["0.0.0.0/0", "0.0.0.0/0, ::/0"][usize::from(six)].to_owned()
+            }
+        };
+        let text = secret(&[
+            "[Interface]\nPrivateKey = ",
+            &private,
+            "\nAddress = ",
+            &list_of(own),
+            "\n",
+            &dns,
+            "\n[Peer]\nPublicKey = ",
+            &server,
+            "\nPresharedKey = ",
+            &shared,
+            "\nEndpoint = ",
+            &endpoint,
+            "\nAllowedIPs = ",
+            &ranges,
+            "\nPersistentKeepalive = 25\n",
+        ]);
+        let section = secret(&[
+            "#! File = ",
+            &record,
+            "\nPublicKey = ",
+            &public,
+            "\nPresharedKey = ",
+            &shared,
+            "\n",
+        ]);
+        Ok(Made { text, section })
+    }
+}
+
+/// Makes keys for new clients, has their files taken, and adds the clients to the server.
+pub(super) fn add(
+    path: &Path,
+    terms: &Terms,
+    new: &[New<'_>],
+    files: &dyn Recipient,
+) -> Result<(), PeerError> {
     let file = File::read(path)?;
     file.check()?;
     let clients = file.clients();
-    if clients.iter().any(|it| is_of(&it.section, wanted.name)) {
-        return Err(PeerError::Taken(wanted.name.to_owned()));
-    }
-    file.check_networks(&clients, wanted.name, &wanted.behind)?;
-    let home = file.tunnel.home.as_ref();
-    let endpoint = wanted.endpoint(home, path)?.to_string();
-    let addresses = file.free_addresses()?;
-    let allowed = [&addresses[..], &wanted.behind].concat();
-    file.check_single(&allowed, &wanted.behind)?;
-    let Some(server) = &file.tunnel.interface.private_key else {
-        return Err(file.unfit("it has no PrivateKey"));
-    };
-    let (own, shared) = (keys::new(), keys::preshared());
-    let [public, server] = [&own, server].map(|it| keys::public_of(it).to_base64());
-    let [own, shared] = [own, shared].map(|it| it.to_base64());
-    let dns = file.dns(wanted.lan_only);
-    let reached = file.reached(&clients);
-    let plain = Public {
-        endpoint: &endpoint,
-        addresses: &addresses,
-        dns,
-        ranges: wanted.lan_only.then(|| sum(&reached)),
-    };
-    let own_endpoint = wanted.endpoint.as_ref().map(|_| &*endpoint);
-    let record = Record::new(&plain, own_endpoint).to_string();
-    let dns = match dns.is_empty() {
-        true => String::new(),
-        false => format!("DNS = {}\n", list_of(dns)),
-    };
-    let ranges = match wanted.lan_only {
-        true => list_of(&reached),
-        false => {
-            let six = file.networks().iter().any(|it| it.addr().is_ipv6());
-            ["0.0.0.0/0", "0.0.0.0/0, ::/0"][usize::from(six)].to_owned()
+    let sections = clients.iter().map(|it| &it.section);
+    let mut names: HashSet<&str> = sections
+        .flat_map(|it| it.name.as_deref().into_iter().chain([&*it.public_key]))
+        .collect();
+    let (mut taken, mut used) = (file.taken(&clients, None), file.used());
+    let (mut addresses, mut faults) = (Vec::new(), Vec::new());
+    for (number, new) in new.iter().enumerate() {
+        let mut place = || {
+            if !names.insert(new.name) {
+                return Err(PeerError::Taken(new.name.to_owned()));
+            }
+            behind::check(new.behind, &taken)?;
+            let own = file.free_addresses(&used)?;
+            file.check_single(&[&own, new.behind].concat(), new.behind)?;
+            Ok(own)
+        };
+        match place() {
+            Ok(own) => {
+                used.extend(own.iter().chain(new.behind));
+                let owner = Owner::Branch(new.name.to_owned());
+                taken.extend(new.behind.iter().map(|it| (owner.clone(), *it)));
+                addresses.push(own);
+            }
+            Err(error) => faults.push((number, error)),
         }
-    };
-    let inside = list_of(&addresses);
-    let text = secret(&[
-        "[Interface]\nPrivateKey = ",
-        &own,
-        "\nAddress = ",
-        &inside,
-        "\n",
-        &dns,
-        "\n[Peer]\nPublicKey = ",
-        &server,
-        "\nPresharedKey = ",
-        &shared,
-        "\nEndpoint = ",
-        &endpoint,
-        "\nAllowedIPs = ",
-        &ranges,
-        "\nPersistentKeepalive = 25\n",
-    ]);
-    let section = secret(&[
-        "[Peer]\n#! Name = ",
-        wanted.name,
-        "\n#! File = ",
-        &record,
-        "\nPublicKey = ",
-        &public,
-        "\nPresharedKey = ",
-        &shared,
-        "\nAllowedIPs = ",
-        &list_of(&allowed),
-        "\n",
-    ]);
-    wanted.hand_over(&text)?;
-    wanted.look_for_lan(home, path);
-    or_take_back(
-        wanted,
-        place::replace(path, &clients::added(&file.text, &section)),
-    )
+    }
+    if !faults.is_empty() {
+        return Err(PeerError::Several(faults));
+    }
+    let reached = file.reached(&clients, new);
+    let (mut issued, mut sections) = (Vec::new(), Vec::new());
+    for (new, own) in new.iter().zip(&addresses) {
+        let Made { text, section } = file.make(terms, own, new.behind, &reached)?;
+        let note = new.note.map(|it| format!("#! Note = {it}\n"));
+        sections.push(secret(&[
+            if sections.is_empty() { "" } else { "\n" },
+            "[Peer]\n#! Name = ",
+            new.name,
+            "\n",
+            &note.unwrap_or_default(),
+            &section,
+            "AllowedIPs = ",
+            &list_of(&[own, new.behind].concat()),
+            "\n",
+        ]));
+        issued.push(Issued {
+            name: new.name.to_owned(),
+            text,
+        });
+    }
+    let sections: Vec<&str> = sections.iter().map(|it| it.as_str()).collect();
+    files.take(&issued)?;
+    terms.look_for_lan(file.tunnel.home.as_ref(), path);
+    let added = clients::added(&file.text, &secret(&sections));
+    let written = place::replace(path, &added);
+    Ok(written.inspect_err(|_| files.give_back())?)
+}
+
+/// Makes new keys and files for clients, and has the files taken. A client keeps its old file until it uses the new
+/// one. Returns clients that were left out.
+pub(super) fn reissue(
+    path: &Path,
+    chosen: &Chosen,
+    files: &dyn Recipient,
+) -> Result<Vec<String>, PeerError> {
+    let file = File::read(path)?;
+    file.check()?;
+    let clients = file.clients();
+    let reached = file.reached(&clients, &[]);
+    let all = clients.iter().map(|client| {
+        let Section { name, .. } = &client.section;
+        (client, name.as_deref(), file.state(client, &reached))
+    });
+    let Picked {
+        clients: picked,
+        left,
+    } = chosen.pick(all.collect())?;
+    files.check(Kind::WireGuard, &mut picked.iter().map(|(_, name)| *name))?;
+    let (mut issued, mut sections, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    for (client, name) in &picked {
+        let terms = chosen.terms(name, client.record())?;
+        let Made { text, section } = file.make(&terms, &client.own, &client.behind, &reached)?;
+        sections.push(secret(&[
+            if sections.is_empty() { "" } else { "\n" },
+            "[Peer]\n#! Name = ",
+            name,
+            "\n#! Replaces = ",
+            &client.section.public_key,
+            "\n",
+            &section,
+        ]));
+        let name = (*name).to_owned();
+        issued.push(Issued { name, text });
+        gone.extend(client.next.as_ref().map(|it| (it, None)));
+    }
+    if issued.is_empty() {
+        return Ok(left);
+    }
+    let sections: Vec<&str> = sections.iter().map(|it| it.as_str()).collect();
+    files.take(&issued)?;
+    let text = clients::changed(&file.text, &gone);
+    let written = place::replace(path, &clients::added(&text, &secret(&sections)));
+    written.inspect_err(|_| files.give_back())?;
+    Ok(left)
 }
 
 /// Lists the peers.
 pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     let file = File::read(path)?;
     let clients = file.clients();
-    let reached = sum(&file.reached(&clients));
+    let reached = file.reached(&clients, &[]);
     let row = |client: &Client| {
         let Client {
             section,
             own,
             behind,
+            ..
         } = client;
         let key = &section.public_key;
         let texts = |ranges: &[AllowedIp]| ranges.iter().map(ToString::to_string).collect();
         Row {
             name: section.name.clone().unwrap_or_else(|| "-".to_owned()),
+            note: section.note.clone(),
             detail: format!("{key}  {}", list_of(own)),
             addresses: texts(own),
             behind: texts(behind),
-            file: file.state(client, reached),
+            file: file.state(client, &reached),
             id: key.clone(),
             ..Row::default()
         }
@@ -350,9 +506,9 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
 pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
     let file = File::read(path)?;
     let clients = file.clients();
-    let client = clients.iter().find(|it| is_of(&it.section, name));
+    let client = clients.iter().find(|it| it.is_called(name));
     let client = client.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
-    file.check_networks(&clients, name, behind)?;
+    behind::check(behind, &file.taken(&clients, Some(name)))?;
     let ranges = [&client.own[..], behind].concat();
     file.check_single(&ranges, behind)?;
     let ranges = list_of(&ranges);
@@ -367,186 +523,23 @@ pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), P
 /// Removes a client.
 pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     let file = File::read(path)?;
-    let section = file.section(name)?;
-    file.write(&clients::removed(&file.text, &section))
+    let client = file.client(name)?;
+    let gone: Vec<_> = client.sections().map(|it| (it, None)).collect();
+    file.write(&clients::changed(&file.text, &gone))
 }
 
 /// Renames a client.
 pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     let file = File::read(path)?;
-    if file.section(new).is_ok() {
+    if file.client(new).is_ok() {
         return Err(PeerError::Taken(new.to_owned()));
     }
-    let section = file.section(old)?;
-    file.write(&clients::with(&file.text, &section, "Name", new))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-    use std::fs;
-
-    /// A server with the branches that `add` made: their names, their networks, and whether they are `lan_only`.
-    struct Office {
-        directory: tempfile::TempDir,
-    }
-
-    impl Office {
-        fn new() -> Self {
-            let directory = tempfile::tempdir().unwrap();
-            let office = Self { directory };
-            let text = format!(
-                "[Interface]\nPrivateKey = {}\nAddress = 10.7.0.1/24, fd00:7::1/64\nListenPort = 7\n\
-                 #! [Server]\n#! Endpoint = office.example:7\n#! LAN = 192.168.1.0/24\n#! DNS = 192.168.1.1\n",
-                *keys::new().to_base64()
-            );
-            fs::write(office.path(), text).unwrap();
-            office
-        }
-
-        fn path(&self) -> PathBuf {
-            self.directory.path().join("office.conf")
-        }
-
-        fn text(&self) -> String {
-            fs::read_to_string(self.path()).unwrap()
-        }
-
-        fn add(&self, name: &str, networks: &[&str], lan_only: bool) -> Result<String, PeerError> {
-            let shown = RefCell::default();
-            let wanted = Wanted {
-                name,
-                lan_only,
-                endpoint: None,
-                file: None,
-                qr: false,
-                behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
-                shown: &shown,
-            };
-            add(&self.path(), &wanted)?;
-            let line = |it: &&str| it.starts_with("AllowedIPs = ");
-            let shown = shown.borrow();
-            Ok(shown.lines().find(line).unwrap()[13..].to_owned())
-        }
-
-        /// The name, networks and file of each client.
-        fn list(&self) -> Vec<String> {
-            let row = |row: Row| format!("{} {} {}", row.name, row.behind.join(","), row.file);
-            list(&self.path()).unwrap().into_iter().map(row).collect()
-        }
-
-        fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
-            let networks: Vec<AllowedIp> = networks.iter().map(|it| it.parse().unwrap()).collect();
-            set(&self.path(), name, &networks)
-        }
-    }
-
-    #[test]
-    fn files_name_the_networks_of_others_and_the_list_tells_which_do_not() {
-        let office = Office::new();
-        let tunnel = "10.7.0.0/24, fd00:7::/64, 192.168.1.0/24";
-        let seven = ["192.168.7.0/24", "fd00:77::/64"];
-        assert_eq!(office.add("store-7", &seven, true).unwrap(), tunnel);
-        let text = office.text();
-        assert!(
-            text.ends_with(
-                "\nAllowedIPs = 10.7.0.2/32, fd00:7::2/128, 192.168.7.0/24, fd00:77::/64\n"
-            ),
-            "{text}"
-        );
-        let ranges = office.add("store-8", &["192.168.8.0/24"], true).unwrap();
-        assert_eq!(ranges, format!("{tunnel}, 192.168.7.0/24, fd00:77::/64"));
-        assert_eq!(office.add("phone", &[], false).unwrap(), "0.0.0.0/0, ::/0");
-        let rows = [
-            "store-7 192.168.7.0/24,fd00:77::/64 outdated",
-            "store-8 192.168.8.0/24 current",
-            "phone  current",
-        ];
-        assert_eq!(office.list(), rows);
-        // Its own networks are not in its file.
-        office.set("store-8", &[]).unwrap();
-        assert_eq!(office.list()[0], rows[0].replace("outdated", "current"));
-        assert_eq!(office.list()[1], "store-8  current");
-        office.set("store-7", &["192.168.9.0/24"]).unwrap();
-        assert_eq!(office.list()[1..], ["store-8  outdated", "phone  current"]);
-        office.set("store-7", &seven).unwrap();
-        assert_eq!(office.list()[1], "store-8  current");
-
-        let refused = office
-            .add("store-9", &["192.168.0.0/17"], true)
-            .unwrap_err();
-        let words = refused.to_string();
-        assert!(
-            words.contains("overlaps 192.168.7.0/24, behind store-7"),
-            "{words}"
-        );
-        let refused = office.set("phone", &["fd00:77::/80"]).unwrap_err();
-        assert!(refused.to_string().contains("behind store-7"), "{refused}");
-        office.set("store-7", &["192.168.7.0/25"]).unwrap();
-        office.set("phone", &["192.168.7.128/25"]).unwrap();
-
-        // By hand: another endpoint, and a client without a record.
-        let text = office.text().replace("office.example", "198.51.100.1");
-        let key = keys::public_of(&keys::new()).to_base64();
-        let text = format!(
-            "{text}\n[Peer]\nPublicKey = {key}\nAllowedIPs = 10.7.0.77/32, 10.9.0.0/16\n",
-            key = *key
-        );
-        fs::write(office.path(), &text).unwrap();
-        let states: Vec<&str> = list(&office.path())
-            .unwrap()
-            .iter()
-            .map(|it| it.file)
-            .collect();
-        assert_eq!(
-            states,
-            [
-                file::OUTDATED,
-                file::OUTDATED,
-                file::OUTDATED,
-                file::UNKNOWN
-            ]
-        );
-        assert_eq!(office.list()[3], "- 10.9.0.0/16 unknown");
-        rename(&office.path(), "store-8", "store-88").unwrap();
-        revoke(&office.path(), "store-7").unwrap();
-        revoke(&office.path(), "phone").unwrap();
-        revoke(&office.path(), "store-88").unwrap();
-        let left = text.split("\n[Peer]").next().unwrap();
-        let last = text.rsplit("\n[Peer]").next().unwrap();
-        assert_eq!(office.text(), format!("{left}\n[Peer]{last}"));
-    }
-
-    #[test]
-    fn a_client_keeps_its_own_address_if_the_server_names_no_network_of_it() {
-        let office = Office::new();
-        let key = keys::public_of(&keys::new()).to_base64();
-        for (server, own) in [
-            ("10.7.0.1/32", "10.7.0.2/32"),
-            ("10.7.0.1/24", "10.7.0.2/32, fd00::2/128"),
-        ] {
-            let text = format!(
-                "[Interface]\nPrivateKey = {}\nAddress = {server}\n\n[Peer]\n#! Name = phone\nPublicKey = {}\n\
-                 AllowedIPs = {own}\n",
-                *keys::new().to_base64(),
-                *key
-            );
-            fs::write(office.path(), &text).unwrap();
-            office.set("phone", &["192.168.7.0/24"]).unwrap();
-            let with = text.replace(own, &format!("{own}, 192.168.7.0/24"));
-            assert_eq!(office.text(), with);
-            assert_eq!(office.list(), ["phone 192.168.7.0/24 unknown"]);
-            let refused = office.set("phone", &["fd00:9::9/128"]).unwrap_err();
-            assert!(
-                refused.to_string().contains("a single address"),
-                "{refused}"
-            );
-            office.set("phone", &[]).unwrap();
-            assert_eq!(office.text(), text);
-        }
-        // The client has an IPv4 address in the tunnel, so this one is of a host behind it.
-        office.set("phone", &["192.168.7.7/32"]).unwrap();
-        assert_eq!(office.list(), ["phone 192.168.7.7/32 unknown"]);
-    }
+    let client = file.client(old)?;
+    let named = |it: &Section| it.text_with(&file.text, &[("Name", new)]);
+    let named: Vec<_> = client.sections().map(|it| (it, named(it))).collect();
+    let named: Vec<_> = named
+        .iter()
+        .map(|(it, text)| (*it, Some(text.as_str())))
+        .collect();
+    file.write(&clients::changed(&file.text, &named))
 }

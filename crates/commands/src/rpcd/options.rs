@@ -1,11 +1,13 @@
 //! Converts a `wg-quick` file to UCI options, which `docs/openwrt.md` lists.
 
+use crate::peer::secret;
 use config::clients;
 use config::permissions::Permissions;
 use config::tunnel::{Peer, Table, Tunnel};
 use config::types::Host;
 use config::wgquick;
 use serde_json::{Map, Value, json};
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// The options of the interface and its peers; `None` if options cannot express the whole file.
 pub(super) fn of(text: &str) -> Option<Value> {
@@ -27,6 +29,47 @@ pub(super) fn of(text: &str) -> Option<Value> {
         .map(|peer| of_peer(peer, name(peer), tunnel.interface.table != Table::Off))
         .collect();
     Some(json!({"interface": of_interface(&tunnel), "peers": peers}))
+}
+
+/// Commands for `uci batch` that set these options of the interface `name`; `None` as for [`of`].
+pub(crate) fn batch(text: &str, name: &str) -> Option<Zeroizing<String>> {
+    let Value::Object(mut options) = of(text)? else {
+        return None;
+    };
+    let begin = format!("set network.{name}=interface\nset network.{name}.proto=millrace\n");
+    let mut lines = vec![Zeroizing::new(begin)];
+    if let Some(interface) = options.remove("interface") {
+        add_options(&mut lines, &format!("network.{name}"), interface);
+    }
+    if let Some(Value::Array(peers)) = options.remove("peers") {
+        for peer in peers {
+            lines.push(Zeroizing::new(format!("add network millrace_{name}\n")));
+            add_options(&mut lines, &format!("network.@millrace_{name}[-1]"), peer);
+        }
+    }
+    lines.push(Zeroizing::new("commit network\n".to_owned()));
+    let lines: Vec<&str> = lines.iter().map(|it| it.as_str()).collect();
+    Some(secret(&lines))
+}
+
+/// Adds commands for the options of a section. Overwrites the values, which may be keys.
+fn add_options(lines: &mut Vec<Zeroizing<String>>, section: &str, options: Value) {
+    let Value::Object(options) = options else {
+        return;
+    };
+    for (name, value) in options {
+        let (verb, values) = match value {
+            Value::Array(values) => ("add_list ", values),
+            value => ("set ", vec![value]),
+        };
+        for value in values {
+            if let Value::String(mut text) = value {
+                // No value of a client's file has a quote.
+                lines.push(secret(&[verb, section, ".", &name, "='", &text, "'\n"]));
+                text.zeroize();
+            }
+        }
+    }
 }
 
 fn of_interface(tunnel: &Tunnel) -> Map<String, Value> {
@@ -151,6 +194,42 @@ mod tests {
         wanted.interface.dns.clear();
         wanted.interface.dns_search.clear();
         assert_eq!(tunnel.interface, wanted.interface);
+    }
+
+    /// Reads commands for `uci batch` into the text of a file, as `uci` would write it.
+    fn carried_out(batch: &str) -> String {
+        let mut out = String::new();
+        for line in batch.lines() {
+            let (verb, rest) = line.split_once(' ').unwrap();
+            let value = || rest.split_once('=').unwrap().1;
+            let option = || {
+                let (path, value) = rest.split_once('=').unwrap();
+                (path.rsplit('.').next().unwrap(), value)
+            };
+            match (verb, rest.matches('.').count()) {
+                ("set", 1) if value() == "interface" => out += "config interface 'home'\n",
+                ("add", 0) => out += &format!("config {}\n", &rest["network ".len()..]),
+                ("set", _) => out += &format!("\toption {} {}\n", option().0, option().1),
+                ("add_list", _) => out += &format!("\tlist {} {}\n", option().0, option().1),
+                _ => assert_eq!(line, "commit network"),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn commands_for_uci_say_what_the_file_says() {
+        let text = batch(FILE, "home").unwrap();
+        let package = Package::parse(&carried_out(&text)).unwrap();
+        let Source::Options { tunnel, .. } = Network::read(&package, "home").unwrap().source else {
+            panic!("no options");
+        };
+        let (wanted, _) = wgquick::parse(FILE, "", Permissions::NONE)
+            .into_tunnel()
+            .unwrap();
+        assert_eq!(tunnel.peers, wanted.peers);
+        assert_eq!(tunnel.interface.private_key, wanted.interface.private_key);
+        assert_eq!(tunnel.interface.addresses, wanted.interface.addresses);
     }
 
     #[test]

@@ -253,6 +253,7 @@ fn every_key_is_read() {
                 allowed_ips: ranges.map(|text| text.parse().unwrap()).to_vec(),
                 endpoint: Some("[2001:db8::1]:51820".parse().unwrap()),
                 persistent_keepalive: Some(25),
+                replaces: None,
             },
             Peer {
                 name: None,
@@ -261,6 +262,7 @@ fn every_key_is_read() {
                 allowed_ips: vec![],
                 endpoint: Some("vpn.example.com:1".parse().unwrap()),
                 persistent_keepalive: Some(0),
+                replaces: None,
             },
         ],
         home: None,
@@ -293,6 +295,25 @@ fn comments_name_peers() {
         ("#! Name = a\n#! [Server]\n#! Masquerade = no", Some("a")),
     ] {
         assert_eq!(named(comments).as_deref(), name, "{comments}");
+    }
+}
+
+#[test]
+fn a_comment_names_the_key_that_a_peer_replaces() {
+    let replaces = |comments: &str| {
+        let text = format!(
+            "[Interface]\n#! Replaces = {OTHER}\nPrivateKey={PRIVATE}\n[Peer]\nPublicKey={PUBLIC}\n{comments}\n"
+        );
+        tunnel(import(&text)).peers[0].replaces.is_some()
+    };
+    for (comments, wanted) in [
+        (format!("#! Replaces = {OTHER}"), true),
+        (format!(" #!replaces={OTHER}"), true),
+        (format!("# Replaces = {OTHER}"), false),
+        (format!("#! Name = {OTHER}"), false),
+        ("#! Replaces = a".to_owned(), false),
+    ] {
+        assert_eq!(replaces(&comments), wanted, "{comments}");
     }
 }
 

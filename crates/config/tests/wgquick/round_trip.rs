@@ -108,7 +108,7 @@ prop_compose! {
         }
         let endpoint = endpoint.map(|(host, port)| Endpoint { host, port });
         let name = name.map(String::into_boxed_str);
-        Peer { name, public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive }
+        Peer { name, public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive, replaces: None }
     }
 }
 

@@ -4,7 +4,7 @@
 use super::*;
 
 /// A host in the network 192.168.N.0/24 behind branch N, which forwards.
-fn behind(branch: &Host, network: u8) -> Host {
+pub(super) fn behind(branch: &Host, network: u8) -> Host {
     let host = Host::private("store").unwrap();
     let link = LinkOptions::numbered(network);
     Link::new(branch, "br-lan", &host, "eth0", &link).unwrap();
@@ -56,7 +56,7 @@ impl Office {
     }
 
     /// The fields `name`, `behind` and `file` of `peer list`, a line for each client.
-    fn list(&self) -> String {
+    pub(super) fn list(&self) -> String {
         let words = ["peer", "list", "--json", "--server", &self.server];
         let rows: serde_json::Value = serde_json::from_str(&self.place.millrace(&words)).unwrap();
         let row =
@@ -65,13 +65,13 @@ impl Office {
     }
 
     /// Waits until the kernel has, or lacks, a route into the tunnel.
-    fn has_route(&self, network: &str, wanted: bool) {
+    pub(super) fn has_route(&self, network: &str, wanted: bool) {
         until(&format!("{network}: {wanted}"), || {
             routes(&self.place.home, "home").contains(network) == wanted
         });
     }
 
-    fn reload(&self, process: &Process) {
+    pub(super) fn reload(&self, process: &Process) {
         let said = |it: &Process| it.stderr().matches("was read again").count();
         let before = said(process);
         process.signal(Signal::SIGHUP).unwrap();
@@ -119,7 +119,7 @@ fn networks_behind_wireguard_branches_reach_each_other() {
         "{notes}"
     );
     assert!(
-        notes.contains("client files that name other networks: 1 outdated ("),
+        notes.contains("client files that say something else: 1 outdated ("),
         "{notes}"
     );
     let text = fs::read_to_string(file("eight0.conf")).unwrap();
@@ -175,7 +175,7 @@ fn networks_behind_wireguard_branches_reach_each_other() {
     place.down(&office.path, process);
 }
 
-const READY: &str = "Initialization Sequence Completed";
+pub(super) const READY: &str = "Initialization Sequence Completed";
 
 #[test]
 fn networks_behind_openvpn_branches_reach_each_other() {
@@ -251,8 +251,8 @@ fn networks_behind_openvpn_branches_reach_each_other() {
     office.peer(&["rename", "store-8", "berlin"]);
     assert_eq!(
         office.list(),
-        "\"store-7\" [\"192.168.7.0/24\",\"fd00:7::/64\"] \"unknown\"\n\
-         \"berlin\" [\"192.168.8.0/24\"] \"unknown\"\n"
+        "\"store-7\" [\"192.168.7.0/24\",\"fd00:7::/64\"] \"current\"\n\
+         \"berlin\" [\"192.168.8.0/24\"] \"current\"\n"
     );
     place.down(&office.path, process);
     drop((seven, eight));

@@ -22,10 +22,12 @@ impl Machine {
     /// # Errors
     /// The first setting that is refused.
     pub fn configure(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        #[cfg(feature = "server")]
+        let set = &*self.settled(set);
         self.turn(cx, |machine, cx| machine.set_device(set, cx))
     }
 
-    fn set_device(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
+    pub(super) fn set_device(&mut self, set: &SetDevice, cx: &mut Cx<'_>) -> Result<(), Refused> {
         if let Some(key) = &set.private_key {
             self.set_private_key(key, cx);
         }
@@ -125,6 +127,7 @@ impl Machine {
         if set.replace_allowed_ips
             && let Some(entry) = self.peers.get_mut(&id)
         {
+            entry.replaces.clone_from(&set.replaces);
             for range in std::mem::take(&mut entry.allowed_ips) {
                 self.release(&range, cx);
             }

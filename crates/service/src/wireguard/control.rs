@@ -182,6 +182,8 @@ impl Machine {
                 let name = self.names.get_mut(&peer);
                 let good = name.and_then(|name| name.answered(from, cx.now.monotonic));
                 cx.keep_address(good);
+                #[cfg(feature = "server")]
+                self.succeed(peer, cx);
             }
             Output::PeerRemoved { peer } => self.forget_peer(peer, cx),
         }

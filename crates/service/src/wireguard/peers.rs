@@ -14,6 +14,8 @@ pub(super) struct PeerEntry {
     pub(super) preshared_key: Option<Key32>,
     pub(super) persistent_keepalive: u16,
     pub(super) allowed_ips: BTreeSet<AllowedIp>,
+    /// The public key of the peer that this one replaces at its first session.
+    pub(super) replaces: Option<Box<Key32>>,
     /// Wall-clock time for display, and monotonic time for ages that survive a change of the clock.
     pub(super) last_handshake: Option<(SystemTime, Instant)>,
     pub(super) silence: Silence,
@@ -80,6 +82,7 @@ impl PeerEntry {
             preshared_key: None,
             persistent_keepalive: 0,
             allowed_ips: BTreeSet::new(),
+            replaces: None,
             last_handshake: None,
             silence: Silence::default(),
         }

@@ -52,6 +52,7 @@ fn merge_peer(known: Option<&Peer>, live: &PeerState) -> Peer {
         allowed_ips: live.allowed_ips.clone(),
         endpoint: named.or_else(|| live.endpoint.clone()),
         persistent_keepalive: Some(live.persistent_keepalive).filter(|&seconds| seconds != 0),
+        replaces: None,
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::host::{Host, Saying, hex};
 use crate::world::World;
-use config::types::Key32;
+use config::types::{AllowedIp, Key32};
+use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
+use crypto::x25519::PrivateKey;
 use plane::DataPlane as _;
 use service::wireguard::Event;
 use std::net::SocketAddr;
@@ -295,4 +297,107 @@ fn under_load_who_comes_back_with_a_cookie_is_served() {
         !world.heard(0).is_empty(),
         "the second initiation has the cookie"
     );
+}
+
+/// The key of the peer that has ranges, and the number of all peers.
+fn owner(host: &Host) -> (String, usize) {
+    let told = host.told();
+    let (mut key, mut owner, mut count) = ("", String::new(), 0);
+    for line in told.lines() {
+        if let Some(public) = line.strip_prefix("public_key=") {
+            (key, count) = (public, count + 1);
+        } else if line.starts_with("allowed_ip=") {
+            assert_eq!(owner, "", "{told}");
+            key.clone_into(&mut owner);
+        }
+    }
+    (owner, count)
+}
+
+/// The office's file names the old key of a branch and its new one, until a command settles it.
+#[cfg(feature = "server")]
+#[test]
+fn the_first_session_with_a_new_key_ends_the_old_one() {
+    let mut world = pair();
+    assert!(reaches(&mut world));
+    let inner = AllowedIp::new(world.hosts[1].inner, 32).unwrap();
+    let keys = [world.hosts[1].key, [7; 32]];
+    let [old, new] = keys.map(|it| Key32::new(*PrivateKey::new(it).public().as_bytes()));
+    let peer = |public_key: &Key32| SetPeer {
+        public_key: public_key.clone(),
+        replace_allowed_ips: true,
+        ..SetPeer::default()
+    };
+    let file = SetDevice {
+        peers: vec![
+            SetPeer {
+                allowed_ips: vec![AllowedIpChange::Add(inner)],
+                ..peer(&old)
+            },
+            SetPeer {
+                replaces: Some(Box::new(old.clone())),
+                ..peer(&new)
+            },
+        ],
+        ..SetDevice::default()
+    };
+    let [old, new] = [old, new].map(|it| hex(it.as_bytes()));
+    let key_of_branch = |world: &mut World, at: usize| {
+        world.hosts[1].key = keys[at];
+        let text = format!("private_key={}\n", hex(&keys[at]));
+        world.configure(1, &text).unwrap();
+    };
+    // The old key goes on, however often the file is read.
+    for _ in 0..3 {
+        world.apply(0, &file).unwrap();
+        assert_eq!(owner(&world.hosts[0]), (old.clone(), 2));
+        assert!(reaches(&mut world));
+    }
+    // An initiation with the new key, which someone records and sends to the office.
+    world.wire.loss = 100;
+    key_of_branch(&mut world, 1);
+    world.recorded.clear();
+    world.send(1, 0);
+    let (_, to, initiation) = world.recorded[0].clone();
+    world.wire.loss = 0;
+    key_of_branch(&mut world, 0);
+    world.throw(([203, 0, 113, 6], 6).into(), to, initiation);
+    pass(&mut world, 10);
+    world.apply(0, &file).unwrap();
+    assert_eq!(owner(&world.hosts[0]), (old.clone(), 2));
+    assert!(reaches(&mut world));
+
+    pass(&mut world, 10);
+    key_of_branch(&mut world, 1);
+    world.send(1, 0);
+    pass(&mut world, 1);
+    assert_eq!(owner(&world.hosts[0]), (new.clone(), 1));
+    let said = world.hosts[0].outside.said.join("\n");
+    assert!(
+        said.contains("uses its new file; its old key is out"),
+        "{said}"
+    );
+    for _ in 0..3 {
+        assert!(reaches(&mut world));
+        world.heard(1);
+        world.send(0, 1);
+        pass(&mut world, 1);
+        assert!(!world.heard(1).is_empty());
+        world.apply(0, &file).unwrap();
+        assert_eq!(owner(&world.hosts[0]), (new.clone(), 1));
+    }
+    key_of_branch(&mut world, 0);
+    pass(&mut world, 10);
+    assert!(!reaches(&mut world), "the old key is out");
+    // A person gives the old key back.
+    let by_hand = SetDevice {
+        peers: vec![SetPeer {
+            allowed_ips: vec![AllowedIpChange::Add(inner)],
+            ..peer(&Key32::new(world.hosts[1].public()))
+        }],
+        replace_peers: true,
+        ..SetDevice::default()
+    };
+    world.apply(0, &by_hand).unwrap();
+    assert_eq!(owner(&world.hosts[0]), (old, 1));
 }

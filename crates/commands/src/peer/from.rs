@@ -1,0 +1,284 @@
+//! A table of new clients: `name,networks,note`, a line each.
+//!
+//! The networks stand in one field, separated by spaces or semicolons. A first line of these words sets another order.
+//! Fields may be quoted (RFC 4180), on one line. Empty lines and lines that begin with `#` are skipped.
+
+use super::issue::New;
+use super::{PeerError, behind, checked};
+use config::types::AllowedIp;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Largest table, in bytes.
+const SIZE_MAX: u64 = 1 << 20;
+
+/// Maximum number of clients in a table.
+const CLIENTS_MAX: usize = 10_000;
+
+/// Longest note, in bytes.
+const NOTE_MAX: usize = 200;
+
+/// Maximum number of faults that a message lists.
+const FAULTS_MAX: usize = 20;
+
+/// The columns in their usual order.
+const COLUMNS: [&str; 3] = ["name", "networks", "note"];
+
+/// A line of the table.
+struct Row {
+    /// The line's number, from 1.
+    line: usize,
+    name: String,
+    networks: Vec<AllowedIp>,
+    note: Option<String>,
+}
+
+/// A table of new clients.
+pub(super) struct Table {
+    /// The table's name in messages.
+    file: String,
+    rows: Vec<Row>,
+}
+
+impl Table {
+    /// Reads a file; `-` stands for the standard input.
+    pub(super) fn read(path: &Path) -> Result<Self, PeerError> {
+        let failed = |error| PeerError::Table(format!("{}: {error}", path.display()));
+        let source: Box<dyn Read> = match path == Path::new("-") {
+            true => Box::new(io::stdin()),
+            false => Box::new(File::open(path).map_err(failed)?),
+        };
+        let mut text = String::new();
+        let mut source = source.take(SIZE_MAX + 1);
+        source.read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > SIZE_MAX {
+            let error = io::Error::other("a table has at most 1 MB; split it");
+            return Err(failed(error));
+        }
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Self::parse(&text, &name.to_string_lossy())
+    }
+
+    fn parse(text: &str, file: &str) -> Result<Self, PeerError> {
+        let mut table = Self {
+            file: file.to_owned(),
+            rows: Vec::new(),
+        };
+        let mut columns: Vec<&str> = COLUMNS.to_vec();
+        let mut faults = Vec::new();
+        let lines = text.trim_start_matches('\u{feff}').lines();
+        let lines = (1..).zip(lines.map(str::trim));
+        let mut lines = lines
+            .filter(|(_, text)| !text.is_empty() && !text.starts_with('#'))
+            .peekable();
+        let head = lines.next_if(|(_, text)| header(text).is_some());
+        if let Some(head) = head.and_then(|(_, text)| header(text)) {
+            columns = head;
+        }
+        for (line, text) in lines {
+            match row(line, text, &columns) {
+                Ok(row) => table.rows.push(row),
+                Err(error) => faults.push((line, error)),
+            }
+        }
+        match table.rows.len() {
+            _ if !faults.is_empty() => Err(table.error(faults)),
+            0 => Err(PeerError::Table(format!("{file}: it names no client"))),
+            count if count > CLIENTS_MAX => {
+                let why = format!("{file}: {count} clients; give at most {CLIENTS_MAX} at once");
+                Err(PeerError::Table(why))
+            }
+            _ => Ok(table),
+        }
+    }
+
+    /// The clients of the table.
+    pub(super) fn clients(&self) -> Vec<New<'_>> {
+        let rows = self.rows.iter();
+        rows.map(|row| New {
+            name: &row.name,
+            behind: &row.networks,
+            note: row.note.as_deref(),
+        })
+        .collect()
+    }
+
+    /// The error of a command on these clients. Faults of single clients get their lines.
+    pub(super) fn explain(&self, error: PeerError) -> PeerError {
+        let PeerError::Several(faults) = error else {
+            return error;
+        };
+        let line = |number: usize| self.rows.get(number).map_or(0, |row| row.line);
+        let faults = faults.into_iter();
+        self.error(faults.map(|(number, it)| (line(number), it)).collect())
+    }
+
+    /// Faults of lines.
+    fn error(&self, faults: Vec<(usize, PeerError)>) -> PeerError {
+        let count = faults.len();
+        let told = faults.into_iter().take(FAULTS_MAX);
+        let mut lines: Vec<String> = told
+            .map(|(line, error)| {
+                let words = error.to_string();
+                let words = words.strip_prefix("--behind ").unwrap_or(&words);
+                format!("{}:{line}: {words}", self.file)
+            })
+            .collect();
+        if count > FAULTS_MAX {
+            lines.push(format!("and {} more lines", count - FAULTS_MAX));
+        }
+        lines.push("nothing was changed".to_owned());
+        PeerError::Table(lines.join("\n"))
+    }
+}
+
+/// The columns that a first line names; `None` if it is a client's line.
+fn header(text: &str) -> Option<Vec<&'static str>> {
+    let column = |field: String| {
+        let mut columns = COLUMNS.into_iter();
+        columns.find(|it| it.eq_ignore_ascii_case(&field))
+    };
+    let columns: Vec<&str> = fields(text)
+        .ok()?
+        .into_iter()
+        .map(column)
+        .collect::<Option<_>>()?;
+    columns.contains(&"name").then_some(columns)
+}
+
+fn row(line: usize, text: &str, columns: &[&str]) -> Result<Row, PeerError> {
+    let fields = fields(text).map_err(|why| PeerError::Table(why.to_owned()))?;
+    if fields.len() > columns.len() {
+        let why = format!(
+            "{} fields instead of {}; quote a field with a comma, and separate networks by spaces",
+            fields.len(),
+            columns.join(",")
+        );
+        return Err(PeerError::Table(why));
+    }
+    let field = |name: &str| {
+        let mut named = columns.iter().zip(&fields);
+        let found = named.find(|(column, _)| **column == name);
+        found.map_or("", |(_, text)| text.trim())
+    };
+    let networks = field("networks").split([' ', ';']);
+    let networks: Vec<String> = networks
+        .filter(|it| !it.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let note = field("note");
+    if note.len() > NOTE_MAX || note.chars().any(char::is_control) {
+        let why = format!("a note has at most {NOTE_MAX} bytes, and no control characters");
+        return Err(PeerError::Table(why));
+    }
+    Ok(Row {
+        line,
+        name: checked(field("name"))?.to_owned(),
+        networks: behind::read(&networks)?,
+        note: (!note.is_empty()).then(|| note.to_owned()),
+    })
+}
+
+/// The fields of a line.
+fn fields(text: &str) -> Result<Vec<String>, &'static str> {
+    let mut fields = Vec::new();
+    let mut rest = Some(text);
+    while let Some(text) = rest {
+        let text = text.trim_start();
+        let Some(mut quoted) = text.strip_prefix('"') else {
+            let (field, after) = match text.split_once(',') {
+                Some((field, after)) => (field, Some(after)),
+                None => (text, None),
+            };
+            fields.push(field.trim().to_owned());
+            rest = after;
+            continue;
+        };
+        let mut field = String::new();
+        loop {
+            let (part, after) = quoted.split_once('"').ok_or("a quote is not closed")?;
+            field.push_str(part);
+            // Two quotes stand for one.
+            match after.strip_prefix('"') {
+                Some(more) => {
+                    field.push('"');
+                    quoted = more;
+                }
+                None => {
+                    quoted = after.trim_start();
+                    break;
+                }
+            }
+        }
+        fields.push(field);
+        rest = match quoted.strip_prefix(',') {
+            None if quoted.is_empty() => None,
+            None => return Err("a quoted field ends with its quote"),
+            after => after,
+        };
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> Result<Vec<String>, String> {
+        let table = Table::parse(text, "branches.csv").map_err(|it| it.to_string())?;
+        let row = |it: New<'_>| {
+            let behind: Vec<String> = it.behind.iter().map(ToString::to_string).collect();
+            format!(
+                "{}|{}|{}",
+                it.name,
+                behind.join(" "),
+                it.note.unwrap_or("-")
+            )
+        };
+        Ok(table.clients().into_iter().map(row).collect())
+    }
+
+    #[test]
+    fn a_table_is_read_whatever_its_columns_and_quotes() {
+        let seven = "store-7|192.168.7.0/24 fd00:7::/64|Ms Long, \"key\" account";
+        for text in [
+            "store-7,192.168.7.0/24 fd00:7::/64,\"Ms Long, \"\"key\"\" account\"",
+            "\u{feff}Name,Networks,Note\r\n\r\n store-7 , 192.168.7.0/24;fd00:7::/64 , \"Ms Long, \"\"key\"\" account\" \r\n",
+            "# ours\nnote,name,networks\n\"Ms Long, \"\"key\"\" account\",\"store-7\",\"192.168.7.0/24  fd00:7::/64\"\n",
+        ] {
+            assert_eq!(rows(text).unwrap(), [seven], "{text}");
+        }
+        assert_eq!(rows("a\nb,\nc,,\n").unwrap(), ["a||-", "b||-", "c||-"]);
+        assert_eq!(rows("name\na\n").unwrap(), ["a||-"]);
+        // A client may be called so.
+        assert_eq!(rows("note\nname\n").unwrap()[0], "note||-");
+    }
+
+    #[test]
+    fn faults_are_told_with_their_lines_and_not_all_of_many() {
+        for (text, words) in [
+            ("", "it names no client"),
+            ("name,networks\n", "it names no client"),
+            ("a\n\nb c,\n", "branches.csv:3: \"b c\" is not a valid name"),
+            ("a,192.168.7.0/33", "branches.csv:1: 192.168.7.0/33: "),
+            ("a,0.0.0.0/0", "branches.csv:1: 0.0.0.0/0: all addresses"),
+            (
+                "a,,x,y",
+                "branches.csv:1: 4 fields instead of name,networks,note",
+            ),
+            ("a,\"192", "branches.csv:1: a quote is not closed"),
+            ("a,\"\" x", "a quoted field ends with its quote"),
+            ("a,,\"x\u{1b}[1m\"", "no control characters"),
+            ("a\n../b\n", "nothing was changed"),
+        ] {
+            let error = rows(text).unwrap_err();
+            assert!(error.contains(words), "{text:?}: {error}");
+        }
+        let many = "-\n".repeat(50);
+        let error = rows(&many).unwrap_err();
+        assert_eq!(error.lines().count(), FAULTS_MAX + 2, "{error}");
+        assert!(error.contains("\nand 30 more lines\n"), "{error}");
+        assert!(rows(&"a\n".repeat(CLIENTS_MAX + 1)).is_err());
+    }
+}

@@ -1,0 +1,400 @@
+//! New files of clients, and the directory or archive that many of them go to.
+
+use super::file::{self, Record};
+use super::{PeerError, qr, tar};
+use crate::arguments;
+use crate::server::place;
+use clap::{Arg, ArgMatches, Command};
+use config::home::HomeServer;
+use config::kind::Kind;
+use config::types::{AllowedIp, Endpoint};
+use host::written_file;
+use service::running;
+use std::cell::{Cell, RefCell};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// A new client.
+#[derive(Clone, Copy)]
+pub(crate) struct New<'a> {
+    pub(crate) name: &'a str,
+    /// The networks behind it.
+    pub(crate) behind: &'a [AllowedIp],
+    /// A note about it, one line.
+    pub(crate) note: Option<&'a str>,
+}
+
+/// The part of a client's file that the administrator chooses.
+#[derive(Clone, Default)]
+pub(crate) struct Terms {
+    /// The client sends only what goes to the networks at home and behind branches.
+    pub(crate) lan_only: bool,
+    /// The server's address, if it is not that of the server's file.
+    pub(crate) endpoint: Option<Endpoint>,
+}
+
+impl Terms {
+    /// The endpoint that the client connects to.
+    pub(super) fn endpoint(
+        &self,
+        home: Option<&HomeServer>,
+        path: &Path,
+    ) -> Result<Endpoint, PeerError> {
+        let common = || home.and_then(|home| home.endpoint.clone());
+        let none = || PeerError::NoEndpoint(path.to_owned());
+        self.endpoint.clone().or_else(common).ok_or_else(none)
+    }
+
+    /// Warns if clients shall reach the networks at home, and the server's file names none.
+    pub(super) fn look_for_lan(&self, home: Option<&HomeServer>, path: &Path) {
+        if self.lan_only && home.is_none_or(|home| home.lan.is_empty()) {
+            host::terminal::note(format_args!(
+                "{}: no line `#! LAN = PREFIX` names a network at home, so --lan-only clients reach only the server and \
+                 its other clients",
+                path.display()
+            ));
+        }
+    }
+}
+
+/// The clients that get new files.
+pub(crate) struct Chosen {
+    which: Which,
+    /// The files' [`Terms::lan_only`], if it is not that of the clients' old files.
+    lan_only: Option<bool>,
+}
+
+/// The clients of a list that get new files.
+pub(super) struct Picked<'a, T> {
+    /// The clients, each with its name.
+    pub(super) clients: Vec<(&'a T, &'a str)>,
+    /// Names of clients that are left out, because the server does not know their files.
+    pub(super) left: Vec<String>,
+}
+
+enum Which {
+    Named(Vec<String>),
+    /// All clients with outdated files.
+    Outdated,
+    /// All clients whose files have a record.
+    All,
+}
+
+/// The command-line definition of `peer reissue`, but for the server.
+pub(super) fn command(reissue: Command) -> Command {
+    reissue
+        .about("Make new files for clients, whose old ones work until a new one is used")
+        .arg(
+            Arg::new("NAME")
+                .num_args(1..)
+                .required_unless_present_any(["outdated", "all"])
+                .conflicts_with_all(["outdated", "all"])
+                .help("The clients' names"),
+        )
+        .arg(
+            arguments::flag("outdated", "All clients whose files are outdated")
+                .conflicts_with("all"),
+        )
+        .arg(arguments::flag(
+            "all",
+            "All clients whose files this program made",
+        ))
+        .arg(arguments::flag(
+            "full-tunnel",
+            "Make files that route all traffic through the server",
+        ))
+        .arg(
+            arguments::flag("lan-only", "Make files only for the networks at home")
+                .conflicts_with("full-tunnel"),
+        )
+        .arg(arguments::flag(
+            "json",
+            "Print the files' names as one JSON document",
+        ))
+        .args(options().map(|it| match it.get_id() == "to" {
+            true => it.required(true),
+            false => it,
+        }))
+}
+
+impl Chosen {
+    /// All clients with outdated files.
+    pub(crate) const OUTDATED: Self = Self {
+        which: Which::Outdated,
+        lan_only: None,
+    };
+
+    /// The clients of the command line.
+    pub(super) fn of(matches: &ArgMatches) -> Self {
+        let flag = |id| matches.get_flag(id);
+        let names = || arguments::values(matches, "NAME").unwrap_or_default();
+        Self {
+            which: match (flag("outdated"), flag("all")) {
+                (true, _) => Which::Outdated,
+                (_, true) => Which::All,
+                _ => Which::Named(names()),
+            },
+            lan_only: (flag("lan-only") || flag("full-tunnel")).then(|| flag("lan-only")),
+        }
+    }
+
+    /// Picks clients of a list, each with its name and the state of its file.
+    pub(super) fn pick<'a, T>(
+        &self,
+        clients: Vec<(&'a T, Option<&'a str>, &'static str)>,
+    ) -> Result<Picked<'a, T>, PeerError> {
+        let is_known = |state: &str| state != file::UNKNOWN;
+        if let Which::Named(names) = &self.which {
+            let mut picked: Vec<(&T, &str)> = Vec::new();
+            for wanted in names {
+                let mut clients = clients.iter();
+                let found = clients.find(|(_, name, _)| *name == Some(wanted));
+                let (client, name, _) = found.ok_or_else(|| PeerError::Absent(wanted.clone()))?;
+                let name = name.unwrap_or_default();
+                if picked.iter().all(|(_, it)| *it != name) {
+                    picked.push((client, name));
+                }
+            }
+            return Ok(Picked {
+                clients: picked,
+                left: Vec::new(),
+            });
+        }
+        let left = clients.iter().filter(|(_, _, state)| !is_known(state));
+        let left = left.map(|(_, name, _)| name.unwrap_or("one without a name").to_owned());
+        let left = left.collect();
+        let is_wanted = |state: &str| match self.which {
+            Which::Outdated => state == file::OUTDATED,
+            _ => is_known(state),
+        };
+        let picked = clients.into_iter().filter(|(_, _, state)| is_wanted(state));
+        let picked = picked.filter_map(|(client, name, _)| Some((client, name?)));
+        Ok(Picked {
+            clients: picked.collect(),
+            left,
+        })
+    }
+
+    /// The terms of a client's new file: those of the old one, if the command line does not say.
+    pub(super) fn terms(&self, name: &str, old: Option<Record<'_>>) -> Result<Terms, PeerError> {
+        let lan_only = self.lan_only.or_else(|| old.as_ref().map(|it| it.lan_only));
+        let endpoint = old.and_then(|it| it.endpoint).map(str::parse);
+        Ok(Terms {
+            lan_only: lan_only.ok_or_else(|| PeerError::Unknown(name.to_owned()))?,
+            endpoint: endpoint.and_then(Result::ok),
+        })
+    }
+}
+
+/// A client's new file.
+pub(crate) struct Issued {
+    /// The client's name.
+    pub(crate) name: String,
+    /// The file's text, with keys.
+    pub(crate) text: Zeroizing<String>,
+}
+
+/// Gets clients' files.
+pub(crate) trait Recipient {
+    /// Checks that files of these clients of a server can be taken, before any is made.
+    fn check(&self, server: Kind, names: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError>;
+
+    /// Takes the files, before the server admits the clients: if this fails, there is nothing to undo.
+    fn take(&self, files: &[Issued]) -> Result<(), PeerError>;
+
+    /// Removes the files again, as the server could not admit the clients.
+    fn give_back(&self);
+}
+
+/// The form of clients' files in a directory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Format {
+    /// The file for programs.
+    File,
+    /// A QR code as text.
+    Qr,
+    /// Commands for `uci batch`.
+    #[cfg(feature = "openwrt")]
+    Uci,
+}
+
+impl Format {
+    const ALL: &[(&str, Self)] = &[
+        ("file", Self::File),
+        ("qr", Self::Qr),
+        #[cfg(feature = "openwrt")]
+        ("uci", Self::Uci),
+    ];
+
+    /// The option `--format`.
+    fn option() -> Arg {
+        let help = match cfg!(feature = "openwrt") {
+            true => "file (the default); qr, for a camera; uci, for OpenWrt's `uci batch`",
+            false => "file (the default), or qr, for a camera",
+        };
+        let names = Self::ALL.iter().map(|(name, _)| *name);
+        arguments::option("format", "FORMAT", help)
+            .value_parser(names.collect::<Vec<_>>())
+            .requires("to")
+    }
+
+    /// The end of a file's name.
+    fn ending(self, kind: Kind) -> &'static str {
+        match self {
+            Self::File if kind == Kind::OpenVpn => "ovpn",
+            Self::File => "conf",
+            Self::Qr => "txt",
+            #[cfg(feature = "openwrt")]
+            Self::Uci => "uci",
+        }
+    }
+}
+
+/// The options that choose a directory and the form of the files in it.
+pub(crate) fn options() -> [Arg; 2] {
+    [
+        arguments::path(
+            "to",
+            "DIRECTORY",
+            "Write the clients' files here, or into an archive FILE.tar; none may exist yet",
+        ),
+        Format::option(),
+    ]
+}
+
+/// A directory or an archive for clients' files, each named after its client.
+pub(crate) struct Directory<'a> {
+    path: &'a Path,
+    format: Format,
+    /// The server's file.
+    server: &'a Path,
+    /// Whether this command has made the directory.
+    is_made: Cell<bool>,
+    /// The files that this command has written, each with its client's name.
+    written: RefCell<Vec<(String, PathBuf)>>,
+}
+
+impl<'a> Directory<'a> {
+    /// The directory of the command line, whose [`options`] are given.
+    pub(crate) fn of(matches: &'a ArgMatches, server: &'a Path) -> Self {
+        let format = arguments::text(matches, "format");
+        let mut all = Format::ALL.iter();
+        let format = all.find(|(name, _)| Some(*name) == format);
+        Self {
+            path: arguments::file(matches, "to").unwrap_or_else(|| Path::new(".")),
+            format: format.map_or(Format::File, |(_, it)| *it),
+            server,
+            is_made: Cell::new(false),
+            written: RefCell::default(),
+        }
+    }
+
+    /// The directory's path.
+    pub(crate) const fn path(&self) -> &Path {
+        self.path
+    }
+
+    /// The written files, each with its client's name.
+    pub(crate) fn written(&self) -> Vec<(String, PathBuf)> {
+        self.written.borrow().clone()
+    }
+
+    /// The content of a client's file in the chosen form.
+    fn content(&self, file: &Issued) -> Result<Zeroizing<String>, PeerError> {
+        let wrong = |why: String| PeerError::Format {
+            name: file.name.clone(),
+            why,
+        };
+        match self.format {
+            Format::File => Ok(file.text.clone()),
+            Format::Qr => qr::code(&file.text, false).map_err(|it| wrong(it.to_string())),
+            #[cfg(feature = "openwrt")]
+            Format::Uci => {
+                // UCI's names have only letters, digits and `_`.
+                let server = running::name_of(self.server);
+                let server = server.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
+                let text = crate::rpcd::batch(&file.text, &server);
+                text.ok_or_else(|| wrong("OpenWrt's options cannot express it".to_owned()))
+            }
+        }
+    }
+
+    /// The name of a client's file.
+    fn file_name(&self, name: &str) -> String {
+        let ending = self.format.ending(Kind::at(self.server));
+        format!("{name}.{ending}")
+    }
+
+    /// Whether all files go into one archive.
+    fn is_archive(&self) -> bool {
+        self.path.extension().is_some_and(|it| it == "tar")
+    }
+
+    /// Writes files, each with its client's name.
+    fn write(&self, contents: &[(&str, Zeroizing<String>)]) -> Result<(), PeerError> {
+        if self.is_archive() {
+            let names: Vec<String> = contents
+                .iter()
+                .map(|(name, _)| self.file_name(name))
+                .collect();
+            let files = names.iter().zip(contents);
+            let files: Vec<(&str, &str)> = files.map(|(name, (_, it))| (&**name, &***it)).collect();
+            written_file::write_new(self.path, &tar::archive(&files))
+                .map_err(place::failed(self.path))?;
+            let names = contents.iter().map(|(name, _)| (*name).to_owned());
+            let written = names.map(|it| (it, self.path.to_owned())).collect();
+            self.written.replace(written);
+            return Ok(());
+        }
+        if !self.path.is_dir() {
+            let made = DirBuilder::new().mode(0o700).create(self.path);
+            made.map_err(place::failed(self.path))?;
+            self.is_made.set(true);
+        }
+        for (name, content) in contents {
+            let path = self.path.join(self.file_name(name));
+            place::write_new(&path, content)?;
+            let written = ((*name).to_owned(), path);
+            self.written.borrow_mut().push(written);
+        }
+        Ok(())
+    }
+}
+
+impl Recipient for Directory<'_> {
+    fn check(&self, server: Kind, names: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError> {
+        match self.format {
+            Format::Qr if server == Kind::OpenVpn => return Err(PeerError::OpenVpnCode),
+            #[cfg(feature = "openwrt")]
+            Format::Uci if server == Kind::OpenVpn => return Err(PeerError::OpenVpnOptions),
+            _ => {}
+        }
+        let mut files = names.map(|name| match self.is_archive() {
+            true => self.path.to_owned(),
+            false => self.path.join(self.file_name(name)),
+        });
+        match files.find(|it| it.symlink_metadata().is_ok()) {
+            Some(file) => Err(PeerError::Exists(file)),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
+        let mut contents = Vec::new();
+        for file in files {
+            contents.push((&*file.name, self.content(file)?));
+        }
+        self.write(&contents).inspect_err(|_| self.give_back())
+    }
+
+    fn give_back(&self) {
+        for (_, path) in self.written.take() {
+            let _ = fs::remove_file(path);
+        }
+        if self.is_made.take() {
+            let _ = fs::remove_dir(self.path);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Servers made in a directory, changed by the functions behind the commands.
+
+use super::*;
+use crate::peer::{Directory, Wanted};
+use service::openvpn::authority::{Authority, Purpose, ServerKey};
+use std::cell::RefCell;
+
+/// A server without clients.
+struct Office {
+    directory: tempfile::TempDir,
+}
+
+impl Office {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (authority, own) = Authority::create("office authority").unwrap();
+        let server = authority.issue("office server", Purpose::Server).unwrap();
+        let office = Self { directory };
+        let store = Store::of(&office.path());
+        for made in [&store.directory, &store.revoked(), &store.ccd()] {
+            fs::create_dir(made).unwrap();
+        }
+        fs::write(store.key(), &*own.key).unwrap();
+        fs::write(store.list(), "").unwrap();
+        let text = format!(
+            "dev office\ndev-type tun\nproto udp\nserver 10.8.0.0 255.255.255.0\ndh none\n\
+             remote-cert-tls client\ncrl-verify \"{}\" dir\nclient-config-dir \"{}\"\n\
+             <ca>\n{}</ca>\n<cert>\n{}</cert>\n<key>\n{}</key>\n<tls-crypt-v2>\n{}</tls-crypt-v2>\n",
+            store.revoked().display(),
+            store.ccd().display(),
+            own.certificate,
+            server.certificate,
+            *server.key,
+            *ServerKey::generate().unwrap().to_text()
+        );
+        fs::write(office.path(), text).unwrap();
+        office
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("office.ovpn")
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.path()).unwrap()
+    }
+
+    /// The path of the settings of a client.
+    fn ccd(&self, name: &str) -> PathBuf {
+        Store::of(&self.path()).ccd().join(name)
+    }
+
+    fn add(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
+        let shown = RefCell::default();
+        let wanted = Wanted {
+            name,
+            terms: Terms {
+                lan_only: false,
+                endpoint: Some("office.example:1194".parse().unwrap()),
+            },
+            file: None,
+            qr: false,
+            behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
+            shown: &shown,
+        };
+        crate::peer::add(&self.path(), &wanted)
+    }
+
+    fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
+        let networks: Vec<AllowedIp> = networks.iter().map(|it| it.parse().unwrap()).collect();
+        set(&self.path(), name, &networks)
+    }
+}
+
+#[test]
+fn an_unreadable_file_of_another_client_stops_no_change() {
+    let office = Office::new();
+    office.add("other", &["192.168.7.0/24"]).unwrap();
+    office.add("victim", &["192.168.8.0/24"]).unwrap();
+    fs::write(office.ccd("other"), b"# \xfc\n").unwrap();
+    revoke(&office.path(), "victim").unwrap();
+    assert!(list(&office.path()).unwrap()[1].revoked);
+    assert!(!office.text().contains("192.168.8.0"));
+    // The routes to the networks in the unreadable file stay.
+    assert!(office.text().contains("# behind other"));
+    office.add("third", &["192.168.9.0/24"]).unwrap();
+
+    // Nor does a client's own file stop its revocation.
+    fs::remove_file(office.ccd("third")).unwrap();
+    fs::create_dir(office.ccd("third")).unwrap();
+    revoke(&office.path(), "third").unwrap();
+    assert!(list(&office.path()).unwrap()[2].revoked);
+    assert!(office.set("other", &[]).is_err());
+}
+
+#[test]
+fn a_client_with_networks_keeps_the_settings_of_all() {
+    let office = Office::new();
+    let default = "push \"route 10.0.0.0 255.0.0.0\"\n";
+    fs::write(office.ccd(DEFAULT), default).unwrap();
+    office.add("store-7", &["192.168.7.0/24"]).unwrap();
+    let text = fs::read_to_string(office.ccd("store-7")).unwrap();
+    assert!(
+        text.starts_with(&format!("{default}iroute 192.168.7.0 ")),
+        "{text}"
+    );
+    office.set("store-7", &[]).unwrap();
+    assert!(!office.ccd("store-7").exists());
+    for refused in [
+        office.add(DEFAULT, &[]),
+        rename(&office.path(), "store-7", DEFAULT),
+    ] {
+        let words = refused.unwrap_err().to_string();
+        assert!(words.starts_with("DEFAULT: "), "{words}");
+    }
+}
+
+#[test]
+fn many_are_added_at_once_or_none_and_get_new_certificates() {
+    let office = Office::new();
+    let server = office.path();
+    let text = fs::read_to_string(&server).unwrap();
+    let home = "#! [Server]\n#! Endpoint = office.example:1194\n#! LAN = 192.168.1.0/24\n<ca>";
+    fs::write(&server, text.replacen("<ca>", home, 1)).unwrap();
+    let before = office.text();
+    let at = |name: &str| office.directory.path().join(name);
+    let files = |at: &Path| fs::read_dir(at).into_iter().flatten().count();
+    let matches = |to: &str, more: &[&str]| {
+        let command = crate::peer::issue::command(clap::Command::new("reissue"));
+        let to = at(to);
+        let words = [&["reissue", "--to", to.to_str().unwrap()], more].concat();
+        command.try_get_matches_from(words).unwrap()
+    };
+    let behind: [AllowedIp; 2] = ["192.168.7.0/24", "192.168.8.0/24"].map(|it| it.parse().unwrap());
+    let new = |name, behind| New {
+        name,
+        behind,
+        note: Some("a note"),
+    };
+    let terms = Terms {
+        lan_only: true,
+        endpoint: None,
+    };
+    let first = matches("first", &["x"]);
+    let add = |new: &[New<'_>], matches| {
+        crate::peer::add_all(&server, &terms, new, &Directory::of(matches, &server))
+    };
+    let refused = add(&[new("a", &behind[..1]), new("b", &behind[..1])], &first);
+    assert!(refused.unwrap_err().to_string().contains("behind a;"));
+    let code = matches("first", &["x", "--format", "qr"]);
+    assert!(matches!(
+        add(&[new("a", &[])], &code),
+        Err(PeerError::OpenVpnCode)
+    ));
+    let list = || fs::read_to_string(Store::of(&server).list()).unwrap();
+    assert_eq!(
+        (office.text(), list(), files(&at("first"))),
+        (before, String::new(), 0)
+    );
+
+    add(
+        &[new("store-7", &behind[..1]), new("store-8", &behind[1..])],
+        &first,
+    )
+    .unwrap();
+    assert_eq!(files(&at("first")), 2);
+    let rows = || {
+        let rows = super::list(&server)
+            .unwrap()
+            .into_iter()
+            .filter(|it| !it.revoked);
+        let row = |it: Row| {
+            format!(
+                "{} {} {} {:?}",
+                it.name,
+                it.behind.join(" "),
+                it.file,
+                it.note
+            )
+        };
+        rows.map(row).collect::<Vec<_>>()
+    };
+    let row = |name: &str, network: &str, file: &str| {
+        format!("{name} 192.168.{network}.0/24 {file} Some(\"a note\")")
+    };
+    assert_eq!(
+        rows(),
+        [
+            row("store-7", "7", "current"),
+            row("store-8", "8", "current")
+        ]
+    );
+
+    let give = |to: &str, words: &[&str]| {
+        let matches = matches(to, words);
+        let directory = Directory::of(&matches, &server);
+        reissue(&server, &Chosen::of(&matches), &directory).unwrap()
+    };
+    let moved = office.text().replace("office.example", "new.example");
+    fs::write(&server, moved).unwrap();
+    assert_eq!(
+        rows(),
+        [
+            row("store-7", "7", "outdated"),
+            row("store-8", "8", "outdated")
+        ]
+    );
+    let own = "ifconfig-push 10.8.0.7 255.255.255.0\n";
+    let settings = fs::read_to_string(office.ccd("store-7")).unwrap();
+    fs::write(office.ccd("store-7"), format!("{own}{settings}")).unwrap();
+    let before = office.text();
+    give("second", &["--outdated"]);
+    let text = fs::read_to_string(at("second/store-7.ovpn")).unwrap();
+    assert!(text.contains("remote new.example 1194\n"), "{text}");
+    assert_eq!(
+        rows(),
+        [
+            row("store-7", "7", "pending"),
+            row("store-8", "8", "pending")
+        ]
+    );
+    let copied = fs::read_to_string(office.ccd("store-7-2")).unwrap();
+    assert_eq!(copied, format!("{own}{settings}"));
+    assert_eq!(office.text(), before);
+    // Another one before the first is used: that one is out.
+    give("third", &["store-7"]);
+    assert_eq!(
+        rows(),
+        [
+            row("store-7", "7", "pending"),
+            row("store-8", "8", "pending")
+        ]
+    );
+    assert_eq!(
+        fs::read_dir(Store::of(&server).revoked()).unwrap().count(),
+        1
+    );
+    assert_eq!(office.text(), before);
+    // Both certificates have other networks, and then another name, and then none.
+    office.set("store-7", &["192.168.9.0/24"]).unwrap();
+    assert_eq!(
+        office.text().matches("192.168.9.0 255.255.255.0").count(),
+        2
+    );
+    rename(&server, "store-7", "berlin").unwrap();
+    assert_eq!(rows()[0], row("berlin", "9", "pending"));
+    for name in ["berlin", "store-8"] {
+        revoke(&server, name).unwrap();
+    }
+    assert_eq!(rows(), [""; 0]);
+    assert_eq!(
+        fs::read_dir(Store::of(&server).revoked()).unwrap().count(),
+        5
+    );
+    assert!(!office.text().contains("# behind"), "{}", office.text());
+}
+
+#[test]
+fn a_new_client_has_no_networks_of_a_revoked_one() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"]).unwrap();
+    let left = fs::read(office.ccd("store-7")).unwrap();
+    revoke(&office.path(), "store-7").unwrap();
+    fs::write(office.ccd("store-7"), left).unwrap();
+    office.add("store-7", &[]).unwrap();
+    assert!(!office.ccd("store-7").exists());
+    // A file that was there before any client of its name stays.
+    let text = "iroute 192.168.8.0 255.255.255.0\n";
+    fs::write(office.ccd("store-8"), text).unwrap();
+    office.add("store-8", &[]).unwrap();
+    assert_eq!(fs::read_to_string(office.ccd("store-8")).unwrap(), text);
+}

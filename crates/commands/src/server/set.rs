@@ -1,0 +1,184 @@
+//! `millrace server set`: changes what the server's file says to clients: its address, the networks at home, and name
+//! servers.
+
+use super::{NAME, endpoint, place, place::PlaceError, place::Waits};
+use crate::Outcome;
+use crate::arguments::{self, flag, option};
+use crate::peer::{self, Chosen, Directory, PeerError};
+use crate::profile::DIRECTORY;
+use clap::{Arg, ArgMatches, Command};
+use config::error::ImportError;
+use config::home::{self, NETWORKS_MAX};
+use config::kind::Kind;
+use config::permissions::Permissions;
+use config::types::{AllowedIp, Endpoint};
+use config::wgquick;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thiserror::Error;
+
+/// The command-line definition of `server set`.
+pub(super) fn command() -> Command {
+    Command::new("set")
+        .about("Change what clients' files say: the server's address, networks or name servers")
+        .arg(option("server", "SERVER", "The server's name or file").default_value(NAME))
+        .arg(
+            Arg::new("KEY")
+                .required(true)
+                .value_parser(["endpoint", "lan", "dns"])
+                .help("endpoint: HOST[:PORT]; lan: the networks at home; dns: name servers"),
+        )
+        .arg(
+            Arg::new("VALUE")
+                .required(true)
+                .num_args(1..=NETWORKS_MAX)
+                .help("The new value; several for lan and dns"),
+        )
+        .args(peer::options())
+        .arg(flag("json", "Print the files' names as one JSON document").requires("to"))
+}
+
+/// Why nothing was changed.
+#[derive(Debug, Error)]
+enum SetError {
+    #[error("{key} {value}: {why}")]
+    Value {
+        key: &'static str,
+        value: String,
+        why: String,
+    },
+    #[error(
+        "{}: it has no section `#! [Server]`, which would say this to clients; `millrace server init` makes servers with \
+         one", .0.display()
+    )]
+    Bare(PathBuf),
+    #[error("the change is saved, but no file was made: {0}")]
+    Reissue(PeerError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+}
+
+/// Runs the command.
+pub(super) fn run(matches: &ArgMatches) -> Outcome {
+    let text = |id| arguments::text(matches, id).unwrap_or_default();
+    let path = place::find(text("server"), Path::new(DIRECTORY))?;
+    let lock = peer::lock(&path, Waits::Long)?;
+    let values = arguments::values(matches, "VALUE").unwrap_or_default();
+    set(&path, text("KEY"), &values)?;
+    if arguments::file(matches, "to").is_some() {
+        let directory = Directory::of(matches, &path);
+        let json = matches.get_flag("json");
+        let out = peer::hand_out(&path, lock, &Chosen::OUTDATED, &directory, json);
+        out.map_err(SetError::Reissue)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let outdated = peer::outdated(&path);
+    drop(lock);
+    // The networks at home also decide what is masqueraded.
+    let told = peer::tell(&path, false);
+    outdated.into_iter().for_each(host::terminal::note);
+    if !told? {
+        host::terminal::note(peer::not_up(&path));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Changes a key of the `[Server]` section in a server's file.
+fn set(path: &Path, key: &str, values: &[String]) -> Result<(), SetError> {
+    let text = place::read(path)?;
+    let (key, value) = match key {
+        "endpoint" => ("Endpoint", one_endpoint(path, values)?),
+        "lan" => ("LAN", list::<AllowedIp>("LAN", values)?),
+        _ => ("DNS", list::<IpAddr>("DNS", values)?),
+    };
+    let changed = home::with_key(&text, key, &value);
+    let changed = changed.ok_or_else(|| SetError::Bare(path.to_owned()))?;
+    Ok(place::replace(path, &changed)?)
+}
+
+/// An endpoint. Without a port, it gets that of the old endpoint.
+fn one_endpoint(path: &Path, values: &[String]) -> Result<String, SetError> {
+    let wrong = |why: String| SetError::Value {
+        key: "endpoint",
+        value: values.join(" "),
+        why,
+    };
+    let [value] = values else {
+        return Err(wrong("give one address".to_owned()));
+    };
+    let home = match Kind::at(path) {
+        Kind::OpenVpn => super::renew::configuration(path)?.network.home,
+        _ => {
+            let import = wgquick::read(path, Permissions::ALL)?;
+            import.into_tunnel()?.0.home
+        }
+    };
+    let port = home.and_then(|it| it.endpoint).map(|it: Endpoint| it.port);
+    // A port of 0 is refused, with words about the port.
+    let endpoint = endpoint(value, port.unwrap_or_default());
+    Ok(endpoint.map_err(|it| wrong(it.to_string()))?.to_string())
+}
+
+/// Values of a list.
+fn list<T: std::str::FromStr<Err: std::fmt::Display> + ToString>(
+    key: &'static str,
+    values: &[String],
+) -> Result<String, SetError> {
+    let one = |value: &String| {
+        let read = value.parse().map_err(|why: T::Err| SetError::Value {
+            key,
+            value: value.clone(),
+            why: why.to_string(),
+        });
+        read.map(|it: T| it.to_string())
+    };
+    let values: Vec<String> = values.iter().map(one).collect::<Result<_, _>>()?;
+    Ok(values.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFICE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nAddress = 10.7.0.1/24\nListenPort = 7\n#! [Server]\n\
+        #! Endpoint = office.example:77\n#! LAN = 192.168.1.0/24\n";
+
+    fn changed(key: &str, values: &[&str]) -> Result<String, SetError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("office.conf");
+        std::fs::write(&path, OFFICE).unwrap();
+        let values: Vec<String> = values.iter().map(|it| (*it).to_owned()).collect();
+        set(&path, key, &values)?;
+        Ok(std::fs::read_to_string(path).unwrap())
+    }
+
+    #[test]
+    fn one_line_of_the_server_s_file_changes() {
+        let lan = OFFICE.replace("192.168.1.0/24", "192.168.2.0/24, fd00::/64");
+        let dns = OFFICE.replace("[Server]\n", "[Server]\n#! DNS = 192.168.1.1\n");
+        let moved = |to: &str| OFFICE.replace("office.example:77", to);
+        for (key, values, wanted) in [
+            ("endpoint", &["new.example"][..], moved("new.example:77")),
+            ("endpoint", &["[2001:db8::1]:8"], moved("[2001:db8::1]:8")),
+            ("lan", &["192.168.2.0/24", "fd00::/64"], lan),
+            ("dns", &["192.168.1.1"], dns),
+        ] {
+            assert_eq!(changed(key, values).unwrap(), wanted);
+        }
+        for (key, values) in [
+            ("endpoint", &["a b"][..]),
+            ("endpoint", &["a", "b"]),
+            ("endpoint", &["new.example:0"]),
+            ("lan", &["192.168.1.0/24", "x"]),
+            ("dns", &["office.example"]),
+        ] {
+            let words = changed(key, values).unwrap_err().to_string();
+            assert!(words.to_lowercase().starts_with(key), "{words}");
+        }
+    }
+}
