@@ -215,7 +215,7 @@ impl Watcher {
         }
         self.untold = (0, Some(time));
         let text = format!(
-            "guard and policy refused {} of the LAN that would have bypassed the tunnel",
+            "guard and policy refused {} of the LAN",
             many(count as usize, "packet")
         );
         Some(Alert::new(Kind::LeakRefused, "", "", &text, time))

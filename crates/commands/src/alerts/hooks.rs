@@ -1,6 +1,7 @@
 //! Carries out hooks: each has a thread and a bounded queue, so that one that hangs delays no other.
 
 use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,7 +13,6 @@ use config::alerts::{Action, Hook};
 use monitor::alerts::Alert;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::os::unix::process::CommandExt as _;
 
 /// Maximum number of events that wait for a hook.
 pub(super) const QUEUE: usize = 32;
