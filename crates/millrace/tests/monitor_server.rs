@@ -215,6 +215,9 @@ fn an_empty_router_gets_a_tunnel_and_a_rule_on_the_page() {
         fs::write(&policy, &text).unwrap();
         browser.wait_for_text("#warnings", "policy: its file exists, but it is off");
         goes_to(&browser, "devices");
+        // The file's key does not stay in a view that was left.
+        let left = "return document.querySelector('#importtext').value";
+        assert_eq!(browser.script(left), "");
         browser.wait_for_text("#devicerows", "Laptop");
         browser.wait_for_text("#devicerows", "02:00:5e:10:00:01");
         let choose = |id: &str, words: &str| {

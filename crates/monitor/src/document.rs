@@ -9,7 +9,7 @@ use service::status::{Level, LineStatus, PeerStatus, Status};
 use crate::events::{Event, called};
 use crate::health::{State, active, health};
 use crate::overview::{Overview, Rates};
-use crate::sample::{GuardView, Steering};
+use crate::sample::GuardView;
 use crate::strips::Strips;
 
 /// Maximum number of lines of a tunnel in the document: a server may have a thousand clients with several each.
@@ -36,7 +36,7 @@ pub struct Document<'a> {
     tunnels: Vec<Tunnel<'a>>,
     guard: Option<&'a GuardView>,
     /// The paths of devices; `None` if they are those of the document before.
-    steering: Option<&'a Steering>,
+    steering: Option<&'a Value>,
     limits: &'a [String],
     cores: &'a [u8],
     figures: Vec<(String, String)>,
@@ -239,6 +239,7 @@ mod tests {
     use crate::day::Day;
     use crate::figures::Figures;
     use crate::sample::{Known, Sample};
+    use serde_json::json;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -260,6 +261,7 @@ mod tests {
             let sample = Sample {
                 tunnels: vec![status],
                 known: vec![known("wg0"), known("office")],
+                steering: json!({"warnings": []}),
                 ..Sample::default()
             };
             overview.observe(

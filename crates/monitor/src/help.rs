@@ -25,7 +25,7 @@ mod tests {
         names.sort_unstable();
         assert_eq!(links, names);
         let size: usize = PAGES.iter().map(|it| it.1.len()).sum();
-        assert!(size < 20_000, "{size}");
+        assert!(size < 12_000, "{size}");
         assert!(!source.contains("docs/"), "packages have no docs/");
         assert!(page("uplinks").is_some() && page("../page").is_none());
     }

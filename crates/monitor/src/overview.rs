@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::Value;
 use service::status::Status;
 
 use crate::day::Day;
 use crate::events::Events;
 use crate::figures::Figures;
 use crate::limits::{Moment, limits};
-use crate::sample::{Sample, Steering};
+use crate::sample::Sample;
 use crate::strips::Strips;
 
 /// How long rates are kept, in seconds.
@@ -217,7 +218,7 @@ impl Overview {
 
     /// The paths of devices, if they have changed at a moment or later.
     #[must_use]
-    pub fn steering_since(&self, moment: u64) -> Option<&Steering> {
+    pub fn steering_since(&self, moment: u64) -> Option<&Value> {
         (self.steered >= moment).then_some(&self.sample.steering)
     }
 

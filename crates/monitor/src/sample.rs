@@ -1,6 +1,7 @@
 //! Samples from the process with privileges: all data about tunnels that the page shows.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use service::status::Status;
 
 /// The state of tunnels and guard at one moment.
@@ -13,8 +14,10 @@ pub struct Sample {
     pub known: Vec<Known>,
     /// The guard; `None` if it is off.
     pub guard: Option<GuardView>,
-    /// The policy and the guard in one picture.
-    pub steering: Steering,
+    /// The policy and the guard in one picture, for the page: `warnings`, sentences; `devices`, objects of texts;
+    /// `policy`, with `state` and `rows`, or null. The front only passes it on, so it needs no types, whose code would be
+    /// larger than all else here.
+    pub steering: Value,
     /// Why a part cannot be read, in words.
     pub trouble: Option<String>,
 }
@@ -45,48 +48,4 @@ pub struct GuardView {
     pub groups: Vec<(String, String)>,
     /// Packets that were refused; `None` if that cannot be read.
     pub refused: Option<u64>,
-}
-
-/// The paths of the LAN's devices.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct Steering {
-    /// Faults by which packets may take another path than the owner thinks, one sentence each.
-    pub warnings: Vec<String>,
-    /// The devices, and for each LAN all others.
-    pub devices: Vec<DeviceView>,
-    /// The policy; `None` if there is none.
-    pub policy: Option<PolicyView>,
-}
-
-/// A device of the LAN, and the path of its packets.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct DeviceView {
-    /// The name that the device chose; empty if it chose none, or for all other devices.
-    pub name: String,
-    /// IPv4 address; empty for all other devices.
-    pub address: String,
-    /// Hardware address; empty for all other devices.
-    pub mac: String,
-    /// The router's device through which its packets come in; empty if unknown.
-    pub lan: String,
-    /// Targets of the packets; empty for all others.
-    pub to: String,
-    /// The path, in words.
-    pub path: String,
-    /// `through`, `loose`, `held`, `blocked` or `clear`.
-    pub allowed: String,
-    /// Who decides, in words.
-    pub by: String,
-}
-
-/// The state of the policy.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct PolicyView {
-    /// `on`, `partly on` or `off`.
-    pub state: String,
-    /// Rows of the report, each with its name.
-    pub rows: Vec<(String, String)>,
 }

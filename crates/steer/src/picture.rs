@@ -483,7 +483,7 @@ mod tests {
             assert!(
                 rows.iter().any(|it| it.starts_with(start)),
                 "{start}: {rows:#?}"
-            )
+            );
         };
         has("television/br-lan/ through: through mr-us; IPv6 is blocked (policy entry television)");
         has(&format!("Laptop/br-lan/ {held}"));

@@ -228,16 +228,13 @@ fn entry(given: &Given, before: Option<&Policy>) -> Result<String, String> {
         .take(NAME_MAX - 4)
         .collect();
     let own = if own.is_empty() { lan.clone() } else { own };
-    let is_taken =
-        |name: &String| before.is_some_and(|it| it.entries.iter().any(|e| e.name == *name));
-    let names = (1..).map(|it| match it {
-        1 => own.clone(),
-        _ => format!("{own}-{it}"),
-    });
-    let name = names
-        .into_iter()
-        .find(|it| !is_taken(it))
-        .unwrap_or(own.clone());
+    let is_taken = |name: &str| before.is_some_and(|it| it.entries.iter().any(|e| e.name == name));
+    let mut name = own.clone();
+    let mut number = 1;
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{own}-{number}");
+    }
     let way = match through.is_empty() {
         true => "way = \"block\"".to_owned(),
         false if is_ifname(through) => format!("through = \"{through}\""),

@@ -4,7 +4,8 @@ use super::steering;
 use crate::{list, status};
 use monitor::back::Source;
 use monitor::day::TEXT_MAX;
-use monitor::sample::{GuardView, Known, Sample, Steering};
+use monitor::sample::{GuardView, Known, Sample};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ pub(crate) struct Host {
     known: Vec<Known>,
     looked: Option<Instant>,
     /// The paths of devices, and the time of the last look at them.
-    steering: Option<(Instant, Steering)>,
+    steering: Option<(Instant, Value)>,
     history: PathBuf,
     /// The text of the day's rates, and the time of the last write.
     day: Option<String>,

@@ -3,7 +3,7 @@
 use config::guard::{DEFAULT_PATH as GUARD, Guard};
 use config::policy::{DEFAULT_PATH as POLICY, Policy};
 use config::settings::SettingsError;
-use monitor::sample::{DeviceView, PolicyView, Steering};
+use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
 use steer::guard::Report;
@@ -11,9 +11,9 @@ use steer::picture::{Row, picture};
 use steer::policy;
 
 /// Looks at the host. `guard` is the guard's report, if there is one; `tunnels` are the tunnels that are up.
-pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Steering {
+pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Value {
     if !host::privileges::administers() {
-        return Steering::default();
+        return Value::Null;
     }
     let mut warnings = Vec::new();
     let file = there(Policy::read(Path::new(POLICY)), "policy", &mut warnings);
@@ -25,23 +25,18 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Steering {
                 .to_owned(),
         );
     }
-    let seen = match picture(file.as_ref(), guard, tunnels) {
-        Ok(seen) => seen,
-        Err(error) => {
-            warnings.push(error.to_string());
-            return Steering {
-                warnings,
-                ..Steering::default()
-            };
+    let (mut devices, mut policy) = (Vec::new(), Value::Null);
+    match picture(file.as_ref(), guard, tunnels) {
+        Ok(seen) => {
+            warnings.extend(seen.warnings);
+            devices.extend(seen.rows.iter().map(device));
+            if file.is_some() || seen.policy.on || seen.policy.asked {
+                policy = view(&seen.policy);
+            }
         }
-    };
-    warnings.extend(seen.warnings);
-    let is_there = file.is_some() || seen.policy.on || seen.policy.asked;
-    Steering {
-        warnings,
-        devices: seen.rows.into_iter().map(device).collect(),
-        policy: is_there.then(|| policy_view(&seen.policy)),
+        Err(error) => warnings.push(error.to_string()),
     }
+    json!({"warnings": warnings, "devices": devices, "policy": policy})
 }
 
 /// The settings, if their file exists. A faulty file is a warning.
@@ -56,34 +51,29 @@ fn there<T>(file: Result<T, SettingsError>, what: &str, warnings: &mut Vec<Strin
     }
 }
 
-fn device(row: Row) -> DeviceView {
-    DeviceView {
-        name: row.name,
-        address: row.address,
-        mac: row.mac,
-        lan: row.lan,
-        to: row.to,
-        path: row.path,
-        allowed: row.allowed.name().to_owned(),
-        by: row.by,
-    }
+fn device(row: &Row) -> Value {
+    json!({
+        "name": row.name,
+        "address": row.address,
+        "mac": row.mac,
+        "lan": row.lan,
+        "to": row.to,
+        "path": row.path,
+        "allowed": row.allowed.name(),
+        "by": row.by,
+    })
 }
 
 #[cfg(feature = "policy")]
-fn policy_view(report: &policy::Report) -> PolicyView {
-    PolicyView {
-        state: crate::policy::state(report).to_owned(),
-        rows: unique(crate::policy::rows(report)),
-    }
+fn view(report: &policy::Report) -> Value {
+    let state = crate::policy::state(report);
+    json!({"state": state, "rows": unique(crate::policy::rows(report))})
 }
 
-/// A program without the command `policy` only shows that another one's is in force.
+/// A program without the command `policy` only shows whether another one's is in force.
 #[cfg(not(feature = "policy"))]
-fn policy_view(report: &policy::Report) -> PolicyView {
-    PolicyView {
-        state: if report.on { "on" } else { "off" }.to_owned(),
-        rows: Vec::new(),
-    }
+fn view(report: &policy::Report) -> Value {
+    json!({"state": if report.on { "on" } else { "off" }, "rows": []})
 }
 
 /// Numbers rows of one name: the page tells rows apart by their names.
