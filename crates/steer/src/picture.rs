@@ -264,7 +264,7 @@ impl Scene<'_> {
                     Allowed::Loose,
                     format!("through {device} while it is up, then without it"),
                 ),
-                false => (Allowed::Clear, format!("through {device}, in clear")),
+                false => (Allowed::Clear, format!("through {device}, unencrypted")),
             })
         })
     }
@@ -317,7 +317,7 @@ impl Scene<'_> {
                 guard::State::Off if guard.asked => warn("guard", missing("guard")),
                 guard::State::Off => warn(
                     "guard",
-                    "settings ask for it, but it is off: its devices may leave in clear; run `millrace guard on`"
+                    "settings ask for it, but it is off: its devices may leave unencrypted; run `millrace guard on`"
                         .to_owned(),
                 ),
                 _ if !guard.is_whole() => warn("guard", partly("guard", guard.is_closed())),
@@ -334,14 +334,14 @@ impl Scene<'_> {
 
 fn missing(what: &str) -> String {
     format!(
-        "it is switched on, but its rules are missing: packets leave in clear; run `millrace {what} refresh`"
+        "it is switched on, but its rules are missing: packets leave unencrypted; run `millrace {what} refresh`"
     )
 }
 
 fn partly(what: &str, is_closed: bool) -> String {
     let effect = match is_closed {
         true => "the others still hold packets",
-        false => "packets may leave in clear",
+        false => "packets may leave unencrypted",
     };
     format!("some of its rules are missing, {effect}; run `millrace {what} refresh`")
 }
@@ -352,7 +352,7 @@ fn together(v4: Option<Path>, v6: Option<Path>) -> Path {
     match (v4, v6) {
         (None, None) => (
             Allowed::Clear,
-            "no route now; in clear once there is one".to_owned(),
+            "no route now; unencrypted once there is one".to_owned(),
         ),
         (Some(path), None) | (None, Some(path)) => path,
         (Some(v4), Some(v6)) if v4 == v6 || is_kept(&v4) && is_kept(&v6) => v4,
@@ -443,7 +443,7 @@ mod tests {
         facts
     }
 
-    const CLEAR: &str = "clear: through wan, in clear (the router's own routes)";
+    const CLEAR: &str = "clear: through wan, unencrypted (the router's own routes)";
     const SITES: &str = "example.org, www.example.org, 203.0.113.0/24, 2001:db8:f::/48";
 
     #[test]
@@ -452,7 +452,7 @@ mod tests {
         let blocked = "blocked: blocked (policy entry guests)";
         let (rows, warnings) = seen(on(facts()), false, [Some("wan"), None]);
         let phone =
-            format!("phone/br-lan/{SITES} clear: through wan, in clear (policy entry phone)");
+            format!("phone/br-lan/{SITES} clear: through wan, unencrypted (policy entry phone)");
         assert_eq!(
             rows,
             [
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn what_is_not_in_force_is_told() {
         let (rows, warnings) = seen(facts(), false, [None; 2]);
-        let row = "television/br-lan/ clear: no route now; in clear once there is one (the router's own routes)";
+        let row = "television/br-lan/ clear: no route now; unencrypted once there is one (the router's own routes)";
         assert!(rows.iter().any(|it| it == row), "{rows:#?}");
         assert_eq!(warnings[0], format!("policy: {}", missing("policy")));
         let mut facts = on(facts());
@@ -515,9 +515,9 @@ mod tests {
         });
         let (_, warnings) = seen(facts, true, [None; 2]);
         for (what, words) in [
-            ("policy", "packets may leave in clear"),
+            ("policy", "packets may leave unencrypted"),
             ("policy", "there is no device br-guest"),
-            ("guard", "packets may leave in clear"),
+            ("guard", "packets may leave unencrypted"),
             ("guard", "there is no device br-guest"),
         ] {
             let has = |it: &String| it.starts_with(what) && it.contains(words);

@@ -21,7 +21,7 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Value {
     let guarded = there(Guard::read(Path::new(GUARD)), "guard", &mut warnings);
     if guard.is_none() && guarded.is_some_and(|it| !it.lan.is_empty()) {
         warnings.push(
-            "guard: its file exists, but it is off: devices may leave in clear; run `millrace guard on`"
+            "guard: its file exists, but it is off: devices may leave unencrypted; run `millrace guard on`"
                 .to_owned(),
         );
     }

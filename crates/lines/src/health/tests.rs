@@ -121,7 +121,7 @@ fn lost_probes_and_uneven_round_trips_are_counted() {
     bench.idle(8000);
     assert_eq!(
         (bench.health.loss(), bench.health.jitter()),
-        (None, Some(MS * 0))
+        (None, Some(Duration::ZERO))
     );
     bench.idle(20_000);
     assert_eq!(bench.health.loss().unwrap().percent, 0);
