@@ -3,6 +3,7 @@
 use crate::host::{Host, Saying, configuration, peer_text};
 use crate::plane::DATA;
 use crate::random::Random;
+use config::uapi::SetDevice;
 use plane::Now;
 use plane::{Endpoint, Source};
 use service::wireguard::{Cx, Event, LOOKUPS_MAX, Machine, Refused};
@@ -264,8 +265,12 @@ impl World {
 
     /// Configures a host as `wg` would.
     pub(crate) fn configure(&mut self, at: usize, text: &str) -> Result<(), Refused> {
-        let set = configuration(text);
-        self.with(at, |machine, cx| machine.configure(&set, cx))
+        self.set(at, &configuration(text))
+    }
+
+    /// Configures a host as its owner does.
+    pub(crate) fn set(&mut self, at: usize, set: &SetDevice) -> Result<(), Refused> {
+        self.with(at, |machine, cx| machine.configure(set, cx))
     }
 
     /// Configures a host's peer `of` with this entry.
