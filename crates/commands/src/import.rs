@@ -1,5 +1,8 @@
 //! `millrace import`: stores a tunnel's file, from a provider or another program, where `millrace up NAME` finds it.
 
+#[cfg(feature = "server")]
+mod pool;
+
 use crate::Outcome;
 use crate::arguments::{self, option, path, path_of};
 use crate::check::{self, Judged};
@@ -23,6 +26,10 @@ use zeroize::Zeroizing;
 
 /// Largest accepted file, in bytes: an OpenVPN profile with its keys has ten kilobytes.
 const SIZE_MAX: u64 = 1 << 20;
+
+/// Where archives are unpacked: in memory.
+#[cfg(feature = "server")]
+const SCRATCH: &str = "/run/millrace";
 
 /// The argument for standard input.
 const STANDARD_INPUT: &str = "-";
@@ -58,6 +65,9 @@ pub(crate) enum ImportingError {
     File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Pool(#[from] pool::PoolError),
     #[error("not kept: no tunnel can be made from this file")]
     Unusable,
     #[error(
@@ -75,7 +85,12 @@ pub(crate) fn command() -> Command {
             Arg::new("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("A wg-quick, OpenVPN or PPTP file; - for standard input"),
+                .help(if cfg!(feature = "server") {
+                    "A wg-quick, OpenVPN or PPTP file; - for standard input; or a directory or archive with the \
+                     files of several servers"
+                } else {
+                    "A wg-quick, OpenVPN or PPTP file; - for standard input"
+                }),
         )
         .arg(option(
             "name",
@@ -83,13 +98,15 @@ pub(crate) fn command() -> Command {
             "The tunnel's name [default: its file's name]",
         ))
         .arg(path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
+    #[cfg(feature = "server")]
+    let command = pool::arguments(command);
     check::permissions(command)
 }
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let name = arguments::text(matches, "name");
-    let (kept, counts) = import(
+    let (kept, counts, servers) = import(
         path_of(matches, "FILE"),
         name,
         path_of(matches, "to"),
@@ -108,12 +125,19 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let permitted = permitted.into_iter().filter(|it| matches.get_flag(it));
     let permitted: String = permitted.map(|it| format!("--{it} ")).collect();
     let called = format!("{permitted}{}", called.display());
-    host::terminal::note(end(&kept.display().to_string(), &called, counts));
+    let kept = kept.display().to_string();
+    host::terminal::note(end(&kept, &called, counts, servers.as_deref()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last message, about a stored file with these numbers of honoured, ignored and refused lines.
-fn end(kept: &str, called: &str, [honoured, ignored, refused]: [usize; 3]) -> String {
+/// The last message, about a stored file with these numbers of honoured, ignored and refused lines. `servers` are those
+/// of its pool, in words.
+fn end(
+    kept: &str,
+    called: &str,
+    [honoured, ignored, refused]: [usize; 3],
+    servers: Option<&str>,
+) -> String {
     let lines = |number: usize, what: &str| match number {
         0 => String::new(),
         1 => format!(", 1 line {what}"),
@@ -121,26 +145,31 @@ fn end(kept: &str, called: &str, [honoured, ignored, refused]: [usize; 3]) -> St
     };
     let ignored = lines(ignored, "without effect (`millrace check` says why)");
     let refused = lines(refused, "refused and left out (above)");
-    format!(
-        "kept as {kept}: {honoured} lines honoured{ignored}{refused}; `millrace up {called}` brings it up"
-    )
+    let what = servers.map_or_else(|| format!("{honoured} lines honoured"), str::to_owned);
+    format!("kept as {kept}: {what}{ignored}{refused}; `millrace up {called}` brings it up")
 }
 
-/// Returns the path of the stored file, and the numbers of honoured, ignored and refused lines.
+/// What an import has stored: the path, the numbers of honoured, ignored and refused lines, and the servers of a pool in
+/// words.
+type Stored = (PathBuf, [usize; 3], Option<String>);
+
 fn import(
     source: &Path,
     name: Option<&str>,
     to: &Path,
     matches: &ArgMatches,
-) -> Result<(PathBuf, [usize; 3]), ImportingError> {
+) -> Result<Stored, ImportingError> {
     let piped = source == Path::new(STANDARD_INPUT);
     let name = match (name, source.file_stem()) {
         (Some(name), _) => name.to_owned(),
-        (None, Some(stem)) if !piped => stem.to_string_lossy().into_owned(),
+        (None, Some(stem)) if !piped => stem.to_string_lossy().trim_end_matches(".tar").to_owned(),
         _ => return Err(ImportingError::NoName),
     };
     available(&name, to)?;
-    let text = read(source, piped)?;
+    let (text, servers) = match gather(source, piped, matches)? {
+        Some((text, servers)) => (text, Some(servers)),
+        None => (read(source, piped)?, None),
+    };
     let kept = place(to, &name, source, &text);
     may_keep(&kept, check::Arguments::of(&kept, matches).permissions)?;
     // The text is judged before it is written, as it contains keys.
@@ -172,7 +201,32 @@ fn import(
             kept.display()
         ));
     }
-    Ok((kept, check::counts(&judged.report)))
+    Ok((kept, check::counts(&judged.report), servers))
+}
+
+/// The text for the files in a directory or an archive, and their servers in words; `None` if `source` is one file.
+#[cfg(feature = "server")]
+fn gather(
+    source: &Path,
+    piped: bool,
+    matches: &ArgMatches,
+) -> Result<Option<(Zeroizing<String>, String)>, ImportingError> {
+    let choice = pool::Choice::from(matches);
+    let gathered = match piped {
+        true => None,
+        false => pool::gather(source, &choice, Path::new(SCRATCH))?,
+    };
+    Ok(gathered.map(|it| (it.text, it.summary)))
+}
+
+/// This small build imports single files.
+#[cfg(not(feature = "server"))]
+const fn gather(
+    _: &Path,
+    _: bool,
+    _: &ArgMatches,
+) -> Result<Option<(Zeroizing<String>, String)>, ImportingError> {
+    Ok(None)
 }
 
 /// Checks that a tunnel may have this name.
@@ -391,7 +445,7 @@ mod tests {
         let source = bench.file("away.ovpn", text);
         let matches = command().get_matches_from(["import", "x"]);
         let to = bench.0.path().join("kept");
-        let (kept, counts) = import(&source, None, &to, &matches).unwrap();
+        let (kept, counts, _) = import(&source, None, &to, &matches).unwrap();
         let written = fs::read_to_string(&kept).unwrap();
         assert_eq!(counts[2], 5, "{written}");
         for word in ["/etc/shadow", "/a\n", "7506"] {
@@ -405,9 +459,9 @@ mod tests {
             assert_eq!(left_out, [6, 8, 10].contains(&number), "{written}");
             assert!(left_out || there == line, "{written}");
         }
-        let said = end("F", "away", counts);
+        let said = end("F", "away", counts, None);
         assert!(said.contains("5 lines refused"), "{said}");
-        let said = end("F", "away", [7, 1, 0]);
+        let said = end("F", "away", [7, 1, 0], None);
         assert!(said.starts_with("kept as F: 7 lines honoured, 1 line without effect"));
         assert!(said.ends_with("`millrace up away` brings it up"), "{said}");
 
@@ -417,7 +471,7 @@ mod tests {
         );
         let source = bench.file("own.ovpn", &permitted);
         let matches = command().get_matches_from(["import", "x", "--allow-scripts"]);
-        let (kept, counts) = import(&source, Some("own"), &to, &matches).unwrap();
+        let (kept, counts, _) = import(&source, Some("own"), &to, &matches).unwrap();
         assert_eq!(counts[2], 0);
         assert_eq!(fs::read_to_string(&kept).unwrap(), permitted);
         let scripts = format!("{WIREGUARD}PostUp = touch /x\nMTU = 1300\n");

@@ -38,6 +38,8 @@ mod openvpn;
 mod peer;
 #[cfg(feature = "policy")]
 mod policy;
+#[cfg(feature = "server")]
+mod pool;
 mod profile;
 mod reload;
 mod restart;

@@ -13,7 +13,7 @@ mod tar;
 mod wireguard;
 
 use crate::arguments::{self, flag, list as values, option};
-use crate::down::{self, DownError, signal};
+use crate::down::{DownError, signal};
 use crate::profile::DIRECTORY;
 use crate::server::NAME;
 use crate::server::place::{self, Lock, PlaceError, Waits};
@@ -272,7 +272,7 @@ impl Recipient for Wanted<'_> {
 }
 
 /// A client, active or revoked.
-#[derive(Clone, Default, Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct Row {
     /// The client's name; `-` for none.
     pub(crate) name: String,

@@ -51,6 +51,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry(EveryDay, logs::command, logs::run),
     Entry(EveryDay, check::command, check::run),
     Entry(EveryDay, import::command, import::run),
+    #[cfg(feature = "server")]
+    Entry(EveryDay, pool::command, pool::run),
     Entry(EveryDay, doctor::command, doctor::run),
     #[cfg(feature = "server")]
     Entry(Servers, server::command, server::run),

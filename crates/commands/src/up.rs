@@ -18,6 +18,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+pub(crate) mod pool;
 pub(crate) mod wireguard;
 
 /// The command-line definition of `up`.

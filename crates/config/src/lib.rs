@@ -5,6 +5,7 @@
 //! * [`openvpn`]: import of OpenVPN files and command lines.
 //! * [`lines`]: the lines (uplinks) of a tunnel, which the files of several protocols may describe.
 //! * [`home`]: settings of a server at home besides its protocol; [`clients`]: its clients in the text of its file.
+//! * [`pool`]: several servers for the peer of a WireGuard tunnel.
 //! * [`free`]: finds unused addresses.
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
@@ -36,6 +37,7 @@ pub mod lines;
 pub mod openvpn;
 pub mod permissions;
 pub mod policy;
+pub mod pool;
 pub mod pptp;
 pub mod relay;
 pub mod report;

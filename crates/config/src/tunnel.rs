@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use crate::home::HomeServer;
 use crate::lines::{Given, Lines, SharedLines};
+use crate::pool::Pool;
 use crate::types::{AllowedIp, Endpoint, InterfaceAddr, Key32};
 use crate::uapi::{AllowedIpChange, SetDevice, SetPeer};
 
@@ -18,6 +19,8 @@ pub struct Tunnel {
     pub lines: Lines,
     /// The `[Server]` section, from comments.
     pub home: Option<HomeServer>,
+    /// The `[Pool]` section, from comments.
+    pub pool: Option<Pool>,
 }
 
 /// The `[Interface]` section.
@@ -124,6 +127,8 @@ impl Tunnel {
     /// Ranges that hold the address of an endpoint, each with that address. Endpoints given by name are left out.
     pub fn ranges_of_endpoints(&self) -> impl Iterator<Item = (AllowedIp, IpAddr)> {
         let endpoints = self.peers.iter().filter_map(|peer| peer.endpoint.as_ref());
+        let others = self.pool.iter().flat_map(|pool| &pool.servers);
+        let endpoints = endpoints.chain(others.map(|server| &server.endpoint));
         let addresses = endpoints.filter_map(|it| Some(it.socket_addr()?.ip()));
         addresses.flat_map(|addr| {
             let ranges = self.allowed_ips().filter(move |range| range.contains(addr));
@@ -131,11 +136,12 @@ impl Tunnel {
         })
     }
 
-    /// Number of peers that this tunnel connects to, as they have an endpoint.
+    /// Number of peers that this tunnel connects to, as they have an endpoint. Each server of a pool counts.
     #[must_use]
     pub fn called(&self) -> usize {
         let peers = self.peers.iter();
-        peers.filter(|peer| peer.endpoint.is_some()).count()
+        let called = peers.filter(|peer| peer.endpoint.is_some()).count();
+        called + self.pool.as_ref().map_or(0, |pool| pool.servers.len())
     }
 
     /// The lines that the tunnel runs with: its own, or else those of the settings file.

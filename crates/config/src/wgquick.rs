@@ -475,6 +475,12 @@ impl Parser {
             let owned = |range: &AllowedIp| self.ranges.get(range).map(|(_, peer)| *peer);
             peer.allowed_ips.retain(|range| owned(range) == Some(index));
         }
+        if let Some((head, pool)) = self.lines.take_pool() {
+            if let Some(reason) = pool.fault(&self.tunnel) {
+                self.wrong(head, "", reason);
+            }
+            self.tunnel.pool = Some(pool);
+        }
         let (full, called) = (self.tunnel.takes_its_own(), self.tunnel.called());
         let whole = std::mem::take(&mut self.lines).finish(full, called);
         (self.tunnel.lines, self.tunnel.home) = (whole.lines, whole.home);

@@ -167,6 +167,39 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     reaches(a, B4);
 }
 
+/// The first server of a tunnel for everything is dead. The next one gets its route past the tunnel before it is called.
+#[test]
+fn the_next_server_of_a_pool_is_called() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let _peers = office.peers();
+    let site = &office.site;
+    let (b4, key) = (site.net.link.b4(), &office.keys_c.public);
+    let live = "198.51.100.9";
+    site.net.b.add_address("lo", ip(live), 32).unwrap();
+    site.net.a.add_default_route(b4).unwrap();
+    let lines = format!(
+        "Address = {A4}/24\n#! [Pool]\n#! Server = dead {b4}:9 {key}\n#! Server = live {live}:{PORT_B}\n"
+    );
+    site.file(OFFICE, &lines, live, "0.0.0.0/0", "");
+    site.directory.interface(OFFICE, "office.conf", "");
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_has(&ADDRESSES[..1], &["0.0.0.0/1", "128.0.0.0/1"]);
+    reaches(&site.net.a, B4);
+    netifd.until_said("no answer from dead");
+    let status = status_of(&site.net.a, &netifd.device());
+    assert_eq!(status["peers"][0]["server"], "live", "{status}");
+    let way = site.net.a.output("ip", ["route", "get", live]).unwrap();
+    assert!(way.contains("dev eth0"), "{way}");
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+    assert_eq!(netifd.complaints(), Vec::<String>::new());
+    netifd.if_down();
+    assert!(!site.net.a.has_interface(&netifd.device()).unwrap());
+}
+
 #[test]
 fn renew_changes_in_place_and_disturbs_no_other_peer() {
     if !ready() {

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use lab::acceptance::{
-    A4, B4, B6, PATIENCE, PROGRAM, inhabitants, pings, ready, run_files, tcp_both_ways, until,
+    A4, B4, B6, PATIENCE, PORT_B, PROGRAM, inhabitants, pings, ready, run_files, status_of,
+    tcp_both_ways, until,
 };
-use lab::peer::{Keys, RunningPeer};
+use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer as _};
 use lab::{Exit, Host, Process};
 use nix::sys::signal::Signal;
 
@@ -244,6 +245,165 @@ fn everything_goes_into_a_full_tunnel() {
     ends(process, Signal::SIGTERM);
     site.nothing_is_left();
     assert_eq!(network(a), before);
+}
+
+/// Another server on B, with an address of its own and the port after that of the first.
+struct Second<'s> {
+    peer: RunningPeer<'s>,
+    keys: Keys,
+}
+
+impl Second<'_> {
+    const NAME: &'static str = "wg1";
+    const ADDRESS: &'static str = "198.51.100.9";
+    const PORT: u16 = PORT_B + 1;
+
+    fn start(site: &Site) -> Second<'_> {
+        let b = &site.net.b;
+        b.add_address("lo", lab::acceptance::ip(Self::ADDRESS), 32)
+            .unwrap();
+        let keys = Keys::generate(b).unwrap();
+        let program = lab::acceptance::millrace();
+        let peer = program.start(b, Self::NAME, &PeerOptions::default());
+        let peer = peer.unwrap();
+        let a = WgPeer::new(&site.keys_a.public).allow(lab::acceptance::ip(A4), 32);
+        let interface = lab::acceptance::interface(&keys, Self::PORT, vec![a]);
+        peer.configure(&interface).unwrap();
+        peer.bring_up(&[], 1420).unwrap();
+        // Answers to A leave by the first server while that has its route.
+        let way = [
+            "route",
+            "add",
+            "10.0.0.0/24",
+            "dev",
+            Self::NAME,
+            "metric",
+            "500",
+        ];
+        b.output("ip", way).unwrap();
+        Second { peer, keys }
+    }
+
+    /// The line of a pool for this server.
+    fn line(&self) -> String {
+        let (at, key) = (Self::ADDRESS, &self.keys.public);
+        format!("#! Server = second {at}:{} {key}\n", Self::PORT)
+    }
+
+    fn received(&self, site: &Site) -> u64 {
+        lab::acceptance::peer(&self.peer, &site.keys_a).received
+    }
+}
+
+/// The name of the pool's server that a tunnel of A uses.
+fn in_use(site: &Site) -> String {
+    let status = status_of(&site.net.a, UP);
+    let server = status["peers"][0]["server"].as_str();
+    server.unwrap_or_default().to_owned()
+}
+
+/// The first server of a pool falls silent under a full tunnel. The next one takes over, and nothing of the first is left.
+#[test]
+fn the_next_server_of_a_pool_takes_over() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let first = site.server();
+    let second = Second::start(&site);
+    let a = &site.net.a;
+    let b4 = site.net.link.b4();
+    a.add_default_route(b4).unwrap();
+    let before = network(a);
+    let pool = format!(
+        "#! [Pool]\n#! Server = first {b4}:{PORT_B}\n{}",
+        second.line()
+    );
+    let file = site.file(&pool, "0.0.0.0/0, ::/0");
+    let mut process = site.up(&file, &[]);
+    lab::acceptance::reaches(a, BEHIND);
+    assert_eq!(in_use(&site), "first");
+    assert_eq!(second.received(&site), 0);
+
+    // Its port stays open, so nothing tells A that it is gone.
+    first.process.signal(Signal::SIGSTOP).unwrap();
+    let gone = ["route", "del", "10.0.0.0/24", "dev", lab::acceptance::WG];
+    site.net.b.output("ip", gone).unwrap();
+    lab::acceptance::reaches(a, BEHIND);
+    assert_eq!(in_use(&site), "second");
+    let words = "up0: no answer from first";
+    let line = process
+        .wait_for_line(words, PATIENCE, |line| line.contains(words))
+        .unwrap();
+    assert!(line.contains("; calling second ("), "{line}");
+    let status = status_of(a, UP);
+    assert!(status["failed_servers"]["first"].is_u64(), "{status}");
+    let peers = a.output("wg", ["show", UP, "allowed-ips"]).unwrap();
+    assert_eq!(peers.lines().count(), 1, "{peers}");
+    assert!(peers.starts_with(&second.keys.public), "{peers}");
+    let received = second.received(&site);
+    pings(a, BEHIND, 3);
+    assert!(second.received(&site) >= received + 3 * 128);
+    // The handshakes with the second do not go through the tunnel, and other packets do.
+    let mark = a.output("wg", ["show", UP, "fwmark"]).unwrap();
+    let way = |more: &[&str]| {
+        let words = ["route", "get", Second::ADDRESS].iter().chain(more);
+        a.output("ip", words.copied()).unwrap()
+    };
+    assert!(way(&[]).contains(UP));
+    assert!(way(&["mark", mark.trim()]).contains("eth0"));
+
+    // It stays with the second although the first is back.
+    first.process.signal(Signal::SIGCONT).unwrap();
+    pings(a, BEHIND, 2);
+    assert_eq!(in_use(&site), "second");
+    ends(process, Signal::SIGINT);
+    site.nothing_is_left();
+    assert_eq!(network(a), before);
+}
+
+/// At the start some servers are dead or have no route; a changed `Use` is obeyed at once.
+#[test]
+fn a_pool_begins_with_a_server_that_answers() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _first = site.server();
+    let second = Second::start(&site);
+    let a = &site.net.a;
+    let b4 = site.net.link.b4();
+    a.add_default_route(b4).unwrap();
+    let servers = format!(
+        "#! Server = nowhere [2001:db8::7]:1\n#! Server = dead {b4}:9\n#! Server = live {b4}:{PORT_B}\n"
+    );
+    let before = network(a);
+    for choose in ["order", "fastest", "random"] {
+        let pool = |wanted: &str, more: &str| {
+            format!("#! [Pool]\n#! Use = {wanted}\n#! Choose = {choose}\n{servers}{more}")
+        };
+        // The dead server has a key of its own, so that all can be called at once.
+        let servers = second.line().replace("second", "dead2");
+        let servers = servers.replace(&Second::PORT.to_string(), "9");
+        let file = site.file(&pool("nowhere, dead2, live", &servers), "10.0.0.0/24");
+        let process = site.up(&file, &[]);
+        until("an answer of the live server", || in_use(&site) == "live");
+        lab::acceptance::reaches(a, B4);
+        let received = second.received(&site);
+        fs::write(&file, {
+            let text = fs::read_to_string(&file).unwrap();
+            let text = text.replace(&servers, &(servers.clone() + &second.line()));
+            text.replace("Use = nowhere, dead2, live", "Use = sec*")
+        })
+        .unwrap();
+        process.signal(Signal::SIGHUP).unwrap();
+        until("the second server", || {
+            in_use(&site) == "second" && second.received(&site) > received
+        });
+        ends(process, Signal::SIGINT);
+        site.nothing_is_left();
+        assert_eq!(network(a), before);
+    }
 }
 
 #[test]

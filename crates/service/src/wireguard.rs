@@ -15,6 +15,7 @@ mod lines;
 mod machine;
 mod names;
 mod peers;
+mod pool;
 mod port;
 mod probe_plan;
 mod probing;
@@ -38,6 +39,8 @@ pub use event::Event;
 pub use host::{Ended, Host, LOOKUPS_MAX, Refused};
 pub use interface::Interface;
 pub use machine::{Cx, Machine, Named, Plane};
+pub use peers::Heard;
+pub use pool::Rotation;
 pub use probing::ProbePlan;
 pub use save::{merge, save};
 #[cfg(any(feature = "pptp", feature = "relay"))]

@@ -4,14 +4,16 @@ use super::given::{At, Given, Kind};
 use super::manager::Netifd;
 use super::telling::Telling;
 use super::{Ended, Outcome};
+use crate::up::pool::{Servers, Turn};
 use crate::up::wireguard::{self, begin, change, endpoints, has_much, leads_much, mark_server};
 use config::settings::Settings;
 use config::tunnel::Tunnel;
 use config::types::Key32;
 use host::{Managed, Want, background, logging, privileges};
 use service::tun_probe::TunProbe;
-use service::wireguard::{Daemon, DaemonOptions, Named, Owner};
+use service::wireguard::{Daemon, DaemonOptions, Heard, Named, Owner};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Runs the tunnel until a signal or the loss of its device ends it.
 pub(super) fn run(
@@ -33,6 +35,9 @@ pub(super) fn run(
     if let Some(origin) = &lines.origin {
         log::info!("{}: uplinks: {origin}", at.interface);
     }
+    let mark = lines.lines.lines.is_empty();
+    let mark = mark.then(|| wireguard.tunnel.interface.fwmark.unwrap_or(0));
+    let servers = Servers::new(&mut wireguard.tunnel.clone(), mark);
     let tun_verdict = TunProbe::start(&settings.dataplane).verdict();
     privileges::drop_privileges();
     let mut daemon = Daemon::start(&DaemonOptions {
@@ -51,11 +56,13 @@ pub(super) fn run(
         netifd,
         managed: Managed::new(netifd.shared(), netifd.device()),
         given,
+        servers,
         up: false,
         waits: false,
     };
     begin(&daemon, &owned.tunnel(), netifd.device())?;
     owned.tell_names(&daemon);
+    daemon.with(|interface| owned.servers.tell(interface));
     let ended = daemon.run(&mut owned)?;
     log::info!("{}: ended: {ended:?}", at.interface);
     Ok(Ended::Exit)
@@ -68,17 +75,21 @@ struct Owned<'a> {
     netifd: &'a Netifd,
     managed: Managed,
     given: Given,
+    servers: Servers,
     up: bool,
     /// Whether the log already says what the tunnel waits for.
     waits: bool,
 }
 
 impl Owned<'_> {
+    /// The file's tunnel; with a pool, its peers are the servers in use.
     fn tunnel(&self) -> Tunnel {
-        match &self.given.kind {
+        let mut tunnel = match &self.given.kind {
             Kind::WireGuard(wireguard) => wireguard.tunnel.clone(),
             _ => Tunnel::default(),
-        }
+        };
+        self.servers.put_into(&mut tunnel);
+        tunnel
     }
 
     fn tell_names(&mut self, daemon: &Daemon) {
@@ -160,6 +171,10 @@ impl Owner for Owned<'_> {
             daemon.with(|interface| interface.tell_waiting(Some(what)));
             return Ok(());
         }
+        if !self.up && self.servers.begin() {
+            let tunnel = self.tunnel();
+            daemon.with(|interface| self.servers.apply(Turn::Next, interface, &tunnel, false));
+        }
         let want = self.want(daemon, &names);
         if let Err(error) = self.managed.set(&want) {
             log::warn!("{}: {error}", self.at.interface);
@@ -168,6 +183,8 @@ impl Owner for Owned<'_> {
         daemon.with(|interface| interface.tell_waiting(None));
         if !std::mem::replace(&mut self.up, true) {
             log::info!("{} is up", self.at.interface);
+            let tunnel = self.tunnel();
+            daemon.with(|interface| self.servers.call(interface, &tunnel));
             background::start_is_over();
         }
         Ok(())
@@ -184,6 +201,23 @@ impl Owner for Owned<'_> {
         }
         self.tell_mtu(daemon);
         Ok(())
+    }
+
+    fn waits_until(&self) -> Option<Instant> {
+        self.servers.waits_until()
+    }
+
+    fn waits(&mut self, daemon: &Daemon, heard: &Heard) -> Outcome<()> {
+        let Some(turn) = self.servers.turn(heard, &self.at.interface) else {
+            return Ok(());
+        };
+        // The routes come first: the tunnel must not take in the handshakes with a new server.
+        if turn == Turn::Next {
+            self.changed(daemon)?;
+        }
+        let tunnel = self.tunnel();
+        daemon.with(|interface| self.servers.apply(turn, interface, &tunnel, self.up));
+        self.changed(daemon)
     }
 
     fn reload(&mut self, daemon: &Daemon) -> Outcome<()> {
@@ -210,6 +244,9 @@ impl Owner for Owned<'_> {
         let old = self.tunnel();
         self.netifd.change(&given);
         let before = std::mem::replace(&mut self.given, given);
+        if let Kind::WireGuard(wireguard) = &self.given.kind {
+            self.servers.reload(&mut wireguard.tunnel.clone());
+        }
         let new = self.tunnel();
         if old.lines != new.lines || before.network.needs_new_device(&self.given.network) {
             log::warn!(
@@ -220,7 +257,10 @@ impl Owner for Owned<'_> {
         mark_server(self.netifd.device(), &new);
         let mark = (old.interface.fwmark != new.interface.fwmark)
             .then(|| new.interface.fwmark.unwrap_or(0));
-        daemon.with(|interface| change(interface, &old, &new, mark, &self.at.interface));
+        daemon.with(|interface| {
+            change(interface, &old, &new, mark, &self.at.interface);
+            self.servers.call(interface, &new);
+        });
         self.tell_names(daemon);
         log::info!("{}: the configuration was read again", self.at.interface);
         self.changed(daemon)

@@ -4,6 +4,7 @@
 //! with its own name servers, first waits for its endpoints' addresses. Their look-up could not use a tunnel that is
 //! not up yet.
 
+use super::pool::{Servers, Turn};
 use super::{BOUND, REFUSED, tell, tell_lines, warn_of_readers};
 use crate::arguments::text;
 use clap::ArgMatches;
@@ -18,7 +19,7 @@ use host::{Applied, Facts, MtuFollower, Plan, PlanError, Want};
 use host::{background, logging, notify, privileges, tunnel_devices};
 use netio::netlink::Netlink;
 use service::tun_probe::TunProbe;
-use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner};
+use service::wireguard::{Daemon, DaemonOptions, Heard, Interface, Named, Owner};
 use std::collections::HashSet;
 use std::error::Error;
 use std::net::SocketAddr;
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Longest time between two looks for a peer's first answer; each event of the tunnel is a look, too.
-const DAY: Duration = Duration::from_secs(86_400);
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
 /// Switches of the command line, for reading the file and for the host.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +67,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     let switches = Switches::from(matches);
     let ifname = wgquick::interface_name(path)?;
     warn_of_readers(path);
-    let tunnel = read(path, switches)?;
+    let mut tunnel = read(path, switches)?;
     let bind_device = text(matches, "bind-device").map(str::to_owned);
     if bind_device.is_some() && !tunnel.lines.lines.is_empty() {
         return Err(BOUND.into());
@@ -85,11 +86,15 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     if host::recover(&ifname)? {
         log::info!("{ifname}: undid what an earlier run left behind");
     }
+    let mark = (bind_device.is_none() && given.lines.lines.is_empty())
+        .then(|| tunnel.interface.fwmark.unwrap_or(0));
+    let servers = Servers::new(&mut tunnel, mark);
     let mut up = Up {
         path,
         switches,
         ifname,
         tunnel,
+        servers,
         shared,
         lines: given.lines,
         facts: Facts::default(),
@@ -119,6 +124,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     privileges::confine_other_threads();
     begin(&daemon, &up.tunnel, &up.ifname)?;
     tell_names(&daemon, &mut up.tunnel);
+    daemon.with(|interface| up.servers.tell(interface));
     let result = daemon.run(&mut up);
     notify::stopping();
     if let Ok(ended) = &result {
@@ -200,7 +206,7 @@ pub(crate) fn leads_much(tunnel: &Tunnel) -> bool {
 }
 
 /// Sets the endpoints of peers.
-fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
+pub(crate) fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
     for peer in peers {
         if let Some(endpoint) = &peer.endpoint {
             interface.set_endpoint(&peer.public_key, endpoint);
@@ -213,7 +219,9 @@ struct Up<'a> {
     path: &'a Path,
     switches: Switches,
     ifname: String,
+    /// The file's tunnel; with a pool, its peers are the servers in use.
     tunnel: Tunnel,
+    servers: Servers,
     /// The lines of the settings file, and the lines in use: the file's own, or else these.
     shared: Option<SharedLines>,
     lines: Lines,
@@ -262,20 +270,23 @@ impl Owner for Up<'_> {
     }
 
     fn waits_until(&self) -> Option<Instant> {
-        let called = self.called?;
-        Some(match self.waits_for_parent() {
+        let answer = self.called.map(|called| match self.waits_for_parent() {
             true => called + self.switches.wait,
             // Always in the future: a time that has passed would keep the daemon's loop awake.
             false => Instant::now() + DAY,
-        })
+        });
+        answer.into_iter().chain(self.servers.waits_until()).min()
     }
 
-    fn waits(&mut self, daemon: &Daemon, answered: bool) -> Outcome<()> {
+    fn waits(&mut self, daemon: &Daemon, heard: &Heard) -> Outcome<()> {
+        if let Some(turn) = self.servers.turn(heard, &self.ifname) {
+            self.change_servers(turn, daemon)?;
+        }
         let Some(called) = self.called else {
             return Ok(());
         };
         let ifname = &self.ifname;
-        if answered {
+        if heard.first.is_some() {
             let seconds = called.elapsed().as_secs_f32();
             let summary = self.want(daemon).summary(ifname);
             log::info!("{ifname}: connected in {seconds:.1} s: {summary}");
@@ -304,7 +315,7 @@ impl Up<'_> {
     /// Applies a changed file.
     fn read_again(&mut self, daemon: &Daemon) -> Outcome<()> {
         logging::reopen();
-        let tunnel = match read(self.path, self.switches) {
+        let mut tunnel = match read(self.path, self.switches) {
             Ok(tunnel) => tunnel,
             Err(error) => {
                 log::error!(
@@ -314,6 +325,7 @@ impl Up<'_> {
                 return Ok(());
             }
         };
+        self.servers.reload(&mut tunnel);
         let old = std::mem::replace(&mut self.tunnel, tunnel);
         let other = old.lines != self.tunnel.lines;
         if other && self.tunnel.lines_with(self.shared.as_ref()).lines != self.lines {
@@ -324,7 +336,10 @@ impl Up<'_> {
         }
         mark_server(&self.ifname, &self.tunnel);
         // The plan may use another mark than the file.
-        daemon.with(|interface| change(interface, &old, &self.tunnel, None, &self.ifname));
+        daemon.with(|interface| {
+            change(interface, &old, &self.tunnel, None, &self.ifname);
+            self.servers.call(interface, &self.tunnel);
+        });
         tell_names(daemon, &mut self.tunnel);
         log::info!("{}: {} was read again", self.ifname, self.path.display());
         self.changed(daemon)
@@ -462,6 +477,9 @@ impl Up<'_> {
 
     /// Sets what the file asks of the host: routes, addresses, name servers.
     fn bring_up(&mut self, daemon: &Daemon) -> Outcome<()> {
+        if self.servers.begin() {
+            self.put_servers(Turn::Next, daemon);
+        }
         let mut netlink = Netlink::open()?;
         let want = self.want(daemon);
         let facts = Facts::gather(&want, &self.ifname, &mut netlink)?;
@@ -485,6 +503,7 @@ impl Up<'_> {
             interface.tell_waiting(None);
         });
         (self.plan, self.facts) = (plan, facts);
+        self.servers.set_mark(self.plan.fwmark);
         self.tell_warnings(daemon);
         self.scripts(&self.tunnel.interface.scripts.post_up)?;
         if self.waiting_for.take().is_some() {
@@ -514,14 +533,36 @@ impl Up<'_> {
             .first()
             .and_then(|it| host::device_to(it.ip(), self.plan.fwmark));
         let over = device.map_or_else(String::new, |it| format!(" over {it}"));
-        log::info!(
-            "{}: connecting to {}{over}",
-            self.ifname,
-            endpoints.join(", ")
-        );
+        let called = self.servers.words();
+        let called = called.unwrap_or_else(|| endpoints.join(", "));
+        log::info!("{}: connecting to {called}{over}", self.ifname);
         daemon.with(|interface| interface.call(keys));
         self.called = Some(Instant::now());
         Ok(())
+    }
+
+    /// Uses other servers of the pool.
+    fn change_servers(&mut self, turn: Turn, daemon: &Daemon) -> Outcome<()> {
+        let is_up = self.applied.is_some();
+        self.put_servers(turn, daemon);
+        match turn {
+            Turn::Next if is_up => Ok(()),
+            _ => self.changed(daemon),
+        }
+    }
+
+    /// Makes the servers in use the interface's peers. The routes come first: the tunnel must not take in the handshakes
+    /// with a new server.
+    fn put_servers(&mut self, turn: Turn, daemon: &Daemon) {
+        self.servers.put_into(&mut self.tunnel);
+        let is_up = self.applied.is_some();
+        if is_up && turn == Turn::Next {
+            self.follow(daemon);
+        }
+        let set = |interface: &mut Interface| {
+            self.servers.apply(turn, interface, &self.tunnel, is_up);
+        };
+        daemon.with(set);
     }
 
     /// Shows in the status the file's settings that the host lacks.
@@ -575,6 +616,7 @@ impl Up<'_> {
             mark(daemon, 0)?;
         }
         self.plan = plan;
+        self.servers.set_mark(self.plan.fwmark);
         self.tell_warnings(daemon);
         Ok(())
     }

@@ -1,8 +1,9 @@
-//! Sections in a file's `#!` comments: `[Uplinks]`, `[Uplink]` and `[Server]`.
+//! Sections in a file's `#!` comments: `[Uplinks]`, `[Uplink]`, `[Server]` and `[Pool]`.
 
 use super::{LINE_KEYS, LINES_KEYS, LINES_MAX, Line, LineMode, Lines};
 use crate::home::{self, HomeServer};
 use crate::keys;
+use crate::pool::{self, Pool};
 use crate::text::suggest;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -13,19 +14,21 @@ enum Section {
     Lines,
     Line,
     Server,
+    Pool,
     /// Lines below a section head that was refused.
     Refused,
 }
 
-/// Name that reports use for the head of a `[Server]` section.
+/// Names that reports use for the heads of these sections.
 const SERVER: &str = "[Server]";
+const POOL: &str = "[Pool]";
 
 /// Meaning of a comment.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Found {
     /// An ordinary comment, or the head of a section of lines.
     Nothing,
-    /// An honoured key, or the head of `[Server]`, which has a meaning of its own.
+    /// An honoured key, or the head of `[Server]` or `[Pool]`, which has a meaning of its own.
     Key(&'static str),
     /// A fault: the key (empty if there is none), and the reason.
     Fault(String, String),
@@ -36,6 +39,8 @@ pub(crate) enum Found {
 pub(crate) struct Sections {
     lines: Lines,
     home: Option<HomeServer>,
+    /// The `[Pool]` section, and the line number of its head.
+    pool: Option<(usize, Pool)>,
     section: Section,
     /// Line number of the first `[Uplinks]`, and of the head of each `[Uplink]`.
     lines_head: Option<usize>,
@@ -97,11 +102,17 @@ impl Sections {
             (Section::Server, _) => {
                 keys::set(home::KEYS, self.home.get_or_insert_default(), key, value)
             }
+            (Section::Pool, _) => {
+                let (_, pool) = self.pool.get_or_insert_default();
+                keys::set(pool::KEYS, pool, key, value)
+            }
             _ => keys::set(LINES_KEYS, &mut self.lines, key, value),
         };
         match outcome {
             Err(reason) => fault(&keys::shown(key), &reason),
-            Ok((name, _)) if self.seen.contains(&name) => fault(name, "is set twice; remove one"),
+            Ok((name, _)) if self.seen.contains(&name) && name != pool::SERVER => {
+                fault(name, "is set twice; remove one")
+            }
             Ok((name, _)) => {
                 self.seen.push(name);
                 self.keys.push((number, name));
@@ -132,14 +143,20 @@ impl Sections {
             }
             self.lines_head.get_or_insert(number);
             Section::Lines
-        } else if text.eq_ignore_ascii_case("[Server]") {
+        } else if text.eq_ignore_ascii_case(SERVER) {
             if self.home.is_some() {
                 refused = Some("a second [Server]; join them".to_owned());
             }
             self.home.get_or_insert_default();
             Section::Server
+        } else if text.eq_ignore_ascii_case(POOL) {
+            if self.pool.is_some() {
+                refused = Some("a second [Pool]; join them".to_owned());
+            }
+            self.pool.get_or_insert_with(|| (number, Pool::default()));
+            Section::Pool
         } else {
-            let known = suggest(text, &["[Uplinks]", "[Uplink]", "[Server]"]);
+            let known = suggest(text, &["[Uplinks]", "[Uplink]", SERVER, POOL]);
             refused = Some(format!("unknown section in a `#!` comment; {known}"));
             Section::Refused
         };
@@ -148,6 +165,7 @@ impl Sections {
                 self.home_lines.push(number);
                 Found::Key(SERVER)
             }
+            None if self.section == Section::Pool => Found::Key(POOL),
             None => Found::Nothing,
             Some(reason) => {
                 if self.section == Section::Line {
@@ -158,6 +176,11 @@ impl Sections {
                 Found::Fault(String::new(), reason)
             }
         }
+    }
+
+    /// Takes the `[Pool]` section, with the line number of its head.
+    pub(crate) const fn take_pool(&mut self) -> Option<(usize, Pool)> {
+        self.pool.take()
     }
 
     /// Whether packets wait in a fair queue (`Shape`).

@@ -10,6 +10,7 @@ use crate::keys::{
     OK, Texts, Verdicted, compact, joined, key, number, parsed, shown, some, store, texts, up_to,
     write_texts,
 };
+use crate::pool::Pool;
 use crate::tunnel::{Interface, Peer, Scripts, Table, Tunnel};
 use crate::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, decimal};
 
@@ -155,9 +156,14 @@ impl Tunnel {
         let lines = self.lines.to_comments();
         let home = self.home.as_ref().map(HomeServer::to_comments);
         let home = home.unwrap_or_default();
-        let size = self.conf_size() + lines.len() + home.len() + 2;
+        let pool = self
+            .pool
+            .as_ref()
+            .map(Pool::to_comments)
+            .unwrap_or_default();
+        let size = self.conf_size() + lines.len() + home.len() + pool.len() + 3;
         let mut out = Zeroizing::new(String::with_capacity(size));
-        for comments in [lines.as_str(), &home] {
+        for comments in [lines.as_str(), &home, &pool] {
             if !comments.is_empty() {
                 out.push_str(comments);
                 out.push('\n');

@@ -266,6 +266,7 @@ fn every_key_is_read() {
             },
         ],
         home: None,
+        pool: None,
         lines: Lines::default(),
     };
     assert_eq!(found, expected);

@@ -6,6 +6,7 @@ use std::path::Path;
 use config::home::{HomeServer, Masquerading};
 use config::lines::{Line, LineMode, Lines};
 use config::permissions::Permissions;
+use config::pool::{Choose, Pool, Server};
 use config::tunnel::*;
 use config::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, family_bits};
 use config::wgquick::*;
@@ -126,10 +127,27 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_pool()(
+        wanted in prop::collection::vec("server[0-9*]{0,3}\\*", 0..2),
+        choose in prop::sample::select(Choose::ALL.to_vec()),
+        servers in prop::collection::vec((host(), 1u16.., prop::option::of(key())), 1..4),
+    ) -> Pool {
+        let servers = servers.into_iter().enumerate();
+        let servers = servers.map(|(at, (host, port, public_key))| Server {
+            name: format!("server{at}"),
+            endpoint: Endpoint { host, port },
+            public_key,
+        });
+        Pool { wanted, choose, servers: servers.collect() }
+    }
+}
+
+prop_compose! {
     fn any_tunnel()(
-        interface in any_interface(),
+        mut interface in any_interface(),
         mut peers in prop::collection::vec(any_peer(), 0..4),
         home in prop::option::of(any_home()),
+        pool in any_pool(),
     ) -> Tunnel {
         let mut owned: Vec<AllowedIp> = Vec::new();
         for peer in peers.iter_mut().rev() {
@@ -137,11 +155,16 @@ prop_compose! {
             owned.extend(&peer.allowed_ips);
         }
         let called = peers.iter().filter(|it| it.endpoint.is_some()).count();
+        // A pool is for one peer, whose servers fit `Use`.
+        let fits = pool.servers.iter().any(|it| pool.uses(&it.name));
+        let pool = Some(pool).filter(|_| peers.len() == 1 && called == 1 && fits);
+        interface.save_config &= pool.is_none();
         Tunnel {
             interface,
             peers,
-            lines: lines(called == 1),
+            lines: lines(called == 1 && pool.is_none()),
             home,
+            pool,
         }
     }
 }

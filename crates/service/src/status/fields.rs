@@ -78,7 +78,10 @@ fn write<T: Level, S: Serializer>(level: &T, to: S) -> Result<S::Ok, S::Error> {
     let mut document = to.serialize_map(None)?;
     for field in T::FIELDS {
         let value = field.value(level);
-        let empty = value.is_null() || value == "" || value.as_array().is_some_and(Vec::is_empty);
+        let empty = value.is_null()
+            || value == ""
+            || value.as_array().is_some_and(Vec::is_empty)
+            || value.as_object().is_some_and(Map::is_empty);
         if !(field.omitted && empty) {
             document.serialize_entry(field.name, &value)?;
         }
@@ -195,6 +198,8 @@ levels! {
         uptime_ms: u64, metric "millrace_tunnel_uptime_seconds";
         /// The peers, as below: a server's connected clients, or a client's server.
         peers: Vec<PeerStatus>;
+        /// Servers of a [pool](pools.md) that did not answer, each with the seconds since then, at most the latest 64.
+        failed_servers: BTreeMap<String, u64>, absent "if empty";
         /// Refused control packets, handshakes and sessions, by [reason](#drops-and-refusals).
         refused: BTreeMap<String, u64>, metric "millrace_tunnel_refused_total";
         /// The data plane, as below.
@@ -208,6 +213,8 @@ levels! {
         /// WireGuard: `#! Name` in the file. OpenVPN: the certificate's common name. PPTP: user name of a client, host name
         /// of a server.
         name: Option<String>;
+        /// Name of the server in a [pool](pools.md), with WireGuard.
+        server: Option<String>, absent "if null", label "server";
         /// The peer's address, `ADDRESS:PORT`; with PPTP `ADDRESS`.
         endpoint: Option<String>, label "endpoint";
         /// `udp`, `tcp` or, with PPTP, `gre`.

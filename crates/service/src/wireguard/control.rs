@@ -196,7 +196,7 @@ impl Machine {
             return;
         };
         let (unanswered, words) = entry.silence.initiated();
-        if let Some(words) = words {
+        if let Some(words) = words.filter(|_| !self.is_told) {
             self.log_peer(id, words, cx);
         }
         let name = self.names.get_mut(&id).filter(|_| unanswered > 0);

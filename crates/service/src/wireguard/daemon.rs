@@ -5,6 +5,7 @@ use super::event::Event;
 use super::host::Ended;
 use super::interface::{Interface, News};
 use super::machine::Machine;
+use super::peers::Heard;
 use super::server::{Server, lock};
 use super::signals::Signals;
 use super::sockets::SocketPlan;
@@ -124,16 +125,16 @@ pub trait Owner {
         Ok(())
     }
 
-    /// When to call an owner again that waits for a peer's answer; `None` if it does not wait.
+    /// When to call an owner again that waits for a peer's answer or silence; `None` if it does not wait.
     fn waits_until(&self) -> Option<Instant> {
         None
     }
 
-    /// Called in every round of the daemon while the owner waits; `answered` says whether a peer has answered.
+    /// Called in every round of the daemon while the owner waits. A call of [`Daemon::with`] begins another round.
     ///
     /// # Errors
     /// Ends the daemon.
-    fn waits(&mut self, _daemon: &Daemon, _answered: bool) -> Result<(), Box<dyn Error>> {
+    fn waits(&mut self, _: &Daemon, _: &Heard) -> Result<(), Box<dyn Error>> {
         Ok(())
     }
 
@@ -287,9 +288,9 @@ impl Daemon {
             }
             if until.is_some() {
                 let interface = lock(&self.interface);
-                let answered = interface.as_ref().is_some_and(Interface::is_answered);
+                let heard = interface.as_ref().map(|it| it.machine.heard());
                 drop(interface);
-                owner.waits(self, answered)?;
+                owner.waits(self, &heard.unwrap_or_default())?;
             }
         }
     }

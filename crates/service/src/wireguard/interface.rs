@@ -3,12 +3,14 @@
 use super::event::Event;
 use super::host::{Ended, Host};
 use super::machine::{Cx, Machine, Named};
+use super::pool::Rotation;
 use super::probing::ProbePlan;
 use super::recall;
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
+use config::pool::Server;
 use config::settings::MtuProbe;
 use config::tunnel::Tunnel;
 use config::types::Key32;
@@ -45,6 +47,9 @@ pub struct Interface {
     pub(super) refused: Option<String>,
     /// The thing that the tunnel waits for, for the status.
     pub(super) waiting_for: Option<String>,
+    /// The servers of the tunnel's pool in use, by key, and the pool's latest failures, for the status.
+    pub(super) servers: Vec<(Key32, String)>,
+    pub(super) failures: Vec<(String, Instant)>,
     /// MTU probe setting.
     pub(super) mtu_probe: MtuProbe,
 }
@@ -222,6 +227,8 @@ impl Interface {
             warnings: Vec::new(),
             refused: None,
             waiting_for: None,
+            servers: Vec::new(),
+            failures: Vec::new(),
             mtu_probe: MtuProbe::Off,
         }
     }
@@ -363,12 +370,6 @@ impl Interface {
         self.handle(Event::Call(peers.into_iter().collect()));
     }
 
-    /// Whether any peer has had a session.
-    pub(super) fn is_answered(&self) -> bool {
-        let mut peers = self.machine.peers.values();
-        peers.any(|peer| peer.last_handshake.is_some())
-    }
-
     /// Peers whose endpoints are names, with the addresses found.
     #[must_use]
     pub fn names(&self) -> Vec<Named> {
@@ -409,6 +410,14 @@ impl Interface {
     /// Sets for the status what the tunnel waits for before it comes up.
     pub fn tell_waiting(&mut self, what: Option<String>) {
         self.waiting_for = what;
+    }
+
+    /// Sets for the status which servers of the tunnel's pool are in use, and which failed last.
+    pub fn tell_pool(&mut self, rotation: &Rotation) {
+        let keyed = |it: &Server| Some((it.public_key.clone()?, it.name.clone()));
+        self.servers = rotation.called().filter_map(keyed).collect();
+        self.failures = rotation.failures();
+        self.machine.is_told = rotation.rounds() > 0;
     }
 
     /// Returns the narrowest path to a peer, if probes found it narrower than the planned MTU.

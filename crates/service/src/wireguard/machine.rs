@@ -2,7 +2,7 @@
 
 use super::event::Event;
 use super::host::Host;
-use super::peers::PeerEntry;
+use super::peers::{Heard, PeerEntry};
 use super::probing::Probing;
 use super::recall::Keeping;
 use crate::status::Refusals;
@@ -85,6 +85,8 @@ pub struct Machine {
     pub(super) probing: Probing,
     /// When to write the peers' addresses to the file.
     pub(super) keeping: Keeping,
+    /// Silent peers were told already: a pool calls one server after the other, again and again.
+    pub(super) is_told: bool,
 }
 
 /// The data plane of an interface.
@@ -189,6 +191,7 @@ impl Machine {
             floor: Floor::default(),
             probing: Probing::default(),
             keeping: Keeping::default(),
+            is_told: false,
         }
     }
 
@@ -362,6 +365,23 @@ impl Machine {
             if by != Some(from) {
                 cx.plane.forget_source(id);
             }
+        }
+    }
+
+    /// What the interface has heard of its peers.
+    #[must_use]
+    pub fn heard(&self) -> Heard {
+        let answered = self.peers.values();
+        let answered = answered.filter_map(|peer| Some((peer.last_handshake?.1, peer)));
+        let first = answered.min_by_key(|(at, _)| *at);
+        let is_silent = |(id, peer): (&PeerId, &PeerEntry)| {
+            let name = self.names.get(id);
+            let unknown = name.is_some_and(|it| it.is_tried() && it.addresses().is_empty());
+            unknown || peer.silence.is_unanswered()
+        };
+        Heard {
+            first: first.map(|(_, peer)| peer.public_key.clone()),
+            silent: !self.peers.is_empty() && self.peers.iter().all(is_silent),
         }
     }
 

@@ -21,6 +21,15 @@ pub(super) struct PeerEntry {
     pub(super) silence: Silence,
 }
 
+/// What an interface has heard of its peers.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Heard {
+    /// The peer that answered first, since peers were last added.
+    pub first: Option<Key32>,
+    /// No peer answers, or none has an address.
+    pub silent: bool,
+}
+
 /// Unanswered initiations after which a peer counts as gone: the second is sent 5 seconds after the first.
 const GONE_AFTER: u32 = 2;
 

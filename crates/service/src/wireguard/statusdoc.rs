@@ -3,6 +3,7 @@
 use super::interface::Interface;
 use crate::status::lines;
 use crate::status::{DataplaneStatus, MeasuredStatus, PeerStatus, Status, WAITING, dataplane};
+use config::types::Key32;
 use crypto::select::{self, Algorithm};
 use plane::{PeerLines, Statistics};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -29,6 +30,7 @@ impl Interface {
             let mut peer = PeerStatus {
                 public_key: p.public_key.to_base64().to_string(),
                 name: p.name.as_deref().map(str::to_owned),
+                server: self.server_of(&p.public_key),
                 endpoint: moved.line.map(|line| line.endpoint.addr.to_string()),
                 allowed_ips: p.allowed_ips.iter().map(ToString::to_string).collect(),
                 last_handshake_unix: p
@@ -59,16 +61,20 @@ impl Interface {
             }
             peer
         });
+        let ago = |(name, at): &(String, Instant)| {
+            let age = now.saturating_duration_since(*at).as_secs();
+            (name.clone(), age)
+        };
         let statistics = self.plane.statistics();
         let mtu = self.plane.mtu() as u32;
         Status {
             interface: self.plane.interface().unwrap_or_default(),
             protocol: "wireguard".to_owned(),
-            public_key: self.machine.device.public_key().map(|k| {
-                config::types::Key32::new(*k.as_bytes())
-                    .to_base64()
-                    .to_string()
-            }),
+            public_key: self
+                .machine
+                .device
+                .public_key()
+                .map(|k| Key32::new(*k.as_bytes()).to_base64().to_string()),
             listen_port: device.listen_port,
             fwmark: device.fwmark,
             bound_device: self.outside.sockets.device.clone(),
@@ -81,10 +87,18 @@ impl Interface {
             waiting_for: self.waiting_for.clone(),
             warnings: self.warnings.iter().chain(&self.refused).cloned().collect(),
             peers: peers.collect(),
+            failed_servers: self.failures.iter().map(ago).collect(),
             refused: self.machine.refusals().to_map(),
             dataplane: self.dataplane(statistics),
             ..Status::default()
         }
+    }
+
+    /// The name of the pool's server that has this key, if it is in use.
+    fn server_of(&self, key: &Key32) -> Option<String> {
+        let mut servers = self.servers.iter();
+        let (_, name) = servers.find(|(of, _)| of == key)?;
+        Some(name.clone())
     }
 
     fn dataplane(&self, statistics: Statistics) -> DataplaneStatus {

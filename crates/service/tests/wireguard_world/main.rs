@@ -8,6 +8,7 @@
 
 mod host;
 mod plane;
+mod pool;
 mod random;
 mod scenes;
 mod story;
@@ -18,6 +19,18 @@ use story::Story;
 fn number(variable: &str, default: u64) -> u64 {
     let text = std::env::var(variable).ok();
     text.map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+fn a_pool_reaches_a_server_that_lives_whichever_die() {
+    let (first, seeds) = (number("MILLRACE_SEED", 0), number("MILLRACE_SEEDS", 100));
+    for seed in first..first + seeds {
+        let run = std::panic::catch_unwind(|| pool::run(seed));
+        assert!(
+            run.is_ok(),
+            "seed {seed}: MILLRACE_SEED={seed} MILLRACE_SEEDS=1"
+        );
+    }
 }
 
 #[test]

@@ -50,7 +50,17 @@ impl Builder {
 
     /// The lines, after the last directive.
     pub(super) fn settle_lines(&mut self, server: bool, connections: &[Connection]) -> Lines {
-        let LinesDraft { sections, places } = std::mem::take(&mut self.lines);
+        let LinesDraft {
+            mut sections,
+            places,
+        } = std::mem::take(&mut self.lines);
+        if let Some((head, _)) = sections.take_pool()
+            && let Some((origin, _)) = places.get(head)
+        {
+            let reason =
+                "a [Pool] is for WireGuard; name several servers by several lines `remote`";
+            self.refuse(origin, "", reason.to_owned());
+        }
         // Routes send traffic to the server past the tunnel, so that no mark is needed.
         let whole = sections.finish(false, usize::from(!server));
         let lines = whole.lines;
