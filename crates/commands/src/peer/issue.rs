@@ -9,7 +9,6 @@ use config::home::HomeServer;
 use config::kind::Kind;
 use config::types::{AllowedIp, Endpoint};
 use host::written_file;
-use service::running;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -201,7 +200,7 @@ pub(crate) trait Recipient {
     /// Checks that files of these clients of a server can be taken, before any is made.
     fn check(&self, server: Kind, names: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError>;
 
-    /// Takes the files, before the server admits the clients: if this fails, there is nothing to undo.
+    /// Takes the files. An error leaves none of them, and the server admits none of the clients.
     fn take(&self, files: &[Issued]) -> Result<(), PeerError>;
 
     /// Removes the files again, as the server could not admit the clients.
@@ -313,7 +312,7 @@ impl<'a> Directory<'a> {
             #[cfg(feature = "openwrt")]
             Format::Uci => {
                 // UCI's names have only letters, digits and `_`.
-                let server = running::name_of(self.server);
+                let server = service::running::name_of(self.server);
                 let server = server.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
                 let text = crate::rpcd::batch(&file.text, &server);
                 text.ok_or_else(|| wrong("OpenWrt's options cannot express it".to_owned()))

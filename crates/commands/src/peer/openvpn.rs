@@ -50,8 +50,8 @@ impl Store {
         self.directory.join("authority.key")
     }
 
-    /// The path of the list of clients, a line each: serial number, name in the certificate, name, and of
-    /// `replaces=SERIAL`, `file=RECORD` and `note=TEXT` what there is. Older versions read only the first three words.
+    /// The path of the list of clients, a line each: serial number, name in the certificate, name. These may follow:
+    /// `replaces=SERIAL`, `file=RECORD`, `note=TEXT`. Older versions read only the first three words.
     pub(crate) fn list(&self) -> PathBuf {
         self.directory.join("clients")
     }
