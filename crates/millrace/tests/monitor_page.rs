@@ -157,6 +157,14 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
             "return document.querySelector('[data-tunnel=wg0] path.in').getAttribute('d').length",
         ) != 0
     });
+    // No peer has this address of the tunnel's network.
+    let (network, _) = A4.rsplit_once('.').unwrap();
+    let astray = ["-c", "1", "-W", "1", &format!("{network}.77")];
+    let _ = world.net.a.command("ping").args(astray).exit();
+    browser.wait_for_text(
+        "[data-tunnel=wg0] .more",
+        "dropped: 1 no way to their destination",
+    );
     // The limit depends on how busy the testing machine is.
     until("a limit", || !browser.text("#limits").is_empty());
     look(&browser, "overview");
