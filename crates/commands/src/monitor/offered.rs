@@ -131,11 +131,12 @@ fn verdict(judged: &Judged) -> String {
     words + "."
 }
 
-/// The programs that start services on this host.
+/// Whether UCI and procd start services here.
 fn is_openwrt() -> bool {
     Path::new("/etc/openwrt_release").exists()
 }
 
+/// Whether systemd starts services here.
 fn has_systemd() -> bool {
     Path::new("/run/systemd/system").exists()
 }
