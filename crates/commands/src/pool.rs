@@ -118,8 +118,10 @@ fn read(path: &Path, text: &str) -> Result<Tunnel, PoolError> {
 
 fn document(name: &str, tunnel: &Tunnel, running: Option<&Status>) -> Option<Document> {
     let Pool { wanted, choose, .. } = tunnel.pool.clone()?;
-    let in_use = running.and_then(|it| it.peers.iter().find(|it| it.server.is_some()));
-    let in_use = in_use.and_then(|it| it.server.clone());
+    let in_use = |name: &String| {
+        let mut peers = running.iter().flat_map(|it| &it.peers);
+        peers.any(|it| it.name.as_ref() == Some(name))
+    };
     let chosen = tunnel.servers();
     let mut all = tunnel.clone();
     if let Some(pool) = &mut all.pool {
@@ -129,7 +131,7 @@ fn document(name: &str, tunnel: &Tunnel, running: Option<&Status>) -> Option<Doc
         endpoint: server.endpoint.to_string(),
         country: country(&server.name).to_ascii_lowercase(),
         chosen: chosen.contains(&server),
-        in_use: in_use.as_ref() == Some(&server.name),
+        in_use: in_use(&server.name),
         failed_age: running.and_then(|it| it.failed_servers.get(&server.name).copied()),
         name: server.name,
     });
@@ -254,7 +256,7 @@ mod tests {
             ..Status::default()
         };
         status.peers.push(service::status::PeerStatus {
-            server: Some("nl-1".to_owned()),
+            name: Some("nl-1".to_owned()),
             ..Default::default()
         });
         let shown = document("a", &tunnel, Some(&status)).unwrap().text();

@@ -11,7 +11,7 @@ use lab::Process;
 use lab::acceptance::dns::{NameServer, ask};
 use lab::acceptance::{A4, B4, PATIENCE, PORT_B, PROGRAM, WG, ip, pings, reaches, ready, until};
 use lab::load::{PingOptions, ping};
-use lab::peer::RunningPeer;
+use lab::peer::{Keys, RunningPeer};
 use nix::sys::signal::Signal;
 
 /// The name of B, and addresses that no host has.
@@ -125,6 +125,36 @@ fn a_tunnel_that_starts_before_its_line_and_its_dns_comes_up_when_they_do() {
     pings(a, B4, 2);
     ends(process);
     assert_eq!(rules(), before);
+}
+
+/// Servers of a pool may be names. One without an address is passed over, at the start and under a full tunnel.
+#[test]
+fn a_pool_passes_over_names_without_an_address() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let _dns = site.dns(&[site.net.link.b4()]);
+    let a = &site.net.a;
+    let before = a.output("ip", ["rule"]).unwrap();
+    let nobody = Keys::generate(a).unwrap().public;
+    let dead = format!("#! Server = dead 192.168.1.2:9 {nobody}\n");
+    let gone = "#! Server = gone gone.test:1\n";
+    for first in [[gone, dead.as_str()], [dead.as_str(), gone]] {
+        let lines = format!(
+            "Address = {A4}/24\n#! [Pool]\n{}#! Server = live {NAME}:{PORT_B}\n",
+            first.concat()
+        );
+        let file = site.0.file(WG, &lines, NAME, "0.0.0.0/0", "");
+        let mut process = a.command(PROGRAM).arg("up").arg(file).spawn().unwrap();
+        says(&mut process, "calling live");
+        reaches(a, B4);
+        let status = lab::acceptance::status_of(a, WG);
+        assert_eq!(status["peers"][0]["name"], "live", "{status}");
+        ends(process);
+        assert_eq!(a.output("ip", ["rule"]).unwrap(), before);
+    }
 }
 
 /// A tunnel that waits for a line and name servers can be ended, and leaves nothing behind.

@@ -191,7 +191,7 @@ fn the_next_server_of_a_pool_is_called() {
     reaches(&site.net.a, B4);
     netifd.until_said("no answer from dead");
     let status = status_of(&site.net.a, &netifd.device());
-    assert_eq!(status["peers"][0]["server"], "live", "{status}");
+    assert_eq!(status["peers"][0]["name"], "live", "{status}");
     let way = site.net.a.output("ip", ["route", "get", live]).unwrap();
     assert!(way.contains("dev eth0"), "{way}");
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));

@@ -298,7 +298,7 @@ impl Second<'_> {
 /// The name of the pool's server that a tunnel of A uses.
 fn in_use(site: &Site) -> String {
     let status = status_of(&site.net.a, UP);
-    let server = status["peers"][0]["server"].as_str();
+    let server = status["peers"][0]["name"].as_str();
     server.unwrap_or_default().to_owned()
 }
 

@@ -289,6 +289,7 @@ fn wireguard(
             return Err(unfit("its [Peer] has no Endpoint".to_owned()));
         };
         let key = std::mem::take(&mut peer.public_key);
+        peer.name = None;
         servers.push(Server {
             name: member.name.clone(),
             endpoint,

@@ -257,11 +257,9 @@ impl Owner for Owned<'_> {
         mark_server(self.netifd.device(), &new);
         let mark = (old.interface.fwmark != new.interface.fwmark)
             .then(|| new.interface.fwmark.unwrap_or(0));
-        daemon.with(|interface| {
-            change(interface, &old, &new, mark, &self.at.interface);
-            self.servers.call(interface, &new);
-        });
+        daemon.with(|interface| change(interface, &old, &new, mark, &self.at.interface));
         self.tell_names(daemon);
+        daemon.with(|interface| self.servers.call(interface, &new));
         log::info!("{}: the configuration was read again", self.at.interface);
         self.changed(daemon)
     }

@@ -336,11 +336,9 @@ impl Up<'_> {
         }
         mark_server(&self.ifname, &self.tunnel);
         // The plan may use another mark than the file.
-        daemon.with(|interface| {
-            change(interface, &old, &self.tunnel, None, &self.ifname);
-            self.servers.call(interface, &self.tunnel);
-        });
+        daemon.with(|interface| change(interface, &old, &self.tunnel, None, &self.ifname));
         tell_names(daemon, &mut self.tunnel);
+        daemon.with(|interface| self.servers.call(interface, &self.tunnel));
         log::info!("{}: {} was read again", self.ifname, self.path.display());
         self.changed(daemon)
     }

@@ -210,11 +210,9 @@ levels! {
     pub struct PeerStatus {
         /// WireGuard: the peer's public key, in base64.
         public_key: String, absent "if empty", label "public key";
-        /// WireGuard: `#! Name` in the file. OpenVPN: the certificate's common name. PPTP: user name of a client, host name
-        /// of a server.
+        /// WireGuard: `#! Name` in the file, or the server of a [pool](pools.md). OpenVPN: the certificate's common
+        /// name. PPTP: user name of a client, host name of a server.
         name: Option<String>;
-        /// Name of the server in a [pool](pools.md), with WireGuard.
-        server: Option<String>, absent "if null", label "server";
         /// The peer's address, `ADDRESS:PORT`; with PPTP `ADDRESS`.
         endpoint: Option<String>, label "endpoint";
         /// `udp`, `tcp` or, with PPTP, `gre`.

@@ -47,8 +47,7 @@ pub struct Interface {
     pub(super) refused: Option<String>,
     /// The thing that the tunnel waits for, for the status.
     pub(super) waiting_for: Option<String>,
-    /// The servers of the tunnel's pool in use, by key, and the pool's latest failures, for the status.
-    pub(super) servers: Vec<(Key32, String)>,
+    /// The latest failures of servers of the tunnel's pool, for the status.
     pub(super) failures: Vec<(String, Instant)>,
     /// MTU probe setting.
     pub(super) mtu_probe: MtuProbe,
@@ -227,7 +226,6 @@ impl Interface {
             warnings: Vec::new(),
             refused: None,
             waiting_for: None,
-            servers: Vec::new(),
             failures: Vec::new(),
             mtu_probe: MtuProbe::Off,
         }
@@ -412,10 +410,10 @@ impl Interface {
         self.waiting_for = what;
     }
 
-    /// Sets for the status which servers of the tunnel's pool are in use, and which failed last.
+    /// Names the servers of the tunnel's pool that are in use, for status and log, and tells which failed last.
     pub fn tell_pool(&mut self, rotation: &Rotation) {
-        let keyed = |it: &Server| Some((it.public_key.clone()?, it.name.clone()));
-        self.servers = rotation.called().filter_map(keyed).collect();
+        let named = |it: &Server| Some((it.public_key.clone()?, Some(it.name.as_str().into())));
+        self.machine.name_peers(rotation.called().filter_map(named));
         self.failures = rotation.failures();
         self.machine.is_told = rotation.rounds() > 0;
     }

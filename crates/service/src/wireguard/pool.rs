@@ -154,10 +154,9 @@ impl Rotation {
     #[must_use]
     pub fn failures(&self) -> Vec<(String, Instant)> {
         let failed = |it: &Candidate| Some((it.server.name.clone(), it.failed?));
-        let mut failures: Vec<_> = self.servers.iter().filter_map(failed).collect();
-        failures.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
-        failures.truncate(FAILURES);
-        failures
+        // The last to fail are the last in the order.
+        let failures = self.servers.iter().rev().filter_map(failed);
+        failures.take(FAILURES).collect()
     }
 
     /// How often all servers were called in vain since the last answer.

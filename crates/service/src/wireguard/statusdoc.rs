@@ -30,7 +30,6 @@ impl Interface {
             let mut peer = PeerStatus {
                 public_key: p.public_key.to_base64().to_string(),
                 name: p.name.as_deref().map(str::to_owned),
-                server: self.server_of(&p.public_key),
                 endpoint: moved.line.map(|line| line.endpoint.addr.to_string()),
                 allowed_ips: p.allowed_ips.iter().map(ToString::to_string).collect(),
                 last_handshake_unix: p
@@ -92,13 +91,6 @@ impl Interface {
             dataplane: self.dataplane(statistics),
             ..Status::default()
         }
-    }
-
-    /// The name of the pool's server that has this key, if it is in use.
-    fn server_of(&self, key: &Key32) -> Option<String> {
-        let mut servers = self.servers.iter();
-        let (_, name) = servers.find(|(of, _)| of == key)?;
-        Some(name.clone())
     }
 
     fn dataplane(&self, statistics: Statistics) -> DataplaneStatus {
