@@ -315,13 +315,27 @@ impl Netlink {
     /// [`NetlinkError::is_exists`] if an equal rule exists (kernels before 4.11 add it twice),
     /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
-        self.change(
-            RTM_NEWRULE,
-            &rule.message(),
-            NLM_F_CREATE | NLM_F_EXCL,
-            "add rule",
-            format_args!("{rule}"),
-        )
+        let add = |this: &mut Self, flags| {
+            let message = rule.message();
+            this.change(
+                RTM_NEWRULE,
+                &message,
+                flags,
+                "add rule",
+                format_args!("{rule}"),
+            )
+        };
+        match add(self, NLM_F_CREATE | NLM_F_EXCL) {
+            // The kernel compares only the conditions that the new rule has: "from A" is for it a copy of "from A to B".
+            Err(error)
+                if error.is_exists()
+                    && rule.priority.is_some()
+                    && !self.rules(rule.family)?.contains(rule) =>
+            {
+                add(self, NLM_F_CREATE)
+            }
+            result => result,
+        }
     }
 
     /// Deletes the first rule that matches every value given in `rule`.

@@ -12,7 +12,7 @@ use netio::ethtool;
 use netio::netlink::masquerade::{self, Masquerade};
 use netio::netlink::{
     ChainsWatch, DeviceName, Event, Family, HOOK_FORWARD, Monitor, Netfilter, Netlink, Route,
-    RouteKind, Rule, TABLE_MAIN, VethEnd, Watch,
+    RouteKind, Rule, RuleAction, TABLE_MAIN, VethEnd, Watch,
 };
 use netio::packet::{BATCH, FrameBatch, NOTE_SIZE, PacketSocket};
 use netio::poll::Poller;
@@ -248,6 +248,48 @@ fn rules_by_device_are_read_as_they_were_made() {
                 assert_eq!(monitor.next().unwrap(), Some(Event::RuleChanged));
             }
             assert_eq!(monitor.next().unwrap(), None);
+        }
+    });
+}
+
+/// The kernel takes a rule for a copy of another one that has all its conditions and more.
+#[test]
+fn a_rule_is_added_beside_one_with_more_conditions() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let iif = DeviceName::new("br-lan");
+        for (family, from, to) in [
+            (Family::V4, "192.0.2.1", "198.51.100.1"),
+            (Family::V6, "2001:db8::1", "2001:db8:1::1"),
+        ] {
+            let bits = if family == Family::V4 { 32 } else { 128 };
+            let (from, to) = (Some((ip(from), bits)), Some((ip(to), bits)));
+            let wide = Rule {
+                action: RuleAction::Unreachable,
+                priority: Some(916),
+                ..Rule::new(family, 0)
+            };
+            let rules = [
+                Rule {
+                    iif,
+                    from,
+                    to,
+                    ..wide
+                },
+                Rule { from, to, ..wide },
+                Rule { iif, from, ..wide },
+                Rule { from, ..wide },
+                Rule { to, ..wide },
+                Rule { iif, ..wide },
+                wide,
+            ];
+            for rule in &rules {
+                netlink.add_rule(rule).unwrap();
+                assert!(netlink.add_rule(rule).unwrap_err().is_exists(), "{rule}");
+            }
+            let found = netlink.rules(family).unwrap();
+            let count = found.iter().filter(|it| it.priority == Some(916)).count();
+            assert_eq!(count, rules.len());
         }
     });
 }
