@@ -385,18 +385,18 @@ fn a_pool_begins_with_a_server_that_answers() {
         // The dead server has a key of its own, so that all can be called at once.
         let servers = second.line().replace("second", "dead2");
         let servers = servers.replace(&Second::PORT.to_string(), "9");
+        let servers = servers + &second.line();
         let file = site.file(&pool("nowhere, dead2, live", &servers), "10.0.0.0/24");
         let process = site.up(&file, &[]);
         until("an answer of the live server", || in_use(&site) == "live");
         lab::acceptance::reaches(a, B4);
+        let name = file.to_str().unwrap();
+        let shown = a.output(PROGRAM, ["pool", name]).unwrap();
+        let line = |server: &str| shown.lines().find(|it| it.contains(server)).unwrap();
+        assert!(line(" live ").ends_with("  in use"), "{shown}");
+        assert!(line(" second ").ends_with("  left out"), "{shown}");
         let received = second.received(&site);
-        fs::write(&file, {
-            let text = fs::read_to_string(&file).unwrap();
-            let text = text.replace(&servers, &(servers.clone() + &second.line()));
-            text.replace("Use = nowhere, dead2, live", "Use = sec*")
-        })
-        .unwrap();
-        process.signal(Signal::SIGHUP).unwrap();
+        a.output(PROGRAM, ["pool", name, "use", "sec*"]).unwrap();
         until("the second server", || {
             in_use(&site) == "second" && second.received(&site) > received
         });
