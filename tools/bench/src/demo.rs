@@ -16,7 +16,7 @@ use super::bench::prepare;
 use super::lab::line;
 use host::machine::Machine;
 use host::terminal::rough;
-use outcome::{Outcome, compared, table, words};
+use outcome::{Outcome, caveats, compared, table, words};
 use tour::Tour;
 
 /// Builds the command's `clap` definition.
@@ -88,6 +88,10 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
         ("OpenVPN, AES-256-GCM", openvpn()),
     ];
     let mut left = 1 + protocols.iter().map(|(_, ways)| ways.len()).sum::<usize>();
+    host::terminal::say(format_args!(
+        "demo: {left} ways, about {} in all",
+        rough(tour.time() * left as u32)
+    ));
     // The bare line is shown once, and listed with each protocol.
     let mut take = |contender: Contender| {
         let rest = match io::stdout().is_terminal() {
@@ -117,7 +121,11 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
     }
     host::terminal::say("");
     for (protocol, outcomes) in &tables {
-        host::terminal::say(format_args!("{protocol}\n\n{}", table(outcomes).render()));
+        host::terminal::say(format_args!(
+            "{protocol}\n\n{}\n{}",
+            caveats(),
+            table(outcomes).render()
+        ));
         host::terminal::say(compared(outcomes));
     }
     host::terminal::say(words());

@@ -114,6 +114,12 @@ pub(super) fn demo(matches: &ArgMatches) -> Result<(), LabError> {
     prepare(&["wg"])?;
     let seconds = matches.get_one::<u32>("time").copied().unwrap_or(12);
     let time = Duration::from_secs(seconds.into());
+    let total = (time + SETUP) * WAYS.len() as u32;
+    host::terminal::say(format_args!(
+        "demo: {} modes, about {} in all",
+        WAYS.len(),
+        rough(total)
+    ));
     let mut shown = Vec::new();
     for (at, way) in WAYS.iter().enumerate() {
         let left = (time + SETUP) * (WAYS.len() - at) as u32;

@@ -94,19 +94,24 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Explains the tables and their limits.
-pub(super) fn words() -> String {
-    let mut text = format!(
-        "Download of files over 8 reused connections; CPU s/GB is the processor time (user and system)\nof the \
-         tunnel's process at each end per 1e9 bytes, with files of {}. One machine carried everything: both\nrouters, \
-         the web server, the device that checked every byte, and the uplink. Only the ratios apply\nto other \
-         machines, and one short run each is rough: `millrace bench` measures properly.\n",
-        SIZES[SIZES.len() - 1].name
-    );
+/// The limits of a table's figures, in two lines that stand above it.
+pub(super) fn caveats() -> String {
+    let mut text = "One machine carried both routers, the web server, the device and the uplink:\n\
+                    only the ratios hold elsewhere. One short run is rough: see `millrace bench`.\n"
+        .to_owned();
     if cfg!(debug_assertions) {
         text += "THIS IS A DEBUG BUILD: the figures of millrace are meaningless.\n";
     }
     text
+}
+
+/// Explains the rows of the tables.
+pub(super) fn words() -> String {
+    format!(
+        "Files were downloaded over 8 reused connections, and every byte was checked. CPU\ns/GB is the processor time \
+         (user and system) of the tunnel's process at each end\nper 1e9 bytes, with files of {}.\n",
+        SIZES[SIZES.len() - 1].name
+    )
 }
 
 /// Compares Millrace with its rival in one sentence; empty without a rival.
