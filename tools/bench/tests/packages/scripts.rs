@@ -1,4 +1,4 @@
-//! `scripts/packages`, with a stand-in for the build script.
+//! `scripts/packages` and `scripts/release`, with a stand-in for the build script.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -40,10 +40,14 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|&it| it.to_owned()).collect()
 }
 
-/// Runs the script for a chip with these extra variables.
+/// Makes packages for a chip with these extra variables.
 fn run(top: &Path, chip: &str, variables: &[(&str, &Path)]) -> Output {
+    run_script("packages", top, chip, variables)
+}
+
+fn run_script(name: &str, top: &Path, chip: &str, variables: &[(&str, &Path)]) -> Output {
     let path = format!("{}/bin:{}", top.display(), std::env::var("PATH").unwrap());
-    Command::new(top.join("scripts/packages"))
+    Command::new(top.join("scripts").join(name))
         .env("PATH", path)
         .env("CARGO_TARGET_DIR", top.join("built"))
         .env("SOURCE_DATE_EPOCH", "1700000000")
@@ -53,6 +57,7 @@ fn run(top: &Path, chip: &str, variables: &[(&str, &Path)]) -> Output {
         .env_remove("STAGE")
         .env_remove("KEY")
         .env_remove("RESUME")
+        .env_remove("DRAFT")
         .envs(variables.iter().copied())
         .output()
         .unwrap()
@@ -64,7 +69,15 @@ fn only_what_is_asked_for_is_packed_and_nothing_older() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let scratch = tempfile::tempdir().unwrap();
     let top = scratch.path();
-    for file in ["scripts/packages", "Cargo.toml"] {
+    for file in [
+        "scripts/packages",
+        "scripts/release",
+        "scripts/install",
+        "Cargo.toml",
+        "Cargo.lock",
+        "CHANGELOG.md",
+        "LICENSE",
+    ] {
         write(
             &top.join(file),
             &fs::read_to_string(root.join(file)).unwrap(),
@@ -75,9 +88,14 @@ fn only_what_is_asked_for_is_packed_and_nothing_older() {
         top.join("packaging"),
     )
     .unwrap();
-    for file in ["scripts/setup", "bin/cargo"] {
-        write(&top.join(file), "#!/bin/sh\n");
-    }
+    write(&top.join("scripts/setup"), "#!/bin/sh\n");
+    // Builds nothing, and describes the real workspace.
+    let cargo = format!(
+        "#!/bin/sh\n[ \"$1\" = metadata ] || exit 0\ncd '{}'\nexec '{}' \"$@\" --offline\n",
+        root.display(),
+        env!("CARGO")
+    );
+    write(&top.join("bin/cargo"), &cargo);
     write(&top.join("scripts/arm"), ARM);
     fs::create_dir_all(top.join("built/debug")).unwrap();
     symlink(
@@ -137,6 +155,7 @@ fn only_what_is_asked_for_is_packed_and_nothing_older() {
 
     if lab::require(lab::tools::find("git")).is_some() {
         an_interrupted_run_goes_on(top);
+        a_release_is_whole(top);
     }
 }
 
@@ -149,6 +168,31 @@ fn git(top: &Path, arguments: &[&str]) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+fn a_release_is_whole(top: &Path) {
+    // The changelog has no date for a version that is not released yet.
+    let output = run_script("release", top, "", &[("DRAFT", Path::new("1"))]);
+    assert!(output.status.success(), "{output:?}");
+    let version = env!("CARGO_PKG_VERSION");
+    let dist = top.join(format!("target/dist/millrace-{version}"));
+    let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
+    let bill = format!("millrace-{version}.cdx.json");
+    for file in [
+        "install.sh",
+        "CHANGELOG.md",
+        &bill,
+        "programs/millrace-mipsel-router",
+        "programs/millrace-aarch64-debian",
+        "openwrt/riscv64_generic/packages.adb",
+        "debian/Release",
+    ] {
+        assert!(sums.contains(&format!("  {file}\n")), "{file}: {sums}");
+    }
+    let bill = fs::read_to_string(dist.join(bill)).unwrap();
+    for (part, there) in [("rustls", true), ("qrcodegen", true), ("plotters", false)] {
+        assert_eq!(bill.contains(&format!("\"{part}\"")), there, "{part}");
+    }
 }
 
 fn an_interrupted_run_goes_on(top: &Path) {
