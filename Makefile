@@ -7,7 +7,7 @@ SECONDS ?= 60
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router count-kernel arm-flags test-vm packages test-packages release
+.PHONY: help setup build demo demo-program demo-peers test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router count-kernel arm-flags test-vm packages test-packages release
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -20,12 +20,22 @@ build: ## Build target/release/millrace, with its debug information beside it (m
 	cargo build --release --locked -p millrace
 	@scripts/split-debug target/release/millrace
 
-# Built in half the time, without the commands that the demo does not show; releases are built with `make build`.
+# Built without the commands that the demo does not show, and by a profile that compiles quickly; releases are built with
+# `make build`. MINUTES is what the first build takes on one processor, programs to compare with included.
+demo: MINUTES = 4
 demo: ## Show a tunnel at work: office, branch, real traffic, tables
 	@scripts/setup demo
-	@scripts/peers || echo "demo: going on without the newest wireguard-go"
-	cargo build --profile demo --locked -p millrace --no-default-features --features lab
+	@cores=$$(nproc); [ -x target/demo/millrace ] && build=seconds || build="about $$(($(MINUTES) / cores + 1)) min"; \
+		echo "demo: the build takes $$build on $$cores processors, and the demonstration a minute"
+	@$(MAKE) --no-print-directory --jobs=2 demo-peers demo-program
 	target/demo/millrace demo $(ARGS)
+
+# Both at once. They have schedulers of their own, and do not share the two jobs.
+demo-peers:
+	@MAKEFLAGS= scripts/peers || echo "demo: going on without the newest wireguard-go"
+
+demo-program:
+	MAKEFLAGS= MILLRACE_PROFILE=demo cargo build --profile demo --locked -p millrace --no-default-features --features lab
 
 # The tests make network namespaces: as root, or in a user namespace if the kernel allows it.
 test: setup ## Run all tests, and the model of the ring; say what was not tested
@@ -89,7 +99,7 @@ packages: ## Make packages for OpenWrt and Debian; KEY="FILE ..." signs, PROGRAM
 test-packages: ## Install the Debian package DEB=FILE on a fresh Debian with systemd, start it twice anew, purge it
 	@scripts/test-packages $(DEB)
 
-release: ## Packages, static programs, bill of materials and checksums of a version; KEY="FILE ..." signs
+release: ## Packages, static programs, installer, bill of materials and checksums; KEY="FILE ..." signs, RESUME=1 goes on
 	@KEY="$(KEY)" PROGRAMS="$(PROGRAMS)" scripts/release
 
 clean: ## Delete what was built
