@@ -174,6 +174,8 @@ fn each_machine_gets_its_package_and_a_doubtful_release_none() {
         );
     }
     fs::remove_dir_all(world.at("root/usr")).unwrap();
+    uname("mips");
+    world.refuses(&key, "two byte orders");
     uname("sparc");
     world.refuses(&key, "no program for this machine: sparc");
 
