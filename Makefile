@@ -25,7 +25,7 @@ build: ## Build target/release/millrace, with its debug information beside it (m
 demo: MINUTES = 4
 demo: ## Show a tunnel at work: office, branch, real traffic, tables
 	@scripts/setup demo
-	@cores=$$(nproc); [ -x target/demo/millrace ] && build=seconds || build="about $$(($(MINUTES) / cores + 1)) min"; \
+	@cores=$$(nproc); [ -x target/demo/millrace ] && build="seconds if nothing has changed" || build="about $$(($(MINUTES) / cores + 1)) min"; \
 		echo "demo: the build takes $$build on $$cores processors, and the demonstration a minute"
 	@$(MAKE) --no-print-directory --jobs=2 demo-peers demo-program
 	target/demo/millrace demo $(ARGS)
