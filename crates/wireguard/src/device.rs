@@ -219,6 +219,13 @@ impl Device {
         self.by_key.get(public).copied()
     }
 
+    /// Whether an initiation to this peer waits for its answer.
+    #[must_use]
+    pub fn is_initiating(&self, id: PeerId) -> bool {
+        let peer = self.peers.get(slot_of(id)).and_then(Option::as_ref);
+        peer.is_some_and(|peer| peer.pending.is_some())
+    }
+
     /// The public key of a peer.
     #[must_use]
     pub fn peer_public_key(&self, id: PeerId) -> Option<PublicKey> {

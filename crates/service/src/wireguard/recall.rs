@@ -86,6 +86,10 @@ impl Machine {
             if !self.names.contains_key(&id) && known.is_none_or(|known| known == at.addr) {
                 self.call_at(id, at, cx);
             }
+            // A second initiation would make the answer to the first useless, and the peer refuses two at once.
+            if self.device.is_initiating(id) {
+                continue;
+            }
             let mut out = Vec::new();
             self.device.probe(id, true, cx.now.monotonic, &mut out);
             self.translate(out, None, cx);

@@ -153,6 +153,45 @@ fn a_killed_office_that_is_back_has_traffic_in_less_than_a_second() {
     }
 }
 
+/// A branch whose keepalive starts a handshake at once does not start a second one because it remembers the office.
+#[test]
+fn a_branch_that_is_back_calls_its_office_once() {
+    let mut world = pair();
+    let saying = Saying {
+        endpoint: Some(world.hosts[0].address()),
+        keepalive: 25,
+        ..Saying::default()
+    };
+    world.say(1, 0, &saying);
+    assert!(reaches(&mut world));
+    pass(&mut world, 10);
+    let elapsed = world.now - world.start;
+    let (wall, now) = (world.hosts[1].wall, world.hosts[1].now(world.now, elapsed));
+    world.hosts[1].begin_anew(wall, now);
+    world.tell(1, Event::Start);
+    begin(&mut world, 1);
+    let peers = std::mem::take(&mut world.hosts[1].outside.peers);
+    assert_eq!(peers.len(), 1);
+    // In the order of `millrace up`: the peer, its endpoint, what is remembered.
+    let nowhere = Saying {
+        endpoint: None,
+        ..saying
+    };
+    world.say(1, 0, &nowhere);
+    let public_key = peers[0].0.clone();
+    let endpoint = peers[0].1.addr.to_string().parse().unwrap();
+    world.tell(
+        1,
+        Event::SetEndpoint {
+            public_key,
+            endpoint,
+        },
+    );
+    world.tell(1, Event::Recall(peers));
+    assert!(reaches(&mut world));
+    assert_eq!(refused(&world.hosts[0], "flood"), 0);
+}
+
 #[test]
 fn a_peer_that_is_removed_in_the_middle_of_a_handshake_is_asked_for_nothing_more() {
     for at in [0, 1] {
