@@ -79,7 +79,7 @@ fn an_unreadable_file_of_another_client_stops_no_change() {
     office.add("victim", &["192.168.8.0/24"]).unwrap();
     fs::write(office.ccd("other"), b"# \xfc\n").unwrap();
     revoke(&office.path(), "victim").unwrap();
-    assert!(list(&office.path()).unwrap()[1].revoked);
+    assert!(list(&office.path(), false).unwrap()[1].revoked);
     assert!(!office.text().contains("192.168.8.0"));
     // The routes to the networks in the unreadable file stay.
     assert!(office.text().contains("# behind other"));
@@ -89,7 +89,7 @@ fn an_unreadable_file_of_another_client_stops_no_change() {
     fs::remove_file(office.ccd("third")).unwrap();
     fs::create_dir(office.ccd("third")).unwrap();
     revoke(&office.path(), "third").unwrap();
-    assert!(list(&office.path()).unwrap()[2].revoked);
+    assert!(list(&office.path(), false).unwrap()[2].revoked);
     assert!(office.set("other", &[]).is_err());
 }
 
@@ -165,7 +165,7 @@ fn many_are_added_at_once_or_none_and_get_new_certificates() {
     .unwrap();
     assert_eq!(files(&at("first")), 2);
     let rows = || {
-        let rows = super::list(&server)
+        let rows = super::list(&server, false)
             .unwrap()
             .into_iter()
             .filter(|it| !it.revoked);

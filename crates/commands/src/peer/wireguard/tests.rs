@@ -53,7 +53,11 @@ impl Office {
     /// The name, networks and file of each client.
     fn list(&self) -> Vec<String> {
         let row = |row: Row| format!("{} {} {}", row.name, row.behind.join(","), row.file);
-        list(&self.path()).unwrap().into_iter().map(row).collect()
+        list(&self.path(), false)
+            .unwrap()
+            .into_iter()
+            .map(row)
+            .collect()
     }
 
     fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
@@ -112,7 +116,7 @@ fn files_name_the_networks_of_others_and_the_list_tells_which_do_not() {
         key = *key
     );
     fs::write(office.path(), &text).unwrap();
-    let states: Vec<&str> = list(&office.path())
+    let states: Vec<&str> = list(&office.path(), false)
         .unwrap()
         .iter()
         .map(|it| it.file)
@@ -207,7 +211,7 @@ fn many_are_added_at_once_or_none() {
 
     add(&server, &terms, &clients, &directory(&to, &server, "file")).unwrap();
     assert_eq!(files(&to).len(), 20);
-    let rows = list(&server).unwrap();
+    let rows = list(&server, false).unwrap();
     assert_eq!(rows[1].note.as_deref(), clients[0].note);
     let states: Vec<&str> = rows.iter().map(|it| it.file).collect();
     assert_eq!(states[0], file::OUTDATED);
