@@ -192,8 +192,8 @@ pub(crate) enum PeerError {
     )]
     Unknown(String),
     #[error(
-        "{0}: has {max} new files that it has not used; use one of them, or end them all with `millrace peer revoke`, and \
-         make another with `millrace peer add`",
+        "{0}: has {max} new files already, and the server knows of no use of any; use one of them, or end them with \
+         `millrace peer revoke` and make another with `millrace peer add`",
         max = chain::UNUSED_MAX
     )]
     Unused(String),

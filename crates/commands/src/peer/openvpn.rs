@@ -584,7 +584,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Lists clients, active and revoked. With `settles`, certificates whose clients use new ones are revoked first.
+/// Lists the clients, active and revoked. With `settles`, certificates whose clients use new ones are revoked first.
 pub(super) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
     let mut server = Server::read(path)?;
     if settles && let Err(error) = server.settle() {
@@ -592,43 +592,49 @@ pub(super) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
             "old certificates, whose clients use new ones, could not be revoked: {error}"
         ));
     }
-    let mut behind: HashMap<&str, Vec<String>> = HashMap::new();
-    let (networks, unreadable) = server.behind();
-    unreadable.iter().for_each(Unreadable::note);
-    for (entry, network) in networks {
-        let networks = behind.entry(&entry.serial).or_default();
-        networks.push(network.to_string());
+    Ok(server.rows())
+}
+
+impl Server {
+    /// The clients, active and revoked. Certificates that count as revoked, but are still admitted, are left out.
+    fn rows(&self) -> Vec<Row> {
+        let mut behind: HashMap<&str, Vec<String>> = HashMap::new();
+        let (networks, unreadable) = self.behind();
+        unreadable.iter().for_each(Unreadable::note);
+        for (entry, network) in networks {
+            let networks = behind.entry(&entry.serial).or_default();
+            networks.push(network.to_string());
+        }
+        let clients = self.clients();
+        let own = clients.iter().map(|it| (&*it[0].serial, &**it));
+        let own: HashMap<&str, &[&Entry]> = own.collect();
+        let row = |entry: &Entry, client: &[&Entry]| Row {
+            name: entry.name.clone(),
+            note: entry.note.clone(),
+            id: entry.serial.clone(),
+            common_name: Some(entry.common_name.clone()),
+            revoked: entry.revoked,
+            file: self.state(client),
+            behind: behind.get(&*entry.serial).cloned().unwrap_or_default(),
+            detail: format!(
+                "{}{}{}",
+                entry.serial,
+                if entry.revoked { "  revoked" } else { "" },
+                match entry.common_name == entry.name {
+                    true => String::new(),
+                    false => format!("  {} in its certificate", entry.common_name),
+                },
+            ),
+            ..Row::default()
+        };
+        let entries = self.entries.iter();
+        let rows = entries.filter_map(|it| match own.get(&*it.serial) {
+            Some(client) => Some(row(it, client)),
+            None if it.revoked && !self.replaced.contains(&it.serial) => Some(row(it, &[])),
+            None => None,
+        });
+        rows.collect()
     }
-    let clients = server.clients();
-    let own = clients.iter().map(|it| (&*it[0].serial, &**it));
-    let own: HashMap<&str, &[&Entry]> = own.collect();
-    let row = |entry: &Entry, client: &[&Entry]| Row {
-        name: entry.name.clone(),
-        note: entry.note.clone(),
-        id: entry.serial.clone(),
-        common_name: Some(entry.common_name.clone()),
-        revoked: entry.revoked,
-        file: server.state(client),
-        behind: behind.get(&*entry.serial).cloned().unwrap_or_default(),
-        detail: format!(
-            "{}{}{}",
-            entry.serial,
-            if entry.revoked { "  revoked" } else { "" },
-            match entry.common_name == entry.name {
-                true => String::new(),
-                false => format!("  {} in its certificate", entry.common_name),
-            },
-        ),
-        ..Row::default()
-    };
-    // Without the certificates that the server still admits.
-    let entries = server.entries.iter();
-    let rows = entries.filter_map(|it| match own.get(&*it.serial) {
-        Some(client) => Some(row(it, client)),
-        None if it.revoked && !server.replaced.contains(&it.serial) => Some(row(it, &[])),
-        None => None,
-    });
-    Ok(rows.collect())
 }
 
 /// Revokes a client.

@@ -27,7 +27,8 @@ pub(super) fn settled(path: &Path, text: &str) -> Option<Zeroizing<String>> {
     with(text, &sections, &super::live(path, false).ok()?)
 }
 
-fn with(text: &str, sections: &[Section], status: &Status) -> Option<Zeroizing<String>> {
+/// The text by this status of the server; `None` if it stays.
+pub(super) fn with(text: &str, sections: &[Section], status: &Status) -> Option<Zeroizing<String>> {
     let peers = status.peers.iter();
     let in_use = peers.filter(|it| it.latest_handshake_age.is_some());
     let in_use: HashSet<&str> = in_use.map(|it| &*it.public_key).collect();
