@@ -122,6 +122,21 @@ fn a_table_of_wireguard_branches_is_added_and_moved_one_by_one() {
     // The server's file still names both keys of branch 7.
     office.reload(&process);
     pings(&in_seven, IN_LAN, 3);
+    // While the server is down, it knows of no use. The branch goes on with the file that it has, and then uses another.
+    place.down(&office.path, process);
+    let again = place.path("again").display().to_string();
+    office.peer(&["reissue", "store-7", "--to", &again]);
+    assert_eq!(keys(), 22);
+    let process = place.up(&office.path, "is up");
+    reaches(&in_seven, IN_LAN);
+    assert_eq!(office.state("store-7"), "pending");
+    assert_eq!(keys(), 21);
+    drop(seven);
+    let seven = Quick::up(seven_at, place.path("again/store-7.conf"));
+    reaches(&in_seven, IN_LAN);
+    assert_eq!(keys(), 21);
+    office.reload(&process);
+    pings(&in_seven, IN_LAN, 3);
     // The list settles it, once.
     assert_eq!(office.state("store-7"), "current");
     assert_eq!(keys(), 20);
