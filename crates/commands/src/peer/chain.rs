@@ -1,4 +1,4 @@
-//! Which keys or certificates belong to one client: each new file's replaces that of the file before.
+//! Keys or certificates of one client: that of each new file replaces that of the file before.
 
 use std::collections::HashMap;
 use std::iter;

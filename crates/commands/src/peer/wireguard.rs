@@ -482,8 +482,14 @@ pub(super) fn reissue(
 /// Lists the peers. With `settles`, the server's file gets the keys that clients use.
 pub(super) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
     let file = File::read(path)?;
-    if settles && file.is_settled && !file.tunnel.interface.save_config {
-        place::replace(path, &*file.text)?;
+    if settles
+        && file.is_settled
+        && !file.tunnel.interface.save_config
+        && let Err(error) = place::replace(path, &*file.text)
+    {
+        host::terminal::note(format_args!(
+            "old keys, whose clients use new ones, could not be removed: {error}"
+        ));
     }
     let clients = file.clients();
     let reached = file.reached(&clients, &[]);
