@@ -71,7 +71,9 @@ pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, St
 fn servers(keep: &Path) -> Value {
     let server = |path: PathBuf| {
         let name = path.display().to_string();
-        match peer::list(&path) {
+        // While another command holds the lock, the list is only read.
+        let lock = peer::lock(&path, Waits::Short);
+        match peer::list(&path, lock.is_ok()) {
             Ok(peers) => json!({"server": name, "peers": peers}),
             Err(error) => json!({"server": name, "peers": [], "error": error.to_string()}),
         }

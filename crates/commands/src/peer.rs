@@ -2,6 +2,7 @@
 
 mod behind;
 mod ccd;
+mod chain;
 mod file;
 mod from;
 mod issue;
@@ -190,6 +191,12 @@ pub(crate) enum PeerError {
         "{0}: this server does not know whether the client's file is for all traffic; give --lan-only or --full-tunnel"
     )]
     Unknown(String),
+    #[error(
+        "{0}: has {max} new files already, and the server knows of no use of any; use one of them, or end them with \
+         `millrace peer revoke` and make another with `millrace peer add`",
+        max = chain::UNUSED_MAX
+    )]
+    Unused(String),
     #[error("{name}: {why}")]
     Format { name: String, why: String },
     #[error("{}: {why}", .path.display())]
@@ -377,7 +384,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     }
     match command {
         "list" => {
-            let mut rows = list(&path)?;
+            let mut rows = list(&path, true)?;
             drop(lock);
             match live(&path, matches.get_flag("rates")) {
                 Ok(status) => list::join(&mut rows, &status),
@@ -558,7 +565,7 @@ pub(crate) fn others(path: &Path) -> Option<String> {
 
 /// A note on clients whose files say something else than new ones would; `None` if there are none. An error is a note.
 pub(crate) fn outdated(path: &Path) -> Option<String> {
-    let rows = match list(path) {
+    let rows = match list(path, false) {
         Ok(rows) => rows,
         Err(error) => {
             return Some(format!(
@@ -627,11 +634,11 @@ fn add_all(
     }
 }
 
-/// Lists the clients.
-pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
+/// Lists the clients. With `settles`, which needs the [`lock`], old files end whose clients use new ones.
+pub(crate) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
     match Kind::at(path) {
-        Kind::OpenVpn => openvpn::list(path),
-        _ => wireguard::list(path),
+        Kind::OpenVpn => openvpn::list(path, settles),
+        _ => wireguard::list(path, settles),
     }
 }
 

@@ -4,9 +4,9 @@
 //! Comments of its `[Peer]` section, which other programs skip, have the client's name, `#! Name = phone`, a note,
 //! `#! Note = …`, and what is known of the file that the client got, `#! File = …`. A client that got a new file, but
 //! has not used it, has a second section with the new file's key, and with the key that it replaces,
-//! `#! Replaces = KEY`.
+//! `#! Replaces = KEY`. The next new file's section replaces that one, and so on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use zeroize::Zeroizing;
@@ -229,13 +229,17 @@ pub fn with(text: &str, section: &Section, key: &str, value: &str) -> Zeroizing<
     joined(&parts)
 }
 
-/// The text, whose sections get the comments `#! Key = value` that sections of the same keys have in an `older` text.
+/// The text, whose sections get the comments `#! Key = value` that sections of the same keys have in an `older` text;
+/// without `Replaces`, if the text lacks the replaced key.
 #[must_use]
 pub fn with_comments(text: &str, older: &str) -> Zeroizing<String> {
     let known = sections(older).into_iter();
     let known: HashMap<String, Range<usize>> = known.map(|it| (it.public_key, it.bytes)).collect();
     let (mut parts, mut end) = (Vec::new(), 0);
-    for section in sections(text) {
+    let sections = sections(text);
+    let keys: HashSet<&str> = sections.iter().map(|it| &*it.public_key).collect();
+    let is_kept = |it: Entry<'_>| it.is_comment && (!it.is("Replaces") || keys.contains(it.value));
+    for section in &sections {
         let Some(bytes) = known.get(&section.public_key) else {
             continue;
         };
@@ -244,7 +248,7 @@ pub fn with_comments(text: &str, older: &str) -> Zeroizing<String> {
         parts.push(&text[end..head]);
         end = head;
         let lines = older[bytes.clone()].lines();
-        for line in lines.filter(|line| Entry::of(line).is_some_and(|it| it.is_comment)) {
+        for line in lines.filter(|line| Entry::of(line).is_some_and(is_kept)) {
             parts.extend([line, "\n"]);
         }
     }
@@ -337,6 +341,27 @@ mod tests {
             "[Peer]\n #! Name = phone\n#! File = 1 lan\nPublicKey = A=",
         );
         assert_eq!(*kept, wanted);
+    }
+
+    #[test]
+    fn a_key_that_has_replaced_another_says_so_no_longer() {
+        let peer = |key: &str, comment: &str| format!("[Peer]\n{comment}PublicKey = {key}\n");
+        let older = peer("A=", "#! Name = phone\n")
+            + &peer("B=", "#! Name = phone\n#! Replaces = A=\n")
+            + &peer("C=", "#! Name = phone\n#! Replaces = B=\n");
+        for (text, wanted) in [
+            (["A=", "B=", "C="].as_slice(), older.clone()),
+            // The client has used its second file, which has the ranges now.
+            (
+                &["B=", "C="],
+                peer("B=", "#! Name = phone\n")
+                    + &peer("C=", "#! Name = phone\n#! Replaces = B=\n"),
+            ),
+            (&["C="], peer("C=", "#! Name = phone\n")),
+        ] {
+            let text: String = text.iter().map(|it| peer(it, "")).collect();
+            assert_eq!(*with_comments(&text, &older), wanted);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! New files of clients, and the directory or archive that many of them go to.
 
+use super::chain::UNUSED_MAX;
 use super::file::{self, Record};
 use super::{PeerError, qr, tar};
 use crate::arguments;
@@ -174,6 +175,25 @@ impl Chosen {
             clients: picked.collect(),
             left,
         })
+    }
+
+    /// Leaves out clients with too many unused files, and says so; an error if the command line names one.
+    pub(super) fn admitted<'a, T>(
+        &self,
+        clients: Vec<(&'a T, &'a str)>,
+        unused: impl Fn(&T) -> usize,
+    ) -> Result<Vec<(&'a T, &'a str)>, PeerError> {
+        let fits = |(client, _): &(&T, _)| unused(client) < UNUSED_MAX;
+        let (picked, full): (Vec<_>, Vec<_>) = clients.into_iter().partition(fits);
+        let full: Vec<&str> = full.into_iter().map(|(_, name)| name).collect();
+        if !full.is_empty() {
+            let error = PeerError::Unused(full.join(", "));
+            match self.which {
+                Which::Named(_) => return Err(error),
+                _ => host::terminal::note(format_args!("left out: {error}")),
+            }
+        }
+        Ok(picked)
     }
 
     /// The terms of a client's new file: those of the old one, if the command line does not say.

@@ -9,6 +9,7 @@ mod maker;
 mod tests;
 
 use super::behind::{self, Owner};
+use super::chain::Chains;
 use super::file::{self, Public};
 use super::issue::{Chosen, New, Picked, Recipient, Terms};
 use super::{PeerError, Row, ccd, place};
@@ -19,6 +20,7 @@ use config::permissions::Permissions;
 use config::types::AllowedIp;
 use entry::Entry;
 use maker::Maker;
+use service::status::Status;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
@@ -77,8 +79,9 @@ struct Server {
     /// The directory of single clients' settings.
     ccd: PathBuf,
     entries: Vec<Entry>,
-    /// Serial numbers of certificates whose clients are connected with new ones. The entries count as revoked.
-    replaced: Vec<String>,
+    /// Serial numbers of certificates whose clients are connected with new ones. The entries count as revoked, but the
+    /// server still admits them.
+    replaced: HashSet<String>,
 }
 
 impl Server {
@@ -122,7 +125,7 @@ impl Server {
         let mut server = Self {
             path: path.to_owned(),
             entries: entries.collect(),
-            replaced: Vec::new(),
+            replaced: HashSet::new(),
             store,
             revoked,
             ccd,
@@ -134,55 +137,73 @@ impl Server {
 
     /// Reads a server that a command changes: certificates whose clients use new ones are revoked first.
     fn open(path: &Path) -> Result<Self, PeerError> {
-        let server = Self::read(path)?;
-        if !server.replaced.is_empty() {
-            let replaced = server.entries.iter();
-            let replaced = replaced.filter(|it| server.replaced.contains(&it.serial));
-            server.revoke(&replaced.collect::<Vec<_>>())?;
-            super::tell(path, false)?;
-        }
+        let mut server = Self::read(path)?;
+        server.settle()?;
         Ok(server)
+    }
+
+    /// Revokes the certificates whose clients use new ones.
+    fn settle(&mut self) -> Result<(), PeerError> {
+        if self.replaced.is_empty() {
+            return Ok(());
+        }
+        let replaced = self.entries.iter();
+        let replaced = replaced.filter(|it| self.replaced.contains(&it.serial));
+        self.revoke(&replaced.collect::<Vec<_>>())?;
+        self.replaced.clear();
+        // The command has not made its own change yet, so this does not stop it.
+        if let Err(error) = super::tell(&self.path, false) {
+            host::terminal::note(format_args!("old certificates are revoked: {error}"));
+        }
+        Ok(())
     }
 
     /// Counts certificates as revoked whose clients are connected with new ones.
     fn find_replaced(&mut self) {
-        let pairs = self.entries.iter().filter_map(|new| self.pair(new));
-        let pairs: Vec<(String, String)> = pairs
-            .map(|(old, new)| (old.serial.clone(), new.common_name.clone()))
-            .collect();
-        if pairs.is_empty() {
+        let is_new = |client: &Vec<&Entry>| client.len() > 1;
+        if !self.clients().iter().any(is_new) {
             return;
         }
-        let Ok(status) = super::live(&self.path, false) else {
-            return;
-        };
+        if let Ok(status) = super::live(&self.path, false) {
+            self.replace(&status);
+        }
+    }
+
+    /// Counts certificates as revoked whose clients are connected with new ones, by this status.
+    fn replace(&mut self, status: &Status) {
         let names = status.peers.iter().filter_map(|it| it.name.as_deref());
         let names: HashSet<&str> = names.collect();
-        let in_use = pairs
-            .into_iter()
-            .filter(|(_, name)| names.contains(&**name));
-        self.replaced = in_use.map(|(serial, _)| serial).collect();
-        for entry in &mut self.entries {
-            entry.revoked |= self.replaced.contains(&entry.serial);
+        let chains = self.chains();
+        let in_use = (0..self.entries.len()).filter(|at| {
+            let entry = &self.entries[*at];
+            !entry.revoked && names.contains(&*entry.common_name)
+        });
+        let replaced: HashSet<usize> = in_use.flat_map(|at| chains.before(at)).collect();
+        for (at, entry) in self.entries.iter_mut().enumerate() {
+            if replaced.contains(&at) && !entry.revoked {
+                entry.revoked = true;
+                self.replaced.insert(entry.serial.clone());
+            }
         }
     }
 
-    /// The active certificate that this active one replaces, and this one.
-    fn pair<'e>(&'e self, new: &'e Entry) -> Option<(&'e Entry, &'e Entry)> {
-        let serial = new.replaces.as_ref().filter(|_| !new.revoked)?;
-        let mut entries = self.entries.iter();
-        let old = entries.find(|it| it.serial == *serial && !it.revoked)?;
-        Some((old, new))
+    /// The chains of all certificates.
+    fn chains(&self) -> Chains {
+        let entries = self.entries.iter();
+        Chains::of(entries.map(|it| (&*it.serial, it.replaces.as_deref())))
     }
 
-    /// The new certificate of a client that uses its old one, if it has one.
-    fn next<'e>(&'e self, old: &'e Entry) -> Option<&'e Entry> {
-        let mut entries = self.entries.iter();
-        let is_next = |it: &&Entry| !it.revoked && it.replaces.as_ref() == Some(&old.serial);
-        entries.find(|it| !old.revoked && is_next(it))
+    /// The active certificates of each client: the one that it uses, and new ones that it has not used, the newest last.
+    fn clients(&self) -> Vec<Vec<&Entry>> {
+        let active = |places: Vec<usize>| {
+            let entries = places.into_iter().map(|it| &self.entries[it]);
+            entries.filter(|it| !it.revoked).collect()
+        };
+        let clients = self.chains().clients().into_iter().map(active);
+        clients.filter(|it: &Vec<_>| !it.is_empty()).collect()
     }
 
-    /// The active certificates of a client: its own, and a new one that it does not use yet.
+    /// All active certificates of a client.
     fn client(&self, name: &str) -> Result<Vec<&Entry>, PeerError> {
         let entries = self.entries.iter();
         let found: Vec<&Entry> = entries
@@ -432,18 +453,18 @@ impl Server {
         }
     }
 
-    /// How the file that a client got last compares with the one that it would get today.
-    fn state(&self, entry: &Entry) -> &'static str {
-        let next = self.next(entry);
+    /// How the file that a client got last compares with the one that it would get today. `client` has the client's
+    /// active certificates.
+    fn state(&self, client: &[&Entry]) -> &'static str {
         let common = || Some(self.home()?.endpoint.as_ref()?.to_string());
-        let Some(record) = next.unwrap_or(entry).record().filter(|_| !entry.revoked) else {
+        let Some(record) = client.last().and_then(|it| it.record()) else {
             return file::UNKNOWN;
         };
         let Some(endpoint) = record.endpoint.map(str::to_owned).or_else(common) else {
             return file::UNKNOWN;
         };
         match record.state(&self.public(&endpoint, record.lan_only)) {
-            file::CURRENT if next.is_some() => file::PENDING,
+            file::CURRENT if client.len() > 1 => file::PENDING,
             state => state,
         }
     }
@@ -464,52 +485,46 @@ impl Server {
 }
 
 /// Makes new keys and certificates for clients, and has the files taken. A client keeps its old certificate until it
-/// uses the new one. Returns clients that were left out.
+/// uses the new one; each one that it has not used stays good, too. Returns clients that were left out.
 pub(super) fn reissue(
     path: &Path,
     chosen: &Chosen,
     files: &dyn Recipient,
 ) -> Result<Vec<String>, PeerError> {
     let server = Server::open(path)?;
-    let active = server.entries.iter().filter(|it| !it.revoked);
-    let own = active.filter(|it| server.pair(it).is_none());
-    let all = own.map(|it| (it, Some(&*it.name), server.state(it)));
-    let Picked {
-        clients: picked,
-        left,
-    } = chosen.pick(all.collect())?;
+    let clients = server.clients();
+    let all = clients.iter();
+    let all = all.map(|it| (it, it.first().map(|own| &*own.name), server.state(it)));
+    let Picked { clients, left } = chosen.pick(all.collect())?;
+    let picked = chosen.admitted(clients, |it| it.len() - 1)?;
     if picked.is_empty() {
         return Ok(left);
     }
     files.check(Kind::OpenVpn, &mut picked.iter().map(|(_, name)| *name))?;
     let maker = Maker::new(&server)?;
     let mut entries = server.entries.clone();
-    let (mut issued, mut unused) = (Vec::new(), Vec::new());
-    for (old, name) in &picked {
-        let next = server.next(old);
-        let terms = chosen.terms(name, next.unwrap_or(old).record())?;
+    let mut issued = Vec::new();
+    for (client, name) in &picked {
+        let newest = client[client.len() - 1];
+        let terms = chosen.terms(name, newest.record())?;
         let common_name = Server::common_name(&entries, name);
         let (file, entry) = maker.make(name, common_name, &terms)?;
         issued.push(file);
         entries.push(Entry {
-            replaces: Some(old.serial.clone()),
-            note: old.note.clone(),
+            replaces: Some(newest.serial.clone()),
+            note: newest.note.clone(),
             ..entry
         });
-        unused.extend(next);
     }
     server.write(&entries)?;
     let added = &entries[server.entries.len()..];
     let mut pairs = picked.iter().zip(added);
     let handed = pairs
-        .try_for_each(|((old, _), new)| server.copy_settings(old, new))
+        .try_for_each(|((client, _), new)| server.copy_settings(client[0], new))
         .and_then(|()| files.take(&issued));
     if let Err(error) = handed {
         server.revoke(&added.iter().collect::<Vec<_>>())?;
         return Err(error);
-    }
-    if !unused.is_empty() {
-        server.revoke(&unused)?;
     }
     Ok(left)
 }
@@ -569,38 +584,57 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Lists clients, active and revoked.
-pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
-    let server = Server::read(path)?;
-    let mut behind: HashMap<&str, Vec<String>> = HashMap::new();
-    let (networks, unreadable) = server.behind();
-    unreadable.iter().for_each(Unreadable::note);
-    for (entry, network) in networks {
-        let networks = behind.entry(&entry.serial).or_default();
-        networks.push(network.to_string());
+/// Lists the clients, active and revoked. With `settles`, certificates whose clients use new ones are revoked first.
+pub(super) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
+    let mut server = Server::read(path)?;
+    if settles && let Err(error) = server.settle() {
+        host::terminal::note(format_args!(
+            "old certificates, whose clients use new ones, could not be revoked: {error}"
+        ));
     }
-    let row = |entry: &Entry| Row {
-        name: entry.name.clone(),
-        note: entry.note.clone(),
-        id: entry.serial.clone(),
-        common_name: Some(entry.common_name.clone()),
-        revoked: entry.revoked,
-        file: server.state(entry),
-        behind: behind.get(&*entry.serial).cloned().unwrap_or_default(),
-        detail: format!(
-            "{}{}{}",
-            entry.serial,
-            if entry.revoked { "  revoked" } else { "" },
-            match entry.common_name == entry.name {
-                true => String::new(),
-                false => format!("  {} in its certificate", entry.common_name),
-            },
-        ),
-        ..Row::default()
-    };
-    let own = server.entries.iter();
-    let own = own.filter(|it| server.pair(it).is_none());
-    Ok(own.map(row).collect())
+    Ok(server.rows())
+}
+
+impl Server {
+    /// The clients, active and revoked. Certificates that count as revoked, but are still admitted, are left out.
+    fn rows(&self) -> Vec<Row> {
+        let mut behind: HashMap<&str, Vec<String>> = HashMap::new();
+        let (networks, unreadable) = self.behind();
+        unreadable.iter().for_each(Unreadable::note);
+        for (entry, network) in networks {
+            let networks = behind.entry(&entry.serial).or_default();
+            networks.push(network.to_string());
+        }
+        let clients = self.clients();
+        let own = clients.iter().map(|it| (&*it[0].serial, &**it));
+        let own: HashMap<&str, &[&Entry]> = own.collect();
+        let row = |entry: &Entry, client: &[&Entry]| Row {
+            name: entry.name.clone(),
+            note: entry.note.clone(),
+            id: entry.serial.clone(),
+            common_name: Some(entry.common_name.clone()),
+            revoked: entry.revoked,
+            file: self.state(client),
+            behind: behind.get(&*entry.serial).cloned().unwrap_or_default(),
+            detail: format!(
+                "{}{}{}",
+                entry.serial,
+                if entry.revoked { "  revoked" } else { "" },
+                match entry.common_name == entry.name {
+                    true => String::new(),
+                    false => format!("  {} in its certificate", entry.common_name),
+                },
+            ),
+            ..Row::default()
+        };
+        let entries = self.entries.iter();
+        let rows = entries.filter_map(|it| match own.get(&*it.serial) {
+            Some(client) => Some(row(it, client)),
+            None if it.revoked && !self.replaced.contains(&it.serial) => Some(row(it, &[])),
+            None => None,
+        });
+        rows.collect()
+    }
 }
 
 /// Revokes a client.

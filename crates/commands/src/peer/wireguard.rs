@@ -24,12 +24,17 @@ use zeroize::Zeroizing;
 struct File {
     path: PathBuf,
     text: Zeroizing<String>,
+    /// Whether [`settle`] has changed the text, which is not written yet.
+    is_settled: bool,
     tunnel: Tunnel,
 }
 
 impl File {
     fn read(path: &Path) -> Result<Self, PeerError> {
-        let text = settle::settled(path, place::read(path)?);
+        let text = place::read(path)?;
+        let settled = settle::settled(path, &text);
+        let is_settled = settled.is_some();
+        let text = settled.unwrap_or(text);
         // Scripts do not run here.
         let options = config::permissions::Permissions::ALL;
         let import = wgquick::parse(&text, &path.display().to_string(), options);
@@ -37,6 +42,7 @@ impl File {
         Ok(Self {
             path: path.to_owned(),
             text,
+            is_settled,
             tunnel,
         })
     }
@@ -87,23 +93,21 @@ impl File {
         let ranges: HashMap<String, &[AllowedIp]> = peers
             .map(|it| (it.public_key.to_base64().to_string(), &it.allowed_ips[..]))
             .collect();
-        let sections = clients::sections(&self.text).into_iter();
-        let (next, sections): (Vec<_>, Vec<_>) = sections.partition(|it| it.replaces.is_some());
-        let mut next: HashMap<String, Section> = next
-            .into_iter()
-            .filter_map(|it| Some((it.replaces.clone()?, it)))
-            .collect();
-        let client = |section: Section| {
+        let sections = clients::sections(&self.text);
+        let client = |places: Vec<usize>| {
+            let mut sections = places.into_iter().map(|it| sections[it].clone());
+            let section = sections.next().unwrap_or_default();
             let ranges = ranges.get(&section.public_key).copied().unwrap_or_default();
             let (own, behind) = self.split(ranges);
             Client {
-                next: next.remove(&section.public_key),
                 section,
+                next: sections.collect(),
                 own,
                 behind,
             }
         };
-        sections.into_iter().map(client).collect()
+        let clients = settle::chains(&sections).clients().into_iter();
+        clients.map(client).collect()
     }
 
     /// Finds a client by its name or key.
@@ -188,7 +192,7 @@ impl File {
             ranges: (record.lan_only).then(|| reached.sum.wrapping_sub(sum(&client.behind))),
         };
         match record.state(&public) {
-            file::CURRENT if client.next.is_some() => file::PENDING,
+            file::CURRENT if !client.next.is_empty() => file::PENDING,
             state => state,
         }
     }
@@ -233,8 +237,8 @@ struct Reached {
 /// A client of a server.
 struct Client {
     section: Section,
-    /// The section of the client's new file, while the client has not used it.
-    next: Option<Section>,
+    /// The sections of the client's new files that the client has not used, the newest last.
+    next: Vec<Section>,
     /// The client's addresses in the tunnel.
     own: Vec<AllowedIp>,
     /// The networks behind the client.
@@ -244,13 +248,18 @@ struct Client {
 impl Client {
     /// Whether this is the client's name or key.
     fn is_called(&self, name: &str) -> bool {
-        self.section.name.as_deref() == Some(name) || self.section.public_key == name
+        self.section.name.as_deref() == Some(name)
+            || self.sections().any(|it| it.public_key == name)
+    }
+
+    /// The section of the file that the client got last.
+    fn newest(&self) -> &Section {
+        self.next.last().unwrap_or(&self.section)
     }
 
     /// The record of the file that the client got last.
     fn record(&self) -> Option<Record<'_>> {
-        let section = self.next.as_ref().unwrap_or(&self.section);
-        section.file.as_deref().and_then(Record::read)
+        self.newest().file.as_deref().and_then(Record::read)
     }
 
     /// The client's sections.
@@ -427,7 +436,7 @@ pub(super) fn add(
 }
 
 /// Makes new keys and files for clients, and has the files taken. A client keeps its old file until it uses the new
-/// one. Returns clients that were left out.
+/// one; each file that it has not used stays good, too. Returns clients that were left out.
 pub(super) fn reissue(
     path: &Path,
     chosen: &Chosen,
@@ -441,12 +450,10 @@ pub(super) fn reissue(
         let Section { name, .. } = &client.section;
         (client, name.as_deref(), file.state(client, &reached))
     });
-    let Picked {
-        clients: picked,
-        left,
-    } = chosen.pick(all.collect())?;
+    let Picked { clients, left } = chosen.pick(all.collect())?;
+    let picked = chosen.admitted(clients, |it| it.next.len())?;
     files.check(Kind::WireGuard, &mut picked.iter().map(|(_, name)| *name))?;
-    let (mut issued, mut sections, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut issued, mut sections) = (Vec::new(), Vec::new());
     for (client, name) in &picked {
         let terms = chosen.terms(name, client.record())?;
         let Made { text, section } = file.make(&terms, &client.own, &client.behind, &reached)?;
@@ -455,28 +462,35 @@ pub(super) fn reissue(
             "[Peer]\n#! Name = ",
             name,
             "\n#! Replaces = ",
-            &client.section.public_key,
+            &client.newest().public_key,
             "\n",
             &section,
         ]));
         let name = (*name).to_owned();
         issued.push(Issued { name, text });
-        gone.extend(client.next.as_ref().map(|it| (it, None)));
     }
     if issued.is_empty() {
         return Ok(left);
     }
     let sections: Vec<&str> = sections.iter().map(|it| it.as_str()).collect();
     files.take(&issued)?;
-    let text = clients::changed(&file.text, &gone);
-    let written = place::replace(path, &clients::added(&text, &secret(&sections)));
+    let written = place::replace(path, &clients::added(&file.text, &secret(&sections)));
     written.inspect_err(|_| files.give_back())?;
     Ok(left)
 }
 
-/// Lists the peers.
-pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
+/// Lists the peers. With `settles`, the server's file gets the keys that clients use.
+pub(super) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
     let file = File::read(path)?;
+    if settles
+        && file.is_settled
+        && !file.tunnel.interface.save_config
+        && let Err(error) = place::replace(path, &*file.text)
+    {
+        host::terminal::note(format_args!(
+            "old keys, whose clients use new ones, could not be removed: {error}"
+        ));
+    }
     let clients = file.clients();
     let reached = file.reached(&clients, &[]);
     let row = |client: &Client| {

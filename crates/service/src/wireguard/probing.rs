@@ -187,7 +187,7 @@ impl Machine {
         path.targets.get(path.target).copied()
     }
 
-    fn peer_of(&self, key: &Key32) -> Option<PeerId> {
+    pub(super) fn peer_of(&self, key: &Key32) -> Option<PeerId> {
         let public = PublicKey::from(*key.as_bytes());
         self.device.peer_by_public_key(&public)
     }

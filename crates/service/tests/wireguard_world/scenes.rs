@@ -440,3 +440,74 @@ fn the_first_session_with_a_new_key_ends_the_old_one() {
     world.apply(0, &by_hand).unwrap();
     assert_eq!(owner(&world.hosts[0]), (old, 1));
 }
+
+/// A branch got several new files. The office's file names all keys all the time, and is read again after each use.
+#[cfg(feature = "server")]
+#[test]
+fn the_first_session_of_any_new_key_ends_those_that_it_replaces() {
+    let secrets: [[u8; 32]; 5] = [7, 8, 9, 10, 11].map(|it| [it; 32]);
+    let public = secrets.map(|it| Key32::new(*PrivateKey::new(it).public().as_bytes()));
+    let chain = [None, Some(0), Some(1), Some(2), Some(3)];
+    // By hand: two that replace the first, keys in a circle, and keys that replace themselves.
+    let two = [None, Some(0), Some(1), Some(2), Some(0)];
+    let circle = [Some(2), Some(0), Some(1), Some(3), None];
+    // The keys that the file's keys replace, and the uses of keys in their order. For each use, the number of keys that
+    // the office knows then.
+    for (replaced, uses) in [
+        (chain, &[(1, 4), (2, 3), (3, 2), (4, 1)][..]),
+        (chain, &[(2, 3), (4, 1)]),
+        (chain, &[(4, 1)]),
+        (two, &[(1, 4), (2, 3), (3, 2)]),
+        (two, &[(4, 4)]),
+        (circle, &[(1, 3), (1, 3)]),
+        ([None; 5], &[(0, 5), (0, 5)]),
+        ([Some(0), None, None, None, None], &[(0, 5), (0, 5)]),
+    ] {
+        let mut world = pair();
+        let inner = AllowedIp::new(world.hosts[1].inner, 32).unwrap();
+        let peers = public.iter().enumerate().map(|(at, key)| SetPeer {
+            public_key: key.clone(),
+            replace_allowed_ips: true,
+            replaces: replaced[at].map(|it| Box::new(public[it].clone())),
+            allowed_ips: match at {
+                0 => vec![AllowedIpChange::Add(inner)],
+                _ => Vec::new(),
+            },
+            ..SetPeer::default()
+        });
+        let file = SetDevice {
+            peers: peers.collect(),
+            ..SetDevice::default()
+        };
+        let begun = SetDevice {
+            replace_peers: true,
+            ..file.clone()
+        };
+        world.apply(0, &begun).unwrap();
+        for (used, left) in uses {
+            world.hosts[1].key = secrets[*used];
+            let text = format!("private_key={}\n", hex(&secrets[*used]));
+            world.configure(1, &text).unwrap();
+            world.send(1, 0);
+            pass(&mut world, 10);
+            let wanted = (hex(public[*used].as_bytes()), *left);
+            for _ in 0..3 {
+                assert_eq!(owner(&world.hosts[0]), wanted, "{replaced:?} {uses:?}");
+                assert!(reaches(&mut world), "{replaced:?} {uses:?}");
+                world.apply(0, &file).unwrap();
+            }
+        }
+        // The office starts anew with this file, and the branch comes back.
+        let (last, _) = uses[uses.len() - 1];
+        let elapsed = world.now - world.start;
+        let (wall, now) = (world.hosts[0].wall, world.hosts[0].now(world.now, elapsed));
+        world.hosts[0].begin_anew(wall, now);
+        world.tell(0, Event::Start);
+        begin(&mut world, 0);
+        world.apply(0, &begun).unwrap();
+        pass(&mut world, 200);
+        assert!(reaches(&mut world), "{replaced:?} {uses:?}");
+        let (key, _) = owner(&world.hosts[0]);
+        assert_eq!(key, hex(public[last].as_bytes()));
+    }
+}

@@ -79,7 +79,7 @@ fn an_unreadable_file_of_another_client_stops_no_change() {
     office.add("victim", &["192.168.8.0/24"]).unwrap();
     fs::write(office.ccd("other"), b"# \xfc\n").unwrap();
     revoke(&office.path(), "victim").unwrap();
-    assert!(list(&office.path()).unwrap()[1].revoked);
+    assert!(list(&office.path(), false).unwrap()[1].revoked);
     assert!(!office.text().contains("192.168.8.0"));
     // The routes to the networks in the unreadable file stay.
     assert!(office.text().contains("# behind other"));
@@ -89,7 +89,7 @@ fn an_unreadable_file_of_another_client_stops_no_change() {
     fs::remove_file(office.ccd("third")).unwrap();
     fs::create_dir(office.ccd("third")).unwrap();
     revoke(&office.path(), "third").unwrap();
-    assert!(list(&office.path()).unwrap()[2].revoked);
+    assert!(list(&office.path(), false).unwrap()[2].revoked);
     assert!(office.set("other", &[]).is_err());
 }
 
@@ -165,7 +165,7 @@ fn many_are_added_at_once_or_none_and_get_new_certificates() {
     .unwrap();
     assert_eq!(files(&at("first")), 2);
     let rows = || {
-        let rows = super::list(&server)
+        let rows = super::list(&server, false)
             .unwrap()
             .into_iter()
             .filter(|it| !it.revoked);
@@ -222,7 +222,7 @@ fn many_are_added_at_once_or_none_and_get_new_certificates() {
     let copied = fs::read_to_string(office.ccd("store-7-2")).unwrap();
     assert_eq!(copied, format!("{own}{settings}"));
     assert_eq!(office.text(), before);
-    // Another one before the first is used: that one is out.
+    // Another one before the first is used, which stays good.
     give("third", &["store-7"]);
     assert_eq!(
         rows(),
@@ -231,12 +231,9 @@ fn many_are_added_at_once_or_none_and_get_new_certificates() {
             row("store-8", "8", "pending")
         ]
     );
-    assert_eq!(
-        fs::read_dir(Store::of(&server).revoked()).unwrap().count(),
-        1
-    );
+    assert_eq!(files(&Store::of(&server).revoked()), 0);
     assert_eq!(office.text(), before);
-    // Both certificates have other networks, and then another name, and then none.
+    // All its certificates have other networks, and then another name, and then none.
     office.set("store-7", &["192.168.9.0/24"]).unwrap();
     assert_eq!(
         office.text().matches("192.168.9.0 255.255.255.0").count(),
@@ -269,4 +266,110 @@ fn a_new_client_has_no_networks_of_a_revoked_one() {
     fs::write(office.ccd("store-8"), text).unwrap();
     office.add("store-8", &[]).unwrap();
     assert_eq!(fs::read_to_string(office.ccd("store-8")).unwrap(), text);
+}
+
+#[test]
+fn a_new_certificate_that_is_used_stays_good_when_another_is_made() {
+    let office = Office::new();
+    let server = office.path();
+    for name in ["store-7", "phone"] {
+        office
+            .add(name, &["192.168.7.0/24"][..usize::from(name != "phone")])
+            .unwrap();
+    }
+    let to = |number: usize| office.directory.path().join(number.to_string());
+    let give = |number: usize, which: &[&str]| {
+        let command = crate::peer::issue::command(clap::Command::new("reissue"));
+        let to = to(number);
+        let words = [&["reissue", "--to", to.to_str().unwrap()], which].concat();
+        let matches = command.try_get_matches_from(words).unwrap();
+        let directory = Directory::of(&matches, &server);
+        reissue(&server, &Chosen::of(&matches), &directory)
+    };
+    for number in 1..=4 {
+        give(number, &["store-7"]).unwrap();
+    }
+    let revoked = || -> Vec<String> {
+        let entries = Server::read(&server).unwrap().entries.into_iter();
+        let revoked = entries.filter(|it| it.revoked);
+        revoked.map(|it| it.common_name).collect()
+    };
+    // The server was not asked who is in: no certificate is known to be out of use.
+    assert_eq!(revoked(), [""; 0]);
+    let refused = give(5, &["phone", "store-7"]).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("store-7: has 4 new files already"),
+        "{refused}"
+    );
+    give(6, &["--all"]).unwrap();
+    assert!(to(6).join("phone.ovpn").exists() && !to(6).join("store-7.ovpn").exists());
+
+    let rows = |server: &Server| -> Vec<String> {
+        let rows = server.rows().into_iter();
+        let rows = rows.filter(|it| it.name == "store-7");
+        let name = |it: &Row| it.common_name.clone().unwrap();
+        let state = |it: &Row| [it.file, "revoked"][usize::from(it.revoked)];
+        rows.map(|it| format!("{} {} {}", name(&it), state(&it), it.behind.join(",")))
+            .collect()
+    };
+    // The certificate of a session, the row of the client, and the revoked certificates.
+    for (name, row, out) in [
+        ("none", "store-7 pending", &[][..]),
+        ("store-7", "store-7 pending", &[]),
+        ("store-7-3", "store-7-3 pending", &["store-7", "store-7-2"]),
+        (
+            "store-7-5",
+            "store-7-5 current",
+            &["store-7", "store-7-2", "store-7-3", "store-7-4"],
+        ),
+    ] {
+        let session = |name: &str| service::status::PeerStatus {
+            name: Some(name.to_owned()),
+            ..service::status::PeerStatus::default()
+        };
+        let status = Status {
+            peers: vec![session(name), session("phone")],
+            ..Status::default()
+        };
+        let mut office = Server::read(&server).unwrap();
+        let before = revoked();
+        office.replace(&status);
+        // The server still admits these certificates, so nothing calls them revoked.
+        let row = format!("{row} 192.168.7.0/24");
+        assert_eq!(rows(&office).len(), 1 + before.len(), "{name}");
+        assert!(rows(&office).contains(&row), "{name}");
+        office.settle().unwrap();
+        assert_eq!(revoked(), out, "{name}");
+        assert_eq!(rows(&office).len(), 1 + out.len(), "{name}");
+        assert!(rows(&office).contains(&row), "{name}");
+    }
+    let routes = office.text().matches("192.168.7.0 255.255.255.0").count();
+    assert_eq!(routes, 2);
+    assert!(give(7, &["store-7"]).is_ok());
+    revoke(&server, "store-7").unwrap();
+    assert_eq!(revoked().len(), 6);
+}
+
+#[test]
+fn a_certificate_that_replaces_no_active_one_is_a_client_of_its_own() {
+    let office = Office::new();
+    let list = Store::of(&office.path()).list();
+    fs::write(
+        &list,
+        "01 a a\n02 a-2 a replaces=01\n03 b b\n04 b-2 b replaces=04\n05 c c replaces=09\n",
+    )
+    .unwrap();
+    fs::write(Store::of(&office.path()).revoked().join("03"), "").unwrap();
+    let rows = super::list(&office.path(), true).unwrap().into_iter();
+    let rows: Vec<_> = rows.map(|it| (it.id, it.revoked)).collect();
+    let row = |id: &str, revoked| (id.to_owned(), revoked);
+    assert_eq!(
+        rows,
+        [
+            row("01", false),
+            row("03", true),
+            row("04", false),
+            row("05", false)
+        ]
+    );
 }

@@ -53,7 +53,11 @@ impl Office {
     /// The name, networks and file of each client.
     fn list(&self) -> Vec<String> {
         let row = |row: Row| format!("{} {} {}", row.name, row.behind.join(","), row.file);
-        list(&self.path()).unwrap().into_iter().map(row).collect()
+        list(&self.path(), false)
+            .unwrap()
+            .into_iter()
+            .map(row)
+            .collect()
     }
 
     fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
@@ -112,7 +116,7 @@ fn files_name_the_networks_of_others_and_the_list_tells_which_do_not() {
         key = *key
     );
     fs::write(office.path(), &text).unwrap();
-    let states: Vec<&str> = list(&office.path())
+    let states: Vec<&str> = list(&office.path(), false)
         .unwrap()
         .iter()
         .map(|it| it.file)
@@ -207,7 +211,7 @@ fn many_are_added_at_once_or_none() {
 
     add(&server, &terms, &clients, &directory(&to, &server, "file")).unwrap();
     assert_eq!(files(&to).len(), 20);
-    let rows = list(&server).unwrap();
+    let rows = list(&server, false).unwrap();
     assert_eq!(rows[1].note.as_deref(), clients[0].note);
     let states: Vec<&str> = rows.iter().map(|it| it.file).collect();
     assert_eq!(states[0], file::OUTDATED);
@@ -218,6 +222,7 @@ fn many_are_added_at_once_or_none() {
     let mut own: Vec<String> = rows.iter().map(|it| it.detail.clone()).collect();
     own.iter_mut()
         .for_each(|it| *it = it.split("  ").nth(1).unwrap().to_owned());
+    own.sort();
     own.dedup();
     assert_eq!(own.len(), 21);
     let text = fs::read_to_string(to.join("store-12.conf")).unwrap();
@@ -299,10 +304,13 @@ fn a_new_file_waits_until_it_is_used() {
     assert_eq!(**replaced, tunnel.peers[0].public_key);
     assert!(tunnel.peers[3].allowed_ips.is_empty());
 
-    // Another new file takes the place of one that was not used.
+    // Another new file replaces the one before, which stays good.
     give(&["phone", "store-7", "phone"], "second").unwrap();
     assert_eq!(files(&at("second")), ["phone.conf", "store-7.conf"]);
-    assert_eq!(clients::sections(&office.text()).len(), 6);
+    let now = clients::sections(&office.text());
+    assert_eq!(now[..6], sections);
+    assert_eq!(now[6].replaces.as_ref(), Some(&sections[4].public_key));
+    assert_eq!(now[7].replaces.as_ref(), Some(&sections[3].public_key));
     assert_eq!(office.list(), rows);
     // The new file is outdated, too.
     office.set("store-8", &[]).unwrap();
@@ -315,6 +323,139 @@ fn a_new_file_waits_until_it_is_used() {
     }
     let head = before.split("\n[Peer]").next().unwrap();
     assert_eq!(office.text(), head.replace("office.example", "new.example"));
+}
+
+/// A client has used its first new file, which the server does not know any more when the next one is made: the server was
+/// down, or has begun anew.
+#[test]
+fn a_new_file_that_is_used_stays_good_when_another_is_made() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"], true).unwrap();
+    office.add("phone", &[], true).unwrap();
+    let (server, begun) = (office.path(), office.text());
+    let chosen = |words: &[&str]| {
+        let command = issue::command(clap::Command::new("reissue"));
+        let words = [&["reissue", "--to", "x"], words].concat();
+        Chosen::of(&command.try_get_matches_from(words).unwrap())
+    };
+    let give = |number: usize, words: &[&str]| {
+        let to = office.directory.path().join(number.to_string());
+        let left = reissue(&server, &chosen(words), &directory(&to, &server, "file"));
+        left.map(|_| files(&to))
+    };
+    for number in 1..=4 {
+        assert_eq!(give(number, &["store-7"]).unwrap(), ["store-7.conf"]);
+    }
+    let full = office.text();
+    let refused = give(5, &["phone", "store-7"]).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("store-7: has 4 new files already"),
+        "{refused}"
+    );
+    assert!(refused.contains("peer revoke"), "{refused}");
+    assert_eq!(office.text(), full);
+    assert_eq!(give(6, &["--all"]).unwrap(), ["phone.conf"]);
+    fs::write(&server, &full).unwrap();
+    let keys = |text: &str| -> Vec<String> {
+        let sections = clients::sections(text).into_iter();
+        sections.map(|it| it.public_key).collect()
+    };
+    // Sections of the client, of the phone, and of the new files.
+    let all = keys(&full);
+    for number in 1..=4 {
+        let in_files = fs::read_to_string(
+            office
+                .directory
+                .path()
+                .join(format!("{number}/store-7.conf")),
+        );
+        let private = in_files.unwrap();
+        let private = private
+            .lines()
+            .find_map(|it| it.strip_prefix("PrivateKey = "));
+        let private = config::types::Key32::from_base64(private.unwrap()).unwrap();
+        assert_eq!(*keys::public_of(&private).to_base64(), all[number + 1]);
+        // The client comes back with this file.
+        let peer = service::status::PeerStatus {
+            public_key: all[number + 1].clone(),
+            latest_handshake_age: Some(1),
+            ..service::status::PeerStatus::default()
+        };
+        let status = service::status::Status {
+            peers: vec![peer],
+            ..service::status::Status::default()
+        };
+        let settled = settle::with(&full, &clients::sections(&full), &status).unwrap();
+        fs::write(&server, &*settled).unwrap();
+        let left = [
+            &all[number + 1..=number + 1],
+            &all[1..2],
+            &all[number + 2..],
+        ]
+        .concat();
+        assert_eq!(keys(&settled), left);
+        let state = if number == 4 { "current" } else { "pending" };
+        assert_eq!(
+            office.list(),
+            [
+                format!("store-7 192.168.7.0/24 {state}"),
+                "phone  current".to_owned()
+            ]
+        );
+        give(10 + number, &["store-7"]).unwrap();
+        assert_eq!(keys(&office.text()).len(), left.len() + 1);
+    }
+    fs::write(&server, &full).unwrap();
+    for key in [&all[0], &all[3]] {
+        revoke(&server, key).unwrap();
+        let (_, phone) = begun
+            .split_once("[Peer]")
+            .unwrap()
+            .1
+            .split_once("[Peer]")
+            .unwrap();
+        assert!(office.text().ends_with(phone), "{}", office.text());
+        assert_eq!(office.list(), ["phone  outdated"]);
+        fs::write(&server, &full).unwrap();
+    }
+}
+
+#[test]
+fn a_key_that_replaces_none_is_a_client_of_its_own() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"], true).unwrap();
+    let begun = office.text();
+    let own = clients::sections(&begun)[0].public_key.clone();
+    let [one, two, absent] =
+        [(); 3].map(|()| keys::public_of(&keys::new()).to_base64().to_string());
+    let section = |key: &str, replaced: &str| {
+        format!("\n[Peer]\n#! Name = store-7\n#! Replaces = {replaced}\nPublicKey = {key}\n")
+    };
+    let row = "store-7 192.168.7.0/24 current";
+    let (unknown, other) = ("store-7 192.168.7.0/24 unknown", "store-7  unknown");
+    // The other keys and those that they replace, the list, and what is left when the client is revoked.
+    for ([first, second], rows, left) in [
+        ([(&one, &own), (&two, &own)], &[unknown][..], 0),
+        ([(&one, &own), (&two, &one)], &[unknown], 0),
+        ([(&one, &two), (&two, &own)], &[unknown], 0),
+        ([(&one, &absent), (&two, &absent)], &[row, other, other], 2),
+        ([(&one, &one), (&two, &own)], &[unknown, other], 1),
+        ([(&one, &two), (&two, &one)], &[row, other], 2),
+    ] {
+        let text = begun.clone() + &section(first.0, first.1) + &section(second.0, second.1);
+        fs::write(office.path(), &text).unwrap();
+        assert_eq!(office.list(), rows);
+        rename(&office.path(), "store-7", "berlin").unwrap();
+        let named = office.text().matches("#! Name = berlin").count();
+        assert_eq!(named, 3 - left, "{}", office.text());
+        revoke(&office.path(), "berlin").unwrap();
+        assert_eq!(clients::sections(&office.text()).len(), left);
+        // Each of the others is revoked by its key.
+        for key in [&one, &two] {
+            let _ = revoke(&office.path(), key);
+        }
+        assert!(clients::sections(&office.text()).is_empty());
+    }
 }
 
 #[test]
