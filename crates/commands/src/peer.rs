@@ -20,6 +20,7 @@ use crate::server::place::{self, Lock, PlaceError, Waits};
 use crate::{Outcome, status};
 use clap::{Arg, ArgMatches, Command};
 use config::clients::is_name;
+pub(crate) use config::clients::joined as secret;
 use config::error::ImportError;
 use config::kind::Kind;
 use config::types::{AddressError, AllowedIp};
@@ -126,7 +127,10 @@ pub(crate) fn command() -> Command {
         .subcommand(
             about("list", "List the clients, and which are connected")
                 .arg(flag("all", "Print every client, however many there are"))
-                .arg(flag("down", "Only clients that are not connected"))
+                .arg(flag(
+                    "down",
+                    "Only clients that are not connected, or whose state is unknown",
+                ))
                 .arg(flag(
                     "outdated",
                     "Only clients that need a new file, or have not used it yet",
@@ -699,13 +703,6 @@ pub(crate) fn tell(path: &Path, is_list: bool) -> Result<bool, PeerError> {
     }
     signal(&found.name, found.pid, Signal::SIGHUP).map_err(PeerError::Signal)?;
     Ok(true)
-}
-
-/// Joins parts into a text with keys, without reallocation.
-pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
-    let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
-    parts.iter().for_each(|part| out.push_str(part));
-    out
 }
 
 #[cfg(test)]
