@@ -39,6 +39,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 pub(crate) use issue::{Chosen, Directory, Terms, options};
+pub(crate) use wireguard::list_of;
 
 /// The command-line definition of `peer`.
 pub(crate) fn command() -> Command {
@@ -194,6 +195,11 @@ pub(crate) enum PeerError {
         "{0}: this server does not know whether the client's file is for all traffic; give --lan-only or --full-tunnel"
     )]
     Unknown(String),
+    #[error(
+        "{0}: this client has no address of its own in the tunnel, which its file would name; write one into its AllowedIPs"
+    )]
+    Addressless(String),
+    #[cfg(feature = "openwrt")]
     #[error("{name}: {why}")]
     Format { name: String, why: String },
     #[error("{}: {why}", .path.display())]
@@ -201,7 +207,8 @@ pub(crate) enum PeerError {
     #[error("{}: no address is free for a new client; enlarge the network in `Address`", .0.display())]
     Full(PathBuf),
     #[error(
-        "the file has {0} bytes, too many for a QR code; write the file with --file OUT, or --format file, and send it"
+        "the file has {0} bytes, too many for a QR code that a camera can read; write the file with --file OUT, or --format \
+         file, and send it"
     )]
     TooLong(usize),
     #[error(
@@ -252,9 +259,15 @@ impl Recipient for Wanted<'_> {
 
     fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
         for Issued { text, .. } in files {
-            let code = match self.qr {
-                true => Some(qr::code(text, host::terminal::escapes(&std::io::stdout()))?),
-                false => None,
+            let code = || qr::code(text, host::terminal::escapes(&std::io::stdout()));
+            let code = match self.qr.then(code).transpose() {
+                Err(PeerError::TooLong(bytes)) if self.file.is_some() => {
+                    host::terminal::note(format_args!(
+                        "no QR code: the file has {bytes} bytes, too many for a camera"
+                    ));
+                    None
+                }
+                code => code?,
             };
             if let Some(file) = self.file {
                 place::write_new(file, text)?;
@@ -352,6 +365,13 @@ fn tell_written(directory: &Directory<'_>, json: bool) {
             "clients' files in {at}: {count}. Send each to its client over a confidential channel, then delete it here"
         ),
     });
+    let uncoded = directory.uncoded();
+    if !uncoded.is_empty() {
+        host::terminal::note(format_args!(
+            "too long for a QR code that a camera can read, and written as files (.conf): {}",
+            uncoded.join(", ")
+        ));
+    }
 }
 
 fn checked(name: &str) -> Result<&str, PeerError> {
@@ -573,15 +593,22 @@ pub(crate) fn outdated(path: &Path) -> Option<String> {
     let rows = rows.iter().filter(|it| !it.revoked);
     let count = |state| rows.clone().filter(|it| it.file == state).count();
     let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
-    let words = match (outdated, unknown) {
-        (0, 0) => return None,
-        (_, 0) => format!("{outdated} outdated"),
-        _ => format!("{outdated} outdated, {unknown} unknown"),
-    };
-    Some(format!(
-        "client files that say something else: {words} (`millrace peer list`). Make new ones with `millrace peer reissue \
-         --outdated --to DIRECTORY`"
-    ))
+    let server = place::option(path);
+    let known = format!(
+        "client files that say something else: {outdated} outdated (`millrace peer list{server}`). Make new ones with \
+         `millrace peer reissue --outdated --to DIRECTORY{server}`"
+    );
+    let rest = format!(
+        "client files that this server does not know, and that may say something else: {unknown} (`millrace peer \
+         list{server}`). Make new ones with `millrace peer reissue NAME --lan-only --to DIRECTORY{server}`, or with \
+         `--full-tunnel`"
+    );
+    match (outdated, unknown) {
+        (0, 0) => None,
+        (_, 0) => Some(known),
+        (0, _) => Some(rest),
+        _ => Some(format!("{known}\n{rest}")),
+    }
 }
 
 /// The note if [`tell`] finds no running server.
@@ -644,6 +671,14 @@ pub(crate) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), P
     match Kind::at(path) {
         Kind::OpenVpn => openvpn::set(path, name, behind),
         _ => wireguard::set(path, name, behind),
+    }
+}
+
+/// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.
+pub(crate) fn check_lan(path: &Path, lan: &[AllowedIp]) -> Result<(), PeerError> {
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::check_lan(path, lan),
+        _ => wireguard::check_lan(path, lan),
     }
 }
 

@@ -51,6 +51,8 @@ mod tests {
             ("**a**", "bab", true),
             ("a*a", "a", false),
             ("store", "store-7", false),
+            ("*-?", "store-17", false),
+            ("*-1?", "store-1-17", true),
             ("Store", "store", false),
         ] {
             assert_eq!(fits(pattern, name), wanted, "{pattern} {name}");
