@@ -21,6 +21,7 @@ use crate::server::place::{self, Lock, PlaceError, Waits};
 use crate::{Outcome, status};
 use clap::{Arg, ArgMatches, Command};
 use config::clients::is_name;
+pub(crate) use config::clients::joined as secret;
 use config::error::ImportError;
 use config::kind::Kind;
 use config::types::{AddressError, AllowedIp};
@@ -39,6 +40,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 pub(crate) use issue::{Chosen, Directory, Terms, options};
+pub(crate) use wireguard::list_of;
 
 /// The command-line definition of `peer`.
 pub(crate) fn command() -> Command {
@@ -127,7 +129,10 @@ pub(crate) fn command() -> Command {
         .subcommand(
             about("list", "List the clients, and which are connected")
                 .arg(flag("all", "Print every client, however many there are"))
-                .arg(flag("down", "Only clients that are not connected"))
+                .arg(flag(
+                    "down",
+                    "Only clients that are not connected, or whose state is unknown",
+                ))
                 .arg(flag(
                     "outdated",
                     "Only clients that need a new file, or have not used it yet",
@@ -197,6 +202,11 @@ pub(crate) enum PeerError {
         max = chain::UNUSED_MAX
     )]
     Unused(String),
+    #[error(
+        "{0}: this client has no address of its own in the tunnel, which its file would name; write one into its AllowedIPs"
+    )]
+    Addressless(String),
+    #[cfg(feature = "openwrt")]
     #[error("{name}: {why}")]
     Format { name: String, why: String },
     #[error("{}: {why}", .path.display())]
@@ -204,7 +214,8 @@ pub(crate) enum PeerError {
     #[error("{}: no address is free for a new client; enlarge the network in `Address`", .0.display())]
     Full(PathBuf),
     #[error(
-        "the file has {0} bytes, too many for a QR code; write the file with --file OUT, or --format file, and send it"
+        "the file has {0} bytes, too many for a QR code that a camera can read; write the file with --file OUT, or --format \
+         file, and send it"
     )]
     TooLong(usize),
     #[error(
@@ -255,9 +266,15 @@ impl Recipient for Wanted<'_> {
 
     fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
         for Issued { text, .. } in files {
-            let code = match self.qr {
-                true => Some(qr::code(text, host::terminal::escapes(&std::io::stdout()))?),
-                false => None,
+            let code = || qr::code(text, host::terminal::escapes(&std::io::stdout()));
+            let code = match self.qr.then(code).transpose() {
+                Err(PeerError::TooLong(bytes)) if self.file.is_some() => {
+                    host::terminal::note(format_args!(
+                        "no QR code: the file has {bytes} bytes, too many for a camera"
+                    ));
+                    None
+                }
+                code => code?,
             };
             if let Some(file) = self.file {
                 place::write_new(file, text)?;
@@ -355,6 +372,13 @@ fn tell_written(directory: &Directory<'_>, json: bool) {
             "clients' files in {at}: {count}. Send each to its client over a confidential channel, then delete it here"
         ),
     });
+    let uncoded = directory.uncoded();
+    if !uncoded.is_empty() {
+        host::terminal::note(format_args!(
+            "too long for a QR code that a camera can read, and written as files (.conf): {}",
+            uncoded.join(", ")
+        ));
+    }
 }
 
 fn checked(name: &str) -> Result<&str, PeerError> {
@@ -576,15 +600,22 @@ pub(crate) fn outdated(path: &Path) -> Option<String> {
     let rows = rows.iter().filter(|it| !it.revoked);
     let count = |state| rows.clone().filter(|it| it.file == state).count();
     let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
-    let words = match (outdated, unknown) {
-        (0, 0) => return None,
-        (_, 0) => format!("{outdated} outdated"),
-        _ => format!("{outdated} outdated, {unknown} unknown"),
-    };
-    Some(format!(
-        "client files that say something else: {words} (`millrace peer list`). Make new ones with `millrace peer reissue \
-         --outdated --to DIRECTORY`"
-    ))
+    let server = place::option(path);
+    let known = format!(
+        "client files that say something else: {outdated} outdated (`millrace peer list{server}`). Make new ones with \
+         `millrace peer reissue --outdated --to DIRECTORY{server}`"
+    );
+    let rest = format!(
+        "client files that this server does not know, and that may say something else: {unknown} (`millrace peer \
+         list{server}`). Make new ones with `millrace peer reissue NAME --lan-only --to DIRECTORY{server}`, or with \
+         `--full-tunnel`"
+    );
+    match (outdated, unknown) {
+        (0, 0) => None,
+        (_, 0) => Some(known),
+        (0, _) => Some(rest),
+        _ => Some(format!("{known}\n{rest}")),
+    }
 }
 
 /// The note if [`tell`] finds no running server.
@@ -650,6 +681,14 @@ pub(crate) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), P
     }
 }
 
+/// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.
+pub(crate) fn check_lan(path: &Path, lan: &[AllowedIp]) -> Result<(), PeerError> {
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::check_lan(path, lan),
+        _ => wireguard::check_lan(path, lan),
+    }
+}
+
 /// Revokes a client.
 pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     match Kind::at(path) {
@@ -706,13 +745,6 @@ pub(crate) fn tell(path: &Path, is_list: bool) -> Result<bool, PeerError> {
     }
     signal(&found.name, found.pid, Signal::SIGHUP).map_err(PeerError::Signal)?;
     Ok(true)
-}
-
-/// Joins parts into a text with keys, without reallocation.
-pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
-    let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
-    parts.iter().for_each(|part| out.push_str(part));
-    out
 }
 
 #[cfg(test)]

@@ -30,6 +30,9 @@ use thiserror::Error;
 /// The default name of a server.
 pub(crate) const NAME: &str = "home";
 
+/// Why a network at home is refused that has all addresses.
+const ALL_ADDRESSES: &str = "this range covers all addresses and is not a network at home";
+
 /// The command-line definition of `server`.
 pub(crate) fn command() -> Command {
     let init = Command::new("init")
@@ -297,13 +300,13 @@ fn home(wanted: &Wanted, port: u16, host: &Host) -> Result<HomeServer, InitError
     };
     let lan = wanted.lan.iter().map(|it| parsed("lan", it));
     let lan: Vec<AllowedIp> = lan.collect::<Result<_, _>>()?;
-    if let Some(all) = lan.iter().find(|it| it.prefix() == 0) {
+    if let Some(all) = lan.iter().find(|it| it.is_default()) {
         return Err(InitError::Value {
             option: "lan",
             value: all.to_string(),
-            why: "this range covers all addresses and is not a network at home; leave the option out, as clients send \
-                  all traffic to the server by default"
-                .to_owned(),
+            why: format!(
+                "{ALL_ADDRESSES}; leave the option out, as clients send all traffic to the server by default"
+            ),
         });
     }
     let dns = wanted.dns.iter().map(|it| parsed("dns", it));

@@ -256,8 +256,9 @@ pub fn with_comments(text: &str, older: &str) -> Zeroizing<String> {
     joined(&parts)
 }
 
-/// Allocates once: a string that grows leaves copies of keys behind.
-fn joined(parts: &[&str]) -> Zeroizing<String> {
+/// Joins parts into a text with keys. Allocates once: a string that grows leaves copies of keys behind.
+#[must_use]
+pub fn joined(parts: &[&str]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
     for part in parts {
         out.push_str(part);

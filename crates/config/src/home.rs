@@ -16,6 +16,7 @@ use std::str::FromStr;
 
 use zeroize::Zeroizing;
 
+use crate::clients;
 use crate::keys::{self, Key, joined, some, store, texts};
 use crate::types::{AllowedIp, Endpoint};
 
@@ -159,11 +160,7 @@ pub fn with_key(text: &str, key: &str, value: &str) -> Option<Zeroizing<String>>
     let place = place?;
     let (before, after) = (&text[..place.start], &text[place.end..]);
     let gap = if before.ends_with('\n') { "" } else { "\n" };
-    let parts = [before, gap, &line, after];
-    // Allocates once: a string that grows leaves copies of keys behind.
-    let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
-    parts.iter().for_each(|part| out.push_str(part));
-    Some(out)
+    Some(clients::joined(&[before, gap, &line, after]))
 }
 
 fn list<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<Vec<T>, String> {

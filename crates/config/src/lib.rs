@@ -7,6 +7,7 @@
 //! * [`home`]: settings of a server at home besides its protocol; [`clients`]: its clients in the text of its file.
 //! * [`pool`]: several servers for the peer of a WireGuard tunnel.
 //! * [`free`]: finds unused addresses.
+//! * [`pattern`]: patterns for names.
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
 //! * [`guard`]: devices of the LAN that leave only through a tunnel.
@@ -35,6 +36,7 @@ mod keys;
 pub mod kind;
 pub mod lines;
 pub mod openvpn;
+pub mod pattern;
 pub mod permissions;
 pub mod policy;
 pub mod pool;

@@ -12,6 +12,7 @@
 
 use crate::clients::is_name;
 use crate::keys::{self, Key, OK, Verdicted, joined, shown, store, texts};
+use crate::pattern;
 use crate::tunnel::{Peer, Tunnel};
 use crate::types::{Endpoint, Key32};
 use zeroize::Zeroizing;
@@ -166,21 +167,8 @@ impl Tunnel {
 /// name, or the [country] in it.
 #[must_use]
 pub fn fits(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
-    let Some((begin, rest)) = pattern.split_once('*') else {
-        return name == pattern || country(&name) == pattern;
-    };
-    let Some(mut name) = name.strip_prefix(begin) else {
-        return false;
-    };
-    let (between, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    for part in between.split('*') {
-        let Some(at) = name.find(part) else {
-            return false;
-        };
-        name = &name[at + part.len()..];
-    }
-    name.ends_with(end)
+    let (wanted, lower) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
+    pattern::fits(&wanted, &lower) || country(&lower) == wanted
 }
 
 /// The country in a server's name: the letters at its beginning, as in `nl-ams-001`, `us512.example.com` and

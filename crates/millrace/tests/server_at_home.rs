@@ -412,7 +412,7 @@ fn openvpn_clients_come_and_go_while_others_download() {
         drop(again);
     });
     assert_eq!(phone.stdout().matches(READY).count(), 1, "it came in once");
-    let list = place.millrace(&["peer", "list", "--server", &server]);
+    let list = place.millrace(&["peer", "list", "--all", "--server", &server]);
     let rows = list.lines().skip(2);
     let revoked = rows.filter(|line| line.contains("revoked"));
     assert_eq!(revoked.count(), 1, "{list}");

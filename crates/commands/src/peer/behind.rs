@@ -1,11 +1,11 @@
 //! Networks behind branches, which no two of them, nor the office, may share.
 
-use super::PeerError;
+use super::{PeerError, place};
 use config::free::overlap;
 use config::home::NETWORKS_MAX;
 use config::types::AllowedIp;
-use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
 /// The owner of a network.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -18,15 +18,17 @@ pub(crate) enum Owner {
     Tunnel,
 }
 
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Owner {
+    /// The owner, and what to do, in words. `server` is the server's file.
+    fn words(&self, server: &Path) -> String {
         match self {
-            Self::Branch(name) => write!(
-                f,
-                "behind {name}; choose another network, or take that one away first: millrace peer set {name} --behind none"
+            Self::Branch(name) => format!(
+                "behind {name}; choose another network, or take that one away first: millrace peer set {name} --behind \
+                 none{}",
+                place::option(server)
             ),
-            Self::Lan => f.write_str("the office's own network (LAN)"),
-            Self::Tunnel => f.write_str("the tunnel's own addresses"),
+            Self::Lan => "the office's own network (LAN)".to_owned(),
+            Self::Tunnel => "the tunnel's own addresses".to_owned(),
         }
     }
 }
@@ -87,14 +89,19 @@ fn is_special(network: AllowedIp) -> bool {
     }
 }
 
-/// Refuses networks that share addresses with one that is taken. A range that stands for all addresses takes none.
-pub(super) fn check(wanted: &[AllowedIp], taken: &[(Owner, AllowedIp)]) -> Result<(), PeerError> {
+/// Refuses networks that share addresses with one that is taken, at the server of this file. A range that stands for all
+/// addresses takes none.
+pub(super) fn check(
+    server: &Path,
+    wanted: &[AllowedIp],
+    taken: &[(Owner, AllowedIp)],
+) -> Result<(), PeerError> {
     for &wanted in wanted {
         let mut taken = taken.iter().filter(|(_, it)| it.prefix() > 1);
         if let Some((owner, other)) = taken.find(|(_, it)| overlap(*it, wanted)) {
             return Err(PeerError::Behind {
                 value: wanted.to_string(),
-                why: format!("overlaps {other}, {owner}"),
+                why: format!("overlaps {other}, {}", owner.words(server)),
             });
         }
     }
@@ -170,7 +177,11 @@ mod tests {
             // The first 32 bits are those of 192.168.7.128.
             ("c0a8:780::/32", None),
         ] {
-            let refused = check(&[wanted.parse().unwrap()], &taken);
+            let refused = check(
+                Path::new("/x/office.conf"),
+                &[wanted.parse().unwrap()],
+                &taken,
+            );
             let refused = refused.err().map(|it| it.to_string());
             match (&refused, other) {
                 (Some(words), Some(other)) => {
@@ -179,6 +190,9 @@ mod tests {
                 }
                 _ => assert_eq!(refused.as_deref(), other, "{wanted}"),
             }
+            let has_branch = other.is_some_and(|it| it.contains("behind store-3"));
+            let command = "peer set store-3 --behind none --server /x/office.conf";
+            assert_eq!(refused.is_some_and(|it| it.ends_with(command)), has_branch);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The record of a file that a WireGuard client got, in the server's file: `#! File = 1a2b3c4d lan`.
+//! The record of a file that a client got, with WireGuard in the server's file: `#! File = 1a2b3c4d5e6f7081 lan`.
 //!
 //! The client's file itself is not kept, as it has a private key. The record has a digest of its public part. If a file
 //! made for this client today has another digest, the client runs an outdated file.
@@ -18,45 +18,67 @@ pub(crate) const UNKNOWN: &str = "unknown";
 
 /// The public part of a client's file.
 pub(super) struct Public<'a> {
+    /// How the client knows the server: by its public key, or by the protocol and the authority's certificate.
+    pub(super) server: &'a str,
     /// `HOST:PORT` of the server.
     pub(super) endpoint: &'a str,
     /// The client's addresses.
     pub(super) addresses: &'a [AllowedIp],
     /// Name servers, of a full tunnel only.
     pub(super) dns: &'a [IpAddr],
-    /// The sum of the ranges that the client sends here, by [`sum`]; `None` for all addresses.
-    pub(super) ranges: Option<u64>,
+    /// The ranges that the client sends here.
+    pub(super) ranges: Ranges,
+}
+
+/// The ranges that a client sends to the server.
+#[derive(Clone, Copy)]
+pub(super) enum Ranges {
+    /// All addresses.
+    All {
+        /// IPv6 addresses, too.
+        v6: bool,
+    },
+    /// Networks, by their [`sum`].
+    Networks(u64),
 }
 
 impl Public<'_> {
-    fn digest(&self) -> u32 {
+    fn digest(&self) -> u64 {
         let Self {
+            server,
             endpoint,
             addresses,
             dns,
             ranges,
         } = self;
-        let text = format!("{endpoint} {addresses:?} {dns:?} {ranges:?}");
-        let [a, b, c, d, ..] = crypto::blake2s::hash(&[text.as_bytes()]);
-        u32::from_be_bytes([a, b, c, d])
+        let ranges = match ranges {
+            Ranges::All { v6: false } => "all of IPv4".to_owned(),
+            Ranges::All { v6: true } => "all".to_owned(),
+            Ranges::Networks(sum) => sum.to_string(),
+        };
+        hash(&format!(
+            "{server} {endpoint} {addresses:?} {dns:?} {ranges}"
+        ))
     }
+}
+
+fn hash(text: &str) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = crypto::blake2s::hash(&[text.as_bytes()]);
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// The sum of ranges, which does not depend on their order: each client's is that of all ranges less its own, without
 /// a look at each pair of clients. A range of all addresses does not count: no file of such a client has it.
 pub(super) fn sum(ranges: &[AllowedIp]) -> u64 {
-    let one = |range: &AllowedIp| {
-        let [a, b, c, d, e, f, g, h, ..] = crypto::blake2s::hash(&[range.to_string().as_bytes()]);
-        u64::from_be_bytes([a, b, c, d, e, f, g, h])
-    };
     let ranges = ranges.iter().filter(|it| !it.is_default());
-    ranges.map(one).fold(0, u64::wrapping_add)
+    let hashes = ranges.map(|it| hash(&it.to_string()));
+    hashes.fold(0, u64::wrapping_add)
 }
 
 /// The record of a file.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Record<'a> {
-    digest: u32,
+    digest: u64,
     /// The client sends only what goes to the networks at home and behind branches.
     pub(super) lan_only: bool,
     /// The endpoint that only this client got.
@@ -68,15 +90,17 @@ impl<'a> Record<'a> {
     pub(super) fn new(public: &Public<'_>, endpoint: Option<&'a str>) -> Self {
         Self {
             digest: public.digest(),
-            lan_only: public.ranges.is_some(),
+            lan_only: matches!(public.ranges, Ranges::Networks(_)),
             endpoint,
         }
     }
 
-    /// Reads a record; anything else counts as no record.
+    /// Reads a record; anything else counts as no record, such as one of a version whose shorter digest left out the
+    /// server's key.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let mut words = text.split(' ');
-        let digest = u32::from_str_radix(words.next()?, 16).ok()?;
+        let digest = words.next().filter(|it| it.len() == 16)?;
+        let digest = u64::from_str_radix(digest, 16).ok()?;
         let lan_only = match words.next()? {
             "lan" => true,
             "full" => false,
@@ -106,7 +130,7 @@ impl<'a> Record<'a> {
 impl fmt::Display for Record<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = if self.lan_only { "lan" } else { "full" };
-        write!(f, "{:08x} {way}", self.digest)?;
+        write!(f, "{:016x} {way}", self.digest)?;
         match self.endpoint {
             Some(endpoint) => write!(f, " at {endpoint}"),
             None => Ok(()),
@@ -126,10 +150,14 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_changes_with_the_file() {
         let addresses = ranges(&["10.7.0.2/32"]);
         let public = |endpoint, lan: Option<&[&str]>| Public {
+            server: "key",
             endpoint,
             addresses: &addresses,
             dns: &[],
-            ranges: lan.map(|it| sum(&ranges(it))),
+            ranges: match lan {
+                Some(lan) => Ranges::Networks(sum(&ranges(lan))),
+                None => Ranges::All { v6: false },
+            },
         };
         let lan = ["192.168.1.0/24", "192.168.7.0/24"];
         let one = public("home:1", Some(&lan));
@@ -146,16 +174,30 @@ mod tests {
             public("home:2", Some(&lan)),
             public("home:1", Some(&lan[..1])),
             public("home:1", None),
+            Public {
+                server: "other",
+                ..public("home:1", Some(&lan))
+            },
         ] {
             assert_eq!(record.state(&other), OUTDATED);
         }
+        let full = public("home:1", None);
+        let both = Public {
+            ranges: Ranges::All { v6: true },
+            ..public("home:1", None)
+        };
+        assert_eq!(Record::new(&full, None).state(&full), CURRENT);
+        assert_eq!(Record::new(&full, None).state(&both), OUTDATED);
+        let digest = "0123456789abcdef";
+        assert!(Record::read(&format!("{digest} lan")).is_some());
         for wrong in [
             "",
-            "1a2b3c4d",
+            digest,
             "x lan",
-            "1a2b3c4d both",
-            "1 lan at",
-            "1 lan by x",
+            "1a2b3c4d lan",
+            &format!("{digest} both"),
+            &format!("{digest} lan at"),
+            &format!("{digest} lan by x"),
         ] {
             assert_eq!(Record::read(wrong), None, "{wrong}");
         }

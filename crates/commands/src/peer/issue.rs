@@ -169,10 +169,19 @@ impl Chosen {
             Which::Outdated => state == file::OUTDATED,
             _ => is_known(state),
         };
-        let picked = clients.into_iter().filter(|(_, _, state)| is_wanted(state));
-        let picked = picked.filter_map(|(client, name, _)| Some((client, name?)));
+        let wanted = clients.into_iter().filter(|(_, _, state)| is_wanted(state));
+        let (named, nameless): (Vec<_>, Vec<_>) = wanted.partition(|(_, name, _)| name.is_some());
+        if !nameless.is_empty() {
+            host::terminal::note(format_args!(
+                "left out, as they have no name: {}. `peer list` shows their keys; give each a name with `peer rename KEY \
+                 NAME`",
+                nameless.len()
+            ));
+        }
+        let named = named.into_iter();
+        let named = named.filter_map(|(client, name, _)| Some((client, name?)));
         Ok(Picked {
-            clients: picked.collect(),
+            clients: named.collect(),
             left,
         })
     }
@@ -293,6 +302,16 @@ pub(crate) struct Directory<'a> {
     is_made: Cell<bool>,
     /// The files that this command has written, each with its client's name.
     written: RefCell<Vec<(String, PathBuf)>>,
+    /// The clients whose files are too long for a camera, and are written as [`Format::File`].
+    uncoded: RefCell<Vec<String>>,
+}
+
+/// A client's file in a form.
+struct Content<'a> {
+    /// The client's name.
+    name: &'a str,
+    format: Format,
+    text: Zeroizing<String>,
 }
 
 impl<'a> Directory<'a> {
@@ -307,6 +326,7 @@ impl<'a> Directory<'a> {
             server,
             is_made: Cell::new(false),
             written: RefCell::default(),
+            uncoded: RefCell::default(),
         }
     }
 
@@ -320,29 +340,44 @@ impl<'a> Directory<'a> {
         self.written.borrow().clone()
     }
 
-    /// The content of a client's file in the chosen form.
-    fn content(&self, file: &Issued) -> Result<Zeroizing<String>, PeerError> {
-        let wrong = |why: String| PeerError::Format {
-            name: file.name.clone(),
-            why,
+    /// The clients whose files are too long for a QR code, and are written as files.
+    pub(crate) fn uncoded(&self) -> Vec<String> {
+        self.uncoded.borrow().clone()
+    }
+
+    /// A client's file in the chosen form.
+    fn content<'f>(&self, file: &'f Issued) -> Result<Content<'f>, PeerError> {
+        let name = &*file.name;
+        let plain = || Content {
+            name,
+            format: Format::File,
+            text: file.text.clone(),
         };
-        match self.format {
-            Format::File => Ok(file.text.clone()),
-            Format::Qr => qr::code(&file.text, false).map_err(|it| wrong(it.to_string())),
+        let text = match self.format {
+            Format::File => return Ok(plain()),
+            Format::Qr => match qr::code(&file.text, false) {
+                Err(PeerError::TooLong(_)) => return Ok(plain()),
+                code => code?,
+            },
             #[cfg(feature = "openwrt")]
             Format::Uci => {
                 // UCI's names have only letters, digits and `_`.
                 let server = service::running::name_of(self.server);
                 let server = server.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
                 let text = crate::rpcd::batch(&file.text, &server);
-                text.ok_or_else(|| wrong("OpenWrt's options cannot express it".to_owned()))
+                text.ok_or_else(|| PeerError::Format {
+                    name: name.to_owned(),
+                    why: "OpenWrt's options cannot express it".to_owned(),
+                })?
             }
-        }
+        };
+        let format = self.format;
+        Ok(Content { name, format, text })
     }
 
-    /// The name of a client's file.
-    fn file_name(&self, name: &str) -> String {
-        let ending = self.format.ending(Kind::at(self.server));
+    /// The name of a client's file in a form.
+    fn file_name(&self, name: &str, format: Format) -> String {
+        let ending = format.ending(Kind::at(self.server));
         format!("{name}.{ending}")
     }
 
@@ -351,18 +386,16 @@ impl<'a> Directory<'a> {
         self.path.extension().is_some_and(|it| it == "tar")
     }
 
-    /// Writes files, each with its client's name.
-    fn write(&self, contents: &[(&str, Zeroizing<String>)]) -> Result<(), PeerError> {
+    /// Writes clients' files.
+    fn write(&self, contents: &[Content<'_>]) -> Result<(), PeerError> {
         if self.is_archive() {
-            let names: Vec<String> = contents
-                .iter()
-                .map(|(name, _)| self.file_name(name))
-                .collect();
+            let names = contents.iter();
+            let names: Vec<String> = names.map(|it| self.file_name(it.name, it.format)).collect();
             let files = names.iter().zip(contents);
-            let files: Vec<(&str, &str)> = files.map(|(name, (_, it))| (&**name, &***it)).collect();
+            let files: Vec<(&str, &str)> = files.map(|(name, it)| (&**name, &**it.text)).collect();
             written_file::write_new(self.path, &tar::archive(&files))
                 .map_err(place::failed(self.path))?;
-            let names = contents.iter().map(|(name, _)| (*name).to_owned());
+            let names = contents.iter().map(|it| it.name.to_owned());
             let written = names.map(|it| (it, self.path.to_owned())).collect();
             self.written.replace(written);
             return Ok(());
@@ -372,9 +405,9 @@ impl<'a> Directory<'a> {
             made.map_err(place::failed(self.path))?;
             self.is_made.set(true);
         }
-        for (name, content) in contents {
-            let path = self.path.join(self.file_name(name));
-            place::write_new(&path, content)?;
+        for Content { name, format, text } in contents {
+            let path = self.path.join(self.file_name(name, *format));
+            place::write_new(&path, text)?;
             let written = ((*name).to_owned(), path);
             self.written.borrow_mut().push(written);
         }
@@ -392,7 +425,7 @@ impl Recipient for Directory<'_> {
         }
         let mut files = names.map(|name| match self.is_archive() {
             true => self.path.to_owned(),
-            false => self.path.join(self.file_name(name)),
+            false => self.path.join(self.file_name(name, self.format)),
         });
         match files.find(|it| it.symlink_metadata().is_ok()) {
             Some(file) => Err(PeerError::Exists(file)),
@@ -401,10 +434,13 @@ impl Recipient for Directory<'_> {
     }
 
     fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
-        let mut contents = Vec::new();
-        for file in files {
-            contents.push((&*file.name, self.content(file)?));
-        }
+        let contents: Vec<Content<'_>> = files
+            .iter()
+            .map(|it| self.content(it))
+            .collect::<Result<_, _>>()?;
+        let other = contents.iter().filter(|it| it.format != self.format);
+        self.uncoded
+            .replace(other.map(|it| it.name.to_owned()).collect());
         self.write(&contents).inspect_err(|_| self.give_back())
     }
 

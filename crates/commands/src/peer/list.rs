@@ -2,7 +2,8 @@
 //! the clients that need a look.
 
 use super::{Row, file};
-use crate::status::{bits, bytes};
+use crate::status::{bits, bytes, largest_unit};
+use config::pattern;
 use config::shown;
 use serde::Serialize;
 use service::status::{PeerStatus, Status};
@@ -103,7 +104,7 @@ pub(super) fn join(rows: &mut [Row], status: &Status) {
 #[derive(Default)]
 pub(super) struct Filter {
     pub(super) all: bool,
-    /// Only clients that are not connected.
+    /// Only clients that are not connected, or of which the server does not tell.
     pub(super) down: bool,
     /// Only clients that need, or have not used, a new file.
     pub(super) outdated: bool,
@@ -122,42 +123,16 @@ impl Filter {
         rows.retain(|row| {
             (!self.down || row.is_down())
                 && (!self.outdated || row.needs_file())
-                && (self.names.is_empty() || self.names.iter().any(|it| fits(it, &row.name)))
+                && (self.names.is_empty()
+                    || self.names.iter().any(|it| pattern::fits(it, &row.name)))
         });
     }
 }
 
-/// Whether a name fits a pattern, in which `*` stands for any text and `?` for any character.
-fn fits(pattern: &str, name: &str) -> bool {
-    let [pattern, name] = [pattern, name].map(|it| it.chars().collect::<Vec<char>>());
-    let (mut wanted, mut at) = (0, 0);
-    // The last asterisk, and where the text begins that follows it.
-    let mut asterisk = None;
-    while at < name.len() {
-        match pattern.get(wanted) {
-            Some('*') => {
-                asterisk = Some((wanted, at));
-                wanted += 1;
-            }
-            Some(it) if *it == '?' || *it == name[at] => {
-                wanted += 1;
-                at += 1;
-            }
-            _ => {
-                let Some((place, begin)) = asterisk else {
-                    return false;
-                };
-                asterisk = Some((place, begin + 1));
-                (wanted, at) = (place + 1, begin + 1);
-            }
-        }
-    }
-    pattern[wanted..].iter().all(|it| *it == '*')
-}
-
 impl Row {
+    /// Whether the client is not known to be connected. If the server does not answer, this holds for all.
     fn is_down(&self) -> bool {
-        matches!(self.live.state, Some(DOWN | NEVER))
+        !self.revoked && self.live.state != Some(UP)
     }
 
     fn needs_file(&self) -> bool {
@@ -218,10 +193,12 @@ impl Row {
         let live = &self.live;
         let heard = live
             .last_heard_age
-            .map(|age| format!("heard {} ago", span(age)));
+            .map(|age| format!("heard {} ago", largest_unit(age)));
         match (live.state, live.connected_unix) {
             _ if self.revoked => "revoked".to_owned(),
-            (Some(UP), Some(since)) => format!("in for {}", span(now.saturating_sub(since))),
+            (Some(UP), Some(since)) => {
+                format!("in for {}", largest_unit(now.saturating_sub(since)))
+            }
             (Some(NEVER), _) => "never in".to_owned(),
             (Some(state), _) => {
                 let words = if state == UP { "in" } else { "out" };
@@ -237,17 +214,6 @@ impl Row {
 fn address(range: &str) -> &str {
     let single = if range.contains(':') { "/128" } else { "/32" };
     range.strip_suffix(single).unwrap_or(range)
-}
-
-/// A duration in its largest unit.
-fn span(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        3600..86_400 => format!("{} h", seconds / 3600),
-        86_400..172_800 => "1 day".to_owned(),
-        _ => format!("{} days", seconds / 86_400),
-    }
 }
 
 const COLUMNS: [&str; 10] = [
@@ -311,9 +277,13 @@ fn summary(server: &str, rows: &[Row]) -> String {
 /// The summary of all clients, and a table of those that the filter selects.
 pub(super) fn text(server: &str, mut rows: Vec<Row>, filter: &Filter) -> String {
     let mut text = summary(server, &rows) + "\n";
+    filter.apply(&mut rows);
+    // The summary counts revoked clients. `--name` finds them.
+    if !filter.all && filter.names.is_empty() {
+        rows.retain(|it| !it.revoked);
+    }
     let all = rows.len();
     let is_cut = !filter.all && !filter.is_set() && all > SCREEN;
-    filter.apply(&mut rows);
     if is_cut {
         rows.retain(|it| it.trouble().is_some());
         rows.sort_by_key(Row::trouble);
@@ -365,7 +335,7 @@ fn table(rows: &[Row], now: u64) -> String {
 /// The rows in the format of RFC 4180. A list is one field, with spaces between its items.
 pub(super) fn csv(rows: &[Row]) -> String {
     let mut text = "name,addresses,behind,state,endpoint,connected_unix,last_heard_age,rx_bytes,tx_bytes,rx_rate,tx_rate,\
-                    version,file,revoked,id\r\n"
+                    version,file,revoked,id,note\r\n"
         .to_owned();
     for row in rows {
         let live = &row.live;
@@ -389,6 +359,7 @@ pub(super) fn csv(rows: &[Row]) -> String {
             row.file.to_owned(),
             row.revoked.to_string(),
             row.id.clone(),
+            word(&row.note),
         ];
         text += &fields.map(|it| field(&it)).join(",");
         text += "\r\n";
@@ -470,12 +441,11 @@ pub(super) mod tests {
         rows[4].revoked = true;
         let expected = "\
 office: 4 clients: 1 in, 2 out, 1 was never in; 1 runs an outdated file, 1 revoked
-NAME     ADDRESS   BEHIND             STATE                 RECEIVED  SENT  FILE
-store-0  10.7.0.0  192.168.0.0/24     in, heard 4 s ago     1.00 KiB  0 B   outdated
-store-1  10.7.0.1  192.168.1.0/24 +1  out, heard 2 h ago    1.00 KiB  0 B   current
-key2=    10.7.0.2  192.168.2.0/24     out, heard 1 min ago  1.00 KiB  0 B   current
-store-3  10.7.0.3  192.168.3.0/24     never in              1.00 KiB  0 B   current
-store-4  10.7.0.4  192.168.4.0/24     revoked               1.00 KiB  0 B   current
+NAME     ADDRESS   BEHIND             STATE                    RECEIVED  SENT  FILE
+store-0  10.7.0.0  192.168.0.0/24     in, heard 4 seconds ago  1.00 KiB  0 B   outdated
+store-1  10.7.0.1  192.168.1.0/24 +1  out, heard 2 hours ago   1.00 KiB  0 B   current
+key2=    10.7.0.2  192.168.2.0/24     out, heard 1 minute ago  1.00 KiB  0 B   current
+store-3  10.7.0.3  192.168.3.0/24     never in                 1.00 KiB  0 B   current
 ";
         assert_eq!(text("office", rows, &Filter::default()), expected);
         let (rows, _) = office(2);
@@ -526,6 +496,44 @@ store-1  10.7.0.1  192.168.1.0/24  current
     }
 
     #[test]
+    fn revoked_clients_hide_no_other() {
+        let rows = || {
+            let mut rows = joined(40);
+            for row in &mut rows[20..] {
+                (row.revoked, row.live.state) = (true, None);
+            }
+            rows
+        };
+        let shown = text("office", rows(), &Filter::default());
+        let all_active = (0..20).all(|it| shown.contains(&format!("store-{it} ")));
+        assert!(all_active && shown.lines().count() == 22, "{shown}");
+        let count = |filter: &Filter| text("office", rows(), filter).lines().count();
+        let all = Filter {
+            all: true,
+            ..Filter::default()
+        };
+        assert_eq!(count(&all), 42);
+        let named = Filter {
+            names: vec!["store-3?".to_owned()],
+            ..Filter::default()
+        };
+        assert_eq!(count(&named), 12);
+    }
+
+    #[test]
+    fn clients_of_a_server_that_does_not_answer_count_as_down() {
+        let down = Filter {
+            down: true,
+            ..Filter::default()
+        };
+        let mut rows = office(3).0;
+        rows[1].revoked = true;
+        down.apply(&mut rows);
+        let names: Vec<&str> = rows.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["store-0", "store-2"]);
+    }
+
+    #[test]
     fn filters_select_rows() {
         let mut rows = joined(100);
         rows[8].file = file::OUTDATED;
@@ -558,27 +566,6 @@ store-1  10.7.0.1  192.168.1.0/24  current
         // A selection is not cut.
         let shown = text("office", joined(100), &filter(true, false, &[]));
         assert_eq!(shown.lines().count(), 77);
-    }
-
-    #[test]
-    fn patterns_have_asterisks_and_question_marks() {
-        for (pattern, name, wanted) in [
-            ("store-*", "store-7", true),
-            ("store-*", "store-", true),
-            ("store-*", "my-store-7", false),
-            ("*", "", true),
-            ("", "", true),
-            ("", "a", false),
-            ("*7", "store-77", true),
-            ("s*-*7", "store-17", true),
-            ("store-?", "store-17", false),
-            ("store-??", "store-17", true),
-            ("?", "\u{e4}", true),
-            ("**a**", "bab", true),
-            ("store", "store-7", false),
-        ] {
-            assert_eq!(fits(pattern, name), wanted, "{pattern} {name}");
-        }
     }
 
     #[test]
@@ -630,6 +617,7 @@ bob               192.168.7.0/24  out
         let mut rows = joined(2);
         rows[0].live.version = Some("=cmd|' /C calc'!A0, \"x\"".to_owned());
         rows[0].behind.push("fd00:1::/64".to_owned());
+        rows[0].note = Some("24 Mill Road, second floor".to_owned());
         rows[1].name = "-".to_owned();
         let text = csv(&rows);
         let lines: Vec<&str> = text.split("\r\n").collect();
@@ -637,11 +625,11 @@ bob               192.168.7.0/24  out
         assert_eq!(
             lines[1],
             "store-0,10.7.0.0/32,192.168.0.0/24 fd00:1::/64,up,192.0.2.0:4711,,4,1024,0,,,\
-             \"'=cmd|' /C calc'!A0, \"\"x\"\"\",current,false,key0="
+             \"'=cmd|' /C calc'!A0, \"\"x\"\"\",current,false,key0=,\"24 Mill Road, second floor\""
         );
         assert_eq!(
             lines[2],
-            ",10.7.0.1/32,192.168.1.0/24,down,192.0.2.1:4711,,7200,1024,0,,,,current,false,key1="
+            ",10.7.0.1/32,192.168.1.0/24,down,192.0.2.1:4711,,7200,1024,0,,,,current,false,key1=,"
         );
         assert!(lines[0].starts_with("name,") && lines[3].is_empty());
         let columns = |line: &str| line.split(',').count();

@@ -10,7 +10,7 @@ mod tests;
 
 use super::behind::{self, Owner};
 use super::chain::Chains;
-use super::file::{self, Public};
+use super::file::{self, Public, Ranges};
 use super::issue::{Chosen, New, Picked, Recipient, Terms};
 use super::{PeerError, Row, ccd, place};
 use config::home::HomeServer;
@@ -32,6 +32,9 @@ use zeroize::Zeroizing;
 
 /// The name of the settings in `client-config-dir` of all clients without their own.
 const DEFAULT: &str = "DEFAULT";
+
+/// Maximum number of networks behind all clients: a server's file has at most 10,000 routes.
+const BEHIND_MAX: usize = 8000;
 
 /// The directory of files that belong to a server's configuration.
 pub(crate) struct Store {
@@ -79,6 +82,8 @@ struct Server {
     /// The directory of single clients' settings.
     ccd: PathBuf,
     entries: Vec<Entry>,
+    /// The protocol and the authority's certificate, by which clients know the server.
+    identity: String,
     /// Serial numbers of certificates whose clients are connected with new ones. The entries count as revoked, but the
     /// server still admits them.
     replaced: HashSet<String>,
@@ -126,11 +131,14 @@ impl Server {
             path: path.to_owned(),
             entries: entries.collect(),
             replaced: HashSet::new(),
+            identity: String::new(),
             store,
             revoked,
             ccd,
             config,
         };
+        let certificate = server.text_of(server.config.tls.ca.as_ref(), "it has no `ca`");
+        server.identity = format!("{} {}", server.is_tcp(), *certificate.unwrap_or_default());
         server.find_replaced();
         Ok(server)
     }
@@ -257,6 +265,12 @@ impl Server {
         Ok(Zeroizing::new(text.trim_start().to_owned()))
     }
 
+    /// Whether clients connect over TCP.
+    fn is_tcp(&self) -> bool {
+        let connection = self.config.connections.first();
+        connection.is_some_and(|it| it.protocol.transport.is_tcp())
+    }
+
     fn home(&self) -> Option<&HomeServer> {
         self.config.network.home.as_ref()
     }
@@ -332,9 +346,6 @@ impl Server {
 
     /// Puts networks behind clients, and the routes to all clients' networks into the server's file.
     fn set(&self, changes: &[(&Entry, &[AllowedIp])]) -> Result<(), PeerError> {
-        for (entry, wanted) in changes {
-            self.set_client(entry, wanted)?;
-        }
         let server = self.config.server();
         let (others, unreadable) = self.behind();
         unreadable.iter().for_each(Unreadable::note);
@@ -350,6 +361,12 @@ impl Server {
         // a new certificate has its networks twice.
         all.sort_by_key(|(_, network)| *network);
         all.dedup_by_key(|(_, network)| *network);
+        if all.len() > BEHIND_MAX && changes.iter().any(|(_, wanted)| !wanted.is_empty()) {
+            return Err(PeerError::Unfit {
+                path: self.path.clone(),
+                why: "it would have more than 8,000 networks behind clients; put larger networks behind them",
+            });
+        }
         let has_ccd = server.is_some_and(|it| it.client_config_dir.is_some());
         let missing = (!has_ccd && !all.is_empty()).then_some(&*self.ccd);
         let text = place::read(&self.path)?;
@@ -359,6 +376,10 @@ impl Server {
         let mut names: Vec<&str> = names.filter(|it| !is_kept(it)).collect();
         names.extend(changes.iter().map(|(entry, _)| &*entry.common_name));
         let changed = ccd::of_server(&text, missing, &names, &all);
+        place::check_size(&self.path, changed.len())?;
+        for (entry, wanted) in changes {
+            self.set_client(entry, wanted)?;
+        }
         if *changed != *text {
             place::replace(&self.path, &changed)?;
         }
@@ -446,10 +467,16 @@ impl Server {
     fn public<'a>(&'a self, endpoint: &'a str, lan_only: bool) -> Public<'a> {
         let lan = self.home().map_or(&[][..], |home| &home.lan);
         Public {
+            server: &self.identity,
             endpoint,
             addresses: &[],
             dns: self.dns(lan_only),
-            ranges: lan_only.then(|| file::sum(lan)),
+            ranges: match lan_only {
+                true => Ranges::Networks(file::sum(lan)),
+                false => Ranges::All {
+                    v6: self.config.network.ifconfig_v6.is_some(),
+                },
+            },
         }
     }
 
@@ -542,7 +569,7 @@ pub(super) fn add(
     let (mut taken, mut faults) = (server.taken(None), Vec::new());
     for (number, new) in new.iter().enumerate() {
         let checked = check_name(new.name).and_then(|()| match names.insert(new.name) {
-            true => behind::check(new.behind, &taken),
+            true => behind::check(path, new.behind, &taken),
             false => Err(PeerError::Taken(new.name.to_owned())),
         });
         let owner = Owner::Branch(new.name.to_owned());
@@ -647,9 +674,16 @@ pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
 pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
     let server = Server::open(path)?;
     let client = server.client(name)?;
-    behind::check(behind, &server.taken(Some(name)))?;
+    behind::check(path, behind, &server.taken(Some(name)))?;
     let changes: Vec<_> = client.into_iter().map(|it| (it, behind)).collect();
     server.set(&changes)
+}
+
+/// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.
+pub(super) fn check_lan(path: &Path, lan: &[AllowedIp]) -> Result<(), PeerError> {
+    let mut taken = Server::read(path)?.taken(None);
+    taken.retain(|(owner, _)| *owner != Owner::Lan);
+    behind::check(path, lan, &taken)
 }
 
 /// Renames a client in the list.

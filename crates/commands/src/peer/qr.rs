@@ -15,9 +15,11 @@ const CAMERA_MAX: usize = 1200;
 const COLOURS: [&str; 2] = ["\x1b[38;5;231;48;5;16m", "\x1b[0m"];
 
 /// The code of a text, one line for two rows of modules. Without `colours`, light modules have the colour of text.
+///
+/// # Errors
+/// [`PeerError::TooLong`] if a camera would not read the code.
 pub(super) fn code(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerError> {
-    let code = QrCode::encode_text(text, QrCodeEcc::Low);
-    let code = code.map_err(|_| PeerError::TooLong(text.len()))?;
+    let code = encode(text).ok_or(PeerError::TooLong(text.len()))?;
     let range = || -MARGIN..code.size() + MARGIN;
     let light = |x, y| y < code.size() + MARGIN && !code.get_module(x, y);
     let [begin, end] = if colours { COLOURS } else { [""; 2] };
@@ -39,12 +41,15 @@ pub(super) fn code(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerE
     Ok(Zeroizing::new(out))
 }
 
+/// The code of a text; `None` if the text is too long for a camera.
+fn encode(text: &str) -> Option<QrCode> {
+    let text = Some(text).filter(|it| it.len() <= CAMERA_MAX)?;
+    QrCode::encode_text(text, QrCodeEcc::Low).ok()
+}
+
 /// The code of a text for programs that draw it: `1` is dark. `None` if the text is too long for a camera.
 pub(crate) fn rows(text: &str) -> Option<Zeroizing<Vec<String>>> {
-    if text.len() > CAMERA_MAX {
-        return None;
-    }
-    let code = QrCode::encode_text(text, QrCodeEcc::Low).ok()?;
+    let code = encode(text)?;
     let row = |y| {
         let module = |x| match code.get_module(x, y) {
             true => '1',
@@ -107,10 +112,11 @@ mod tests {
     fn a_file_of_usual_size_fits_into_80_columns() {
         let code = code(&"k".repeat(400), false).unwrap();
         assert!(code.lines().all(|line| line.chars().count() <= 80));
-        let error = super::code(&"k".repeat(3000), false)
+        assert!(super::code(&"k".repeat(CAMERA_MAX), false).is_ok());
+        let error = super::code(&"k".repeat(CAMERA_MAX + 1), false)
             .unwrap_err()
             .to_string();
-        assert!(error.contains("3000 bytes"), "{error}");
+        assert!(error.contains("1201 bytes"), "{error}");
     }
 
     #[test]

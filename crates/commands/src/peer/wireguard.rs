@@ -4,7 +4,7 @@
 mod tests;
 
 use super::behind::{self, Owner};
-use super::file::{self, Public, Record, sum};
+use super::file::{self, Public, Ranges, Record, sum};
 use super::issue::{Chosen, Issued, New, Picked, Recipient, Terms};
 use super::{PeerError, Row, place, secret, settle};
 use crate::keys;
@@ -13,7 +13,7 @@ use config::free;
 use config::kind::Kind;
 use config::tunnel::Tunnel;
 use config::types::{AllowedIp, family_bits};
-use config::wgquick;
+use config::wgquick::{self, LINE_MAX};
 use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::net::IpAddr;
@@ -27,6 +27,8 @@ struct File {
     /// Whether [`settle`] has changed the text, which is not written yet.
     is_settled: bool,
     tunnel: Tunnel,
+    /// The server's public key; empty without a private key.
+    key: String,
 }
 
 impl File {
@@ -39,10 +41,13 @@ impl File {
         let options = config::permissions::Permissions::ALL;
         let import = wgquick::parse(&text, &path.display().to_string(), options);
         let (tunnel, _) = import.into_tunnel()?;
+        let private = tunnel.interface.private_key.as_ref();
+        let public = private.map(|it| keys::public_of(it).to_base64().to_string());
         Ok(Self {
             path: path.to_owned(),
             text,
             is_settled,
+            key: public.unwrap_or_default(),
             tunnel,
         })
     }
@@ -176,21 +181,45 @@ impl File {
         }
     }
 
+    /// The ranges in the file of a client with these networks behind it.
+    fn ranges(&self, lan_only: bool, behind: &[AllowedIp], reached: &Reached) -> Ranges {
+        match lan_only {
+            true => Ranges::Networks(reached.sum.wrapping_sub(sum(behind))),
+            false => Ranges::All {
+                v6: self.networks().iter().any(|it| it.addr().is_ipv6()),
+            },
+        }
+    }
+
+    /// The public part of the file of a client with these addresses.
+    fn public<'a>(
+        &'a self,
+        endpoint: &'a str,
+        addresses: &'a [AllowedIp],
+        ranges: Ranges,
+    ) -> Public<'a> {
+        Public {
+            server: &self.key,
+            endpoint,
+            addresses,
+            dns: self.dns(matches!(ranges, Ranges::Networks(_))),
+            ranges,
+        }
+    }
+
     /// How the file that a client got last compares with the one that it would get today.
     fn state(&self, client: &Client, reached: &Reached) -> &'static str {
-        let Some(record) = client.record() else {
+        // Without an address of its own, a client gets no file.
+        let record = client.record().filter(|_| !client.own.is_empty());
+        let Some(record) = record else {
             return file::UNKNOWN;
         };
         let common = || Some(self.tunnel.home.as_ref()?.endpoint.as_ref()?.to_string());
         let Some(endpoint) = record.endpoint.map(str::to_owned).or_else(common) else {
             return file::UNKNOWN;
         };
-        let public = Public {
-            endpoint: &endpoint,
-            addresses: &client.own,
-            dns: self.dns(record.lan_only),
-            ranges: (record.lan_only).then(|| reached.sum.wrapping_sub(sum(&client.behind))),
-        };
+        let ranges = self.ranges(record.lan_only, &client.behind, reached);
+        let public = self.public(&endpoint, &client.own, ranges);
         match record.state(&public) {
             file::CURRENT if !client.next.is_empty() => file::PENDING,
             state => state,
@@ -276,7 +305,8 @@ fn single(addr: IpAddr) -> Option<AllowedIp> {
     AllowedIp::new(addr, family_bits(addr)).ok()
 }
 
-fn list_of<T: ToString>(items: &[T]) -> String {
+/// Items in the format of a file's lists.
+pub(crate) fn list_of<T: ToString>(items: &[T]) -> String {
     let items: Vec<String> = items.iter().map(ToString::to_string).collect();
     items.join(", ")
 }
@@ -308,35 +338,34 @@ impl File {
     ) -> Result<Made, PeerError> {
         let endpoint = terms.endpoint(self.tunnel.home.as_ref(), &self.path)?;
         let endpoint = endpoint.to_string();
-        let Some(server) = &self.tunnel.interface.private_key else {
+        if self.key.is_empty() {
             return Err(self.unfit("it has no PrivateKey"));
-        };
+        }
         let (private, shared) = (keys::new(), keys::preshared());
-        let [public, server] = [&private, server].map(|it| keys::public_of(it).to_base64());
+        let public = keys::public_of(&private).to_base64();
         let [private, shared] = [private, shared].map(|it| it.to_base64());
-        let dns = self.dns(terms.lan_only);
-        let plain = Public {
-            endpoint: &endpoint,
-            addresses: own,
-            dns,
-            ranges: (terms.lan_only).then(|| reached.sum.wrapping_sub(sum(behind))),
-        };
+        let ranges = self.ranges(terms.lan_only, behind, reached);
+        let plain = self.public(&endpoint, own, ranges);
+        let dns = plain.dns;
         let own_endpoint = terms.endpoint.as_ref().map(|_| &*endpoint);
         let record = Record::new(&plain, own_endpoint).to_string();
         let dns = match dns.is_empty() {
             true => String::new(),
             false => format!("DNS = {}\n", list_of(dns)),
         };
-        let ranges = match terms.lan_only {
-            true => {
+        let ranges = match ranges {
+            Ranges::Networks(_) => {
                 let ranges = reached.ranges.iter().filter(|it| !behind.contains(it));
                 list_of(&ranges.collect::<Vec<_>>())
             }
-            false => {
-                let six = self.networks().iter().any(|it| it.addr().is_ipv6());
-                ["0.0.0.0/0", "0.0.0.0/0, ::/0"][usize::from(six)].to_owned()
-            }
+            Ranges::All { v6 } => ["0.0.0.0/0", "0.0.0.0/0, ::/0"][usize::from(v6)].to_owned(),
         };
+        if ranges.len() + "AllowedIPs = ".len() > LINE_MAX {
+            return Err(self.unfit(
+                "the networks of the office and the branches are too many for the file of a --lan-only client; give \
+                 --full-tunnel, or larger networks",
+            ));
+        }
         let text = secret(&[
             "[Interface]\nPrivateKey = ",
             &private,
@@ -345,7 +374,7 @@ impl File {
             "\n",
             &dns,
             "\n[Peer]\nPublicKey = ",
-            &server,
+            &self.key,
             "\nPresharedKey = ",
             &shared,
             "\nEndpoint = ",
@@ -388,7 +417,7 @@ pub(super) fn add(
             if !names.insert(new.name) {
                 return Err(PeerError::Taken(new.name.to_owned()));
             }
-            behind::check(new.behind, &taken)?;
+            behind::check(path, new.behind, &taken)?;
             let own = file.free_addresses(&used)?;
             file.check_single(&[&own, new.behind].concat(), new.behind)?;
             Ok(own)
@@ -428,9 +457,10 @@ pub(super) fn add(
         });
     }
     let sections: Vec<&str> = sections.iter().map(|it| it.as_str()).collect();
+    let added = clients::added(&file.text, &secret(&sections));
+    place::check_size(path, added.len())?;
     files.take(&issued)?;
     terms.look_for_lan(file.tunnel.home.as_ref(), path);
-    let added = clients::added(&file.text, &secret(&sections));
     let written = place::replace(path, &added);
     Ok(written.inspect_err(|_| files.give_back())?)
 }
@@ -455,6 +485,9 @@ pub(super) fn reissue(
     files.check(Kind::WireGuard, &mut picked.iter().map(|(_, name)| *name))?;
     let (mut issued, mut sections) = (Vec::new(), Vec::new());
     for (client, name) in &picked {
+        if client.own.is_empty() {
+            return Err(PeerError::Addressless((*name).to_owned()));
+        }
         let terms = chosen.terms(name, client.record())?;
         let Made { text, section } = file.make(&terms, &client.own, &client.behind, &reached)?;
         sections.push(secret(&[
@@ -473,8 +506,10 @@ pub(super) fn reissue(
         return Ok(left);
     }
     let sections: Vec<&str> = sections.iter().map(|it| it.as_str()).collect();
+    let text = clients::added(&file.text, &secret(&sections));
+    place::check_size(path, text.len())?;
     files.take(&issued)?;
-    let written = place::replace(path, &clients::added(&file.text, &secret(&sections)));
+    let written = place::replace(path, &text);
     written.inspect_err(|_| files.give_back())?;
     Ok(left)
 }
@@ -522,7 +557,7 @@ pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), P
     let clients = file.clients();
     let client = clients.iter().find(|it| it.is_called(name));
     let client = client.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
-    behind::check(behind, &file.taken(&clients, Some(name)))?;
+    behind::check(path, behind, &file.taken(&clients, Some(name)))?;
     let ranges = [&client.own[..], behind].concat();
     file.check_single(&ranges, behind)?;
     let ranges = list_of(&ranges);
@@ -532,6 +567,14 @@ pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), P
         "AllowedIPs",
         &ranges,
     ))
+}
+
+/// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.
+pub(super) fn check_lan(path: &Path, lan: &[AllowedIp]) -> Result<(), PeerError> {
+    let file = File::read(path)?;
+    let mut taken = file.taken(&file.clients(), None);
+    taken.retain(|(owner, _)| *owner != Owner::Lan);
+    behind::check(path, lan, &taken)
 }
 
 /// Removes a client.

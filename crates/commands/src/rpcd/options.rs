@@ -31,20 +31,37 @@ pub(super) fn of(text: &str) -> Option<Value> {
     Some(json!({"interface": of_interface(&tunnel), "peers": peers}))
 }
 
-/// Commands for `uci batch` that set these options of the interface `name`; `None` as for [`of`].
+/// Options of an interface that name another file, or are lists, to which the commands would add.
+const OLD_OPTIONS: [&str; 4] = ["config_file", "addresses", "dns", "dns_search"];
+
+/// Maximum number of peers that the commands remove: an interface with a client's file has one.
+const OLD_PEERS: usize = 4;
+
+/// Commands for `uci batch` that set these options of the interface `name`, which may exist; `None` as for [`of`].
 pub(crate) fn batch(text: &str, name: &str) -> Option<Zeroizing<String>> {
     let Value::Object(mut options) = of(text)? else {
         return None;
     };
-    let begin = format!("set network.{name}=interface\nset network.{name}.proto=millrace\n");
+    let mut begin = format!("set network.{name}=interface\nset network.{name}.proto=millrace\n");
+    // An empty value removes an option or a section, if there is one.
+    for option in OLD_OPTIONS {
+        begin += &format!("set network.{name}.{option}=\n");
+    }
+    begin += &format!("set network.@millrace_{name}[0]=\n").repeat(OLD_PEERS);
     let mut lines = vec![Zeroizing::new(begin)];
     if let Some(interface) = options.remove("interface") {
         add_options(&mut lines, &format!("network.{name}"), interface);
     }
     if let Some(Value::Array(peers)) = options.remove("peers") {
-        for peer in peers {
-            lines.push(Zeroizing::new(format!("add network millrace_{name}\n")));
-            add_options(&mut lines, &format!("network.@millrace_{name}[-1]"), peer);
+        for (number, peer) in (1..).zip(peers) {
+            let number = if number == 1 {
+                String::new()
+            } else {
+                number.to_string()
+            };
+            let section = format!("network.{name}_server{number}");
+            lines.push(Zeroizing::new(format!("set {section}=millrace_{name}\n")));
+            add_options(&mut lines, &section, peer);
         }
     }
     lines.push(Zeroizing::new("commit network\n".to_owned()));
@@ -196,40 +213,105 @@ mod tests {
         assert_eq!(tunnel.interface, wanted.interface);
     }
 
-    /// Reads commands for `uci batch` into the text of a file, as `uci` would write it.
-    fn carried_out(batch: &str) -> String {
-        let mut out = String::new();
-        for line in batch.lines() {
+    /// A section of a configuration: its name, its type, and its options and lists with all values.
+    struct Section {
+        name: Option<String>,
+        kind: String,
+        values: Vec<(&'static str, String, String)>,
+    }
+
+    /// Carries out commands as `uci batch` would.
+    fn carry_out(batch: &str, sections: &mut Vec<Section>) {
+        for line in batch.lines().filter(|it| *it != "commit network") {
             let (verb, rest) = line.split_once(' ').unwrap();
-            let value = || rest.split_once('=').unwrap().1;
-            let option = || {
-                let (path, value) = rest.split_once('=').unwrap();
-                (path.rsplit('.').next().unwrap(), value)
-            };
-            match (verb, rest.matches('.').count()) {
-                ("set", 1) if value() == "interface" => out += "config interface 'home'\n",
-                ("add", 0) => out += &format!("config {}\n", &rest["network ".len()..]),
-                ("set", _) => out += &format!("\toption {} {}\n", option().0, option().1),
-                ("add_list", _) => out += &format!("\tlist {} {}\n", option().0, option().1),
-                _ => assert_eq!(line, "commit network"),
+            let (path, value) = rest.split_once('=').unwrap();
+            let mut words = path.strip_prefix("network.").unwrap().split('.');
+            let (word, option) = (words.next().unwrap(), words.next());
+            let first_of = word.strip_prefix('@').and_then(|it| it.strip_suffix("[0]"));
+            let found = sections.iter().position(|it| match first_of {
+                Some(kind) => it.kind == kind,
+                None => it.name.as_deref() == Some(word),
+            });
+            match (option, found) {
+                (None, Some(at)) if value.is_empty() => drop(sections.remove(at)),
+                (None, None) if !value.is_empty() => sections.push(Section {
+                    name: Some(word.to_owned()),
+                    kind: value.to_owned(),
+                    values: Vec::new(),
+                }),
+                (None, Some(at)) => sections[at].kind = value.to_owned(),
+                (None, None) => {}
+                (Some(option), at) => {
+                    let values = &mut sections[at.unwrap()].values;
+                    let kind = if verb == "set" { "option" } else { "list" };
+                    if kind == "option" {
+                        values.retain(|(_, name, _)| name != option);
+                    }
+                    if !value.is_empty() {
+                        values.push((kind, option.to_owned(), value.to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sections as `uci` writes them.
+    fn text_of(sections: &[Section]) -> String {
+        let mut out = String::new();
+        for Section { name, kind, values } in sections {
+            let name = name.as_deref().map(|it| format!(" '{it}'"));
+            out += &format!("config {kind}{}\n", name.unwrap_or_default());
+            for (kind, option, value) in values {
+                out += &format!("\t{kind} {option} {value}\n");
             }
         }
         out
     }
 
     #[test]
-    fn commands_for_uci_say_what_the_file_says() {
-        let text = batch(FILE, "home").unwrap();
-        let package = Package::parse(&carried_out(&text)).unwrap();
-        let Source::Options { tunnel, .. } = Network::read(&package, "home").unwrap().source else {
-            panic!("no options");
+    fn commands_for_uci_say_what_the_file_says_whatever_was_there() {
+        let old_peer = Section {
+            name: None,
+            kind: "millrace_home".to_owned(),
+            values: vec![("option", "description".to_owned(), "'old'".to_owned())],
         };
-        let (wanted, _) = wgquick::parse(FILE, "", Permissions::NONE)
-            .into_tunnel()
-            .unwrap();
-        assert_eq!(tunnel.peers, wanted.peers);
-        assert_eq!(tunnel.interface.private_key, wanted.interface.private_key);
-        assert_eq!(tunnel.interface.addresses, wanted.interface.addresses);
+        let option = |name: &str, value: &str| ("option", name.to_owned(), format!("'{value}'"));
+        let file = Section {
+            name: Some("home".to_owned()),
+            kind: "interface".to_owned(),
+            values: vec![
+                option("config_file", "/etc/millrace/store-7.conf"),
+                option("metric", "7"),
+            ],
+        };
+        let mut sections = vec![file, old_peer];
+        let moved = FILE
+            .replace("vpn.example.org", "new.example.org")
+            .replace("FpCyhws9", "GpCyhws9")
+            .replace("yAnz5TF", "yBnz5TF");
+        let short = FILE.split("\n[Peer]\nPublicKey").next().unwrap();
+        let short = short.replace("DNS = 10.8.0.1, corp.example\n", "");
+        for file in [FILE, &moved, &short, FILE] {
+            carry_out(&batch(file, "home").unwrap(), &mut sections);
+            let text = text_of(&sections);
+            let package = Package::parse(&text).unwrap();
+            let network = Network::read(&package, "home").unwrap();
+            assert_eq!(network.warnings, []);
+            let Source::Options { tunnel, .. } = network.source else {
+                panic!("no options");
+            };
+            let (wanted, _) = wgquick::parse(file, "", Permissions::NONE)
+                .into_tunnel()
+                .unwrap();
+            assert_eq!(tunnel.peers, wanted.peers, "{text}");
+            let key = |it: &Tunnel| it.interface.private_key.clone();
+            assert_eq!(key(&tunnel), key(&wanted));
+            assert_eq!(tunnel.interface.addresses, wanted.interface.addresses);
+            let has_dns = text.contains("list dns '10.8.0.1'");
+            assert_eq!(has_dns, file.contains("DNS"), "{text}");
+            assert_eq!(text.matches("'10.8.0.2/32'").count(), 1, "{text}");
+            assert!(text.contains("option metric '7'"), "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Finds and writes a server's file: never over another file, and atomically.
 
-use crate::profile::paths;
+use super::NAME;
+use crate::profile::{DIRECTORY, paths};
 use config::file;
 use config::openvpn::FILE_MAX;
 use config::types::is_ifname;
@@ -28,6 +29,11 @@ pub(crate) enum PlaceError {
     Hidden { name: String, path: PathBuf },
     #[error("{}: another process is changing a server there; try again", .0.display())]
     Busy(PathBuf),
+    #[error(
+        "{}: it would have {bytes} bytes, and {FILE_MAX} are the most that can be read; nothing was changed. Divide the \
+         clients between two servers", .path.display()
+    )]
+    Large { path: PathBuf, bytes: usize },
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
 }
@@ -63,6 +69,18 @@ pub(crate) fn find(name: &str, directory: &Path) -> Result<PathBuf, PlaceError> 
                 None => PlaceError::Absent { name, looked },
             })
         }
+    }
+}
+
+/// The option that names the server of this file, for a command in a message: ` --server office`, and nothing for the
+/// server of the default name.
+pub(crate) fn option(path: &Path) -> String {
+    let name = service::running::name_of(path);
+    let is_found = find(&name, Path::new(DIRECTORY)).is_ok_and(|it| it == path);
+    match is_found {
+        true if name == NAME => String::new(),
+        true => format!(" --server {name}"),
+        false => format!(" --server {}", path.display()),
     }
 }
 
@@ -128,8 +146,18 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, PlaceError> {
     file::read_text(path, FILE_MAX).map_err(failed(path))
 }
 
+/// Refuses a text that is longer than [`read`] takes.
+pub(crate) fn check_size(path: &Path, bytes: usize) -> Result<(), PlaceError> {
+    let path = path.to_owned();
+    match bytes as u64 > FILE_MAX {
+        true => Err(PlaceError::Large { path, bytes }),
+        false => Ok(()),
+    }
+}
+
 /// Replaces a file's text. The old file stays until the new one is on disk; owner and mode are kept.
 pub(crate) fn replace(path: &Path, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), PlaceError> {
+    check_size(path, text.as_ref().len())?;
     // The file must exist: if it was removed meanwhile, it is not made again.
     let there = fs::metadata(path);
     there
@@ -168,6 +196,12 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, "two").unwrap();
         assert_eq!(*read(&path).unwrap(), "two");
+        let long = " ".repeat(FILE_MAX as usize);
+        let error = replace(&path, &format!("{long} ")).unwrap_err().to_string();
+        assert!(error.contains("4194305 bytes"), "{error}");
+        assert_eq!(*read(&path).unwrap(), "two");
+        replace(&path, &long).unwrap();
+        assert_eq!(*read(&path).unwrap(), long);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);

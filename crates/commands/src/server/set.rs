@@ -4,7 +4,7 @@
 use super::{NAME, endpoint, place, place::PlaceError, place::Waits};
 use crate::Outcome;
 use crate::arguments::{self, flag, option};
-use crate::peer::{self, Chosen, Directory, PeerError};
+use crate::peer::{self, Chosen, Directory, PeerError, list_of};
 use crate::profile::DIRECTORY;
 use clap::{Arg, ArgMatches, Command};
 use config::error::ImportError;
@@ -13,9 +13,11 @@ use config::kind::Kind;
 use config::permissions::Permissions;
 use config::types::{AllowedIp, Endpoint};
 use config::wgquick;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use thiserror::Error;
 
 /// The command-line definition of `server set`.
@@ -93,8 +95,8 @@ fn set(path: &Path, key: &str, values: &[String]) -> Result<(), SetError> {
     let text = place::read(path)?;
     let (key, value) = match key {
         "endpoint" => ("Endpoint", one_endpoint(path, values)?),
-        "lan" => ("LAN", list::<AllowedIp>("LAN", values)?),
-        _ => ("DNS", list::<IpAddr>("DNS", values)?),
+        "lan" => ("LAN", lan(path, values)?),
+        _ => ("DNS", list_of(&list::<IpAddr>("DNS", values)?)),
     };
     let changed = home::with_key(&text, key, &value);
     let changed = changed.ok_or_else(|| SetError::Bare(path.to_owned()))?;
@@ -124,21 +126,37 @@ fn one_endpoint(path: &Path, values: &[String]) -> Result<String, SetError> {
     Ok(endpoint.map_err(|it| wrong(it.to_string()))?.to_string())
 }
 
+/// Networks of the office, which no branch and not the tunnel may share.
+fn lan(path: &Path, values: &[String]) -> Result<String, SetError> {
+    let networks = list::<AllowedIp>("LAN", values)?;
+    let wrong = |value: String, why: String| SetError::Value {
+        key: "LAN",
+        value,
+        why,
+    };
+    if let Some(all) = networks.iter().find(|it| it.is_default()) {
+        return Err(wrong(all.to_string(), super::ALL_ADDRESSES.to_owned()));
+    }
+    peer::check_lan(path, &networks).map_err(|error| match error {
+        PeerError::Behind { value, why } => wrong(value, why),
+        other => other.into(),
+    })?;
+    Ok(list_of(&networks))
+}
+
 /// Values of a list.
-fn list<T: std::str::FromStr<Err: std::fmt::Display> + ToString>(
+fn list<T: FromStr<Err: Display>>(
     key: &'static str,
     values: &[String],
-) -> Result<String, SetError> {
+) -> Result<Vec<T>, SetError> {
     let one = |value: &String| {
-        let read = value.parse().map_err(|why: T::Err| SetError::Value {
+        value.parse().map_err(|why: T::Err| SetError::Value {
             key,
             value: value.clone(),
             why: why.to_string(),
-        });
-        read.map(|it: T| it.to_string())
+        })
     };
-    let values: Vec<String> = values.iter().map(one).collect::<Result<_, _>>()?;
-    Ok(values.join(", "))
+    values.iter().map(one).collect()
 }
 
 #[cfg(test)]
@@ -146,7 +164,8 @@ mod tests {
     use super::*;
 
     const OFFICE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nAddress = 10.7.0.1/24\nListenPort = 7\n#! [Server]\n\
-        #! Endpoint = office.example:77\n#! LAN = 192.168.1.0/24\n";
+        #! Endpoint = office.example:77\n#! LAN = 192.168.1.0/24\n\n[Peer]\n#! Name = store-7\n\
+        PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nAllowedIPs = 10.7.0.2/32, 192.168.7.0/24\n";
 
     fn changed(key: &str, values: &[&str]) -> Result<String, SetError> {
         let directory = tempfile::tempdir().unwrap();
@@ -175,10 +194,20 @@ mod tests {
             ("endpoint", &["a", "b"]),
             ("endpoint", &["new.example:0"]),
             ("lan", &["192.168.1.0/24", "x"]),
+            ("lan", &["0.0.0.0/0"]),
+            ("lan", &["::/0"]),
+            ("lan", &["10.7.0.128/25"]),
+            ("lan", &["192.168.2.0/24", "192.168.0.0/16"]),
             ("dns", &["office.example"]),
         ] {
             let words = changed(key, values).unwrap_err().to_string();
             assert!(words.to_lowercase().starts_with(key), "{words}");
         }
+        let words = changed("lan", &["192.168.7.0/25"]).unwrap_err().to_string();
+        assert!(
+            words.starts_with("LAN 192.168.7.0/25: overlaps 192.168.7.0/24, behind store-7; "),
+            "{words}"
+        );
+        assert!(words.contains("/office.conf"), "{words}");
     }
 }

@@ -414,6 +414,19 @@ fn ago(seconds: u64) -> String {
     }
 }
 
+/// A duration in its largest unit: `2 hours`.
+#[cfg(feature = "server")]
+pub(crate) fn largest_unit(seconds: u64) -> String {
+    match seconds {
+        0 => "0 seconds".to_owned(),
+        _ => {
+            let mut words = duration(seconds);
+            words.truncate(words.find(',').unwrap_or(words.len()));
+            words
+        }
+    }
+}
+
 /// A duration with its non-zero units: `1 hour, 3 seconds`.
 fn duration(seconds: u64) -> String {
     let units = [

@@ -133,9 +133,13 @@ fn a_wireguard_branch_that_is_in_and_one_that_never_was_are_told_apart_by_name()
     // A server that hangs hides no client.
     process.signal(Signal::SIGSTOP).unwrap();
     let (list, note) = office.who_at_once(&[]);
+    let (down, _) = office.who_at_once(&["--down", "--json"]);
     process.signal(Signal::SIGCONT).unwrap();
     assert!(list.starts_with("home: 2 clients; 1 runs an"), "{list}");
     assert!(note.contains("home does not answer"), "{note}");
+    let rows: Value = serde_json::from_str(&down).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 2, "{down}");
+    assert!(rows[0]["state"].is_null(), "{down}");
     drop(branch);
     place.down(&office.path, process);
 }

@@ -41,8 +41,7 @@ impl<'a> Maker<'a> {
             Host::Scoped(addr, zone) => format!("{addr}%{zone}"),
             Host::Name(name) => name,
         };
-        let connection = server.config.connections.first();
-        let tcp = connection.is_some_and(|it| it.protocol.transport.is_tcp());
+        let tcp = server.is_tcp();
         let dns = server.dns(terms.lan_only).iter();
         let dns: String = dns.map(|it| format!("dhcp-option DNS {it}\n")).collect();
         Ok(format!(

@@ -253,6 +253,58 @@ fn many_are_added_at_once_or_none_and_get_new_certificates() {
 }
 
 #[test]
+fn a_file_with_another_protocol_or_authority_is_outdated() {
+    let office = Office::new();
+    office.add("phone", &[]).unwrap();
+    let state = || list(&office.path(), false).unwrap()[0].file;
+    assert_eq!(state(), file::CURRENT);
+    let text = office.text();
+    fs::write(office.path(), text.replace("proto udp", "proto tcp-server")).unwrap();
+    assert_eq!(state(), file::OUTDATED);
+    let six = "server-ipv6 fd00:8::/64\nserver 10";
+    fs::write(office.path(), text.replace("server 10", six)).unwrap();
+    assert_eq!(state(), file::OUTDATED);
+    let (_, other) = Authority::create("another authority").unwrap();
+    let (before, rest) = text.split_once("<ca>\n").unwrap();
+    let (_, after) = rest.split_once("</ca>\n").unwrap();
+    let text = format!("{before}<ca>\n{}</ca>\n{after}", other.certificate);
+    fs::write(office.path(), text).unwrap();
+    assert_eq!(state(), file::OUTDATED);
+}
+
+#[test]
+fn a_network_of_the_office_may_not_be_that_of_a_branch() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"]).unwrap();
+    for (lan, words) in [
+        ("192.168.0.0/16", "192.168.7.0/24, behind store-7"),
+        ("10.8.0.0/25", "the tunnel's own addresses"),
+    ] {
+        let refused = check_lan(&office.path(), &[lan.parse().unwrap()]);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+    check_lan(&office.path(), &["192.168.1.0/24".parse().unwrap()]).unwrap();
+}
+
+#[test]
+fn more_networks_than_the_server_reads_are_refused_before_anything_is_written() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"]).unwrap();
+    let iroute = |it: usize| format!("iroute 172.{}.{}.0 255.255.255.0\n", it / 256, it % 256);
+    let many: String = (0..BEHIND_MAX).map(iroute).collect();
+    fs::write(office.ccd("store-7"), &many).unwrap();
+    let refused = office.add("store-8", &["192.168.8.0/24"]).unwrap_err();
+    assert!(refused.to_string().contains("8,000 networks"), "{refused}");
+    assert!(!office.text().contains("192.168.8.0"));
+    assert!(!office.ccd("store-8").exists());
+    // A client without networks comes in, and networks can be taken away.
+    office.add("phone", &[]).unwrap();
+    office.set("store-7", &[]).unwrap();
+    office.set("phone", &["192.168.8.0/24"]).unwrap();
+}
+
+#[test]
 fn a_new_client_has_no_networks_of_a_revoked_one() {
     let office = Office::new();
     office.add("store-7", &["192.168.7.0/24"]).unwrap();

@@ -482,6 +482,181 @@ fn clients_whose_files_are_unknown_are_left_out() {
 }
 
 #[test]
+fn a_file_with_another_key_of_the_server_or_without_ipv6_is_outdated() {
+    let office = Office::new();
+    office.add("store-7", &[], true).unwrap();
+    office.add("phone", &[], false).unwrap();
+    let text = office.text();
+    let states = |text: &str| {
+        fs::write(office.path(), text).unwrap();
+        office.list()
+    };
+    assert_eq!(states(&text), ["store-7  current", "phone  current"]);
+    let key = File::read(&office.path()).unwrap().tunnel.interface;
+    let key = key.private_key.unwrap().to_base64();
+    let other = text.replace(&**key, &keys::new().to_base64());
+    assert_eq!(states(&other), ["store-7  outdated", "phone  outdated"]);
+    // The phone keeps its addresses, and its file would not name all of IPv6.
+    let four = text.replace("10.7.0.1/24, fd00:7::1/64", "10.7.0.1/24");
+    let phone = states(&four).pop();
+    assert_eq!(phone.as_deref(), Some("phone  outdated"));
+    // An earlier version's record does not tell.
+    let record = text.lines().find(|it| it.starts_with("#! File")).unwrap();
+    let earlier = text.replace(record, "#! File = 1a2b3c4d lan");
+    assert_eq!(states(&earlier)[0], "store-7  unknown");
+}
+
+#[test]
+fn clients_that_can_get_no_file_are_told_of() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"], true).unwrap();
+    let (server, to) = (office.path(), office.directory.path().join("files"));
+    let give = |words: &[&str]| {
+        let command = issue::command(clap::Command::new("reissue"));
+        let words = [&["reissue", "--to", "x"], words].concat();
+        let chosen = Chosen::of(&command.try_get_matches_from(words).unwrap());
+        reissue(&server, &chosen, &directory(&to, &server, "file"))
+    };
+    let text = office.text();
+    let own = "AllowedIPs = 10.7.0.2/32, fd00:7::2/128, ";
+    fs::write(&server, text.replace(own, "AllowedIPs = ")).unwrap();
+    assert_eq!(office.list(), ["store-7 192.168.7.0/24 unknown"]);
+    for words in [&["--all"][..], &["--outdated"]] {
+        assert_eq!(give(words).unwrap(), ["store-7"]);
+    }
+    let refused = give(&["store-7"]).unwrap_err().to_string();
+    assert!(refused.contains("no address of its own"), "{refused}");
+    assert!(files(&to).is_empty());
+    // Without a name there is no name for the file.
+    fs::write(&server, text.replace("#! Name = store-7\n", "")).unwrap();
+    assert_eq!(give(&["--all"]).unwrap(), [""; 0]);
+    assert!(files(&to).is_empty());
+}
+
+/// Peers, made by hand, each with a network behind it.
+fn crowd(count: usize) -> String {
+    let peer = |number: usize| {
+        let [high, low] = [number / 256, number % 256];
+        format!(
+            "\n[Peer]\nPublicKey = {number:010}{:A<33}=\nAllowedIPs = 10.7.1{high}.{low}/32, 172.{high}.{low}.0/24\n",
+            ""
+        )
+    };
+    (0..count).map(peer).collect()
+}
+
+#[test]
+fn a_file_that_would_be_too_long_is_refused_before_anything_is_written() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"], true).unwrap();
+    let (server, to) = (office.path(), office.directory.path().join("files"));
+    let few = office.text();
+    let terms = |lan_only| Terms {
+        lan_only,
+        endpoint: None,
+    };
+    let give = |lan_only: bool| {
+        let new = [new("store-8", &[])];
+        add(
+            &server,
+            &terms(lan_only),
+            &new,
+            &directory(&to, &server, "file"),
+        )
+    };
+    let again = || {
+        let command = issue::command(clap::Command::new("reissue"));
+        let words = ["reissue", "--to", "x", "store-7"];
+        let chosen = Chosen::of(&command.try_get_matches_from(words).unwrap());
+        reissue(&server, &chosen, &directory(&to, &server, "file"))
+    };
+    let refused = |result: Result<(), PeerError>, words: &str, text: &str| {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(files(&to).is_empty());
+        assert!(office.text() == text, "the server's file has changed");
+    };
+    // One line has all networks.
+    let many = few.clone() + &crowd(4500);
+    fs::write(&server, &many).unwrap();
+    refused(give(true), "too many for the file", &many);
+    refused(again().map(drop), "too many for the file", &many);
+    give(false).unwrap();
+    fs::remove_dir_all(&to).unwrap();
+    // The server's file is at its limit.
+    let rest = (4 << 20) - few.len() - 100;
+    let long = format!("# {}\n{few}", "-".repeat(60))
+        + &format!("# {}\n", "-".repeat(1000)).repeat(rest / 1003);
+    let long = long + &"#\n".repeat((4 << 20) / 2);
+    let long = &long[..(4 << 20) - 100];
+    fs::write(&server, long).unwrap();
+    refused(give(true), "it would have", long);
+    refused(again().map(drop), "it would have", long);
+}
+
+#[test]
+fn a_file_that_is_too_long_for_a_camera_is_written_as_a_file() {
+    let office = Office::new();
+    fs::write(office.path(), office.text() + &crowd(100)).unwrap();
+    let (server, to) = (office.path(), office.directory.path().join("codes"));
+    let codes = directory(&to, &server, "qr");
+    let phone = [new("phone", &[])];
+    add(&server, &Terms::default(), &phone, &codes).unwrap();
+    assert_eq!(
+        (files(&to), codes.uncoded()),
+        (vec!["phone.txt".to_owned()], vec![])
+    );
+    let terms = Terms {
+        lan_only: true,
+        endpoint: None,
+    };
+    let codes = directory(&to, &server, "qr");
+    add(&server, &terms, &[new("store-7", &[])], &codes).unwrap();
+    assert_eq!(files(&to), ["phone.txt", "store-7.conf"]);
+    assert_eq!(codes.uncoded(), ["store-7"]);
+    // One code alone has no place beside it.
+    let shown = RefCell::default();
+    let wanted = Wanted {
+        name: "store-8",
+        terms,
+        file: None,
+        qr: true,
+        behind: Vec::new(),
+        shown: &shown,
+    };
+    let before = office.text();
+    let refused = crate::peer::add(&server, &wanted).unwrap_err().to_string();
+    assert!(refused.contains("--file OUT"), "{refused}");
+    assert_eq!(office.text(), before);
+    let file = to.join("store-8.conf");
+    let both = Wanted {
+        file: Some(&file),
+        ..wanted
+    };
+    crate::peer::add(&server, &both).unwrap();
+    assert!(shown.borrow().is_empty() && file.is_file());
+}
+
+#[test]
+fn notes_propose_commands_for_this_server() {
+    let office = Office::new();
+    office.add("store-7", &[], true).unwrap();
+    assert_eq!(crate::peer::outdated(&office.path()), None);
+    office.add("store-8", &["192.168.8.0/24"], true).unwrap();
+    let note = crate::peer::outdated(&office.path()).unwrap();
+    let server = format!("--server {}`", office.path().display());
+    assert!(note.contains("--outdated --to DIRECTORY "), "{note}");
+    assert_eq!(note.matches(&server).count(), 2, "{note}");
+    let text = office.text();
+    let records = text.lines().filter(|it| it.starts_with("#! File"));
+    let unknown = records.fold(text.clone(), |text, it| text.replace(it, "#"));
+    fs::write(office.path(), unknown).unwrap();
+    let note = crate::peer::outdated(&office.path()).unwrap();
+    assert!(!note.contains("--outdated"), "{note}");
+    assert!(note.contains("peer reissue NAME --lan-only"), "{note}");
+}
+
+#[test]
 fn a_client_keeps_its_own_address_if_the_server_names_no_network_of_it() {
     let office = Office::new();
     let key = keys::public_of(&keys::new()).to_base64();
