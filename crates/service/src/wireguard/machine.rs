@@ -381,9 +381,9 @@ impl Machine {
         let is_silent = |(id, peer): (&PeerId, &PeerEntry)| {
             let name = self.names.get(id);
             let unknown = name.is_some_and(|it| it.is_tried() && it.addresses().is_empty());
-            let received = plane.peer(*id).and_then(|it| it.times.last_received);
-            let is_heard = received.is_some_and(|at| now < at + SILENT_AFTER);
-            unknown || (peer.silence.is_unanswered() && !is_heard)
+            let received = || plane.peer(*id)?.times.last_received;
+            let is_heard = || received().is_some_and(|at| now < at + SILENT_AFTER);
+            unknown || (peer.silence.is_unanswered() && !is_heard())
         };
         Heard {
             first: first.map(|(_, peer)| peer.public_key.clone()),
