@@ -213,7 +213,7 @@ impl Rotation {
         };
         // Servers without a route go to the end, and those that did not answer behind them. The next look begins with
         // others.
-        for _ in 0..next.unwrap_or(LOOKS.min(others)) {
+        for _ in 0..next.unwrap_or_else(|| LOOKS.min(others)) {
             let unreachable = self.servers.remove(self.called);
             self.servers.extend(unreachable);
         }
