@@ -185,7 +185,7 @@ fn the_next_server_of_a_pool_is_called() {
     site.net.a.add_default_route(b4).unwrap();
     let lines = format!(
         "Address = {A4}/24\n#! [Pool]\n#! Server = dead {b4}:9 {key}\n#! Server = live {live}:{PORT_B}\n\
-        #! Server = other {other}:{PORT_C} {key}\n"
+        #! Server = other {other}:{PORT_C} {key}\n#! Server = same {b4}:{PORT_C} {key}\n"
     );
     let file = site.file(OFFICE, &lines, live, "0.0.0.0/0", "");
     site.directory.interface(OFFICE, "office.conf", "");
@@ -230,6 +230,21 @@ fn the_next_server_of_a_pool_is_called() {
     reaches(&site.net.a, C4);
     let status = status_of(&site.net.a, &device);
     assert_eq!(status["peers"][0]["name"], "other", "{status}");
+    // A server with the same key is another peer: its counters begin anew, and so does its session.
+    pings(&site.net.a, C4, 3);
+    let received = || {
+        let status = status_of(&site.net.a, &device);
+        let server = &status["peers"][0];
+        let name = server["name"].as_str().map(str::to_owned);
+        name.zip(server["rx_bytes"].as_u64())
+    };
+    let before = received().unwrap().1;
+    pool(&["use", "same"]);
+    until("an answer of the server with the same key", || {
+        received().is_some_and(|(name, bytes)| name == "same" && bytes > 0)
+    });
+    assert!(received().unwrap().1 < before);
+    reaches(&site.net.a, C4);
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     assert_eq!(netifd.complaints(), Vec::<String>::new());
     netifd.if_down();
