@@ -40,7 +40,7 @@ const ENDINGS: [&str; 3] = ["conf", "ovpn", "toml"];
 /// Why a file is not imported.
 #[derive(Debug, Error)]
 pub(crate) enum ImportingError {
-    #[error("a file from standard input has no name; give --name NAME")]
+    #[error("the tunnel needs a name; give --name NAME")]
     NoName,
     #[error(
         "{0}: a tunnel's name has at most 15 letters, digits and _=+-; choose another with --name"
@@ -160,11 +160,18 @@ fn import(
     matches: &ArgMatches,
 ) -> Result<Stored, ImportingError> {
     let piped = source == Path::new(STANDARD_INPUT);
-    let name = match (name, source.file_stem()) {
-        (Some(name), _) => name.to_owned(),
-        (None, Some(stem)) if !piped => stem.to_string_lossy().trim_end_matches(".tar").to_owned(),
-        _ => return Err(ImportingError::NoName),
+    let stem = |it: &Path| {
+        let stem = it.file_stem()?.to_string_lossy();
+        Some(stem.trim_end_matches(".tar").to_owned())
     };
+    // A directory such as `.` has its name elsewhere.
+    let of_source = || stem(source).or_else(|| stem(&fs::canonicalize(source).ok()?));
+    let name = match name {
+        Some(name) => Some(name.to_owned()),
+        None if piped => None,
+        None => of_source(),
+    };
+    let name = name.ok_or(ImportingError::NoName)?;
     available(&name, to)?;
     let (text, servers) = match gather(source, piped, matches)? {
         Some((text, servers)) => (text, Some(servers)),
@@ -546,6 +553,20 @@ mod tests {
             fs::remove_file(lying).unwrap();
             bench.import(&source, Some(name)).unwrap();
         }
+    }
+
+    #[test]
+    #[cfg(feature = "server")]
+    fn a_directory_has_its_name_however_it_is_called() {
+        let bench = Bench::new();
+        let below = bench.0.path().join("office9/below");
+        fs::create_dir_all(&below).unwrap();
+        let text = format!(
+            "{WIREGUARD}[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nEndpoint = 192.0.2.1:1\n"
+        );
+        bench.file("office9/nl-1.conf", &text);
+        let kept = bench.import(&below.join(".."), None).unwrap();
+        assert!(kept.ends_with("kept/office9.conf"), "{}", kept.display());
     }
 
     #[test]

@@ -309,5 +309,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "server")]
+pub(crate) use given::device_with;
 pub(crate) use given::file_of;
 pub(crate) use others::notes_of;

@@ -94,7 +94,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let tunnel = read(&path, &place::read(&path)?)?;
     let name = wgquick::interface_name(&path)?;
     let running = status::now().unwrap_or_default();
-    let running = running.iter().find(|it| it.interface == name);
+    // A user who may not see all processes sees the tunnels of `millrace up`.
+    let of_netifd = of_netifd(&path).ok().flatten();
+    let interface = of_netifd.map_or_else(|| name.clone(), |(_, device)| device);
+    let running = running.iter().find(|it| it.interface == interface);
     let Some(document) = document(&name, &tunnel, running) else {
         return Err(PoolError::NoPool(path).into());
     };
@@ -201,16 +204,39 @@ fn choose(path: &Path, patterns: &[&str]) -> Outcome {
     read(path, &changed)?;
     place::replace(path, changed.as_bytes())?;
     let name = path.display().to_string();
-    match process_of(&name, running::all()?) {
+    let process = match of_netifd(path)? {
+        Some((pid, _)) => Ok(pid),
+        None => process_of(&name, running::all()?),
+    };
+    match process {
         Ok(pid) => {
             // This changes to the directory of the process, so it comes last.
             reload::judge_process(pid)?;
             signal(&name, pid, Signal::SIGHUP)?;
         }
-        Err(DownError::NotRunning { .. }) => {}
+        Err(DownError::NotRunning { .. }) => {
+            let when = "the tunnel is not up; this takes effect when it starts";
+            host::terminal::note(format_args!("{name}: {when}"));
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The process and the device of the netifd interface whose section names a file.
+#[cfg(feature = "openwrt")]
+fn of_netifd(path: &Path) -> Result<Option<(i32, String)>, running::Hidden> {
+    let Ok(file) = std::fs::canonicalize(path) else {
+        return Ok(None);
+    };
+    let of = |it: &running::Running| Some((it.pid, crate::netifd::device_with(&file, it)?));
+    Ok(running::all()?.iter().find_map(of))
+}
+
+/// This build runs no tunnels of netifd.
+#[cfg(not(feature = "openwrt"))]
+const fn of_netifd(_: &Path) -> Result<Option<(i32, String)>, running::Hidden> {
+    Ok(None)
 }
 
 /// The text of a file with another `Use` in its pool.

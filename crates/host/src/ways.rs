@@ -25,6 +25,20 @@ pub fn device_to(dst: IpAddr, mark: u32) -> Option<String> {
     netlink.name_of(way.dev).ok()
 }
 
+/// Whether the host can send packets with this firewall mark (0 for none) to `dst` past the interface `tunnel`.
+#[must_use]
+pub fn has_way_past(tunnel: &str, dst: IpAddr, mark: u32) -> bool {
+    let has_way = || {
+        let mut netlink = Netlink::open()?;
+        let way = netlink.route_get(dst, mark)?;
+        match netlink.name_of(way.dev)? == tunnel {
+            true => Ok(way_without(&mut netlink, dst, way.dev)?.is_some()),
+            false => Ok::<_, NetlinkError>(true),
+        }
+    };
+    has_way().unwrap_or(false)
+}
+
 /// A gateway, if any, and the interface's index.
 pub(crate) type Way = (Option<IpAddr>, u32);
 

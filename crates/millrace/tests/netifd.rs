@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use lab::acceptance::netifd::Netifd;
 use lab::acceptance::{
-    A4, B4, PORT_B, Site, interface, ip, millrace, peer, pings, reaches, ready, status_of, until,
+    A4, B4, PORT_B, PROGRAM, Site, interface, ip, millrace, peer, pings, reaches, ready, status_of,
+    until,
 };
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 
@@ -174,16 +175,19 @@ fn the_next_server_of_a_pool_is_called() {
         return;
     }
     let office = Office::new();
-    let _peers = office.peers();
+    let (_b, c) = office.peers();
     let site = &office.site;
     let (b4, key) = (site.net.link.b4(), &office.keys_c.public);
-    let live = "198.51.100.9";
-    site.net.b.add_address("lo", ip(live), 32).unwrap();
+    let [live, other] = ["198.51.100.9", "198.51.100.10"];
+    for address in [live, other] {
+        site.net.b.add_address("lo", ip(address), 32).unwrap();
+    }
     site.net.a.add_default_route(b4).unwrap();
     let lines = format!(
-        "Address = {A4}/24\n#! [Pool]\n#! Server = dead {b4}:9 {key}\n#! Server = live {live}:{PORT_B}\n"
+        "Address = {A4}/24\n#! [Pool]\n#! Server = dead {b4}:9 {key}\n#! Server = live {live}:{PORT_B}\n\
+        #! Server = other {other}:{PORT_C} {key}\n#! Server = same {b4}:{PORT_C} {key}\n"
     );
-    site.file(OFFICE, &lines, live, "0.0.0.0/0", "");
+    let file = site.file(OFFICE, &lines, live, "0.0.0.0/0", "");
     site.directory.interface(OFFICE, "office.conf", "");
     let mut netifd = office.netifd();
     netifd.if_up();
@@ -192,8 +196,55 @@ fn the_next_server_of_a_pool_is_called() {
     netifd.until_said("no answer from dead");
     let status = status_of(&site.net.a, &netifd.device());
     assert_eq!(status["peers"][0]["name"], "live", "{status}");
-    let way = site.net.a.output("ip", ["route", "get", live]).unwrap();
-    assert!(way.contains("dev eth0"), "{way}");
+    let way = |to: &str| site.net.a.output("ip", ["route", "get", to]).unwrap();
+    assert!(way(live).contains("dev eth0"), "{}", way(live));
+
+    // The command finds the tunnel by its file. The other server, too, gets its route before it is called: no packet of
+    // the tunnel's own goes into the tunnel.
+    let pool = |words: &[&str]| {
+        let words = ["pool", file.to_str().unwrap()]
+            .into_iter()
+            .chain(words.iter().copied());
+        site.net.a.output(PROGRAM, words).unwrap()
+    };
+    let shown = pool(&[]);
+    assert!(shown.lines().any(|it| it.ends_with("  in use")), "{shown}");
+    let device = netifd.device();
+    let quiet = format!("net/ipv6/conf/{device}/disable_ipv6");
+    site.net.a.sysctl(&quiet, "1").unwrap();
+    let sent = || {
+        let link = site
+            .net
+            .a
+            .output("ip", ["-j", "-s", "link", "show", &device]);
+        let link: serde_json::Value = serde_json::from_str(&link.unwrap()).unwrap();
+        link[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
+    };
+    let before = sent();
+    pool(&["use", "other"]);
+    until("a handshake with the other server", || {
+        peer(&c, &site.keys_a).latest_handshake.is_some()
+    });
+    assert_eq!(sent(), before);
+    assert!(way(other).contains("dev eth0"), "{}", way(other));
+    reaches(&site.net.a, C4);
+    let status = status_of(&site.net.a, &device);
+    assert_eq!(status["peers"][0]["name"], "other", "{status}");
+    // A server with the same key is another peer: its counters begin anew, and so does its session.
+    pings(&site.net.a, C4, 3);
+    let received = || {
+        let status = status_of(&site.net.a, &device);
+        let server = &status["peers"][0];
+        let name = server["name"].as_str().map(str::to_owned);
+        name.zip(server["rx_bytes"].as_u64())
+    };
+    let before = received().unwrap().1;
+    pool(&["use", "same"]);
+    until("an answer of the server with the same key", || {
+        received().is_some_and(|(name, bytes)| name == "same" && bytes > 0)
+    });
+    assert!(received().unwrap().1 < before);
+    reaches(&site.net.a, C4);
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     assert_eq!(netifd.complaints(), Vec::<String>::new());
     netifd.if_down();

@@ -6,6 +6,7 @@ mod unpacked;
 
 use super::ImportingError;
 use crate::arguments::{list, option, parsed, text, values};
+use crate::up::wireguard::has_much;
 use clap::{ArgMatches, Command};
 use config::clients::is_name;
 use config::file;
@@ -25,12 +26,15 @@ use zeroize::Zeroizing;
 /// Largest file of a server, in bytes. An OpenVPN file with its keys has ten thousand.
 const SIZE_MAX: u64 = 64 << 10;
 
-/// Maximum number of files, and of directory entries that are looked at.
+/// Maximum number of files, and of entries of a directory.
 const FILES_MAX: usize = config::pool::SERVERS_MAX;
 const ENTRIES_MAX: usize = 20_000;
 
-/// Depth of directories in an archive.
+/// Depth of directories in an archive whose files count.
 const DEPTH_MAX: usize = 4;
+
+/// The file of netifd's interfaces, on OpenWrt.
+const NETIFD: &str = "/etc/config/network";
 
 /// Number of countries that the result names.
 const COUNTRIES_MAX: usize = 5;
@@ -50,8 +54,10 @@ pub(crate) enum PoolError {
     Large(String),
     #[error("{file}: {error}")]
     File { file: String, error: io::Error },
-    #[error("{}: cannot be unpacked: it is damaged, or a file in it is larger than 64 KiB; unpack it yourself and \
-             import the directory", .0.display())]
+    #[error("{}: its files have more than 8 MiB; unpack it, and import a directory with fewer", .0.display())]
+    Big(PathBuf),
+    #[error("{}: cannot be unpacked: it is damaged, a file in it is larger than 64 KiB, or this system's `tar` cannot \
+             read it; unpack it yourself and import the directory", .0.display())]
     Damaged(PathBuf),
     #[error(
         "{0} is missing; install the package `{0}`, or unpack the archive elsewhere and import the directory"
@@ -237,7 +243,11 @@ fn members(
 /// Finds the files that may be servers' down to this depth. Links are left out: they could lead anywhere.
 fn collect(directory: &Path, depth: usize, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
-    for entry in fs::read_dir(directory)?.take(ENTRIES_MAX) {
+    for (number, entry) in fs::read_dir(directory)?.enumerate() {
+        if number == ENTRIES_MAX {
+            let words = "too many files; move those of the servers into a directory of their own";
+            return Err(io::Error::other(words));
+        }
         let path = entry?.path();
         let data = fs::symlink_metadata(&path)?;
         if data.is_dir() && depth > 0 {
@@ -304,9 +314,22 @@ fn wireguard(
             });
         }
     }
-    if first.is_some_and(|it| it.pool.is_some()) {
+    if first.as_ref().is_some_and(|it| it.pool.is_some()) {
         let (file, why) = (leader.file.clone(), "has a pool already".to_owned());
         return Err(PoolError::Unfit { file, why });
+    }
+    let named = servers
+        .iter()
+        .find(|it| it.endpoint.socket_addr().is_none());
+    if let Some(server) = named
+        && first.is_some_and(|it| it.peers.iter().any(has_much))
+        && Path::new(NETIFD).exists()
+    {
+        host::terminal::note(format_args!(
+            "{}: its endpoint is a host name; as an interface of netifd, this tunnel for everything could not look it up \
+             after another server has failed: use addresses, or set `list uplink`",
+            server.name
+        ));
     }
     let pool = Pool {
         wanted: choice.only.clone(),

@@ -2,6 +2,8 @@
 
 use super::telling::{Orders, Telling};
 use super::{code, held, others};
+#[cfg(feature = "server")]
+use crate::{arguments::path_of, down::words_of};
 use config::error::ImportError;
 use config::lines::{Lines, SharedLines};
 use config::permissions::Permissions;
@@ -11,10 +13,14 @@ use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::{file, kind, pptp, wgquick};
 use openwrt::blob::Value;
+#[cfg(feature = "server")]
+use openwrt::device_name;
 use openwrt::network::{Network, PROTO, Source, device_of};
 use openwrt::socket;
 use openwrt::teller::Fault;
 use openwrt::uci::{self, Package, Section};
+#[cfg(feature = "server")]
+use service::running::Running;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -279,6 +285,19 @@ fn running_device(at: &At, interface: &str) -> Option<String> {
 pub(crate) fn file_of(claimed: &Path) -> Option<PathBuf> {
     let interface = claimed.strip_prefix(super::NETWORK).ok()?.to_str()?;
     file_in(Path::new(super::NETWORK), interface)
+}
+
+/// The device of the netifd interface that a process runs, if the interface's section names this file. The process may
+/// have been started with another directory of UCI's files.
+#[cfg(feature = "server")]
+pub(crate) fn device_with(file: &Path, running: &Running) -> Option<String> {
+    let interface = running.path.strip_prefix(super::NETWORK).ok()?.to_str()?;
+    let process = Path::new("/proc").join(running.pid.to_string());
+    let matches = crate::cli().try_get_matches_from(words_of(&process).ok()?);
+    let matches = matches.ok()?;
+    let uci = path_of(matches.subcommand_matches("netifd")?, "uci");
+    let its = file_in(&uci.join("network"), interface)?;
+    (its == file).then(|| device_name(interface))
 }
 
 fn file_in(path: &Path, interface: &str) -> Option<PathBuf> {

@@ -18,26 +18,26 @@ use std::time::Instant;
 /// Runs the tunnel until a signal or the loss of its device ends it.
 pub(super) fn run(
     at: &At,
-    given: Given,
+    mut given: Given,
     settings: Settings,
     netifd: &Arc<Netifd>,
     telling: &Telling,
 ) -> Outcome<Ended> {
     let lines = given.lines(at, settings.lines, telling)?;
-    let Kind::WireGuard(wireguard) = &given.kind else {
+    let Kind::WireGuard(wireguard) = &mut given.kind else {
         return Ok(Ended::Again);
     };
     let lines = wireguard.tunnel.lines_with(lines.as_ref());
     for warning in &lines.warnings {
         log::warn!("{}: {warning}", at.interface);
     }
+    let mark = lines.lines.lines.is_empty();
+    let mark = mark.then(|| wireguard.tunnel.interface.fwmark.unwrap_or(0));
+    let servers = Servers::new(&mut wireguard.tunnel, netifd.device(), mark);
     given.must_use(!lines.lines.lines.is_empty())?;
     if let Some(origin) = &lines.origin {
         log::info!("{}: uplinks: {origin}", at.interface);
     }
-    let mark = lines.lines.lines.is_empty();
-    let mark = mark.then(|| wireguard.tunnel.interface.fwmark.unwrap_or(0));
-    let servers = Servers::new(&mut wireguard.tunnel.clone(), mark);
     let tun_verdict = TunProbe::start(&settings.dataplane).verdict();
     privileges::drop_privileges();
     let mut daemon = Daemon::start(&DaemonOptions {
@@ -92,6 +92,7 @@ impl Owned<'_> {
         tunnel
     }
 
+    /// Moves the names of peers from the tunnel to the interface.
     fn tell_names(&mut self, daemon: &Daemon) {
         if let Kind::WireGuard(given) = &mut self.given.kind {
             wireguard::tell_names(daemon, &mut given.tunnel);
@@ -244,8 +245,8 @@ impl Owner for Owned<'_> {
         let old = self.tunnel();
         self.netifd.change(&given);
         let before = std::mem::replace(&mut self.given, given);
-        if let Kind::WireGuard(wireguard) = &self.given.kind {
-            self.servers.reload(&mut wireguard.tunnel.clone());
+        if let Kind::WireGuard(wireguard) = &mut self.given.kind {
+            self.servers.reload(&mut wireguard.tunnel);
         }
         let new = self.tunnel();
         if old.lines != new.lines || before.network.needs_new_device(&self.given.network) {
@@ -257,9 +258,17 @@ impl Owner for Owned<'_> {
         mark_server(self.netifd.device(), &new);
         let mark = (old.interface.fwmark != new.interface.fwmark)
             .then(|| new.interface.fwmark.unwrap_or(0));
+        let others = self.servers.are_others(&old, &new);
+        if others && self.up {
+            // The routes past the tunnel come before handshakes with another server.
+            self.changed(daemon)?;
+        }
         daemon.with(|interface| change(interface, &old, &new, mark, &self.at.interface));
         self.tell_names(daemon);
-        daemon.with(|interface| self.servers.call(interface, &new));
+        daemon.with(|interface| match others {
+            true => self.servers.apply(Turn::Next, interface, &new, self.up),
+            false => self.servers.tell(interface),
+        });
         log::info!("{}: the configuration was read again", self.at.interface);
         self.changed(daemon)
     }

@@ -2,7 +2,7 @@
 
 use super::wireguard::{DAY, call_peers};
 use config::pool::Server;
-use config::tunnel::Tunnel;
+use config::tunnel::{Peer, Tunnel};
 use config::types::Key32;
 use service::wireguard::{Heard, Interface, Rotation};
 use std::time::Instant;
@@ -10,6 +10,8 @@ use std::time::Instant;
 /// The servers of a tunnel; without a pool it has none.
 pub(crate) struct Servers {
     rotation: Option<Rotation>,
+    /// The tunnel's interface.
+    device: String,
     /// Whether no server has answered since they were called.
     calling: bool,
     /// The mark of the tunnel's datagrams; `None` if the main routing table does not lead them.
@@ -26,11 +28,12 @@ pub(crate) enum Turn {
 }
 
 impl Servers {
-    /// The servers of a file's tunnel, whose peer becomes the first of them. `mark` is the mark of the tunnel's
+    /// Takes the servers of the tunnel `device`, whose peer becomes the first of them. `mark` is the mark of the tunnel's
     /// datagrams, if the main routing table leads them.
-    pub(crate) fn new(tunnel: &mut Tunnel, mark: Option<u32>) -> Self {
+    pub(crate) fn new(tunnel: &mut Tunnel, device: &str, mark: Option<u32>) -> Self {
         let mut servers = Self {
             rotation: None,
+            device: device.to_owned(),
             calling: true,
             mark,
         };
@@ -44,9 +47,20 @@ impl Servers {
         crypto::random(&mut seed);
         let seed = u64::from_ne_bytes(seed);
         self.rotation = Rotation::new(tunnel, seed, self.rotation.as_ref(), Instant::now());
+        // A thousand servers are kept once.
+        tunnel.pool = None;
         self.calling = true;
         self.begin();
         self.put_into(tunnel);
+    }
+
+    /// Whether a reload has replaced the servers in use, the peers of `old`, by those of `new`. They may have the same keys.
+    pub(crate) fn are_others(&self, old: &Tunnel, new: &Tunnel) -> bool {
+        let servers = |it: &Tunnel| -> Vec<_> {
+            let server = |it: &Peer| (it.public_key.clone(), it.endpoint.clone());
+            it.peers.iter().map(server).collect()
+        };
+        self.rotation.is_some() && servers(old) != servers(new)
     }
 
     /// Replaces the tunnel's peer by the servers in use.
@@ -73,17 +87,18 @@ impl Servers {
 
     /// Chooses again among the servers to which routes lead now, until some are called. Returns whether they are others.
     pub(crate) fn begin(&mut self) -> bool {
-        let mark = self.mark;
+        let (mark, device) = (self.mark, &self.device);
         let rotation = self.rotation.as_mut();
-        rotation.is_some_and(|it| it.begin(|server| has_route(server, mark)))
+        rotation.is_some_and(|it| it.begin(|server| has_route(server, device, mark)))
     }
 
     /// Says what follows from the peers' answers or silence.
     pub(crate) fn turn(&mut self, heard: &Heard, ifname: &str) -> Option<Turn> {
-        let (mark, rotation) = (self.mark, self.rotation.as_mut()?);
+        let (mark, device) = (self.mark, &self.device);
+        let rotation = self.rotation.as_mut()?;
         if heard.silent {
             let (before, rounds) = (words(rotation), rotation.rounds());
-            if !rotation.silent(Instant::now(), |server| has_route(server, mark)) {
+            if !rotation.silent(Instant::now(), |server| has_route(server, device, mark)) {
                 return None;
             }
             self.calling = true;
@@ -93,7 +108,10 @@ impl Servers {
                 _ => log::Level::Debug,
             };
             let next = words(rotation);
-            log::log!(level, "{ifname}: no answer from {before}; calling {next}");
+            match next == before {
+                true => log::log!(level, "{ifname}: calling {next} again"),
+                false => log::log!(level, "{ifname}: no answer from {before}; calling {next}"),
+            }
             if rounds == 0 && rotation.rounds() == 1 {
                 log::warn!("{ifname}: no server of the pool answers; still trying all in turn");
             }
@@ -154,12 +172,13 @@ impl Servers {
     }
 }
 
-/// Whether packets to a server have a route. A name's address is not known here, so it counts as reachable.
-fn has_route(server: &Server, mark: Option<u32>) -> bool {
+/// Whether packets to a server have a route past the tunnel's `device`. A name's address is not known here, so it counts
+/// as reachable.
+fn has_route(server: &Server, device: &str, mark: Option<u32>) -> bool {
     let Some((address, mark)) = server.endpoint.socket_addr().zip(mark) else {
         return true;
     };
-    host::device_to(address.ip(), mark).is_some()
+    host::has_way_past(device, address.ip(), mark)
 }
 
 fn words(rotation: &Rotation) -> String {

@@ -88,7 +88,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     }
     let mark = (bind_device.is_none() && given.lines.lines.is_empty())
         .then(|| tunnel.interface.fwmark.unwrap_or(0));
-    let servers = Servers::new(&mut tunnel, mark);
+    let servers = Servers::new(&mut tunnel, &ifname, mark);
     let mut up = Up {
         path,
         switches,
@@ -335,10 +335,24 @@ impl Up<'_> {
             );
         }
         mark_server(&self.ifname, &self.tunnel);
+        let (others, is_up) = (
+            self.servers.are_others(&old, &self.tunnel),
+            self.applied.is_some(),
+        );
+        if others && is_up {
+            // The routes past the tunnel come before handshakes with another server.
+            self.follow(daemon);
+        }
         // The plan may use another mark than the file.
         daemon.with(|interface| change(interface, &old, &self.tunnel, None, &self.ifname));
         tell_names(daemon, &mut self.tunnel);
-        daemon.with(|interface| self.servers.call(interface, &self.tunnel));
+        daemon.with(|interface| match others {
+            true => {
+                let turn = Turn::Next;
+                self.servers.apply(turn, interface, &self.tunnel, is_up);
+            }
+            false => self.servers.tell(interface),
+        });
         log::info!("{}: {} was read again", self.ifname, self.path.display());
         self.changed(daemon)
     }

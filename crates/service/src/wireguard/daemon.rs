@@ -288,7 +288,7 @@ impl Daemon {
             }
             if until.is_some() {
                 let interface = lock(&self.interface);
-                let heard = interface.as_ref().map(|it| it.machine.heard());
+                let heard = interface.as_ref().map(Interface::heard);
                 drop(interface);
                 owner.waits(self, &heard.unwrap_or_default())?;
             }

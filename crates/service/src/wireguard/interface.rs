@@ -3,6 +3,7 @@
 use super::event::Event;
 use super::host::{Ended, Host};
 use super::machine::{Cx, Machine, Named};
+use super::peers::Heard;
 use super::pool::Rotation;
 use super::probing::ProbePlan;
 use super::recall;
@@ -416,6 +417,11 @@ impl Interface {
         self.machine.name_peers(rotation.called().filter_map(named));
         self.failures = rotation.failures();
         self.machine.is_told = rotation.rounds() > 0;
+    }
+
+    /// What the interface has heard of its peers.
+    pub(super) fn heard(&self) -> Heard {
+        self.machine.heard(Instant::now(), &*self.plane)
     }
 
     /// Returns the narrowest path to a peer, if probes found it narrower than the planned MTU.

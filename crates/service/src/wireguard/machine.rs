@@ -30,6 +30,10 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// forgets them after 10 minutes.
 const PATH_LOOK: Duration = Duration::from_secs(30);
 
+/// How long a peer may be quiet while its handshakes stay unanswered. A peer that still sends has only lost a packet of a
+/// handshake, and its session goes on. The same time as for the first handshake after packets without an answer.
+const SILENT_AFTER: Duration = Duration::from_secs(15);
+
 /// An endpoint that is a name.
 #[derive(Clone, Debug)]
 pub struct Named {
@@ -368,16 +372,18 @@ impl Machine {
         }
     }
 
-    /// What the interface has heard of its peers.
+    /// What the interface has heard of its peers until `now`.
     #[must_use]
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self, now: Instant, plane: &Plane) -> Heard {
         let answered = self.peers.values();
         let answered = answered.filter_map(|peer| Some((peer.last_handshake?.1, peer)));
         let first = answered.min_by_key(|(at, _)| *at);
         let is_silent = |(id, peer): (&PeerId, &PeerEntry)| {
             let name = self.names.get(id);
             let unknown = name.is_some_and(|it| it.is_tried() && it.addresses().is_empty());
-            unknown || peer.silence.is_unanswered()
+            let received = || plane.peer(*id)?.times.last_received;
+            let is_heard = || received().is_some_and(|at| now < at + SILENT_AFTER);
+            unknown || (peer.silence.is_unanswered() && !is_heard())
         };
         Heard {
             first: first.map(|(_, peer)| peer.public_key.clone()),

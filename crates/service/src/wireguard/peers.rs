@@ -26,7 +26,7 @@ pub(super) struct PeerEntry {
 pub struct Heard {
     /// The peer that answered first, since peers were last added.
     pub first: Option<Key32>,
-    /// No peer answers, or none has an address.
+    /// All peers leave handshakes unanswered and have sent nothing for a while, or have no address.
     pub silent: bool,
 }
 

@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Maximum number of servers that [`Choose::Fastest`] calls at once.
 const AT_ONCE: usize = 8;
 
-/// Maximum number of servers that are asked for a route at one change.
+/// Maximum number of servers of an IP version that are asked for a route at one change.
 const LOOKS: usize = 64;
 
 /// Maximum number of failures that the status shows.
@@ -40,6 +40,8 @@ pub struct Rotation {
     rounds: u32,
     /// When to call the next server, if the present one is silent and its time is not over.
     due: Option<Instant>,
+    /// At the last look, neither the servers in use nor others had a route.
+    is_cut_off: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +81,7 @@ impl Rotation {
             tried: 0,
             rounds: 0,
             due: None,
+            is_cut_off: false,
         };
         if let Some(kept) = kept {
             rotation.keep(kept);
@@ -94,8 +97,7 @@ impl Rotation {
         }
         let names = |it: &Self| -> Vec<String> { it.called().map(|it| it.name.clone()).collect() };
         let before = names(self);
-        let mut servers = self.servers.iter().take(LOOKS);
-        if let Some(first) = servers.position(|it| has_route(&it.server)) {
+        if let Some(first) = self.with_route(0, &mut has_route) {
             self.servers.rotate_left(first);
             self.widen(has_route);
         }
@@ -171,16 +173,26 @@ impl Rotation {
         self.due
     }
 
-    /// The servers in use do not answer. Goes on to the next one for which `has_route` says yes. Returns whether there
-    /// is one and its time has come.
-    pub fn silent(&mut self, now: Instant, has_route: impl FnMut(&Server) -> bool) -> bool {
+    /// The servers in use do not answer. Goes on to the next one for which `has_route` says yes, once their time is over.
+    /// Servers that had no route are called again when they have one. Returns whether to call the servers in use.
+    pub fn silent(&mut self, now: Instant, mut has_route: impl FnMut(&Server) -> bool) -> bool {
         let longest = Duration::from_secs(5 << self.rounds.min(4)).min(LONGEST);
         self.is_chosen = true;
+        if self.is_cut_off && self.called().any(&mut has_route) {
+            (self.is_cut_off, self.since, self.due) = (false, now, Some(now + longest));
+            return true;
+        }
         self.due = Some(self.since + longest).filter(|at| *at > now);
         let failed = self.called;
-        if self.servers.len() == 1 || self.due.is_some() || !self.advance(now, has_route) {
+        if self.servers.len() == 1 || self.due.is_some() {
             return false;
         }
+        if !self.advance(now, &mut has_route) {
+            let is_reached = self.called().any(has_route);
+            self.is_cut_off = !is_reached;
+            return false;
+        }
+        self.is_cut_off = false;
         for candidate in self.servers.iter_mut().rev().take(failed) {
             candidate.failed = Some(now);
         }
@@ -193,21 +205,36 @@ impl Rotation {
 
     /// Calls the first server behind those in use that has a route; all of them again if no others exist.
     fn advance(&mut self, now: Instant, mut has_route: impl FnMut(&Server) -> bool) -> bool {
-        let mut others = self.servers.iter().skip(self.called).take(LOOKS);
-        let next = others.position(|it| has_route(&it.server));
-        let all = self.called == self.servers.len();
-        let Some(passed) = next.or_else(|| all.then_some(0)) else {
-            return false;
+        self.since = now;
+        let others = self.servers.len() - self.called;
+        let next = match others {
+            0 => self.called().any(&mut has_route).then_some(0),
+            _ => self.with_route(self.called, &mut has_route),
         };
-        // Servers without a route go to the end, and those that did not answer behind them.
-        for _ in 0..passed {
+        // Servers without a route go to the end, and those that did not answer behind them. The next look begins with
+        // others.
+        for _ in 0..next.unwrap_or_else(|| LOOKS.min(others)) {
             let unreachable = self.servers.remove(self.called);
             self.servers.extend(unreachable);
         }
-        self.servers.rotate_left(self.called);
-        self.since = now;
-        self.widen(has_route);
-        true
+        if next.is_some() {
+            self.servers.rotate_left(self.called);
+            self.widen(has_route);
+        }
+        next.is_some()
+    }
+
+    /// Position, counted from `from`, of the first server there that has a route. Of each IP version it looks at a
+    /// limited number: often all servers of one version have none.
+    fn with_route(&self, from: usize, mut has_route: impl FnMut(&Server) -> bool) -> Option<usize> {
+        let mut looks = [0; 2];
+        let mut servers = self.servers.iter().skip(from);
+        servers.position(|it| {
+            let address = it.server.endpoint.socket_addr();
+            let looks = &mut looks[usize::from(address.is_some_and(|it| it.is_ipv6()))];
+            *looks += 1;
+            *looks <= LOOKS && has_route(&it.server)
+        })
     }
 
     /// With [`Choose::Fastest`], calls others beside the first server: those with another key, an address (a look-up would
@@ -241,6 +268,7 @@ impl Rotation {
         self.is_chosen = true;
         self.keep(at);
         (self.tried, self.rounds, self.due) = (0, 0, None);
+        self.is_cut_off = false;
         others
     }
 

@@ -431,7 +431,7 @@ fn a_peer_is_called_although_no_packet_waits_for_it() {
         let (caller_key, called_key) = (key(&caller), key(&called));
         let is_answered = |end: &End| {
             let interface = lock(&end.interface);
-            let heard = interface.as_ref().unwrap().machine.heard();
+            let heard = interface.as_ref().unwrap().heard();
             heard.first.is_some()
         };
         let are_answered = || is_answered(&caller) || is_answered(&called);

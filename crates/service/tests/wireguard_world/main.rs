@@ -33,6 +33,14 @@ fn a_pool_reaches_a_server_that_lives_whichever_die() {
     }
 }
 
+/// The renewal of keys every two minutes loses a few packets, while the server goes on to send.
+#[test]
+fn a_pool_keeps_a_server_that_loses_packets_of_a_handshake() {
+    for lost in 0..4 {
+        pool::keeps(lost);
+    }
+}
+
 #[test]
 fn sessions_come_up_and_nothing_is_left_behind_whatever_happened_before() {
     let (first, seeds) = (number("MILLRACE_SEED", 0), number("MILLRACE_SEEDS", 200));

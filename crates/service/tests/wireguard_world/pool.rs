@@ -94,7 +94,8 @@ impl Pooled {
             self.world.send(CLIENT, 0);
             let step = self.world.now + Duration::from_millis(200);
             assert!(self.world.run(step).is_none());
-            let heard = self.world.hosts[CLIENT].machine.heard();
+            let client = &self.world.hosts[CLIENT];
+            let heard = client.machine.heard(self.world.now, &*client.plane.fake);
             if heard.silent {
                 if self.rotation.silent(self.world.now, |_| true) {
                     self.calling = true;
@@ -126,6 +127,35 @@ impl Pooled {
 fn lives(world: &mut World, at: usize, up: bool) {
     world.hosts[at].link_up = up;
     world.tell(at, Event::Link { up, mtu: 1420 });
+}
+
+/// The client sends to the first server, which answers, while its first renewal of keys loses this many messages.
+pub(crate) fn keeps(lost: u32) {
+    let mut pooled = Pooled::new(0);
+    pooled.world.wire.loss = 0;
+    pooled.reaches_at_last();
+    let called = |pooled: &Pooled| pooled.rotation.called().next().cloned();
+    let before = called(&pooled);
+    let server = before.as_ref().unwrap().name.trim_start_matches("server");
+    let server = server.parse().unwrap();
+    pooled.world.wire.handshakes_lost = lost;
+    let failures = pooled.rotation.failures();
+    for second in 0..240 {
+        pooled.world.send(server, CLIENT);
+        pooled.pass(Duration::from_secs(1));
+        assert_eq!(called(&pooled), before, "{lost} lost, second {second}");
+        assert!(
+            !pooled.world.heard(server).is_empty(),
+            "{lost} lost, second {second}"
+        );
+    }
+    assert_eq!(
+        (
+            pooled.world.wire.handshakes_lost,
+            pooled.rotation.failures()
+        ),
+        (0, failures)
+    );
 }
 
 /// Runs the story of this seed.

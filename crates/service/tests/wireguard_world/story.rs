@@ -164,6 +164,7 @@ impl Story {
             loss: random.next() % 30,
             twice: random.next() % 10,
             delay: 1 + random.below(300),
+            ..Wire::default()
         };
         self.world.no_ports = random.next() % 30;
         let end = self.world.now + Duration::from_secs(TROUBLE);

@@ -30,6 +30,8 @@ pub(crate) enum Happening {
 pub(crate) struct Wire {
     /// Datagrams lost, in percent.
     pub(crate) loss: u64,
+    /// The next handshake messages that are lost.
+    pub(crate) handshakes_lost: u32,
     /// Datagrams that arrive twice, in percent.
     pub(crate) twice: u64,
     /// Longest delay in milliseconds: datagrams with shorter delays overtake others.
@@ -150,6 +152,11 @@ impl World {
     pub(crate) fn throw(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         if bytes[0] != DATA && self.recorded.len() < 1000 {
             self.recorded.push((from, to, bytes.clone()));
+        }
+        let lost = &mut self.wire.handshakes_lost;
+        if bytes[0] != DATA && *lost > 0 {
+            *lost -= 1;
+            return;
         }
         let copies = match self.random.next() % 100 {
             it if it < self.wire.loss => 0,

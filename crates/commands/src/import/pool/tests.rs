@@ -250,7 +250,11 @@ fn hostile_archives_reach_nothing() {
         victim.join("x").display()
     );
     let many = (0..1300).map(|at| Entry::file(&format!("a{at}.conf"), ""));
-    let stories: [(&str, Vec<Entry>, Option<&str>); 8] = [
+    let long = "x".repeat(85);
+    let long = |at: usize| Entry::file(&format!("{at}{long}.conf"), &server(0, ""));
+    let padded = server(0, &format!("{}\n", "#".repeat(60_000)));
+    let padded = |at: usize| Entry::file(&format!("a{at}.conf"), &padded);
+    let stories: [(&str, Vec<Entry>, Option<&str>); 12] = [
         ("good", vec![good()], Some("")),
         (
             "up",
@@ -290,6 +294,25 @@ fn hostile_archives_reach_nothing() {
             Some("larger than 64 KiB"),
         ),
         ("many", many.collect(), Some("more than 1000 files")),
+        (
+            "many long names",
+            (0..1300).map(long).collect(),
+            Some("more than 1000 files"),
+        ),
+        ("long names", (0..900).map(long).collect(), Some("")),
+        (
+            "big",
+            (0..200).map(padded).collect(),
+            Some("more than 8 MiB"),
+        ),
+        (
+            "twice",
+            vec![
+                Entry::file("udp/nl-1.conf", &server(0, "")),
+                Entry::file("tcp/nl-1.conf", &server(1, "")),
+            ],
+            Some("two files give this name"),
+        ),
     ];
     for (story, entries, expected) in stories {
         for (ending, bytes, program) in [
@@ -324,17 +347,40 @@ fn hostile_archives_reach_nothing() {
             );
         }
     }
-    let damaged = bench.directory.path().join("damaged.tar.gz");
-    fs::write(&damaged, [0x1f, 0x8b, 8, 0, 0]).unwrap();
-    let outcome = bench.gather(&damaged, &[], Choose::Order).err().unwrap();
-    assert!(
-        outcome.contains("no file in it") || outcome.contains("damaged"),
-        "{outcome}"
-    );
+    for ending in ["tar.gz", "tar", "zip"] {
+        let damaged = bench.directory.path().join(format!("damaged.{ending}"));
+        fs::write(&damaged, [0x1f, 0x8b, 8, 0, 0]).unwrap();
+        let outcome = bench.gather(&damaged, &[], Choose::Order).err().unwrap();
+        assert!(
+            outcome.contains("damaged") || outcome.contains("is missing"),
+            "{ending}: {outcome}"
+        );
+    }
     // Links in a directory are not followed, either.
     std::os::unix::fs::symlink(&secret, bench.files().join("us-1.conf")).unwrap();
     fs::hard_link(&secret, bench.files().join("us-2.conf")).unwrap();
     assert!(bench.of_files().err().unwrap().contains("no file in it"));
+}
+
+/// A killed import leaves keys behind, until the next one.
+#[test]
+fn keys_of_a_killed_import_are_removed() {
+    let bench = Bench::new(&[]);
+    let archive = bench.directory.path().join("a.tar");
+    fs::write(&archive, tar(&[Entry::file("nl-1.conf", &server(0, ""))])).unwrap();
+    let mut ended = Program::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    // The second had the number of this process.
+    for pid in [ended.id(), std::process::id()] {
+        let left = bench.scratch.path().join(format!("import-{pid}"));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("se-1.conf"), server(1, "")).unwrap();
+    }
+    bench.gather(&archive, &[], Choose::Order).unwrap();
+    let running = bench.scratch.path().join("import-1");
+    fs::create_dir(&running).unwrap();
+    gather(&archive, &Choice::default(), bench.scratch.path()).unwrap();
+    assert!(running.exists());
 }
 
 #[test]

@@ -5,7 +5,10 @@ use config::wgquick;
 /// A tunnel whose pool has the servers `a`, `b` and so on, each with its own key and address.
 fn tunnel(choose: &str, count: u8) -> Tunnel {
     let server = |at: u8| {
-        let name = char::from(b'a' + at);
+        let name = match at {
+            0..26 => char::from(b'a' + at).to_string(),
+            _ => format!("server{at}"),
+        };
         let key = Key32::new([at + 1; 32]).to_base64();
         format!("#! Server = {name} 192.0.2.{at}:1 {}\n", key.as_str())
     };
@@ -120,6 +123,36 @@ fn servers_without_a_route_are_passed_over() {
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert_eq!(failures[0].0, "a");
 
+    // The next 5 seconds begin with the last look.
+    let failures = |bench: &Bench| bench.rotation.failures().len();
+    let mut bench = Bench::new("order", 2, 0);
+    assert_eq!(bench.silent_but(5, |it| it.name == "a"), None, "no other");
+    assert_eq!(
+        (bench.silent(4), bench.silent(1)),
+        (None, Some("b".to_owned()))
+    );
+
+    // Hours without any route: the server in use gets its time as soon as it can be reached.
+    let mut bench = Bench::new("order", 2, 0);
+    bench.answered("a");
+    assert_eq!(bench.silent_but(20, |_| false), None);
+    assert_eq!(bench.silent_but(7200, |_| false), None);
+    assert_eq!(bench.silent(1).as_deref(), Some("a"), "it is called again");
+    assert_eq!((bench.silent(4), failures(&bench)), (None, 0));
+    assert_eq!(bench.silent(1).as_deref(), Some("b"));
+    bench.answered("b");
+    assert_eq!(
+        (failures(&bench), bench.silent(10).as_deref()),
+        (1, Some("a"))
+    );
+    assert_eq!(bench.silent_but(10, |_| false), None);
+    assert_eq!(
+        bench.silent_but(10, |it| it.name == "b").as_deref(),
+        Some("b")
+    );
+    let mut bench = Bench::new("fastest", 2, 0);
+    assert_eq!(bench.silent_but(5, |_| false), None, "all are called");
+
     // Until servers are called, they are chosen by their routes.
     let mut bench = Bench::new("order", 3, 0);
     assert!(!bench.rotation.begin(|_| false));
@@ -136,6 +169,34 @@ fn servers_without_a_route_are_passed_over() {
     let mut called: Vec<char> = bench.called().chars().collect();
     called.sort_unstable();
     assert_eq!(called, ['c', 'g', 'i']);
+}
+
+/// However many servers have no route, the one that has one is called at last.
+#[test]
+fn many_servers_without_a_route_are_passed_over() {
+    let mut bench = Bench::new("order", 200, 0);
+    let only = |it: &Server| it.endpoint.to_string() == "192.0.2.150:1";
+    let looks = std::cell::Cell::new(0);
+    let mut changed = (1..10).map(|_| {
+        bench.now += Duration::from_secs(60);
+        looks.set(0);
+        bench.rotation.silent(bench.now, |it| {
+            looks.set(looks.get() + 1);
+            only(it)
+        })
+    });
+    assert!(changed.any(|it| it) && looks.get() <= LOOKS + 1);
+    assert!(only(bench.rotation.called().next().unwrap()));
+
+    // At the start, one IP version has no route at all.
+    let mut pooled = tunnel("order", 200);
+    for server in &mut pooled.pool.as_mut().unwrap().servers[..150] {
+        server.endpoint = "[2001:db8::1]:1".parse().unwrap();
+    }
+    let mut rotation = Rotation::new(&pooled, 0, None, bench.now).unwrap();
+    let is_v4 = |it: &Server| it.endpoint.socket_addr().unwrap().is_ipv4();
+    assert!(rotation.begin(is_v4));
+    assert!(is_v4(rotation.called().next().unwrap()));
 }
 
 #[test]
