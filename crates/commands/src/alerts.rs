@@ -5,21 +5,23 @@
 mod hooks;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgMatches, Command};
-use config::alerts::{DEFAULT_PATH, Kind};
+use config::alerts::{DEFAULT_PATH, Hook, Kind};
+use config::settings::SettingsError;
 use monitor::alerts::{Alert, Port, Watcher};
-use monitor::back::Source as _;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::guard::must_administer;
-use crate::monitor::source::Host;
+use crate::monitor::source::brief;
 use crate::{Outcome, arguments, code};
 use hooks::{Ending, Hooks, Output, carry_out};
 
@@ -69,15 +71,27 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     }
 }
 
-/// Carries out each hook once, one after the other.
+/// Carries out each hook once, one after the other. A signal kills the running program.
 fn test(file: &Path) -> Outcome {
     let hooks = config::alerts::read(file)?;
     let host = host_name();
     let text = format!("a test by `millrace alerts test` on {host}");
     let alert = Alert::new(Kind::Test, "", "", &text, unix());
-    let ending = Ending::default();
+    let ending = Arc::<Ending>::default();
+    let (signals, theirs) = (signals()?, Arc::clone(&ending));
+    let end = move || {
+        if signals.recv().is_ok() {
+            theirs.tell();
+        }
+    };
+    thread::Builder::new()
+        .name("ending".to_owned())
+        .spawn(end)?;
     let mut is_good = true;
     for hook in hooks {
+        if ending.wait(Duration::ZERO) {
+            return Ok(ExitCode::FAILURE);
+        }
         let begin = Instant::now();
         let done = carry_out(
             &hook.action,
@@ -89,7 +103,7 @@ fn test(file: &Path) -> Outcome {
         );
         let said = match &done {
             Ok(()) => format!("ok in {:.1} s", begin.elapsed().as_secs_f64()),
-            Err(why) => why.clone(),
+            Err(failure) => failure.words.clone(),
         };
         host::terminal::line(format_args!("{}: {said}", hook.action));
         is_good &= done.is_ok();
@@ -100,17 +114,27 @@ fn test(file: &Path) -> Outcome {
 /// Watches until a signal.
 fn watch(file: &Path) -> Outcome {
     let signals = signals()?;
-    let mut hooks = Hooks::new(host_name(), PATIENCE);
-    hooks.replace(config::alerts::read(file)?)?;
-    let mut host = Host::new(Path::new(""));
     let mut watcher = Watcher::default();
-    watcher.look(host.sample(), refused(), &[], unix());
+    follow(file, &signals, || {
+        watcher.look(brief().0, refused(), &ports(), unix())
+    })
+}
+
+/// Tells the hooks of the file each alert of each look, until a signal.
+fn follow(file: &Path, signals: &Receiver<i32>, mut look: impl FnMut() -> Vec<Alert>) -> Outcome {
+    let Some(first) = first_hooks(file, signals)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut hooks = Hooks::new(host_name(), PATIENCE);
+    hooks.replace(first)?;
+    // The first look finds ports and ends.
+    let mut alerts = look();
     log::info!(
         "watching; events of {} are compared from now on",
         file.display()
     );
     loop {
-        for alert in watcher.look(host.sample(), refused(), &ports(), unix()) {
+        for alert in alerts {
             log::info!("{}: {}", alert.kind.name(), alert.text);
             hooks.tell(&alert);
         }
@@ -123,9 +147,33 @@ fn watch(file: &Path) -> Outcome {
             },
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
         }
+        alerts = look();
     }
     hooks.end();
     Ok(ExitCode::SUCCESS)
+}
+
+/// The hooks of the file; `None` after a signal. Waits while the file is faulty instead of exiting: procd would start
+/// the process again and again, and log the same error each time.
+fn first_hooks(file: &Path, signals: &Receiver<i32>) -> Result<Option<Vec<Hook>>, SettingsError> {
+    let mut said = String::new();
+    loop {
+        let words = match config::alerts::read(file) {
+            Ok(hooks) => return Ok(Some(hooks)),
+            Err(SettingsError::Read { path, error }) if error.kind() == ErrorKind::NotFound => {
+                return Err(SettingsError::Read { path, error });
+            }
+            Err(error) => error.to_string(),
+        };
+        if words != said {
+            log::error!("alerts: cannot begin yet; trying again every 5 seconds: {words}");
+            said = words;
+        }
+        match signals.recv_timeout(PERIOD) {
+            Ok(SIGHUP) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+        }
+    }
 }
 
 /// The signals that arrive from now on.
@@ -144,15 +192,12 @@ fn signals() -> std::io::Result<Receiver<i32>> {
     Ok(receiver)
 }
 
-/// Packets of the LAN that guard and policy have refused.
+/// Packets of the LAN that the policy has refused.
 fn refused() -> Option<u64> {
-    let guard = crate::guard::brief().and_then(|it| it.refused);
     #[cfg(feature = "policy")]
-    let guard = match crate::policy::brief().and_then(|it| it.refused) {
-        Some(count) => Some(guard.unwrap_or_default() + count),
-        None => guard,
-    };
-    guard
+    return crate::policy::brief()?.refused;
+    #[cfg(not(feature = "policy"))]
+    None
 }
 
 /// The forwarded ports; none if nothing forwards ports.
@@ -171,4 +216,57 @@ fn host_name() -> String {
 fn unix() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |it| it.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use monitor::sample::Sample;
+    use service::status::Status;
+
+    use super::*;
+
+    #[test]
+    fn ends_are_told_at_the_start_once_the_settings_are_valid() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, out) = (
+            directory.path().join("a.toml"),
+            directory.path().join("out"),
+        );
+        let missing = follow(&file, &mpsc::channel().1, Vec::new);
+        assert!(missing.is_err());
+        fs::write(&file, "[[on-event]]\n").unwrap();
+        let (sender, signals) = mpsc::channel();
+        let settings = file.clone();
+        let watch = thread::spawn(move || {
+            let mut watcher = Watcher::default();
+            let end = unix() + 3600;
+            let look = || {
+                let tunnel = Status {
+                    interface: "office".to_owned(),
+                    expires_unix: Some(end),
+                    ..Status::default()
+                };
+                let sample = Sample {
+                    tunnels: vec![tunnel],
+                    ..Sample::default()
+                };
+                watcher.look(sample, None, &[], unix())
+            };
+            follow(&settings, &signals, look).is_ok()
+        });
+        // A faulty file ends nothing: the signal finds the thread.
+        sender.send(SIGHUP).unwrap();
+        let script = format!("echo $MILLRACE_EVENT >> {}", out.display());
+        let hook = format!("[[on-event]]\nrun = [\"/bin/sh\", \"-c\", {script:?}]\n");
+        fs::write(&file, hook).unwrap();
+        sender.send(SIGHUP).unwrap();
+        let end = Instant::now() + Duration::from_secs(600);
+        while fs::read_to_string(&out).unwrap_or_default() != "ends-soon\n" {
+            assert!(Instant::now() < end, "no end was told");
+            thread::sleep(Duration::from_millis(5));
+        }
+        sender.send(SIGTERM).unwrap();
+        assert!(watch.join().unwrap());
+        assert_eq!(fs::read_to_string(&out).unwrap(), "ends-soon\n");
+    }
 }

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgMatches, Command};
 use config::forward::DEFAULT_PATH;
+use config::settings::SettingsError;
 use netio::poll::Waker;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -16,7 +18,7 @@ use signal_hook::iterator::Signals;
 use steer::forward::Report;
 
 use crate::arguments::{self, flag};
-use crate::guard::must_administer;
+use crate::guard::{must_administer, until_held};
 use crate::{Outcome, print_json};
 
 /// The file with the state, for `status`, alerts and the page.
@@ -27,6 +29,9 @@ const STATE_MAX: u64 = 64 * 1024;
 
 /// Exit code of `status` while no process forwards ports, as for services that do not run.
 const OFF: u8 = 3;
+
+/// Precedes the reason why nothing is forwarded yet.
+const NOT_YET: &str = "forward: cannot begin yet; trying again each second";
 
 /// The command-line definition of `forward`.
 pub(crate) fn command() -> Command {
@@ -61,7 +66,26 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 fn forward(matches: &ArgMatches) -> Outcome {
     must_administer("forward")?;
     let file = arguments::file(matches, "settings").unwrap_or_else(|| Path::new(DEFAULT_PATH));
-    let forwards = config::forward::read(file)?;
+    let state = Path::new(STATE);
+    let mut is_clear = false;
+    // Retries instead of exiting: procd would start the process again and again, and log the same error each time.
+    let forwards = until_held(NOT_YET, || {
+        let forwards = config::forward::read(file);
+        let kind = |error: &SettingsError| match error {
+            SettingsError::Read { error, .. } => Some(error.kind()),
+            _ => None,
+        };
+        if forwards.as_ref().err().and_then(kind) == Some(ErrorKind::NotFound) {
+            return Ok(forwards);
+        }
+        // A process that was killed has left rules and reports, which end even if the settings are faulty now.
+        if !is_clear {
+            let _ = fs::remove_file(state);
+            steer::forward::clear().map_err(|error| error.to_string())?;
+            is_clear = true;
+        }
+        forwards.map(Ok).map_err(|error| error.to_string())
+    })?;
     let stop = Arc::new(Waker::new()?);
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let theirs = Arc::clone(&stop);
@@ -72,7 +96,6 @@ fn forward(matches: &ArgMatches) -> Outcome {
     };
     let thread = thread::Builder::new().name("signals".to_owned());
     thread.spawn(wait)?;
-    let state = Path::new(STATE);
     let done = steer::forward::run(&forwards, &stop, |reports| {
         if let Err(error) = keep(reports, state) {
             log::warn!("{STATE}: {error}");
@@ -110,20 +133,29 @@ fn document(reports: &[Report]) -> Value {
     reports.iter().map(one).collect()
 }
 
+/// The reports that still hold: a process that was killed leaves a file, but renews no port.
+fn current(mut reports: Vec<Value>, now: u64) -> Vec<Value> {
+    reports.retain(|it| it["until_unix"].as_u64().is_none_or(|until| until > now));
+    reports
+}
+
 /// Shows the state file.
 fn status(json: bool) -> Outcome {
-    let document: Value = match config::file::read_text(Path::new(STATE), STATE_MAX) {
+    let reports: Vec<Value> = match config::file::read_text(Path::new(STATE), STATE_MAX) {
         Ok(text) => serde_json::from_str(&text)?,
-        Err(error) if error.kind() == ErrorKind::NotFound => json!([]),
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(format!("{STATE}: {error}").into()),
     };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let reports = current(reports, now);
     if json {
-        print_json(&document)?;
+        print_json(&reports)?;
     }
-    let reports = document.as_array().map(Vec::as_slice).unwrap_or_default();
     if reports.is_empty() {
         if !json {
-            host::terminal::line("no ports are forwarded: `millrace forward` is not running");
+            host::terminal::line(
+                "no ports are forwarded: `millrace forward` is not running, or its log says why",
+            );
         }
         return Ok(ExitCode::from(OFF));
     }
@@ -169,5 +201,12 @@ mod tests {
             "mr-us: asking for a port (udp, tcp) for 192.168.1.20: mr-us is not up"
         );
         crate::tests::assert_documented("forward status", &samples);
+        // An open port ends; asking has no end.
+        for (now, wanted) in [
+            (1_899_999_999, &samples[..]),
+            (1_900_000_000, &samples[1..]),
+        ] {
+            assert_eq!(current(samples.clone(), now), wanted);
+        }
     }
 }

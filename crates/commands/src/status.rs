@@ -62,6 +62,21 @@ pub(crate) enum StatusError {
     },
 }
 
+#[cfg(feature = "monitor")]
+impl StatusError {
+    /// The interface that cannot be read; `None` if it is all of them.
+    pub(crate) fn ifname(&self) -> Option<&str> {
+        match self {
+            Self::NotRunning { ifname }
+            | Self::NotAllowed { ifname }
+            | Self::Silent { ifname }
+            | Self::Socket { ifname, .. }
+            | Self::Garbled { ifname, .. } => Some(ifname),
+            Self::Directory { .. } => None,
+        }
+    }
+}
+
 /// Runs the command: 0 if it showed all that was requested.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let mut earlier = None;

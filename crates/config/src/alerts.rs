@@ -40,22 +40,28 @@ const URL_MAX: usize = 2048;
 
 /// Declares the kinds with their names.
 macro_rules! kinds {
-    ($($(#[doc = $what:literal])+ $kind:ident = $name:literal;)+) => {
+    (
+        $($(#[doc = $what:literal])+ $kind:ident = $name:literal;)+
+        by hand: $(#[doc = $hand_what:literal])+ $hand:ident = $hand_name:literal
+    ) => {
         /// The kind of an event.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Kind {
             $($(#[doc = $what])+ $kind,)+
+            $(#[doc = $hand_what])+
+            $hand,
         }
 
         impl Kind {
-            /// All kinds.
-            pub const ALL: &[Self] = &[$(Self::$kind),+];
+            /// The kinds that settings may name.
+            const ALL: &[Self] = &[$(Self::$kind),+];
 
             /// Name of the kind in settings and in events.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
+                    Self::$hand => $hand_name,
                 }
             }
         }
@@ -95,8 +101,9 @@ kinds! {
     PortForwarded = "port-forwarded";
     /// A provider no longer forwards a port.
     PortLost = "port-lost";
-    /// `millrace alerts test`.
-    Test = "test";
+    by hand:
+    /// `millrace alerts test`, which all hooks get.
+    Test = "test"
 }
 
 impl Kind {
@@ -351,6 +358,10 @@ mod tests {
             ),
             (
                 "[[on-event]]\nevents = [\"uplink\"]\n",
+                "a.toml:2: events cannot be",
+            ),
+            (
+                "[[on-event]]\nevents = [\"test\"]\n",
                 "a.toml:2: events cannot be",
             ),
             (

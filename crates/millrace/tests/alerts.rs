@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -24,7 +25,7 @@ const LINES: &str = "#! [Uplinks]\n#! Mode = failover\n#! Hold = 1\n\
     #! [Uplink]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Uplink]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20\n";
 
-/// A web server that notes the head and the body of each post. It answers the second one with an error.
+/// A web server that notes the head and the body of each post. It answers the second one, and some paths, with an error.
 struct Web {
     posts: Arc<Mutex<Vec<(String, Value)>>>,
     stop: Arc<AtomicBool>,
@@ -60,7 +61,13 @@ impl Web {
                 reader.read_exact(&mut body)?;
                 let mut posts = posts.lock().unwrap();
                 posts.push((head, serde_json::from_slice(&body)?));
-                let word = if posts.len() == 2 { "500 No" } else { "200 OK" };
+                let (head, _) = posts.last().unwrap();
+                let word = match head.split(' ').nth(1) {
+                    Some("/gone") => "404 No",
+                    Some("/moved") => "301 No",
+                    _ if posts.len() == 2 => "500 No",
+                    _ => "200 OK",
+                };
                 write!(
                     reader.get_mut(),
                     "HTTP/1.1 {word}\r\nContent-Length: 0\r\n\r\n"
@@ -180,9 +187,10 @@ fn a_pulled_cable_reaches_a_program_and_a_web_address() {
     watch.wait_at_most(PATIENCE).unwrap().success().unwrap();
 
     // A hook that fails is told, and so is a file that others may change.
-    let failing =
-        "[[on-event]]\nrun = \"/bin/false\"\n[[on-event]]\npost = \"http://127.0.0.1:1/\"\n";
-    let failing = directory.file("failing.toml", failing);
+    let post = |address: &str| format!("[[on-event]]\npost = \"http://127.0.0.1:{address}\"\n");
+    let failing = ["1/", "8080/gone", "8080/moved"].map(post).concat();
+    let failing = format!("[[on-event]]\nrun = \"/bin/false\"\n{failing}");
+    let failing = directory.file("failing.toml", &failing);
     let exit = net.a.command(PROGRAM).args(words).arg(&failing).exit();
     let exit = exit.unwrap();
     assert_eq!(exit.status.code(), Some(1));
@@ -196,11 +204,38 @@ fn a_pulled_cable_reaches_a_program_and_a_web_address() {
             .contains("post to 127.0.0.1:1: failed: exit status: 7\n"),
         "{exit:?}"
     );
+    for code in ["404\n", "301; write the address that it redirects to\n"] {
+        let line = format!("post to 127.0.0.1:8080: the server answered {code}");
+        assert!(exit.stdout.contains(&line), "{exit:?}");
+    }
     fs::set_permissions(&failing, fs::Permissions::from_mode(0o666)).unwrap();
     let exit = net.a.command(PROGRAM).args(words).arg(&failing).exit();
     assert!(
         exit.unwrap()
             .stderr
             .contains("other users can change the file")
+    );
+
+    // Ctrl-C ends the hook too.
+    let script = "#!/bin/sh\necho $$ >> \"$1\"\nexec sleep 1000\n";
+    make_executable(&directory.file("hangs.sh", script));
+    let hangs = format!(
+        "[[on-event]]\nrun = [{:?}, {:?}]\n",
+        at("hangs.sh"),
+        at("pids")
+    )
+    .repeat(2);
+    let hangs = directory.file("hangs.toml", &hangs);
+    let test = net.a.command(PROGRAM).args(words).arg(&hangs);
+    let test = test.spawn().unwrap();
+    let pids = || fs::read_to_string(at("pids")).unwrap_or_default();
+    until("the hook", || pids().ends_with('\n'));
+    test.signal(Signal::SIGINT).unwrap();
+    assert!(test.wait_at_most(PATIENCE).unwrap().success().is_err());
+    // The second hook was not started.
+    assert!(
+        !Path::new("/proc").join(pids().trim()).exists(),
+        "{}",
+        pids()
     );
 }

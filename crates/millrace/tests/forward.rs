@@ -225,17 +225,23 @@ fn a_device_is_reached_through_ports_that_gateways_forward() {
         !at_gateway().unwrap().contains("9000")
     });
 
-    // A killed process leaves rules; the next one begins with none.
+    // A killed process leaves rules and a file; the next one clears them, even if its settings are faulty.
     let forward = start();
     until("the port again", || is(router, "mr-us", "open"));
     forward.signal(Signal::SIGKILL).unwrap();
     forward.wait_at_most(PATIENCE).unwrap();
     assert!(rules().contains("mr-us"));
     stop.store(true, Ordering::Relaxed);
-    let settings = "[[forward]]\nthrough = \"mr-no\"\nto = \"192.168.1.1\"\n";
+    let settings = "[[forward]]\nthrough = \"mr-no\"\n";
     directory.file("forward.toml", settings);
-    let forward = start();
-    until("no rules", || !rules().contains("dnat"));
+    let mut forward = start();
+    let told = |line: &str| line.contains("trying again") && line.contains("forward.toml:1");
+    forward.wait_for_line("the fault", PATIENCE, told).unwrap();
+    assert!(table().is_err());
+    assert_eq!(status(router), (vec![], Some(3)));
+    // The process waits for valid settings.
+    directory.file("forward.toml", &format!("{settings}to = \"192.168.1.1\"\n"));
+    until("a report", || is(router, "mr-no", "asking"));
     forward.signal(Signal::SIGTERM).unwrap();
     forward.wait_at_most(PATIENCE).unwrap().success().unwrap();
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use service::status::Status;
 
-use crate::events::{Events, called, few};
+use crate::events::{called, few, find_changes};
 use crate::health::many;
 use crate::sample::Sample;
 
@@ -26,8 +26,11 @@ const DAYS: [u64; 4] = [30, 7, 1, 0];
 /// Seconds of a day.
 const DAY: u64 = 24 * 3600;
 
-/// Maximum number of ends that are remembered; beyond it all are told again.
+/// Maximum number of ends that are remembered although no tunnel has them now.
 const ENDS_MAX: usize = 4096;
+
+/// Seconds for which a tunnel that cannot be read, as on a busy machine, counts as running.
+const UNREAD_MAX: u64 = 60;
 
 /// Protocol of a forward, its tunnel and its device.
 type Place = (String, String, String);
@@ -107,17 +110,20 @@ impl Alert {
 #[derive(Debug, Default)]
 pub struct Watcher {
     before: Option<Sample>,
-    /// For each end, by tunnel and peer: its time, and the number of [`DAYS`] that were told.
-    ends: BTreeMap<(String, String), (u64, usize)>,
-    refused: Option<u64>,
+    /// For each tunnel, peer and end: the number of [`DAYS`] that were told, and the time of the last sample with it.
+    ends: BTreeMap<(String, String, u64), (usize, u64)>,
+    /// Tunnels that cannot be read, and since when.
+    unread: BTreeMap<String, u64>,
+    /// Refused packets that guard and policy have counted.
+    refused: [Option<u64>; 2],
     /// Refused packets that were not told yet, and the time of the last alert about them.
     untold: (u64, Option<u64>),
     ports: BTreeMap<Place, u16>,
 }
 
 impl Watcher {
-    /// The alerts of a new sample. `refused` counts packets that guard and policy have refused, and `ports` are the
-    /// forwarded ports. The first sample makes no alerts but those of ports and ends.
+    /// The alerts of a new sample. `refused` counts packets that the policy has refused, and `ports` are the forwarded
+    /// ports. The first sample makes no alerts but those of ports and ends.
     pub fn look(
         &mut self,
         mut now: Sample,
@@ -127,25 +133,47 @@ impl Watcher {
     ) -> Vec<Alert> {
         let mut alerts = Vec::new();
         if let Some(before) = self.before.take() {
-            // A tunnel that cannot be read now, as on a busy machine, has not ended.
-            if now.trouble.is_some() {
-                keep_unread(before.tunnels.as_slice(), &mut now.tunnels);
-            }
-            let mut events = Events::default();
-            events.observe(&before, &now, time);
-            let found = events.since(0).filter_map(|it| {
-                let kind = it.kind?;
-                Some(Alert::new(kind, &it.tunnel, &it.name, &it.text, time))
+            self.keep_unread(&before.tunnels, &mut now, time);
+            find_changes(&before, &now, &mut |it| {
+                let alert = |kind| Alert::new(kind, &it.tunnel, &it.name, &it.text, time);
+                alerts.extend(it.kind.map(alert));
             });
-            alerts.extend(found);
         }
         for tunnel in &now.tunnels {
             self.look_at_ends(tunnel, time, &mut alerts);
         }
-        alerts.extend(self.look_at_refused(refused, time));
+        if self.ends.len() > ENDS_MAX {
+            self.ends.retain(|_, (_, seen)| *seen == time);
+        }
+        let guard = now.guard.as_ref().and_then(|it| it.refused);
+        alerts.extend(self.look_at_refused([guard, refused], time));
         self.look_at_ports(ports, time, &mut alerts);
         self.before = Some(now);
         alerts
+    }
+
+    /// Adds tunnels of before that cannot be read now, for [`UNREAD_MAX`] seconds.
+    fn keep_unread(&mut self, before: &[Status], now: &mut Sample, time: u64) {
+        let Sample {
+            tunnels,
+            trouble,
+            unread,
+            ..
+        } = now;
+        let all = trouble.is_some() && unread.is_empty();
+        self.unread.retain(|name, _| all || unread.contains(name));
+        for tunnel in before {
+            let name = &tunnel.interface;
+            let is_read = tunnels.iter().any(|it| it.interface == *name);
+            if is_read || !all && !unread.contains(name) {
+                continue;
+            }
+            let since = *self.unread.entry(name.clone()).or_insert(time);
+            // The clock may be set back.
+            if time.abs_diff(since) < UNREAD_MAX {
+                tunnels.push(tunnel.clone());
+            }
+        }
     }
 
     /// Tells certificates and lists that end soon.
@@ -185,15 +213,14 @@ impl Watcher {
         if passed == 0 {
             return None;
         }
-        if self.ends.len() >= ENDS_MAX {
-            self.ends.clear();
-        }
-        let told = self.ends.entry((tunnel.to_owned(), peer.to_owned()));
-        let told = told.or_default();
-        if told.0 == end && told.1 >= passed {
+        // Clients may share a name.
+        let key = (tunnel.to_owned(), peer.to_owned(), end);
+        let (told, seen) = self.ends.entry(key).or_default();
+        *seen = time;
+        if *told >= passed {
             return None;
         }
-        *told = (end, passed);
+        *told = passed;
         Some(match left / DAY {
             _ if left == 0 => "has ended".to_owned(),
             0 => "ends in less than a day".to_owned(),
@@ -202,11 +229,14 @@ impl Watcher {
     }
 
     /// Tells newly refused packets, at most once in [`REFUSED_PAUSE`].
-    fn look_at_refused(&mut self, refused: Option<u64>, time: u64) -> Option<Alert> {
-        // A counter that is smaller than before was made anew.
-        let before = self.refused.replace(refused?)?;
-        let new = refused?.checked_sub(before).unwrap_or(refused?);
-        self.untold.0 += new;
+    fn look_at_refused(&mut self, refused: [Option<u64>; 2], time: u64) -> Option<Alert> {
+        for (before, now) in self.refused.iter_mut().zip(refused) {
+            let Some(now) = now else { continue };
+            if let Some(before) = before.replace(now) {
+                // A counter that is smaller than before was made anew.
+                self.untold.0 += now.checked_sub(before).unwrap_or(now);
+            }
+        }
         let (count, last) = self.untold;
         // The clock may be set back.
         let is_soon = last.is_some_and(|last| time.abs_diff(last) < REFUSED_PAUSE);
@@ -275,18 +305,10 @@ fn tell_ports<'a>(
     }
 }
 
-/// Adds tunnels of before that are missing now.
-fn keep_unread(before: &[Status], now: &mut Vec<Status>) {
-    for tunnel in before {
-        if !now.iter().any(|it| it.interface == tunnel.interface) {
-            now.push(tunnel.clone());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::GuardView;
     use service::status::PeerStatus;
 
     const NOW: u64 = 1_900_000_000;
@@ -323,6 +345,83 @@ mod tests {
         unread.trouble = None;
         assert_eq!(look(unread), ["tunnel-down office has ended"]);
         assert_eq!(look(office()), ["tunnel-up office is up"]);
+    }
+
+    #[test]
+    fn a_tunnel_that_hangs_hides_no_other_and_is_told_after_a_minute() {
+        let of = |names: &[&str], unread: &[&str], trouble: bool| Sample {
+            tunnels: names
+                .iter()
+                .map(|name| Status {
+                    interface: (*name).to_owned(),
+                    ..office().tunnels.remove(0)
+                })
+                .collect(),
+            unread: unread.iter().map(|&it| it.to_owned()).collect(),
+            trouble: trouble.then(|| "no answer".to_owned()),
+            ..Sample::default()
+        };
+        let mut watcher = Watcher::default();
+        for (sample, time, wanted) in [
+            (of(&["a", "b", "c"], &[], false), 0, vec![]),
+            (of(&["b", "c"], &["a"], true), 5, vec![]),
+            (
+                of(&["c"], &["a"], true),
+                10,
+                vec!["tunnel-down b has ended"],
+            ),
+            (of(&["c"], &["a"], true), 64, vec![]),
+            (
+                of(&["c"], &["a"], true),
+                65,
+                vec!["tunnel-down a does not answer"],
+            ),
+            (of(&["c"], &["a"], true), 70, vec![]),
+            (of(&["a", "c"], &[], false), 75, vec!["tunnel-up a is up"]),
+            // Each time counts anew. Without names no tunnel can be read.
+            (of(&[], &[], true), 80, vec![]),
+            (of(&["a", "c"], &[], false), 85, vec![]),
+            (of(&[], &[], true), 90, vec![]),
+            (of(&[], &[], true), 149, vec![]),
+            (
+                of(&[], &[], true),
+                150,
+                vec!["tunnel-down a has ended", "tunnel-down c has ended"],
+            ),
+        ] {
+            assert_eq!(
+                words(&watcher.look(sample, None, &[], time)),
+                wanted,
+                "{time}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_end_of_clients_that_share_a_name_is_told_once() {
+        let mut watcher = Watcher::default();
+        let mut look = |ends: &[u64], time: u64| {
+            let mut sample = office();
+            let peers = ends.iter().map(|end| PeerStatus {
+                name: Some("store".to_owned()),
+                expires_unix: Some(*end),
+                ..PeerStatus::default()
+            });
+            sample.tunnels[0].peers = peers.collect();
+            watcher.look(sample, None, &[], time).len()
+        };
+        let ends = [NOW + DAY, NOW + 2 * DAY];
+        assert_eq!(look(&ends, NOW), 1);
+        assert_eq!(look(&ends, NOW + 1), 0);
+        // A client that comes back is not told again.
+        assert_eq!(look(&ends[1..], NOW + 2), 0);
+        assert_eq!(look(&ends, NOW + 3), 0);
+        // More ends than are remembered are not told again and again either.
+        let many: Vec<u64> = (0..2 * ENDS_MAX as u64)
+            .map(|it| NOW + 2 * DAY + it)
+            .collect();
+        assert_eq!(look(&many, NOW + 4), 1);
+        assert_eq!(look(&many, NOW + 5), 0);
     }
 
     #[test]
@@ -381,24 +480,36 @@ mod tests {
     #[test]
     fn refused_packets_are_told_once_in_a_while_with_their_number() {
         let mut watcher = Watcher::default();
-        for (refused, time, wanted) in [
-            (None, 0, None),
-            (Some(5), 1, None),
-            (Some(5), 2, None),
-            (Some(6), 3, Some("1 packet")),
-            (Some(9), 4, None),
-            (Some(9), 602, None),
-            (Some(10), 603, Some("4 packets")),
-            (None, 700, None),
+        for (guard, policy, time, wanted) in [
+            (None, None, 0, None),
+            (None, Some(5), 1, None),
+            (None, Some(5), 2, None),
+            (None, Some(6), 3, Some("1 packet")),
+            (None, Some(9), 4, None),
+            (None, Some(9), 602, None),
+            (None, Some(10), 603, Some("4 packets")),
+            (None, None, 700, None),
             // The table was made anew.
-            (Some(2), 2000, Some("2 packets")),
+            (None, Some(2), 2000, Some("2 packets")),
             // The clock was set back.
-            (Some(3), 1, Some("1 packet")),
+            (None, Some(3), 1, Some("1 packet")),
+            // The guard's count has no part in the policy's.
+            (Some(1000), Some(3), 1000, None),
+            (Some(1000), Some(5), 2000, Some("2 packets")),
+            (Some(1000), Some(1), 3000, Some("1 packet")),
+            (Some(3), Some(2), 4000, Some("4 packets")),
+            (None, Some(2), 5000, None),
+            (Some(4), Some(2), 6000, Some("1 packet")),
         ] {
-            let found = watcher.look(office(), refused, &[], time);
+            let mut sample = office();
+            sample.guard = Some(GuardView {
+                refused: guard,
+                ..GuardView::default()
+            });
+            let found = watcher.look(sample, policy, &[], time);
             let found: Vec<&str> = found.iter().map(|it| it.text.as_str()).collect();
             match wanted {
-                None => assert_eq!(found, [""; 0], "{refused:?} {time}"),
+                None => assert_eq!(found, [""; 0], "{time}"),
                 Some(count) => assert!(
                     found[0].starts_with(&format!("guard and policy refused {count} of")),
                     "{found:?}"

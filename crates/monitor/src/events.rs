@@ -41,24 +41,19 @@ pub struct Event {
     pub tone: Tone,
     /// The event, in words.
     pub text: String,
-    /// The alert that the event is; `None` if it is not one.
-    #[serde(skip)]
-    pub kind: Option<Kind>,
-    /// The tunnel; empty if the event is of no tunnel.
-    #[serde(skip)]
-    pub tunnel: String,
-    /// The uplink, or the peers, separated by commas; empty if there is none, or there are too many peers to name.
-    #[serde(skip)]
-    pub name: String,
 }
 
-/// A finding, before it has a number and a time.
-struct Found {
+/// A change between two samples.
+pub(crate) struct Found {
     tone: Tone,
-    text: String,
-    kind: Option<Kind>,
-    tunnel: String,
-    name: String,
+    /// The change, in words.
+    pub(crate) text: String,
+    /// The alert that the change is; `None` if it is not one.
+    pub(crate) kind: Option<Kind>,
+    /// The tunnel; empty if the change is of no tunnel.
+    pub(crate) tunnel: String,
+    /// The uplink, or the peers, separated by commas; empty if there is none, or there are too many peers to name.
+    pub(crate) name: String,
 }
 
 impl Found {
@@ -95,12 +90,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// Adds an event that is no alert.
+    /// Adds an event.
     pub fn push(&mut self, time: u64, tone: Tone, text: String) {
-        self.add(time, Found::new(tone, None, text));
-    }
-
-    fn add(&mut self, time: u64, found: Found) {
         self.last += 1;
         if self.kept.len() >= KEPT {
             self.kept.pop_front();
@@ -108,11 +99,8 @@ impl Events {
         self.kept.push_back(Event {
             number: self.last,
             time,
-            tone: found.tone,
-            text: found.text,
-            kind: found.kind,
-            tunnel: found.tunnel,
-            name: found.name,
+            tone,
+            text,
         });
     }
 
@@ -123,40 +111,47 @@ impl Events {
 
     /// Compares two samples.
     pub fn observe(&mut self, before: &Sample, now: &Sample, time: u64) {
-        let mut say = |found| self.add(time, found);
-        for status in &now.tunnels {
-            let name = &status.interface;
-            match find(before, name) {
-                // Counters start at zero when the process restarts.
-                Some(earlier) if earlier.uptime_ms <= status.uptime_ms => {
-                    compare(earlier, status, &mut say);
-                }
-                Some(_) => {
-                    let kind = match health(status).0.is_good() {
-                        true => Kind::TunnelUp,
-                        false => Kind::TunnelDown,
-                    };
-                    let text = format!("{name} was restarted");
-                    say(Found::new(Tone::Note, Some(kind), text).of(name));
-                }
-                None => begun(status, &mut say),
+        find_changes(before, now, &mut |it| self.push(time, it.tone, it.text));
+    }
+}
+
+/// Compares two samples.
+pub(crate) fn find_changes(before: &Sample, now: &Sample, say: &mut impl FnMut(Found)) {
+    for status in &now.tunnels {
+        let name = &status.interface;
+        match find(before, name) {
+            // Counters start at zero when the process restarts.
+            Some(earlier) if earlier.uptime_ms <= status.uptime_ms => {
+                compare(earlier, status, say);
             }
+            Some(_) => {
+                let kind = match health(status).0.is_good() {
+                    true => Kind::TunnelUp,
+                    false => Kind::TunnelDown,
+                };
+                let text = format!("{name} was restarted");
+                say(Found::new(Tone::Note, Some(kind), text).of(name));
+            }
+            None => begun(status, say),
         }
-        for gone in before
-            .tunnels
-            .iter()
-            .filter(|it| find(now, &it.interface).is_none())
-        {
-            let name = &gone.interface;
-            let text = format!("{name} has ended");
-            say(Found::new(Tone::Bad, Some(Kind::TunnelDown), text).of(name));
-        }
-        guard(before, now, &mut say);
-        if now.trouble != before.trouble
-            && let Some(trouble) = &now.trouble
-        {
-            say(Found::new(Tone::Bad, None, trouble.clone()));
-        }
+    }
+    for gone in before
+        .tunnels
+        .iter()
+        .filter(|it| find(now, &it.interface).is_none())
+    {
+        let name = &gone.interface;
+        let text = match now.unread.contains(name) {
+            true => format!("{name} does not answer"),
+            false => format!("{name} has ended"),
+        };
+        say(Found::new(Tone::Bad, Some(Kind::TunnelDown), text).of(name));
+    }
+    guard(before, now, say);
+    if now.trouble != before.trouble
+        && let Some(trouble) = &now.trouble
+    {
+        say(Found::new(Tone::Bad, None, trouble.clone()));
     }
 }
 
@@ -291,22 +286,53 @@ pub fn called(peer: &PeerStatus) -> String {
         .to_owned()
 }
 
+/// Tells changes of uplinks, each once for all peers: an uplink is down if it is down for each of them.
 fn lines(before: &Status, now: &Status, say: &mut impl FnMut(Found)) {
-    for (was, is) in before.peers.iter().zip(&now.peers) {
-        if (&was.public_key, was.client_id) != (&is.public_key, is.client_id) {
+    if now.peers.iter().all(|it| it.lines.is_empty()) {
+        return;
+    }
+    fn key(it: &PeerStatus) -> (&str, Option<u64>) {
+        (&it.public_key, it.client_id)
+    }
+    let earlier: BTreeMap<_, _> = before.peers.iter().map(|it| (key(it), it)).collect();
+    // By name: the best states before and now, and the news about the allowance.
+    let mut found: BTreeMap<&str, (&LineStatus, &LineStatus, Option<Change>)> = BTreeMap::new();
+    for is in &now.peers {
+        let Some(was) = earlier.get(&key(is)) else {
             continue;
-        }
+        };
         for line in is.lines.iter().take(LINES) {
             let Some(earlier) = was.lines.iter().find(|it| it.name == line.name) else {
                 continue;
             };
-            let changes = [state(earlier, line), allowance(earlier, line)];
-            for (tone, kind, words) in changes.into_iter().flatten() {
-                let text = format!("{}: {} {} {words}", now.interface, line.noun(), line.name);
-                let found = Found::new(tone, kind, text).of(&now.interface);
-                say(found.named(line.name.clone()));
+            let entry = found.entry(&line.name).or_insert((earlier, line, None));
+            if rank(earlier) > rank(entry.0) {
+                entry.0 = earlier;
+            }
+            if rank(line) > rank(entry.1) {
+                entry.1 = line;
+            }
+            if entry.2.is_none() {
+                entry.2 = allowance(earlier, line);
             }
         }
+    }
+    for (name, (earlier, line, allowance)) in found {
+        for (tone, kind, words) in [state(earlier, line), allowance].into_iter().flatten() {
+            let text = format!("{}: {} {name} {words}", now.interface, line.noun());
+            let found = Found::new(tone, kind, text).of(&now.interface);
+            say(found.named(name.to_owned()));
+        }
+    }
+}
+
+/// A higher number for a better state of an uplink.
+fn rank(line: &LineStatus) -> u8 {
+    match line.state.as_str() {
+        "up" => 3,
+        "degraded" => 2,
+        "down" => 1,
+        _ => 0,
     }
 }
 
@@ -437,6 +463,11 @@ mod tests {
         );
         assert_eq!(said(&silent, &up), ["Good: office is up"]);
         assert_eq!(said(&up, &none), ["Bad: office has ended"]);
+        let hangs = Sample {
+            unread: vec!["office".to_owned()],
+            ..Sample::default()
+        };
+        assert_eq!(said(&up, &hangs), ["Bad: office does not answer"]);
         assert_eq!(said(&up, &up), [""; 0]);
         let mut anew = up.clone();
         let mut old = up;
@@ -501,15 +532,72 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_uplink_of_many_peers_is_told_once_and_is_down_only_for_all() {
+        let hub = |states: &[(u32, &str)]| {
+            let mut sample = client("connected");
+            let peer = |(key, state): &(u32, &str)| PeerStatus {
+                public_key: key.to_string(),
+                lines: ["dsl", "lte"]
+                    .map(|name| LineStatus {
+                        name: name.to_owned(),
+                        state: if name == "lte" { "up" } else { state }.to_owned(),
+                        cap: Some(CapStatus {
+                            cap_bytes: 100,
+                            left_bytes: if *state == "down" { 0 } else { 50 },
+                            ..CapStatus::default()
+                        }),
+                        ..LineStatus::default()
+                    })
+                    .to_vec(),
+                ..PeerStatus::default()
+            };
+            sample.tunnels[0].peers = states.iter().map(peer).collect();
+            sample
+        };
+        let used = |name| format!("Bad: office: uplink {name} has used up its allowance");
+        let dsl = |tone, state| format!("{tone}: office: uplink dsl is {state}");
+        let all = |state: &'static str| -> Vec<_> { (0..300).map(|key| (key, state)).collect() };
+        let up = hub(&all("up"));
+        assert_eq!(
+            said(&up, &hub(&all("down"))),
+            [dsl("Bad", "down"), used("dsl"), used("lte")]
+        );
+        assert_eq!(said(&hub(&all("down")), &up), [dsl("Good", "up")]);
+        // A branch that is off is no fault of the uplink.
+        let mut one = all("up");
+        one[7].1 = "down";
+        assert_eq!(said(&up, &hub(&one)), [used("dsl"), used("lte")]);
+        assert_eq!(said(&hub(&one), &up), [""; 0]);
+        // Peers in another order are the same peers, and a new one is not compared.
+        one.reverse();
+        one.insert(0, (1000, "down"));
+        assert_eq!(said(&up, &hub(&one)), [used("dsl"), used("lte")]);
+        assert_eq!(
+            said(
+                &hub(&[(1, "down"), (2, "up")]),
+                &hub(&[(2, "down"), (1, "down")])
+            ),
+            [dsl("Bad", "down"), used("dsl"), used("lte")]
+        );
+        assert_eq!(
+            said(
+                &hub(&[(1, "down"), (2, "up")]),
+                &hub(&[(2, "degraded"), (1, "down")])
+            ),
+            [dsl("Bad", "degraded")]
+        );
+    }
+
     /// The alerts of a change: kind, tunnel, name and text.
     fn alerts(before: &Sample, now: &Sample) -> Vec<String> {
-        let mut events = Events::default();
-        events.observe(before, now, 5);
-        let alerts = events.since(0).filter_map(|it| {
-            let kind = it.kind?.name();
-            Some(format!("{kind} {:?} {:?} {}", it.tunnel, it.name, it.text))
+        let mut alerts = Vec::new();
+        find_changes(before, now, &mut |it| {
+            let words =
+                |kind: Kind| format!("{} {:?} {:?} {}", kind.name(), it.tunnel, it.name, it.text);
+            alerts.extend(it.kind.map(words));
         });
-        alerts.collect()
+        alerts
     }
 
     #[test]
@@ -538,9 +626,11 @@ mod tests {
             sample
         };
         let line = |sample: &mut Sample, state: &str, left: u64| {
-            let line = &mut sample.tunnels[0].peers[0].lines[0];
-            line.state = state.to_owned();
-            line.cap.as_mut().unwrap().left_bytes = left;
+            for peer in &mut sample.tunnels[0].peers {
+                let line = &mut peer.lines[0];
+                line.state = state.to_owned();
+                line.cap.as_mut().unwrap().left_bytes = left;
+            }
         };
         let up = with("connected", &|_| {});
         let guarded = |state: &str| {

@@ -20,6 +20,8 @@ pub struct Sample {
     pub steering: Value,
     /// Why a part cannot be read, in words.
     pub trouble: Option<String>,
+    /// Tunnels that cannot be read. Empty while `trouble` is of all of them.
+    pub unread: Vec<String>,
 }
 
 /// A tunnel that has a file.

@@ -87,11 +87,22 @@ struct Entry<'f> {
     asked: Result<Asked, String>,
 }
 
-/// Forwards ports until `stop` is woken. Calls `tell` with each change of the reports.
+/// Deletes the table: a process that was killed leaves its own.
 ///
 /// # Errors
-/// [`SteerError::NoNft`], or [`SteerError::Netlink`] if the kernel reports no changes. Later failures are logged, and
-/// tried again.
+/// [`SteerError::NoNft`] or [`SteerError::Nft`].
+pub fn clear() -> Result<(), SteerError> {
+    system::nft(&format!(
+        "add table inet {TABLE}\ndelete table inet {TABLE}\n"
+    ))
+}
+
+/// Forwards ports until `stop` is woken. Calls `tell` with each change of the reports. Call
+/// [`clear`] before.
+///
+/// # Errors
+/// [`SteerError::Netlink`] if the kernel reports no changes, and the errors of [`clear`] at the end. Failures in between
+/// are logged, and tried again.
 pub fn run(
     forwards: &[Forward],
     stop: &Waker,
@@ -107,8 +118,6 @@ pub fn run(
     poller.add(stop, STOP).map_err(failed)?;
     poller.add(&monitor, NEWS).map_err(failed)?;
     let mut netlink = Netlink::open()?;
-    // A process that was killed may have left its rules.
-    write(&[])?;
     let mut entries: Vec<Entry<'_>> = forwards
         .iter()
         .map(|forward| Entry {
@@ -165,9 +174,7 @@ pub fn run(
     for entry in &entries {
         entry.end();
     }
-    system::nft(&format!(
-        "add table inet {TABLE}\ndelete table inet {TABLE}\n"
-    ))
+    clear()
 }
 
 impl Entry<'_> {

@@ -1,9 +1,10 @@
 //! Carries out hooks: each has a thread and a bounded queue, so that one that hangs delays no other.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -48,25 +49,47 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    fn tell(&self) {
+    /// Makes the thread end, and kills its program.
+    pub(super) fn tell(&self) {
         *self.is_told.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.bell.notify_all();
     }
 
     /// Waits for a time. Returns early, and true, if the thread is to end.
-    fn wait(&self, time: Duration) -> bool {
+    pub(super) fn wait(&self, time: Duration) -> bool {
         let told = self.is_told.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.bell.wait_timeout_while(told, time, |told| !*told);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
+/// Why an action has failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The reason, in words.
+    pub(super) words: String,
+    /// Whether another attempt would fail too.
+    is_final: bool,
+}
+
+impl From<String> for Failure {
+    fn from(words: String) -> Self {
+        Self {
+            words,
+            is_final: false,
+        }
+    }
+}
+
+/// An event, and the number of earlier events that were not told.
+type Item = (Alert, usize);
+
 /// A hook with its thread.
 struct Runner {
     hook: Hook,
-    queue: SyncSender<Alert>,
-    /// Number of events that found the queue full.
-    missed: usize,
+    queue: SyncSender<Item>,
+    /// Number of events that found the queue full, or whose post failed for good.
+    missed: Arc<AtomicUsize>,
     ending: Arc<Ending>,
     thread: JoinHandle<()>,
 }
@@ -106,13 +129,14 @@ impl Hooks {
         let (queue, alerts) = sync_channel(QUEUE);
         let ending = Arc::<Ending>::default();
         let (action, host, patience) = (hook.action.clone(), self.host.clone(), self.patience);
-        let theirs = Arc::clone(&ending);
-        let serve = move || serve(&action, &alerts, &host, patience, &theirs);
+        let missed = Arc::<AtomicUsize>::default();
+        let theirs = (Arc::clone(&ending), Arc::clone(&missed));
+        let serve = move || serve(&action, &alerts, &host, patience, &theirs.0, &theirs.1);
         let thread = thread::Builder::new().name("hook".to_owned());
         Ok(Runner {
             hook,
             queue,
-            missed: 0,
+            missed,
             ending,
             thread: thread.spawn(serve)?,
         })
@@ -122,13 +146,9 @@ impl Hooks {
     pub(super) fn tell(&mut self, alert: &Alert) {
         let takers = self.runners.iter_mut();
         for runner in takers.filter(|it| it.hook.takes(alert.kind, &alert.tunnel)) {
-            let mut alert = alert.clone();
-            if runner.missed > 0 {
-                alert.text += &format!(" ({} earlier events were not told)", runner.missed);
-            }
-            match runner.queue.try_send(alert) {
-                Ok(()) => runner.missed = 0,
-                Err(_) => runner.missed += 1,
+            let missed = runner.missed.swap(0, Ordering::Relaxed);
+            if runner.queue.try_send((alert.clone(), missed)).is_err() {
+                runner.missed.fetch_add(missed + 1, Ordering::Relaxed);
             }
         }
     }
@@ -154,27 +174,37 @@ fn end(runners: Vec<Runner>) {
 /// Carries out an action for each event.
 fn serve(
     action: &Action,
-    alerts: &Receiver<Alert>,
+    alerts: &Receiver<Item>,
     host: &str,
     patience: Duration,
     ending: &Ending,
+    missed: &AtomicUsize,
 ) {
     let waits = match action {
         Action::Run(_) => &[][..],
         Action::Post(_) => &RETRIES[..],
     };
-    for alert in alerts {
+    for (mut alert, earlier) in alerts {
+        match earlier {
+            0 => {}
+            1 => alert.text += " (1 earlier event was not told)",
+            _ => alert.text += &format!(" ({earlier} earlier events were not told)"),
+        }
         let mut waits = waits.iter();
         loop {
             let done = carry_out(action, &alert, host, patience, ending, Output::Hidden);
-            let Err(why) = done else { break };
+            let Err(failure) = done else { break };
             if ending.wait(Duration::ZERO) {
                 return;
             }
-            let event = alert.kind.name();
-            match waits.next() {
+            let (event, why) = (alert.kind.name(), failure.words);
+            match waits.next().filter(|_| !failure.is_final) {
                 None => {
                     log::warn!("{action}: event {event}: {why}");
+                    // A program may fail after it has told the event.
+                    if matches!(action, Action::Post(_)) {
+                        missed.fetch_add(earlier + 1, Ordering::Relaxed);
+                    }
                     break;
                 }
                 Some(wait) => {
@@ -199,9 +229,13 @@ pub(super) fn carry_out(
     patience: Duration,
     ending: &Ending,
     output: Output,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let line = alert.to_json(host);
-    let (mut command, input) = match action {
+    let Call {
+        mut command,
+        input,
+        tells_code,
+    } = match action {
         Action::Run(words) => program(words, alert, &line),
         Action::Post(url) => client(PATH, url, &line)?,
     };
@@ -213,7 +247,7 @@ pub(super) fn carry_out(
         .process_group(0)
         .current_dir("/")
         .stdin(Stdio::piped())
-        .stdout(shown())
+        .stdout(if tells_code { Stdio::piped() } else { shown() })
         .stderr(shown());
     let mut child = command
         .spawn()
@@ -222,7 +256,28 @@ pub(super) fn carry_out(
         // The pipe has room for it. A program need not read it.
         let _ = pipe.write_all(input.as_bytes());
     }
-    wait(&mut child, patience, ending)
+    wait(&mut child, patience, ending)?;
+    match child.stdout {
+        Some(pipe) => judge(pipe),
+        None => Ok(()),
+    }
+}
+
+/// Reads the code of a web server's answer, and judges it.
+fn judge(code: impl io::Read) -> Result<(), Failure> {
+    let mut text = String::new();
+    let _ = code.take(16).read_to_string(&mut text);
+    let failed = |is_final, remedy: &str| {
+        let words = format!("the server answered {}{remedy}", text.trim());
+        Err(Failure { words, is_final })
+    };
+    match text.trim().parse::<u16>() {
+        Ok(200..300) => Ok(()),
+        Ok(300..400) => failed(true, "; write the address that it redirects to"),
+        Ok(408 | 429) => failed(false, ""),
+        Ok(400..500) => failed(true, ""),
+        _ => failed(false, ""),
+    }
 }
 
 fn wait(child: &mut Child, patience: Duration, ending: &Ending) -> Result<(), String> {
@@ -248,8 +303,17 @@ fn wait(child: &mut Child, patience: Duration, ending: &Ending) -> Result<(), St
     }
 }
 
-/// The owner's program, and its input. Its environment has nothing but the event and a path.
-fn program(words: &[String], alert: &Alert, line: &str) -> (Command, String) {
+/// A program to start.
+struct Call {
+    command: Command,
+    /// Its standard input.
+    input: String,
+    /// Whether its output is the code of a web server's answer.
+    tells_code: bool,
+}
+
+/// The owner's program. Its environment has nothing but the event and a path.
+fn program(words: &[String], alert: &Alert, line: &str) -> Call {
     let mut words = words.iter();
     let mut command = Command::new(words.next().map_or("", String::as_str));
     command.args(words).env_clear().env("PATH", PATH);
@@ -264,12 +328,16 @@ fn program(words: &[String], alert: &Alert, line: &str) -> (Command, String) {
     ] {
         command.env(format!("MILLRACE_{name}"), value);
     }
-    (command, format!("{line}\n"))
+    Call {
+        command,
+        input: format!("{line}\n"),
+        tells_code: false,
+    }
 }
 
-/// A program that posts, and its input. Millrace has no certificates of authorities, which HTTPS needs. `curl` gets
-/// address and event on its standard input, where no other user sees them; the others take arguments only.
-fn client(path: &str, url: &str, line: &str) -> Result<(Command, String), String> {
+/// A program that posts. Millrace has no certificates of authorities, which HTTPS needs. `curl` gets address and event on
+/// its standard input, where no other user sees them; the others take arguments only.
+fn client(path: &str, url: &str, line: &str) -> Result<Call, String> {
     let found = |name: &str| -> Option<PathBuf> {
         let places = path.split(':').map(|it| Path::new(it).join(name));
         places.into_iter().find(|it| it.is_file())
@@ -279,17 +347,25 @@ fn client(path: &str, url: &str, line: &str) -> Result<(Command, String), String
         command.args(["-q", "--config", "-"]);
         let body = line.replace('\\', "\\\\").replace('"', "\\\"");
         let input = format!(
-            "url = \"{url}\"\ngloboff\nsilent\nshow-error\nfail\nmax-time = 25\noutput = \"/dev/null\"\n\
-             header = \"Content-Type: application/json\"\ndata-binary = \"{body}\"\n"
+            "url = \"{url}\"\ngloboff\nsilent\nshow-error\nmax-time = 25\noutput = \"/dev/null\"\n\
+             write-out = \"%{{http_code}}\"\nheader = \"Content-Type: application/json\"\ndata-binary = \"{body}\"\n"
         );
-        return Ok((command, input));
+        return Ok(Call {
+            command,
+            input,
+            tells_code: true,
+        });
     }
     for name in ["uclient-fetch", "wget"] {
         let Some(program) = found(name) else { continue };
         let mut command = Command::new(program);
         command.args(["-q", "-O", "/dev/null", "-T", "25"]);
         command.arg(format!("--post-data={line}")).arg(url);
-        return Ok((command, String::new()));
+        return Ok(Call {
+            command,
+            input: String::new(),
+            tells_code: false,
+        });
     }
     Err("none of curl, uclient-fetch and wget is installed; install one".to_owned())
 }
@@ -297,6 +373,8 @@ fn client(path: &str, url: &str, line: &str) -> Result<(Command, String), String
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::{BufRead as _, BufReader};
+    use std::net::TcpListener;
 
     use config::alerts::Kind;
     use tempfile::TempDir;
@@ -443,10 +521,10 @@ mod tests {
         assert_eq!(document["host"], "router");
         // Neither an unread input nor a missing program stops anything.
         run("exec <&-; true").unwrap();
-        assert_eq!(run("exit 3").unwrap_err(), "failed: exit status: 3");
+        assert_eq!(run("exit 3").unwrap_err().words, "failed: exit status: 3");
         let missing = Action::Run(vec!["/nonexistent".to_owned()]);
         let error = carry_out(&missing, &alert(""), "", LONG, &ending, Output::Hidden);
-        assert!(error.unwrap_err().starts_with("cannot be started: "));
+        assert!(error.unwrap_err().words.starts_with("cannot be started: "));
     }
 
     #[test]
@@ -466,14 +544,85 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_web_servers_are_judged() {
+        for (code, words, is_final) in [
+            ("200", "", false),
+            ("204", "", false),
+            (
+                "301",
+                "the server answered 301; write the address that it redirects to",
+                true,
+            ),
+            ("404", "the server answered 404", true),
+            ("408", "the server answered 408", false),
+            ("413", "the server answered 413", true),
+            ("429", "the server answered 429", false),
+            ("503", "the server answered 503", false),
+            ("000", "the server answered 000", false),
+        ] {
+            match judge(code.as_bytes()) {
+                Ok(()) => assert_eq!(words, "", "{code}"),
+                Err(it) => assert_eq!((it.words.as_str(), it.is_final), (words, is_final)),
+            }
+        }
+    }
+
+    /// Answers posts with these codes, one after the other, and returns their texts.
+    fn answer(listener: &TcpListener, codes: &[u16]) -> Vec<String> {
+        let one = |code: &u16| {
+            let mut reader = BufReader::new(listener.accept().unwrap().0);
+            let (mut head, mut length) = (String::new(), 0);
+            while !head.ends_with("\r\n\r\n") {
+                reader.read_line(&mut head).unwrap();
+                let last = head.lines().last().unwrap().to_ascii_lowercase();
+                if let Some(value) = last.strip_prefix("content-length: ") {
+                    length = value.parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let answer = format!("HTTP/1.1 {code} X\r\nContent-Length: 0\r\n\r\n");
+            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            body["text"].as_str().unwrap().to_owned()
+        };
+        codes.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_post_that_fails_for_good_is_not_repeated_but_counted() {
+        if !Path::new("/usr/bin/curl").exists() {
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let post = Hook {
+            events: Vec::new(),
+            tunnels: Vec::new(),
+            action: Action::Post(format!("http://{}/", listener.local_addr().unwrap())),
+        };
+        let mut all = hooks(LONG, vec![post]);
+        let missed = Arc::clone(&all.runners[0].missed);
+        for (codes, texts, count) in [
+            (&[404][..], &["a"][..], 1),
+            (&[301], &["b (1 earlier event was not told)"], 2),
+            (&[200], &["c (2 earlier events were not told)"], 0),
+        ] {
+            all.tell(&alert(&texts[0][..1]));
+            assert_eq!(answer(&listener, codes), texts);
+            until("the count", || missed.load(Ordering::Relaxed) == count);
+        }
+        all.end();
+    }
+
+    #[test]
     fn web_addresses_are_posted_to_by_the_program_that_hides_them_best() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().display().to_string();
         let client = || client(&path, "https://a/secret", "{\"a\":\"\\\\\"}");
-        assert!(client().unwrap_err().contains("install one"));
+        assert!(client().err().unwrap().contains("install one"));
         for (name, hidden) in [("wget", false), ("uclient-fetch", false), ("curl", true)] {
             fs::write(directory.path().join(name), "").unwrap();
-            let (command, input) = client().unwrap();
+            let Call { command, input, .. } = client().unwrap();
             assert_eq!(
                 command.get_program(),
                 directory.path().join(name).as_os_str()

@@ -1,7 +1,8 @@
 //! Answers of the process with privileges, from this host.
 
 use super::steering;
-use crate::{list, status};
+use crate::list;
+use crate::status::{self, StatusError};
 use monitor::back::Source;
 use monitor::day::TEXT_MAX;
 use monitor::sample::{GuardView, Known, Sample};
@@ -81,27 +82,40 @@ impl Host {
     }
 }
 
+/// The tunnels and the guard, without what only the page shows; and the guard's report.
+pub(crate) fn brief() -> (Sample, Option<Report>) {
+    let (tunnels, hidden) = status::all().unwrap_or_else(|error| (Vec::new(), vec![error]));
+    let guard = crate::guard::brief();
+    let unread = hidden.iter().filter_map(StatusError::ifname);
+    let sample = Sample {
+        unread: unread.map(str::to_owned).collect(),
+        trouble: hidden.first().map(ToString::to_string),
+        tunnels,
+        guard: guard.as_ref().map(view),
+        ..Sample::default()
+    };
+    (sample, guard)
+}
+
 impl Source for Host {
     fn sample(&mut self) -> Sample {
         self.look_for_files();
-        let (tunnels, trouble) = match status::all() {
-            Ok((tunnels, hidden)) => (tunnels, hidden.first().map(ToString::to_string)),
-            Err(error) => (Vec::new(), Some(error.to_string())),
-        };
-        let guard = crate::guard::brief();
+        let (sample, guard) = brief();
         let steering = match self.steering.take() {
             Some(it) if it.0.elapsed() < PATHS => it,
             _ => {
-                let up: Vec<&str> = tunnels.iter().map(|it| it.interface.as_str()).collect();
+                let up: Vec<&str> = sample
+                    .tunnels
+                    .iter()
+                    .map(|it| it.interface.as_str())
+                    .collect();
                 (Instant::now(), steering::look(guard.as_ref(), &up))
             }
         };
         Sample {
-            tunnels,
             known: self.known.clone(),
-            guard: guard.map(|it| view(&it)),
             steering: self.steering.insert(steering).1.clone(),
-            trouble,
+            ..sample
         }
     }
 

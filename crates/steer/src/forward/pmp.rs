@@ -2,7 +2,7 @@
 //! requests out, answers in.
 //!
 //! ```text
-//! due ─> request ─> answer: open, renewed at half of its lifetime
+//! due ─> request ─> answer: open, renewed at half of its lifetime, after 30 s at most
 //!   ^       └────> no answer: again after 0.25, 0.5, … 8 s, then a pause
 //!   └── refused: a pause
 //! ```
@@ -38,6 +38,10 @@ const SHORT_PAUSE: Duration = Duration::from_secs(5);
 
 /// Shortest time to a renewal.
 const RENEWAL_MIN: Duration = Duration::from_secs(5);
+
+/// Longest time to a renewal, however long the gateway promises the port: a pool may have moved to another server, and a
+/// firewall may have deleted the table.
+const RENEWAL_MAX: Duration = Duration::from_secs(30);
 
 /// Version of NAT-PMP and of PCP.
 const NAT_PMP: u8 = 0;
@@ -84,6 +88,8 @@ struct Mapping {
     due: Instant,
     /// An answer is expected.
     is_asked: bool,
+    /// Time of the last answer.
+    answered: Option<Instant>,
 }
 
 /// Asks one gateway for a port, over UDP, TCP or both.
@@ -127,6 +133,7 @@ impl Client {
             tries: 0,
             due: now,
             is_asked: false,
+            answered: None,
         };
         Self {
             port,
@@ -241,6 +248,7 @@ impl Client {
         };
         mapping.is_asked = false;
         mapping.tries = 0;
+        mapping.answered = Some(now);
         if answer.result != 0 || answer.lifetime == 0 || answer.public == 0 {
             mapping.state = State::Refused(reason(answer.result, self.speaks_pcp));
             mapping.suggested = self.port.unwrap_or(1);
@@ -253,7 +261,7 @@ impl Client {
             until: now + lifetime,
         };
         mapping.suggested = answer.public;
-        mapping.due = now + (lifetime / 2).max(RENEWAL_MIN);
+        mapping.due = now + (lifetime / 2).clamp(RENEWAL_MIN, RENEWAL_MAX);
         if self.port.is_none() {
             let others = self.mappings.iter_mut();
             for other in others.filter(|it| !matches!(it.state, State::Open { .. })) {
@@ -261,8 +269,10 @@ impl Client {
             }
         }
         if self.has_restarted(answer.epoch, now) {
+            // Otherwise a gateway whose clock runs backwards would be asked without a pause.
+            let is_old = |it: &Mapping| it.answered.is_none_or(|then| now - then >= RENEWAL_MIN);
             for other in self.mappings.iter_mut() {
-                if other.protocol != answer.protocol {
+                if other.protocol != answer.protocol && is_old(other) {
                     other.due = now;
                     other.tries = 0;
                 }

@@ -72,6 +72,25 @@ fn a_port_is_asked_for_renewed_and_ended() {
 }
 
 #[test]
+fn a_long_lifetime_delays_no_renewal() {
+    for (lifetime, wanted) in [
+        (2, 5),
+        (20, 10),
+        (60, 30),
+        (62, 30),
+        (86_400, 30),
+        (u32::MAX, 30),
+    ] {
+        let now = start();
+        let mut client = client(Some(5000), &[Protocol::Tcp], now);
+        let request = one(&mut client, now);
+        client.heard(&answer(&request, 0, 9, 40123, lifetime), now);
+        let mapping = &client.mappings[0];
+        assert_eq!(mapping.due, now + Duration::from_secs(wanted), "{lifetime}");
+    }
+}
+
+#[test]
 fn requests_are_repeated_in_growing_steps_and_then_pause() {
     let now = start();
     let mut client = client(Some(5000), &[Protocol::Udp], now);
@@ -284,6 +303,38 @@ fn a_pcp_gateway_is_never_asked_for_any_port() {
 }
 
 proptest! {
+    /// Whatever clock, port and lifetime a gateway tells, it is not asked again at once.
+    #[test]
+    fn answers_make_no_storm_of_requests(
+        port in proptest::option::of(1_u16..),
+        answers in proptest::collection::vec(
+            // An answer with VERSION changes the protocol, and is asked again once.
+            (prop_oneof![4 => Just(0_u16), 1 => 2_u16..7], 0_u32..40, 0_u16..3, 0_u32..200),
+            0..60,
+        ),
+    ) {
+        let mut time = start();
+        let mut client = client(port, &BOTH, time);
+        let mut answered = [None; 2];
+        let mut answers = answers.into_iter();
+        let mut epoch = u32::MAX;
+        while answers.len() > 0 {
+            for request in client.tick(time) {
+                let place = usize::from(request[1] == opcode(Protocol::Tcp));
+                if let Some(then) = answered[place] {
+                    prop_assert!(time - then >= RENEWAL_MIN, "{:?}", time - then);
+                }
+                let Some((result, back, public, lifetime)) = answers.next() else {
+                    break;
+                };
+                epoch -= back;
+                client.heard(&answer(&request, result, epoch, public, lifetime), time);
+                answered[place] = Some(time);
+            }
+            time = client.due().unwrap().max(time);
+        }
+    }
+
     /// Whatever a gateway sends, requests have one of two forms, and time goes on.
     #[test]
     fn answers_of_any_bytes_do_no_harm(
