@@ -13,7 +13,7 @@ use crate::sample::GuardView;
 use crate::strips::Strips;
 
 /// Maximum number of lines of a tunnel in the document: a server may have a thousand clients with several each.
-const LINES: usize = 32;
+pub(crate) const LINES: usize = 32;
 
 /// Maximum number of tunnels in the document that have a file but are not up.
 const KNOWN: usize = 64;
@@ -35,7 +35,7 @@ pub struct Document<'a> {
     moment: u64,
     tunnels: Vec<Tunnel<'a>>,
     guard: Option<&'a GuardView>,
-    /// The paths of devices; `None` if they are those of the document before.
+    /// The paths of devices; `None` if unchanged since the last document.
     steering: Option<&'a Value>,
     limits: &'a [String],
     cores: &'a [u8],
