@@ -8,7 +8,7 @@ use netio::netlink::Family;
 
 use crate::facts::FAMILIES;
 use crate::networks::Network;
-use crate::policy::{DEVICES_MAX, Entry, Present, present};
+use crate::policy::{DEVICES_MAX, Entry, Present, Senders, present};
 use crate::report::{few, idle};
 use crate::system::System;
 use crate::{SteerError, Way, guard, policy};
@@ -286,11 +286,16 @@ impl Scene<'_> {
         let Present {
             resolved, report, ..
         } = self.present;
-        // A held device is recognised there by its hardware address, or by its known address.
-        let mut entries = resolved.entries.iter().zip(&report.entries);
-        let holder = entries.find(|(entry, _)| {
-            entry.is_everywhere() && entry.holds && names(entry, device, FAMILIES[family])
-        });
+        let entries = resolved.entries.iter().zip(&report.entries);
+        let mut entries = entries
+            .filter(|(entry, _)| entry.is_everywhere() && names(entry, device, FAMILIES[family]));
+        // Packets with a hardware address that any entry holds are dropped. An address may also be that of an entry
+        // before, which lets its packets leave.
+        let has_mac = |who: &Senders| device.mac.is_some_and(|it| who.macs.contains(&it));
+        let by_mac = entries
+            .clone()
+            .find(|(entry, _)| entry.holds && entry.who.as_ref().is_some_and(has_mac));
+        let holder = by_mac.or_else(|| entries.next().filter(|it| it.0.holds));
         match holder {
             Some((_, entry)) if report.on => Path {
                 allowed: Allowed::Blocked,

@@ -310,6 +310,24 @@ fn devices_outside_the_lan_are_shown_as_they_are() {
             "`lan` does not name the interface of television (02:00:5e:10:00:02) in br-guest";
         has(&warnings, &format!("policy entry TV: {words}: {effect}"));
     }
+    let network = entry("net", "who = \"192.168.2.0/24\"\nway = \"block\"");
+    let net = "clear: through wan, unencrypted; IPv4 is blocked (IPv4: policy entry net; IPv6: the router's own routes)";
+    let around = by("way = \"around\"");
+    for (text, row) in [
+        (network.clone(), net),
+        (format!("{around}{network}"), CLEAR),
+        // Another entry holds the hardware address.
+        (
+            format!(
+                "{around}{}",
+                by("way = \"block\"").replace("\"TV\"", "\"TV2\"")
+            ),
+            "blocked: blocked, because the policy's lan does not name this interface (policy entry TV2)",
+        ),
+    ] {
+        let (rows, _) = pictured(&text, guest(), WAN);
+        has(&rows, &format!("television/br-guest/ {row}"));
+    }
     // Without a lease, its interface is unknown: only an entry that holds it anywhere is certain.
     for (rest, row) in [
         (
