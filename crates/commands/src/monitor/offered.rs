@@ -93,7 +93,7 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
     } = given;
     import::available(name, to).map_err(words)?;
     if let Some(network) = network {
-        has_section(name, network, to)?;
+        check_section(name, network, to)?;
     }
     let kept = import::place(to, name, Path::new(file), text);
     import::may_keep(&kept, Permissions::default()).map_err(words)?;
@@ -148,7 +148,7 @@ fn section(name: &str) -> String {
 }
 
 /// Checks that the commands which start a tunnel would change no other section of `network`.
-fn has_section(name: &str, network: &Path, to: &Path) -> Result<(), String> {
+fn check_section(name: &str, network: &Path, to: &Path) -> Result<(), String> {
     let own = section(name);
     let failed = |why: &str| format!("{}: {why}; mend it first", network.display());
     let text = match uci::read(network) {
