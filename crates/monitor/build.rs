@@ -16,6 +16,10 @@ const PAGE: &str = "page/page.html";
 /// Pages of `docs` that the page links to: 10 KB in all.
 const HELP: [&str; 3] = ["this-device-only", "uplinks", "server-at-home"];
 
+/// The first line of each, as the other pages are not there.
+const HEAD: &str =
+    "(A page of the manual. The program does not contain the other pages that it links to.)\n\n";
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PAGE}");
     let page = fs::read_to_string(PAGE)?;
@@ -27,7 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let source = format!("../../docs/{name}.md");
         println!("cargo::rerun-if-changed={source}");
         let target = out.join(name).with_extension("gz");
-        fs::write(&target, compressed(&fs::read(&source)?)?)?;
+        let text = [HEAD.as_bytes(), &fs::read(&source)?].concat();
+        fs::write(&target, compressed(&text)?)?;
         help += &format!("({name:?}, include_bytes!({target:?})),");
     }
     fs::write(out.join("help.rs"), help + "]")?;

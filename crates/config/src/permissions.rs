@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `millrace up`, `check`, `import`, and their units | `--allow-files`, `--allow-scripts`, `--allow-forwarding` |
 //! | an interface of OpenWrt | [`UCI_OPTION`]; no scripts |
-//! | a file that LuCI's page offers | none, and no certificates or keys by path either |
+//! | a file that LuCI's page or the web page of `monitor` offers | none, and no certificates or keys by path either |
 //! | `millrace openvpn`, or the program called `openvpn` | all: the caller uses OpenVPN's own command line |
 //! | files of pppd and pptpd where those programs look for them | files: only root puts them there |
 

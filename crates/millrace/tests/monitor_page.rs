@@ -163,7 +163,7 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     let _ = world.net.a.command("ping").args(astray).exit();
     browser.wait_for_text(
         "[data-tunnel=wg0] .more",
-        "dropped: 1 no way to their destination",
+        "dropped: no route to the destination (1)",
     );
     // The limit depends on how busy the testing machine is.
     until("a limit", || !browser.text("#limits").is_empty());

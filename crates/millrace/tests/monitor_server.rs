@@ -13,7 +13,7 @@ use lab::Host;
 use lab::acceptance::browser::{self, Browser};
 use lab::acceptance::page::{PAGE, goes_to, logs_in, look};
 use lab::acceptance::web::{Monitor, PASSWORD};
-use lab::acceptance::{Directory, PROGRAM, ready, until};
+use lab::acceptance::{Directory, PATIENCE, PROGRAM, ready, until};
 
 /// Mounts a copy of /etc without any tunnel's file.
 fn no_servers(host: &Host, directory: &Directory) {
@@ -170,7 +170,7 @@ fn an_empty_router_gets_a_tunnel_and_a_rule_on_the_page() {
     assert_eq!(browser.script_async(&help), 200);
     let words = format!("return await (await fetch('{PAGE}help/uplinks')).text()");
     let words = browser.script_async(&words);
-    assert!(words.as_str().unwrap().starts_with("# "), "{words}");
+    assert!(words.as_str().unwrap().contains("\n# "), "{words}");
 
     browser.wait_for("#start");
     look(&browser, "empty");
@@ -227,6 +227,14 @@ fn an_empty_router_gets_a_tunnel_and_a_rule_on_the_page() {
                 "document.querySelector('{id}').selectedIndex = {chosen}"
             ));
         };
+        // A tunnel is a way only while it is up: before, nobody knows its device.
+        let ways = "return [...document.querySelector('#ruleway').options].map((it) => it.value)";
+        assert_eq!(browser.script(ways), serde_json::json!([""]));
+        let file = etc.join("away.conf");
+        let mut tunnel = host.command(PROGRAM).arg("up").arg(file).spawn().unwrap();
+        let told = |line: &str| line.contains("is up");
+        tunnel.wait_for_line("the tunnel", PATIENCE, told).unwrap();
+        browser.wait_for_text("#ruleway", "away");
         choose("#ruledevice", "Laptop");
         choose("#ruleway", "away");
         browser.click("#rule button");
@@ -243,6 +251,14 @@ fn an_empty_router_gets_a_tunnel_and_a_rule_on_the_page() {
         );
         browser.click("#rule button");
         browser.wait_for_text("#rulesaid", "decides about 02:00:5e:10:00:01 already");
+    }
+    // Nothing of the session stays in the page.
+    browser.click("#leave");
+    browser.wait_for("#login");
+    let left = "return document.querySelector('#views').textContent";
+    let left = browser.script(left);
+    for words in ["Laptop", "02:00:5e:10:00:01", "PostUp", "away"] {
+        assert!(!left.as_str().unwrap().contains(words), "{words}: {left}");
     }
     let errors = browser.errors();
     let is_meant = |it: &String| ["401", "409"].iter().any(|code| it.contains(code));

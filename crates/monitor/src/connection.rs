@@ -50,14 +50,16 @@ impl From<io::Error> for Unread {
     }
 }
 
-/// Reads the request, has it answered, and sends the answer.
+/// Reads the request, has it answered, and sends the answer. `has_session` checks a request with a long body before this
+/// body is read.
 pub fn serve(
     stream: &TcpStream,
     place: &Place,
     limits: &Limits,
+    has_session: impl FnOnce(&Head) -> bool,
     answer: impl FnOnce(&Head, &[u8]) -> Answer,
 ) {
-    let answer = match request(stream, Instant::now() + limits.request) {
+    let answer = match request(stream, Instant::now() + limits.request, has_session) {
         // The connection gave way to another one while its last bytes came.
         Ok(_) if !place.begin_work() => return,
         Ok((head, body)) => answer(&head, &body),
@@ -83,7 +85,11 @@ pub fn refuse(stream: &TcpStream) {
     let _ = (&*stream).write_all(&busy.to_bytes());
 }
 
-fn request(stream: &TcpStream, end: Instant) -> Result<(Head, Vec<u8>), Unread> {
+fn request(
+    stream: &TcpStream,
+    end: Instant,
+    has_session: impl FnOnce(&Head) -> bool,
+) -> Result<(Head, Vec<u8>), Unread> {
     let mut bytes = Vec::new();
     let (head, length) = loop {
         if let Some(found) = Head::parse(&bytes).map_err(Unread::Bad)? {
@@ -91,6 +97,9 @@ fn request(stream: &TcpStream, end: Instant) -> Result<(Head, Vec<u8>), Unread> 
         }
         read(stream, &mut bytes, HEAD_MAX + BODY_MAX, end)?;
     };
+    if head.is_long() && !has_session(&head) {
+        return Err(Unread::Bad(Bad::Body));
+    }
     let mut body = bytes.split_off(length);
     while body.len() < head.length {
         read(stream, &mut body, head.length, end)?;
@@ -158,6 +167,7 @@ fn await_close(mut stream: &TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::{COOKIE, HOME};
     use crate::places::Places;
     use plane::SourceNetwork;
     use std::net::TcpListener;
@@ -186,7 +196,8 @@ mod tests {
     fn answer_to(pieces: &[&[u8]]) -> String {
         let (mut client, server) = pair();
         let serving = thread::spawn(move || {
-            serve(&server, &place(), &QUICK, |head, body| {
+            let has_session = |head: &Head| head.cookie(COOKIE) == Some("valid");
+            serve(&server, &place(), &QUICK, has_session, |head, body| {
                 let text = format!("{} {}", head.path, String::from_utf8_lossy(body));
                 Answer::of("text/plain", text.into_bytes())
             });
@@ -235,6 +246,20 @@ mod tests {
         assert!(answer_to(&[&long]).starts_with("HTTP/1.1 431 "));
     }
 
+    /// The body of a stranger's long request is not read: each would take 64 KiB of memory.
+    #[test]
+    fn only_a_session_sends_a_long_body() {
+        let head = |cookie: &str| {
+            format!(
+                "POST {HOME} HTTP/1.1\r\nContent-Length: 5000\r\nCookie: {COOKIE}={cookie}\r\n\r\n"
+            )
+        };
+        let text = answer_to(&[head("guessed").as_bytes()]);
+        assert!(text.starts_with("HTTP/1.1 413 "), "{text}");
+        let text = answer_to(&[head("valid").as_bytes(), &[b'a'; 5000]]);
+        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+    }
+
     /// Each byte comes soon after the one before, but the whole request takes too long.
     #[test]
     fn a_slow_client_is_not_waited_for() {
@@ -248,9 +273,13 @@ mod tests {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        serve(&server, &place(), &QUICK, |_, _| {
-            unreachable!("no request came")
-        });
+        serve(
+            &server,
+            &place(),
+            &QUICK,
+            |_| false,
+            |_, _| unreachable!("no request came"),
+        );
         drop(server);
         slow.join().unwrap();
     }
@@ -259,9 +288,13 @@ mod tests {
     fn a_client_that_takes_nothing_is_not_waited_for() {
         let (mut client, server) = pair();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        serve(&server, &place(), &QUICK, |_, _| {
-            Answer::of("text/plain", vec![0; 64 << 20])
-        });
+        serve(
+            &server,
+            &place(),
+            &QUICK,
+            |_| false,
+            |_, _| Answer::of("text/plain", vec![0; 64 << 20]),
+        );
         drop(client);
     }
 
@@ -277,9 +310,13 @@ mod tests {
         let server = Arc::new(server);
         let place = all.admit(attacker, Some(Arc::clone(&server))).unwrap();
         let serving = thread::spawn(move || {
-            serve(&server, &place, &PATIENT, |_, _| {
-                unreachable!("no request came")
-            });
+            serve(
+                &server,
+                &place,
+                &PATIENT,
+                |_| false,
+                |_, _| unreachable!("no request came"),
+            );
         });
         let _own = all.admit(owner, None).unwrap();
         serving.join().unwrap();

@@ -13,7 +13,7 @@ use crate::sample::GuardView;
 use crate::strips::Strips;
 
 /// Maximum number of lines of a tunnel in the document: a server may have a thousand clients with several each.
-const LINES: usize = 32;
+pub(crate) const LINES: usize = 32;
 
 /// Maximum number of tunnels in the document that have a file but are not up.
 const KNOWN: usize = 64;
@@ -35,7 +35,7 @@ pub struct Document<'a> {
     moment: u64,
     tunnels: Vec<Tunnel<'a>>,
     guard: Option<&'a GuardView>,
-    /// The paths of devices; `None` if they are those of the document before.
+    /// The paths of devices; `None` if unchanged since the last document.
     steering: Option<&'a Value>,
     limits: &'a [String],
     cores: &'a [u8],
@@ -55,6 +55,8 @@ struct Tunnel<'a> {
     active: usize,
     drops: u64,
     cipher: &'a str,
+    /// Whether packets to the Internet can leave through the tunnel, so that a rule may name it.
+    leads: bool,
     lines: Vec<Line<'a>>,
     /// The tunnel's status; `None` if it is not up.
     status: Option<Details>,
@@ -151,8 +153,21 @@ fn running<'a>(status: &'a Status, strips: &Strips, since: u64) -> Tunnel<'a> {
             .values()
             .fold(0, |sum, it| sum.saturating_add(*it)),
         cipher,
+        leads: leads(status),
         lines: lines.map(line).collect(),
         status: Some(details(status)),
+    }
+}
+
+/// Whether packets to the Internet can leave through a tunnel. Those to a server's clients cannot.
+fn leads(status: &Status) -> bool {
+    let is_wide = |it: &String| it.ends_with("/0") || it.ends_with("/1");
+    match status.protocol.as_str() {
+        "wireguard" => {
+            let mut networks = status.peers.iter().flat_map(|it| &it.allowed_ips);
+            networks.any(is_wide)
+        }
+        _ => status.role.as_deref() != Some("server"),
     }
 }
 
@@ -241,6 +256,32 @@ mod tests {
     use crate::sample::{Known, Sample};
     use serde_json::json;
     use std::time::{Duration, Instant};
+
+    /// A rule may name only tunnels that lead to the Internet.
+    #[test]
+    fn servers_and_tunnels_to_an_office_lead_nowhere() {
+        for (protocol, role, networks, is) in [
+            ("wireguard", None, vec!["10.0.0.0/8"], false),
+            ("wireguard", None, vec!["10.8.0.2/32", "fd00::/8"], false),
+            ("wireguard", None, vec!["0.0.0.0/0", "::/0"], true),
+            ("wireguard", None, vec!["0.0.0.0/1", "128.0.0.0/1"], true),
+            ("openvpn", Some("client"), vec![], true),
+            ("openvpn", Some("server"), vec![], false),
+            ("pptp", Some("server"), vec![], false),
+        ] {
+            let peer = PeerStatus {
+                allowed_ips: networks.into_iter().map(str::to_owned).collect(),
+                ..PeerStatus::default()
+            };
+            let status = Status {
+                protocol: protocol.to_owned(),
+                role: role.map(str::to_owned),
+                peers: vec![peer],
+                ..Status::default()
+            };
+            assert_eq!(leads(&status), is, "{status:?}");
+        }
+    }
 
     #[test]
     fn what_was_told_is_not_told_again() {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::connection::{Limits, refuse, serve};
 use crate::day::Day;
 use crate::figures::Figures;
+use crate::http::Head;
 use crate::link::Link;
 use crate::overview::Overview;
 use crate::places::Places;
@@ -110,7 +111,8 @@ fn admit(
     };
     let site = Arc::clone(site);
     let served = thread("connection", move || {
-        serve(&stream, &place, &limits, |head, body| {
+        let has_session = |head: &Head| site.has_session(head);
+        serve(&stream, &place, &limits, has_session, |head, body| {
             site.answer(head, body, from)
         });
     });

@@ -1,4 +1,4 @@
-//! Pages of the manual that the page links to, as packages contain no others.
+//! Pages of the manual that the page links to. Packages contain no other pages.
 
 /// Each page's name, and its text, compressed by gzip.
 pub const PAGES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/help.rs"));
@@ -14,7 +14,7 @@ pub fn page(name: &str) -> Option<&'static [u8]> {
 mod tests {
     use super::*;
 
-    /// Each link of the page leads to a page of the manual, and none is there without a link.
+    /// Each link leads to a page of the manual, and each page has a link.
     #[test]
     fn links_lead_to_pages() {
         let source = include_str!("../page/page.html");

@@ -13,7 +13,7 @@ const FIELDS_MAX: usize = 64;
 /// Longest body that is read, in bytes.
 pub const BODY_MAX: usize = 4 << 10;
 
-/// Longest body of a request with a session's cookie that may hand over a tunnel's file.
+/// Longest body of a request with a tunnel's file. Only sessions may send one longer than [`BODY_MAX`].
 pub const LONG_BODY_MAX: usize = 64 << 10;
 
 /// The path of requests that change something, and of their long bodies.
@@ -152,11 +152,17 @@ impl Head {
                 return Err(Bad::Malformed);
             };
         }
-        let is_long = head.path == HOME && head.cookie(COOKIE).is_some();
-        if head.length > if is_long { LONG_BODY_MAX } else { BODY_MAX } {
+        let may_be_long = head.path == HOME && head.cookie(COOKIE).is_some();
+        if head.length > if may_be_long { LONG_BODY_MAX } else { BODY_MAX } {
             return Err(Bad::Body);
         }
         Ok(Some((head, length)))
+    }
+
+    /// Whether only a session may send this request, because of its length.
+    #[must_use]
+    pub const fn is_long(&self) -> bool {
+        self.length > BODY_MAX
     }
 
     /// Stores a field. Fields that matter may come only once: a proxy in front of this server could have read the other
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_session_hands_over_long_bodies() {
+    fn only_a_request_with_a_cookie_has_a_long_body() {
         let with = |path: &str, cookie: &str, length: usize| {
             let text = format!(
                 "POST {path} HTTP/1.1\r\nContent-Length: {length}\r\nCookie: {cookie}\r\n\r\n"

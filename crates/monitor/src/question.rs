@@ -35,7 +35,7 @@ pub enum Question {
     },
 }
 
-/// A question about the servers at home, or a change of them or of their clients. Or a file, or a rule for a device.
+/// A request about servers at home, a file to import, or a rule for a device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AtHome {
     /// The method's name. [`AtHome::PEERS`] only reads.

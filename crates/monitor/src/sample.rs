@@ -15,8 +15,8 @@ pub struct Sample {
     /// The guard; `None` if it is off.
     pub guard: Option<GuardView>,
     /// The policy and the guard in one picture, for the page: `warnings`, sentences; `devices`, objects of texts;
-    /// `policy`, with `state` and `rows`, or null. The front only passes it on, so it needs no types, whose code would be
-    /// larger than all else here.
+    /// `policy`, with `state` and `rows`, or null. The front only passes it on, so it has no types: their code would be
+    /// large.
     pub steering: Value,
     /// Why a part cannot be read, in words.
     pub trouble: Option<String>,

@@ -98,6 +98,11 @@ impl Site {
         self.link.ask(question)
     }
 
+    /// Whether a request from this page has a valid session.
+    pub fn has_session(&self, head: &Head) -> bool {
+        self.gate.check(head).is_ok() && self.session(head).is_some()
+    }
+
     /// Answers a request from an address.
     pub fn answer(&self, head: &Head, body: &[u8], from: IpAddr) -> Answer {
         if let Err(refusal) = self.gate.check(head) {

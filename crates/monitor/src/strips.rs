@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use service::status::{LineStatus, Status};
+use service::status::{LineStatus, PeerStatus, Status};
 
+use crate::document;
 use crate::events::called;
 use crate::overview::MINUTES;
 
-/// Maximum number of uplinks whose states are kept.
-const LINES: usize = 64;
+/// Maximum number of uplinks whose states are kept, over all tunnels, which have equal shares.
+const LINES: usize = 128;
 
-/// Longest pause between two samples, in seconds, that the later one fills.
+/// Longest gap between two samples, in seconds, that takes the later sample's letter.
 const FILLED: u64 = 15;
 
 /// The letter of an unknown state, and of a moment without a sample.
@@ -42,14 +43,20 @@ impl Strips {
     /// Takes the uplinks of these tunnels at a moment, in seconds.
     pub fn observe(&mut self, tunnels: &[Status], moment: u64) {
         let passed = moment.saturating_sub(self.moment);
-        let peers = tunnels
-            .iter()
-            .flat_map(|status| status.peers.iter().map(move |peer| (status, peer)));
-        let lines = peers.flat_map(|(status, peer)| {
-            peer.lines.iter().map(move |line| {
-                let key = (status.interface.clone(), called(peer), line.name.clone());
-                (key, letter(line))
-            })
+        let has_lines = |it: &&Status| it.peers.iter().any(|peer| !peer.lines.is_empty());
+        let tunnels = tunnels.iter().filter(has_lines);
+        let share = (LINES / tunnels.clone().count().max(1)).clamp(1, document::LINES);
+        let lines = tunnels.flat_map(|status| {
+            let pairs = |peer: &'_ PeerStatus| {
+                let peer_name = called(peer);
+                let key =
+                    |name: &str| (status.interface.clone(), peer_name.clone(), name.to_owned());
+                let lines = peer.lines.iter();
+                lines
+                    .map(|it| (key(&it.name), letter(it)))
+                    .collect::<Vec<_>>()
+            };
+            status.peers.iter().flat_map(pairs).take(share)
         });
         let now: BTreeMap<Key, u8> = lines.take(LINES).collect();
         // Uplinks of tunnels that have ended.
@@ -84,7 +91,6 @@ impl Strips {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use service::status::PeerStatus;
 
     fn tunnel(name: &str, lines: &[(&str, &str, bool)]) -> Status {
         let line = |&(name, state, in_use): &(&str, &str, bool)| LineStatus {
@@ -148,7 +154,18 @@ mod tests {
         for moment in 0..1000 {
             strips.observe(&tunnels, moment);
         }
+        // Each tunnel has as many as the document shows.
+        let of = |name: &str| strips.of.keys().filter(|it| it.0 == name).count();
+        assert_eq!([of("wg0"), of("wg1")], [document::LINES; 2]);
+        let names: Vec<String> = (0..200).map(|it| format!("wg{it}")).collect();
+        let tunnels: Vec<Status> = names.iter().map(|it| tunnel(it, &lines)).collect();
+        strips.observe(&tunnels[..8], 1000);
+        assert!(
+            (0..8).all(|it| strips.of.keys().filter(|key| key.0 == names[it]).count() == LINES / 8)
+        );
+        strips.observe(&tunnels, 1001);
         assert_eq!(strips.of.len(), LINES);
+        strips.observe(&tunnels[..2], 1302);
         assert!(strips.of.values().all(|it| it.len() == 300));
         strips.observe(&tunnels, u64::MAX);
         assert!(strips.of.values().all(|it| it.len() == 300));

@@ -6,12 +6,15 @@ use config::guard::Pattern;
 use config::policy::{Policy, Way as Meant};
 use netio::netlink::Family;
 
-use crate::facts::Facts;
+use crate::facts::FAMILIES;
 use crate::networks::Network;
-use crate::policy::{EntryReport, Lease, Present, Senders, present};
-use crate::report::idle;
+use crate::policy::{DEVICES_MAX, Entry, Present, Senders, present};
+use crate::report::{few, idle};
 use crate::system::System;
 use crate::{SteerError, Way, guard, policy};
+use sender::{Device, Match, covers, within};
+
+mod sender;
 
 /// Addresses on the Internet whose routes are those of the router itself.
 const INTERNET: [&str; 2] = ["9.9.9.9", "2620:fe::fe"];
@@ -19,12 +22,14 @@ const INTERNET: [&str; 2] = ["9.9.9.9", "2620:fe::fe"];
 /// Maximum number of rows.
 const ROWS_MAX: usize = 512;
 
-/// What happens to packets that leave the LAN. In order: an earlier one decides about a device with several.
+/// What happens to packets that leave the LAN. Ordered from least to most protected; a row shows the lesser of IPv4 and
+/// IPv6.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Allowed {
     /// They leave through no tunnel.
     Clear,
-    /// They leave through a tunnel, and without it once it ends.
+    /// They leave through a tunnel, or not at all, but without one once this tunnel ends or the router has another
+    /// route.
     Loose,
     /// They leave through a tunnel, or not at all.
     Through,
@@ -53,7 +58,7 @@ impl Allowed {
 pub struct Row {
     /// The device's name, as it chose it; empty if it has none, or for all other devices.
     pub name: String,
-    /// IPv4 address; empty for all other devices.
+    /// IPv4 address; empty for all other devices, and without a lease.
     pub address: String,
     /// Hardware address; empty for all other devices.
     pub mac: String,
@@ -101,20 +106,15 @@ pub fn picture(
         tunnels,
         own,
     };
+    let drawn = scene.draw();
     Ok(Picture {
-        rows: scene.rows(),
-        warnings: scene.warnings(policy.is_some(), guard),
+        warnings: scene.warnings(policy.is_some(), guard, &drawn),
+        rows: drawn.rows,
         policy: present.report,
     })
 }
 
-/// A sender of packets.
-struct Device<'a> {
-    lease: Option<&'a Lease>,
-    lan: &'a str,
-}
-
-/// The facts of a picture.
+/// A picture before it is drawn: all that decides about packets.
 struct Scene<'a> {
     present: &'a Present,
     /// The guard, if it is in force.
@@ -125,22 +125,37 @@ struct Scene<'a> {
 }
 
 /// The path of a family's packets.
-type Path = (Allowed, String);
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Path {
+    allowed: Allowed,
+    words: String,
+    /// Who decides.
+    by: String,
+    /// False if the router has no route of the family now.
+    is_routed: bool,
+}
+
+/// Rows, and what they cannot show.
+#[derive(Default)]
+struct Drawn {
+    rows: Vec<Row>,
+    /// Devices without rows, because there are too many.
+    left_out: usize,
+    /// Entries that match packets of one family of addresses only: the policy's entry, the other family, the device.
+    leaks: Vec<(String, Family, String)>,
+}
 
 impl Scene<'_> {
-    fn rows(&self) -> Vec<Row> {
+    fn draw(&self) -> Drawn {
         let Present {
             leases,
             facts,
             resolved,
-            ..
+            report,
         } = self.present;
-        let mut devices: Vec<Device<'_>> = leases
-            .iter()
-            .map(|lease| Device {
-                lan: lan_of(lease.address, facts),
-                lease: Some(lease),
-            })
+        let with_lease = leases.iter().take(DEVICES_MAX);
+        let mut devices: Vec<Device<'_>> = with_lease
+            .map(|lease| Device::of_lease(lease, facts))
             .collect();
         let guarded = self.guard.into_iter().flat_map(|it| &it.parts);
         let mut lans: Vec<&str> = resolved.policy.lan.iter().map(String::as_str).collect();
@@ -149,69 +164,146 @@ impl Scene<'_> {
         lans.retain(|it| !it.is_empty());
         lans.sort_unstable();
         lans.dedup();
-        devices.extend(lans.into_iter().map(|lan| Device { lease: None, lan }));
-        let name = |it: &Device<'_>| it.lease.map(|it| it.name.to_ascii_lowercase());
-        devices.sort_by_key(|it| (it.lan.to_owned(), it.lease.is_none(), name(it)));
-        let rows = devices.iter().flat_map(|it| self.rows_of(it));
-        rows.take(ROWS_MAX).collect()
+        devices.extend(lans.into_iter().map(Device::others));
+        if report.on {
+            let mut macs = resolved.macs(|_| true);
+            macs.retain(|mac| !leases.iter().any(|it| it.mac == *mac));
+            let without = |mac| Device::without_lease(mac, self.present);
+            devices.extend(macs.into_iter().map(without));
+        }
+        let name = |it: &Device<'_>| it.name.to_ascii_lowercase();
+        devices.sort_by_key(|it| {
+            let lan = (it.lan.is_empty(), it.lan.to_owned());
+            (lan, it.mac.is_none(), name(it))
+        });
+        let mut drawn = Drawn::default();
+        for device in &devices {
+            let (rows, leaks) = self.rows_of(device);
+            drawn.leaks.extend(leaks);
+            match drawn.left_out == 0 && drawn.rows.len() + rows.len() <= ROWS_MAX {
+                true => drawn.rows.extend(rows),
+                false => drawn.left_out += 1,
+            }
+        }
+        drawn
     }
 
-    /// The row of a device, then those of its exceptions.
-    fn rows_of(&self, device: &Device<'_>) -> Vec<Row> {
+    /// The row of a device, then those of its exceptions; and the entries that its packets of one family bypass.
+    fn rows_of(&self, device: &Device<'_>) -> (Vec<Row>, Vec<(String, Family, String)>) {
         let Present {
-            resolved, report, ..
+            resolved,
+            report,
+            facts,
+            ..
         } = self.present;
-        let is_ours = report.on && resolved.policy.lan.iter().any(|it| it == device.lan);
-        let entries = resolved.entries.iter().zip(&resolved.policy.entries);
-        let mut entries = entries
-            .zip(&report.entries)
-            .filter(|((entry, _), _)| is_ours && matches(entry.who.as_ref(), device));
-        let mut exceptions = Vec::new();
-        let whole = loop {
-            match entries.next() {
-                None => break self.row(device, "", self.without(device.lan), None),
-                Some(((entry, meant), report)) => {
-                    let paths = self.by_entry(&meant.way, report, device.lan);
-                    let by = Some(report.name.as_str());
-                    if entry.is_everywhere() {
-                        break self.row(device, "", paths, by);
-                    }
-                    // What holds for the whole LAN stands only in its last row.
-                    if entry.who.is_some() || device.lease.is_none() {
-                        exceptions.push(self.row(device, &report.to, paths, by));
+        let is_elsewhere = !device.lan.is_empty() && !is_in(&resolved.policy.lan, device.lan);
+        let entries: &[Entry] = match report.on && !is_elsewhere {
+            true => &resolved.entries,
+            false => &[],
+        };
+        let matches: Vec<[Match; 2]> = entries
+            .iter()
+            .map(|entry| FAMILIES.map(|family| device.matches(entry, family, self.present)))
+            .collect();
+        // For each family, the number of entries up to the one that decides about all packets.
+        let mut reached = [entries.len(); 2];
+        let whole = [0, 1].map(|family| {
+            let mut paths = Vec::new();
+            for (place, entry) in entries.iter().enumerate() {
+                let matched = matches[place][family];
+                if entry.is_everywhere() && matched != Match::No {
+                    paths.push(self.by_entry(place, family, device.lan));
+                    if matched == Match::Yes {
+                        reached[family] = place;
+                        return either(paths);
                     }
                 }
             }
-        };
-        exceptions.insert(0, whole);
-        exceptions
+            paths.push(match is_elsewhere {
+                true => self.elsewhere(device, family),
+                false => self.without(family, device.lan),
+            });
+            either(paths)
+        });
+        let lan = facts.networks(&resolved.policy.lan);
+        let mut rows = Vec::new();
+        let mut leaks = self.leaks(device, &whole.each_ref().map(Some));
+        for (place, entry) in entries.iter().enumerate() {
+            if entry.is_everywhere() {
+                continue;
+            }
+            let aims = FAMILIES.map(|it| aims(entry, it));
+            let is_hidden = |family: usize| {
+                let mut before = entries[..place].iter().zip(&matches);
+                place > reached[family]
+                    || before.any(|(it, matched)| {
+                        matched[family] == Match::Yes && hides(it, entry, FAMILIES[family], &lan)
+                    })
+            };
+            let matched = |it: usize| aims[it] && matches[place][it] != Match::No && !is_hidden(it);
+            if !matched(0) && !matched(1) {
+                continue;
+            }
+            let paths = [0, 1].map(|family| {
+                let path = || self.by_entry(place, family, device.lan);
+                match matches[place][family] {
+                    _ if !aims[family] || is_hidden(family) => None,
+                    Match::Yes => Some(path()),
+                    Match::Maybe => Some(either(vec![path(), whole[family].clone()])),
+                    Match::No => Some(whole[family].clone()),
+                }
+            });
+            leaks.extend(self.leaks(device, &paths.each_ref().map(Option::as_ref)));
+            let path = exception(paths, aims == [true; 2]);
+            rows.extend(path.map(|it| row(device, &report.entries[place].to, it)));
+        }
+        let [v4, v6] = whole;
+        rows.insert(0, row(device, "", together(v4, v6)));
+        (rows, leaks)
     }
 
-    fn row(
+    /// The entries that hold packets of one family, while packets of the other leave freely.
+    fn leaks(
         &self,
         device: &Device<'_>,
-        to: &str,
-        [v4, v6]: [Option<Path>; 2],
-        entry: Option<&str>,
-    ) -> Row {
-        let is_guarded = self.part(device.lan).is_some();
-        let by = match entry {
-            Some(name) => format!("policy entry {name}"),
-            None if is_guarded => "the guard".to_owned(),
-            None => "the router's own routes".to_owned(),
+        paths: &[Option<&Path>; 2],
+    ) -> Vec<(String, Family, String)> {
+        let [Some(v4), Some(v6)] = paths else {
+            return Vec::new();
         };
-        let (allowed, path) = together(v4, v6);
-        let lease = device.lease;
-        Row {
-            name: lease.map(|it| it.name.clone()).unwrap_or_default(),
-            address: lease.map(|it| it.address.to_string()).unwrap_or_default(),
-            mac: lease.map(|it| it.mac.to_string()).unwrap_or_default(),
-            lan: device.lan.to_owned(),
-            to: to.to_owned(),
-            // The state says that it is held.
-            path: path.strip_prefix("held: ").unwrap_or(&path).to_owned(),
-            allowed,
-            by,
+        let mut leaks = Vec::new();
+        for (held, free, family) in [(v4, v6, Family::V6), (v6, v4, Family::V4)] {
+            let is_open = free.is_routed && free.allowed <= Allowed::Loose;
+            if held.allowed > Allowed::Loose && is_open && held.by != free.by {
+                leaks.push((held.by.clone(), family, device.words()));
+            }
+        }
+        leaks
+    }
+
+    /// The path of packets that come in through an interface outside the policy's `lan`.
+    fn elsewhere(&self, device: &Device<'_>, family: usize) -> Path {
+        let Present {
+            resolved, report, ..
+        } = self.present;
+        let entries = resolved.entries.iter().zip(&report.entries);
+        let mut entries = entries
+            .filter(|(entry, _)| entry.is_everywhere() && names(entry, device, FAMILIES[family]));
+        // Packets with a hardware address that any entry holds are dropped. An address may also be that of an entry
+        // before, which lets its packets leave.
+        let has_mac = |who: &Senders| device.mac.is_some_and(|it| who.macs.contains(&it));
+        let by_mac = entries
+            .clone()
+            .find(|(entry, _)| entry.holds && entry.who.as_ref().is_some_and(has_mac));
+        let holder = by_mac.or_else(|| entries.next().filter(|it| it.0.holds));
+        match holder {
+            Some((_, entry)) if report.on => Path {
+                allowed: Allowed::Blocked,
+                words: "blocked, because the policy's lan does not name this interface".to_owned(),
+                by: format!("policy entry {}", entry.name),
+                is_routed: true,
+            },
+            _ => self.without(family, device.lan),
         }
     }
 
@@ -221,55 +313,84 @@ impl Scene<'_> {
         parts.find(|it| it.lan.iter().any(|it| it == lan))
     }
 
-    /// The paths by an entry of the policy, and by the guard behind it.
-    fn by_entry(&self, way: &Meant, entry: &EntryReport, lan: &str) -> [Option<Path>; 2] {
-        let mut without = self.without(lan);
+    /// The path by an entry of the policy, and by the guard behind it.
+    fn by_entry(&self, place: usize, family: usize, lan: &str) -> Path {
+        let Present {
+            resolved, report, ..
+        } = self.present;
+        let (meant, entry) = (&resolved.policy.entries[place].way, &report.entries[place]);
         let part = self.part(lan);
-        [0, 1].map(|family| {
-            let own = (entry.allowed[family], entry.ways[family].clone());
-            Some(match (way, part) {
-                (Meant::Around, Some(_)) => {
-                    let words = "around tunnels, which the guard blocks";
-                    (Allowed::Blocked, words.to_owned())
+        let path = |allowed, words: String| Path {
+            allowed,
+            words,
+            by: String::new(),
+            is_routed: true,
+        };
+        let (allowed, words) = (entry.allowed[family], entry.ways[family].clone());
+        let mut path = match (meant, part) {
+            (Meant::Around, Some(_)) => {
+                let words = "around tunnels, which the guard blocks";
+                path(Allowed::Blocked, words.to_owned())
+            }
+            // The tunnel is down, and the entry has no effect.
+            (Meant::Through { .. }, _) if allowed == Allowed::Clear => self.without(family, lan),
+            (Meant::Through { device, .. }, Some(part))
+                if matches!(allowed, Allowed::Through | Allowed::Loose) =>
+            {
+                match counts(&part.tunnels, device) {
+                    true => path(Allowed::Through, format!("through {device}")),
+                    false => {
+                        let words = format!("through {device}, which the guard does not name");
+                        path(Allowed::Blocked, words)
+                    }
                 }
-                (Meant::Through { .. }, _) if own.0 == Allowed::Clear => {
-                    // The tunnel is down, and the entry has no effect.
-                    without[family].take()?
-                }
-                (Meant::Through { device, .. }, Some(part))
-                    if own.0 == Allowed::Through && !counts(&part.tunnels, device) =>
-                {
-                    let words = format!("through {device}, which the guard does not name");
-                    (Allowed::Blocked, words)
-                }
-                _ => own,
-            })
-        })
+            }
+            _ => path(allowed, words),
+        };
+        path.by = format!("policy entry {}", entry.name);
+        path
     }
 
-    /// The paths without an entry of the policy: those of the guard, or of the router.
-    fn without(&self, lan: &str) -> [Option<Path>; 2] {
+    /// The path without an entry of the policy: that of the guard, or of the router.
+    fn without(&self, family: usize, lan: &str) -> Path {
         if let Some(part) = self.part(lan) {
-            return part.ways.each_ref().map(|way| {
-                Some(match way {
-                    Way::Through { device, .. } => (Allowed::Through, format!("through {device}")),
-                    Way::Held(why) => (Allowed::Held, format!("held: {why}")),
-                })
-            });
+            let (allowed, words) = match &part.ways[family] {
+                Way::Through { device, .. } => (Allowed::Through, format!("through {device}")),
+                Way::Held(why) => (Allowed::Held, format!("held: {why}")),
+            };
+            return Path {
+                allowed,
+                words,
+                by: "the guard".to_owned(),
+                is_routed: true,
+            };
         }
-        self.own.each_ref().map(|device| {
-            let device = device.as_deref()?;
-            Some(match self.tunnels.contains(&device) {
-                true => (
-                    Allowed::Loose,
-                    format!("through {device} while it is up, then without it"),
-                ),
-                false => (Allowed::Clear, format!("through {device}, unencrypted")),
-            })
-        })
+        let device = self.own[family].as_deref();
+        let (allowed, words) = match device {
+            Some(device) if self.tunnels.contains(&device) => (
+                Allowed::Loose,
+                format!("through {device} while it is up, then without it"),
+            ),
+            Some(device) => (Allowed::Clear, format!("through {device}, unencrypted")),
+            None => (
+                Allowed::Clear,
+                "no route now; unencrypted once there is one".to_owned(),
+            ),
+        };
+        Path {
+            allowed,
+            words,
+            by: "the router's own routes".to_owned(),
+            is_routed: device.is_some(),
+        }
     }
 
-    fn warnings(&self, has_file: bool, guard: Option<&guard::Report>) -> Vec<String> {
+    fn warnings(
+        &self,
+        has_file: bool,
+        guard: Option<&guard::Report>,
+        drawn: &Drawn,
+    ) -> Vec<String> {
         let Present {
             resolved,
             facts,
@@ -311,6 +432,20 @@ impl Scene<'_> {
             for (name, words) in report.conflicts() {
                 warn(name, words.to_owned());
             }
+            for (by, family, devices) in by_entry(&drawn.leaks) {
+                let (other, number) = match family {
+                    Family::V4 => (6, 4),
+                    Family::V6 => (4, 6),
+                };
+                let words = format!(
+                    "IPv{number} packets of {devices} bypass it, because it names them by IPv{other} address; name \
+                     their hardware addresses"
+                );
+                warn(&by, words);
+            }
+            if report.on {
+                self.warn_elsewhere(&mut warn);
+            }
         }
         if let Some(guard) = guard {
             match guard.state {
@@ -327,8 +462,118 @@ impl Scene<'_> {
                 warn("guard", words.clone());
             }
         }
+        if self.present.leases.len() > DEVICES_MAX || drawn.left_out > 0 {
+            let words = match drawn.left_out {
+                0 => format!(
+                    "only {DEVICES_MAX} devices with leases have rows; the others have none"
+                ),
+                count => format!("{count} devices have no row, because there are too many"),
+            };
+            all.push(format!("devices: {words}"));
+        }
         all.dedup();
         all
+    }
+
+    /// Warns about devices that an entry names, and that are outside the policy's `lan`.
+    fn warn_elsewhere(&self, warn: &mut impl FnMut(&str, String)) {
+        let Present {
+            resolved,
+            report,
+            facts,
+            leases,
+        } = self.present;
+        let devices = leases.iter().map(|it| Device::of_lease(it, facts));
+        let is_elsewhere =
+            |it: &Device<'_>| !it.lan.is_empty() && !is_in(&resolved.policy.lan, it.lan);
+        let devices: Vec<Device<'_>> = devices.filter(is_elsewhere).collect();
+        for (entry, report) in resolved.entries.iter().zip(&report.entries) {
+            let is_named =
+                |it: &&Device<'_>| FAMILIES.iter().any(|family| names(entry, it, *family));
+            let named = devices.iter().filter(is_named);
+            let named: Vec<String> = named
+                .map(|it| format!("{} in {}", it.words(), it.lan))
+                .collect();
+            if named.is_empty() {
+                continue;
+            }
+            let effect = match entry.is_everywhere() && entry.holds {
+                true => "their packets are dropped there",
+                false => "the entry has no effect there",
+            };
+            let words = format!(
+                "`lan` does not name the interface of {}: {effect}",
+                few(&named)
+            );
+            warn(&format!("policy entry {}", report.name), words);
+        }
+    }
+}
+
+/// The leaks of each entry and family, with the devices in words.
+fn by_entry(leaks: &[(String, Family, String)]) -> Vec<(String, Family, String)> {
+    let mut all: Vec<(String, Family, Vec<String>)> = Vec::new();
+    for (by, family, device) in leaks {
+        match all.iter_mut().find(|it| (&it.0, &it.1) == (by, family)) {
+            Some(it) if it.2.contains(device) => {}
+            Some(it) => it.2.push(device.clone()),
+            None => all.push((by.clone(), *family, vec![device.clone()])),
+        }
+    }
+    let all = all.into_iter();
+    all.map(|(by, family, devices)| (by, family, few(&devices)))
+        .collect()
+}
+
+/// Whether an entry names a device, rather than its interface.
+fn names(entry: &Entry, device: &Device<'_>, family: Family) -> bool {
+    let Some(who) = &entry.who else { return false };
+    let is_of = |address: IpAddr| {
+        let mut networks = who.networks.iter();
+        Family::of(address) == family && networks.any(|it| within(address, *it))
+    };
+    device.mac.is_some_and(|it| who.macs.contains(&it)) || device.address.is_some_and(is_of)
+}
+
+/// Whether an entry with targets has targets of a family.
+fn aims(entry: &Entry, family: Family) -> bool {
+    !entry.domains.is_empty() || entry.networks.iter().any(|it| Family::of(it.0) == family)
+}
+
+/// Whether an entry takes all packets of a family that a later one has targets for.
+fn hides(first: &Entry, later: &Entry, family: Family, lan: &[Network]) -> bool {
+    let networks = later.networks.iter();
+    let mut networks = networks.filter(|it| Family::of(it.0) == family);
+    // Packets within the LAN pass an entry that does not block.
+    let is_inside = |network: &Network| {
+        let mut lan = lan.iter();
+        lan.any(|it| covers(*it, *network) || covers(*network, *it))
+    };
+    let is_hidden = |network: &Network| {
+        let mut first_ones = first.networks.iter();
+        (first.blocks || !later.blocks || !is_inside(network))
+            && first_ones.any(|it| covers(*it, *network))
+    };
+    !first.is_everywhere()
+        && networks.all(is_hidden)
+        && later.domains.iter().all(|it| first.domains.contains(it))
+}
+
+fn row(device: &Device<'_>, to: &str, path: Path) -> Row {
+    let words = match path.allowed {
+        // The state says that it is held.
+        Allowed::Held => path.words.strip_prefix("held: ").unwrap_or(&path.words),
+        _ => &path.words,
+    };
+    Row {
+        name: device.name.to_owned(),
+        address: device.address.map(|it| it.to_string()).unwrap_or_default(),
+        mac: device.mac.map(|it| it.to_string()).unwrap_or_default(),
+        lan: device.lan.to_owned(),
+        to: to.to_owned(),
+        path: words.to_owned(),
+        allowed: path.allowed,
+        by: path.by,
     }
 }
 
@@ -346,24 +591,82 @@ fn partly(what: &str, is_closed: bool) -> String {
     format!("some of its rules are missing, {effect}; run `millrace {what} refresh`")
 }
 
-/// The paths of both families in one line.
-fn together(v4: Option<Path>, v6: Option<Path>) -> Path {
-    let is_kept = |it: &Path| it.0 > Allowed::Through;
-    match (v4, v6) {
-        (None, None) => (
-            Allowed::Clear,
-            "no route now; unencrypted once there is one".to_owned(),
-        ),
-        (Some(path), None) | (None, Some(path)) => path,
-        (Some(v4), Some(v6)) if v4 == v6 || is_kept(&v4) && is_kept(&v6) => v4,
-        (Some(v4), Some(v6)) if is_kept(&v6) && !is_kept(&v4) => {
-            (v4.0, format!("{}; IPv6 is blocked", v4.1))
+/// One of these paths; the least protected one gives the state.
+fn either(mut paths: Vec<Path>) -> Path {
+    let mut all = paths.remove(0);
+    for path in paths {
+        if path.words != all.words {
+            all.words += &format!(", or {}", path.words);
         }
-        (Some(v4), Some(v6)) if is_kept(&v4) && !is_kept(&v6) => {
-            (v6.0, format!("{}; IPv4 is blocked", v6.1))
+        if path.by != all.by {
+            all.by += &format!(", or {}", path.by);
         }
-        (Some(v4), Some(v6)) => (v4.0.min(v6.0), format!("IPv4 {}; IPv6 {}", v4.1, v6.1)),
+        all.allowed = all.allowed.min(path.allowed);
+        all.is_routed |= path.is_routed;
     }
+    all
+}
+
+/// The path of an exception. `is_part` if the path that is missing stands in another row.
+fn exception(paths: [Option<Path>; 2], is_part: bool) -> Option<Path> {
+    let only = |path: Path, number: u8| match is_part {
+        true => Path {
+            words: format!("IPv{number} {}", path.words),
+            ..path
+        },
+        false => path,
+    };
+    match paths {
+        [Some(v4), Some(v6)] => Some(together(v4, v6)),
+        [Some(path), None] => Some(only(path, 4)),
+        [None, Some(path)] => Some(only(path, 6)),
+        [None, None] => None,
+    }
+}
+
+/// The paths of both families in one line.
+fn together(v4: Path, v6: Path) -> Path {
+    let is_kept = |it: &Path| it.allowed > Allowed::Through;
+    let by = match v4.by == v6.by {
+        true => v4.by.clone(),
+        false => format!("IPv4: {}; IPv6: {}", v4.by, v6.by),
+    };
+    let lesser = v4.allowed.min(v6.allowed);
+    let (allowed, words) = match (v4, v6) {
+        (v4, v6) if v4.words == v6.words => (lesser, v4.words),
+        (v4, v6) if !(v4.is_routed && v6.is_routed) => {
+            let (path, number) = match v4.is_routed {
+                true => (v4, 6),
+                false => (v6, 4),
+            };
+            if path.allowed <= Allowed::Loose {
+                return path;
+            }
+            let words = format!(
+                "{}; IPv{number} leaves unencrypted once the router has a route",
+                path.words
+            );
+            (Allowed::Loose, words)
+        }
+        (v4, v6) if v4.allowed == v6.allowed && is_kept(&v4) => (lesser, v4.words),
+        (v4, v6) if is_kept(&v6) && !is_kept(&v4) => {
+            (v4.allowed, format!("{}; IPv6 is blocked", v4.words))
+        }
+        (v4, v6) if is_kept(&v4) && !is_kept(&v6) => {
+            (v6.allowed, format!("{}; IPv4 is blocked", v6.words))
+        }
+        (v4, v6) => (lesser, format!("IPv4 {}; IPv6 {}", v4.words, v6.words)),
+    };
+    Path {
+        allowed,
+        words,
+        by,
+        is_routed: true,
+    }
+}
+
+fn is_in(lan: &[String], device: &str) -> bool {
+    lan.iter().any(|it| it == device)
 }
 
 /// Whether the guard counts a device as a tunnel by one of these patterns.
@@ -372,174 +675,5 @@ fn counts(patterns: &[String], device: &str) -> bool {
     patterns.any(|it| it.matches(device))
 }
 
-/// The device with the network of an address; empty if there is none.
-fn lan_of(address: IpAddr, facts: &Facts) -> &str {
-    let mut own = facts.addresses.iter();
-    let found = own.find(|it| within(address, (it.ip, it.prefix)));
-    let link = found.and_then(|it| facts.link(it.index));
-    link.map_or("", |it| it.name.as_str())
-}
-
-fn within(address: IpAddr, (network, prefix): Network) -> bool {
-    let number = |ip: IpAddr| match ip {
-        IpAddr::V4(ip) => u128::from(ip.to_bits()) << 96,
-        IpAddr::V6(ip) => ip.to_bits(),
-    };
-    let differ = number(address) ^ number(network);
-    Family::of(address) == Family::of(network) && differ.leading_zeros() >= u32::from(prefix)
-}
-
-fn matches(who: Option<&Senders>, device: &Device<'_>) -> bool {
-    let Some(who) = who else { return true };
-    let is_named = |it: &Lease| {
-        who.macs.contains(&it.mac) || who.networks.iter().any(|own| within(it.address, *own))
-    };
-    who.devices.iter().any(|it| it == device.lan) || device.lease.is_some_and(is_named)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{self, facts, ip, link, made, resolved, route, tunnel};
-    use config::policy::Mac;
-    use netio::netlink::Rule;
-
-    /// A router with four leases, whose policy is in force, as one line for each row and each warning.
-    fn seen(facts: Facts, is_guarded: bool, own: [Option<&str>; 2]) -> (Vec<String>, Vec<String>) {
-        let lease = |last, name: &str, address: &str| Lease {
-            mac: Mac([2, 0, 0x5e, 0x10, 0, last]),
-            address: ip(address),
-            name: name.to_owned(),
-        };
-        let leases = vec![
-            lease(9, "Laptop", "192.168.1.9"),
-            lease(2, "television", "192.168.1.7"),
-            lease(3, "phone", "192.168.1.8"),
-            lease(5, "", "192.168.2.5"),
-        ];
-        let guard = guard::Report::new(Some(&fixture::guard()), true, &facts, None);
-        let guard = guard::Report {
-            state: guard::State::Held,
-            ..guard
-        };
-        let present = Present::new(resolved(), true, true, facts, leases);
-        let scene = Scene {
-            present: &present,
-            guard: is_guarded.then_some(&guard),
-            tunnels: &["wg0"],
-            own: own.map(|it| it.map(str::to_owned)),
-        };
-        let line = |it: Row| {
-            let who = [it.name, it.lan, it.to].join("/");
-            format!("{who} {}: {} ({})", it.allowed.name(), it.path, it.by)
-        };
-        let rows = scene.rows().into_iter().map(line).collect();
-        (rows, scene.warnings(true, scene.guard))
-    }
-
-    /// The facts of a policy that is in force.
-    fn on(mut facts: Facts) -> Facts {
-        facts.chains.found = made(&policy::table::wanted(&resolved(), &facts));
-        facts
-    }
-
-    const CLEAR: &str = "clear: through wan, unencrypted (the router's own routes)";
-    const SITES: &str = "example.org, www.example.org, 203.0.113.0/24, 2001:db8:f::/48";
-
-    #[test]
-    fn the_first_entry_decides_then_the_guard_then_the_router() {
-        let around = "clear: around tunnels (policy entry bank)";
-        let blocked = "blocked: blocked (policy entry guests)";
-        let (rows, warnings) = seen(on(facts()), false, [Some("wan"), None]);
-        let phone =
-            format!("phone/br-lan/{SITES} clear: through wan, unencrypted (policy entry phone)");
-        assert_eq!(
-            rows,
-            [
-                format!("/br-guest/ {CLEAR}"),
-                format!("/br-guest/192.168.1.0/24 {blocked}"),
-                format!("/br-guest/ {CLEAR}"),
-                format!("/br-guest/bank.example {around}"),
-                format!("/br-guest/192.168.1.0/24 {blocked}"),
-                format!("Laptop/br-lan/ {CLEAR}"),
-                format!("phone/br-lan/ {CLEAR}"),
-                phone.clone(),
-                "television/br-lan/ held: there is no device mr-us (policy entry television)"
-                    .to_owned(),
-                format!("/br-lan/ {CLEAR}"),
-                format!("/br-lan/bank.example {around}"),
-            ]
-        );
-        let down = "policy entry phone: as without the entry: there is no device mr-nl";
-        assert!(warnings.iter().any(|it| it == down), "{warnings:?}");
-
-        let mut with = facts();
-        with.links.push(link(7, "mr-us", true));
-        tunnel(&mut with, 7, "10.8.0.2");
-        with.tables.push(route("0.0.0.0", 0, 7, 7701));
-        let (rows, _) = seen(on(with.clone()), true, [Some("wan"), None]);
-        let held = "held: mr-us is up, but table 77 has no default route";
-        let has = |start: &str| {
-            assert!(
-                rows.iter().any(|it| it.starts_with(start)),
-                "{start}: {rows:#?}"
-            );
-        };
-        has("television/br-lan/ through: through mr-us; IPv6 is blocked (policy entry television)");
-        has(&format!("Laptop/br-lan/ {held}"));
-        has(
-            "/br-lan/bank.example blocked: around tunnels, which the guard blocks (policy entry bank)",
-        );
-        has(&format!("phone/br-lan/{SITES} {held}"));
-        // The router's own tunnel takes all traffic, and nothing holds it.
-        let (rows, _) = seen(on(with), false, [Some("wg0"), None]);
-        assert_eq!(
-            rows[5],
-            "Laptop/br-lan/ loose: through wg0 while it is up, then without it (the router's own routes)"
-        );
-    }
-
-    #[test]
-    fn what_is_not_in_force_is_told() {
-        let (rows, warnings) = seen(facts(), false, [None; 2]);
-        let row = "television/br-lan/ clear: no route now; unencrypted once there is one (the router's own routes)";
-        assert!(rows.iter().any(|it| it == row), "{rows:#?}");
-        assert_eq!(warnings[0], format!("policy: {}", missing("policy")));
-        let mut facts = on(facts());
-        facts.links.retain(|it| it.name != "br-guest");
-        facts.chains.found.clear();
-        facts.rules[0].as_mut().unwrap().push(Rule {
-            priority: Some(guard::rules::POLICY[0]),
-            fwmark: Some(1),
-            ..Rule::new(Family::V4, 7701)
-        });
-        let (_, warnings) = seen(facts, true, [None; 2]);
-        for (what, words) in [
-            ("policy", "packets may leave unencrypted"),
-            ("policy", "there is no device br-guest"),
-            ("guard", "packets may leave unencrypted"),
-            ("guard", "there is no device br-guest"),
-        ] {
-            let has = |it: &String| it.starts_with(what) && it.contains(words);
-            assert!(warnings.iter().any(has), "{what}, {words}: {warnings:#?}");
-        }
-    }
-
-    #[test]
-    fn networks_hold_their_addresses_and_no_others() {
-        for (address, network, is) in [
-            ("192.168.1.7", ("192.168.1.0", 24), true),
-            ("192.168.2.7", ("192.168.1.0", 24), false),
-            ("192.168.1.7", ("0.0.0.0", 0), true),
-            ("192.168.1.7", ("192.168.1.7", 32), true),
-            ("::1", ("0.0.0.0", 0), false),
-            ("fd00::7", ("fd00::", 64), true),
-        ] {
-            assert_eq!(
-                within(ip(address), (ip(network.0), network.1)),
-                is,
-                "{address}"
-            );
-        }
-    }
-}
+mod tests;

@@ -34,7 +34,6 @@ use crate::system::{System, listed};
 use crate::watch;
 use crate::{SteerError, Ways, or_note};
 use report::ways_now;
-use resolved::Entry;
 use table::TABLE;
 
 mod dnsmasq;
@@ -50,7 +49,7 @@ pub(crate) mod table;
 pub(crate) use leases::{Lease, Names, lease_of};
 pub use others::Other;
 pub use report::{EntryReport, Report};
-pub(crate) use resolved::{Resolved, Senders};
+pub(crate) use resolved::{Entry, Resolved, Senders};
 use second::Near;
 
 /// The result of an action.
@@ -309,7 +308,7 @@ pub(crate) struct Present {
     pub(crate) resolved: Resolved,
     pub(crate) facts: Facts,
     pub(crate) report: Report,
-    /// The present leases, at most [`DEVICES_MAX`].
+    /// The present leases; one more than [`DEVICES_MAX`] if there are more.
     pub(crate) leases: Vec<Lease>,
 }
 
@@ -331,7 +330,7 @@ impl Present {
     }
 }
 
-/// Maximum number of devices that a picture shows.
+/// Maximum number of devices with leases that a picture shows.
 pub(crate) const DEVICES_MAX: usize = 256;
 
 /// Inspects the host. Changes nothing.
@@ -347,7 +346,7 @@ pub(crate) fn present(policy: Option<&Policy>) -> Result<Present, SteerError> {
     let mut facts = gather(&resolved, None, &mut system)?;
     facts.known = asked.known;
     look(&resolved, &mut facts, &mut system);
-    let leases = leases::all(&asked.policy, DEVICES_MAX);
+    let leases = leases::all(&asked.policy, DEVICES_MAX + 1);
     Ok(Present::new(resolved, is_known, is_asked, facts, leases))
 }
 

@@ -1,25 +1,34 @@
-//! What the page's reader hands over: a tunnel's file, or a rule for a device of the LAN.
+//! Files and rules that the page's user submits.
 
 use crate::check::{self, Judged};
 use crate::import::{self, ImportingError};
 use crate::profile::DIRECTORY;
+use config::error::ImportError;
 use config::kind::Kind;
 use config::permissions::Permissions;
-use config::policy::{DEFAULT_PATH, Mac, Policy, Who};
+use config::policy::{DEFAULT_PATH, Entry, Mac, Policy, Who};
 use config::report::Verdict;
 use config::settings::SettingsError;
 use config::types::is_ifname;
 use host::written_file;
+use netio::netlink::Family;
+use openwrt::uci::{self, Package};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::fs;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::path::Path;
+use zeroize::Zeroizing;
+
+/// The UCI file of interfaces.
+const NETWORK: &str = "/etc/config/network";
 
 /// Longest name of an entry, in characters.
 const NAME_MAX: usize = 32;
 
 /// The arguments of all methods.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Given {
     /// The tunnel's name, or the device's.
@@ -30,6 +39,8 @@ pub(super) struct Given {
     text: String,
     /// The hardware address of a device; empty for all devices of `lan`.
     mac: String,
+    /// The device's IPv4 address, if it has a lease.
+    address: String,
     /// The router's device through which the packets come in.
     lan: String,
     /// The tunnel for them; empty to block them.
@@ -63,44 +74,36 @@ impl Method {
 
     /// Answers the page.
     pub(super) fn call(self, given: &Given) -> Result<Value, String> {
-        // The page has a field for the name.
-        let words = |error: ImportingError| error.to_string().replace(" with --name", "");
+        let network = is_openwrt().then_some(Path::new(NETWORK));
         match self {
-            Self::Check => take(given, Path::new(DIRECTORY), false).map_err(words),
-            Self::Import => take(given, Path::new(DIRECTORY), true).map_err(words),
+            Self::Check => take(given, Path::new(DIRECTORY), network, false),
+            Self::Import => take(given, Path::new(DIRECTORY), network, true),
             Self::Plan => rule(given, Path::new(DEFAULT_PATH), false),
             Self::Add => rule(given, Path::new(DEFAULT_PATH), true),
         }
     }
 }
 
-/// Judges a file, and keeps it if `keeps`.
-fn take(given: &Given, to: &Path, keeps: bool) -> Result<Value, ImportingError> {
+/// Judges a file, and keeps it if `keeps`. `network` is the UCI file of the interfaces, on OpenWrt.
+fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result<Value, String> {
+    // The page has a field for the name.
+    let words = |error: ImportingError| error.to_string().replace(" with --name", "");
     let Given {
         name, file, text, ..
     } = given;
-    import::available(name, to)?;
+    import::available(name, to).map_err(words)?;
+    if let Some(network) = network {
+        check_section(name, network, to)?;
+    }
     let kept = import::place(to, name, Path::new(file), text);
-    import::may_keep(&kept, Permissions::default())?;
-    // The reader may not read the router's files.
-    let arguments = check::Arguments {
-        file: kept.clone(),
-        alone: true,
-        ..check::Arguments::default()
-    };
-    let judge = |text: &str| {
-        check::judge_bytes(
-            Kind::of(&kept, text.as_bytes()),
-            text.as_bytes(),
-            &arguments,
-        )
-    };
-    let judged = judge(text)?;
+    import::may_keep(&kept, Permissions::default()).map_err(words)?;
+    let judge = |text: &str| judge(&kept, text, network.is_some());
+    let judged = judge(text).map_err(|error| words(error.into()))?;
     if keeps {
         if !judged.usable {
-            return Err(ImportingError::Unusable);
+            return Err(words(ImportingError::Unusable));
         }
-        import::keep(&kept, text, &judged.report, judge)?;
+        import::keep(&kept, text, &judged.report, judge).map_err(words)?;
         let mut said = format!("Kept as {}.", kept.display());
         if import::is_asking(&kept, text) {
             said += " It asks for a user name and a password: put them on two lines into this file, between \
@@ -113,13 +116,77 @@ fn take(given: &Given, to: &Path, keeps: bool) -> Result<Value, ImportingError> 
     Ok(json!({"said": verdict(&judged), "usable": judged.usable, "refused": refused}))
 }
 
+/// Judges a file on its own: the page's user must not see the router's files.
+fn judge(kept: &Path, text: &str, is_interface: bool) -> Result<Judged, ImportError> {
+    let kind = Kind::of(kept, text.as_bytes());
+    let arguments = check::Arguments {
+        file: kept.to_owned(),
+        alone: true,
+        ..check::Arguments::default()
+    };
+    let mut judged = check::judge_bytes(kind, text.as_bytes(), &arguments)?;
+    // A relay's file gives no tunnel.
+    judged.usable &= kind != Kind::Relay;
+    // Interfaces run no scripts, so a server that depends on them cannot work.
+    #[cfg(feature = "openwrt")]
+    if judged.usable
+        && is_interface
+        && kind == Kind::OpenVpn
+        && let Err(reason) = crate::netifd::notes_of(text.as_bytes(), kept, arguments.permissions)
+    {
+        judged.usable = false;
+        judged.report.refuse(&reason);
+    }
+    #[cfg(not(feature = "openwrt"))]
+    let _ = is_interface;
+    Ok(judged)
+}
+
+/// The section of UCI's `network` for a tunnel: its name may have no other characters.
+fn section(name: &str) -> String {
+    name.replace(|it: char| !it.is_ascii_alphanumeric(), "_")
+}
+
+/// Checks that the commands which start a tunnel would change no other section of `network`.
+fn check_section(name: &str, network: &Path, to: &Path) -> Result<(), String> {
+    let own = section(name);
+    let failed = |why: &str| format!("{}: {why}; mend it first", network.display());
+    let text = match uci::read(network) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => Zeroizing::default(),
+        Err(error) => return Err(failed(&error.to_string())),
+    };
+    let parsed = Package::parse_for(&String::from_utf8_lossy(&text), |_| false);
+    let (package, _) = parsed.map_err(|_| failed("its sections cannot be read"))?;
+    if package.section(&own).is_some() {
+        return Err(format!(
+            "{} has a section {own} already; choose another name",
+            network.display()
+        ));
+    }
+    let files = fs::read_dir(to).into_iter().flatten().flatten();
+    let mut files = files.map(|it| it.path()).filter(|it| {
+        let stem = it.file_stem().unwrap_or_default().to_string_lossy();
+        crate::profile::is_profile(it) && section(&stem) == own
+    });
+    match files.next() {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "{} would have the same section {own} of {}; choose another name",
+            other.display(),
+            network.display()
+        )),
+    }
+}
+
 /// The verdict on a file, in a sentence.
 fn verdict(judged: &Judged) -> String {
     let [honoured, ignored, refused] = check::counts(&judged.report);
     if !judged.usable {
         return "No tunnel can be made from this file.".to_owned();
     }
-    let mut words = format!("A tunnel can be made from this file: {honoured} lines are honoured");
+    let lines = if honoured == 1 { "line" } else { "lines" };
+    let mut words = format!("A tunnel can be made from this file: {honoured} {lines} honoured");
     for (count, what) in [
         (ignored, "without effect"),
         (refused, "refused and left out"),
@@ -144,8 +211,7 @@ fn has_systemd() -> bool {
 /// The commands that start a tunnel, at each boot too.
 fn start(name: &str, kept: &Path) -> String {
     if is_openwrt() {
-        // Names of UCI's sections have no other characters.
-        let section = name.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
+        let section = section(name);
         let file = kept.display();
         return format!(
             "uci set network.{section}=interface\nuci set network.{section}.proto=millrace\n\
@@ -168,20 +234,51 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
         Err(SettingsError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error.to_string()),
     };
-    let entry = entry(given, before.as_ref().map(|it| &it.0))?;
+    let (who, entry) = entry(given, before.as_ref().map(|it| &it.0))?;
+    let place = match &before {
+        Some((policy, _)) => place(policy, &who, given)?,
+        None => 0,
+    };
     let text = match &before {
-        Some((_, text)) => format!("{}\n\n{entry}", text.trim_end()),
+        Some((policy, text)) => inserted(text, place, policy.entries.len(), &entry),
         None => format!("lan = [\"{}\"]\n\n{entry}", given.lan),
     };
     let policy = Policy::from_toml(&text, path).map_err(|error| error.to_string())?;
     if let Some(fault) = policy.fault() {
         return Err(fault);
     }
+    let mut shown = if before.is_some() {
+        entry
+    } else {
+        text.clone()
+    };
+    if let Some((before, _)) = &before {
+        let mut others = policy.entries.clone();
+        others.remove(place);
+        if others != before.entries {
+            return Err(format!(
+                "entry {} of {DEFAULT_PATH} decides first, and the page cannot write before it; add this entry \
+                 there:\n{shown}",
+                before.entries.get(place).map_or("", |it| it.name.as_str())
+            ));
+        }
+        if let Some(next) = before.entries.get(place) {
+            shown = format!(
+                "# Before entry {}, which would decide first:\n{shown}",
+                next.name
+            );
+        }
+        for earlier in before.entries[..place].iter().filter(|it| by_network(it)) {
+            let who = earlier.who.iter().map(ToString::to_string);
+            let who = who.collect::<Vec<_>>().join(", ");
+            shown = format!(
+                "# Entry {} decides first about {who}.\n{shown}",
+                earlier.name
+            );
+        }
+    }
     if !writes {
-        return Ok(json!({"said": match before {
-            Some(_) => entry,
-            None => text,
-        }}));
+        return Ok(json!({"said": shown}));
     }
     written_file::replace(path, text.as_bytes(), 0o600)
         .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -193,8 +290,70 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
     Ok(json!({"said": format!("Written to {}.", path.display()), "start": start}))
 }
 
-/// The rule as an entry of the settings.
-fn entry(given: &Given, before: Option<&Policy>) -> Result<String, String> {
+/// Whether an entry decides about all packets of a network's addresses.
+fn by_network(entry: &Entry) -> bool {
+    entry.to.is_empty() && entry.who.iter().any(|it| matches!(it, Who::Network(_)))
+}
+
+/// The place of a new entry: before the first one that decides about more senders, so that it takes effect.
+fn place(policy: &Policy, who: &Who, given: &Given) -> Result<usize, String> {
+    let address: Option<IpAddr> = given.address.parse().ok();
+    let is_same = |it: &Who| match it {
+        Who::Lease(name) => !given.mac.is_empty() && name.eq_ignore_ascii_case(&given.name),
+        Who::Network(network) => address
+            .is_some_and(|it| network.addr() == it && network.prefix() == Family::of(it).bits()),
+        it => it == who,
+    };
+    let is_lan = matches!(who, Who::Device(_));
+    let everywhere = policy.entries.iter().enumerate();
+    let mut place = policy.entries.len();
+    for (number, entry) in everywhere.filter(|it| it.1.to.is_empty()) {
+        if entry.who.iter().any(is_same) {
+            return Err(format!(
+                "entry {} of {DEFAULT_PATH} decides about {who} already; change it there",
+                entry.name
+            ));
+        }
+        // A name may be that of the same device.
+        let is_other = |it: &Who| {
+            matches!(it, Who::Mac(_)) || matches!(it, Who::Device(lan) if *lan != given.lan)
+        };
+        let may_match = !entry.who.iter().all(is_other);
+        if !is_lan && may_match {
+            place = place.min(number);
+        }
+    }
+    Ok(place)
+}
+
+/// The settings' text with an entry at this place among `count`, before the comment of the entry there.
+fn inserted(text: &str, place: usize, count: usize, entry: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_head = |line: &str| {
+        let inner = line
+            .trim()
+            .strip_prefix("[[")
+            .and_then(|it| it.split_once("]]"));
+        inner.is_some_and(|it| it.0.trim() == "entry")
+    };
+    let mut heads = (0..lines.len()).filter(|it| is_head(lines[*it]));
+    let Some(head) = heads.nth(place).filter(|_| place < count) else {
+        return format!("{}\n\n{entry}", text.trim_end());
+    };
+    let comment = lines[..head].iter().rev();
+    let comment = comment
+        .take_while(|it| it.trim_start().starts_with('#'))
+        .count();
+    let (before, after) = lines.split_at(head - comment);
+    format!(
+        "{}\n\n{entry}\n{}\n",
+        before.join("\n").trim_end(),
+        after.join("\n")
+    )
+}
+
+/// The sender of a rule, and the rule as an entry of the settings.
+fn entry(given: &Given, before: Option<&Policy>) -> Result<(Who, String), String> {
     let Given {
         mac, lan, through, ..
     } = given;
@@ -203,23 +362,15 @@ fn entry(given: &Given, before: Option<&Policy>) -> Result<String, String> {
     }
     let who = match mac.is_empty() {
         true => Who::Device(lan.clone()),
-        false => Who::Mac(Mac::new(mac).ok_or("the hardware address is not one")?),
+        false => Who::Mac(Mac::new(mac).ok_or_else(|| {
+            let mac: String = mac.chars().take(NAME_MAX).collect();
+            format!("{mac} is not a hardware address; write one such as 02:00:5e:10:00:01")
+        })?),
     };
-    if let Some(policy) = before {
-        if !policy.lan.contains(lan) {
-            return Err(format!(
-                "{DEFAULT_PATH} does not decide about {lan}; add it to `lan` there"
-            ));
-        }
-        let decides = |it: &&config::policy::Entry| {
-            it.to.is_empty() && (it.who.is_empty() || it.who.contains(&who))
-        };
-        if let Some(entry) = policy.entries.iter().find(decides) {
-            return Err(format!(
-                "entry {} of {DEFAULT_PATH} decides about {who} already; change it there",
-                entry.name
-            ));
-        }
+    if before.is_some_and(|it| !it.lan.contains(lan)) {
+        return Err(format!(
+            "{DEFAULT_PATH} does not decide about {lan}; add it to `lan` there"
+        ));
     }
     let plain = |it: &char| it.is_ascii_alphanumeric() || "_.-".contains(*it);
     let own: String = given
@@ -241,19 +392,20 @@ fn entry(given: &Given, before: Option<&Policy>) -> Result<String, String> {
         false if is_ifname(through) => format!("through = \"{through}\""),
         false => return Err("choose a tunnel".to_owned()),
     };
-    Ok(format!(
-        "[[entry]]\nname = \"{name}\"\nwho = \"{who}\"\n{way}\n"
-    ))
+    let text = format!("[[entry]]\nname = \"{name}\"\nwho = \"{who}\"\n{way}\n");
+    Ok((who, text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::blocks::CA;
-    use std::fs;
 
     const WIREGUARD: &str =
         "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
+
+    const RELAY: &str = "[Relay]\nListen = 51821\nTarget = 192.0.2.1:51820\n[Client]\nName = branch\n\
+        Key = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
 
     fn file(name: &str, file: &str, text: &str) -> Given {
         Given {
@@ -267,7 +419,7 @@ mod tests {
     #[test]
     fn a_file_is_judged_then_kept_and_not_twice() {
         let place = tempfile::tempdir().unwrap();
-        let take = |given: &Given, keeps| take(given, place.path(), keeps);
+        let take = |given: &Given, keeps| take(given, place.path(), None, keeps);
         let profile = format!("client\ndev tun\nremote 192.0.2.1\nauth-user-pass\n{CA}up /x\n");
         let given = file("away", "provider.ovpn", &profile);
         let told = take(&given, false).unwrap();
@@ -313,13 +465,123 @@ mod tests {
             ("millrace", "a.toml", "protocol = \"pptp\"\n"),
             ("broken", "a.conf", "[Interface]\nPrivateKey = short\n"),
             ("beside", "a.ovpn", beside),
+            ("relay", "a.conf", RELAY),
         ] {
             assert!(
-                take(&file(name, of, text), place.path(), true).is_err(),
+                take(&file(name, of, text), place.path(), None, true).is_err(),
                 "{name}"
             );
         }
         assert!(fs::read_dir(place.path()).unwrap().next().is_none());
+    }
+
+    /// The commands for OpenWrt set the section that a tunnel's name gives.
+    #[test]
+    fn no_tunnel_takes_a_section_that_exists() {
+        let place = tempfile::tempdir().unwrap();
+        let network = place.path().join("network");
+        let to = place.path().join("millrace");
+        fs::write(
+            &network,
+            "config interface 'wan'\n\toption proto 'dhcp'\nconfig device a_b\nconfig route\n",
+        )
+        .unwrap();
+        let take =
+            |name: &str, keeps| take(&file(name, "x.conf", WIREGUARD), &to, Some(&network), keeps);
+        for (name, is) in [
+            ("wan", false),
+            ("a-b", false),
+            ("wan2", true),
+            ("c-d", true),
+        ] {
+            let taken = take(name, true);
+            assert_eq!(taken.is_ok(), is, "{name}: {taken:?}");
+            assert!(is || taken.unwrap_err().contains("has a section"));
+        }
+        // The kept file of c-d would have the same section.
+        assert!(take("c_d", false).unwrap_err().contains("c-d.conf"));
+        fs::write(&network, "config interface 'wan\n").unwrap();
+        assert!(take("other", false).unwrap_err().contains("cannot be read"));
+    }
+
+    /// The first entry that matches decides, so a rule stands before a wider one.
+    #[cfg(feature = "policy")]
+    #[test]
+    fn a_rule_stands_before_entries_that_would_decide_first() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("policy.toml");
+        let given = Given {
+            name: "TV".to_owned(),
+            mac: "02:00:5e:10:00:01".to_owned(),
+            lan: "br-lan".to_owned(),
+            address: "192.168.1.7".to_owned(),
+            ..Given::default()
+        };
+        let whole = Given {
+            mac: String::new(),
+            address: String::new(),
+            name: String::new(),
+            ..given.clone()
+        };
+        let entry = |name: &str, rest: &str| {
+            format!("# About {name}.\n[[entry]]\nname = \"{name}\"\n{rest}\nway = \"around\"\n\n")
+        };
+        let bank = entry("bank", "to = \"203.0.113.0/24\"");
+        let pc = entry("pc", "who = \"02:00:5e:10:00:02\"");
+        for (who, given, wanted) in [
+            ("who = \"br-lan\"", &given, Ok(["bank", "pc", "TV", "x"])),
+            (
+                "who = \"192.168.1.0/24\"",
+                &given,
+                Ok(["bank", "pc", "TV", "x"]),
+            ),
+            ("who = \"laptop\"", &given, Ok(["bank", "pc", "TV", "x"])),
+            ("who = \"br-guest\"", &given, Ok(["bank", "pc", "x", "TV"])),
+            ("who = \"tv\"", &given, Err("entry x of")),
+            ("who = \"192.168.1.7\"", &given, Err("entry x of")),
+            ("who = \"02:00:5e:10:00:01\"", &given, Err("entry x of")),
+            ("who = \"br-lan\"", &whole, Err("entry x of")),
+            (
+                "who = \"laptop\"",
+                &whole,
+                Ok(["bank", "pc", "x", "br-lan"]),
+            ),
+        ] {
+            let text = format!(
+                "lan = [\"br-lan\", \"br-guest\"]\n\n{bank}{pc}{}",
+                entry("x", who)
+            );
+            fs::write(&path, &text).unwrap();
+            let shown = rule(given, &path, false);
+            match (rule(given, &path, true), wanted) {
+                (Ok(_), Ok(wanted)) => {
+                    let text = fs::read_to_string(&path).unwrap();
+                    let policy = Policy::from_toml(&text, &path).unwrap();
+                    let names: Vec<&str> =
+                        policy.entries.iter().map(|it| it.name.as_str()).collect();
+                    assert_eq!(names, wanted, "{who}");
+                    assert!(
+                        text.contains("# About x.\n[[entry]]\nname = \"x\""),
+                        "{text}"
+                    );
+                    let is_before = shown.unwrap()["said"]
+                        .to_string()
+                        .contains("Before entry x");
+                    assert_eq!(is_before, wanted[3] == "x", "{who}");
+                }
+                (Err(error), Err(wanted)) => {
+                    assert!(error.starts_with(wanted), "{who}: {error}");
+                    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+                }
+                (told, _) => panic!("{who}: {told:?}"),
+            }
+        }
+        // A table that is written another way is left alone.
+        let text =
+            "lan = [\"br-lan\"]\nentry = [{ name = \"x\", who = \"br-lan\", way = \"block\" }]\n";
+        fs::write(&path, text).unwrap();
+        assert!(rule(&given, &path, true).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 
     #[cfg(feature = "policy")]
@@ -362,7 +624,7 @@ mod tests {
             ),
             (
                 &given("a", "02:00:5e", "br-lan", "mr-us"),
-                "hardware address",
+                "02:00:5e is not a hardware address",
             ),
             (
                 &given("a", "02:00:5e:10:00:09", "br-lan", "a\"b"),

@@ -1,4 +1,5 @@
-//! The policy and the guard, as the page shows them: each device's path, and what is not as the owner may think.
+//! The policy and the guard, as the page shows them: each device's path, and settings that do not do what the owner
+//! expects.
 
 use config::guard::{DEFAULT_PATH as GUARD, Guard};
 use config::policy::{DEFAULT_PATH as POLICY, Policy};

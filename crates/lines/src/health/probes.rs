@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 /// Number of probes that count.
 const COUNTED: u8 = 32;
 
-/// Fewest probes that say anything about a share.
+/// Fewest probes for a loss figure.
 const ENOUGH: u8 = 8;
 
-/// Longest pause between two probes that belong together. On a busy or metered line they are further apart, and say
-/// nothing about now.
+/// Longest pause between two probes that belong together. On a busy or metered line they are further apart, and do not
+/// show the present state.
 const APART: Duration = Duration::from_secs(40);
 
 /// The share of lost probes.

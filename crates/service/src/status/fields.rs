@@ -278,8 +278,8 @@ levels! {
         round_trip_ms: Option<f64>, metric "millrace_line_round_trip_seconds";
         /// Usual difference of two round trips in a row, in milliseconds (RFC 3550, section 6.4.1).
         jitter_ms: Option<f64>, metric "millrace_line_jitter_seconds";
-        /// Percent of the last 32 probes that were lost; null unless 8 were sent within minutes, as on a busy or metered
-        /// uplink.
+        /// Percent of the last 32 probes that were lost; null with fewer than 8 recent probes: busy and metered uplinks
+        /// send fewer.
         loss_percent: Option<u8>, metric "millrace_line_probe_loss_ratio";
         /// Monthly allowance, as below.
         cap: Option<CapStatus>, absent "if null";

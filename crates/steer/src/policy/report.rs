@@ -228,14 +228,25 @@ fn way(way: &Meant, resolved: &Resolved, facts: &Facts, family: Family) -> (Allo
         Meant::Through { device, down } => (device, *down),
     };
     let why = match through(device, resolved, facts, family) {
-        Way::Through { device, .. } => return (Allowed::Through, format!("through {device}")),
+        Way::Through { device, .. } => {
+            return match down {
+                Down::Hold => (Allowed::Through, format!("through {device}")),
+                Down::Around => (
+                    Allowed::Loose,
+                    format!("through {device} while it is up, then the router's routes"),
+                ),
+            };
+        }
         // Another tunnel may be up.
         Way::Held(Why::NoDevice { tunnels }) => format!("there is no device {tunnels}"),
         Way::Held(why) => why.to_string(),
     };
     match down {
         Down::Hold => (Allowed::Held, format!("held: {why}")),
-        Down::Around => (Allowed::Clear, format!("as without the entry: {why}")),
+        Down::Around => (
+            Allowed::Clear,
+            format!("ignored now; packets take the router's routes: {why}"),
+        ),
     }
 }
 
@@ -287,7 +298,7 @@ mod tests {
         assert_eq!(ways(&facts)[0][0], "held: there is no device mr-us");
         assert_eq!(
             ways(&facts)[1][1],
-            "as without the entry: there is no device mr-nl"
+            "ignored now; packets take the router's routes: there is no device mr-nl"
         );
         assert_eq!(
             (ways(&facts)[2][0].as_str(), ways(&facts)[3][0].as_str()),

@@ -23,6 +23,9 @@ const FAULTS: &str = "
     const faults = [];
     const seen = (it) => it.checkVisibility();
     if (document.documentElement.scrollWidth > innerWidth) faults.push('wider than the window');
+    for (const it of document.querySelectorAll('.scroll')) {
+      if (seen(it) && innerWidth <= 600 && it.scrollWidth > it.clientWidth) faults.push('a table wider than the window');
+    }
     for (const it of document.querySelectorAll('#nav a')) {
       const {left, right} = it.getBoundingClientRect();
       if (seen(it) && (left < 0 || right > innerWidth)) faults.push('outside the window: ' + it.hash);
