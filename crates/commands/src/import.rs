@@ -149,7 +149,7 @@ fn end(
     format!("kept as {kept}: {what}{ignored}{refused}; `millrace up {called}` brings it up")
 }
 
-/// What an import has stored: the path, the numbers of honoured, ignored and refused lines, and the servers of a pool in
+/// A stored file: the path, the numbers of honoured, ignored and refused lines, and the servers of a pool in
 /// words.
 type Stored = (PathBuf, [usize; 3], Option<String>);
 

@@ -413,7 +413,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             match live(&path, matches.get_flag("rates")) {
                 Ok(status) => list::join(&mut rows, &status),
                 Err(why) => {
-                    let words = format_args!("who is connected is unknown: {why}");
+                    let words = format_args!("cannot tell who is connected: {why}");
                     host::terminal::note(words);
                 }
             }
@@ -593,7 +593,7 @@ pub(crate) fn outdated(path: &Path) -> Option<String> {
         Ok(rows) => rows,
         Err(error) => {
             return Some(format!(
-                "which client files are outdated is unknown: {error}"
+                "cannot tell which client files are outdated: {error}"
             ));
         }
     };

@@ -6,7 +6,7 @@ use config::alerts::Kind;
 use serde::Serialize;
 use service::status::{LineStatus, PeerStatus, Status};
 
-use crate::health::{State, health, many};
+use crate::health::{State, health};
 use crate::sample::Sample;
 
 /// Number of events that are kept.
@@ -204,35 +204,27 @@ fn compare(before: &Status, now: &Status, say: &mut impl FnMut(Found)) {
     }
     if now.role.as_deref() == Some("server") {
         let (earlier, later) = (clients(before), clients(now));
-        let (came, left) = (
-            (Kind::PeerUp, "client", "connected"),
-            (Kind::PeerDown, "client", "disconnected"),
-        );
-        told(name, came, &later, &earlier, say);
+        // A client that has reconnected is told last as connected.
+        let left = (Kind::PeerDown, "disconnected");
         told(name, left, &earlier, &later, say);
+        told(name, (Kind::PeerUp, "connected"), &later, &earlier, say);
     } else if now.peers.len() > 1 {
         // The state of a single peer is the tunnel's.
         let (earlier, later) = (faulty(before, now), faulty(now, before));
-        let (went, came) = (
-            (Kind::PeerDown, "peer", "went silent"),
-            (Kind::PeerUp, "peer", "came back"),
-        );
+        let went = (Kind::PeerDown, "went silent");
         told(name, went, &later, &earlier, say);
-        told(name, came, &earlier, &later, say);
+        told(name, (Kind::PeerUp, "came back"), &earlier, &later, say);
     }
     lines(before, now, say);
 }
 
-/// Peers with a known fault, of those that both documents have.
-fn faulty<'a>(status: &'a Status, other: &Status) -> BTreeMap<&'a str, &'a PeerStatus> {
-    let known: BTreeSet<&str> = other
-        .peers
-        .iter()
-        .map(|it| it.public_key.as_str())
-        .collect();
+/// Peers with a known fault, of those that both documents have. A peer is known by its name, which a new key keeps.
+fn faulty<'a>(status: &'a Status, other: &'a Status) -> BTreeMap<&'a str, &'a PeerStatus> {
+    let id = |it: &'a PeerStatus| it.name.as_deref().unwrap_or(&it.public_key);
+    let known: BTreeSet<&str> = other.peers.iter().map(id).collect();
     let peers = status.peers.iter().filter(|it| it.state.is_some());
     peers
-        .map(|it| (it.public_key.as_str(), it))
+        .map(|it| (id(it), it))
         .filter(|(key, _)| known.contains(key))
         .collect()
 }
@@ -247,10 +239,10 @@ fn clients(status: &Status) -> Clients<'_> {
         .collect()
 }
 
-/// Names the peers in `some` that are not in `others`. The kind of the event comes with a noun and a verb.
+/// Names the peers in `some` that are not in `others`. The kind of the event comes with a verb.
 fn told<K: Ord>(
     tunnel: &str,
-    (kind, noun, did): (Kind, &str, &str),
+    (kind, did): (Kind, &str),
     some: &BTreeMap<K, &PeerStatus>,
     others: &BTreeMap<K, &PeerStatus>,
     say: &mut impl FnMut(Found),
@@ -261,7 +253,11 @@ fn told<K: Ord>(
     let text = match names.len() {
         0 => return,
         1..=NAMED => format!("{tunnel}: {named} {did}"),
-        count => format!("{tunnel}: {} {did}", many(count, noun)),
+        count => format!(
+            "{tunnel}: {} and {} more {did}",
+            names[..NAMED].join(", "),
+            count - NAMED
+        ),
     };
     let found = Found::new(Tone::Note, Some(kind), text);
     say(found.of(tunnel).named(named));
@@ -499,7 +495,12 @@ mod tests {
         );
         assert_eq!(
             said(&server(0..1000), &server(0..1)),
-            ["Note: home: 999 clients disconnected"]
+            ["Note: home: c1, c2, c3 and 996 more disconnected"]
+        );
+        // The first client has reconnected.
+        assert_eq!(
+            said(&server(0..1), &server(1..2)),
+            ["Note: home: c0 disconnected", "Note: home: c1 connected"]
         );
     }
 
@@ -676,10 +677,19 @@ mod tests {
             (
                 with("connected", &|it| {
                     it.tunnels[0].peers[1].state = Some("silent".to_owned());
-                    it.tunnels[0].peers[1].public_key = "c".to_owned();
+                    it.tunnels[0].peers[1].name = Some("store-c".to_owned());
                 }),
                 "",
                 "",
+            ),
+            // A peer that comes back with a new key is the same.
+            (
+                with("connected", &|it| {
+                    it.tunnels[0].peers[1].state = Some("silent".to_owned());
+                    it.tunnels[0].peers[1].public_key = "c".to_owned();
+                }),
+                "peer-down \"office\" \"store-b\" office: store-b went silent",
+                "peer-up \"office\" \"store-b\" office: store-b came back",
             ),
             (
                 guarded("held"),

@@ -81,7 +81,7 @@ impl From<String> for Failure {
     }
 }
 
-/// An event, and the number of earlier events that were not told.
+/// An event, and the number of earlier events that were dropped.
 type Item = (Alert, usize);
 
 /// A hook with its thread.
@@ -111,7 +111,7 @@ impl Hooks {
         }
     }
 
-    /// Replaces the hooks. Those that stay keep their queues; running programs of others are killed.
+    /// Replaces the hooks. Unchanged hooks keep their queues; running programs of removed hooks are killed.
     pub(super) fn replace(&mut self, hooks: Vec<Hook>) -> io::Result<()> {
         let mut old = std::mem::take(&mut self.runners);
         for hook in hooks {
@@ -188,7 +188,7 @@ fn serve(
         match earlier {
             0 => {}
             1 => alert.text += " (1 earlier event was not told)",
-            _ => alert.text += &format!(" ({earlier} earlier events were not told)"),
+            _ => alert.text += &format!(" ({earlier} earlier events were dropped)"),
         }
         let mut waits = waits.iter();
         loop {
@@ -463,7 +463,7 @@ mod tests {
         until("the last event", || count() == 2 + QUEUE);
         let last = lines(&directory, "out").pop().unwrap();
         assert!(
-            last.contains("\"last (7 earlier events were not told)\""),
+            last.contains("\"last (7 earlier events were dropped)\""),
             "{last}"
         );
         all.tell(&alert("again"));
@@ -605,7 +605,7 @@ mod tests {
         for (codes, texts, count) in [
             (&[404][..], &["a"][..], 1),
             (&[301], &["b (1 earlier event was not told)"], 2),
-            (&[200], &["c (2 earlier events were not told)"], 0),
+            (&[200], &["c (2 earlier events were dropped)"], 0),
         ] {
             all.tell(&alert(&texts[0][..1]));
             assert_eq!(answer(&listener, codes), texts);

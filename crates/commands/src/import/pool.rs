@@ -293,7 +293,7 @@ fn wireguard(
             .map_err(|error| unfit(error.to_string()));
         let (mut tunnel, _) = tunnel?;
         let [peer] = &mut tunnel.peers[..] else {
-            return Err(unfit("has not exactly one [Peer]".to_owned()));
+            return Err(unfit("needs exactly one [Peer]".to_owned()));
         };
         let Some(endpoint) = peer.endpoint.take() else {
             return Err(unfit("its [Peer] has no Endpoint".to_owned()));

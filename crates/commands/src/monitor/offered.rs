@@ -241,7 +241,8 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
     };
     let text = match &before {
         Some((policy, text)) => inserted(text, place, policy.entries.len(), &entry),
-        None => format!("lan = [\"{}\"]\n\n{entry}", given.lan),
+        // Without masquerade a provider drops the device's packets.
+        None => format!("lan = [\"{}\"]\nmasquerade = true\n\n{entry}", given.lan),
     };
     let policy = Policy::from_toml(&text, path).map_err(|error| error.to_string())?;
     if let Some(fault) = policy.fault() {
@@ -598,7 +599,8 @@ mod tests {
         };
         let television = given("TV \"x\"\n", "02:00:5e:10:00:01", "br-lan", "mr-us");
         let shown = rule(&television, &path, false).unwrap();
-        let text = "lan = [\"br-lan\"]\n\n[[entry]]\nname = \"TVx\"\nwho = \"02:00:5e:10:00:01\"\nthrough = \"mr-us\"\n";
+        let text = "lan = [\"br-lan\"]\nmasquerade = true\n\n[[entry]]\nname = \"TVx\"\n\
+                    who = \"02:00:5e:10:00:01\"\nthrough = \"mr-us\"\n";
         assert_eq!(shown["said"], text);
         assert!(!path.exists());
         rule(&television, &path, true).unwrap();

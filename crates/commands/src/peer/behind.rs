@@ -45,6 +45,13 @@ pub(super) fn read(values: &[String]) -> Result<Vec<AllowedIp>, PeerError> {
             why,
         };
         let network: AllowedIp = value.parse().map_err(|it| wrong(format!("{it}")))?;
+        // In a table, "192.168.7.0 255.255.255.0" is two words.
+        if !value.contains('/') {
+            let why = format!(
+                "the prefix length is missing; write it as in {value}/24, or {network} for one address"
+            );
+            return Err(wrong(why));
+        }
         if network.prefix() <= 1 {
             let why = "all addresses cannot be behind a branch; its own traffic comes here by a full tunnel anyway";
             return Err(wrong(why.to_owned()));

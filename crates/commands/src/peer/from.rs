@@ -215,7 +215,7 @@ fn fields(text: &str) -> Result<Vec<String>, &'static str> {
         fields.push(field);
         rest = match quoted.strip_prefix(',') {
             None if quoted.is_empty() => None,
-            None => return Err("a quoted field ends with its quote"),
+            None => return Err("text after a closing quote; quote the whole field"),
             after => after,
         };
     }
@@ -269,7 +269,10 @@ mod tests {
                 "branches.csv:1: 4 fields instead of name,networks,note",
             ),
             ("a,\"192", "branches.csv:1: a quote is not closed"),
-            ("a,\"\" x", "a quoted field ends with its quote"),
+            (
+                "a,\"\" x",
+                "text after a closing quote; quote the whole field",
+            ),
             ("a,,\"x\u{1b}[1m\"", "no control characters"),
             ("a\n../b\n", "nothing was changed"),
         ] {

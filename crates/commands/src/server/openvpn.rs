@@ -60,6 +60,7 @@ fn text(plan: &Plan<'_>, directories: [&Path; 2], keys: [&String; 4]) -> Zeroizi
          topology subnet\n\
          {networks}\
          keepalive 10 60\n\
+         explicit-exit-notify 1\n\
          tls-version-min 1.2\n\
          dh none\n\
          data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\

@@ -21,9 +21,9 @@ pub(crate) struct Servers {
 /// A change of the servers in use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Turn {
-    /// Others are to be called.
+    /// Call other servers.
     Next,
-    /// One has answered, and is the only one now.
+    /// One server has answered; drop the others.
     Found,
 }
 
@@ -85,7 +85,7 @@ impl Servers {
         Some(due.unwrap_or(now + DAY))
     }
 
-    /// Chooses again among the servers to which routes lead now, until some are called. Returns whether they are others.
+    /// Chooses again among the servers to which routes lead now, until some are called. Returns whether the servers in use changed.
     pub(crate) fn begin(&mut self) -> bool {
         let (mark, device) = (self.mark, &self.device);
         let rotation = self.rotation.as_mut();

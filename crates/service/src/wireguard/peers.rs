@@ -21,7 +21,7 @@ pub(super) struct PeerEntry {
     pub(super) silence: Silence,
 }
 
-/// What an interface has heard of its peers.
+/// The answers of its peers that an interface has had.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Heard {
     /// The peer that answered first, since peers were last added.

@@ -30,7 +30,7 @@ pub struct Rotation {
     servers: VecDeque<Candidate>,
     /// Number of servers in use: more than one only until the fastest has answered.
     called: usize,
-    /// Whether they were called, or have answered before a reload.
+    /// Whether the servers in use were called, or have answered before a reload.
     is_chosen: bool,
     /// When they were called.
     since: Instant,

@@ -33,7 +33,7 @@ const FIRST: Duration = Duration::from_millis(250);
 /// Wait after requests without an answer, and after a refusal.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Wait after requests without an answer while a port is open: it is not to be lost.
+/// Wait after requests without an answer while a port is open: short, so that the port is kept.
 const SHORT_PAUSE: Duration = Duration::from_secs(5);
 
 /// Shortest time to a renewal.
