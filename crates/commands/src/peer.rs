@@ -754,7 +754,10 @@ mod tests {
     #[test]
     fn a_failed_count_of_outdated_files_is_a_note() {
         let note = others(Path::new("/nowhere/office.conf")).unwrap();
-        assert!(note.contains("cannot tell which client files are outdated: /nowhere/office.conf"), "{note}");
+        assert!(
+            note.contains("cannot tell which client files are outdated: /nowhere/office.conf"),
+            "{note}"
+        );
     }
 
     #[test]

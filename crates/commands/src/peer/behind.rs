@@ -128,7 +128,7 @@ mod tests {
         let two = networks(&["192.168.7.1/24", "fd00:7::/64", "192.168.7.0/24"]).unwrap();
         let two: Vec<String> = two.iter().map(ToString::to_string).collect();
         assert_eq!(two, ["192.168.7.0/24", "fd00:7::/64"]);
-        assert_eq!(networks(&["192.168.7.1"]).unwrap()[0].prefix(), 32);
+        assert_eq!(networks(&["192.168.7.1/32"]).unwrap()[0].prefix(), 32);
         assert_eq!(networks(&["none"]).unwrap(), []);
         let many: Vec<String> = (0..17).map(|it| format!("10.0.{it}.0/24")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -137,6 +137,11 @@ mod tests {
             (&["x"][..], "--behind x: "),
             (&["192.168.7.0/24", "none"], "--behind none: "),
             (&["192.168.7.0/33"], "32"),
+            (
+                &["192.168.7.0", "255.255.255.0"],
+                "prefix length is missing; write it as in 192.168.7.0/24, or 192.168.7.0/32",
+            ),
+            (&["fd00:7::"], "fd00:7::/64, or fd00:7::/128"),
             (&["0.0.0.0/0"], "all addresses"),
             (&["8000::/1"], "all addresses"),
             (&["127.0.0.0/8"], "loopback"),
