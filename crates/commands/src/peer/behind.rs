@@ -47,8 +47,9 @@ pub(super) fn read(values: &[String]) -> Result<Vec<AllowedIp>, PeerError> {
         let network: AllowedIp = value.parse().map_err(|it| wrong(format!("{it}")))?;
         // In a table, "192.168.7.0 255.255.255.0" is two words.
         if !value.contains('/') {
+            let length = if network.addr().is_ipv4() { 24 } else { 64 };
             let why = format!(
-                "the prefix length is missing; write it as in {value}/24, or {network} for one address"
+                "the prefix length is missing; write it as in {value}/{length}, or {network} for one address"
             );
             return Err(wrong(why));
         }
