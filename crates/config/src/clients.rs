@@ -183,7 +183,7 @@ pub fn changed(text: &str, changes: &[(&Section, Option<&str>)]) -> Zeroizing<St
     let (mut parts, mut end) = (Vec::new(), 0);
     for (section, new) in changes {
         if section.bytes.start < end {
-            // The same section once more.
+            // A second change of this section.
             continue;
         }
         let before = &text[end..section.bytes.start];

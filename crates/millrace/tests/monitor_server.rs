@@ -185,7 +185,7 @@ fn an_empty_router_gets_a_tunnel_and_a_rule_on_the_page() {
     import("broken", "[Interface]\nPrivateKey = short\n");
     browser.wait_for_text("#importsaid", "No tunnel can be made");
     assert!(!browser.shows("#importkeep"));
-    // As long as a profile of OpenVPN with its keys.
+    // Length of an OpenVPN profile with its keys.
     let key = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
     let comment = "# comment\n".repeat(2000);
     let text = format!(

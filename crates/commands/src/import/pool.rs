@@ -96,7 +96,7 @@ struct Member {
     text: Zeroizing<String>,
 }
 
-/// What a directory or an archive gives.
+/// The contents of a directory or an archive, as one file.
 pub(super) struct Gathered {
     /// The text of one tunnel's file.
     pub(super) text: Zeroizing<String>,

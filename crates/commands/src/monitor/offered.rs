@@ -577,7 +577,7 @@ mod tests {
                 (told, _) => panic!("{who}: {told:?}"),
             }
         }
-        // A table that is written another way is left alone.
+        // The page changes no table that is written another way.
         let text =
             "lan = [\"br-lan\"]\nentry = [{ name = \"x\", who = \"br-lan\", way = \"block\" }]\n";
         fs::write(&path, text).unwrap();

@@ -490,7 +490,7 @@ store-1  10.7.0.1  192.168.1.0/24  current
             ..Filter::default()
         };
         assert_eq!(text("office", joined(500), &all).lines().count(), 502);
-        // Nobody can be asked.
+        // The server does not answer.
         let shown = text("office", office(500).0, &Filter::default());
         assert_eq!(shown.lines().count(), 2, "{shown}");
     }

@@ -419,7 +419,7 @@ impl Interface {
         self.machine.is_told = rotation.rounds() > 0;
     }
 
-    /// What the interface has heard of its peers.
+    /// Answers of the peers.
     pub(super) fn heard(&self) -> Heard {
         self.machine.heard(Instant::now(), &*self.plane)
     }

@@ -372,7 +372,7 @@ impl Machine {
         }
     }
 
-    /// What the interface has heard of its peers until `now`.
+    /// Answers of the peers until `now`.
     #[must_use]
     pub fn heard(&self, now: Instant, plane: &Plane) -> Heard {
         let answered = self.peers.values();

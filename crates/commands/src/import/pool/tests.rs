@@ -106,7 +106,7 @@ fn a_directory_becomes_one_pool() {
     let all: Vec<String> = names(&tunnel(&gathered)).collect();
     assert_eq!(all, ["nl-ams-001", "nl-ams-002", "se-sto-001"]);
 
-    // Those left out stay in the file, for `millrace pool`.
+    // Servers left out stay in the file, for `millrace pool`.
     let some = bench.gather(&bench.files(), &["se", "*-002"], Choose::Fastest);
     let some = some.unwrap();
     assert_eq!(

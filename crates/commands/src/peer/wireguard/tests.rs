@@ -614,7 +614,7 @@ fn a_file_that_is_too_long_for_a_camera_is_written_as_a_file() {
     add(&server, &terms, &[new("store-7", &[])], &codes).unwrap();
     assert_eq!(files(&to), ["phone.txt", "store-7.conf"]);
     assert_eq!(codes.uncoded(), ["store-7"]);
-    // One code alone has no place beside it.
+    // A single code has no directory for a file beside it.
     let shown = RefCell::default();
     let wanted = Wanted {
         name: "store-8",

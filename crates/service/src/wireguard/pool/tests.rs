@@ -225,7 +225,7 @@ fn the_fastest_of_eight_is_kept() {
     let peers = bench.rotation.peers();
     let ranges: Vec<usize> = peers.iter().map(|it| it.allowed_ips.len()).collect();
     assert_eq!(ranges, [1, 0, 0, 0, 0, 0, 0, 0]);
-    // None of them answers: the other four are called, with four of the first ones.
+    // Without an answer, the other four are called, with four of the first ones.
     let next = bench.silent(5).unwrap();
     assert_eq!(next.len(), 8);
     assert!(!called.contains(&next[..4]) && called.starts_with(&next[4..]));

@@ -303,7 +303,7 @@ fn a_pcp_gateway_is_never_asked_for_any_port() {
 }
 
 proptest! {
-    /// Whatever clock, port and lifetime a gateway tells, it is not asked again at once.
+    /// A gateway is not asked again at once, whatever clock, port and lifetime it tells.
     #[test]
     fn answers_make_no_storm_of_requests(
         port in proptest::option::of(1_u16..),
@@ -335,7 +335,7 @@ proptest! {
         }
     }
 
-    /// Whatever a gateway sends, requests have one of two forms, and time goes on.
+    /// Requests have one of two forms, and time goes on, whatever a gateway sends.
     #[test]
     fn answers_of_any_bytes_do_no_harm(
         port in proptest::option::of(1_u16..),
