@@ -25,6 +25,9 @@ pub trait Manager: fmt::Debug + Send + Sync {
     /// Called when the other end rejects the credentials.
     fn refused(&self, why: &str);
 
+    /// Called when peers that the tunnel calls do not answer, with the words for the owner; `None` once they answer.
+    fn silent(&self, _why: Option<&str>) {}
+
     /// Whether endpoints of this IP version need routes past the tunnel.
     fn keeps_endpoints(&self, v6: bool) -> bool;
 

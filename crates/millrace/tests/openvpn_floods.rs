@@ -106,7 +106,8 @@ impl OverUdp {
     }
 }
 
-/// Hellos over TCP. The stranger reads no answers, and leaves its last record unfinished.
+/// Hellos over TCP. The stranger takes no answers, and leaves its last record unfinished. It waits for the first answer
+/// of each connection, so that a slow machine can keep up.
 struct OverTcp(VecDeque<TcpStream>);
 
 impl OverTcp {
@@ -126,6 +127,8 @@ impl OverTcp {
         records.resize(records.len() + 3900, 7);
         // The server may have closed the connection already.
         let _ = stream.write_all(&records);
+        stream.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let _ = stream.peek(&mut [0]);
         self.0.push_back(stream);
         if self.0.len() > 1500 {
             self.0.pop_front();
