@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "accelerators")]
 use crypto::accelerator::{self, Costs, Crossover, Task};
 use crypto::select::{self, Algorithm};
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,9 @@ pub struct Profile {
     pub kernel: String,
     /// The fastest code on the CPU for each algorithm.
     pub cpu: Vec<OnCpu>,
-    /// The accelerators' gains.
+    /// The accelerators' gains. The field has a default, as builds without accelerators do not write it.
+    #[cfg(feature = "accelerators")]
+    #[serde(default)]
     pub engines: Vec<OnAccelerator>,
 }
 
@@ -69,6 +72,7 @@ impl OnCpu {
 }
 
 /// An accelerator, compared with the CPU for one algorithm.
+#[cfg(feature = "accelerators")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnAccelerator {
     /// Name of the algorithm.
@@ -86,6 +90,7 @@ pub struct OnAccelerator {
 }
 
 /// Both cost lines of a [`Crossover`], in picoseconds: for a batch, for each packet, for each byte.
+#[cfg(feature = "accelerators")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
     /// Costs on the CPU.
@@ -95,6 +100,7 @@ pub struct Lines {
     pub accelerator: [u64; 3],
 }
 
+#[cfg(feature = "accelerators")]
 impl From<Crossover> for Lines {
     fn from(crossover: Crossover) -> Self {
         let line = |costs: Costs| [costs.batch, costs.packet, costs.byte];
@@ -105,6 +111,7 @@ impl From<Crossover> for Lines {
     }
 }
 
+#[cfg(feature = "accelerators")]
 impl From<Lines> for Crossover {
     fn from(lines: Lines) -> Self {
         let costs = |[batch, packet, byte]: [u64; 3]| Costs {
@@ -144,6 +151,7 @@ impl Profile {
             processors: machine.processors,
             kernel: machine.kernel,
             cpu: Vec::new(),
+            #[cfg(feature = "accelerators")]
             engines: Vec::new(),
         }
     }
@@ -228,6 +236,14 @@ impl Profile {
                 );
             }
         }
+        #[cfg(feature = "accelerators")]
+        self.apply_engines(&stale);
+        stale
+    }
+
+    /// Applies the choices for accelerators, except where the CPU's code has changed.
+    #[cfg(feature = "accelerators")]
+    fn apply_engines(&self, stale: &[Algorithm]) {
         for choice in self.engines.iter().filter(|choice| choice.used) {
             let Some(task) = Task::from_name(&choice.algorithm) else {
                 continue;
@@ -248,7 +264,6 @@ impl Profile {
                 }
             }
         }
-        stale
     }
 }
 

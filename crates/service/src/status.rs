@@ -54,11 +54,12 @@ impl Status {
             else {
                 continue;
             };
-            let [left, all] = [cap.left_bytes, cap.cap_bytes].map(|bytes| bytes as f64 / 1e9);
+            let [left, all] = [cap.left_bytes, cap.cap_bytes]
+                .map(|bytes| config::decimal(bytes, 1_000_000_000, 2));
             let until = cap.renews.as_ref().map(|day| format!(" until {day}"));
             let until = until.unwrap_or_default();
             let name = &line.name;
-            let words = format!("uplink {name} has {left:.2} GB of its {all:.2} GB left{until}");
+            let words = format!("uplink {name} has {left} GB of its {all} GB left{until}");
             // Several peers are called by one uplink.
             if !found.contains(&words) {
                 found.push(words);

@@ -229,10 +229,10 @@ fn line_text(line: &LineStatus, paint: Paint) -> String {
         text += ", in use";
     }
     if let Some(ms) = line.round_trip_ms {
-        text += &format!(", {ms:.1} ms");
+        text += &format!(", {} ms", tenths(ms));
     }
     if let Some(ms) = line.jitter_ms {
-        text += &format!(", jitter {ms:.1} ms");
+        text += &format!(", jitter {} ms", tenths(ms));
     }
     if let Some(percent) = line.loss_percent {
         text += &format!(", {percent} % of probes lost");
@@ -357,20 +357,18 @@ fn pipeline(pipeline: &PipelineStatus) -> String {
     }
     let waited = match pipeline.waited_us {
         0 => String::new(),
-        // For display only.
-        #[allow(clippy::cast_precision_loss)]
         waited => format!(
-            ", recently waited {:.1} ms in the sockets",
-            waited as f64 / 1000.0
+            ", recently waited {} ms in the sockets",
+            config::decimal(waited, 1000, 1)
         ),
     };
     format!(
-        "{} packets, {} in {} batches ({:.1} packets each, {} shareable), {} super-packets, {} system \
+        "{} packets, {} in {} batches ({} packets each, {} shareable), {} super-packets, {} system \
          calls{waited}",
         pipeline.packets,
         bytes(pipeline.bytes),
         pipeline.batches,
-        pipeline.packets_per_batch,
+        tenths(pipeline.packets_per_batch),
         pipeline.parallel_batches,
         pipeline.super_packets,
         pipeline.syscalls,
@@ -392,19 +390,21 @@ pub(crate) fn bits(rate: u64) -> String {
     scaled(rate, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
 }
 
-fn scaled(count: u64, step: u32, units: &[&str]) -> String {
-    // For display only: a double's 53 bits suffice.
-    #[allow(clippy::cast_precision_loss)]
-    let mut value = count as f64;
-    let mut unit = 0;
-    while value >= f64::from(step) && unit + 1 < units.len() {
-        value /= f64::from(step);
+fn scaled(count: u64, step: u64, units: &[&str]) -> String {
+    let (mut size, mut unit) = (1, 0);
+    while count / size >= step && unit + 1 < units.len() {
+        size *= step;
         unit += 1;
     }
     match unit {
         0 => format!("{count} {}", units[0]),
-        _ => format!("{value:.2} {}", units[unit]),
+        _ => format!("{} {}", config::decimal(count, size, 2), units[unit]),
     }
+}
+
+/// Writes a figure with one decimal place.
+fn tenths(figure: f64) -> String {
+    config::decimal((figure * 10.0).round() as u64, 10, 1)
 }
 
 fn ago(seconds: u64) -> String {

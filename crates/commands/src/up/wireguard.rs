@@ -287,9 +287,9 @@ impl Owner for Up<'_> {
         };
         let ifname = &self.ifname;
         if heard.first.is_some() {
-            let seconds = called.elapsed().as_secs_f32();
+            let seconds = config::decimal(called.elapsed().as_millis() as u64, 1000, 1);
             let summary = self.want(daemon).summary(ifname);
-            log::info!("{ifname}: connected in {seconds:.1} s: {summary}");
+            log::info!("{ifname}: connected in {seconds} s: {summary}");
             self.called = None;
             return self.let_go(background::ready);
         }

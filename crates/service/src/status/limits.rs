@@ -24,13 +24,13 @@ pub(super) fn limits(now: &DataplaneStatus, before: &DataplaneStatus, elapsed_ms
     if packets * 1000 < WORTH_A_WORD * elapsed_ms {
         return String::new();
     }
-    let each = packets as f64 / batches.max(1) as f64;
+    let each = config::decimal(packets, batches, 1);
     // Nearly one system call for each packet: the kernel is the cost, not the cipher.
     let mut words = if syscalls * 2 > packets {
-        format!("batches are small ({each:.1} packets): system calls cost more than the cipher")
+        format!("batches are small ({each} packets): system calls cost more than the cipher")
     } else {
         format!(
-            "batches are well filled ({each:.1} packets): the cipher and the kernel's copying cost most"
+            "batches are well filled ({each} packets): the cipher and the kernel's copying cost most"
         )
     };
     for (name, state) in now.rungs.iter().filter(|(_, state)| *state != "on") {

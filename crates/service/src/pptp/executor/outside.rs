@@ -51,9 +51,12 @@ impl Outside<'_> {
         notify::ready("up");
         (self.wait_until, self.explain_at) = (None, None);
         if let Some(called) = self.called.take() {
-            let (name, seconds) = (&self.model.interface, called.elapsed().as_secs_f32());
+            let (name, seconds) = (
+                &self.model.interface,
+                config::decimal(called.elapsed().as_millis() as u64, 1000, 1),
+            );
             let summary = self.network.summary();
-            log::info!("{name}: connected in {seconds:.1} s: {summary}");
+            log::info!("{name}: connected in {seconds} s: {summary}");
         }
         if !self.told {
             background::start_is_over();

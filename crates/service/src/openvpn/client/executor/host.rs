@@ -404,7 +404,10 @@ impl Host for ThisHost<'_> {
     fn is_up(&mut self, took: Duration) {
         if let Some(inside) = &self.inside {
             let summary = inside.summary();
-            let text = format!("connected in {:.1} s: {summary}", took.as_secs_f32());
+            let text = format!(
+                "connected in {} s: {summary}",
+                config::decimal(took.as_millis() as u64, 1000, 1)
+            );
             self.context.say(Level::Info, &text);
         }
         self.context.is_up();
