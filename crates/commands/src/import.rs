@@ -184,7 +184,12 @@ fn import(
         let kind = Kind::of(file, text.as_bytes());
         check::judge_bytes(kind, text.as_bytes(), &check::Arguments::of(file, matches))
     };
-    let judged: Judged = judge(&kept, &text)?;
+    let mut judged: Judged = judge(&kept, &text)?;
+    // The user knows the lines of this file, which may not be kept.
+    judged.report.file = match piped {
+        true => "standard input".to_owned(),
+        false => source.display().to_string(),
+    };
     let verbose = matches.try_get_one::<u8>("verbose").ok().flatten();
     if verbose.is_some_and(|it| *it > 0) || !judged.usable {
         // A failure to print the report does not stop the import.

@@ -37,6 +37,8 @@ mod dns;
 mod facts;
 pub mod gate;
 mod journal;
+#[cfg(feature = "policy")]
+pub mod lan;
 pub mod logging;
 pub mod machine;
 mod managed;

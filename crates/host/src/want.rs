@@ -52,9 +52,9 @@ pub struct Want {
 
 impl Want {
     /// Says which packets of this host the routes lead into the tunnel `ifname`, and which name servers are asked: a
-    /// clause for the user.
+    /// clause for the user. `has_resolver` tells whether a program of the host sets the name servers.
     #[must_use]
-    pub fn summary(&self, ifname: &str) -> String {
+    pub fn summary(&self, ifname: &str, has_resolver: bool) -> String {
         let inside = |gateway| match gateway {
             Gateway::Tunnel(_) => true,
             Gateway::Router(addr) => self.is_inside(addr),
@@ -82,6 +82,9 @@ impl Want {
             false => "",
         };
         let names = self.name_servers.iter().map(|it| {
+            if !has_resolver {
+                return ", names are looked up as before".to_owned();
+            }
             let servers: Vec<String> = it.servers.iter().map(ToString::to_string).collect();
             let names = match it.only.is_empty() {
                 true => "names".to_owned(),
@@ -396,7 +399,7 @@ mod tests {
                 default_v6: v6.then_some(DefaultV6::Rules),
                 ..Want::default()
             };
-            assert_eq!(want.summary("wg0"), summary);
+            assert_eq!(want.summary("wg0", true), summary);
         }
         let mut servers = NameServers {
             servers: vec!["10.2.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
@@ -410,15 +413,18 @@ mod tests {
                 name_servers: Some(servers.clone()),
                 ..Want::default()
             };
-            want.summary("tun0")
+            [true, false].map(|has_resolver| want.summary("tun0", has_resolver))
         };
         assert_eq!(
             with(&servers),
-            "IPv4 traffic of this router goes through tun0, IPv6 is blocked, names are looked up at 10.2.0.1, fd00::1"
+            [
+                "IPv4 traffic of this router goes through tun0, IPv6 is blocked, names are looked up at 10.2.0.1, fd00::1",
+                "IPv4 traffic of this router goes through tun0, IPv6 is blocked, names are looked up as before",
+            ]
         );
         servers.only.push("corp.example".to_owned());
         assert!(
-            with(&servers)
+            with(&servers)[0]
                 .ends_with(", names below corp.example are looked up at 10.2.0.1, fd00::1")
         );
     }

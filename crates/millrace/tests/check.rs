@@ -59,6 +59,28 @@ fn agree(host: &Host, directory: &Directory, rows: impl IntoIterator<Item = Row>
     }
 }
 
+/// The lines in the report are those of the user's file, as a refused file is not kept.
+#[test]
+fn an_import_names_the_file_that_it_was_given() {
+    if !ready() {
+        return;
+    }
+    let (host, directory) = (Host::private("import").unwrap(), Directory::new());
+    let path = directory.file("given.conf", "[Interface]\nPrivateKey = short\n");
+    let to = directory.path().join("kept");
+    let command = host
+        .command(PROGRAM)
+        .arg("import")
+        .arg(&path)
+        .arg("--to")
+        .arg(&to);
+    let exit = command.spawn().unwrap().wait_at_most(PATIENCE).unwrap();
+    let said = format!("{}{}", exit.stdout, exit.stderr);
+    assert!(!exit.status.success(), "{said}");
+    assert!(said.contains(&format!("{}:2: ", path.display())), "{said}");
+    assert!(!said.contains("kept/"), "{said}");
+}
+
 #[test]
 fn openvpn() {
     if !ready() {

@@ -551,6 +551,84 @@ fn second_start_is_refused_and_the_first_goes_on() {
     site.nothing_is_left();
 }
 
+/// A router's owner learns what a full tunnel lacks: masquerading for the LAN, a program for name servers, a key of its
+/// own, an answer.
+#[test]
+fn a_full_tunnel_says_what_it_lacks() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let a = &site.net.a;
+    a.add_default_route(site.net.link.b4()).unwrap();
+    let lan = Host::private("lan").unwrap();
+    lab::Link::new(a, "br-lan", &lan, "eth0", &lab::LinkOptions::numbered(9)).unwrap();
+    a.sysctl("net/ipv4/ip_forward", "1").unwrap();
+    let file = site.file("DNS = 192.0.2.53", "0.0.0.0/0");
+    // No program for name servers is in this PATH.
+    let up = |file: &PathBuf, more: &[&str]| {
+        let command = site.command(file, more);
+        let path = site.directory.path().display().to_string();
+        command.env("PATH", path).spawn().unwrap()
+    };
+    let process = up(&file, &[]);
+    until("the connection", || {
+        process.stderr().contains("connected in")
+    });
+    let said = process.stderr();
+    for words in [
+        "devices of br-lan (192.168.9.0/24) get no answers through up0",
+        "DNS cannot be applied",
+        "goes through up0, names are looked up as before",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let doctor = || a.command(PROGRAM).arg("doctor").exit().unwrap().stdout;
+    let found = doctor();
+    assert!(found.contains("masquerade: devices of br-lan"), "{found}");
+    assert!(!found.contains("has no carrier"), "{found}");
+    // Another tunnel with the same key, whose server is silent.
+    let text = fs::read_to_string(&file).unwrap();
+    let silent = text.replace(&format!(":{PORT_B}"), ":9");
+    let second = site.directory.file("up1.conf", &silent);
+    let exit = up(&second, &["--daemon", "--wait", "1"]);
+    let exit = exit.wait_at_most(PATIENCE).unwrap();
+    assert_eq!(exit.status.code(), Some(3), "{exit:?}");
+    for words in [
+        "the tunnel up0 is up with the same PrivateKey",
+        "this host has no Internet",
+        "`millrace down up1` ends it",
+    ] {
+        assert!(exit.stderr.contains(words), "{words}: {exit:?}");
+    }
+    a.output(PROGRAM, ["down", "up1"]).unwrap();
+    ends(process, Signal::SIGINT);
+    // Nobody warns of a LAN that is masqueraded.
+    let rules = "table ip nat {\nchain post {\ntype nat hook postrouting priority 100\n\
+                 oifname \"up*\" masquerade\n}\n}\n";
+    a.nft(rules).unwrap();
+    let process = up(&file, &[]);
+    until("the connection", || {
+        process.stderr().contains("connected in")
+    });
+    assert!(
+        !process.stderr().contains("no answers"),
+        "{}",
+        process.stderr()
+    );
+    // The uplink's cable comes out.
+    site.net.b.set_up("eth0", false).unwrap();
+    let mut found = String::new();
+    until("the carrier's end", || {
+        found = doctor();
+        found.contains("route: the uplink eth0 has no carrier")
+    });
+    assert!(!found.contains("masquerade:"), "{found}");
+    ends(process, Signal::SIGINT);
+    site.nothing_is_left();
+}
+
 /// Deleting the link of a tunnel in the background also removes its rules.
 #[test]
 fn background_tunnel_ends_with_its_link() {

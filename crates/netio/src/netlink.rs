@@ -17,6 +17,7 @@ mod ovpn;
 mod request;
 mod route;
 mod rule;
+mod source_nat;
 
 use std::fmt;
 use std::io;
@@ -45,6 +46,7 @@ pub use ovpn::{
 };
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::{DeviceName, Further, Rule, RuleAction};
+pub use source_nat::{Forwarded, SourceNat};
 
 use request::Body;
 

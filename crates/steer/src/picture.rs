@@ -83,6 +83,8 @@ pub struct Picture {
     pub rows: Vec<Row>,
     /// Faults by which packets may take another path than the owner thinks, one sentence each.
     pub warnings: Vec<String>,
+    /// The device through which the router's own IPv4 packets leave.
+    pub own: Option<String>,
 }
 
 /// Looks at the host. `policy` is that of the file, if it has one; `tunnels` are the tunnels that are up.
@@ -110,6 +112,7 @@ pub fn picture(
     Ok(Picture {
         warnings: scene.warnings(policy.is_some(), guard, &drawn),
         rows: drawn.rows,
+        own: scene.own[0].clone(),
         policy: present.report,
     })
 }

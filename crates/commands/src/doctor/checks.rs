@@ -1,8 +1,9 @@
 //! Finds faults in the facts. Each check is a function of the facts, and tells the fault, its place and its remedy.
 
-use super::facts::{Facts, Starter, TunDevice};
+use super::facts::{Facts, Starter, TunDevice, Tunnel};
 use netio::netlink::{Family, Rule};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("rules", rules),
     ("port", port),
     ("forwarding", forwarding),
+    #[cfg(feature = "policy")]
+    ("masquerade", masquerade),
     ("rp-filter", rp_filter),
     ("addresses", addresses),
     ("files", files),
@@ -48,6 +51,8 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
 
 /// How far the clock may lag behind the latest known time before it counts as wrong.
 const CLOCK_SLACK: Duration = Duration::from_secs(3600);
+
+const UPLINK_REMEDY: &str = "check the uplink: its cable, its device's address, the modem";
 
 /// Bytes that WireGuard adds to a packet over IPv4 and IPv6: IP, UDP, its header and tag.
 const WIREGUARD: [u32; 2] = [60, 80];
@@ -144,8 +149,35 @@ fn route(facts: &Facts, found: &mut Vec<Finding>) {
             found,
             "there is no route to the Internet, so tunnels wait".to_owned(),
             "ip route, ip -6 route",
-            "check the uplink: its cable, its device's address, the modem",
+            UPLINK_REMEDY,
         );
+    }
+    let is_out = |it: &&Tunnel| facts.way_out.as_ref() == Some(&it.device);
+    let tunnel = facts.tunnels.iter().find(is_out);
+    let own = tunnel.iter().flat_map(|it| &it.ways).map(|it| &it.1);
+    let uplinks: BTreeSet<&String> = facts.lines.iter().chain(own).collect();
+    for link in facts
+        .links
+        .iter()
+        .filter(|it| uplinks.contains(&it.name) && !it.running)
+    {
+        let what = format!(
+            "the uplink {} has no carrier, so nothing leaves through it",
+            link.name
+        );
+        say(
+            found,
+            what,
+            &format!("ip link show {}", link.name),
+            UPLINK_REMEDY,
+        );
+    }
+    if let Some(tunnel) = tunnel.filter(|_| uplinks.is_empty()) {
+        let what = format!(
+            "{} has the default route, but no uplink has a route for its own packets",
+            tunnel.device
+        );
+        say(found, what, "ip route, ip -6 route", UPLINK_REMEDY);
     }
 }
 
@@ -339,6 +371,15 @@ fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
             "net.ipv4.ip_forward",
             "sysctl -w net.ipv4.ip_forward=1, and write the same line to a file in /etc/sysctl.d",
         );
+    }
+}
+
+#[cfg(feature = "policy")]
+fn masquerade(facts: &Facts, found: &mut Vec<Finding>) {
+    let Some(tunnel) = &facts.way_out else { return };
+    if !facts.unmasqueraded.is_empty() {
+        let [what, remedy] = host::lan::words_about(&facts.unmasqueraded, tunnel);
+        say(found, what, "nft list ruleset", &remedy);
     }
 }
 

@@ -97,6 +97,9 @@ pub(super) struct Facts {
     pub(super) listening: Vec<Listening>,
     /// `net.ipv4.ip_forward`.
     pub(super) forwards: bool,
+    /// Devices of the LAN that get no answers through the tunnel for all traffic.
+    #[cfg(feature = "policy")]
+    pub(super) unmasqueraded: Vec<String>,
     /// Devices and their effective `rp_filter`.
     pub(super) rp_filters: Vec<(String, u8)>,
     /// Whether the box forwards packets: settings of a guard or of a server at home exist.

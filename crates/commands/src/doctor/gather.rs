@@ -61,6 +61,8 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         expiring: expiring(statuses),
         listening: listening(),
         forwards: number("/proc/sys/net/ipv4/ip_forward") == Some(1),
+        #[cfg(feature = "policy")]
+        unmasqueraded: Vec::new(),
         rp_filters: Vec::new(),
         is_router: false,
         guarded: Path::new(config::guard::DEFAULT_PATH).exists()
@@ -99,6 +101,10 @@ fn look_around(facts: &mut Facts, netlink: &mut Netlink, statuses: &[Status]) {
         }
     }
     let out = ANYWHERE.iter().find_map(|to| device(facts, netlink, *to));
+    #[cfg(feature = "policy")]
+    if let Some(tunnel) = out.as_ref().filter(|it| facts.is_tunnel(it)) {
+        facts.unmasqueraded = host::lan::unmasqueraded(tunnel);
+    }
     facts.way_out = out;
     for (tunnel, status) in facts.tunnels.iter_mut().zip(statuses) {
         let peers = status.peers.iter().filter_map(|it| it.endpoint.as_ref());

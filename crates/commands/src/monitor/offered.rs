@@ -10,11 +10,13 @@ use config::policy::{DEFAULT_PATH, Entry, Mac, Policy, Who};
 use config::report::Verdict;
 use config::settings::SettingsError;
 use config::types::is_ifname;
+use config::{openvpn, wgquick};
 use host::written_file;
 use netio::netlink::Family;
 use openwrt::uci::{self, Package};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use service::running;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -45,6 +47,8 @@ pub(super) struct Given {
     lan: String,
     /// The tunnel for them; empty to block them.
     through: String,
+    /// Name servers behind that tunnel, separated by spaces or commas; empty for those of the tunnel's file.
+    dns: String,
 }
 
 /// A method of the page.
@@ -98,7 +102,7 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
     let kept = import::place(to, name, Path::new(file), text);
     import::may_keep(&kept, Permissions::default()).map_err(words)?;
     let judge = |text: &str| judge(&kept, text, network.is_some());
-    let judged = judge(text).map_err(|error| words(error.into()))?;
+    let mut judged = judge(text).map_err(|error| words(error.into()))?;
     if keeps {
         if !judged.usable {
             return Err(words(ImportingError::Unusable));
@@ -111,6 +115,7 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
         }
         return Ok(json!({"said": said, "start": start(name, &kept)}));
     }
+    judged.report.file.clone_from(file);
     let refused = judged.report.with(Verdict::Refused);
     let refused: Vec<String> = refused.map(|it| judged.report.describe(it)).collect();
     Ok(json!({"said": verdict(&judged), "usable": judged.usable, "refused": refused}))
@@ -234,7 +239,8 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
         Err(SettingsError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error.to_string()),
     };
-    let (who, entry) = entry(given, before.as_ref().map(|it| &it.0))?;
+    let dns = name_servers(given)?;
+    let (who, entry) = entry(given, &dns, before.as_ref().map(|it| &it.0))?;
     let place = match &before {
         Some((policy, _)) => place(policy, &who, given)?,
         None => 0,
@@ -279,7 +285,13 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
         }
     }
     if !writes {
-        return Ok(json!({"said": shown}));
+        let note = match dns.is_empty() && !given.through.is_empty() {
+            true => {
+                "Names will be looked up outside the tunnel: its name servers are unknown. Enter one behind it."
+            }
+            false => "",
+        };
+        return Ok(json!({"said": shown, "note": note}));
     }
     written_file::replace(path, text.as_bytes(), 0o600)
         .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -353,8 +365,63 @@ fn inserted(text: &str, place: usize, count: usize, entry: &str) -> String {
     )
 }
 
+/// The name servers of a rule through a tunnel: those that the user has entered, or that the tunnel's file names. The
+/// policy takes one of each family.
+fn name_servers(given: &Given) -> Result<Vec<IpAddr>, String> {
+    let mut servers = Vec::new();
+    for word in given.dns.split([' ', ',']).filter(|it| !it.is_empty()) {
+        let server = word.parse::<IpAddr>();
+        servers.push(server.map_err(|_| {
+            let word: String = word.chars().take(NAME_MAX).collect();
+            format!("{word} is not an address of a name server; write one such as 10.8.0.1")
+        })?);
+    }
+    if given.through.is_empty() || !servers.is_empty() {
+        return Ok(servers);
+    }
+    let mut running = running::all().unwrap_or_default().into_iter();
+    // OpenWrt, and our pages, put "mr-" before a tunnel's name.
+    let is_it = |name: &str| [name, &format!("mr-{name}")].contains(&given.through.as_str());
+    let all = running
+        .find(|it| is_it(&it.name))
+        .map(|it| named_by(&it.path));
+    let all = all.unwrap_or_default();
+    let first = |v6| all.iter().find(|it| it.is_ipv6() == v6).copied();
+    Ok([first(false), first(true)].into_iter().flatten().collect())
+}
+
+/// The name servers that a tunnel's file names.
+fn named_by(path: &Path) -> Vec<IpAddr> {
+    let permissions = Permissions::default();
+    let wireguard = || {
+        Some(
+            wgquick::read(path, permissions)
+                .ok()?
+                .into_tunnel()
+                .ok()?
+                .0
+                .interface
+                .dns,
+        )
+    };
+    let openvpn = || {
+        let options = openvpn::Options {
+            allow_insecure_ciphers: true,
+            permissions,
+        };
+        let (model, _) = openvpn::read(path, options).ok()?.into_model().ok()?;
+        Some(model.network.dhcp.dns)
+    };
+    let dns = match Kind::at(path) {
+        Kind::WireGuard => wireguard(),
+        Kind::OpenVpn => openvpn(),
+        Kind::Pptp | Kind::Relay => None,
+    };
+    dns.unwrap_or_default()
+}
+
 /// The sender of a rule, and the rule as an entry of the settings.
-fn entry(given: &Given, before: Option<&Policy>) -> Result<(Who, String), String> {
+fn entry(given: &Given, dns: &[IpAddr], before: Option<&Policy>) -> Result<(Who, String), String> {
     let Given {
         mac, lan, through, ..
     } = given;
@@ -393,7 +460,14 @@ fn entry(given: &Given, before: Option<&Policy>) -> Result<(Who, String), String
         false if is_ifname(through) => format!("through = \"{through}\""),
         false => return Err("choose a tunnel".to_owned()),
     };
-    let text = format!("[[entry]]\nname = \"{name}\"\nwho = \"{who}\"\n{way}\n");
+    let dns = match dns {
+        [] => String::new(),
+        _ => {
+            let dns: Vec<String> = dns.iter().map(|it| format!("\"{it}\"")).collect();
+            format!("dns = [{}]\n", dns.join(", "))
+        }
+    };
+    let text = format!("[[entry]]\nname = \"{name}\"\nwho = \"{who}\"\n{way}\n{dns}");
     Ok((who, text))
 }
 
@@ -432,8 +506,9 @@ mod tests {
                 .contains("1 refused and left out"),
             "{told}"
         );
+        let refused = told["refused"][0].as_str().unwrap();
         assert!(
-            told["refused"][0].as_str().unwrap().contains("up"),
+            refused.starts_with("provider.ovpn:") && refused.contains("up"),
             "{told}"
         );
         assert!(fs::read_dir(place.path()).unwrap().next().is_none());
@@ -474,6 +549,24 @@ mod tests {
             );
         }
         assert!(fs::read_dir(place.path()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn name_servers_come_from_the_tunnels_file() {
+        let place = tempfile::tempdir().unwrap();
+        let named = |file: &str, text: &str| {
+            let path = place.path().join(file);
+            fs::write(&path, text).unwrap();
+            let servers: Vec<String> = named_by(&path).iter().map(ToString::to_string).collect();
+            servers.join(" ")
+        };
+        let text = format!("{WIREGUARD}DNS = 10.2.0.1, fd00::1\n");
+        assert_eq!(named("a.conf", &text), "10.2.0.1 fd00::1");
+        let text = format!(
+            "client\ndev tun\nremote 192.0.2.1\nauth-user-pass\ndhcp-option DNS 10.8.0.1\n{CA}"
+        );
+        assert_eq!(named("a.ovpn", &text), "10.8.0.1");
+        assert_eq!(named("b.conf", "[Interface]\n"), "");
     }
 
     /// The commands for OpenWrt set the section that a tunnel's name gives.
@@ -602,7 +695,32 @@ mod tests {
         let text = "lan = [\"br-lan\"]\nmasquerade = true\n\n[[entry]]\nname = \"TVx\"\n\
                     who = \"02:00:5e:10:00:01\"\nthrough = \"mr-us\"\n";
         assert_eq!(shown["said"], text);
+        assert!(
+            shown["note"]
+                .as_str()
+                .unwrap()
+                .contains("outside the tunnel"),
+            "{shown}"
+        );
         assert!(!path.exists());
+        let asked = |dns: &str| Given {
+            dns: dns.to_owned(),
+            ..television.clone()
+        };
+        let shown = rule(&asked("10.8.0.1, fd08::1"), &path, false).unwrap();
+        assert_eq!(
+            shown["said"],
+            format!("{text}dns = [\"10.8.0.1\", \"fd08::1\"]\n")
+        );
+        assert_eq!(shown["note"], "");
+        for (dns, why) in [
+            ("dns.example", "is not an address of a name server"),
+            ("10.8.0.1 10.8.0.2", "one of IPv4"),
+            ("\"]", "is not an address of a name server"),
+        ] {
+            let error = rule(&asked(dns), &path, false).unwrap_err();
+            assert!(error.contains(why), "{dns}: {error}");
+        }
         rule(&television, &path, true).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         fs::write(&path, format!("# mine\n{text}")).unwrap();

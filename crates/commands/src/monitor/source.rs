@@ -104,12 +104,8 @@ impl Source for Host {
         let steering = match self.steering.take() {
             Some(it) if it.0.elapsed() < PATHS => it,
             _ => {
-                let up: Vec<&str> = sample
-                    .tunnels
-                    .iter()
-                    .map(|it| it.interface.as_str())
-                    .collect();
-                (Instant::now(), steering::look(guard.as_ref(), &up))
+                let look = steering::look(guard.as_ref(), &sample.tunnels);
+                (Instant::now(), look)
             }
         };
         Sample {

@@ -4,7 +4,10 @@
 use config::guard::{DEFAULT_PATH as GUARD, Guard};
 use config::policy::{DEFAULT_PATH as POLICY, Policy};
 use config::settings::SettingsError;
+use monitor::health::{State, health};
+use netio::netlink::Netlink;
 use serde_json::{Value, json};
+use service::status::Status;
 use std::io::ErrorKind;
 use std::path::Path;
 use steer::guard::Report;
@@ -12,7 +15,7 @@ use steer::picture::{Row, picture};
 use steer::policy;
 
 /// Looks at the host. `guard` is the guard's report, if there is one; `tunnels` are the tunnels that are up.
-pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Value {
+pub(super) fn look(guard: Option<&Report>, tunnels: &[Status]) -> Value {
     if !host::privileges::administers() {
         return Value::Null;
     }
@@ -27,10 +30,19 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Value {
         );
     }
     let (mut devices, mut policy) = (Vec::new(), Value::Null);
-    match picture(file.as_ref(), guard, tunnels) {
+    let names: Vec<&str> = tunnels.iter().map(|it| it.interface.as_str()).collect();
+    match picture(file.as_ref(), guard, &names) {
         Ok(seen) => {
             warnings.extend(seen.warnings);
-            devices.extend(seen.rows.iter().map(device));
+            #[cfg(feature = "policy")]
+            for tunnel in seen.own.iter().filter(|it| names.contains(&it.as_str())) {
+                let lans = host::lan::unmasqueraded(tunnel);
+                if !lans.is_empty() {
+                    warnings.push(host::lan::words_about(&lans, tunnel).join("; "));
+                }
+            }
+            let dead = dead(tunnels);
+            devices.extend(seen.rows.iter().map(|it| device(it, &dead)));
             if file.is_some() || seen.policy.on || seen.policy.asked {
                 policy = view(&seen.policy);
             }
@@ -52,7 +64,30 @@ fn there<T>(file: Result<T, SettingsError>, what: &str, warnings: &mut Vec<Strin
     }
 }
 
-fn device(row: &Row) -> Value {
+/// Tunnels and uplinks that carry no packets now, each with its state.
+fn dead(tunnels: &[Status]) -> Vec<(String, &'static str)> {
+    let tunnels = tunnels.iter().filter_map(|it| {
+        let state = health(it).0;
+        (!state.is_good()).then(|| (it.interface.clone(), state.name()))
+    });
+    let links = Netlink::open().and_then(|mut it| it.links());
+    let links = links.unwrap_or_default().into_iter();
+    let links = links
+        .filter(|it| !it.running)
+        .map(|it| (it.name, State::NoCarrier.name()));
+    tunnels.chain(links).collect()
+}
+
+/// The first device of a path that carries no packets now, in words; empty if there is none.
+fn down(path: &str, dead: &[(String, &str)]) -> String {
+    let words = || path.split([' ', ',', ';']);
+    let found = dead
+        .iter()
+        .find(|(device, _)| words().any(|it| it == device));
+    found.map_or_else(String::new, |(device, state)| format!("{device}: {state}"))
+}
+
+fn device(row: &Row, dead: &[(String, &str)]) -> Value {
     json!({
         "name": row.name,
         "address": row.address,
@@ -61,6 +96,7 @@ fn device(row: &Row) -> Value {
         "to": row.to,
         "path": row.path,
         "allowed": row.allowed.name(),
+        "down": down(&row.path, dead),
         "by": row.by,
     })
 }
@@ -104,6 +140,37 @@ mod tests {
         let rows = rows.map(|it| (it.to_owned(), String::new())).to_vec();
         let names: Vec<String> = unique(rows).into_iter().map(|it| it.0).collect();
         assert_eq!(names, ["note", "names", "note (2)", "note 7", "note (3)"]);
+    }
+
+    #[test]
+    fn a_path_through_a_dead_device_is_told() {
+        let dead = [
+            ("mr-us".to_owned(), "silent"),
+            ("eth0".to_owned(), "no carrier"),
+        ];
+        for (path, told) in [
+            ("through mr-us", "mr-us: silent"),
+            ("through mr-us, or through mr-nl", "mr-us: silent"),
+            ("through eth0, unencrypted", "eth0: no carrier"),
+            ("through mr-us2 while it is up, then without it", ""),
+            ("no tunnel is up", ""),
+        ] {
+            assert_eq!(down(path, &dead), told, "{path}");
+        }
+        let status = |state: &str| Status {
+            interface: "mr-us".to_owned(),
+            state: Some(state.to_owned()),
+            ..Status::default()
+        };
+        assert_eq!(
+            super::dead(&[status("silent")])[0],
+            ("mr-us".to_owned(), "silent")
+        );
+        assert!(
+            super::dead(&[status("connected")])
+                .iter()
+                .all(|it| it.0 != "mr-us")
+        );
     }
 
     #[test]

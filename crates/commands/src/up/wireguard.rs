@@ -288,13 +288,24 @@ impl Owner for Up<'_> {
         let ifname = &self.ifname;
         if heard.first.is_some() {
             let seconds = config::decimal(called.elapsed().as_millis() as u64, 1000, 1);
-            let summary = self.want(daemon).summary(ifname);
+            let has_resolver = self.facts.resolver.is_some();
+            let summary = self.want(daemon).summary(ifname, has_resolver);
             log::info!("{ifname}: connected in {seconds} s: {summary}");
             self.called = None;
             return self.let_go(background::ready);
         }
         if self.waits_for_parent() && called.elapsed() >= self.switches.wait {
-            host::terminal::note(background::still_trying(ifname, self.switches.wait));
+            let traffic = match self.applied.is_some() && leads_much(&self.tunnel) {
+                true => {
+                    "Until its peer answers, this host has no Internet: all packets go into the tunnel"
+                }
+                false if self.applied.is_some() => {
+                    "Until its peer answers, packets into the tunnel are lost"
+                }
+                false => background::OUTSIDE,
+            };
+            let note = background::still_trying(ifname, self.switches.wait, traffic);
+            host::terminal::note(note);
             return self.let_go(background::not_yet);
         }
         Ok(())

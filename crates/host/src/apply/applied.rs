@@ -11,6 +11,8 @@ use super::keep::{REFUSED_MAX, Rounds};
 use super::recovery::recovered;
 use super::rivals::Rivals;
 use crate::journal::{DIRECTORY, Directory, Journal};
+#[cfg(feature = "policy")]
+use crate::lan;
 use crate::plan::Plan;
 use crate::step::Step;
 use crate::system::System;
@@ -99,7 +101,25 @@ impl Applied {
                 log::warn!("{}: {undo}", self.ifname);
             }
         }
+        #[cfg(feature = "policy")]
+        if outcome.is_ok() {
+            self.warn_of_lan(system);
+        }
         outcome
+    }
+
+    /// Warns of devices of the LAN that get no answers through a full tunnel.
+    #[cfg(feature = "policy")]
+    fn warn_of_lan(&self, system: &mut dyn System) {
+        let index = system.index_of(&self.ifname).ok();
+        let way = system.route_get(lan::INTERNET, 0).ok();
+        if way.is_none_or(|it| Some(it.dev) != index) {
+            return;
+        }
+        let lans = lan::unmasqueraded(&self.ifname);
+        if !lans.is_empty() {
+            log::warn!("{}", lan::words_about(&lans, &self.ifname).join("; "));
+        }
     }
 
     /// Changes from one plan to another that shares steps with it. Undoes the steps that only `before` has, then does

@@ -17,13 +17,13 @@ use super::{
 pub(super) const HEADER_SIZE: usize = 4;
 
 /// Number of the subsystem, linux/netfilter/nfnetlink.h, in the upper byte of a message's type.
-const NFNL_SUBSYS_NFTABLES: u16 = 10 << 8;
+pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10 << 8;
 /// Bit of the multicast group that announces changes, `NFNLGRP_NFTABLES`, 7.
 const GROUP: u32 = 1 << 6;
 
 // Message types of linux/netfilter/nf_tables.h: the first nine are for tables, chains and rules.
 const NFT_MSG_GETCHAIN: u16 = 4;
-const NFT_MSG_GETRULE: u16 = 7;
+pub(super) const NFT_MSG_GETRULE: u16 = 7;
 const NFT_MSG_DELRULE: u16 = 8;
 
 /// Family of tables that see IPv4 and IPv6, linux/netfilter.h.
@@ -42,17 +42,17 @@ pub const HOOK_OUTPUT: u32 = 3;
 pub const HOOK_POSTROUTING: u32 = 4;
 
 // Attribute numbers. The table's is the same for tables, chains and rules.
-const NFTA_TABLE: u16 = 1;
+pub(super) const NFTA_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_CHAIN_HOOK: u16 = 4;
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
 const NFTA_RULE_CHAIN: u16 = 2;
-const NFTA_RULE_EXPRESSIONS: u16 = 4;
+pub(super) const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_USERDATA: u16 = 7;
-const NFTA_LIST_ELEM: u16 = 1;
-const NFTA_EXPR_NAME: u16 = 1;
-const NFTA_EXPR_DATA: u16 = 2;
+pub(super) const NFTA_LIST_ELEM: u16 = 1;
+pub(super) const NFTA_EXPR_NAME: u16 = 1;
+pub(super) const NFTA_EXPR_DATA: u16 = 2;
 const NFTA_COUNTER_PACKETS: u16 = 2;
 /// Type of a rule's comment in the user data that `nft` stores with the rule.
 const UDATA_RULE_COMMENT: u8 = 0;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use netio::ethtool;
 use netio::netlink::masquerade::{self, Masquerade};
 use netio::netlink::{
-    ChainsWatch, DeviceName, Event, Family, HOOK_FORWARD, Monitor, Netfilter, Netlink, Route,
-    RouteKind, Rule, RuleAction, TABLE_MAIN, VethEnd, Watch,
+    ChainsWatch, DeviceName, Event, Family, Forwarded, HOOK_FORWARD, Monitor, Netfilter, Netlink,
+    Route, RouteKind, Rule, RuleAction, TABLE_MAIN, VethEnd, Watch,
 };
 use netio::packet::{BATCH, FrameBatch, NOTE_SIZE, PacketSocket};
 use netio::poll::Poller;
@@ -488,5 +488,99 @@ fn masquerading_is_made_whole_replaced_and_removed() {
         assert_eq!(text.matches("masquerade").count(), 2000);
         masquerade::unset("millrace_home").unwrap();
         assert_eq!(nft(&["list", "ruleset"]).unwrap(), "");
+    });
+}
+
+/// Loads a ruleset, if `nft` is installed.
+fn load(ruleset: &str) -> bool {
+    let text = format!("flush ruleset\n{ruleset}");
+    let status = Command::new("nft").arg(text).status();
+    let there = lab::require_that(status.is_ok(), "no nft to make rules");
+    assert!(!there || status.unwrap().success(), "{ruleset}");
+    there
+}
+
+/// Whether a rule of this ruleset may apply to a packet from the LAN; `None` without `nft`.
+fn is_translated(ruleset: &str) -> Option<bool> {
+    if !load(ruleset) {
+        return None;
+    }
+    let packet = Forwarded {
+        from: (7, "br-lan"),
+        to: (Netlink::open().unwrap().index_of("a").unwrap(), "wg0"),
+        source: "192.168.1.1".parse().unwrap(),
+    };
+    let mut netfilter = Netfilter::open().unwrap();
+    let found = netfilter.source_nat().unwrap();
+    let mut found = found.iter();
+    Some(found.any(|it| netfilter.may_apply(it, &packet).unwrap()))
+}
+
+#[test]
+fn rules_that_translate_a_packet_are_told_from_others() {
+    in_namespace(|| {
+        pair(&mut Netlink::open().unwrap());
+        for (rule, applies) in [
+            ("masquerade", true),
+            ("counter masquerade", true),
+            ("oifname wg0 masquerade", true),
+            ("oifname \"wg*\" masquerade", true),
+            ("oifname \"wg1*\" masquerade", false),
+            ("oifname != wg0 masquerade", false),
+            ("oifname eth0 masquerade", false),
+            ("oif a masquerade", true),
+            ("oif b masquerade", false),
+            ("oifname { eth0, wg0 } masquerade", true),
+            ("oifname { eth0, eth1 } masquerade", false),
+            ("oifname != { eth0, wg0 } masquerade", false),
+            ("oifname @outer masquerade", true),
+            ("oifname != @outer masquerade", false),
+            ("iifname br-lan oifname wg0 masquerade", true),
+            ("iifname br-guest oifname wg0 masquerade", false),
+            ("ip saddr 192.168.0.0/20 masquerade", true),
+            ("ip saddr 192.168.1.0/24 oifname wg0 masquerade", true),
+            (
+                "ip saddr 172.17.0.0/16 oifname != docker0 masquerade",
+                false,
+            ),
+            ("ip saddr { 10.0.0.0/8, 192.168.0.0/16 } masquerade", true),
+            ("iifname . oifname { eth0 . eth1 } masquerade", true),
+            ("ip daddr 9.9.9.9 masquerade", true),
+            ("oifname wg0 snat to 10.2.0.2", true),
+            ("oifname wg0 accept", false),
+        ] {
+            let ruleset = format!(
+                "table ip x {{\nset outer {{\ntype ifname\nelements = {{ eth0, wg0 }}\n}}\n\
+                 chain post {{\ntype nat hook postrouting priority 100\n{rule}\n}}\n}}"
+            );
+            let Some(found) = is_translated(&ruleset) else {
+                return;
+            };
+            assert_eq!(found, applies, "{rule}");
+        }
+        let hook = "type nat hook postrouting priority 100";
+        for (ruleset, applies) in [
+            (
+                format!(
+                    "table inet x {{\nchain c {{\nmeta nfproto ipv4 masquerade\n}}\nchain p {{\n{hook}\njump c\n}}\n}}"
+                ),
+                true,
+            ),
+            (
+                format!("table inet x {{\nchain p {{\n{hook}\nmeta nfproto ipv6 masquerade\n}}\n}}"),
+                false,
+            ),
+            (
+                format!("table ip6 x {{\nchain p {{\n{hook}\nmasquerade\n}}\n}}"),
+                false,
+            ),
+            (
+                "table ip x {\nchain p {\ntype nat hook prerouting priority -100\ndnat to 192.168.1.2\n}\n}"
+                    .to_owned(),
+                false,
+            ),
+        ] {
+            assert_eq!(is_translated(&ruleset), Some(applies), "{ruleset}");
+        }
     });
 }

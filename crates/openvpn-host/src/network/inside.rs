@@ -135,7 +135,8 @@ impl Inside {
 
     /// Says what goes through the tunnel: [`Want::summary`].
     pub fn summary(&self) -> String {
-        self.want.summary(&self.ifname)
+        let has_resolver = self.managed.is_some() || self.facts.resolver.is_some();
+        self.want.summary(&self.ifname, has_resolver)
     }
 
     /// Returns requested settings that the host cannot have, and other warnings: one sentence each.

@@ -29,6 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::fs;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 #[cfg(feature = "server")]
 use std::time::SystemTime;
@@ -273,7 +274,11 @@ impl Context {
         if let (Some(_), Some(limit)) = (due, self.wait_at_most) {
             self.wait_until.set(None);
             if self.tell.get() {
-                host::terminal::note(background::still_trying("the tunnel", limit));
+                let name = self.file.as_deref().map(Path::new);
+                let name = name.and_then(Path::file_stem).unwrap_or_default();
+                let name = name.to_string_lossy();
+                let note = background::still_trying(&name, limit, background::OUTSIDE);
+                host::terminal::note(note);
                 process::stop_waiting();
             }
         }

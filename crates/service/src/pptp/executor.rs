@@ -418,7 +418,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             && outside.options.daemon
             && !outside.told
         {
-            host::terminal::note(background::still_trying(name, waited));
+            host::terminal::note(background::still_trying(name, waited, background::OUTSIDE));
             outside.let_go(background::not_yet);
         }
     }

@@ -60,6 +60,8 @@ fn sound() -> Facts {
         expiring: Vec::new(),
         listening: Vec::new(),
         forwards: true,
+        #[cfg(feature = "policy")]
+        unmasqueraded: Vec::new(),
         rp_filters: vec![("eth0".to_owned(), 1)],
         is_router: true,
         guarded: true,
@@ -103,6 +105,30 @@ fn the_device_the_clock_and_the_route() {
     });
     finds("clock", "1970-", |it| it.now = SystemTime::UNIX_EPOCH);
     finds("route", "no route", |it| it.way_out = None);
+    finds("route", "uplink eth0 has no carrier", |it| {
+        it.links[0].running = false;
+    });
+    // The main table's default route went with the carrier; the server's own route stayed.
+    finds("route", "uplink eth0 has no carrier", |it| {
+        it.links[0].running = false;
+        it.lines.clear();
+    });
+    finds("route", "no uplink has a route", |it| {
+        it.lines.clear();
+        it.tunnels[0].ways.clear();
+    });
+}
+
+#[cfg(feature = "policy")]
+#[test]
+fn a_lan_whose_packets_nobody_masquerades() {
+    finds(
+        "masquerade",
+        "devices of br-lan get no answers through office",
+        |it| {
+            it.unmasqueraded.push("br-lan".to_owned());
+        },
+    );
 }
 
 /// The tests of `service::openvpn::expiry` check the wording.
