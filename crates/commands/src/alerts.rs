@@ -2,6 +2,7 @@
 //!
 //! A process of its own, because hooks need privileges that the processes of tunnels and of the page give up.
 
+mod edit;
 mod hooks;
 
 use std::fs;
@@ -47,6 +48,7 @@ pub(crate) fn command() -> Command {
                 .about("Send a test event to each hook, and say how it went")
                 .arg(file_argument()),
         )
+        .subcommands(edit::commands())
         .arg(file_argument())
 }
 
@@ -67,6 +69,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     must_administer("alerts")?;
     match matches.subcommand() {
         Some(("test", m)) => test(file(m)),
+        Some(("add", m)) => edit::add(m),
+        Some(("remove", m)) => edit::remove(m),
+        Some(("list", m)) => edit::print(m),
         _ => watch(file(matches)),
     }
 }

@@ -1,5 +1,7 @@
 //! `millrace forward`: asks providers for ports through their tunnels, and leads the packets to devices of the LAN.
 
+mod edit;
+
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -43,6 +45,7 @@ pub(crate) fn command() -> Command {
                 .about("Show the ports that the running `millrace forward` has")
                 .arg(flag("json", "Print a JSON document")),
         )
+        .subcommands(edit::commands())
         .arg(file_argument())
 }
 
@@ -54,10 +57,17 @@ fn file_argument() -> Arg {
     )
 }
 
+fn file(matches: &ArgMatches) -> &Path {
+    arguments::file(matches, "settings").unwrap_or_else(|| Path::new(DEFAULT_PATH))
+}
+
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     match matches.subcommand() {
         Some(("status", m)) => status(m.get_flag("json")),
+        Some(("add", m)) => edit::add(m),
+        Some(("remove", m)) => edit::remove(m),
+        Some(("list", m)) => edit::print(m),
         _ => forward(matches),
     }
 }
@@ -65,7 +75,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 /// Forwards ports until a signal.
 fn forward(matches: &ArgMatches) -> Outcome {
     must_administer("forward")?;
-    let file = arguments::file(matches, "settings").unwrap_or_else(|| Path::new(DEFAULT_PATH));
+    let file = file(matches);
     let state = Path::new(STATE);
     let mut is_clear = false;
     // Retries instead of exiting: procd would start the process again and again, and log the same error each time.

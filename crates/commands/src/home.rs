@@ -1,7 +1,7 @@
 //! Servers at home for web pages, LuCI's and that of `millrace monitor`: lists, plans and makes them, and changes their
 //! clients.
 
-use crate::peer::{self, PeerError, Terms, Wanted, qr};
+use crate::peer::{self, Change, PeerError, Terms, Wanted, qr};
 use crate::profile::{self, DIRECTORY};
 use crate::server;
 use crate::server::place::Waits;
@@ -42,11 +42,12 @@ pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, St
         "peer_set" => {
             let server = named(given, keep)?;
             let behind = peer::networks_of(&given.behind).map_err(|error| error.to_string())?;
-            change(&server, || peer::set(&server, &given.name, &behind))?;
             let said = match &behind[..] {
                 [] => format!("No network is behind {} now.", given.name),
                 all => format!("Behind {} now: {}.", given.name, listed(all)),
             };
+            let wanted = Change::behind(behind);
+            change(&server, || peer::set(&server, &given.name, &wanted))?;
             Ok(json!({"said": said, "note": notes(peer::others(&server), tell(&server, false)?)}))
         }
         "peer_revoke" => {
@@ -144,6 +145,8 @@ fn add(given: &Given, server: &Path) -> Result<Value, String> {
         file: None,
         qr: false,
         behind: peer::networks_of(&given.behind).map_err(|error| error.to_string())?,
+        note: None,
+        keepalive: None,
         shown: &file,
     };
     change(server, || peer::add(server, &wanted))?;

@@ -68,6 +68,9 @@ pub(crate) enum ImportingError {
     #[cfg(feature = "server")]
     #[error(transparent)]
     Pool(#[from] pool::PoolError),
+    #[cfg(feature = "policy")]
+    #[error(transparent)]
+    Prepare(#[from] crate::policy::prepare::PrepareError),
     #[error("not kept: no tunnel can be made from this file")]
     Unusable,
     #[error(
@@ -100,6 +103,11 @@ pub(crate) fn command() -> Command {
         .arg(path("to", "DIRECTORY", "Directory for the file").default_value(DIRECTORY));
     #[cfg(feature = "server")]
     let command = pool::arguments(command);
+    #[cfg(feature = "policy")]
+    let command = command.arg(arguments::flag(
+        "for-policy",
+        "Keep the tunnel's routes and name servers from this host, so that only entries of `millrace policy` use it",
+    ));
     check::permissions(command)
 }
 
@@ -179,6 +187,14 @@ fn import(
     };
     let kept = place(to, &name, source, &text);
     may_keep(&kept, check::Arguments::of(&kept, matches).permissions)?;
+    #[cfg(feature = "policy")]
+    let (text, device) = match matches.get_flag("for-policy") {
+        true => {
+            let prepared = crate::policy::prepare::prepared(&kept, &text)?;
+            (prepared.text, Some(prepared.device))
+        }
+        false => (text, None),
+    };
     // The text is judged before it is written, as it contains keys.
     let judge = |file: &Path, text: &str| {
         let kind = Kind::of(file, text.as_bytes());
@@ -212,6 +228,10 @@ fn import(
              into {}, between <auth-user-pass> and </auth-user-pass>",
             kept.display()
         ));
+    }
+    #[cfg(feature = "policy")]
+    if let Some(device) = device {
+        host::terminal::note(crate::policy::prepare::use_of(&device));
     }
     Ok((kept, check::counts(&judged.report), servers))
 }

@@ -15,6 +15,8 @@ mod audit;
 mod check;
 mod doctor;
 mod down;
+#[cfg(any(feature = "monitor", feature = "policy"))]
+mod entries;
 #[cfg(feature = "policy")]
 mod forward;
 mod guard;

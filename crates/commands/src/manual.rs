@@ -164,9 +164,10 @@ mod tests {
                  _millrace_names millrace '{word}' '{before}'\nprintf '%s,' \"${{COMPREPLY[@]}}\"",
                 script(Shell::Bash)
             );
-            let output = std::process::Command::new("bash")
-                .args(["-c", &script])
-                .output();
+            // The script is too long for an argument.
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), script).unwrap();
+            let output = std::process::Command::new("bash").arg(file.path()).output();
             String::from_utf8(output.unwrap().stdout).unwrap()
         };
         assert!(complete("millrace down ''", "", "down").ends_with("office,other,"));

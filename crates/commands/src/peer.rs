@@ -3,6 +3,7 @@
 mod behind;
 mod ccd;
 mod chain;
+mod change;
 mod file;
 mod from;
 mod issue;
@@ -19,6 +20,7 @@ use crate::profile::DIRECTORY;
 use crate::server::NAME;
 use crate::server::place::{self, Lock, PlaceError, Waits};
 use crate::{Outcome, status};
+use change::{keepalive, networks, note};
 use clap::{Arg, ArgMatches, Command};
 use config::clients::is_name;
 pub(crate) use config::clients::joined as secret;
@@ -39,6 +41,9 @@ use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
+pub(crate) use change::networks_of;
+pub(crate) use change::{Change, seconds};
 pub(crate) use issue::{Chosen, Directory, Terms, options};
 pub(crate) use wireguard::list_of;
 
@@ -99,6 +104,8 @@ pub(crate) fn command() -> Command {
                 "PREFIX",
                 "A network behind this client, which all others reach; may be given again",
             ))
+            .arg(option("note", "TEXT", "A note about this client, for you"))
+            .arg(keepalive())
             .arg(
                 arguments::path(
                     "from",
@@ -106,25 +113,19 @@ pub(crate) fn command() -> Command {
                     "Add all clients of a CSV file (name,networks,note), or of - (stdin)",
                 )
                 .requires("to")
-                .conflicts_with_all(["NAME", "qr", "file", "endpoint", "behind"]),
+                .conflicts_with_all([
+                    "NAME",
+                    "qr",
+                    "file",
+                    "endpoint",
+                    "behind",
+                    "note",
+                    "keepalive",
+                ]),
             )
             .args(options().map(|it| it.requires("from"))),
         )
-        .subcommand(
-            about("set", "Change what a client has")
-                .arg(name(
-                    "NAME",
-                    "The client's name, or its public key (WireGuard)",
-                ))
-                .arg(
-                    values(
-                        "behind",
-                        "PREFIX|none",
-                        "The networks behind it, in place of others; may be given again",
-                    )
-                    .required(true),
-                ),
-        )
+        .subcommand(change::command(Command::new("set").arg(server())))
         .subcommand(issue::command(Command::new("reissue").arg(server())))
         .subcommand(
             about("list", "List the clients, and which are connected")
@@ -252,6 +253,10 @@ pub(crate) struct Wanted<'a> {
     pub(crate) qr: bool,
     /// The networks behind the client.
     pub(crate) behind: Vec<AllowedIp>,
+    /// A note about the client.
+    pub(crate) note: Option<String>,
+    /// Seconds between packets of the server to an idle client (WireGuard).
+    pub(crate) keepalive: Option<u16>,
     /// Receives the output: the QR code, or the file's text if it is not written to a file.
     pub(crate) shown: &'a RefCell<Zeroizing<String>>,
 }
@@ -450,6 +455,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                 file: arguments::file(matches, "file"),
                 qr: matches.get_flag("qr"),
                 behind: networks(matches)?,
+                note: note(matches)?.flatten(),
+                keepalive: matches.get_one::<u16>("keepalive").copied(),
                 shown: &shown,
             };
             add(&path, &wanted)?;
@@ -476,10 +483,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             }
         }
         "set" => {
-            set(&path, text("NAME"), &networks(matches)?)?;
-            let others = others(&path);
+            let change = Change::of(matches)?;
+            set(&path, text("NAME"), &change)?;
+            let is_plain = change.behind.is_none();
+            let others = if is_plain { None } else { others(&path) };
             drop(lock);
-            let told = tell(&path, false);
+            let told = tell(&path, is_plain);
             others.into_iter().for_each(host::terminal::note);
             if !told? {
                 host::terminal::note(not_up(&path));
@@ -566,17 +575,6 @@ fn from_table(
     Ok(())
 }
 
-fn networks(matches: &ArgMatches) -> Result<Vec<AllowedIp>, PeerError> {
-    behind::read(&arguments::values(matches, "behind").unwrap_or_default())
-}
-
-/// Reads networks behind a client, separated by spaces or commas.
-#[cfg(any(feature = "monitor", feature = "openwrt"))]
-pub(crate) fn networks_of(text: &str) -> Result<Vec<AllowedIp>, PeerError> {
-    let words = text.split([' ', ',']).filter(|it| !it.is_empty());
-    behind::read(&words.map(str::to_owned).collect::<Vec<_>>())
-}
-
 /// A note on how the other clients learn of changed networks; `None` if none has to. The change is made already, so an
 /// error is a note, too.
 pub(crate) fn others(path: &Path) -> Option<String> {
@@ -645,7 +643,8 @@ pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     let new = New {
         name: checked(wanted.name)?,
         behind: &wanted.behind,
-        note: None,
+        note: wanted.note.as_deref(),
+        keepalive: wanted.keepalive,
     };
     add_all(path, &wanted.terms, &[new], wanted)
 }
@@ -673,11 +672,11 @@ pub(crate) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
     }
 }
 
-/// Puts these networks behind a client, instead of others.
-pub(crate) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
+/// Changes a client.
+pub(crate) fn set(path: &Path, name: &str, change: &Change) -> Result<(), PeerError> {
     match Kind::at(path) {
-        Kind::OpenVpn => openvpn::set(path, name, behind),
-        _ => wireguard::set(path, name, behind),
+        Kind::OpenVpn => openvpn::set(path, name, change),
+        _ => wireguard::set(path, name, change),
     }
 }
 

@@ -16,6 +16,9 @@ use crate::arguments::{self, flag};
 use crate::guard::{copy_of, must_administer, sentences, tell, until_held, write_text};
 use crate::{Outcome, code};
 
+mod edit;
+pub(crate) mod prepare;
+pub(crate) mod rules;
 mod text;
 
 pub(crate) use text::render_brief;
@@ -33,6 +36,8 @@ pub(crate) fn command() -> Command {
         .about("Route devices, networks or domains through tunnels or past them")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .subcommands(edit::commands())
+        .subcommand(prepare::command())
         .subcommand(
             of("on", "Apply the settings, until `off` or the next boot")
                 .arg(file_argument())
@@ -104,6 +109,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     if !matches!(matches.subcommand(), Some(("on", m)) if m.get_flag("show")) {
         must_administer("policy")?;
     }
+    match matches.subcommand() {
+        Some(("add", m)) => return edit::add(m),
+        Some(("remove", m)) => return edit::remove(m),
+        Some(("list", m)) => return edit::print(m),
+        Some(("prepare", m)) => return prepare::run(m),
+        _ => {}
+    }
     Ok(match matches.subcommand() {
         Some(("on", m)) => on(m),
         Some(("watch", m)) => watch(m),
@@ -126,9 +138,14 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if matches.get_flag("wait") {
         return Ok(wait(file(matches)));
     }
-    let (done, is_asked) = match set(file(matches)) {
+    now(file(matches))
+}
+
+/// Applies the policy of the file, or else keeps the one in force, and prints the report.
+fn now(file: &Path) -> Result<ExitCode, CommandError> {
+    let (done, is_asked) = match set(file) {
         Ok(done) => (done, true),
-        Err(error) => (hold(file(matches), error)?, false),
+        Err(error) => (hold(file, error)?, false),
     };
     tell(&done.errors);
     host::terminal::text(render(&done.report));

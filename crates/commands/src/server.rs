@@ -324,6 +324,7 @@ fn home(wanted: &Wanted, port: u16, host: &Host) -> Result<HomeServer, InitError
             dns
         },
         masquerade: wanted.masquerade,
+        keepalive: None,
     })
 }
 

@@ -11,17 +11,17 @@
 //! ```
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::file;
 use crate::guard::{PATTERNS, Pattern};
 use crate::settings::reader::{
     TomlRow, list, parsed, places, put, set_toml, tables, text_of, unknown, word, words,
 };
+use crate::settings::tables::check_owner;
 use crate::settings::{Origin, SettingsError};
+use crate::text::suggest;
 
 /// Default path of the settings.
 pub const DEFAULT_PATH: &str = "/etc/millrace/alerts.toml";
@@ -110,6 +110,13 @@ impl Kind {
     fn new(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.name() == name)
     }
+
+    /// A hint about what to write instead of `name`; `None` if settings may name this kind.
+    #[must_use]
+    pub fn hint(name: &str) -> Option<String> {
+        let known: Vec<&str> = Self::ALL.iter().map(|it| it.name()).collect();
+        (!known.contains(&name)).then(|| suggest(name, &known))
+    }
 }
 
 /// The action of a hook.
@@ -184,12 +191,7 @@ struct Draft {
 /// [`SettingsError::Read`], also if users other than its owner can change the file; [`SettingsError::TooLarge`]; the
 /// errors of [`from_toml`].
 pub fn read(path: &Path) -> Result<Vec<Hook>, SettingsError> {
-    if let Some(words) = file::changeable(path) {
-        return Err(SettingsError::Read {
-            path: path.to_owned(),
-            error: io::Error::new(io::ErrorKind::PermissionDenied, words),
-        });
-    }
+    check_owner(path)?;
     from_toml(&text_of(path)?, path)
 }
 
@@ -199,6 +201,21 @@ pub fn read(path: &Path) -> Result<Vec<Hook>, SettingsError> {
 /// [`SettingsError::Syntax`], [`SettingsError::Unknown`], [`SettingsError::Value`] or [`SettingsError::Entry`], each
 /// with the line.
 pub fn from_toml(text: &str, path: &Path) -> Result<Vec<Hook>, SettingsError> {
+    let hooks = listed(text, path)?;
+    match hooks.is_empty() {
+        true => Err(SettingsError::Entry {
+            origin: places(text, path)(0),
+            words: "there is no hook; begin one with [[on-event]]".to_owned(),
+        }),
+        false => Ok(hooks),
+    }
+}
+
+/// As [`from_toml`], but the text may have no hook.
+///
+/// # Errors
+/// Those of [`from_toml`].
+pub fn listed(text: &str, path: &Path) -> Result<Vec<Hook>, SettingsError> {
     let place = places(text, path);
     let root = parsed(text, &place)?;
     let mut hooks = Vec::new();
@@ -213,13 +230,7 @@ pub fn from_toml(text: &str, path: &Path) -> Result<Vec<Hook>, SettingsError> {
             hooks.push(hook.map_err(|words| SettingsError::Entry { origin, words })?);
         }
     }
-    match hooks.is_empty() {
-        true => Err(SettingsError::Entry {
-            origin: place(0),
-            words: "there is no hook; begin one with [[on-event]]".to_owned(),
-        }),
-        false => Ok(hooks),
-    }
+    Ok(hooks)
 }
 
 fn read_table(

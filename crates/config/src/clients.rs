@@ -55,10 +55,20 @@ impl Section {
     /// The text of the section in its file, in which these keys have these values, as by [`with`].
     #[must_use]
     pub fn text_with(&self, file: &str, values: &[(&str, &str)]) -> Zeroizing<String> {
+        let values: Vec<_> = values.iter().map(|(key, it)| (*key, Some(*it))).collect();
+        self.text_after(file, &values)
+    }
+
+    /// The text of the section in its file, in which these keys have these values, or are missing.
+    #[must_use]
+    pub fn text_after(&self, file: &str, values: &[(&str, Option<&str>)]) -> Zeroizing<String> {
         let mut text = joined(&[self.text(file)]);
         for (key, value) in values {
             let section = sections(&text).into_iter().next().unwrap_or_default();
-            text = with(&text, &section, key, value);
+            text = match value {
+                Some(value) => with(&text, &section, key, value),
+                None => without(&text, key),
+            };
         }
         text
     }
@@ -229,6 +239,13 @@ pub fn with(text: &str, section: &Section, key: &str, value: &str) -> Zeroizing<
     joined(&parts)
 }
 
+/// The text of a section without the lines of `key`.
+fn without(section: &str, key: &str) -> Zeroizing<String> {
+    let is_it = |line: &&str| Entry::of(line).is_some_and(|entry| entry.is(key));
+    let lines = section.split_inclusive('\n').filter(|it| !is_it(it));
+    joined(&lines.collect::<Vec<_>>())
+}
+
 /// The text, whose sections get the comments `#! Key = value` that sections of the same keys have in an `older` text;
 /// without `Replaces`, if the text lacks the replaced key.
 #[must_use]
@@ -296,6 +313,20 @@ mod tests {
             FILE.replace("[peer]\n", "[peer]\n#! Name = tablet\n")
         );
         assert_eq!(sections(&named)[1].name.as_deref(), Some("tablet"));
+    }
+
+    #[test]
+    fn a_setting_or_a_note_goes_and_the_rest_of_the_section_stays() {
+        let text = "[Peer] # a\n#! Note = one\n# mine\nPublicKey = K=\npersistentkeepalive=25 # s\n#! Note = two\n";
+        let section = &sections(text)[0];
+        let wanted = "[Peer] # a\n#! Name = x\n# mine\nPublicKey = K=\n";
+        let values = [
+            ("Note", None),
+            ("PersistentKeepalive", None),
+            ("Name", Some("x")),
+        ];
+        assert_eq!(*section.text_after(text, &values), *wanted);
+        assert_eq!(*section.text_after(text, &[("Replaces", None)]), *text);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! gateway = "10.2.0.1"           # left out: the tunnel's own address with 1 as its last number
 //! ```
 
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -56,6 +57,16 @@ pub enum To {
     Mac(Mac),
     /// Its name, which has a lease.
     Lease(String),
+}
+
+impl fmt::Display for To {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Mac(mac) => write!(f, "{mac}"),
+            Self::Lease(name) => f.write_str(name),
+        }
+    }
 }
 
 /// A forwarded port.
@@ -119,6 +130,21 @@ pub fn read(path: &Path) -> Result<Vec<Forward>, SettingsError> {
 /// [`SettingsError::Syntax`], [`SettingsError::Unknown`], [`SettingsError::Value`] or [`SettingsError::Entry`], each
 /// with the line.
 pub fn from_toml(text: &str, path: &Path) -> Result<Vec<Forward>, SettingsError> {
+    let forwards = listed(text, path)?;
+    match forwards.is_empty() {
+        true => Err(SettingsError::Entry {
+            origin: places(text, path)(0),
+            words: "no port is forwarded; begin an entry with [[forward]]".to_owned(),
+        }),
+        false => Ok(forwards),
+    }
+}
+
+/// As [`from_toml`], but the text may have no forward.
+///
+/// # Errors
+/// Those of [`from_toml`].
+pub fn listed(text: &str, path: &Path) -> Result<Vec<Forward>, SettingsError> {
     let place = places(text, path);
     let root = parsed(text, &place)?;
     let mut forwards: Vec<Forward> = Vec::new();
@@ -133,13 +159,7 @@ pub fn from_toml(text: &str, path: &Path) -> Result<Vec<Forward>, SettingsError>
             forwards.push(forward.map_err(|words| SettingsError::Entry { origin, words })?);
         }
     }
-    match forwards.is_empty() {
-        true => Err(SettingsError::Entry {
-            origin: place(0),
-            words: "no port is forwarded; begin an entry with [[forward]]".to_owned(),
-        }),
-        false => Ok(forwards),
-    }
+    Ok(forwards)
 }
 
 fn read_table(

@@ -9,6 +9,7 @@
 //! #! LAN = 192.168.1.0/24
 //! #! DNS = 192.168.1.1
 //! #! Masquerade = yes
+//! #! Keepalive = 10
 //! ```
 
 use std::net::IpAddr;
@@ -63,7 +64,27 @@ pub(crate) const KEYS: &[Key<HomeServer>] = &[
         },
         show: |home| texts([home.masquerade.as_str()]),
     },
+    Key {
+        name: "Keepalive",
+        set: |home, value| {
+            let seconds = match value {
+                "off" => Some(0),
+                seconds => seconds.parse().ok(),
+            };
+            let wanted = "must be `off` or a number of seconds up to 65535";
+            some(&mut home.keepalive, seconds.ok_or(wanted))
+        },
+        show: |home| {
+            texts(home.keepalive.map(|it| match it {
+                0 => "off".to_owned(),
+                seconds => seconds.to_string(),
+            }))
+        },
+    },
 ];
+
+/// Seconds between keepalive packets of clients, if the server's file does not say.
+pub const KEEPALIVE: u16 = 25;
 
 /// The `[Server]` section.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -76,6 +97,8 @@ pub struct HomeServer {
     pub dns: Vec<IpAddr>,
     /// The client packets that leave with the server's own address. All packets are forwarded in any case.
     pub masquerade: Masquerading,
+    /// `PersistentKeepalive` in the files of WireGuard clients, in seconds, 0 for none; `None` for [`KEEPALIVE`].
+    pub keepalive: Option<u16>,
 }
 
 impl HomeServer {
@@ -195,7 +218,7 @@ mod tests {
     #[test]
     fn a_section_is_read_and_written_again() {
         let text = "#! [Server]\n#! Endpoint = home.example.org:51820\n#! LAN = 192.168.1.0/24, fd00:1::/64\n\
-            #! DNS = 192.168.1.1\n#! Masquerade = internet\n";
+            #! DNS = 192.168.1.1\n#! Masquerade = internet\n#! Keepalive = 10\n";
         let (home, faults) = read(text);
         assert_eq!(faults, [""; 0]);
         let home = home.unwrap();
@@ -232,6 +255,7 @@ mod tests {
             ("Masquerade = maybe", "internet"),
             ("Lam = 1", "LAN"),
             ("DNS = a\u{1b}", "\\u{1b}"),
+            ("Keepalive = 65536", "65535"),
         ] {
             let (_, faults) = read(&format!("#! [Server]\n#! {line}\n"));
             assert_eq!(faults.len(), 1, "{line}");

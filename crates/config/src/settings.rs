@@ -25,6 +25,7 @@ use reader::{Row, parsed, places, put, set, text_of, unknown};
 
 mod error;
 pub(crate) mod reader;
+pub mod tables;
 
 use error::wrong_line;
 pub use error::{Origin, SettingsError};

@@ -415,13 +415,25 @@ fn on_debian() {
     world.is_held(7030);
     world.run(&format!("systemctl start{start}"));
     world.is_led(7040);
-    world.run("kill -9 $(cat /run/millrace@away.pid)");
+    world.run("kill -9 $(cat /run/millrace@mr-away.pid)");
     until("a device that is gone", || {
         !world.router.has_interface("mr-away").unwrap()
     });
     world.is_held(7050);
-    world.run("systemctl start millrace@away");
+    world.run("systemctl start millrace@mr-away");
     world.is_led(7060);
+
+    // An entry takes effect at once while the policy is on, and ends so.
+    let said = world.run("millrace policy add 02:00:5e:10:00:02 --block --name pc");
+    assert!(said.contains("pc"), "{said}");
+    for to in FAR {
+        world.sends(&world.pc, to, 7066);
+    }
+    let said = world.run("millrace policy remove pc; millrace policy list");
+    assert!(said.contains("television: 02:00:5e:10:00:01 to everywhere: through mr-away"));
+    assert!(!said.contains("pc: "), "{said}");
+    world.is_free(&world.pc, 7067);
+    assert!(!world.came("eth0", 7066));
 
     world.run(undone);
     assert_eq!(world.state(), before);

@@ -1,24 +1,30 @@
 //! Files and rules that the page's user submits.
 
 use crate::check::{self, Judged};
+use crate::entries::{has_systemd, is_openwrt};
 use crate::import::{self, ImportingError};
+#[cfg(feature = "policy")]
+use crate::policy::rules::{self, Wanted};
 use crate::profile::DIRECTORY;
 use config::error::ImportError;
 use config::kind::Kind;
 use config::permissions::Permissions;
-use config::policy::{DEFAULT_PATH, Entry, Mac, Policy, Who};
+use config::policy::DEFAULT_PATH;
+#[cfg(feature = "policy")]
+use config::policy::Mac;
 use config::report::Verdict;
-use config::settings::SettingsError;
+#[cfg(feature = "policy")]
 use config::types::is_ifname;
+#[cfg(feature = "policy")]
 use config::{openvpn, wgquick};
-use host::written_file;
-use netio::netlink::Family;
 use openwrt::uci::{self, Package};
 use serde::Deserialize;
 use serde_json::{Value, json};
+#[cfg(feature = "policy")]
 use service::running;
 use std::fs;
 use std::io::ErrorKind;
+#[cfg(feature = "policy")]
 use std::net::IpAddr;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -26,8 +32,9 @@ use zeroize::Zeroizing;
 /// The UCI file of interfaces.
 const NETWORK: &str = "/etc/config/network";
 
-/// Longest name of an entry, in characters.
-const NAME_MAX: usize = 32;
+/// Longest text of a wrong hardware address in a message, in characters.
+#[cfg(feature = "policy")]
+const SHOWN_MAX: usize = 32;
 
 /// The arguments of all methods.
 #[derive(Clone, Default, Deserialize)]
@@ -203,16 +210,6 @@ fn verdict(judged: &Judged) -> String {
     words + "."
 }
 
-/// Whether UCI and procd start services here.
-fn is_openwrt() -> bool {
-    Path::new("/etc/openwrt_release").exists()
-}
-
-/// Whether systemd starts services here.
-fn has_systemd() -> bool {
-    Path::new("/run/systemd/system").exists()
-}
-
 /// The commands that start a tunnel, at each boot too.
 fn start(name: &str, kept: &Path) -> String {
     if is_openwrt() {
@@ -230,60 +227,35 @@ fn start(name: &str, kept: &Path) -> String {
 }
 
 /// Shows a rule for the policy, or writes it.
+#[cfg(feature = "policy")]
 fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
-    if !cfg!(feature = "policy") {
-        return Err("this build of Millrace has no `policy`".to_owned());
+    let Given {
+        mac, lan, through, ..
+    } = given;
+    if !is_ifname(lan) {
+        return Err("choose a device of the LAN".to_owned());
     }
-    let before = match Policy::read(path) {
-        Ok(read) => Some(read),
-        Err(SettingsError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(error.to_string()),
-    };
+    if !mac.is_empty() && Mac::new(mac).is_none() {
+        let mac: String = mac.chars().take(SHOWN_MAX).collect();
+        return Err(format!(
+            "{mac} is not a hardware address; write one such as 02:00:5e:10:00:01"
+        ));
+    }
+    if !through.is_empty() && !is_ifname(through) {
+        return Err("choose a tunnel".to_owned());
+    }
     let dns = name_servers(given)?;
-    let (who, entry) = entry(given, &dns, before.as_ref().map(|it| &it.0))?;
-    let place = match &before {
-        Some((policy, _)) => place(policy, &who, given)?,
-        None => 0,
+    let wanted = Wanted {
+        name: given.name.clone(),
+        who: vec![if mac.is_empty() { lan } else { mac }.clone()],
+        through: through.clone(),
+        way: if through.is_empty() { "block" } else { "" },
+        lan: Some(lan.clone()),
+        address: given.address.parse().ok(),
+        dns: dns.iter().map(ToString::to_string).collect(),
+        ..Wanted::default()
     };
-    let text = match &before {
-        Some((policy, text)) => inserted(text, place, policy.entries.len(), &entry),
-        // Without masquerade a provider drops the device's packets.
-        None => format!("lan = [\"{}\"]\nmasquerade = true\n\n{entry}", given.lan),
-    };
-    let policy = Policy::from_toml(&text, path).map_err(|error| error.to_string())?;
-    if let Some(fault) = policy.fault() {
-        return Err(fault);
-    }
-    let mut shown = if before.is_some() {
-        entry
-    } else {
-        text.clone()
-    };
-    if let Some((before, _)) = &before {
-        let mut others = policy.entries.clone();
-        others.remove(place);
-        if others != before.entries {
-            return Err(format!(
-                "entry {} of {DEFAULT_PATH} decides first, and the page cannot write before it; add this entry \
-                 there:\n{shown}",
-                before.entries.get(place).map_or("", |it| it.name.as_str())
-            ));
-        }
-        if let Some(next) = before.entries.get(place) {
-            shown = format!(
-                "# Before entry {}, which would decide first:\n{shown}",
-                next.name
-            );
-        }
-        for earlier in before.entries[..place].iter().filter(|it| by_network(it)) {
-            let who = earlier.who.iter().map(ToString::to_string);
-            let who = who.collect::<Vec<_>>().join(", ");
-            shown = format!(
-                "# Entry {} decides first about {who}.\n{shown}",
-                earlier.name
-            );
-        }
-    }
+    let planned = rules::plan(&wanted, path)?;
     if !writes {
         let note = match dns.is_empty() && !given.through.is_empty() {
             true => {
@@ -291,10 +263,9 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
             }
             false => "",
         };
-        return Ok(json!({"said": shown, "note": note}));
+        return Ok(json!({"said": planned.shown, "note": note}));
     }
-    written_file::replace(path, text.as_bytes(), 0o600)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    planned.write(path)?;
     let start = match (is_openwrt(), has_systemd()) {
         (true, _) => "service millrace-policy enable\nservice millrace-policy restart",
         (_, true) => "systemctl enable millrace-policy\nsystemctl restart millrace-policy",
@@ -303,76 +274,15 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
     Ok(json!({"said": format!("Written to {}.", path.display()), "start": start}))
 }
 
-/// Whether an entry decides about all packets of a network's addresses.
-fn by_network(entry: &Entry) -> bool {
-    entry.to.is_empty() && entry.who.iter().any(|it| matches!(it, Who::Network(_)))
-}
-
-/// The place of a new entry: before the first one that decides about more senders, so that it takes effect.
-fn place(policy: &Policy, who: &Who, given: &Given) -> Result<usize, String> {
-    let address: Option<IpAddr> = given.address.parse().ok();
-    let is_same = |it: &Who| match it {
-        Who::Lease(name) => !given.mac.is_empty() && name.eq_ignore_ascii_case(&given.name),
-        Who::Network(network) => address
-            .is_some_and(|it| network.addr() == it && network.prefix() == Family::of(it).bits()),
-        it => it == who,
-    };
-    let is_lan = matches!(who, Who::Device(_));
-    let everywhere = policy.entries.iter().enumerate();
-    let mut place = policy.entries.len();
-    for (number, entry) in everywhere.filter(|it| it.1.to.is_empty()) {
-        if entry.who.iter().any(is_same) {
-            return Err(format!(
-                "entry {} of {DEFAULT_PATH} decides about {who} already; change it there",
-                entry.name
-            ));
-        }
-        // A name may be that of the same device.
-        let is_other = |it: &Who| {
-            matches!(it, Who::Mac(_)) || matches!(it, Who::Device(lan) if *lan != given.lan)
-        };
-        let may_match = !entry.who.iter().all(is_other);
-        if !is_lan && may_match {
-            place = place.min(number);
-        }
-    }
-    Ok(place)
-}
-
-/// The settings' text with an entry at this place among `count`, before the comment of the entry there.
-fn inserted(text: &str, place: usize, count: usize, entry: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let is_head = |line: &str| {
-        let inner = line
-            .trim()
-            .strip_prefix("[[")
-            .and_then(|it| it.split_once("]]"));
-        inner.is_some_and(|it| it.0.trim() == "entry")
-    };
-    let mut heads = (0..lines.len()).filter(|it| is_head(lines[*it]));
-    let Some(head) = heads.nth(place).filter(|_| place < count) else {
-        return format!("{}\n\n{entry}", text.trim_end());
-    };
-    let comment = lines[..head].iter().rev();
-    let comment = comment
-        .take_while(|it| it.trim_start().starts_with('#'))
-        .count();
-    let (before, after) = lines.split_at(head - comment);
-    format!(
-        "{}\n\n{entry}\n{}\n",
-        before.join("\n").trim_end(),
-        after.join("\n")
-    )
-}
-
 /// The name servers of a rule through a tunnel: those that the user has entered, or that the tunnel's file names. The
 /// policy takes one of each family.
+#[cfg(feature = "policy")]
 fn name_servers(given: &Given) -> Result<Vec<IpAddr>, String> {
     let mut servers = Vec::new();
     for word in given.dns.split([' ', ',']).filter(|it| !it.is_empty()) {
         let server = word.parse::<IpAddr>();
         servers.push(server.map_err(|_| {
-            let word: String = word.chars().take(NAME_MAX).collect();
+            let word: String = word.chars().take(SHOWN_MAX).collect();
             format!("{word} is not an address of a name server; write one such as 10.8.0.1")
         })?);
     }
@@ -391,6 +301,7 @@ fn name_servers(given: &Given) -> Result<Vec<IpAddr>, String> {
 }
 
 /// The name servers that a tunnel's file names.
+#[cfg(feature = "policy")]
 fn named_by(path: &Path) -> Vec<IpAddr> {
     let permissions = Permissions::default();
     let wireguard = || {
@@ -420,61 +331,18 @@ fn named_by(path: &Path) -> Vec<IpAddr> {
     dns.unwrap_or_default()
 }
 
-/// The sender of a rule, and the rule as an entry of the settings.
-fn entry(given: &Given, dns: &[IpAddr], before: Option<&Policy>) -> Result<(Who, String), String> {
-    let Given {
-        mac, lan, through, ..
-    } = given;
-    if !is_ifname(lan) {
-        return Err("choose a device of the LAN".to_owned());
-    }
-    let who = match mac.is_empty() {
-        true => Who::Device(lan.clone()),
-        false => Who::Mac(Mac::new(mac).ok_or_else(|| {
-            let mac: String = mac.chars().take(NAME_MAX).collect();
-            format!("{mac} is not a hardware address; write one such as 02:00:5e:10:00:01")
-        })?),
-    };
-    if before.is_some_and(|it| !it.lan.contains(lan)) {
-        return Err(format!(
-            "{DEFAULT_PATH} does not decide about {lan}; add it to `lan` there"
-        ));
-    }
-    let plain = |it: &char| it.is_ascii_alphanumeric() || "_.-".contains(*it);
-    let own: String = given
-        .name
-        .chars()
-        .filter(plain)
-        .take(NAME_MAX - 4)
-        .collect();
-    let own = if own.is_empty() { lan.clone() } else { own };
-    let is_taken = |name: &str| before.is_some_and(|it| it.entries.iter().any(|e| e.name == name));
-    let mut name = own.clone();
-    let mut number = 1;
-    while is_taken(&name) {
-        number += 1;
-        name = format!("{own}-{number}");
-    }
-    let way = match through.is_empty() {
-        true => "way = \"block\"".to_owned(),
-        false if is_ifname(through) => format!("through = \"{through}\""),
-        false => return Err("choose a tunnel".to_owned()),
-    };
-    let dns = match dns {
-        [] => String::new(),
-        _ => {
-            let dns: Vec<String> = dns.iter().map(|it| format!("\"{it}\"")).collect();
-            format!("dns = [{}]\n", dns.join(", "))
-        }
-    };
-    let text = format!("[[entry]]\nname = \"{name}\"\nwho = \"{who}\"\n{way}\n{dns}");
-    Ok((who, text))
+/// This build has no policy.
+#[cfg(not(feature = "policy"))]
+fn rule(_: &Given, _: &Path, _: bool) -> Result<Value, String> {
+    Err("this build of Millrace has no `policy`".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::blocks::CA;
+    #[cfg(feature = "policy")]
+    use config::policy::Policy;
 
     const WIREGUARD: &str =
         "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";

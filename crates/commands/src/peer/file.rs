@@ -28,6 +28,8 @@ pub(super) struct Public<'a> {
     pub(super) dns: &'a [IpAddr],
     /// The ranges that the client sends here.
     pub(super) ranges: Ranges,
+    /// `PersistentKeepalive`, if it is not the usual one.
+    pub(super) keepalive: Option<u16>,
 }
 
 /// The ranges that a client sends to the server.
@@ -50,14 +52,17 @@ impl Public<'_> {
             addresses,
             dns,
             ranges,
+            keepalive,
         } = self;
         let ranges = match ranges {
             Ranges::All { v6: false } => "all of IPv4".to_owned(),
             Ranges::All { v6: true } => "all".to_owned(),
             Ranges::Networks(sum) => sum.to_string(),
         };
+        // Older records do not know it.
+        let keepalive = keepalive.map_or_else(String::new, |it| format!(" {it}"));
         hash(&format!(
-            "{server} {endpoint} {addresses:?} {dns:?} {ranges}"
+            "{server} {endpoint} {addresses:?} {dns:?} {ranges}{keepalive}"
         ))
     }
 }
@@ -158,6 +163,7 @@ mod tests {
                 Some(lan) => Ranges::Networks(sum(&ranges(lan))),
                 None => Ranges::All { v6: false },
             },
+            keepalive: None,
         };
         let lan = ["192.168.1.0/24", "192.168.7.0/24"];
         let one = public("home:1", Some(&lan));
@@ -176,6 +182,10 @@ mod tests {
             public("home:1", None),
             Public {
                 server: "other",
+                ..public("home:1", Some(&lan))
+            },
+            Public {
+                keepalive: Some(10),
                 ..public("home:1", Some(&lan))
             },
         ] {

@@ -101,6 +101,7 @@ impl Table {
             name: &row.name,
             behind: &row.networks,
             note: row.note.as_deref(),
+            keepalive: None,
         })
         .collect()
     }
@@ -168,17 +169,22 @@ fn row(line: usize, text: &str, columns: &[&str]) -> Result<Row, PeerError> {
         .filter(|it| !it.is_empty())
         .map(str::to_owned)
         .collect();
-    let note = field("note");
-    if note.len() > NOTE_MAX || note.chars().any(char::is_control) {
-        let why = format!("a note has at most {NOTE_MAX} bytes, and no control characters");
-        return Err(PeerError::Table(why));
-    }
     Ok(Row {
         line,
         name: checked(field("name"))?.to_owned(),
         networks: behind::read(&networks)?,
-        note: (!note.is_empty()).then(|| note.to_owned()),
+        note: note(field("note"))?,
     })
+}
+
+/// A note about a client; `None` for an empty one.
+pub(super) fn note(text: &str) -> Result<Option<String>, PeerError> {
+    let text = text.trim();
+    if text.len() > NOTE_MAX || text.chars().any(char::is_control) {
+        let why = format!("a note has at most {NOTE_MAX} bytes, and no control characters");
+        return Err(PeerError::Table(why));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 /// The fields of a line.

@@ -24,6 +24,8 @@ pub(crate) struct New<'a> {
     pub(crate) behind: &'a [AllowedIp],
     /// A note about it, one line.
     pub(crate) note: Option<&'a str>,
+    /// Seconds between packets of the server to an idle client (WireGuard).
+    pub(crate) keepalive: Option<u16>,
 }
 
 /// The part of a client's file that the administrator chooses.

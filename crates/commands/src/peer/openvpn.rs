@@ -12,7 +12,7 @@ use super::behind::{self, Owner};
 use super::chain::Chains;
 use super::file::{self, Public, Ranges};
 use super::issue::{Chosen, New, Picked, Recipient, Terms};
-use super::{PeerError, Row, ccd, place};
+use super::{Change, PeerError, Row, ccd, place};
 use config::home::HomeServer;
 use config::kind::Kind;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
@@ -477,6 +477,7 @@ impl Server {
                     v6: self.config.network.ifconfig_v6.is_some(),
                 },
             },
+            keepalive: None,
         }
     }
 
@@ -563,6 +564,9 @@ pub(super) fn add(
     new: &[New<'_>],
     files: &dyn Recipient,
 ) -> Result<(), PeerError> {
+    for new in new {
+        refuse_keepalive(path, new.keepalive)?;
+    }
     let server = Server::open(path)?;
     let active = server.entries.iter().filter(|it| !it.revoked);
     let mut names: HashSet<&str> = active.map(|it| &*it.name).collect();
@@ -670,13 +674,36 @@ pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     server.revoke(&server.client(name)?)
 }
 
-/// Puts these networks behind a client, instead of others.
-pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
+/// Changes the networks behind a client, and its note.
+pub(super) fn set(path: &Path, name: &str, change: &Change) -> Result<(), PeerError> {
+    refuse_keepalive(path, change.keepalive)?;
     let server = Server::open(path)?;
     let client = server.client(name)?;
-    behind::check(path, behind, &server.taken(Some(name)))?;
-    let changes: Vec<_> = client.into_iter().map(|it| (it, behind)).collect();
-    server.set(&changes)
+    if let Some(behind) = &change.behind {
+        behind::check(path, behind, &server.taken(Some(name)))?;
+        let changes: Vec<_> = client.into_iter().map(|it| (it, &behind[..])).collect();
+        server.set(&changes)?;
+    }
+    let Some(note) = &change.note else {
+        return Ok(());
+    };
+    let mut entries = server.entries.clone();
+    let active = entries.iter_mut().filter(|it| !it.revoked);
+    for entry in active.filter(|it| it.name == name) {
+        entry.note.clone_from(note);
+    }
+    Ok(server.write(&entries)?)
+}
+
+/// Refuses keepalive packets for a single client.
+fn refuse_keepalive(path: &Path, keepalive: Option<u16>) -> Result<(), PeerError> {
+    match keepalive {
+        None => Ok(()),
+        Some(_) => Err(PeerError::Unfit {
+            path: path.to_owned(),
+            why: "OpenVPN has no keepalive for a single client; the line `keepalive` of the server's file is for all",
+        }),
+    }
 }
 
 /// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.

@@ -6,10 +6,11 @@ mod tests;
 use super::behind::{self, Owner};
 use super::file::{self, Public, Ranges, Record, sum};
 use super::issue::{Chosen, Issued, New, Picked, Recipient, Terms};
-use super::{PeerError, Row, place, secret, settle};
+use super::{Change, PeerError, Row, place, secret, settle};
 use crate::keys;
 use config::clients::{self, Section};
 use config::free;
+use config::home::KEEPALIVE;
 use config::kind::Kind;
 use config::tunnel::Tunnel;
 use config::types::{AllowedIp, family_bits};
@@ -165,6 +166,11 @@ impl File {
         home.map_or(&[], |home| &home.dns)
     }
 
+    /// `PersistentKeepalive` of clients' files, if the server's file says it.
+    fn keepalive(&self) -> Option<u16> {
+        self.tunnel.home.as_ref()?.keepalive
+    }
+
     /// All networks that clients reach: of the tunnel, of the office, and behind these clients and new ones.
     fn reached(&self, clients: &[Client], new: &[New<'_>]) -> Reached {
         let behind = clients.iter().flat_map(|it| &it.behind);
@@ -204,6 +210,7 @@ impl File {
             addresses,
             dns: self.dns(matches!(ranges, Ranges::Networks(_))),
             ranges,
+            keepalive: self.keepalive().filter(|it| *it != KEEPALIVE),
         }
     }
 
@@ -381,7 +388,8 @@ impl File {
             &endpoint,
             "\nAllowedIPs = ",
             &ranges,
-            "\nPersistentKeepalive = 25\n",
+            "\n",
+            &keepalive(self.keepalive().unwrap_or(KEEPALIVE)),
         ]);
         let section = secret(&[
             "#! File = ",
@@ -393,6 +401,14 @@ impl File {
             "\n",
         ]);
         Ok(Made { text, section })
+    }
+}
+
+/// The line of a section for keepalive packets; empty for none.
+fn keepalive(seconds: u16) -> String {
+    match seconds {
+        0 => String::new(),
+        seconds => format!("PersistentKeepalive = {seconds}\n"),
     }
 }
 
@@ -450,6 +466,7 @@ pub(super) fn add(
             "AllowedIPs = ",
             &list_of(&[own, new.behind].concat()),
             "\n",
+            &keepalive(new.keepalive.unwrap_or_default()),
         ]));
         issued.push(Issued {
             name: new.name.to_owned(),
@@ -551,21 +568,34 @@ pub(super) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
     Ok(clients.iter().map(row).collect())
 }
 
-/// Puts these networks behind a client, instead of others.
-pub(super) fn set(path: &Path, name: &str, behind: &[AllowedIp]) -> Result<(), PeerError> {
+/// Changes a client's section.
+pub(super) fn set(path: &Path, name: &str, change: &Change) -> Result<(), PeerError> {
     let file = File::read(path)?;
     let clients = file.clients();
     let client = clients.iter().find(|it| it.is_called(name));
     let client = client.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
-    behind::check(path, behind, &file.taken(&clients, Some(name)))?;
-    let ranges = [&client.own[..], behind].concat();
-    file.check_single(&ranges, behind)?;
-    let ranges = list_of(&ranges);
-    file.write(&clients::with(
+    let mut values: Vec<(&str, Option<String>)> = Vec::new();
+    if let Some(behind) = &change.behind {
+        behind::check(path, behind, &file.taken(&clients, Some(name)))?;
+        let ranges = [&client.own[..], behind].concat();
+        file.check_single(&ranges, behind)?;
+        values.push(("AllowedIPs", Some(list_of(&ranges))));
+    }
+    if let Some(note) = &change.note {
+        values.push(("Note", note.clone()));
+    }
+    if let Some(seconds) = change.keepalive {
+        let seconds = (seconds != 0).then(|| seconds.to_string());
+        values.push(("PersistentKeepalive", seconds));
+    }
+    let values: Vec<_> = values
+        .iter()
+        .map(|(key, value)| (*key, value.as_deref()))
+        .collect();
+    let section = client.section.text_after(&file.text, &values);
+    file.write(&clients::changed(
         &file.text,
-        &client.section,
-        "AllowedIPs",
-        &ranges,
+        &[(&client.section, Some(&section))],
     ))
 }
 

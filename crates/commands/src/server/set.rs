@@ -28,8 +28,11 @@ pub(super) fn command() -> Command {
         .arg(
             Arg::new("KEY")
                 .required(true)
-                .value_parser(["endpoint", "lan", "dns"])
-                .help("endpoint: HOST[:PORT]; lan: the networks at home; dns: name servers"),
+                .value_parser(["endpoint", "lan", "dns", "keepalive"])
+                .help(
+                    "endpoint: HOST[:PORT]; lan: the networks at home; dns: name servers; keepalive: seconds \
+                     between packets of idle clients, or none (WireGuard), in files made from now on",
+                ),
         )
         .arg(
             Arg::new("VALUE")
@@ -96,6 +99,7 @@ fn set(path: &Path, key: &str, values: &[String]) -> Result<(), SetError> {
     let (key, value) = match key {
         "endpoint" => ("Endpoint", one_endpoint(path, values)?),
         "lan" => ("LAN", lan(path, values)?),
+        "keepalive" => ("Keepalive", keepalive(path, values)?),
         _ => ("DNS", list_of(&list::<IpAddr>("DNS", values)?)),
     };
     let changed = home::with_key(&text, key, &value);
@@ -124,6 +128,31 @@ fn one_endpoint(path: &Path, values: &[String]) -> Result<String, SetError> {
     // A port of 0 is refused, with words about the port.
     let endpoint = endpoint(value, port.unwrap_or_default());
     Ok(endpoint.map_err(|it| wrong(it.to_string()))?.to_string())
+}
+
+/// Seconds between keepalive packets.
+fn keepalive(path: &Path, values: &[String]) -> Result<String, SetError> {
+    let wrong = |why: &str| SetError::Value {
+        key: "keepalive",
+        value: values.join(" "),
+        why: why.to_owned(),
+    };
+    if Kind::at(path) == Kind::OpenVpn {
+        return Err(wrong(
+            "an OpenVPN server gives its clients the line `keepalive` of its file; change that line, and restart the \
+             server",
+        ));
+    }
+    let [value] = values else {
+        return Err(wrong("give one number of seconds, or none"));
+    };
+    let seconds = peer::seconds(value);
+    let seconds =
+        seconds.ok_or_else(|| wrong("give a number of seconds from 1 to 65535, or none"))?;
+    Ok(match seconds {
+        0 => "off".to_owned(),
+        seconds => seconds.to_string(),
+    })
 }
 
 /// Networks of the office, which no branch and not the tunnel may share.
@@ -180,12 +209,16 @@ mod tests {
     fn one_line_of_the_server_s_file_changes() {
         let lan = OFFICE.replace("192.168.1.0/24", "192.168.2.0/24, fd00::/64");
         let dns = OFFICE.replace("[Server]\n", "[Server]\n#! DNS = 192.168.1.1\n");
+        let keepalive =
+            |it: &str| OFFICE.replace("[Server]\n", &format!("[Server]\n#! Keepalive = {it}\n"));
         let moved = |to: &str| OFFICE.replace("office.example:77", to);
         for (key, values, wanted) in [
             ("endpoint", &["new.example"][..], moved("new.example:77")),
             ("endpoint", &["[2001:db8::1]:8"], moved("[2001:db8::1]:8")),
             ("lan", &["192.168.2.0/24", "fd00::/64"], lan),
             ("dns", &["192.168.1.1"], dns),
+            ("keepalive", &["10"], keepalive("10")),
+            ("keepalive", &["none"], keepalive("off")),
         ] {
             assert_eq!(changed(key, values).unwrap(), wanted);
         }
@@ -199,6 +232,9 @@ mod tests {
             ("lan", &["10.7.0.128/25"]),
             ("lan", &["192.168.2.0/24", "192.168.0.0/16"]),
             ("dns", &["office.example"]),
+            ("keepalive", &["0"]),
+            ("keepalive", &["65536"]),
+            ("keepalive", &["10", "20"]),
         ] {
             let words = changed(key, values).unwrap_err().to_string();
             assert!(words.to_lowercase().starts_with(key), "{words}");

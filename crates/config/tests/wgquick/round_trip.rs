@@ -119,10 +119,11 @@ prop_compose! {
         lan in prop::collection::vec(address(), 0..4),
         dns in prop::collection::vec(any::<IpAddr>(), 0..4),
         masquerade in prop::sample::select(Masquerading::ALL.to_vec()),
+        keepalive in any::<Option<u16>>(),
     ) -> HomeServer {
         let lan = lan.iter().map(|it| AllowedIp::new(it.addr, it.prefix).unwrap());
         let endpoint = endpoint.map(|(host, port)| Endpoint { host, port });
-        HomeServer { endpoint, lan: lan.collect(), dns, masquerade }
+        HomeServer { endpoint, lan: lan.collect(), dns, masquerade, keepalive }
     }
 }
 

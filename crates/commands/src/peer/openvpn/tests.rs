@@ -61,6 +61,8 @@ impl Office {
             file: None,
             qr: false,
             behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
+            note: Some("a note".to_owned()),
+            keepalive: None,
             shown: &shown,
         };
         crate::peer::add(&self.path(), &wanted)
@@ -68,7 +70,7 @@ impl Office {
 
     fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
         let networks: Vec<AllowedIp> = networks.iter().map(|it| it.parse().unwrap()).collect();
-        set(&self.path(), name, &networks)
+        set(&self.path(), name, &Change::behind(networks))
     }
 }
 
@@ -136,6 +138,7 @@ fn many_are_added_at_once_or_none_and_get_new_certificates() {
         name,
         behind,
         note: Some("a note"),
+        keepalive: None,
     };
     let terms = Terms {
         lan_only: true,
@@ -424,4 +427,41 @@ fn a_certificate_that_replaces_no_active_one_is_a_client_of_its_own() {
             row("05", false)
         ]
     );
+}
+
+#[test]
+fn a_note_changes_and_a_single_client_has_no_keepalive() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"]).unwrap();
+    office.add("store-8", &[]).unwrap();
+    let rows = || {
+        let rows = list(&office.path(), false).unwrap().into_iter();
+        rows.map(|it| (it.note, it.behind.join(",")))
+            .collect::<Vec<_>>()
+    };
+    let note = |text: &str| Some(text.to_owned());
+    let seven = "192.168.7.0/24".to_owned();
+    for (new, behind) in [(note("Ms Long = 7"), &seven), (None, &String::new())] {
+        let change = Change {
+            behind: behind.is_empty().then(Vec::new),
+            note: Some(new.clone()),
+            ..Change::default()
+        };
+        set(&office.path(), "store-7", &change).unwrap();
+        let eight = (note("a note"), String::new());
+        assert_eq!(rows(), [(new, behind.clone()), eight]);
+    }
+    let before = rows();
+    let refused = Change {
+        note: Some(note("x")),
+        keepalive: Some(25),
+        ..Change::default()
+    };
+    let error = set(&office.path(), "store-7", &refused).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("no keepalive for a single client")
+    );
+    assert_eq!(rows(), before);
 }

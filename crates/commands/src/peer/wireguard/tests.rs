@@ -42,6 +42,8 @@ impl Office {
             file: None,
             qr: false,
             behind: networks.iter().map(|it| it.parse().unwrap()).collect(),
+            note: None,
+            keepalive: None,
             shown: &shown,
         };
         crate::peer::add(&self.path(), &wanted)?;
@@ -62,7 +64,7 @@ impl Office {
 
     fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
         let networks: Vec<AllowedIp> = networks.iter().map(|it| it.parse().unwrap()).collect();
-        set(&self.path(), name, &networks)
+        set(&self.path(), name, &Change::behind(networks))
     }
 }
 
@@ -153,6 +155,7 @@ fn new<'a>(name: &'a str, behind: &'a [AllowedIp]) -> New<'a> {
         name,
         behind,
         note: None,
+        keepalive: None,
     }
 }
 
@@ -622,6 +625,8 @@ fn a_file_that_is_too_long_for_a_camera_is_written_as_a_file() {
         file: None,
         qr: true,
         behind: Vec::new(),
+        note: Some("to the left".to_owned()),
+        keepalive: Some(20),
         shown: &shown,
     };
     let before = office.text();
@@ -635,6 +640,12 @@ fn a_file_that_is_too_long_for_a_camera_is_written_as_a_file() {
     };
     crate::peer::add(&server, &both).unwrap();
     assert!(shown.borrow().is_empty() && file.is_file());
+    let section = office.text().split("[Peer]").last().unwrap().to_owned();
+    assert!(section.starts_with("\n#! Name = store-8\n#! Note = to the left\n"));
+    assert!(
+        section.ends_with("/128\nPersistentKeepalive = 20\n"),
+        "{section}"
+    );
 }
 
 #[test]
@@ -686,4 +697,88 @@ fn a_client_keeps_its_own_address_if_the_server_names_no_network_of_it() {
     // The client has an IPv4 address in the tunnel, so this one is of a host behind it.
     office.set("phone", &["192.168.7.7/32"]).unwrap();
     assert_eq!(office.list(), ["phone 192.168.7.7/32 unknown"]);
+}
+
+#[test]
+fn a_note_and_keepalive_packets_come_and_go() {
+    let office = Office::new();
+    office.add("store-7", &["192.168.7.0/24"], true).unwrap();
+    office.add("store-8", &[], true).unwrap();
+    let before = office.text();
+    let set = |change: &Change| set(&office.path(), "store-7", change).unwrap();
+    set(&Change {
+        note: Some(Some("Ms Long = 7 # x".to_owned())),
+        keepalive: Some(25),
+        ..Change::default()
+    });
+    let row = &list(&office.path(), false).unwrap()[0];
+    assert_eq!(row.note.as_deref(), Some("Ms Long = 7 # x"));
+    assert_eq!(row.behind, ["192.168.7.0/24"]);
+    let keepalive = |text: &str| {
+        let tunnel = wgquick::parse(text, "x", config::permissions::Permissions::ALL);
+        let peers = tunnel.into_tunnel().unwrap().0.peers;
+        peers
+            .iter()
+            .map(|it| it.persistent_keepalive)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keepalive(&office.text()), [Some(25), None]);
+    set(&Change {
+        keepalive: Some(10),
+        ..Change::default()
+    });
+    assert_eq!(keepalive(&office.text()), [Some(10), None]);
+    set(&Change {
+        note: Some(None),
+        keepalive: Some(0),
+        ..Change::default()
+    });
+    assert_eq!(office.text(), before);
+}
+
+#[test]
+fn clients_files_have_the_keepalive_of_the_server_s_file() {
+    let office = Office::new();
+    for (line, wanted, is_outdated) in [
+        ("", "\nPersistentKeepalive = 25\n", false),
+        ("#! Keepalive = 25\n", "\nPersistentKeepalive = 25\n", false),
+        ("#! Keepalive = 7\n", "\nPersistentKeepalive = 7\n", true),
+        ("#! Keepalive = off\n", "", true),
+    ] {
+        let text = office.text();
+        let head = text.find("#! [Server]\n").unwrap() + "#! [Server]\n".len();
+        fs::write(
+            office.path(),
+            format!("{}{line}{}", &text[..head], &text[head..]),
+        )
+        .unwrap();
+        let name = format!("store-{}", wanted.len() + line.len());
+        let shown = RefCell::default();
+        let wanted_client = Wanted {
+            name: &name,
+            terms: Terms {
+                lan_only: false,
+                endpoint: None,
+            },
+            file: None,
+            qr: false,
+            behind: Vec::new(),
+            note: None,
+            keepalive: None,
+            shown: &shown,
+        };
+        crate::peer::add(&office.path(), &wanted_client).unwrap();
+        let file = shown.borrow().to_string();
+        assert!(file.ends_with(wanted), "{file}");
+        assert_eq!(file.contains("PersistentKeepalive"), !wanted.is_empty());
+        // The first client's file is without the line.
+        let rows = office.list();
+        assert_eq!(
+            rows[0].ends_with("outdated"),
+            is_outdated,
+            "{line}: {rows:?}"
+        );
+        assert!(rows.last().unwrap().ends_with("current"), "{rows:?}");
+        fs::write(office.path(), office.text().replacen(line, "", 1)).unwrap();
+    }
 }

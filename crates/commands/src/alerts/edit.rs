@@ -1,0 +1,189 @@
+//! `millrace alerts add`, `remove` and `list`: hooks of the settings file.
+
+use super::{file, file_argument};
+use crate::Outcome;
+use crate::arguments::{self, option, tunnels};
+use crate::entries::{self, List};
+use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
+use config::alerts::{Hook, Kind};
+use config::guard::Pattern;
+use config::settings::tables::{check_owner, quoted};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The command-line definitions.
+pub(super) fn commands() -> [Command; 3] {
+    let add = Command::new("add")
+        .about("Add a hook: a program to run, or a web address to post to")
+        .override_usage("millrace alerts add [OPTIONS] [EVENT]... <--post URL|--run COMMAND...>")
+        .arg(
+            Arg::new("EVENT")
+                .num_args(0..)
+                .help("Kinds of events, such as tunnel-down [default: all]"),
+        )
+        .arg(
+            option(
+                "run",
+                "COMMAND",
+                "Run this program, by its absolute path, with the arguments that follow",
+            )
+            .num_args(1..)
+            .allow_hyphen_values(true),
+        )
+        .arg(option("post", "URL", "Post the event to this web address"))
+        .group(ArgGroup::new("action").args(["run", "post"]).required(true))
+        .arg(tunnels(
+            "Only events of this tunnel's device, or of mr-*; may be repeated",
+        ))
+        .arg(file_argument());
+    let remove = Command::new("remove")
+        .about("Remove a hook")
+        .arg(
+            Arg::new("NUMBER")
+                .required(true)
+                .value_parser(value_parser!(u32))
+                .help("The hook's number, as `list` shows it"),
+        )
+        .arg(file_argument());
+    let list = Command::new("list")
+        .about("List the hooks, without arguments and paths of web addresses")
+        .arg(file_argument());
+    [add, remove, list]
+}
+
+fn list_of(path: &Path) -> List<'_, Hook> {
+    List {
+        path,
+        name: "on-event",
+        read: config::alerts::listed,
+    }
+}
+
+/// Adds a hook.
+pub(super) fn add(matches: &ArgMatches) -> Outcome {
+    let path = file(matches);
+    let before = add_to(path, matches)?;
+    entries::tell(path, "alerts", "reload", before, before + 1);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn add_to(path: &Path, matches: &ArgMatches) -> Result<usize, Box<dyn std::error::Error>> {
+    let words = |id| arguments::values::<String>(matches, id).unwrap_or_default();
+    let events = words("EVENT");
+    for event in &events {
+        if let Some(hint) = Kind::hint(event) {
+            return Err(format!("{} is not a kind of events; {hint}", config::shown(event)).into());
+        }
+    }
+    let patterns = arguments::values::<Pattern>(matches, "tunnel").unwrap_or_default();
+    let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    let mut table = "[[on-event]]\n".to_owned();
+    for (key, words) in [
+        ("events", events),
+        ("tunnels", patterns),
+        ("run", words("run")),
+    ] {
+        if !words.is_empty() {
+            let words: Vec<String> = words.iter().map(|it| quoted(it)).collect();
+            table += &format!("{key} = [{}]\n", words.join(", "));
+        }
+    }
+    if let Some(url) = arguments::text(matches, "post") {
+        table += &format!("post = {}\n", quoted(url));
+    }
+    check_owner(path)?;
+    Ok(list_of(path).add(&[table])?)
+}
+
+/// Removes a hook.
+pub(super) fn remove(matches: &ArgMatches) -> Outcome {
+    let path = file(matches);
+    let number = matches
+        .get_one::<u32>("NUMBER")
+        .copied()
+        .unwrap_or_default();
+    let left = list_of(path).remove(number as usize)?;
+    entries::tell(path, "alerts", "reload", left + 1, left);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the hooks.
+pub(super) fn print(matches: &ArgMatches) -> Outcome {
+    let hooks = list_of(file(matches)).entries()?;
+    entries::print(file(matches), hooks.iter().map(line));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A hook in words.
+fn line(hook: &Hook) -> String {
+    let events: Vec<&str> = hook.events.iter().map(|it| it.name()).collect();
+    let events = match events.is_empty() {
+        true => "all events".to_owned(),
+        false => events.join(", "),
+    };
+    let tunnels: Vec<String> = hook.tunnels.iter().map(ToString::to_string).collect();
+    let tunnels = match tunnels.is_empty() {
+        true => String::new(),
+        false => format!(" of {}", tunnels.join(", ")),
+    };
+    format!("{events}{tunnels}: {}", hook.action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::alerts::Action;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn add(path: &Path, words: &str) -> Result<usize, String> {
+        let words = ["alerts", "add"].into_iter().chain(words.split(' '));
+        let matches = crate::alerts::command().try_get_matches_from(words);
+        let matches = matches.map_err(|error| error.to_string())?;
+        let (_, matches) = matches.subcommand().unwrap();
+        add_to(path, matches).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn hooks_are_added_as_they_are_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("alerts.toml");
+        let words = "tunnel-down ends-soon --tunnel mr-* --run /etc/millrace/alert.sh -x me";
+        assert_eq!(add(&path, words), Ok(0));
+        assert_eq!(add(&path, "--post https://ntfy.example/topic"), Ok(1));
+        let hooks = config::alerts::read(&path).unwrap();
+        let run = ["/etc/millrace/alert.sh", "-x", "me"].map(str::to_owned);
+        assert_eq!(hooks[0].action, Action::Run(run.to_vec()));
+        let lines: Vec<String> = hooks.iter().map(line).collect();
+        assert_eq!(
+            lines,
+            [
+                "tunnel-down, ends-soon of mr-*: run /etc/millrace/alert.sh",
+                "all events: post to ntfy.example",
+            ]
+        );
+        let text = fs::read_to_string(&path).unwrap();
+        for (words, why) in [
+            (
+                "tunnel-dwn --run /x",
+                "tunnel-dwn is not a kind of events; did you mean `tunnel-down`?",
+            ),
+            (
+                "test --run /x",
+                "test is not a kind of events; known are: tunnel-up",
+            ),
+            ("tunnel-up", "--run"),
+            ("--post http://a --run /x", "cannot be used"),
+            ("--run alert.sh", "run cannot be"),
+            ("--post ftp://a", "post cannot be"),
+            ("--tunnel * --run /x", "name of a device"),
+        ] {
+            let error = add(&path, words).unwrap_err();
+            assert!(error.contains(why), "{words}: {error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o602)).unwrap();
+        assert!(add(&path, "--run /x").is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}

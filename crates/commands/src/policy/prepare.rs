@@ -1,0 +1,262 @@
+//! `millrace policy prepare`, and `import --for-policy`: changes a tunnel's file so that `up` gives the router no routes
+//! and no name servers through the tunnel. Then only entries of the policy use it.
+
+use crate::Outcome;
+use crate::check;
+use crate::profile;
+use clap::{Arg, ArgMatches, Command};
+use config::file::read_text;
+use config::kind::Kind;
+use config::openvpn::FILE_MAX;
+use config::permissions::Permissions;
+use host::written_file;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Lines that an OpenVPN file gets.
+const OPENVPN: [&str; 3] = [
+    "route-noexec",
+    "pull-filter ignore \"dhcp-option DNS\"",
+    "pull-filter ignore dns",
+];
+
+/// The line that a WireGuard file gets.
+const TABLE: &str = "Table = off";
+
+/// Why the file stays as it is.
+#[derive(Debug, Error)]
+pub(crate) enum PrepareError {
+    #[error(
+        "{}: only files of WireGuard and OpenVPN clients can serve the policy alone; on OpenWrt set `option \
+         defaultroute 0` and `option peerdns 0` of its interface", .0.display()
+    )]
+    Kind(PathBuf),
+    #[error("{}: no tunnel can be made from it; `millrace check` says why", .0.display())]
+    Unusable(PathBuf),
+}
+
+/// A prepared file.
+pub(crate) struct Prepared {
+    pub(crate) text: Zeroizing<String>,
+    /// The tunnel's device.
+    pub(crate) device: String,
+}
+
+/// The command-line definition of `policy prepare`.
+pub(super) fn command() -> Command {
+    Command::new("prepare")
+        .about("Change a tunnel's file so that only entries use it: no routes, no name servers")
+        .arg(
+            Arg::new("TUNNEL")
+                .required(true)
+                .help("The tunnel's name or file"),
+        )
+}
+
+/// Changes the file of a tunnel.
+pub(super) fn run(matches: &ArgMatches) -> Outcome {
+    let name = crate::arguments::text(matches, "TUNNEL").unwrap_or_default();
+    let path = profile::find(Path::new(name))?;
+    let device = prepare(&path)?;
+    host::terminal::note(format_args!(
+        "{}: `up` sets no routes and no name servers of this tunnel any more; if it is up, run: millrace restart {name}",
+        path.display()
+    ));
+    host::terminal::note(use_of(&device));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says how an entry uses a tunnel's device.
+pub(crate) fn use_of(device: &str) -> String {
+    format!(
+        "its device is {device}: `millrace policy add DEVICE --through {device}` sends a device through it"
+    )
+}
+
+fn prepare(path: &Path) -> Result<String, Box<dyn std::error::Error>> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let text = read_text(path, FILE_MAX).map_err(failed)?;
+    let Prepared { text, device } = prepared(path, &text)?;
+    let arguments = check::Arguments {
+        file: path.to_owned(),
+        permissions: Permissions::ALL,
+        allow_insecure_ciphers: true,
+        ..check::Arguments::default()
+    };
+    let kind = Kind::of(path, text.as_bytes());
+    if !check::judge_bytes(kind, text.as_bytes(), &arguments)?.usable {
+        return Err(PrepareError::Unusable(path.to_owned()).into());
+    }
+    written_file::replace(path, text.as_bytes(), 0o600).map_err(failed)?;
+    Ok(device)
+}
+
+/// The text of the file at `path`, prepared.
+pub(crate) fn prepared(path: &Path, text: &str) -> Result<Prepared, PrepareError> {
+    let own = path.file_stem().unwrap_or_default().to_string_lossy();
+    let has = |word: &str| {
+        text.lines()
+            .any(|it| it.split_whitespace().next() == Some(word))
+    };
+    match Kind::of(path, text.as_bytes()) {
+        Kind::WireGuard if !text.contains("[Server]") => Ok(Prepared {
+            text: wireguard(text),
+            device: own.into_owned(),
+        }),
+        Kind::OpenVpn if !has("server") && !has("server-ipv6") => Ok(openvpn(text, &own)),
+        _ => Err(PrepareError::Kind(path.to_owned())),
+    }
+}
+
+/// Allocates once: a string that grows leaves copies of keys behind.
+fn room(text: &str) -> Zeroizing<String> {
+    Zeroizing::new(String::with_capacity(2 * text.len() + 512))
+}
+
+fn wireguard(text: &str) -> Zeroizing<String> {
+    let mut out = room(text);
+    let mut is_inside = false;
+    for line in text.split_inclusive('\n') {
+        let word = line.split('#').next().unwrap_or_default().trim();
+        let key = word.split('=').next().unwrap_or_default().trim();
+        let is = |it: &str| is_inside && key.eq_ignore_ascii_case(it);
+        if is("Table") {
+            continue;
+        }
+        out.push_str(if is("DNS") { "# " } else { "" });
+        out.push_str(line);
+        if word.starts_with('[') {
+            is_inside = word.eq_ignore_ascii_case("[Interface]");
+            if is_inside {
+                out.push_str(if line.ends_with('\n') { "" } else { "\n" });
+                out.push_str(TABLE);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+fn openvpn(text: &str, own: &str) -> Prepared {
+    let mut out = room(text);
+    let mut device = None;
+    for line in text.split_inclusive('\n') {
+        let mut words = line.split_whitespace();
+        let is_own = OPENVPN.contains(&line.trim());
+        match (words.next(), words.next()) {
+            _ if is_own => continue,
+            // A name that the kernel would number.
+            (Some("dev"), Some("tun")) => continue,
+            (Some("dev"), Some(name)) => device = Some(name.to_owned()),
+            (Some("dhcp-option" | "dns"), Some(_)) => out.push_str("# "),
+            _ => {}
+        }
+        out.push_str(line);
+    }
+    if !out.is_empty() && !out.ends_with('\n') {
+        out.push('\n');
+    }
+    if device.is_none() {
+        for part in ["dev ", own, "\ndev-type tun\n"] {
+            out.push_str(part);
+        }
+    }
+    for line in OPENVPN {
+        out.push_str(line);
+        out.push('\n');
+    }
+    Prepared {
+        text: out,
+        device: device.unwrap_or_else(|| own.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::CA;
+    use std::fs;
+
+    const WIREGUARD: &str = "# mine\n[Interface] # a\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
+        Address = 10.2.0.2/32\nDNS = 10.2.0.1\n[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+        AllowedIPs = 0.0.0.0/0\nEndpoint = 192.0.2.1:51820\n";
+
+    fn prepare_file(name: &str, text: &str) -> Result<(String, String), String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        let device = prepare(&path).map_err(|error| error.to_string());
+        let after = fs::read_to_string(&path).unwrap();
+        let device = device.inspect_err(|_| assert_eq!(after, text))?;
+        // A second time changes nothing.
+        assert_eq!(prepare(&path).unwrap(), device);
+        assert_eq!(fs::read_to_string(&path).unwrap(), after);
+        Ok((after, device))
+    }
+
+    #[test]
+    fn a_wireguard_file_sets_no_routes_and_no_name_servers() {
+        let wanted = WIREGUARD
+            .replace("# a\n", "# a\nTable = off\n")
+            .replace("DNS", "# DNS");
+        let (text, device) = prepare_file("away.conf", WIREGUARD).unwrap();
+        assert_eq!((&*text, &*device), (&*wanted, "away"));
+        let other = WIREGUARD.replace("DNS", "Table=77\nDNS");
+        assert_eq!(prepare_file("away.conf", &other).unwrap().0, wanted);
+        let import = config::wgquick::parse(&text, "away.conf", Permissions::default());
+        let tunnel = import.into_tunnel().unwrap().0;
+        assert_eq!(tunnel.interface.table, config::tunnel::Table::Off);
+        assert!(tunnel.interface.dns.is_empty());
+    }
+
+    #[test]
+    fn an_openvpn_client_has_a_fixed_device_and_no_routes() {
+        let file = |dev: &str| {
+            format!(
+                "client\n{dev}\nremote 192.0.2.1\nredirect-gateway def1\ndhcp-option DNS 10.8.0.1\n{CA}auth-user-pass"
+            )
+        };
+        for (dev, wanted, device) in [
+            ("dev tun", "dev away\ndev-type tun\n", "away"),
+            ("dev mr-us\ndev-type tun", "", "mr-us"),
+            ("dev tun7", "", "tun7"),
+        ] {
+            let (text, found) = prepare_file("away.ovpn", &file(dev)).unwrap();
+            let kept = if wanted.is_empty() {
+                format!("{dev}\n")
+            } else {
+                String::new()
+            };
+            let before = file("X")
+                .replace("X\n", &kept)
+                .replace("dhcp-option", "# dhcp-option");
+            let added = OPENVPN.map(|it| format!("{it}\n")).concat();
+            assert_eq!(text, format!("{before}\n{wanted}{added}"));
+            assert_eq!(found, device);
+        }
+    }
+
+    #[test]
+    fn other_files_stay_as_they_are() {
+        for (name, text, words) in [
+            (
+                "home.ovpn",
+                "dev tun\nserver 10.8.0.0 255.255.255.0\n",
+                "only files of",
+            ),
+            ("home.conf", "#! [Server]\n[Interface]\n", "only files of"),
+            ("a.toml", "protocol = \"pptp\"\n", "only files of"),
+            (
+                "a.conf",
+                "[Interface]\nPrivateKey = x\n",
+                "no tunnel can be made",
+            ),
+            ("a.ovpn", "client\ndev tun\n", "no tunnel can be made"),
+        ] {
+            let error = prepare_file(name, text).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
