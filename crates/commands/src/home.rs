@@ -59,7 +59,7 @@ pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, St
         "peer_rename" => {
             let server = named(given, keep)?;
             change(&server, || peer::rename(&server, &given.name, &given.to))?;
-            tell(&server, true)?;
+            tell(&server, false)?;
             Ok(json!({"said": format!("{} is now called {}.", given.name, given.to)}))
         }
         "server_plan" => make(given, keep, false),

@@ -154,7 +154,7 @@ pub fn run() -> ExitCode {
         // netifd's output goes to the system log.
         Some("netifd") => "warn,service=info,host::strangers=info,commands=info",
         Some("up") => {
-            "warn,service::wireguard=info,service::pptp=info,host::strangers=info,commands=info"
+            "warn,service::wireguard=info,service::pptp=info,service::clients=info,host::strangers=info,commands=info"
         }
         Some("relay") => "warn,service::relay=info,host::strangers=info,commands=info",
         Some("guard" | "policy" | "forward") => "warn,steer=info",

@@ -30,6 +30,7 @@ use config::types::{AddressError, AllowedIp};
 use from::Table;
 use issue::{Issued, New, Recipient};
 use list::{Filter, Live};
+use netio::netlink::NetlinkError;
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use service::running;
@@ -41,6 +42,7 @@ use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+pub(crate) use behind::{check_lan, tunnel_networks};
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(crate) use change::networks_of;
 pub(crate) use change::{Change, seconds};
@@ -134,6 +136,7 @@ pub(crate) fn command() -> Command {
                     "down",
                     "Only clients that are not connected, or whose state is unknown",
                 ))
+                .arg(flag("up", "Only clients that are connected").conflicts_with("down"))
                 .arg(flag(
                     "outdated",
                     "Only clients that need a new file, or have not used it yet",
@@ -234,6 +237,8 @@ pub(crate) enum PeerError {
     Signal(DownError),
     #[error(transparent)]
     Import(#[from] ImportError),
+    #[error(transparent)]
+    Host(#[from] NetlinkError),
     #[error(transparent)]
     Place(#[from] PlaceError),
     #[error("the change is saved, but whether a running server must reload is unknown: {0}")]
@@ -425,6 +430,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             let filter = Filter {
                 all: matches.get_flag("all"),
                 down: matches.get_flag("down"),
+                up: matches.get_flag("up"),
                 outdated: matches.get_flag("outdated"),
                 names: arguments::values(matches, "name").unwrap_or_default(),
             };
@@ -514,7 +520,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         _ => {
             rename(&path, text("OLD"), text("NEW"))?;
             drop(lock);
-            tell(&path, true)?;
+            // A server shows the name.
+            tell(&path, false)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -561,7 +568,9 @@ fn from_table(
         endpoint: None,
     };
     let clients = table.clients();
-    let added = add_all(path, &terms, &clients, &directory);
+    let networks: Vec<_> = clients.iter().map(|it| it.behind).collect();
+    let added = behind::check_outside(path, &networks);
+    let added = added.and_then(|()| add_all(path, &terms, &clients, &directory));
     added.map_err(|it| table.explain(it))?;
     let is_plain = clients.iter().all(|it| it.behind.is_empty());
     let others = if is_plain { None } else { others(path) };
@@ -623,7 +632,6 @@ pub(crate) fn not_up(path: &Path) -> String {
 }
 
 /// Whether a file is a server's, in the form that `millrace server init` writes.
-#[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(crate) fn is_home(path: &Path) -> bool {
     match path.extension().and_then(|it| it.to_str()) {
         Some("ovpn") => openvpn::Store::of(path).list().is_file(),
@@ -646,6 +654,7 @@ pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
         note: wanted.note.as_deref(),
         keepalive: wanted.keepalive,
     };
+    behind::check_outside(path, &[&wanted.behind])?;
     add_all(path, &wanted.terms, &[new], wanted)
 }
 
@@ -674,17 +683,12 @@ pub(crate) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
 
 /// Changes a client.
 pub(crate) fn set(path: &Path, name: &str, change: &Change) -> Result<(), PeerError> {
+    if let Some(behind) = &change.behind {
+        behind::check_outside(path, &[behind])?;
+    }
     match Kind::at(path) {
         Kind::OpenVpn => openvpn::set(path, name, change),
         _ => wireguard::set(path, name, change),
-    }
-}
-
-/// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.
-pub(crate) fn check_lan(path: &Path, lan: &[AllowedIp]) -> Result<(), PeerError> {
-    match Kind::at(path) {
-        Kind::OpenVpn => openvpn::check_lan(path, lan),
-        _ => wireguard::check_lan(path, lan),
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) use self::openvpn::{netmask, quoted};
 
 use crate::Outcome;
 use crate::arguments::{self, list, option, text, values};
+use crate::peer;
 use crate::profile::DIRECTORY;
 use clap::{ArgMatches, Command, value_parser};
 use config::clients::is_name;
@@ -222,12 +223,14 @@ pub(crate) fn plan(wanted: &Wanted) -> Result<Plan<'_>, InitError> {
     if !is_port_free(port) {
         return Err(InitError::Port(port));
     }
+    let others = others(directory);
+    let subnets = [&wanted.subnet, &wanted.subnet6].map(Option::as_deref);
     Ok(Plan {
         name,
         directory,
         openvpn: wanted.openvpn,
         port,
-        networks: networks(wanted.subnet.as_deref(), wanted.subnet6.as_deref(), &host)?,
+        networks: networks(subnets, &host, &others)?,
         home: home(wanted, port, &host)?,
     })
 }
@@ -244,10 +247,27 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
     })
 }
 
+/// The networks of the other servers in the directory, each with the server's file. They need not be up.
+fn others(directory: &Path) -> Vec<(PathBuf, AllowedIp)> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let servers = entries.map(|it| it.path()).filter(|it| peer::is_home(it));
+    let networks = |path: PathBuf| {
+        let networks = peer::tunnel_networks(&path).unwrap_or_else(|error| {
+            host::terminal::note(format_args!(
+                "the networks of a server are unknown: {error}"
+            ));
+            Vec::new()
+        });
+        let networks = networks.into_iter().filter(|it| it.prefix() > 1);
+        networks.map(move |it| (path.clone(), it))
+    };
+    servers.flat_map(networks).collect()
+}
+
 fn networks(
-    subnet: Option<&str>,
-    subnet6: Option<&str>,
+    [subnet, subnet6]: [Option<&str>; 2],
     host: &Host,
+    others: &[(PathBuf, AllowedIp)],
 ) -> Result<Vec<AllowedIp>, InitError> {
     let given = |option, value: &str, six: bool| {
         let network: AllowedIp = parsed(option, value)?;
@@ -262,6 +282,12 @@ fn networks(
             let family = if six { "IPv6" } else { "IPv4" };
             return Err(wrong(format!("must be {family} of {least} to {most} bits")));
         }
+        if let Some((path, other)) = others.iter().find(|(_, it)| free::overlap(*it, network)) {
+            return Err(wrong(format!(
+                "overlaps {other}, a network of the server {}; choose another network",
+                path.display()
+            )));
+        }
         let mut taken = host.taken.iter().filter(|it| !it.is_default());
         match taken.find(|it| free::overlap(**it, network)) {
             Some(other) => Err(wrong(format!("{other} is in use on this host"))),
@@ -273,14 +299,16 @@ fn networks(
         crypto::random(&mut bytes);
         u64::from_be_bytes(bytes)
     };
+    let others = others.iter().map(|(_, it)| *it);
+    let taken: Vec<AllowedIp> = host.taken.iter().copied().chain(others).collect();
     let v4 = match subnet {
         Some(value) => given("subnet", value, false)?,
-        None => free::free_v4(&host.taken, &mut random).ok_or(InitError::NoSubnet)?,
+        None => free::free_v4(&taken, &mut random).ok_or(InitError::NoSubnet)?,
     };
     let v6 = match subnet6 {
         Some("none") => None,
         Some(value) => Some(given("subnet6", value, true)?),
-        None if host.has_ipv6 => free::free_v6(&host.taken, &mut random),
+        None if host.has_ipv6 => free::free_v6(&taken, &mut random),
         None => None,
     };
     Ok([Some(v4), v6].into_iter().flatten().collect())
@@ -374,7 +402,7 @@ mod tests {
     fn pages_are_told_of_no_options() {
         let exists = InitError::Exists("/etc/millrace/home.conf".into());
         assert!(exists.to_string().contains("--name"));
-        let value = networks(Some("x"), None, &Host::default()).unwrap_err();
+        let value = networks([Some("x"), None], &Host::default(), &[]).unwrap_err();
         for error in [
             exists,
             value,
@@ -397,10 +425,11 @@ mod tests {
             has_ipv6: true,
             ..Host::default()
         };
-        let both = networks(Some("10.9.0.0/24"), Some("fd00:9::/64"), &host).unwrap();
+        let networks = |four, six| networks([four, six], &host, &[]);
+        let both = networks(Some("10.9.0.0/24"), Some("fd00:9::/64")).unwrap();
         assert_eq!(both.len(), 2);
-        assert_eq!(networks(None, Some("none"), &host).unwrap().len(), 1);
-        assert_eq!(networks(None, None, &host).unwrap().len(), 2);
+        assert_eq!(networks(None, Some("none")).unwrap().len(), 1);
+        assert_eq!(networks(None, None).unwrap().len(), 2);
         for (four, six, words) in [
             (Some("192.168.0.0/16"), None, "in use"),
             (Some("10.9.0.0/30"), None, "29"),
@@ -408,7 +437,7 @@ mod tests {
             (None, Some("10.9.0.0/24"), "IPv6"),
             (Some("x"), None, "--subnet x"),
         ] {
-            let error = networks(four, six, &host).unwrap_err().to_string();
+            let error = networks(four, six).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
     }

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use netio::netlink::{Family, NetlinkError, Route, RouteKind, Rule, RuleAction};
 
 use crate::dns::Resolver;
-use crate::step::{FORWARD_V4, FORWARD_V6, MAIN, SRC_VALID_MARK, Step, accept_ra};
+use crate::step::{FORWARD_V4, FORWARD_V6, MAIN, SRC_VALID_MARK, Step, accept_ra, send_redirects};
 use crate::system::System;
 use crate::want::{Gateway, Mtu, Want};
 use crate::ways::{FIRST_METRIC, covers, way_without};
@@ -351,6 +351,10 @@ impl Facts {
             }
         };
         if want.addresses.iter().any(|it| it.addr.is_ipv4()) {
+            // Otherwise clients that talk to each other are told to do so without this host, which they cannot.
+            for name in [&*self.interface, "all"] {
+                set(send_redirects(name), "0", system);
+            }
             set(FORWARD_V4.to_owned(), "1", system);
         }
         if self.ipv6 && !self.ipv6_off && want.has_v6() {

@@ -12,6 +12,9 @@ mod written;
 /// Longest prefix, in bits, of a route for the whole Internet, or for a part of it that a tunnel redirects.
 pub(super) const WORLD_BITS: u8 = 4;
 
+/// Metric of a [`Step::Unreachable`] for a network that was behind a server's client. Any other route wins.
+pub(super) const CLOSED_METRIC: u32 = 1 << 30;
+
 /// The main routing table.
 pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
 
@@ -26,6 +29,11 @@ pub(super) const SRC_VALID_MARK: &str = "net/ipv4/conf/all/src_valid_mark";
 pub(super) const FORWARD_V4: &str = "net/ipv4/ip_forward";
 pub(super) const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 
+/// Whether an IPv4 interface, or `all`, tells senders of a shorter way. The kernel does if one of the two is set.
+pub(super) fn send_redirects(ifname: &str) -> String {
+    format!("net/ipv4/conf/{ifname}/send_redirects")
+}
+
 /// Setting for whether an interface accepts router advertisements.
 pub(super) fn accept_ra(ifname: &str) -> String {
     format!("net/ipv6/conf/{ifname}/accept_ra")
@@ -34,8 +42,15 @@ pub(super) fn accept_ra(ifname: &str) -> String {
 /// Whether a step of this crate sets the value `key` below `/proc/sys`.
 pub(super) fn is_setting_of_ours(key: &str) -> bool {
     let of_interface = || {
-        let name = key.strip_prefix("net/ipv6/conf/")?;
-        let name = name.strip_suffix("/accept_ra")?;
+        let accepts = || {
+            key.strip_prefix("net/ipv6/conf/")?
+                .strip_suffix("/accept_ra")
+        };
+        let redirects = || {
+            key.strip_prefix("net/ipv4/conf/")?
+                .strip_suffix("/send_redirects")
+        };
+        let name = accepts().or_else(redirects)?;
         (!name.contains('/') && !matches!(name, "" | "." | "..")).then_some(())
     };
     [SRC_VALID_MARK, FORWARD_V4, FORWARD_V6].contains(&key) || of_interface().is_some()
@@ -315,6 +330,9 @@ impl Step {
             Self::OuterRoute { .. } => "packets to it may use the tunnel",
             Self::Sysctl { key, .. } if key == SRC_VALID_MARK => {
                 "a strict rp_filter may drop the server's answers"
+            }
+            Self::Sysctl { key, .. } if key.ends_with("/send_redirects") => {
+                "clients that talk to each other may be told of a shorter way, which they do not have"
             }
             Self::Sysctl { .. } => "the host might not forward clients' packets",
             Self::Masquerade { .. } => {

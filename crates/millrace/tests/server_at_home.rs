@@ -127,6 +127,17 @@ impl Place {
         assert!(said.contains("is a private address"), "{said}");
         let again = self.refused(&words);
         assert!(again.contains("already exists"), "{again}");
+        // Another server gets other networks, although this one is not up.
+        let (_, networks) = said.split_once("get addresses from ").unwrap();
+        let (v4, rest) = networks.split_once(", ").unwrap();
+        let v6 = rest.lines().next().unwrap().trim_end_matches('.');
+        for (option, network) in [("--subnet", v4), ("--subnet6", v6)] {
+            let more = ["--name", "second", option, network];
+            let taken = self.refused(&[&words[..], &more].concat());
+            let why =
+                format!("{option} {network}: overlaps {network}, a network of the server {to}");
+            assert!(taken.contains(&why), "{taken}");
+        }
         let path = self.path(if protocol == "openvpn" {
             "home.ovpn"
         } else {

@@ -1,5 +1,6 @@
 //! The accounts of a server's clients: their files, addresses, pushed options and passwords.
 
+pub mod client_names;
 pub mod htpasswd;
 mod md5_crypt;
 pub mod persist;

@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -56,6 +57,13 @@ impl Drop for Speaking {
     }
 }
 
+/// The client that this thread handles, unless a [`Console`] is the process's log, which names the client itself.
+#[cfg(feature = "server")]
+pub fn unnamed() -> Option<Who> {
+    let is_named = IS_LOG.load(Ordering::Relaxed);
+    WHO.with_borrow(|who| who.clone().filter(|_| !is_named))
+}
+
 /// The process's only logger.
 pub struct Console(Mutex<Inner>);
 
@@ -69,6 +77,9 @@ struct Inner {
 }
 
 static CONSOLE: OnceLock<Console> = OnceLock::new();
+
+/// Whether the console is the process's log; with `millrace up` another one is.
+static IS_LOG: AtomicBool = AtomicBool::new(false);
 
 const fn level(verb: u8) -> LevelFilter {
     match verb {
@@ -111,7 +122,9 @@ impl Console {
         });
         console.inner().logger = logger(sink);
         // A second call fails because the logger is already set.
-        let _ = log::set_logger(console);
+        if log::set_logger(console).is_ok() {
+            IS_LOG.store(true, Ordering::Relaxed);
+        }
         log::set_max_level(level(service.verb));
         Ok(console)
     }

@@ -1,10 +1,13 @@
 //! Networks behind branches, which no two of them, nor the office, may share.
 
-use super::{PeerError, place};
+use super::{PeerError, openvpn, place, wireguard};
 use config::free::overlap;
 use config::home::NETWORKS_MAX;
-use config::types::AllowedIp;
-use std::net::IpAddr;
+use config::kind::Kind;
+use config::types::{AllowedIp, family_bits};
+use netio::netlink::{Netlink, NetlinkError, RouteKind};
+use service::running;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// The owner of a network.
@@ -16,6 +19,12 @@ pub(crate) enum Owner {
     Lan,
     /// The tunnel: clients have its addresses.
     Tunnel,
+    /// An interface of this host, by its name.
+    Interface(String),
+    /// The gateway of the default route through this interface.
+    Gateway(String),
+    /// A client's host: the client of this name connects from this address.
+    Outer(String),
 }
 
 impl Owner {
@@ -29,8 +38,64 @@ impl Owner {
             ),
             Self::Lan => "the office's own network (LAN)".to_owned(),
             Self::Tunnel => "the tunnel's own addresses".to_owned(),
+            Self::Interface(name) => {
+                format!("the office's own network at {name}; choose another network")
+            }
+            Self::Gateway(name) => {
+                format!("the office's gateway at {name}; choose a network without it")
+            }
+            Self::Outer(name) => {
+                format!("the address from which {name} connects; choose a network without it")
+            }
         }
     }
+}
+
+/// Refuses networks behind clients that must stay outside the tunnel. Each client has some in `wanted`.
+pub(super) fn check_outside(server: &Path, wanted: &[&[AllowedIp]]) -> Result<(), PeerError> {
+    if wanted.iter().all(|it| it.is_empty()) {
+        return Ok(());
+    }
+    let outside = outside(server)?;
+    let faults = wanted.iter().map(|it| check(server, it, &outside).err());
+    let faults = faults.enumerate();
+    let faults: Vec<_> = faults.filter_map(|(at, it)| Some((at, it?))).collect();
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(PeerError::Several(faults)),
+    }
+}
+
+/// Networks and addresses that must stay outside the tunnel: those of this host's other interfaces, its gateways, and the
+/// addresses from which clients connect now.
+fn outside(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    let own = running::name_of(server);
+    let links = netlink.links()?;
+    let links = links.iter().filter(|it| it.name != own);
+    let name = |index| Some(links.clone().find(|it| it.index == index)?.name.clone());
+    let single = |addr: IpAddr| AllowedIp::new(addr, family_bits(addr)).ok();
+    let mut outside = Vec::new();
+    for it in netlink.addresses(None)? {
+        let network = AllowedIp::new(it.ip, it.prefix).ok();
+        outside.extend(name(it.index).map(Owner::Interface).zip(network));
+    }
+    for it in netlink.routes(None)? {
+        if it.prefix == 0 && it.kind == RouteKind::Unicast {
+            let gateway = it.via.and_then(single);
+            outside.extend(it.dev.and_then(name).map(Owner::Gateway).zip(gateway));
+        }
+    }
+    // A server that is not up has no clients.
+    let peers = super::live(server, false).map(|it| it.peers);
+    for peer in peers.unwrap_or_default() {
+        let endpoint = peer.endpoint.and_then(|it| it.parse().ok());
+        let addr = endpoint.map(|it: SocketAddr| it.ip());
+        let owner = Owner::Outer(peer.name.unwrap_or(peer.public_key));
+        outside.extend(addr.and_then(single).map(|it| (owner, it)));
+    }
+    outside.retain(|(_, it)| !is_special(*it));
+    Ok(outside)
 }
 
 /// Reads the values of `--behind`. The word `none` stands for no networks.
@@ -78,6 +143,25 @@ pub(super) fn read(values: &[String]) -> Result<Vec<AllowedIp>, PeerError> {
         networks.push(network);
     }
     Ok(networks)
+}
+
+/// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.
+pub(crate) fn check_lan(server: &Path, lan: &[AllowedIp]) -> Result<(), PeerError> {
+    check(server, lan, &inside(server)?)
+}
+
+/// The networks of a server's tunnel, and those behind its clients.
+pub(crate) fn tunnel_networks(server: &Path) -> Result<Vec<AllowedIp>, PeerError> {
+    Ok(inside(server)?.into_iter().map(|(_, it)| it).collect())
+}
+
+fn inside(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
+    let mut inside = match Kind::at(server) {
+        Kind::OpenVpn => openvpn::taken(server),
+        _ => wireguard::taken(server),
+    }?;
+    inside.retain(|(owner, _)| *owner != Owner::Lan);
+    Ok(inside)
 }
 
 /// Whether the network is of loopback, multicast or link-local addresses, which no router forwards.

@@ -66,6 +66,11 @@ impl Live {
     }
 }
 
+/// The name in the certificate of an OpenVPN client.
+pub(super) fn certificate_name(peer: &PeerStatus) -> Option<&str> {
+    peer.certificate_name.as_deref().or(peer.name.as_deref())
+}
+
 /// Adds the facts of the server's status to the rows of active clients.
 pub(super) fn join(rows: &mut [Row], status: &Status) {
     let is_wireguard = status.protocol == "wireguard";
@@ -73,7 +78,7 @@ pub(super) fn join(rows: &mut [Row], status: &Status) {
     for peer in &status.peers {
         let called = match is_wireguard {
             true => &peer.public_key,
-            false => peer.name.as_deref().unwrap_or_default(),
+            false => certificate_name(peer).unwrap_or_default(),
         };
         // Several sessions may have one name.
         let heard = |it: &PeerStatus| it.last_heard_age.unwrap_or(u64::MAX);
@@ -106,6 +111,8 @@ pub(super) struct Filter {
     pub(super) all: bool,
     /// Only clients that are not connected, or of which the server does not tell.
     pub(super) down: bool,
+    /// Only clients that are connected.
+    pub(super) up: bool,
     /// Only clients that need, or have not used, a new file.
     pub(super) outdated: bool,
     /// Only clients whose names fit one of these patterns.
@@ -115,13 +122,14 @@ pub(super) struct Filter {
 impl Filter {
     /// Whether there is anything to select by.
     fn is_set(&self) -> bool {
-        self.down || self.outdated || !self.names.is_empty()
+        self.down || self.up || self.outdated || !self.names.is_empty()
     }
 
     /// Removes the rows that are not asked for.
     pub(super) fn apply(&self, rows: &mut Vec<Row>) {
         rows.retain(|row| {
             (!self.down || row.is_down())
+                && (!self.up || row.live.state == Some(UP))
                 && (!self.outdated || row.needs_file())
                 && (self.names.is_empty()
                     || self.names.iter().any(|it| pattern::fits(it, &row.name)))
@@ -548,12 +556,17 @@ store-1  10.7.0.1  192.168.1.0/24  current
             rows.iter().map(|it| it.name.clone()).collect::<Vec<_>>()
         };
         let filter = |down, outdated, names: &[&'static str]| Filter {
-            all: false,
             down,
             outdated,
             names: names.iter().map(|it| (*it).to_owned()).collect(),
+            ..Filter::default()
         };
         assert_eq!(selected(&filter(true, false, &[])).len(), 74);
+        let up = Filter {
+            up: true,
+            ..Filter::default()
+        };
+        assert_eq!(selected(&up).len(), 25);
         let outdated = selected(&filter(false, true, &[]));
         assert_eq!(outdated, ["store-8", "store-9"]);
         assert_eq!(selected(&filter(true, true, &[])), ["store-9"]);

@@ -12,6 +12,7 @@ use super::behind::{self, Owner};
 use super::chain::Chains;
 use super::file::{self, Public, Ranges};
 use super::issue::{Chosen, New, Picked, Recipient, Terms};
+use super::list::certificate_name;
 use super::{Change, PeerError, Row, ccd, place};
 use config::home::HomeServer;
 use config::kind::Kind;
@@ -179,7 +180,7 @@ impl Server {
 
     /// Counts certificates as revoked whose clients are connected with new ones, by this status.
     fn replace(&mut self, status: &Status) {
-        let names = status.peers.iter().filter_map(|it| it.name.as_deref());
+        let names = status.peers.iter().filter_map(certificate_name);
         let names: HashSet<&str> = names.collect();
         let chains = self.chains();
         let in_use = (0..self.entries.len()).filter(|at| {
@@ -706,11 +707,9 @@ fn refuse_keepalive(path: &Path, keepalive: Option<u16>) -> Result<(), PeerError
     }
 }
 
-/// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.
-pub(super) fn check_lan(path: &Path, lan: &[AllowedIp]) -> Result<(), PeerError> {
-    let mut taken = Server::read(path)?.taken(None);
-    taken.retain(|(owner, _)| *owner != Owner::Lan);
-    behind::check(path, lan, &taken)
+/// All networks of the server, its clients and the office.
+pub(super) fn taken(path: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
+    Ok(Server::read(path)?.taken(None))
 }
 
 /// Renames a client in the list.

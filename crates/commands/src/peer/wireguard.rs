@@ -319,7 +319,6 @@ pub(crate) fn list_of<T: ToString>(items: &[T]) -> String {
 }
 
 /// Whether a file has a `[Server]` section.
-#[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(super) fn is_home(path: &Path) -> bool {
     // Most files are clients', and need no parsing.
     let text = place::read(path).unwrap_or_default();
@@ -599,12 +598,10 @@ pub(super) fn set(path: &Path, name: &str, change: &Change) -> Result<(), PeerEr
     ))
 }
 
-/// Refuses networks of the office that share addresses with the tunnel or with a network behind a client.
-pub(super) fn check_lan(path: &Path, lan: &[AllowedIp]) -> Result<(), PeerError> {
+/// All networks of the server, its clients and the office.
+pub(super) fn taken(path: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
     let file = File::read(path)?;
-    let mut taken = file.taken(&file.clients(), None);
-    taken.retain(|(owner, _)| *owner != Owner::Lan);
-    behind::check(path, lan, &taken)
+    Ok(file.taken(&file.clients(), None))
 }
 
 /// Removes a client.

@@ -170,6 +170,12 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
                 let state = paint.with("31", &text(&peer.state));
                 format!("{state}: {}", text(&peer.reason))
             }
+            "latest_handshake_age" if !openvpn && peer.latest_handshake_age.is_none() => {
+                match peer.replaces {
+                    Some(_) => "never: this new file is pending".to_owned(),
+                    None => "never".to_owned(),
+                }
+            }
             "rx_bytes" if peer.rx_bytes != 0 || peer.tx_bytes != 0 => {
                 let (rx, tx) = (bytes(peer.rx_bytes), bytes(peer.tx_bytes));
                 format!("{rx} received, {tx} sent")

@@ -615,6 +615,14 @@ impl Up<'_> {
         }
         daemon.with(|interface| interface.tell_mtu(self.mtu.wanted(), &self.tunnel));
         let plan = Plan::new(&want, &facts)?;
+        #[cfg(feature = "server")]
+        let plan = {
+            let mut plan = plan;
+            if self.tunnel.home.is_some() {
+                plan.close_behind(&self.plan);
+            }
+            plan
+        };
         self.facts = facts;
         let Some(applied) = &mut self.applied else {
             return Ok(());

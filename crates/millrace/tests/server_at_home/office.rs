@@ -50,6 +50,59 @@ impl Office {
         notes
     }
 
+    /// Networks whose addresses do not belong behind a branch are refused. The branch `store-8` is connected.
+    fn keeps_its_own(&self, outer: &str) {
+        let home = &self.place.home;
+        let far = "route add default via 198.51.100.1 dev wan onlink metric 900";
+        home.output("ip", far.split(' ')).unwrap();
+        let table = self.place.path("branches.csv");
+        fs::write(&table, "store-9,192.168.9.0/24\nstore-10,192.168.2.0/30\n").unwrap();
+        let to = self.place.path("none").display().to_string();
+        let table = table.display().to_string();
+        for (words, why) in [
+            (
+                &["set", "store-8", "--behind", "192.168.2.0/24"][..],
+                "--behind 192.168.2.0/24: overlaps 192.168.2.0/24, the office's own network at wan; choose",
+            ),
+            (
+                &["add", "store-9", "--behind", "fd00:2::2/128"],
+                "overlaps fd00:2::/64, the office's own network at wan; choose",
+            ),
+            (
+                &["add", "store-9", "--behind", "192.0.0.0/4"],
+                "the office's own network",
+            ),
+            (
+                &["add", "store-9", "--behind", "198.51.100.0/24"],
+                "overlaps 198.51.100.1/32, the office's gateway at wan; choose a network without it",
+            ),
+            (&["add", "store-9", "--behind", "192.168.4.0/24"], outer),
+            (
+                &["add", "--from", &table, "--to", &to],
+                "branches.csv:2: 192.168.2.0/30: overlaps 192.168.2.0/24, the office's own network at wan",
+            ),
+        ] {
+            let refused = self.refused(words);
+            assert!(refused.contains(why), "{words:?}: {refused}");
+        }
+    }
+
+    /// Waits until packets to a network that was behind a branch get no further, and no branch has been sent elsewhere.
+    fn closes(&self, network: &str) {
+        let home = &self.place.home;
+        until(&format!("no way to {network}"), || {
+            let way = home.output("ip", ["route", "show", network]).unwrap();
+            way.starts_with("unreachable ") && way.lines().count() == 1
+        });
+        let counts = home.run(|| fs::read_to_string("/proc/net/snmp")).unwrap();
+        let counts = counts.unwrap();
+        let mut icmp = counts.lines().filter_map(|it| it.strip_prefix("Icmp: "));
+        let names = icmp.next().unwrap().split(' ');
+        let mut counts = names.zip(icmp.next().unwrap().split(' '));
+        let sent = counts.find(|(name, _)| *name == "OutRedirects").unwrap();
+        assert_eq!(sent.1, "0");
+    }
+
     fn refused(&self, words: &[&str]) -> String {
         let words = [&["peer"], words, &["--server", &self.server]].concat();
         self.place.refused(&words)
@@ -147,9 +200,12 @@ fn networks_behind_wireguard_branches_reach_each_other() {
     let _eight = Quick::up(eight_at, file("eight0.conf"));
     reaches(&in_eight, IN_LAN);
     no_ping(&in_eight, "192.168.7.2");
+    office
+        .keeps_its_own("overlaps 192.168.4.2/32, the address from which store-8 connects; choose");
     drop(old);
     office.peer(&["revoke", "store-7"]);
     office.has_route("192.168.7.0/24", false);
+    office.closes("192.168.7.0/24");
     office.has_route("192.168.8.0/24", true);
     add("store-7", &seven, &file("seven1.conf"));
     let _seven = Quick::up(seven_at, file("seven1.conf"));
@@ -171,6 +227,7 @@ fn networks_behind_wireguard_branches_reach_each_other() {
     reaches(&in_eight, "192.168.7.2");
     office.peer(&["revoke", "store-7"]);
     office.has_route("192.168.7.0/24", false);
+    office.closes("192.168.7.0/24");
     drop((_seven, _eight));
     place.down(&office.path, process);
 }
@@ -248,6 +305,8 @@ fn networks_behind_openvpn_branches_reach_each_other() {
         office.has_route("192.168.8.0/24", true);
     }
     pings(&in_seven, "192.168.8.2", 3);
+    office
+        .keeps_its_own("overlaps 192.168.4.2/32, the address from which store-8 connects; choose");
     office.peer(&["rename", "store-8", "berlin"]);
     assert_eq!(
         office.list(),
@@ -274,6 +333,7 @@ fn networks_behind_openvpn_branches_reach_each_other() {
     office.peer(&["revoke", "berlin"]);
     office.has_route("192.168.8.0/24", false);
     learns("192.168.8.0/24", false);
+    office.closes("192.168.8.0/24");
     office.peer(&["set", "store-7", "--behind", "none"]);
     office.has_route("192.168.7.0/24", false);
     assert_eq!(fs::read_dir(place.path("home.d/ccd")).unwrap().count(), 0);

@@ -103,6 +103,7 @@ fn a_wireguard_branch_that_is_in_and_one_that_never_was_are_told_apart_by_name()
     assert!(told(rows[1], &words), "{list}");
     for (options, names) in [
         (&["--down"][..], &["store-8"][..]),
+        (&["--up"], &["store-7"]),
         (&["--outdated"], &["store-7"]),
         (&["--name", "*-7", "--name", "x"], &["store-7"]),
         (&["--down", "--name", "*-7"], &[]),
@@ -177,4 +178,57 @@ fn an_openvpn_branch_that_is_in_is_listed_by_its_name_with_its_version() {
     assert!(note.is_empty(), "{note}");
     drop(branch);
     place.down(&office.path, process);
+}
+
+/// The log and the status have a client's name, whatever its certificate has.
+#[test]
+fn the_log_of_an_openvpn_server_has_who_comes_leaves_and_is_refused() {
+    if !ready(&["openvpn", "nft", "ip"]) {
+        return;
+    }
+    let office = Office::new("openvpn");
+    let place = &office.place;
+    office.add("store-7", "192.168.7.0/24", "ovpn");
+    let new = place.path("new");
+    fs::create_dir(&new).unwrap();
+    office.peer(&["reissue", "store-7", "--to", &new.display().to_string()]);
+    let log = place.path("log");
+    let log_at = log.display().to_string();
+    place.millrace(&["up", &office.server, "--daemon", "--log", &log_at]);
+    let is_logged = |words: &str| {
+        let logged = || fs::read_to_string(&log).unwrap_or_default();
+        until(&format!("{words} in {}", logged()), || {
+            logged().contains(words)
+        });
+    };
+    let new = new.join("store-7.ovpn");
+    let mut branch = openvpn(&place.clients[0], &new);
+    is_in(&mut branch);
+    is_logged("info: store-7/192.168.3.2:");
+    is_logged(": MULTI: primary virtual IP for store-7/192.168.3.2:");
+    // The row of the old certificate, which is revoked by now, has the same name.
+    until("store-7", || {
+        let list = office.who(&["--up", "--json"]).0;
+        list.contains("\"name\":\"store-7\"")
+    });
+    let peer = &status_of(&place.home, "home")["peers"][0];
+    assert_eq!(peer["name"], "store-7", "{peer}");
+    assert_eq!(peer["certificate_name"], "store-7-2", "{peer}");
+    branch.stop().unwrap();
+    is_logged(": the peer exited");
+    let mut branch = openvpn(&place.clients[0], &new);
+    is_in(&mut branch);
+    // The running server learns the name.
+    office.peer(&["rename", "store-7", "berlin"]);
+    until("the new name", || {
+        status_of(&place.home, "home")["peers"][0]["name"] == "berlin"
+    });
+    office.peer(&["revoke", "berlin"]);
+    is_logged("info: berlin/192.168.3.2:");
+    is_logged(": session ended: its certificate is revoked");
+    branch.stop().unwrap();
+    let again = openvpn(&place.clients[0], &new);
+    is_logged("it is revoked (crl-verify)");
+    drop(again);
+    place.millrace(&["down", &office.server]);
 }

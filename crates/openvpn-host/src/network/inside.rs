@@ -85,6 +85,9 @@ pub struct Inside {
     managed: Option<Managed>,
     /// Other servers that are routed outside the tunnel.
     kept: Vec<IpAddr>,
+    /// Networks that were behind clients, as [`Plan::close_behind`] closed them.
+    #[cfg(feature = "server")]
+    closed: Vec<host::Step>,
 }
 
 impl Inside {
@@ -124,6 +127,8 @@ impl Inside {
             warnings: Vec::new(),
             managed: None,
             kept: Vec::new(),
+            #[cfg(feature = "server")]
+            closed: Vec::new(),
         })
     }
 
@@ -263,7 +268,9 @@ impl Inside {
             plan.steps.extend(Plan::masquerade(&of.want, &of.facts));
             Ok(plan)
         };
-        let (before, after) = (plan(self)?, plan(wanted)?);
+        let (mut before, mut after) = (plan(self)?, plan(wanted)?);
+        before.steps.append(&mut self.closed);
+        self.closed = after.close_behind(&before).to_vec();
         for warning in &after.warnings {
             log::warn!("WARNING: {warning}");
         }

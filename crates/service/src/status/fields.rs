@@ -210,9 +210,14 @@ levels! {
     pub struct PeerStatus {
         /// WireGuard: the peer's public key, in base64.
         public_key: String, absent "if empty", label "public key";
-        /// WireGuard: `#! Name` in the file, or the server of a [pool](pools.md). OpenVPN: the certificate's common
-        /// name. PPTP: user name of a client, host name of a server.
+        /// WireGuard: `#! Name` in the file, or the server of a [pool](pools.md). OpenVPN: the client's name in
+        /// `millrace peer list`, otherwise the certificate's common name. PPTP: user name of a client, host name of a
+        /// server.
         name: Option<String>;
+        /// OpenVPN: the certificate's common name, where a client has another name.
+        certificate_name: Option<String>, absent "if null", label "certificate";
+        /// WireGuard: the key that this one replaces once the peer uses it, in base64: the peer has a new file.
+        replaces: Option<String>, absent "if null";
         /// The peer's address, `ADDRESS:PORT`; with PPTP `ADDRESS`.
         endpoint: Option<String>, label "endpoint";
         /// `udp`, `tcp` or, with PPTP, `gre`.

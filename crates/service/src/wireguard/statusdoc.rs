@@ -30,6 +30,7 @@ impl Interface {
             let mut peer = PeerStatus {
                 public_key: p.public_key.to_base64().to_string(),
                 name: p.name.as_deref().map(str::to_owned),
+                replaces: p.replaces.as_ref().map(|it| it.to_base64().to_string()),
                 endpoint: moved.line.map(|line| line.endpoint.addr.to_string()),
                 allowed_ips: p.allowed_ips.iter().map(ToString::to_string).collect(),
                 last_handshake_unix: p

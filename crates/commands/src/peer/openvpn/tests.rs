@@ -65,7 +65,13 @@ impl Office {
             keepalive: None,
             shown: &shown,
         };
-        crate::peer::add(&self.path(), &wanted)
+        let new = New {
+            name,
+            behind: &wanted.behind,
+            note: wanted.note.as_deref(),
+            keepalive: None,
+        };
+        crate::peer::add_all(&self.path(), &wanted.terms, &[new], &wanted)
     }
 
     fn set(&self, name: &str, networks: &[&str]) -> Result<(), PeerError> {
@@ -283,11 +289,11 @@ fn a_network_of_the_office_may_not_be_that_of_a_branch() {
         ("192.168.0.0/16", "192.168.7.0/24, behind store-7"),
         ("10.8.0.0/25", "the tunnel's own addresses"),
     ] {
-        let refused = check_lan(&office.path(), &[lan.parse().unwrap()]);
+        let refused = crate::peer::check_lan(&office.path(), &[lan.parse().unwrap()]);
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(words), "{refused}");
     }
-    check_lan(&office.path(), &["192.168.1.0/24".parse().unwrap()]).unwrap();
+    crate::peer::check_lan(&office.path(), &["192.168.1.0/24".parse().unwrap()]).unwrap();
 }
 
 #[test]

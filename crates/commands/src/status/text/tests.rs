@@ -84,6 +84,7 @@ peer: old=
 
 peer: never=
   allowed ips: (none)
+  latest handshake: never
 
 data plane: 2 workers
   cipher: chacha20-poly1305 (simd: aws-lc)
@@ -245,6 +246,15 @@ fn a_server_that_cannot_be_heard_is_told() {
     }
     status.state = Some("no carrier".to_owned());
     assert!(render(&status, Paint::PLAIN).contains("openvpn client, no carrier\n"));
+}
+
+#[test]
+fn a_new_file_that_is_not_in_use_is_told() {
+    let mut status = example();
+    status.peers[0].replaces = Some("old=".to_owned());
+    let text = render(&status, Paint::PLAIN);
+    let line = "peer: never=\n  allowed ips: (none)\n  latest handshake: never: this new file is pending\n";
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Changes that another program makes while a tunnel is up.
 
 use super::*;
-use crate::step::FORWARD_V4;
+use crate::step::{FORWARD_V4, send_redirects};
 use crate::want::Forwarding;
 
 const GATEWAY: &str = "198.51.100.1";
@@ -160,6 +160,12 @@ fn what_another_program_flushes_of_a_server_is_put_back() {
 
 fn flushed(before: &str) {
     in_host("flushed", |netlink, directory| {
+        let redirects = ["all", "wg0"].map(send_redirects);
+        let sends =
+            |netlink: &mut Netlink| redirects.clone().map(|it| netlink.sysctl(&it).unwrap());
+        for key in &redirects {
+            set_sysctl(netlink, key, before).unwrap();
+        }
         set_sysctl(netlink, FORWARD_V4, before).unwrap();
         let want = Want {
             addresses: full().addresses,
@@ -184,10 +190,78 @@ fn flushed(before: &str) {
         set_sysctl(netlink, FORWARD_V4, "0").unwrap();
         applied.follow(netlink).unwrap();
         assert_eq!(netlink.sysctl(FORWARD_V4).as_deref(), Some("1"));
+        assert_eq!(sends(netlink), ["0", "0"]);
         applied.undo().unwrap();
         assert!(!has_table(netlink));
+        assert_eq!(sends(netlink), [before, before]);
         assert_eq!(netlink.sysctl(FORWARD_V4).as_deref(), Some(before));
     });
+}
+
+/// Packets to the network of a client that left are not for the uplink, by the way that a reload takes, with WireGuard
+/// and with OpenVPN.
+#[test]
+fn networks_that_were_behind_clients_become_unreachable() {
+    let behind = |networks: &[&str]| {
+        let route = |network: &&str| {
+            let (to, prefix) = network.split_once('/').unwrap();
+            WantedRoute {
+                to: Destination::Network(ip(to)),
+                prefix: prefix.parse().unwrap(),
+                ..full().routes[0].clone()
+            }
+        };
+        Want {
+            routes: networks.iter().map(route).collect(),
+            ..full()
+        }
+    };
+    for exchanges in [false, true] {
+        in_host("closed", |netlink, directory| {
+            let facts = Facts::gather(&behind(&[]), "wg0", netlink).unwrap();
+            let planned = |networks: &[&str], before: &Plan| {
+                let mut plan = Plan::new(&behind(networks), &facts).unwrap();
+                plan.close_behind(before);
+                plan
+            };
+            let mut plan = planned(&["192.168.7.0/24", "fd00:7::/64"], &Plan::default());
+            let first = state(netlink);
+            let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+            for (networks, closed) in [
+                (&["192.168.8.0/24"][..], &["192.168.7.0", "fd00:7::"][..]),
+                // A network that is behind a client again, with more or less of it.
+                (&["192.168.6.0/23"], &["192.168.8.0", "fd00:7::"]),
+                (
+                    &["192.168.7.0/25"],
+                    &["192.168.6.0", "192.168.8.0", "fd00:7::"],
+                ),
+                (&["192.168.0.0/16", "fd00:7::/64"], &[]),
+            ] {
+                let next = planned(networks, &plan);
+                match exchanges {
+                    true => applied.exchange(&plan, &next, netlink).unwrap(),
+                    false => assert!(applied.change(&plan, &next, netlink).is_empty()),
+                }
+                plan = next;
+                let routes = netlink.routes(None).unwrap();
+                let routes = routes.iter().filter(|it| it.kind == RouteKind::Unreachable);
+                let mut found: Vec<IpAddr> = routes.map(|it| it.dst).collect();
+                found.retain(|it| !it.is_unspecified());
+                found.sort_unstable();
+                let closed: Vec<IpAddr> = closed.iter().map(|it| ip(it)).collect();
+                assert_eq!(found, closed, "{networks:?}");
+                assert_eq!(applied.refused().count(), 0);
+            }
+            plan = planned(&[], &plan);
+            assert!(
+                applied
+                    .change(&planned(&[], &Plan::default()), &plan, netlink)
+                    .is_empty()
+            );
+            applied.undo().unwrap();
+            assert_eq!(state(netlink), first);
+        });
+    }
 }
 
 /// A branch's network is masqueraded by the way that a reload takes, with WireGuard and with OpenVPN.

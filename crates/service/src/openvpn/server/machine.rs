@@ -35,6 +35,7 @@ use openvpn::message::Restart;
 use openvpn::server::{ClientId, Listener};
 use openvpn::session::{AuthId, CloseReason, Output, Session};
 use openvpn_host::accounts::ServerSide;
+use openvpn_host::accounts::client_names::ClientNames;
 use openvpn_host::accounts::htpasswd::PasswordFile;
 use openvpn_host::accounts::persist;
 use openvpn_host::accounts::pool::Pool;
@@ -93,6 +94,8 @@ pub(super) struct Setup<'a> {
     pub(super) pool: Option<Pool>,
     /// The file of names and password hashes, if there is one.
     pub(super) passwords: Option<Arc<PasswordFile>>,
+    /// Names of clients that differ from those in their certificates.
+    pub(super) names: ClientNames,
 }
 
 /// State machine of a server.
@@ -111,6 +114,7 @@ pub(super) struct Machine<'a> {
     side: ServerSide,
     pool: Option<Pool>,
     passwords: Option<Arc<PasswordFile>>,
+    names: ClientNames,
     /// Boxed: a growing table allocates double its size.
     clients: HashMap<ClientId, Box<Client>>,
     /// Clients counted since the start.
@@ -156,6 +160,7 @@ impl<'a> Machine<'a> {
             side: setup.side,
             pool: setup.pool,
             passwords: setup.passwords,
+            names: setup.names,
             clients: HashMap::new(),
             counted: 0,
             submitted: 0,

@@ -12,11 +12,14 @@ use crate::openvpn::server::machine::{
 };
 use crate::openvpn::{Context, Ended, ready};
 use config::openvpn::{OpenVpn, Topology};
+use host::strangers;
 use openvpn::session::Handshake;
 use openvpn::tls::TlsSettings;
 use openvpn::verify::PeerCertificate;
 use openvpn_host::accounts;
+use openvpn_host::accounts::client_names::ClientNames;
 use openvpn_host::accounts::htpasswd::PasswordFile;
+use openvpn_host::console::{self, Who};
 use openvpn_host::hooks::Hooks;
 use openvpn_host::management::{Addresses, State, Told};
 use openvpn_host::monitored::Status;
@@ -55,9 +58,26 @@ pub(super) struct ThisHost<'a> {
     pub(super) ended: Option<Ended>,
 }
 
+/// Writes a line to the log. It begins with the client that it is about.
+fn write(target: &str, level: log::Level, text: &str) {
+    match console::unnamed() {
+        Some(Who { label, stranger }) if stranger => {
+            strangers::log(level, format_args!("{label}: {text}"));
+        }
+        Some(Who { label, .. }) => log::log!(target: target, level, "{label}: {text}"),
+        None => log::log!(target: target, level, "{text}"),
+    }
+}
+
 impl Host for ThisHost<'_> {
     fn log(&mut self, level: log::Level, text: &str) {
-        log::log!(level, "{text}");
+        if log::log_enabled!(level) {
+            write(module_path!(), level, text);
+        }
+    }
+
+    fn announce(&mut self, text: &str) {
+        write("service::clients", log::Level::Info, text);
     }
 
     fn add_stream(&mut self, id: StreamId) -> io::Result<()> {
@@ -155,6 +175,10 @@ impl Host for ThisHost<'_> {
 
     fn passwords(&mut self, config: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, String> {
         ready::passwords(config).map_err(|error| error.to_string())
+    }
+
+    fn names(&mut self, config: &OpenVpn) -> ClientNames {
+        ClientNames::read(config)
     }
 
     fn renew_certificate(&mut self, config: &OpenVpn) {

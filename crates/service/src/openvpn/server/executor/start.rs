@@ -19,6 +19,7 @@ use openvpn::data::wire::OpenVpn as Packets;
 use openvpn::server::{Listener, ListenerSettings};
 use openvpn::session::TokenKeeper;
 use openvpn_host::accounts::ServerSide;
+use openvpn_host::accounts::client_names::ClientNames;
 use openvpn_host::hooks::Hooks;
 use openvpn_host::revocation::RevocationFile;
 use openvpn_host::timestamp::Clock;
@@ -181,6 +182,7 @@ impl<'a> Executor<'a> {
             side,
             pool: server.pool,
             passwords: server.passwords,
+            names: ClientNames::read(config),
         };
         let mut host = ThisHost {
             context,

@@ -152,6 +152,7 @@ impl Machine<'_> {
             }
             _ => "UNDEF".to_owned(),
         };
+        client.name = self.names.of(&client.common_name).map(Box::from);
         if let Some(certificate) = &request.certificate {
             for (name, value) in certificate.environment() {
                 environment.set(&name, value);

@@ -58,6 +58,8 @@ pub(super) struct Client {
     pub(super) authorised: bool,
     /// Common name from its certificate or user name; empty before login.
     pub(super) common_name: String,
+    /// The client's name, if it differs.
+    pub(super) name: Option<Box<str>>,
     pub(super) username: String,
     /// Client number for the management port; the server counts up.
     pub(super) number: u64,
@@ -112,7 +114,8 @@ impl Client {
     pub(super) fn who(&self) -> Who {
         Who {
             label: if self.authorised {
-                format!("{}/{}", self.common_name, self.from)
+                let name = self.name.as_deref().unwrap_or(&self.common_name);
+                format!("{name}/{}", self.from)
             } else {
                 self.from.to_string()
             },
@@ -167,6 +170,7 @@ impl Machine<'_> {
             since: cx.now.wall,
             authorised: false,
             common_name: String::new(),
+            name: None,
             username: String::new(),
             number,
             environment,

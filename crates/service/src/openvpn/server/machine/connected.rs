@@ -26,17 +26,12 @@ impl Machine<'_> {
         let timeout = client.settings.session_timeout.map(seconds);
         let routes = client.networks.iter().map(|network| add(id, *network));
         cx.plane.change_routes(&routes.collect::<Vec<_>>());
-        line!(
-            cx,
-            Info,
+        let first = client.networks.first().map(|(ip, _)| ip.to_string());
+        cx.host.announce(&format!(
             "MULTI: primary virtual IP for {}: {}",
             client.who().label,
-            client
-                .networks
-                .first()
-                .map(|(ip, _)| ip.to_string())
-                .unwrap_or_default()
-        );
+            first.unwrap_or_default()
+        ));
         let networks = client.networks.clone();
         let (name, environment) = (client.common_name.clone(), client.environment.clone());
         self.tell_learned(cx, &environment, Learned::Add(&name), &networks);
@@ -101,10 +96,12 @@ impl Machine<'_> {
             return;
         };
         let mut client = *client;
-        if let Some(refusal) = reason.refusal() {
-            self.refusals.count(refusal);
+        let refusal = reason.refusal();
+        refusal.into_iter().for_each(|it| self.refusals.count(it));
+        match client.announced || refusal.is_some() {
+            true => cx.host.announce(&reason.to_string()),
+            false => line!(cx, Info, "{reason}"),
         }
-        line!(cx, Info, "{reason}");
         let key = client.key(id);
         cx.host.cancel_handshake(key);
         self.jobs.retain(|job, whose| {

@@ -6,6 +6,7 @@ use crate::openvpn::channel::Plane;
 use config::openvpn::{OpenVpn, PasswordMethod};
 use openvpn::session::{AuthId, Handshake};
 use openvpn::verify::PeerCertificate;
+use openvpn_host::accounts::client_names::ClientNames;
 use openvpn_host::accounts::htpasswd::PasswordFile;
 use openvpn_host::management::State;
 use openvpn_host::scripts::Invocation;
@@ -30,6 +31,9 @@ pub(crate) struct Cx<'a> {
 pub(crate) trait Host {
     /// Writes a line to the log.
     fn log(&mut self, level: log::Level, text: &str);
+
+    /// Writes a line about a client that came, left or was refused, which the log of `millrace up` shows by default.
+    fn announce(&mut self, text: &str);
 
     /// Hands an accepted connection over to the data plane.
     ///
@@ -86,6 +90,9 @@ pub(crate) trait Host {
     /// # Errors
     /// Says why the file cannot be used.
     fn passwords(&mut self, config: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, String>;
+
+    /// Reads the names of clients that differ from those in their certificates.
+    fn names(&mut self, config: &OpenVpn) -> ClientNames;
 
     /// Shows clients the current certificate in negotiations from now on, if it was renewed.
     fn renew_certificate(&mut self, config: &OpenVpn);

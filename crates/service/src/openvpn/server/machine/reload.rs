@@ -84,6 +84,10 @@ impl<'a> Machine<'a> {
             Ok(passwords) => self.passwords = passwords,
             Err(error) => line!(cx, Error, "{error}; the earlier file stays in use"),
         }
+        self.names = cx.host.names(read);
+        for client in self.clients.values_mut() {
+            client.name = self.names.of(&client.common_name).map(Box::from);
+        }
         cx.host.change_routes(read);
         let inside = self.clients.iter().filter(|(_, it)| it.step == Step::In);
         let inside: Vec<ClientId> = inside.map(|(id, _)| *id).collect();
@@ -105,7 +109,8 @@ impl<'a> Machine<'a> {
         let revoked: Vec<ClientId> = revoked.copied().collect();
         for id in revoked {
             let _about = self.about(id);
-            line!(cx, Info, "session ended: its certificate is revoked");
+            cx.host
+                .announce("session ended: its certificate is revoked");
             self.close(cx, id, CloseReason::Local);
         }
     }

@@ -125,7 +125,11 @@ impl Machine<'_> {
                         false => Vec::new(),
                     },
                     order: reorders.then(|| order_status(&known)),
-                    name: told(&client.common_name),
+                    name: match &client.name {
+                        Some(name) => Some(name.to_string()),
+                        None => told(&client.common_name),
+                    },
+                    certificate_name: client.name.as_ref().map(|_| client.common_name.clone()),
                     version: session.peer_info().and_then(|it| version(it)),
                     username: told(&client.username),
                     client_id: Some(client.number),

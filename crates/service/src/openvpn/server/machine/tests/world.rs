@@ -20,6 +20,7 @@ use openvpn::server::Listener;
 use openvpn::session::{ClientSettings, Handshake};
 use openvpn::verify::PeerCertificate;
 use openvpn_host::accounts::ServerSide;
+use openvpn_host::accounts::client_names::ClientNames;
 use openvpn_host::accounts::htpasswd::PasswordFile;
 use openvpn_host::hooks::Hooks;
 use openvpn_host::management::State;
@@ -133,6 +134,7 @@ impl World {
             },
             pool: Some(setup::pool()),
             passwords: None,
+            names: ClientNames::default(),
         };
         let around = Around {
             size,
@@ -421,6 +423,10 @@ impl Host for Around {
         self.management.logged(text, self.now);
     }
 
+    fn announce(&mut self, text: &str) {
+        self.log(log::Level::Info, text);
+    }
+
     fn add_stream(&mut self, _: StreamId) -> io::Result<()> {
         Ok(())
     }
@@ -499,6 +505,10 @@ impl Host for Around {
             false => Err("a line is wrong".to_owned()),
         };
         self.next.push_back(Event::ConfigurationRead(read));
+    }
+
+    fn names(&mut self, _: &OpenVpn) -> ClientNames {
+        ClientNames::default()
     }
 
     fn passwords(&mut self, _: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, String> {
