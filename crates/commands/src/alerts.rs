@@ -3,6 +3,7 @@
 //! A process of its own, because hooks need privileges that the processes of tunnels and of the page give up.
 
 mod hooks;
+mod remains;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -114,6 +115,7 @@ fn test(file: &Path) -> Outcome {
 /// Watches until a signal.
 fn watch(file: &Path) -> Outcome {
     let signals = signals()?;
+    remains::kill_all();
     let mut watcher = Watcher::default();
     follow(file, &signals, || {
         watcher.look(brief().0, refused(), &ports(), unix())
