@@ -1,12 +1,8 @@
 //! The policy and the guard, as the page shows them: each device's path, and settings that do not do what the owner
 //! expects.
 
-use config::guard::{DEFAULT_PATH as GUARD, Guard};
-use config::policy::{DEFAULT_PATH as POLICY, Policy};
-use config::settings::SettingsError;
+use crate::settings_files;
 use serde_json::{Value, json};
-use std::io::ErrorKind;
-use std::path::Path;
 use steer::guard::Report;
 use steer::picture::{Row, picture};
 use steer::policy;
@@ -16,10 +12,11 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Value {
     if !host::privileges::administers() {
         return Value::Null;
     }
-    let mut warnings = Vec::new();
-    let file = there(Policy::read(Path::new(POLICY)), "policy", &mut warnings);
-    let file = file.map(|it| it.0);
-    let guarded = there(Guard::read(Path::new(GUARD)), "guard", &mut warnings);
+    let (guarded, file, mistakes) = settings_files::read();
+    let mistakes = mistakes.iter();
+    let mut warnings: Vec<String> = mistakes
+        .map(|it| format!("{}: {}", it.of, it.words))
+        .collect();
     if guard.is_none() && guarded.is_some_and(|it| !it.lan.is_empty()) {
         warnings.push(
             "guard: its file exists, but it is off: devices may leave unencrypted; run `millrace guard on`"
@@ -38,18 +35,6 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[&str]) -> Value {
         Err(error) => warnings.push(error.to_string()),
     }
     json!({"warnings": warnings, "devices": devices, "policy": policy})
-}
-
-/// The settings, if their file exists. A faulty file is a warning.
-fn there<T>(file: Result<T, SettingsError>, what: &str, warnings: &mut Vec<String>) -> Option<T> {
-    match file {
-        Ok(settings) => Some(settings),
-        Err(SettingsError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => {
-            warnings.push(format!("{what}: {error}"));
-            None
-        }
-    }
 }
 
 fn device(row: &Row) -> Value {
@@ -104,17 +89,5 @@ mod tests {
         let rows = rows.map(|it| (it.to_owned(), String::new())).to_vec();
         let names: Vec<String> = unique(rows).into_iter().map(|it| it.0).collect();
         assert_eq!(names, ["note", "names", "note (2)", "note 7", "note (3)"]);
-    }
-
-    #[test]
-    fn a_faulty_file_is_told_and_a_missing_one_is_not() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("policy.toml");
-        let mut warnings = Vec::new();
-        assert!(there(Policy::read(&path), "policy", &mut warnings).is_none());
-        assert!(warnings.is_empty());
-        std::fs::write(&path, "lan = 7\n").unwrap();
-        assert!(there(Policy::read(&path), "policy", &mut warnings).is_none());
-        assert!(warnings[0].starts_with("policy: ") && warnings[0].contains("policy.toml:1"));
     }
 }
