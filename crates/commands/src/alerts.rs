@@ -4,6 +4,7 @@
 
 mod edit;
 mod hooks;
+mod remains;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -119,6 +120,7 @@ fn test(file: &Path) -> Outcome {
 /// Watches until a signal.
 fn watch(file: &Path) -> Outcome {
     let signals = signals()?;
+    remains::kill_all();
     let mut watcher = Watcher::default();
     follow(file, &signals, || {
         watcher.look(brief().0, refused(), &ports(), unix())

@@ -49,6 +49,7 @@ mod restart;
 mod rpcd;
 #[cfg(feature = "server")]
 mod server;
+mod settings_files;
 mod status;
 mod table;
 #[cfg(test)]

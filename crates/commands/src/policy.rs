@@ -21,10 +21,10 @@ pub(crate) mod prepare;
 pub(crate) mod rules;
 mod text;
 
-pub(crate) use text::render_brief;
-use text::{document, render};
 #[cfg(feature = "monitor")]
-pub(crate) use text::{rows, state};
+pub(crate) use text::rows;
+use text::{document, render};
+pub(crate) use text::{render_brief, state};
 
 /// Exit code of `status` while the policy is off, as for services that do not run.
 const OFF: u8 = 3;

@@ -240,9 +240,22 @@ fn read_table(
     let mut draft = Draft::default();
     for (key, value) in table {
         let origin = place(key.span().start);
+        if key.get_ref() == "events"
+            && let Some(found) = unknown_kind(value.get_ref())
+        {
+            let known: Vec<&str> = Kind::ALL.iter().map(|it| it.name()).collect();
+            let words = format!("unknown event `{found}`; {}", suggest(found, &known));
+            return Err(SettingsError::Entry { origin, words });
+        }
         set_toml(ROWS, &mut draft, key.get_ref(), value.get_ref(), origin)?;
     }
     Ok(draft)
+}
+
+/// The first name of a list that is no kind of event.
+fn unknown_kind<'a>(value: &'a DeValue<'_>) -> Option<&'a str> {
+    let names = words(value, usize::MAX)?;
+    names.into_iter().find(|it| Kind::new(it).is_none())
 }
 
 fn finished(draft: Draft, before: usize) -> Result<Hook, String> {
@@ -368,13 +381,14 @@ mod tests {
                 "a.toml:2: post cannot be",
             ),
             (
-                "[[on-event]]\nevents = [\"uplink\"]\n",
-                "a.toml:2: events cannot be",
+                "[[on-event]]\nevents = [\"tunnel-up\", \"uplink-dwon\"]\n",
+                "a.toml:2: unknown event `uplink-dwon`; did you mean `uplink-down`?",
             ),
             (
                 "[[on-event]]\nevents = [\"test\"]\n",
-                "a.toml:2: events cannot be",
+                "a.toml:2: unknown event `test`; known are: tunnel-up, tunnel-down, ",
             ),
+            ("[[on-event]]\nevents = [7]\n", "a.toml:2: events cannot be"),
             (
                 "[[on-event]]\ntunnels = [\"*\"]\n",
                 "a.toml:2: tunnels cannot be",

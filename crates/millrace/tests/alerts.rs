@@ -186,6 +186,36 @@ fn a_pulled_cable_reaches_a_program_and_a_web_address() {
     watch.signal(Signal::SIGTERM).unwrap();
     watch.wait_at_most(PATIENCE).unwrap().success().unwrap();
 
+    // A killed service leaves a hook with its child; the next service kills both.
+    let script = "#!/bin/sh\nsleep 1000 &\necho $$ >> \"$1\"; echo $! >> \"$1\"\nwait\n";
+    make_executable(&directory.file("stays.sh", script));
+    let stays = format!(
+        "[[on-event]]\nrun = [{:?}, {:?}]\n",
+        at("stays.sh"),
+        at("left")
+    );
+    let stays = directory.file("stays.toml", &stays);
+    let start = || {
+        let service = net.a.command(PROGRAM).args(["alerts", "--settings"]);
+        let mut service = service.arg(&stays).spawn().unwrap();
+        line(&mut service, "watching");
+        service
+    };
+    let service = start();
+    net.cables[0].cut(true);
+    let left = || fs::read_to_string(at("left")).unwrap_or_default();
+    until("the hook and its child", || left().lines().count() >= 2);
+    service.signal(Signal::SIGKILL).unwrap();
+    service.wait_at_most(PATIENCE).unwrap();
+    let pids: Vec<u32> = left().lines().map(|it| it.parse().unwrap()).collect();
+    let runs = |pid: &u32| netio::process::started(*pid).is_some();
+    assert!(pids.iter().all(runs), "{pids:?}");
+    let service = start();
+    until("the end of what was left", || !pids.iter().any(runs));
+    service.signal(Signal::SIGTERM).unwrap();
+    service.wait_at_most(PATIENCE).unwrap().success().unwrap();
+    net.cables[0].cut(false);
+
     // A hook that fails is told, and so is a file that others may change.
     let post = |address: &str| format!("[[on-event]]\npost = \"http://127.0.0.1:{address}\"\n");
     let failing = ["1/", "8080/gone", "8080/moved"].map(post).concat();

@@ -3,11 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use lab::acceptance::guarded::{Counts, Guarded, KINDS, Load, SOME};
+use lab::acceptance::guarded::{Counts, FAR, Guarded, KINDS, Load, SOME};
 use lab::acceptance::openvpn::{credentials, millrace};
 use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until, usable};
 use lab::openvpn::{KeyKind, OpenVpn, Setup};
-use lab::{Process, tools};
+use lab::{Host, Process, tools};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -56,6 +56,54 @@ fn watch(world: &Guarded) -> Process {
         .wait_for_line("its first look", PATIENCE, told)
         .unwrap();
     watch
+}
+
+/// The routing rules refuse most packets of blocked devices; these count like those that the packet filter refuses.
+#[test]
+fn packets_that_the_rules_refuse_are_counted_once() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::new();
+    // The mark by which the guard asks for routes must not leave its chain.
+    let marks = "table inet marks {\n chain forward {\n type filter hook forward priority 10;\n\
+                 meta mark != 0 counter drop\n}\n}\n";
+    world.router.nft(marks).unwrap();
+    guard(&world, &ON);
+    let refused = || status(&world).0["refused_packets"].as_u64().unwrap();
+    let counted = |when: &str, host: &Host, to: [&str; 2], is_refused: bool| {
+        let came = || total(world.from(host.name()));
+        let before = [refused(), came()];
+        world.send(host, to, 20);
+        match is_refused {
+            true => until(when, || refused() - before[0] == came() - before[1]),
+            false => assert_eq!(refused(), before[0], "{when}"),
+        }
+    };
+    let (pc, phone) = (&world.pc, &world.phone);
+    let tunnel = "tuntap add mr-plain mode tun\naddress add 10.99.0.2/32 dev mr-plain\n\
+                  address add fd99::2/128 dev mr-plain\nlink set mr-plain up";
+    counted("no tunnel", pc, FAR, true);
+    counted("no tunnel, another device", phone, FAR, true);
+    counted("to the router", pc, ["192.168.1.2", "fd00:1::2"], false);
+    counted("within the LAN", pc, ["192.168.2.1", "fd00:2::1"], false);
+    world.ip(tunnel);
+    counted("no route into the tunnel", pc, FAR, true);
+    guard(&world, &["refresh"]);
+    counted("through the tunnel", pc, FAR, false);
+    let near = ["192.168.1.1", "fd00:1::1"];
+    counted("within the LAN, beside a tunnel", phone, near, false);
+    world.ip("link delete mr-plain");
+    counted("the tunnel ended", phone, FAR, true);
+    world.flush_rules();
+    counted("the packet filter refuses", pc, FAR, true);
+    guard(&world, &["refresh"]);
+    counted("both layers", pc, FAR, true);
+    let text = world
+        .router
+        .output("nft", ["list", "table", "inet", "marks"]);
+    let text = text.unwrap();
+    assert!(text.contains("packets 0 "), "{text}");
 }
 
 /// Everything that happens in a day, within seconds. No packet leaves in clear while the guard is on; before and after,

@@ -285,6 +285,53 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     browser.wait_for("#login");
 }
 
+/// In the strip of an uplink, seconds without data are gaps; it shows at most 300 seconds, and ends with the uplink.
+#[test]
+fn strips_have_gaps_and_an_end() {
+    if !ready() || !browser::ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let monitor = Monitor::start(&host, false, &[]);
+    let browser = Browser::start(&host);
+    browser.open(PAGE);
+    browser.wait_for("#overview");
+    // From now on the page gets its news from this test.
+    drop(monitor);
+    browser.wait_for_text("#live", "No answer");
+    // Moment, whether it is the page's first news, and the letters since the news before; none without a tunnel.
+    let news = "[[100, true, 'uuu'], [102, false, 'ud'], [107, false, 'dd'], [108, false, ''], [110, false, null],
+        [111, false, 'u'], [111, false, ''], [410, false, 's'.repeat(299)], [411, false, 'd'], [721, false, null],
+        [722, false, 'g'], [800, true, 'uu']]";
+    let script = format!(
+        "return {news}.map(([moment, first, strip]) => {{
+            const line = {{peer: 'key', status: {{name: 'dsl'}}, strip}};
+            const tunnels = strip == null ? [] : [{{name: 'wg0', lines: [line]}}];
+            take({{moment, first, tunnels, rates: {{}}, events: []}});
+            return strips['wg0 key dsl'] ?? null;
+        }})"
+    );
+    let wanted = [
+        Some("uuu".to_owned()),
+        Some("uuuud".to_owned()),
+        // The router sent two letters for five seconds.
+        Some("uuuud...dd".to_owned()),
+        Some("uuuud...dd.".to_owned()),
+        // The tunnel is down.
+        Some("uuuud...dd...".to_owned()),
+        Some("uuuud...dd...u".to_owned()),
+        // No second has passed.
+        Some("uuuud...dd...u".to_owned()),
+        Some(format!("u{}", "s".repeat(299))),
+        Some(format!("{}d", "s".repeat(299))),
+        // Only gaps are left.
+        None,
+        Some("g".to_owned()),
+        Some("uu".to_owned()),
+    ];
+    assert_eq!(browser.script(&script), serde_json::json!(wanted));
+}
+
 /// With a thousand peers the page loads little, shows some at a time, and finds a given peer.
 #[test]
 fn a_thousand_peers_are_shown_some_at_a_time() {

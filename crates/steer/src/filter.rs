@@ -16,6 +16,15 @@ use crate::system::System;
 /// The statement that refuses with an answer, so that programs give up at once.
 pub(crate) const REFUSE: &str = "reject with icmpx type admin-prohibited";
 
+/// The condition that matches packets to other hosts.
+pub(crate) const TO_OTHERS: &str = "fib daddr type != { local, broadcast, anycast, multicast }";
+
+/// The statement that counts packets that have no route by their mark, so that routing will refuse them.
+pub(crate) const COUNT_UNROUTED: &str = "fib daddr . mark oif missing counter";
+
+/// The priority of chains that count such packets: behind all destination NAT (-100).
+pub(crate) const COUNTING: i32 = -90;
+
 /// Maximum number of addresses in a set.
 const ADDRESSES_MAX: usize = 16384;
 
@@ -229,10 +238,10 @@ impl Chains {
         }
     }
 
-    /// Packets that a chain has refused since it was made, as its refusing rules count them.
-    pub(crate) fn refused(&self, name: &str) -> Option<u64> {
-        let rules = &self.found.get(name)?.rules;
-        let counted = rules.iter().filter_map(|it| it.packets);
+    /// Packets that the rules of these chains have counted since the chains were made.
+    pub(crate) fn counted(&self, names: &[&str]) -> Option<u64> {
+        let chains = names.iter().filter_map(|it| self.found.get(*it));
+        let counted = chains.flat_map(|it| it.rules.iter().filter_map(|it| it.packets));
         counted.reduce(u64::saturating_add)
     }
 }

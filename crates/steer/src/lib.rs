@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use netio::netlink::{Family, NetlinkError, Rule};
 use thiserror::Error;
 
-pub use report::Part;
+pub use report::{Part, to_watch};
 pub use way::{Way, Why};
 
 /// For each routing table or mark, the interfaces that its IPv4 and IPv6 packets go through; `None` where packets are

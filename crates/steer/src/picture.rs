@@ -409,8 +409,15 @@ impl Scene<'_> {
                 "its file exists, but it is off: devices take the router's own routes; run `millrace policy on`"
                     .to_owned(),
             ),
-            (true, _) if !report.is_whole() => warn("policy", partly("policy", report.is_closed())),
             _ => {}
+        }
+        if let Some(lacks) = report.lacks() {
+            let effect = match (report.is_whole(), report.is_closed()) {
+                (true, _) => "what a tunnel's restart removes stays missing",
+                (false, true) => STILL_HELD,
+                (false, false) => NOT_HELD,
+            };
+            warn("policy", format!("{lacks}: {effect}; {}", report.remedy()));
         }
         if report.on || report.asked {
             for words in idle(&resolved.policy.lan, facts) {
@@ -458,7 +465,7 @@ impl Scene<'_> {
                     "settings ask for it, but it is off: its devices may leave unencrypted; run `millrace guard on`"
                         .to_owned(),
                 ),
-                _ if !guard.is_whole() => warn("guard", partly("guard", guard.is_closed())),
+                _ if !guard.is_whole() => warn("guard", partly(guard.is_closed())),
                 _ => {}
             }
             for words in &guard.idle {
@@ -586,12 +593,13 @@ fn missing(what: &str) -> String {
     )
 }
 
-fn partly(what: &str, is_closed: bool) -> String {
-    let effect = match is_closed {
-        true => "the others still hold packets",
-        false => "packets may leave unencrypted",
-    };
-    format!("some of its rules are missing, {effect}; run `millrace {what} refresh`")
+/// The effects of missing parts, while the others are in place, and else.
+const STILL_HELD: &str = "the others still hold packets";
+const NOT_HELD: &str = "packets may leave unencrypted";
+
+fn partly(is_closed: bool) -> String {
+    let effect = if is_closed { STILL_HELD } else { NOT_HELD };
+    format!("some of its rules are missing, {effect}; run `millrace guard refresh`")
 }
 
 /// One of these paths; the least protected one gives the state.

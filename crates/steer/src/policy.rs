@@ -55,6 +55,9 @@ use second::Near;
 /// The result of an action.
 pub type Done = crate::Done<Report>;
 
+/// The name of the lock of a process that watches.
+const WATCH: &str = "policy-watch";
+
 /// Begins a line of the record with a name and its hardware addresses, which is a comment in TOML.
 const LEASE: &str = "#lease ";
 
@@ -504,6 +507,8 @@ fn forget_changed(
 /// # Errors
 /// When the kernel provides no events. Later failures are logged, and tried again.
 pub fn watch() -> Result<Infallible, SteerError> {
+    // As for the guard, status sees only the first of several watchers.
+    let _place = record::take(WATCH);
     watch::watch::<Asked>()
 }
 

@@ -35,6 +35,15 @@ impl Part {
     }
 }
 
+/// The remedy where no process watches the guard or the policy.
+#[must_use]
+pub fn to_watch(command: &str) -> String {
+    format!(
+        "start the service (OpenWrt: `service millrace-{command} start`, Debian: `systemctl enable --now \
+         millrace-{command}`) or `millrace {command} watch`"
+    )
+}
+
 /// Notes on a difference between `asked`, what the user switched on, and `on`, what is in force. `None` if both are
 /// off.
 pub(crate) fn asked_notes(command: &str, on: bool, asked: bool) -> Option<Vec<String>> {

@@ -15,6 +15,8 @@ use monitor::alerts::Alert;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::remains::Running;
+
 /// Maximum number of events that wait for a hook.
 pub(super) const QUEUE: usize = 32;
 
@@ -252,6 +254,7 @@ pub(super) fn carry_out(
     let mut child = command
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
+    let _running = Running::note(child.id());
     if let Some(mut pipe) = child.stdin.take() {
         // The pipe has room for it. A program need not read it.
         let _ = pipe.write_all(input.as_bytes());

@@ -42,6 +42,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("rp-filter", rp_filter),
     ("addresses", addresses),
     ("files", files),
+    ("steering", steering),
     #[cfg(feature = "server")]
     ("expiry", expiry),
     ("kernel", kernel),
@@ -459,6 +460,10 @@ fn files(facts: &Facts, found: &mut Vec<Finding>) {
         let path = path.display().to_string();
         say(found, words.clone(), &path, &format!("chmod 600 {path}"));
     }
+}
+
+fn steering(facts: &Facts, found: &mut Vec<Finding>) {
+    found.extend_from_slice(&facts.steering);
 }
 
 #[cfg(feature = "server")]

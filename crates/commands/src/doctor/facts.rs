@@ -1,6 +1,5 @@
 //! Facts about this box: gathered in one place (`gather.rs`), judged in another (`checks.rs`).
 
-#[cfg(feature = "server")]
 use super::checks::Finding;
 use netio::netlink::{Address, Link, Rule};
 use std::net::{IpAddr, SocketAddr};
@@ -94,6 +93,8 @@ pub(super) struct Facts {
     /// Findings about certificates, lists and allowances that end soon.
     #[cfg(feature = "server")]
     pub(super) expiring: Vec<Finding>,
+    /// Findings about mistakes in settings files, and missing parts of the guard and the policy.
+    pub(super) steering: Vec<Finding>,
     pub(super) listening: Vec<Listening>,
     /// `net.ipv4.ip_forward`.
     pub(super) forwards: bool,

@@ -1,11 +1,11 @@
 //! Gathers facts about this box. It changes nothing, and skips facts that it cannot read.
 
-#[cfg(feature = "server")]
 use super::checks::Finding;
 use super::facts::{Facts, Listening, NameServer, Starter, TunDevice, Tunnel, Up};
 use crate::profile;
 #[cfg(feature = "server")]
 use crate::server::renew::configuration;
+use crate::settings_files;
 #[cfg(feature = "server")]
 use config::kind::Kind;
 use netio::netlink::{Family, Netfilter, Netlink, RouteKind, TABLE_MAIN};
@@ -59,6 +59,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         open_files: open_files(),
         #[cfg(feature = "server")]
         expiring: expiring(statuses),
+        steering: steering(),
         listening: listening(),
         forwards: number("/proc/sys/net/ipv4/ip_forward") == Some(1),
         #[cfg(feature = "policy")]
@@ -235,6 +236,48 @@ fn open_files() -> Vec<(PathBuf, String)> {
             Some((path, words))
         })
         .collect()
+}
+
+/// Mistakes in the settings files of services, and missing parts of the guard and the policy.
+fn steering() -> Vec<Finding> {
+    let finding = |what: String, place: &str, remedy: String| Finding {
+        check: "",
+        what,
+        place: place.to_owned(),
+        remedy,
+    };
+    let (_, _, mistakes) = settings_files::read();
+    let mut found: Vec<Finding> = mistakes
+        .into_iter()
+        .map(|it| {
+            let remedy =
+                "correct the file; the earlier settings stay in force meanwhile, if there were any";
+            finding(
+                format!("{}: {}", it.of, it.words),
+                it.path,
+                remedy.to_owned(),
+            )
+        })
+        .collect();
+    if let Some(report) = crate::guard::brief().filter(|it| it.asked) {
+        let place = "millrace guard status";
+        if !report.is_whole() {
+            let what = "guard: some of its rules are missing".to_owned();
+            found.push(finding(what, place, "millrace guard refresh".to_owned()));
+        }
+        if !report.watched {
+            let what = "guard: nothing watches, so it does not follow tunnels and networks";
+            found.push(finding(what.to_owned(), place, steer::to_watch("guard")));
+        }
+    }
+    #[cfg(feature = "policy")]
+    if let Some(report) = crate::policy::brief()
+        && let Some(lacks) = report.lacks()
+    {
+        let what = format!("policy: {}: {lacks}", crate::policy::state(&report));
+        found.push(finding(what, "millrace policy status", report.remedy()));
+    }
+    found
 }
 
 /// Certificates and lists of all OpenVPN files, up or down, and allowances of uplinks, that end soon.

@@ -81,7 +81,7 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
         line("note", note);
     }
     if let Some(words) = unwatched(report) {
-        line("note", words);
+        line("note", &words);
     }
     if let Some(how) = how(report) {
         line("to unblock", &how);
@@ -90,13 +90,15 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
 }
 
 /// The remedy if no process follows tunnels and networks.
-fn unwatched(report: &Report) -> Option<&'static str> {
+fn unwatched(report: &Report) -> Option<String> {
     let is_on = report.state != State::Off && report.asked;
-    (is_on && !report.watched).then_some(
-        "no `millrace guard watch` runs, so tunnels that come up later get no route, and new networks of the LAN are \
-         not followed; start the service (OpenWrt: `service millrace-guard start`, Debian: `systemctl enable --now \
-         millrace-guard`), `millrace guard watch`, or run `millrace guard refresh` after each change",
-    )
+    (is_on && !report.watched).then(|| {
+        format!(
+            "no `millrace guard watch` runs, so tunnels that come up later get no route, and new networks of the LAN \
+             are not followed; {}, or run `millrace guard refresh` after each change",
+            steer::to_watch("guard")
+        )
+    })
 }
 
 /// Whether all guarded devices have the same tunnels: those of the file.

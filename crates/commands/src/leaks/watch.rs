@@ -56,7 +56,11 @@ pub(super) fn run(capture: &Capture, probes: &mut [Probe], plan: &Plan) -> io::R
             }
         }
         let now = Instant::now();
-        let own = awaited == 0 || now >= begin + PATIENCE;
+        // A packet may wait for the address of its next hop. The kernel drops it if there is none.
+        let is_settled = |it: &Probe| {
+            it.from == From::Lan || it.kind == Kind::Query || it.unsent.is_some() || it.began
+        };
+        let own = awaited == 0 && probes.iter().all(is_settled) || now >= begin + PATIENCE;
         let lan = plan.from_lan.is_none_or(|time| {
             let mut theirs = probes.iter().filter(|it| it.from == From::Lan);
             now >= begin + time || theirs.all(|it| it.began)

@@ -1,15 +1,11 @@
 //! The policy and the guard, as the page shows them: each device's path, and settings that do not do what the owner
 //! expects.
 
-use config::guard::{DEFAULT_PATH as GUARD, Guard};
-use config::policy::{DEFAULT_PATH as POLICY, Policy};
-use config::settings::SettingsError;
+use crate::settings_files;
 use monitor::health::{State, health};
 use netio::netlink::Netlink;
 use serde_json::{Value, json};
 use service::status::Status;
-use std::io::ErrorKind;
-use std::path::Path;
 use steer::guard::Report;
 use steer::picture::{Row, picture};
 use steer::policy;
@@ -19,10 +15,11 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[Status]) -> Value {
     if !host::privileges::administers() {
         return Value::Null;
     }
-    let mut warnings = Vec::new();
-    let file = there(Policy::read(Path::new(POLICY)), "policy", &mut warnings);
-    let file = file.map(|it| it.0);
-    let guarded = there(Guard::read(Path::new(GUARD)), "guard", &mut warnings);
+    let (guarded, file, mistakes) = settings_files::read();
+    let mistakes = mistakes.iter();
+    let mut warnings: Vec<String> = mistakes
+        .map(|it| format!("{}: {}", it.of, it.words))
+        .collect();
     if guard.is_none() && guarded.is_some_and(|it| !it.lan.is_empty()) {
         warnings.push(
             "guard: its file exists, but it is off: devices may leave unencrypted; run `millrace guard on`"
@@ -50,18 +47,6 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[Status]) -> Value {
         Err(error) => warnings.push(error.to_string()),
     }
     json!({"warnings": warnings, "devices": devices, "policy": policy})
-}
-
-/// The settings, if their file exists. A faulty file is a warning.
-fn there<T>(file: Result<T, SettingsError>, what: &str, warnings: &mut Vec<String>) -> Option<T> {
-    match file {
-        Ok(settings) => Some(settings),
-        Err(SettingsError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => {
-            warnings.push(format!("{what}: {error}"));
-            None
-        }
-    }
 }
 
 /// Tunnels and uplinks that carry no packets now, each with its state.
@@ -171,17 +156,5 @@ mod tests {
                 .iter()
                 .all(|it| it.0 != "mr-us")
         );
-    }
-
-    #[test]
-    fn a_faulty_file_is_told_and_a_missing_one_is_not() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("policy.toml");
-        let mut warnings = Vec::new();
-        assert!(there(Policy::read(&path), "policy", &mut warnings).is_none());
-        assert!(warnings.is_empty());
-        std::fs::write(&path, "lan = 7\n").unwrap();
-        assert!(there(Policy::read(&path), "policy", &mut warnings).is_none());
-        assert!(warnings[0].starts_with("policy: ") && warnings[0].contains("policy.toml:1"));
     }
 }

@@ -7,7 +7,7 @@ use steer::policy::{EntryReport, Report};
 
 /// The report as text.
 pub(super) fn render(report: &Report) -> String {
-    let mut out = format!("policy: {}\n", state(report));
+    let mut out = format!("policy: {}\n", headline(report));
     for (label, value) in rows(report) {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  {label}: {value}");
@@ -58,25 +58,43 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
     for note in &report.notes {
         line("note", note);
     }
+    if report.is_unwatched() {
+        line("note", &unwatched(report));
+    }
     rows
 }
 
 /// A short report, to follow the status of tunnels.
 pub(crate) fn render_brief(report: &Report) -> String {
-    let mut out = format!("policy: {}\n", state(report));
+    let mut out = format!("policy: {}\n", headline(report));
     for entry in &report.entries {
         let _ = writeln!(out, "  entry {}: {}", entry.name, ways(entry));
     }
     for (name, conflict) in report.conflicts() {
         let _ = writeln!(out, "  conflict with {name}: {conflict}");
     }
-    if !report.is_whole() {
-        let _ = writeln!(
-            out,
-            "  note: some rules are missing; see `millrace policy status`"
-        );
+    if report.lacks().is_some() {
+        let _ = writeln!(out, "  note: {}", report.remedy());
     }
     out
+}
+
+/// The state of the policy, with what is missing.
+fn headline(report: &Report) -> String {
+    match report.lacks() {
+        Some(lacks) if report.is_whole() => format!("on; {lacks}"),
+        Some(lacks) => format!("partly on: {lacks}"),
+        None => state(report).to_owned(),
+    }
+}
+
+/// The effect of a missing watch, and its remedy.
+fn unwatched(report: &Report) -> String {
+    format!(
+        "no `millrace policy watch` runs, so tunnels that restart and new leases get no rules, and rules that other \
+         programs remove stay missing; {}",
+        report.remedy()
+    )
 }
 
 /// Whether the policy is in force, in a word or two.
@@ -131,6 +149,7 @@ pub(super) fn document(report: &Report) -> Value {
         "rules": report.rules.words(),
         "dnsmasq": report.dnsmasq.words(),
         "refused_packets": report.refused,
+        "watched": report.watched,
         "others": others,
         "notes": report.notes,
     })
@@ -163,6 +182,7 @@ mod tests {
             table: Part::Whole,
             rules: Part::Missing,
             dnsmasq: Part::NotNeeded,
+            watched: true,
             refused: Some(7),
             others: vec![Other {
                 name: "pbr",
@@ -178,7 +198,7 @@ mod tests {
     fn people_read_ways_parts_and_conflicts() {
         let text = render(&report());
         for wanted in [
-            "policy: partly on\n",
+            "policy: partly on: rules and routes missing\n",
             "  entry television: television to everywhere; IPv4 through mr-us, IPv6 held: no address\n",
             "  gap: this entry does not block packets to corp.example\n",
             "  rules and routes: missing\n  dnsmasq: not needed\n  refused: 7 packets\n",
@@ -186,6 +206,21 @@ mod tests {
             "  note: another\n",
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in {text}");
+        }
+        let mut unwatched = report();
+        unwatched.watched = false;
+        for (rules, headline) in [
+            (
+                Part::Missing,
+                "policy: partly on: rules and routes missing; nothing watches\n",
+            ),
+            (Part::Whole, "policy: on; nothing watches\n"),
+        ] {
+            unwatched.rules = rules;
+            for text in [render(&unwatched), render_brief(&unwatched)] {
+                assert!(text.starts_with(headline), "{text}");
+                assert!(text.contains("`service millrace-policy start`"), "{text}");
+            }
         }
         let brief = render_brief(&report());
         assert!(brief.contains("conflict with pbr: marks share") && !brief.contains("another"));

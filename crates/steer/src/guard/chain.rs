@@ -4,12 +4,13 @@
 //! |---|---|---|
 //! | `guard` | forward | refuses packets from the LAN that leave through neither a tunnel nor the LAN |
 //! | `guard-foreign` | prerouting | drops packets from the LAN with a foreign source, before anything answers them |
+//! | `guard-held` | prerouting | counts packets from the LAN that the routing rules refuse |
 //! | `guard-source` | postrouting | masquerades packets that leave through a tunnel |
 //! | `guard-dns` | prerouting | redirects the LAN's queries to other name servers to the router |
 //! | `guard-router` | output | refuses the router's own packets but through a tunnel, to the LAN, or for uplink and
 //! tunnel |
 //!
-//! The first two always exist, the others where settings request them.
+//! The first three always exist, the others where settings request them.
 //!
 //! Each chain is replaced in a transaction of its own: a kernel that cannot make one of them can still hold packets.
 //! Other parts of the program have chains in the same table; only these chains are the guard's.
@@ -18,7 +19,10 @@ use config::guard::{Guard, Part};
 use netio::netlink::{Family, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING};
 
 use crate::facts::{FAMILIES, Facts};
-use crate::filter::{Hook, REFUSE, WantedChain, WantedTable, by_index, from, quoted, within, word};
+use crate::filter::{
+    COUNT_UNROUTED, COUNTING, Hook, REFUSE, TO_OTHERS, WantedChain, WantedTable, by_index, from,
+    quoted, within, word,
+};
 use crate::networks::{Known, Network, widest};
 
 /// The name of the table, whose family is `inet`.
@@ -48,11 +52,18 @@ pub(crate) const SOURCE: &str = "guard-source";
 /// The usual priority of source NAT.
 const SOURCE_PRIORITY: i32 = 100;
 
+/// The chain that counts packets that the guard's rules refuse, and which the holding chain does not see.
+pub(crate) const HELD: &str = "guard-held";
+
+/// The bit of a packet's mark by which [`HELD`] asks for the route of a packet from the LAN: the rule for the router's
+/// own packets does not match a mark with this bit. Packets have the bit only within that chain.
+pub(crate) const ASKING: u32 = 0x4000;
+
 /// The chain for the router's own packets.
 pub(crate) const ROUTER: &str = "guard-router";
 
 /// Names of all chains.
-pub(crate) const NAMES: [&str; 5] = [CHAIN, FOREIGN, DNS, SOURCE, ROUTER];
+pub(crate) const NAMES: [&str; 6] = [CHAIN, FOREIGN, HELD, DNS, SOURCE, ROUTER];
 
 /// The mark that full tunnels of this program and of `wg-quick` put on their own packets.
 const TUNNELS_MARK: u32 = 51820;
@@ -70,7 +81,11 @@ pub(crate) fn marks(facts: &Facts) -> Vec<u32> {
 
 /// All chains that settings request. The names in `guard` must have been checked.
 pub(crate) fn table(guard: &Guard, known: &Known, marks: &[u32]) -> WantedTable {
-    let mut chains = vec![holding(guard, known), foreign(guard, known)];
+    let mut chains = vec![
+        holding(guard, known),
+        foreign(guard, known),
+        counting(guard),
+    ];
     if guard.dns_redirect && !guard.lan.is_empty() {
         let rule = |protocol| format!("{} {protocol} dport 53 redirect", from(&guard.lan));
         let hook = ("nat", HOOK_PREROUTING, DNS_PRIORITY);
@@ -164,6 +179,23 @@ fn foreign(guard: &Guard, known: &Known) -> WantedChain {
     }
     let hook = ("filter", HOOK_PREROUTING, FOREIGN_PRIORITY);
     WantedChain::with_plain("guard", FOREIGN, Some(hook), rules)
+}
+
+/// Builds the chain that counts packets without a route. The packet filter can ask only for a route of the router's own
+/// packets; [`ASKING`] makes the rules treat such a question as a packet from the LAN.
+fn counting(guard: &Guard) -> WantedChain {
+    let (from, lan) = (from(&guard.guarded()), quoted(&guard.within()));
+    let rules = vec![
+        // The bit belongs to another program.
+        format!("meta mark and {ASKING:#x} != 0 return"),
+        format!(
+            "{from} {TO_OTHERS} fib daddr oifname != {lan} meta mark set meta mark or {ASKING:#x} {COUNT_UNROUTED}"
+        ),
+        format!("{from} meta mark set meta mark and {:#x}", !ASKING),
+    ];
+    let plain = vec!["continue".to_owned(); rules.len()];
+    let hook = ("filter", HOOK_PREROUTING, COUNTING);
+    WantedChain::with_plain("guard", HELD, Some(hook), [rules, plain])
 }
 
 /// Builds the chain for the router's own packets: they may leave through a tunnel, go to the LAN, or serve uplink and
@@ -338,11 +370,11 @@ mod tests {
             let all = table(guard, &known(), &[]).chains.into_iter();
             all.map(|it| it.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(&guard), [CHAIN, FOREIGN, SOURCE]);
+        assert_eq!(names(&guard), [CHAIN, FOREIGN, HELD, SOURCE]);
         guard.masquerade = false;
         guard.router = true;
         guard.router_allow = vec![config::guard::allowed("203.0.113.5").unwrap()];
-        assert_eq!(names(&guard), [CHAIN, FOREIGN, ROUTER]);
+        assert_eq!(names(&guard), [CHAIN, FOREIGN, HELD, ROUTER]);
         let text = text(&of(ROUTER, &guard, &known()));
         for wanted in [
             "meta mark 0x7 accept",

@@ -6,7 +6,7 @@ use netio::netlink::{Family, Link, Route};
 
 use crate::facts::{FAMILIES, Facts};
 use crate::filter::{Script, WantedTable};
-use crate::guard::chain::{CHAIN, FOREIGN, TABLE, marks, table};
+use crate::guard::chain::{CHAIN, FOREIGN, HELD, TABLE, marks, table};
 use crate::guard::{dns, known, rules};
 use crate::plan::Plan;
 use crate::system::{listed, nft};
@@ -24,16 +24,20 @@ pub(super) fn set(guard: &Guard, facts: &Facts) -> Plan {
             wanted.chains.iter().all(|it| it.name != *name)
         })
     };
+    let mut is_renewed = false;
     for chain in wanted.chains {
         let have = facts.chains.found.get(&chain.name);
-        if have.is_some_and(|it| chain.is(it)) {
+        // The sum of both counts only grows, or begins anew.
+        let is_with_first = is_renewed && chain.name == HELD;
+        if !is_with_first && have.is_some_and(|it| chain.is(it)) {
             continue;
         }
+        is_renewed |= chain.name == CHAIN;
         // A new chain also means forgetting old connections: those to other name servers, and those whose source the
         // tunnel's other end does not know. The foreign chain changes with every network.
         let closes = match chain.name.as_str() {
             CHAIN => !have.is_some_and(|it| chain.is_of_before(it)),
-            name => name != FOREIGN,
+            name => ![FOREIGN, HELD].contains(&name),
         };
         let table = WantedTable {
             name: TABLE,

@@ -8,7 +8,7 @@ use host::tunnel_devices::instead;
 use netio::netlink::{RouteKind, Rule};
 
 use crate::facts::{FAMILIES, Facts};
-use crate::guard::chain::{CHAIN, DNS, PRIORITY, ROUTER, SOURCE, marks, table};
+use crate::guard::chain::{CHAIN, DNS, HELD, PRIORITY, ROUTER, SOURCE, marks, table};
 use crate::guard::rules::{INTO_TABLE, PRIORITIES, is_ours, is_policys};
 use crate::guard::{WATCH, known, plan};
 use crate::record;
@@ -110,7 +110,7 @@ pub struct Report {
     pub dnsmasq: Option<Part>,
     /// Whether a `watch` process follows tunnels and networks, and restores what other programs remove.
     pub watched: bool,
-    /// Packets that the chain has refused since it was made; `None` if that cannot be read.
+    /// Packets that the chain and the rules have refused since the chain was made; `None` if that cannot be read.
     pub refused: Option<u64>,
     /// Devices of the LAN through which no packet can come in now, so that none is guarded: a sentence for each.
     pub idle: Vec<String>,
@@ -168,7 +168,7 @@ impl Report {
                 (_, Some(_)) => Part::Missing,
             }),
             watched: record::is_taken(WATCH),
-            refused: facts.chains.refused(CHAIN),
+            refused: facts.chains.counted(&[CHAIN, HELD]),
             idle: match is_meant {
                 true => idle(&settings.guarded(), facts),
                 false => Vec::new(),

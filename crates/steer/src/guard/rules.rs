@@ -3,7 +3,7 @@
 //! | priority | packets | way |
 //! |---|---|---|
 //! | 900 | of the LAN to the LAN | the main table |
-//! | 974 | of the router itself | skip 975 and 976 |
+//! | 974 | of the router itself, without the mark for counting | skip 975 and 976 |
 //! | 975 | from a network of the LAN, through any device | the guard's table, or its group's |
 //! | 976 | the same, and from past networks of the LAN | "unreachable" |
 //! | 980 | through a device of the LAN | the guard's table, or its group's |
@@ -17,6 +17,7 @@ use config::guard::Guard;
 use netio::netlink::{DeviceName, Family, Rule, RuleAction, TABLE_MAIN};
 
 use crate::facts::Facts;
+use crate::guard::chain::ASKING;
 use crate::guard::known;
 use crate::networks::Network;
 
@@ -93,6 +94,8 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
         // This rule comes first: the router's only address may be in one of these networks.
         rules.push(Rule {
             iif: DeviceName::new("lo"),
+            // A mask without a mark matches marks without these bits.
+            mask: Some(ASKING),
             priority: Some(OWN),
             action: RuleAction::Goto(INTO_TABLE),
             ..Rule::new(family, 0)

@@ -12,9 +12,10 @@ use crate::policy::leases::crowd;
 use crate::policy::others::{Other, guarded_devices, others};
 use crate::policy::resolved::Resolved;
 use crate::policy::second::gaps;
-use crate::policy::table::{FORWARD, Held};
-use crate::policy::{dnsmasq, routes, rules};
-use crate::report::{Part, asked_notes, few, idle, strict};
+use crate::policy::table::{FORWARD, HELD, Held};
+use crate::policy::{WATCH, dnsmasq, routes, rules};
+use crate::record;
+use crate::report::{Part, asked_notes, few, idle, strict, to_watch};
 use crate::way::{Way, Why};
 
 /// An entry, and the current route of its packets.
@@ -53,7 +54,9 @@ pub struct Report {
     pub rules: Part,
     /// The settings of `dnsmasq`.
     pub dnsmasq: Part,
-    /// Packets that the table has refused since it was made.
+    /// Whether a `watch` process follows tunnels, leases and uplinks, and restores missing rules.
+    pub watched: bool,
+    /// Packets that the policy has refused since its table was made, by the packet filter or by routing.
     pub refused: Option<u64>,
     /// Other programs that route packets.
     pub others: Vec<Other>,
@@ -92,7 +95,8 @@ impl Report {
                 false if dnsmasq::is_set(policy) => Part::Whole,
                 false => Part::Missing,
             },
-            refused: facts.chains.refused(FORWARD),
+            watched: record::is_taken(WATCH),
+            refused: facts.chains.counted(&[FORWARD, HELD]),
             others: match is_known {
                 true => others(resolved, facts),
                 false => Vec::new(),
@@ -107,6 +111,41 @@ impl Report {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.table.is_well() && self.rules.is_well() && self.dnsmasq.is_well()
+    }
+
+    /// Missing parts, and a missing watch, in words; `None` if the policy is off or nothing is missing.
+    #[must_use]
+    pub fn lacks(&self) -> Option<String> {
+        let parts = [
+            ("packet filter", &self.table),
+            ("rules and routes", &self.rules),
+            ("dnsmasq", &self.dnsmasq),
+        ];
+        let missing = parts.into_iter().filter(|it| !it.1.is_well());
+        let of = |(name, part): (&str, &Part)| match part {
+            Part::Unseen(why) => format!("{name}: {why}"),
+            _ => format!("{name} missing"),
+        };
+        let mut words: Vec<String> = missing.map(of).collect();
+        if self.is_unwatched() {
+            words.push("nothing watches".to_owned());
+        }
+        (self.on && !words.is_empty()).then(|| words.join("; "))
+    }
+
+    /// Whether no process restores what goes missing, as when a tunnel restarts.
+    #[must_use]
+    pub const fn is_unwatched(&self) -> bool {
+        self.on && self.asked && !self.watched
+    }
+
+    /// The remedy for what [`Self::lacks`] tells.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self.is_unwatched() {
+            true => to_watch("policy"),
+            false => "run `millrace policy refresh`".to_owned(),
+        }
     }
 
     /// Whether the packet filter or the rules are in place, so that no blocked packet leaks.

@@ -11,6 +11,7 @@
 //! | `names` | packets to port 53 | redirects them to the entry's name servers |
 //! | `input` | packets to the router | refuses those to port 53 that have no name server of their family there |
 //! | `source` | packets that leave through tunnels | masquerades them |
+//! | `held` | packets of the LAN, before routing | counts marked ones that the routing rules refuse |
 //! | `forward` | forwarded packets | refuses blocked ones, and those marked for a tunnel that leave through another
 //! device |
 //!
@@ -30,7 +31,8 @@ use netio::netlink::{
 
 use crate::facts::{FAMILIES, Facts};
 use crate::filter::{
-    Hook, REFUSE, WantedChain, WantedTable, braces, by_index, fnv1a, from, quoted, within, word,
+    COUNT_UNROUTED, COUNTING, Hook, REFUSE, TO_OTHERS, WantedChain, WantedTable, braces, by_index,
+    fnv1a, from, quoted, within, word,
 };
 use crate::networks::{Known, widest};
 use crate::policy::resolved::{Entry, Resolved, Senders};
@@ -41,6 +43,9 @@ pub(super) const TABLE: &str = "millrace_policy";
 
 /// The chain that refuses.
 pub(super) const FORWARD: &str = "forward";
+
+/// The chain that counts packets that routing refuses, and which no other chain sees.
+pub(super) const HELD: &str = "held";
 
 /// Behind other programs' marking chains (-150), and before destination NAT (-100).
 const MARKING: i32 = -145;
@@ -55,7 +60,7 @@ const LEADING: i32 = -110;
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
 /// The chains on hooks that not every policy requests.
-pub(super) const OPTIONAL: [&str; 3] = ["names", "input", "source"];
+pub(super) const OPTIONAL: [&str; 4] = ["names", "input", "source", HELD];
 
 /// The usual priority of source NAT.
 const SOURCE: i32 = 100;
@@ -85,6 +90,7 @@ pub(crate) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
         chains.push(to(number, entry, &to_lan));
     }
     chains.extend(leading_queries(resolved));
+    chains.extend(counting(resolved));
     if policy.masquerade && !resolved.leads.is_empty() {
         // Firewalls of most routers masquerade only packets that leave through the uplink.
         let (from, to) = (from(&policy.lan), quoted(&policy.devices()));
@@ -214,12 +220,29 @@ fn prerouting(resolved: &Resolved, lines: &[String]) -> WantedChain {
     chain("prerouting", hook, rules)
 }
 
+/// The chain that counts packets whose mark has no route. Routing answers them.
+fn counting(resolved: &Resolved) -> Option<WantedChain> {
+    let lan = from(&resolved.policy.lan);
+    let rules: Vec<String> = refusing(resolved)
+        .map(|mark| {
+            let has = has("meta", resolved.policy.mask, mark);
+            format!("{lan} {has} {TO_OTHERS} {COUNT_UNROUTED}")
+        })
+        .collect();
+    let hook = ("filter", HOOK_PREROUTING, COUNTING);
+    (!rules.is_empty()).then(|| chain(HELD, hook, rules))
+}
+
+/// The marks of packets that are refused while they have no route.
+fn refusing(resolved: &Resolved) -> impl Iterator<Item = u32> {
+    let marks = resolved.holding().map(|it| it.mark);
+    marks.chain(resolved.blocks().then_some(resolved.block))
+}
+
 /// The chain comes before routing, whose "unreachable" would also send an answer.
 fn foreign(resolved: &Resolved, held: &Held) -> WantedChain {
-    let marks = resolved.holding().map(|it| it.mark);
-    let marks = marks.chain(resolved.blocks().then_some(resolved.block));
     let lan = from(&resolved.policy.lan);
-    let mut those: Vec<String> = marks
+    let mut those: Vec<String> = refusing(resolved)
         .map(|mark| format!("{lan} {}", has("meta", resolved.policy.mask, mark)))
         .collect();
     // Packets to the router itself have no mark, and the router answers them. A port that was taken out of its bridge

@@ -213,6 +213,27 @@ impl Guarded {
         }
     }
 
+    /// Sends datagrams from a device to an IPv4 and an IPv6 address, until the router has received `count` of each.
+    pub fn send(&self, host: &Host, to: [&str; 2], count: u64) {
+        let came = || self.from(host.name());
+        let before = came();
+        let send = || -> io::Result<()> {
+            for to in to.map(ip) {
+                let any = if to.is_ipv4() { "0.0.0.0" } else { "::" };
+                let socket = UdpSocket::bind((ip(any), 0))?;
+                socket.send_to(&[7; 64], (to, PORTS[0]))?;
+            }
+            Ok(())
+        };
+        until("packets at the router", || {
+            host.run(send).unwrap().unwrap();
+            let now = came();
+            [0, 2]
+                .iter()
+                .all(|kind| now[*kind] >= before[*kind] + count)
+        });
+    }
+
     /// Adds and removes a TUN device, which the guard takes for a tunnel, while the devices send packets.
     pub fn device_cycles(&self, load: &Load, cycles: usize) {
         for _ in 0..cycles {

@@ -241,7 +241,7 @@ impl Policed {
         usable(host, address);
     }
 
-    /// Makes a host ask the router's resolver for both kinds of addresses of a name.
+    /// Makes a host ask the router's resolver for both kinds of addresses of a name, until it gets them.
     pub fn resolve(&self, host: &Host, server: &str, name: &str) {
         for kind in [1_u8, 28] {
             let mut query = vec![0x12, kind, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -251,14 +251,17 @@ impl Policed {
             }
             query.extend([0, 0, kind, 0, 1]);
             let target = SocketAddr::new(ip(server), 53);
-            let exchange = || -> io::Result<usize> {
+            let exchange = || -> io::Result<bool> {
                 let socket = UdpSocket::bind("0.0.0.0:0")?;
                 socket.set_read_timeout(Some(MOMENT))?;
                 socket.send_to(&query, target)?;
-                socket.recv(&mut [0; 512])
+                let mut answer = [0; 512];
+                let count = socket.recv(&mut answer)?;
+                // The number of addresses stands in the bytes 6 and 7.
+                Ok(count > 12 && answer[7] > 0)
             };
             until("an answer of dnsmasq", || {
-                host.run(exchange).unwrap().is_ok()
+                host.run(exchange).unwrap().unwrap_or(false)
             });
         }
     }

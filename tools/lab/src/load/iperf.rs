@@ -1,7 +1,8 @@
 //! Runs iperf3 and reads its JSON report.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -119,7 +120,7 @@ impl IperfReport {
 /// A server that waits for clients.
 #[derive(Debug)]
 pub struct IperfServer {
-    _process: Process,
+    process: Process,
     address: IpAddr,
     port: u16,
 }
@@ -137,10 +138,15 @@ impl IperfServer {
             .spawn()?;
         process.wait_for_line("listening", READY, |line| line.contains("listening"))?;
         Ok(Self {
-            _process: process,
+            process,
             address,
             port,
         })
+    }
+
+    /// How often the server has begun to listen: once for each test.
+    fn listened(&self) -> usize {
+        self.process.stdout().matches("listening").count()
     }
 }
 
@@ -170,8 +176,15 @@ impl Iperf {
             }
         };
         let limit = Duration::from_secs((self.omit + self.seconds).into()) + SLACK;
+        let before = server.listened();
         let exit = command.spawn()?.wait_at_most(limit)?;
-        parse(&exit.stdout, self.transport)
+        let report = parse(&exit.stdout, self.transport)?;
+        // Between two tests the server closes its socket, and would refuse the next client.
+        let end = Instant::now() + READY;
+        while server.listened() == before && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(report)
     }
 }
 

@@ -58,6 +58,7 @@ fn sound() -> Facts {
         open_files: Vec::new(),
         #[cfg(feature = "server")]
         expiring: Vec::new(),
+        steering: Vec::new(),
         listening: Vec::new(),
         forwards: true,
         #[cfg(feature = "policy")]

@@ -2,7 +2,7 @@ mod groups;
 
 use super::*;
 
-use crate::fixture::{facts, guard, link, route, tunnel};
+use crate::fixture::{facts, guard, link, made, route, tunnel};
 use netio::netlink::Rule;
 
 /// The number of changes to rules and routes.
@@ -42,6 +42,26 @@ fn everything_is_set_once_and_taken_away_again() {
     assert_eq!(changes(&again), 0);
     let lifted = done(&after, &lift(&after));
     assert_eq!((lifted.rules, lifted.tables), (before.rules, before.tables));
+}
+
+/// A count alone that began anew would make their sum smaller, which looks as if both had.
+#[test]
+fn both_counts_begin_anew_together() {
+    let mut facts = facts();
+    let wanted = table(&guard(), &known(&guard(), &facts), &marks(&facts));
+    facts.chains.found = made(&wanted);
+    assert!(set(&guard(), &facts).scripts.is_empty());
+    let written = |facts: &Facts| {
+        let plan = set(&guard(), facts);
+        let names = [CHAIN, HELD].map(|it| format!("add chain inet {TABLE} {it} "));
+        names.map(|it| {
+            plan.scripts
+                .iter()
+                .any(|script| script.texts[0].contains(&it))
+        })
+    };
+    facts.chains.found.remove(CHAIN);
+    assert_eq!(written(&facts), [true, true]);
 }
 
 #[test]

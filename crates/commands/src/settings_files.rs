@@ -1,0 +1,90 @@
+//! Settings files of the guard, the policy, forwarded ports and alerts, with their mistakes, for `doctor` and the page.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use config::guard::{DEFAULT_PATH as GUARD, Guard};
+use config::policy::{DEFAULT_PATH as POLICY, Policy};
+use config::settings::SettingsError;
+
+/// A mistake in a file.
+pub(crate) struct Mistake {
+    /// The service that reads the file, such as `policy`.
+    pub(crate) of: &'static str,
+    pub(crate) path: &'static str,
+    /// A sentence, with path and line where there is a line.
+    pub(crate) words: String,
+}
+
+/// Reads all files. Returns the settings of the guard and of the policy, and the mistakes.
+pub(crate) fn read() -> (Option<Guard>, Option<Policy>, Vec<Mistake>) {
+    let mut mistakes = Vec::new();
+    let guard = valid("guard", GUARD, Guard::read, &mut mistakes);
+    let policy = |path: &Path| Policy::read(path).map(|it| it.0);
+    let policy = valid("policy", POLICY, policy, &mut mistakes);
+    // The line of such a fault is not known.
+    if let Some(fault) = policy.as_ref().and_then(Policy::fault) {
+        mistakes.push(Mistake {
+            of: "policy",
+            path: POLICY,
+            words: format!("{POLICY}: {fault}"),
+        });
+    }
+    #[cfg(feature = "policy")]
+    {
+        use config::forward::{DEFAULT_PATH, read};
+        let _ = valid("forward", DEFAULT_PATH, read, &mut mistakes);
+    }
+    #[cfg(feature = "monitor")]
+    {
+        use config::alerts::DEFAULT_PATH;
+        // Web addresses and arguments may be secrets.
+        let read = |path: &Path| {
+            config::alerts::read(path).map_err(|mut error| {
+                if let SettingsError::Value { found, .. } = &mut error {
+                    "this value".clone_into(found);
+                }
+                error
+            })
+        };
+        let _ = valid("alerts", DEFAULT_PATH, read, &mut mistakes);
+    }
+    (guard, policy, mistakes)
+}
+
+/// The settings of a file, if it exists. A faulty file is a mistake.
+fn valid<T>(
+    of: &'static str,
+    path: &'static str,
+    read: impl Fn(&Path) -> Result<T, SettingsError>,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<T> {
+    match read(Path::new(path)) {
+        Ok(settings) => return Some(settings),
+        Err(SettingsError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => mistakes.push(Mistake {
+            of,
+            path,
+            words: error.to_string(),
+        }),
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_faulty_file_is_told_and_a_missing_one_is_not() {
+        let mut mistakes = Vec::new();
+        let read = |_: &Path| Guard::read(Path::new("/nonexistent/guard.toml"));
+        assert!(valid("guard", GUARD, read, &mut mistakes).is_none() && mistakes.is_empty());
+        let read = |path: &Path| Guard::from_toml("\nlan = 7\n", path);
+        assert!(valid("guard", GUARD, read, &mut mistakes).is_none());
+        let [Mistake { of, words, .. }] = &mistakes[..] else {
+            panic!("not one mistake");
+        };
+        assert!(*of == "guard" && words.contains("guard.toml:2"), "{words}");
+    }
+}
