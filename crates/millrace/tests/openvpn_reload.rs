@@ -88,7 +88,9 @@ fn a_branch_comes_and_goes_without_an_outage() {
             office.reload(|file| {
                 file.line("route 192.168.77.0 255.255.255.0");
             });
-            until("the route", || routes(&net.b).contains("192.168.77.0/24"));
+            until("the route", || {
+                routes(&net.b).contains("\n192.168.77.0/24 ")
+            });
             reaches(&net.b, "192.168.77.1");
             pings(&net.b, "192.168.77.1", 20);
             // Removes the branch again.
@@ -96,7 +98,9 @@ fn a_branch_comes_and_goes_without_an_outage() {
             office.reload(|file| {
                 file.remove("route");
             });
-            until("no route", || !routes(&net.b).contains("192.168.77.0"));
+            until("no route", || {
+                routes(&net.b).contains("unreachable 192.168.77.0/24")
+            });
             // A file that cannot be parsed changes nothing.
             office.reload(|file| {
                 file.line("no-such-directive-here");
