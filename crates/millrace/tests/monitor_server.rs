@@ -242,13 +242,13 @@ fn an_empty_router_gets_a_tunnel_and_a_rule_on_the_page() {
         browser.wait_for_text("#rulesaid", "Names will be looked up outside the tunnel");
         browser.fill("#ruledns", "10.8.0.1");
         browser.click("#rule button");
-        browser.wait_for_text("#ruletext", "dns = [\"10.8.0.1\"]");
+        browser.wait_for_text("#ruletext", "dns = \"10.8.0.1\"");
         assert_eq!(fs::read_to_string(&policy).unwrap(), text);
         look(&browser, "rule");
         browser.click("#ruleadd");
         browser.wait_for_text("#rulesaid", "Written to /etc/millrace/policy.toml");
         let entry = "[[entry]]\nname = \"Laptop\"\nwho = \"02:00:5e:10:00:01\"\nthrough = \"away\"\n\
-                     dns = [\"10.8.0.1\"]\n";
+                     dns = \"10.8.0.1\"\n";
         assert_eq!(
             fs::read_to_string(&policy).unwrap(),
             format!("{text}\n{entry}")
