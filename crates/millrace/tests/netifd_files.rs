@@ -103,11 +103,24 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     reaches(&net.a, &inner);
     assert_eq!((netifd.taken(), netifd.starts), (2, 1));
     netifd.has_few_privileges();
+    disturb(&mut netifd, &net, &inner);
+    assert_eq!(netifd.starts, 1);
     assert_eq!(netifd.complaints(), Vec::<String>::new());
     // The tunnel ends although no server confirms it.
     office.server.stop().unwrap();
     netifd.if_down();
     assert!(!net.a.has_interface(&netifd.device()).unwrap());
+}
+
+/// Other programs disturb the device, which netifd does not notice. The tunnel reaches `inner` again.
+fn disturb(netifd: &mut Netifd<'_>, net: &Net, inner: &str) {
+    for words in ["link set DEV down", "addr flush dev DEV"] {
+        let taken = netifd.taken();
+        netifd.others(words);
+        until("the repair", || netifd.taken() == taken + 1);
+        netifd.until_up();
+        reaches(&net.a, inner);
+    }
 }
 
 /// netifd cannot set name servers for some domains only: log and status say how the owner configures dnsmasq for
@@ -244,6 +257,8 @@ fn a_pptp_client_is_run_too() {
     netifd.renew();
     reaches(&net.a, "10.9.0.1");
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+    disturb(&mut netifd, &net, "10.9.0.1");
+    assert_eq!(netifd.starts, 1);
     netifd.if_down();
     assert!(!net.a.has_interface("mr-office").unwrap());
     // Starts a client with a wrong password.

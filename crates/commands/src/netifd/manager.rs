@@ -1,7 +1,7 @@
 //! The manager through which the tunnel's services use netifd.
 
 use super::given::{At, Given, Kind};
-use super::telling::Orders;
+use super::telling::{Orders, source};
 use host::{Manager, SharedManager, Want};
 use openwrt::device_name;
 use openwrt::update::{RouteRules, Update};
@@ -92,16 +92,15 @@ impl Netifd {
         self.with(|state| state.failed.take())
     }
 
-    /// Reads the present configuration, and reports its faults.
-    fn read(&self) -> Option<Given> {
+    /// Reads the present configuration, and reports why it cannot be used.
+    pub(super) fn read(&self) -> Option<Given> {
         let given = Given::read(&self.at);
-        let told = given.map_err(|faults| {
-            for fault in faults {
-                log::error!("{}; the old configuration stays in use", fault.words);
-                self.orders.fault(fault.code, &fault.words);
-            }
-        });
-        told.ok()
+        let faults = given.as_ref().err().cloned().unwrap_or_default();
+        for fault in &faults {
+            log::error!("{}; the old configuration stays in use", fault.words);
+        }
+        self.orders.faults(source::REFUSED, faults);
+        given.ok()
     }
 }
 

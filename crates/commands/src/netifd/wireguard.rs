@@ -223,15 +223,8 @@ impl Owner for Owned<'_> {
 
     fn reload(&mut self, daemon: &Daemon) -> Outcome<()> {
         logging::reopen();
-        let given = match Given::read(self.at) {
-            Ok(given) => given,
-            Err(faults) => {
-                for fault in faults {
-                    log::error!("{}; the old configuration stays in use", fault.words);
-                    self.telling.fault(fault.code, &fault.words);
-                }
-                return Ok(());
-            }
+        let Some(given) = self.netifd.read() else {
+            return Ok(());
         };
         if !matches!(given.kind, Kind::WireGuard(_)) {
             // netifd notices this itself only if the section names another file.
