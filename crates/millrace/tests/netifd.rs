@@ -71,7 +71,7 @@ impl Office {
     fn write(&self, lines: &str, peers: &str) {
         let text = format!(
             "config interface '{OFFICE}'\n\toption proto 'millrace'\n\
-             \toption private_key '{}'\n{lines}\n{peers}",
+             \toption private_key '{}'\n\toption multipath 'off'\n{lines}\n{peers}",
             self.site.keys_a.private
         );
         self.replace("network", &text);

@@ -15,7 +15,7 @@ fn a_list_that_is_not_held_is_a_fault() {
     let write = |more: &str| {
         let text = format!(
             "config interface 'office'\n\toption proto 'millrace'\n\toption private_key '{}'\n\
-             \tlist addresses '10.0.0.1/24'\n\tlist only_through 'lan'\n{more}\
+             \toption multipath 'off'\n\tlist addresses '10.0.0.1/24'\n\tlist only_through 'lan'\n{more}\
              config interface 'lan'\n\toption device 'br-lan'\n\toption proto 'static'\n",
             site.keys_a.private
         );
