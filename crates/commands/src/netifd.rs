@@ -60,6 +60,7 @@ mod code {
     pub(super) const LINE_UNKNOWN: &str = "UPLINK_UNKNOWN";
     pub(super) const START_FAILED: &str = "START_FAILED";
     pub(super) const AUTH_FAILED: &str = "AUTH_FAILED";
+    pub(super) const NO_ANSWER: &str = "NO_ANSWER";
 }
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -167,7 +168,9 @@ fn serve(
             return Ok(ExitCode::SUCCESS);
         };
         let began = Instant::now();
-        telling.faults(source::END, Vec::new());
+        for ended in [source::END, source::ANSWERS] {
+            telling.faults(ended, Vec::new());
+        }
         let netifd = Arc::new(Netifd::new(at, &given, telling.teller()));
         let ended = match &given.kind {
             Kind::WireGuard(_) => wireguard::run(at, given, settings, &netifd, telling),

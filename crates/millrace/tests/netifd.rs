@@ -586,6 +586,39 @@ fn what_others_take_from_the_device_is_set_up_again() {
     assert_eq!(netifd.faults(), Vec::<String>::new());
 }
 
+/// A called peer that does not answer is a fault, which is gone when it answers. Peers without an endpoint may sleep.
+#[test]
+fn a_peer_that_does_not_answer_is_a_fault_until_it_does() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let a = &office.site.net.a;
+    let sleeping = format!(
+        "config millrace_{OFFICE}\n\toption public_key '{}'\n",
+        Keys::generate(a).unwrap().public
+    );
+    let alive = "\toption persistent_keepalive '1'\n";
+    office.write(
+        &Office::addresses(),
+        &(office.b(alive) + &office.c("") + &sleeping),
+    );
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_has(&ADDRESSES, &ROUTES);
+    let fault = netifd.until_fault("NO_ANSWER");
+    let b = format!("{}:{PORT_B}: ", office.site.net.link.b4());
+    assert!(fault.starts_with(&format!("no answer from {b}")), "{fault}");
+    let _peers = office.peers();
+    reaches(a, B4);
+    netifd.until_faults(&[]);
+    netifd.until_has(&ADDRESSES, &ROUTES);
+    reaches(a, B4);
+    reaches(a, C4);
+    assert_eq!((netifd.taken(), netifd.starts), (2, 1));
+    assert_eq!(netifd.complaints(), Vec::<String>::new());
+}
+
 /// netifd forgets its errors when an interface comes up, so errors known before are reported after that. Each is listed
 /// once, whatever restarts.
 #[test]

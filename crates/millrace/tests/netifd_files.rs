@@ -123,6 +123,26 @@ fn disturb(netifd: &mut Netifd<'_>, net: &Net, inner: &str) {
     }
 }
 
+/// A server that does not answer is a fault until one does.
+#[test]
+fn an_openvpn_server_that_does_not_answer_is_a_fault() {
+    if !lab::acceptance::openvpn::ready() {
+        return;
+    }
+    let net = Net::new();
+    let office = Office::new(&net, |_| ());
+    net.a.set_up("eth0", false).unwrap();
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    let fault = netifd.until_fault("NO_ANSWER");
+    assert!(fault.contains(&net.link.b4().to_string()), "{fault}");
+    net.a.set_up("eth0", true).unwrap();
+    netifd.until_up();
+    netifd.until_faults(&[]);
+    reaches(&net.a, &office.setup.inner4(1).to_string());
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+}
+
 /// netifd cannot set name servers for some domains only: log and status say how the owner configures dnsmasq for
 /// them.
 #[test]

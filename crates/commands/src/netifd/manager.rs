@@ -1,6 +1,7 @@
 //! The manager through which the tunnel's services use netifd.
 
-use super::given::{At, Given, Kind};
+use super::code;
+use super::given::{At, Given, Kind, fault};
 use super::telling::{Orders, source};
 use host::{Manager, SharedManager, Want};
 use openwrt::device_name;
@@ -125,6 +126,12 @@ impl Manager for Netifd {
 
     fn failed(&self, why: &str) {
         self.with(|state| state.failed = Some(why.to_owned()));
+    }
+
+    fn silent(&self, why: Option<&str>) {
+        let list = why.map(|why| fault(code::NO_ANSWER, why.to_owned()));
+        self.orders
+            .faults(source::ANSWERS, list.unwrap_or_default());
     }
 
     fn keeps_endpoints(&self, v6: bool) -> bool {

@@ -44,6 +44,8 @@ pub(super) mod source {
     pub(in crate::netifd) const UPLINKS: &str = "uplinks";
     /// The guard.
     pub(in crate::netifd) const GUARD: &str = "guard";
+    /// The answers of the other ends.
+    pub(in crate::netifd) const ANSWERS: &str = "answers";
     /// The last end of the tunnel.
     pub(in crate::netifd) const END: &str = "end";
 }
@@ -280,7 +282,7 @@ impl Talk {
         let stale = self.teller.is_stale();
         self.stale.store(stale, Ordering::Relaxed);
         if stale && self.teller.set().is_some() {
-            self.clear_at.get_or_insert(Instant::now() + SOON);
+            self.clear_at.get_or_insert_with(|| Instant::now() + SOON);
         }
         if self.teller.is_done() {
             for waiting in self.flushed.drain(..) {
