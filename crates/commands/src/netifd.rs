@@ -5,6 +5,7 @@
 //! applies changed settings in place. It waits while settings are missing or faulty, and reports the fault to netifd;
 //! after an exit, netifd would only start it again and again.
 
+mod device;
 mod given;
 mod held;
 mod manager;
@@ -14,7 +15,7 @@ mod wireguard;
 
 use crate::arguments::{self, path};
 use clap::{Arg, ArgMatches, Command};
-use given::{At, Given, Kind};
+use given::{At, Given, Kind, fault};
 use manager::Netifd;
 use netio::poll::Poller;
 use service::openvpn::Caught;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use telling::Telling;
+use telling::{Telling, source};
 
 /// The exit code when the other end rejects the credentials, the same as pppd's.
 const REFUSED: u8 = 19;
@@ -59,6 +60,7 @@ mod code {
     pub(super) const LINE_UNKNOWN: &str = "UPLINK_UNKNOWN";
     pub(super) const START_FAILED: &str = "START_FAILED";
     pub(super) const AUTH_FAILED: &str = "AUTH_FAILED";
+    pub(super) const NO_ANSWER: &str = "NO_ANSWER";
 }
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -155,7 +157,7 @@ fn serve(
             Ok(settings) => settings,
             Err(error) => {
                 log::error!("{error}");
-                telling.fault(code::CONFIG_FAULT, &error.to_string());
+                telling.faults(source::CONFIG, fault(code::CONFIG_FAULT, error.to_string()));
                 if waiting.wait(LOOK) {
                     return Ok(ExitCode::SUCCESS);
                 }
@@ -166,6 +168,9 @@ fn serve(
             return Ok(ExitCode::SUCCESS);
         };
         let began = Instant::now();
+        for ended in [source::END, source::ANSWERS] {
+            telling.faults(ended, Vec::new());
+        }
         let netifd = Arc::new(Netifd::new(at, &given, telling.teller()));
         let ended = match &given.kind {
             Kind::WireGuard(_) => wireguard::run(at, given, settings, &netifd, telling),
@@ -190,10 +195,10 @@ fn serve(
             Ok(Ended::Exit) => return Ok(ExitCode::SUCCESS),
             Err(error) => {
                 log::error!("{}: {error}", at.interface);
-                telling.fault(code::START_FAILED, &error.to_string());
+                telling.faults(source::END, fault(code::START_FAILED, error.to_string()));
             }
         }
-        if waiting.wait(pause) {
+        if waiting.wait(pause) || telling.is_stale() {
             return Ok(ExitCode::SUCCESS);
         }
         pause = (pause * 2).min(PAUSE[1]);
@@ -212,7 +217,7 @@ enum Ended {
 /// attempt.
 fn refused(why: &str, blocks: bool, waiting: &mut Waiting, telling: &Telling) -> ExitCode {
     log::error!("the other end refuses the credentials: {why}");
-    telling.fault(code::AUTH_FAILED, why);
+    telling.faults(source::END, fault(code::AUTH_FAILED, why.to_owned()));
     if blocks {
         telling.block();
     }
@@ -223,7 +228,8 @@ fn refused(why: &str, blocks: bool, waiting: &mut Waiting, telling: &Telling) ->
     ExitCode::from(REFUSED)
 }
 
-/// Reads the interface's settings, and waits until they are usable. `None` if a signal ends the wait.
+/// Reads the interface's settings, and waits until they are usable. `None` if the process is to end: a signal asks for
+/// it, or netifd lists faults that are mended, and starts another process with an empty list.
 fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<Given> {
     let mut told = None;
     loop {
@@ -241,16 +247,18 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
         match given {
             Ok(given) => {
                 given.tell(&at.interface, &telling.teller());
-                return Some(given);
+                return (told.is_none() || !telling.is_stale()).then_some(given);
             }
             Err(faults) if told.as_ref() == Some(&faults) => {}
             Err(faults) => {
                 for fault in &faults {
                     log::error!("{}", fault.words);
-                    telling.fault(fault.code, &fault.words);
                 }
+                telling.faults(source::CONFIG, faults.clone());
                 log::warn!("{}: waiting until the tunnel can be created", at.interface);
-                told = Some(faults);
+                if told.replace(faults).is_some() && telling.is_stale() {
+                    return None;
+                }
             }
         }
         waiting.wait(pause);

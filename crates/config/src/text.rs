@@ -90,6 +90,19 @@ pub(crate) fn nearest<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
         .map(|(_, word)| word)
 }
 
+/// The one of `known` that `found` is a misspelling of: one mistake, or two in a word of eight letters or more. Words
+/// of fewer than four letters are near too many others.
+#[must_use]
+pub fn meant<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
+    let near = |word: &&str| {
+        let mistakes = 1 + usize::from(word.len() >= 8);
+        word.len() >= 4
+            && word.len().abs_diff(found.len()) <= mistakes
+            && distance(&found.to_lowercase(), word) <= mistakes
+    };
+    known.iter().copied().find(near)
+}
+
 /// Smallest number of bytes to insert, remove, replace or swap with a neighbour to turn `a` into `b` (optimal string
 /// alignment). Keeps the whole table, as both words are short.
 fn distance(a: &str, b: &str) -> usize {

@@ -22,13 +22,22 @@ pub fn administers() -> bool {
 /// Does nothing where it is impossible (an old kernel, a user namespace without these capabilities), and logs that. A
 /// tunnel with excess privileges is better than none.
 pub fn drop_privileges() {
-    let wanted: CapsHashSet = [
+    keep(&[
         Capability::CAP_NET_ADMIN,
         Capability::CAP_NET_BIND_SERVICE,
         Capability::CAP_NET_RAW,
-    ]
-    .into_iter()
-    .collect();
+    ]);
+}
+
+/// Keeps only `CAP_NET_ADMIN` in the calling thread, also when another thread calls [`confine_other_threads`]. For one
+/// thread of a process, which changes links and routes and reads nothing from strangers.
+pub fn keep_network_in_this_thread() {
+    keep(&[Capability::CAP_NET_ADMIN]);
+    netio::privilege::except_this_thread();
+}
+
+fn keep(wanted: &[Capability]) {
+    let wanted: CapsHashSet = wanted.iter().copied().collect();
     let drop = || -> Result<(), Box<dyn std::error::Error>> {
         let held = caps::read(None, CapSet::Permitted)?;
         let kept: CapsHashSet = held.intersection(&wanted).copied().collect();

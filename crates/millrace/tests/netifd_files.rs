@@ -103,11 +103,44 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     reaches(&net.a, &inner);
     assert_eq!((netifd.taken(), netifd.starts), (2, 1));
     netifd.has_few_privileges();
+    disturb(&mut netifd, &net, &inner);
+    assert_eq!(netifd.starts, 1);
     assert_eq!(netifd.complaints(), Vec::<String>::new());
     // The tunnel ends although no server confirms it.
     office.server.stop().unwrap();
     netifd.if_down();
     assert!(!net.a.has_interface(&netifd.device()).unwrap());
+}
+
+/// Other programs disturb the device, which netifd does not notice. The tunnel reaches `inner` again.
+fn disturb(netifd: &mut Netifd<'_>, net: &Net, inner: &str) {
+    for words in ["link set DEV down", "addr flush dev DEV"] {
+        let taken = netifd.taken();
+        netifd.others(words);
+        until("the repair", || netifd.taken() == taken + 1);
+        netifd.until_up();
+        reaches(&net.a, inner);
+    }
+}
+
+/// A server that does not answer is a fault until one does.
+#[test]
+fn an_openvpn_server_that_does_not_answer_is_a_fault() {
+    if !lab::acceptance::openvpn::ready() {
+        return;
+    }
+    let net = Net::new();
+    let office = Office::new(&net, |_| ());
+    net.a.set_up("eth0", false).unwrap();
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    let fault = netifd.until_fault("NO_ANSWER");
+    assert!(fault.contains(&net.link.b4().to_string()), "{fault}");
+    net.a.set_up("eth0", true).unwrap();
+    netifd.until_up();
+    netifd.until_faults(&[]);
+    reaches(&net.a, &office.setup.inner4(1).to_string());
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
 }
 
 /// netifd cannot set name servers for some domains only: log and status say how the owner configures dnsmasq for
@@ -244,6 +277,8 @@ fn a_pptp_client_is_run_too() {
     netifd.renew();
     reaches(&net.a, "10.9.0.1");
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+    disturb(&mut netifd, &net, "10.9.0.1");
+    assert_eq!(netifd.starts, 1);
     netifd.if_down();
     assert!(!net.a.has_interface("mr-office").unwrap());
     // Starts a client with a wrong password.

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ const LOOK: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)
 /// `_LINUX_CAPABILITY_VERSION_3`, in which a set of capabilities has two words.
 const VERSION: u32 = 0x2008_0522;
 
+/// The thread that keeps its capabilities; 0 for none.
+static EXCEPTED: AtomicI32 = AtomicI32::new(0);
+
 #[repr(C)]
 struct Header {
     version: u32,
@@ -32,6 +36,12 @@ struct Data {
     effective: u32,
     permitted: u32,
     inheritable: u32,
+}
+
+/// Excepts the calling thread, which lives as long as the process, from [`give_up_in_other_threads`].
+pub fn except_this_thread() {
+    // SAFETY: takes nothing and cannot fail.
+    EXCEPTED.store(unsafe { libc::gettid() }, Ordering::Relaxed);
 }
 
 /// Drops every capability of all threads of this process except the calling one, and returns when that is done.
@@ -90,6 +100,7 @@ fn signal_until_given_up(signal: libc::c_int) -> io::Result<()> {
 fn with_capabilities() -> io::Result<Vec<libc::c_int>> {
     // SAFETY: takes nothing and cannot fail.
     let me = unsafe { libc::gettid() };
+    let excepted = EXCEPTED.load(Ordering::Relaxed);
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/task")? {
         let entry = entry?;
@@ -98,7 +109,7 @@ fn with_capabilities() -> io::Result<Vec<libc::c_int>> {
         };
         // A thread that has ended meanwhile has no file.
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        if thread != me && has_capabilities(&status) {
+        if thread != me && thread != excepted && has_capabilities(&status) {
             found.push(thread);
         }
     }

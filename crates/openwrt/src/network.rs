@@ -29,24 +29,37 @@ use std::path::{Path, PathBuf};
 /// The protocol's name.
 pub const PROTO: &str = "millrace";
 
-/// Options that netifd itself reads for every protocol.
-const NETIFDS: [&str; 16] = [
+/// Options that netifd itself reads for every protocol, and `multipath`, which LuCI writes. Later versions have more.
+const NETIFDS: [&str; 29] = [
     "auto",
+    "carrier_loss_delay",
     "defaultroute",
     "delegate",
+    "device",
     "disabled",
     "dns",
     "dns_metric",
     "dns_search",
     "force_link",
+    "host_device",
+    "ifname",
+    "interface",
     "ip4table",
     "ip6assign",
     "ip6class",
     "ip6hint",
     "ip6ifaceid",
     "ip6table",
+    "ip6weight",
+    "jail",
+    "jail_device",
+    "jail_ifname",
     "metric",
+    "multipath",
     "peerdns",
+    "renew",
+    "tags",
+    "zone",
 ];
 
 /// Options of the `millrace` protocol, besides those for keys and addresses.
@@ -161,8 +174,7 @@ impl Network {
         if section.text("proto") != Some(PROTO) {
             options.refuse("proto", "is not `millrace`");
         }
-        let known = NETIFDS.iter().chain(&OURS).chain(&KEYS);
-        options.warn_of_others(known.copied());
+        options.warn_of_typos(&[&OURS[..], &KEYS].concat(), &NETIFDS);
         let source = match options.text("config_file") {
             Some(file) => {
                 for key in KEYS.iter().filter(|key| section.setting(key).is_some()) {

@@ -1,6 +1,8 @@
 //! Messages that tell netifd about an interface, as arguments of `notify_proto`.
 
 use crate::blob::Value;
+use crate::network::PROTO;
+use crate::teller::Fault;
 use config::types::AllowedIp;
 use host::{DefaultV4, DefaultV6, Destination, Gateway, MAIN, Want, WantedRoute};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,6 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub const OBJECT: &str = "network.interface";
 /// See [`OBJECT`].
 pub const METHOD: &str = "notify_proto";
+/// The method of [`object_of`] that returns an interface's state.
+pub const STATUS: &str = "status";
 
 /// Maximum number of values sent in one list.
 const LIST_MAX: usize = 4096;
@@ -249,6 +253,29 @@ pub fn error(interface: &str, code: &str, words: &str) -> Vec<(String, Value)> {
     let list = std::iter::once(Value::text(code)).chain(words).collect();
     fields.push(("error".to_owned(), Value::Array(list)));
     fields
+}
+
+/// The ubus object of one interface.
+#[must_use]
+pub fn object_of(interface: &str) -> String {
+    format!("{OBJECT}.{interface}")
+}
+
+/// The errors in the answer to [`STATUS`] that a process of this protocol reported.
+#[must_use]
+pub fn errors(status: &Value) -> Vec<Fault> {
+    let text = |it: &Value, name: &str| it.field(name).and_then(Value::as_text).map(str::to_owned);
+    let error = |it: &Value| {
+        text(it, "subsystem").filter(|it| it == PROTO)?;
+        let words = it.field("data").map(Value::items).unwrap_or_default();
+        let words: Vec<&str> = words.iter().filter_map(Value::as_text).collect();
+        Some(Fault {
+            code: text(it, "code")?,
+            words: words.join(" "),
+        })
+    };
+    let list = status.field("errors").map(Value::items).unwrap_or_default();
+    list.iter().filter_map(error).collect()
 }
 
 /// The arguments that keep netifd from restarting the interface until `ifup`.

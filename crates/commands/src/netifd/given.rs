@@ -1,6 +1,6 @@
 //! Settings of an interface: its section in UCI, and the file that the section names.
 
-use super::telling::{Orders, Telling};
+use super::telling::{Orders, Telling, source};
 use super::{code, held, others};
 #[cfg(feature = "server")]
 use crate::{arguments::path_of, down::words_of};
@@ -171,14 +171,15 @@ impl Given {
         for note in &self.notes {
             log::warn!("{interface}: {note}");
         }
-        for warning in &self.network.warnings {
+        let warnings = self.network.warnings.iter().flat_map(|warning| {
             log::warn!("{warning}");
             let code = match warning.section == interface {
                 true => code::CONFIG_FAULT,
                 false => code::PEER_FAULT,
             };
-            orders.fault(code, &warning.to_string());
-        }
+            fault(code, warning.to_string())
+        });
+        orders.faults(source::CONFIG, warnings.collect());
         held::look(&self.network, orders);
     }
 
@@ -232,6 +233,7 @@ impl Given {
         telling: &Telling,
     ) -> Result<Option<SharedLines>, String> {
         if self.network.lines.is_empty() && self.network.mode.is_none() {
+            telling.faults(source::UPLINKS, Vec::new());
             return Ok(settings);
         }
         let now = self.lines_now(at);
@@ -240,13 +242,14 @@ impl Given {
         {
             return Err(fault.words);
         }
-        for name in now.1 {
+        let unknown = now.1.iter().map(|name| {
             let words = format!(
                 "uplink {name}: its device is unknown, so it is not used until the next `ifup`"
             );
             log::warn!("{}: {words}", at.interface);
-            telling.fault(code::LINE_UNKNOWN, &words);
-        }
+            words
+        });
+        telling.faults(source::UPLINKS, all(code::LINE_UNKNOWN, unknown));
         Ok(now.0)
     }
 }
@@ -264,7 +267,7 @@ fn held_by((lines, unknown): &(Option<SharedLines>, Vec<String>)) -> Option<Faul
             format!("uplink {names}: no device is known yet; the tunnel waits for one")
         }
     };
-    let code = code::LINE_UNKNOWN;
+    let code = code::LINE_UNKNOWN.to_owned();
     Some(Fault { code, words })
 }
 
@@ -405,12 +408,17 @@ fn import_fault(error: &ImportError) -> Vec<Fault> {
     fault(code, error.to_string())
 }
 
-fn fault(code: &'static str, words: String) -> Vec<Fault> {
-    vec![Fault { code, words }]
+/// One fault, as a list.
+pub(super) fn fault(code: &str, words: String) -> Vec<Fault> {
+    all(code, std::iter::once(words))
 }
 
-fn all(code: &'static str, words: impl Iterator<Item = String>) -> Vec<Fault> {
-    words.map(|words| Fault { code, words }).collect()
+fn all(code: &str, words: impl Iterator<Item = String>) -> Vec<Fault> {
+    let fault = |words| Fault {
+        code: code.to_owned(),
+        words,
+    };
+    words.map(fault).collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //! without this process; this one only reports to netifd if it does not.
 
 use super::code;
-use super::telling::Orders;
+use super::telling::{Orders, source};
 use crate::guard::unknown_words;
 use host::privileges;
 use openwrt::network::Network;
 use openwrt::only_through::{Lan, OPTION};
+use openwrt::teller::Fault;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -17,8 +18,8 @@ use steer::guard::State;
 /// be new.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pause between two checks.
-const LOOK: Duration = Duration::from_millis(500);
+/// The pauses between two checks, until the guard is found in order or [`PATIENCE`] is over, and from then on.
+const LOOK: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
 /// The remedy where the guard is not on.
 const ENABLE: &str =
@@ -27,31 +28,37 @@ const ENABLE: &str =
 /// The number of checks so far; a newer check, perhaps of a changed list, ends an older one.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// Checks until all listed devices are guarded, and reports a fault to netifd after [`PATIENCE`].
+/// Checks from now on whether all listed devices are guarded. Reports faults to netifd, the first after [`PATIENCE`], and
+/// when they are mended.
 pub(super) fn look(network: &Network, orders: &Orders) {
     let number = LOOKS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if network.only_through.is_empty() {
-        return;
+        return orders.faults(source::GUARD, Vec::new());
     }
     let (interface, device) = (network.interface.clone(), network.device());
     let (lans, orders) = (network.only_through.clone(), orders.clone());
     let looks = move || {
         privileges::confine_this_thread();
         let end = Instant::now() + PATIENCE;
+        let fault = |words| Fault {
+            code: code::CONFIG_FAULT.to_owned(),
+            words: format!("{interface}.{OPTION}: {words}"),
+        };
+        let (mut pause, mut told) = (LOOK[0], None);
         loop {
-            let faults = faults(&device, &lans);
-            if faults.is_empty() || LOOKS.load(Ordering::Relaxed) != number {
+            let list: Vec<Fault> = faults(&device, &lans).into_iter().map(fault).collect();
+            if LOOKS.load(Ordering::Relaxed) != number {
                 return;
             }
-            if Instant::now() > end {
-                for words in faults {
-                    let words = format!("{interface}.{OPTION}: {words}");
-                    log::warn!("{words}");
-                    orders.fault(code::CONFIG_FAULT, &words);
+            if list.is_empty() || Instant::now() > end {
+                pause = LOOK[1];
+                if told.as_ref() != Some(&list) {
+                    list.iter().for_each(|it| log::warn!("{}", it.words));
+                    orders.faults(source::GUARD, list.clone());
+                    told = Some(list);
                 }
-                return;
             }
-            thread::sleep(LOOK);
+            thread::sleep(pause);
         }
     };
     let thread = thread::Builder::new().name("only-through".to_owned());

@@ -1,7 +1,8 @@
 //! The manager through which the tunnel's services use netifd.
 
-use super::given::{At, Given, Kind};
-use super::telling::Orders;
+use super::code;
+use super::given::{At, Given, Kind, fault};
+use super::telling::{Orders, source};
 use host::{Manager, SharedManager, Want};
 use openwrt::device_name;
 use openwrt::update::{RouteRules, Update};
@@ -92,16 +93,15 @@ impl Netifd {
         self.with(|state| state.failed.take())
     }
 
-    /// Reads the present configuration, and reports its faults.
-    fn read(&self) -> Option<Given> {
+    /// Reads the present configuration, and reports why it cannot be used.
+    pub(super) fn read(&self) -> Option<Given> {
         let given = Given::read(&self.at);
-        let told = given.map_err(|faults| {
-            for fault in faults {
-                log::error!("{}; the old configuration stays in use", fault.words);
-                self.orders.fault(fault.code, &fault.words);
-            }
-        });
-        told.ok()
+        let faults = given.as_ref().err().cloned().unwrap_or_default();
+        for fault in &faults {
+            log::error!("{}; the old configuration stays in use", fault.words);
+        }
+        self.orders.faults(source::REFUSED, faults);
+        given.ok()
     }
 }
 
@@ -126,6 +126,12 @@ impl Manager for Netifd {
 
     fn failed(&self, why: &str) {
         self.with(|state| state.failed = Some(why.to_owned()));
+    }
+
+    fn silent(&self, why: Option<&str>) {
+        let list = why.map(|why| fault(code::NO_ANSWER, why.to_owned()));
+        self.orders
+            .faults(source::ANSWERS, list.unwrap_or_default());
     }
 
     fn keeps_endpoints(&self, v6: bool) -> bool {

@@ -1,25 +1,54 @@
-//! The thread that talks to netifd: its state machine decides, and this does the I/O.
+//! The thread that talks to netifd: its state machine decides, and this does the I/O. The thread also watches the
+//! tunnel's device, and asks netifd to set it up anew when another program has disturbed it, or when netifd lists faults
+//! that are mended and no packets arrive.
 
+use super::device::Device;
+use host::privileges;
 use netio::poll::{Poller, Waker};
+use openwrt::device_name;
 use openwrt::socket;
 use openwrt::teller::{Effect, Event, Fault, Teller};
 use openwrt::ubus::{self, Client};
-use openwrt::update::{METHOD, OBJECT, Update};
+use openwrt::update::{METHOD, OBJECT, STATUS, Update, object_of};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const WAKE: u64 = 0;
 const DAEMON: u64 = 1;
+const NEWS: u64 = 2;
 
 /// How long the last messages may take.
 const LAST: Duration = Duration::from_secs(1);
+
+/// The least time between the repair of a fault and a link that goes down for it. The repair may begin a restart of the
+/// tunnel, which clears netifd's list as well.
+const SOON: Duration = Duration::from_secs(3);
+
+/// The least time between two times that the link goes down because netifd lists mended faults.
+const CLEARED: Duration = Duration::from_secs(60);
+
+/// The parts of the program that find faults. Each reports all its faults at once.
+pub(super) mod source {
+    /// The configuration in use, or the one that the tunnel waits for.
+    pub(in crate::netifd) const CONFIG: &str = "config";
+    /// A changed configuration that is not used.
+    pub(in crate::netifd) const REFUSED: &str = "refused";
+    /// The uplinks that are left out.
+    pub(in crate::netifd) const UPLINKS: &str = "uplinks";
+    /// The guard.
+    pub(in crate::netifd) const GUARD: &str = "guard";
+    /// The answers of the other ends.
+    pub(in crate::netifd) const ANSWERS: &str = "answers";
+    /// The last end of the tunnel.
+    pub(in crate::netifd) const END: &str = "end";
+}
 
 enum Order {
     Tell(Event),
@@ -57,17 +86,17 @@ impl Orders {
         self.put(Order::Tell(Event::Lost));
     }
 
-    /// Reports a fault.
-    pub(super) fn fault(&self, code: &'static str, words: &str) {
-        let words = words.to_owned();
-        let fault = Event::Fault(Fault { code, words });
-        self.put(Order::Tell(fault));
+    /// Reports all present faults of one [`source`], in place of those before; without faults, that they are mended.
+    pub(super) fn faults(&self, source: &'static str, list: Vec<Fault>) {
+        self.put(Order::Tell(Event::Faults(source, list)));
     }
 }
 
 /// A running thread that talks to netifd.
 pub(super) struct Telling {
     orders: Orders,
+    /// Whether netifd lists faults that are mended.
+    stale: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -83,7 +112,11 @@ impl Telling {
         let wake = Arc::new(Waker::new()?);
         let poller = Poller::new()?;
         poller.add(&*wake, WAKE)?;
+        let stale = Arc::new(AtomicBool::new(false));
         let talk = Talk {
+            device: Device::new(device_name(interface), &poller, NEWS)?,
+            stale: Arc::clone(&stale),
+            clear_at: None,
             interface: interface.to_owned(),
             ubus: ubus.map(Path::to_owned),
             teller: Teller::new(interface, Instant::now()),
@@ -94,11 +127,23 @@ impl Telling {
             flushed: Vec::new(),
         };
         let woken = Arc::clone(&wake);
-        let thread = std::thread::Builder::new()
-            .name("ubus".to_owned())
-            .spawn(move || talk.serve(&receiver, &woken))?;
+        let ready = Arc::new(Barrier::new(2));
+        let began = Arc::clone(&ready);
+        let serve = move || {
+            // For the shield. The thread reads only root's daemon and the kernel.
+            privileges::keep_network_in_this_thread();
+            began.wait();
+            talk.serve(&receiver, &woken);
+        };
+        let thread = std::thread::Builder::new().name("ubus".to_owned());
+        let thread = thread.spawn(serve)?;
+        ready.wait();
         let orders = Orders { sender, wake };
-        Ok(Self { orders, thread })
+        Ok(Self {
+            orders,
+            stale,
+            thread,
+        })
     }
 
     /// A sender for other threads.
@@ -106,9 +151,16 @@ impl Telling {
         self.orders.clone()
     }
 
-    /// Reports a fault.
-    pub(super) fn fault(&self, code: &'static str, words: &str) {
-        self.orders.fault(code, words);
+    /// Reports all present faults of one [`source`].
+    pub(super) fn faults(&self, source: &'static str, list: Vec<Fault>) {
+        self.orders.faults(source, list);
+    }
+
+    /// Whether netifd lists faults that are mended, once it has all messages. Before the interface is up, only another
+    /// process begins with an empty list.
+    pub(super) fn is_stale(&self) -> bool {
+        self.flush();
+        self.stale.load(Ordering::Relaxed)
     }
 
     /// Tells netifd not to restart the interface by itself.
@@ -136,6 +188,10 @@ struct Talk {
     ubus: Option<PathBuf>,
     teller: Teller,
     poller: Poller,
+    device: Device,
+    stale: Arc<AtomicBool>,
+    /// When to see whether the link may go down so that netifd clears its list.
+    clear_at: Option<Instant>,
     daemon: Option<(UnixStream, Client)>,
     events: VecDeque<Event>,
     ending: Arc<AtomicBool>,
@@ -163,12 +219,17 @@ impl Talk {
             if over {
                 return;
             }
-            let timeout = self.teller.deadline();
+            let due = [self.teller.deadline(), self.device.look_at(), self.clear_at];
+            let timeout = due.into_iter().flatten().min();
             let timeout = timeout.map(|at| at.saturating_duration_since(Instant::now()));
             match self.poller.wait(timeout) {
                 Ok(ready) => {
-                    if ready.iter().any(|token| token == DAEMON) {
-                        self.read();
+                    for token in ready.iter() {
+                        match token {
+                            DAEMON => self.read(),
+                            NEWS => self.device.hear(Instant::now()),
+                            _ => {}
+                        }
                     }
                 }
                 Err(error) => log::warn!("{error}"),
@@ -180,7 +241,32 @@ impl Talk {
             {
                 self.events.push_back(Event::Deadline);
             }
+            self.look();
         }
+    }
+
+    /// Has netifd take the link down and up, if that helps.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if self.device.is_disturbed(now) {
+            self.events.push_back(Event::Anew);
+        }
+        if self.clear_at.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        let clears = self.teller.is_stale() && self.teller.set().is_some();
+        self.clear_at = match self.device.is_idle(now) {
+            _ if !clears => None,
+            Ok(()) => {
+                log::info!(
+                    "{}: netifd takes the link down to clear mended faults",
+                    self.interface
+                );
+                self.events.push_back(Event::Anew);
+                Some(now + CLEARED)
+            }
+            Err(again) => Some(again),
+        };
     }
 
     /// Passes new events to the state machine, and does what it asks.
@@ -192,6 +278,11 @@ impl Talk {
                 self.perform(effect);
             }
             self.write();
+        }
+        let stale = self.teller.is_stale();
+        self.stale.store(stale, Ordering::Relaxed);
+        if stale && self.teller.set().is_some() {
+            self.clear_at.get_or_insert_with(|| Instant::now() + SOON);
         }
         if self.teller.is_done() {
             for waiting in self.flushed.drain(..) {
@@ -216,6 +307,13 @@ impl Talk {
                     client.call(OBJECT, METHOD, arguments);
                 }
             }
+            Effect::Ask => {
+                if let Some((_, client)) = &mut self.daemon {
+                    client.call(&object_of(&self.interface), STATUS, Vec::new());
+                }
+            }
+            Effect::Shield(wanted) => self.device.shield(wanted),
+            Effect::Set => self.device.set(self.teller.set(), Instant::now()),
             Effect::Log(level, words) => log::log!(level, "{}: {words}", self.interface),
         }
     }
@@ -261,7 +359,7 @@ impl Talk {
         while let Some(event) = client.event() {
             self.events.push_back(match event {
                 ubus::Event::Greeted => Event::Connected,
-                ubus::Event::Ended { status, .. } => Event::Answered(status),
+                ubus::Event::Ended { status, data, .. } => Event::Answered(status, data),
             });
         }
         if !whole {

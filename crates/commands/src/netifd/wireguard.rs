@@ -7,13 +7,19 @@ use super::{Ended, Outcome};
 use crate::up::pool::{Servers, Turn};
 use crate::up::wireguard::{self, begin, change, endpoints, has_much, leads_much, mark_server};
 use config::settings::Settings;
-use config::tunnel::Tunnel;
+use config::tunnel::{Peer, Tunnel};
 use config::types::Key32;
-use host::{Managed, Want, background, logging, privileges};
+use host::{Managed, Manager as _, Want, background, logging, privileges};
 use service::tun_probe::TunProbe;
 use service::wireguard::{Daemon, DaemonOptions, Heard, Named, Owner};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often to see whether the peers answer. One that is silent at two looks in turn has not answered for ten seconds.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Maximum number of silent peers that are named.
+const NAMED_MAX: usize = 4;
 
 /// Runs the tunnel until a signal or the loss of its device ends it.
 pub(super) fn run(
@@ -59,6 +65,9 @@ pub(super) fn run(
         servers,
         up: false,
         waits: false,
+        look_at: Instant::now() + LOOK,
+        silent: Vec::new(),
+        told: None,
     };
     begin(&daemon, &owned.tunnel(), netifd.device())?;
     owned.tell_names(&daemon);
@@ -79,6 +88,12 @@ struct Owned<'a> {
     up: bool,
     /// Whether the log already says what the tunnel waits for.
     waits: bool,
+    /// When to see whether the peers answer.
+    look_at: Instant,
+    /// Peers that were silent at the last look.
+    silent: Vec<Key32>,
+    /// netifd was told that peers do not answer, in these words.
+    told: Option<String>,
 }
 
 impl Owned<'_> {
@@ -153,6 +168,54 @@ impl Owned<'_> {
         });
     }
 
+    /// Whether the tunnel calls peers, rather than being called by all of them.
+    fn calls(&self) -> bool {
+        let calls = |tunnel: &Tunnel| tunnel.peers.iter().any(|it| it.endpoint.is_some());
+        self.servers.is_pool()
+            || matches!(&self.given.kind, Kind::WireGuard(it) if calls(&it.tunnel))
+    }
+
+    /// Tells netifd which of the called peers do not answer.
+    fn look_for_answers(&mut self, daemon: &Daemon) {
+        self.look_at = Instant::now() + LOOK;
+        let silent = daemon
+            .with(|interface| interface.silent())
+            .unwrap_or_default();
+        let before = std::mem::replace(&mut self.silent, silent);
+        let tunnel = self.tunnel();
+        let still = |it: &&Peer| {
+            [&before, &self.silent]
+                .iter()
+                .all(|all| all.contains(&it.public_key))
+        };
+        let named = |it: &Peer| {
+            let endpoint = it.endpoint.as_ref()?;
+            Some(match &it.name {
+                Some(name) => format!("{name} ({endpoint})"),
+                None => endpoint.to_string(),
+            })
+        };
+        let mut silent = tunnel.peers.iter().filter(still).filter_map(named);
+        let names: Vec<String> = silent.by_ref().take(NAMED_MAX).collect();
+        let why = match self.servers.is_pool() {
+            true => self.servers.are_silent().then(|| {
+                "no server of the pool answers; still trying all in turn".to_owned()
+            }),
+            false => (!names.is_empty()).then(|| {
+                let others = if silent.next().is_some() { " and others" } else { "" };
+                format!(
+                    "no answer from {}{others}: it may be down, the port or a key may be wrong, or a firewall may drop \
+                     UDP; still trying",
+                    names.join(", ")
+                )
+            }),
+        };
+        if self.told != why {
+            self.netifd.silent(why.as_deref());
+            self.told = why;
+        }
+    }
+
     fn log_once(&mut self, what: &str) {
         if !std::mem::replace(&mut self.waits, true) {
             log::warn!("{}: not up yet: waiting for {what}", self.at.interface);
@@ -205,10 +268,15 @@ impl Owner for Owned<'_> {
     }
 
     fn waits_until(&self) -> Option<Instant> {
-        self.servers.waits_until()
+        let pool = self.servers.waits_until();
+        let answers = self.calls().then_some(self.look_at);
+        pool.into_iter().chain(answers).min()
     }
 
     fn waits(&mut self, daemon: &Daemon, heard: &Heard) -> Outcome<()> {
+        if self.look_at <= Instant::now() {
+            self.look_for_answers(daemon);
+        }
         let Some(turn) = self.servers.turn(heard, &self.at.interface) else {
             return Ok(());
         };
@@ -223,15 +291,8 @@ impl Owner for Owned<'_> {
 
     fn reload(&mut self, daemon: &Daemon) -> Outcome<()> {
         logging::reopen();
-        let given = match Given::read(self.at) {
-            Ok(given) => given,
-            Err(faults) => {
-                for fault in faults {
-                    log::error!("{}; the old configuration stays in use", fault.words);
-                    self.telling.fault(fault.code, &fault.words);
-                }
-                return Ok(());
-            }
+        let Some(given) = self.netifd.read() else {
+            return Ok(());
         };
         if !matches!(given.kind, Kind::WireGuard(_)) {
             // netifd notices this itself only if the section names another file.

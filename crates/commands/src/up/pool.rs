@@ -124,6 +124,18 @@ impl Servers {
         Some(Turn::Found)
     }
 
+    /// Whether the tunnel calls one server after the other. Then single ones need not be asked for answers.
+    #[cfg(feature = "openwrt")]
+    pub(crate) fn is_pool(&self) -> bool {
+        self.rotation.is_some()
+    }
+
+    /// Whether all servers of a pool were called in vain since the last answer.
+    #[cfg(feature = "openwrt")]
+    pub(crate) fn are_silent(&self) -> bool {
+        self.rotation.as_ref().is_some_and(|it| it.rounds() > 0)
+    }
+
     /// The servers in use, in words for the log; `None` without a pool.
     pub(crate) fn words(&self) -> Option<String> {
         self.rotation.as_ref().map(words)

@@ -2,7 +2,11 @@
 
 use super::Fault;
 use crate::uci::{Section, Value};
+use config::meant;
 use std::ops::RangeInclusive;
+
+/// Names that options had in earlier versions, with the present ones.
+const OLD: [(&str, &str); 2] = [("line", "uplink"), ("lines", "uplink")];
 
 /// A section, and the faults found in it.
 pub(crate) struct Options<'s> {
@@ -42,13 +46,29 @@ impl<'s> Options<'s> {
         self.warnings.push(self.fault(option, words));
     }
 
-    /// Warns about unknown options: mistakes, or another program's.
-    pub(crate) fn warn_of_others(&mut self, known: impl Iterator<Item = &'static str>) {
-        let known: Vec<&str> = known.collect();
+    /// Warns about misspelled options. All others that are not `known` are netifd's or another program's.
+    pub(crate) fn warn_of_typos(&mut self, known: &[&'static str], theirs: &[&str]) {
         for setting in &self.section.settings {
-            if !known.contains(&setting.name.as_str()) {
-                let words = "unknown option, ignored";
-                self.warnings.push(self.fault(&setting.name, words));
+            let name = setting.name.as_str();
+            if known.contains(&name) || theirs.contains(&name) {
+                continue;
+            }
+            let old = OLD.iter().find(|old| old.0 == name).map(|old| old.1);
+            match old.or_else(|| meant(name, known)) {
+                Some(word) => self.warn(name, &format!("unknown option; did you mean `{word}`?")),
+                None => log::debug!("{}.{name}: this option is not Millrace's", self.name),
+            }
+        }
+    }
+
+    /// Warns about all options but these.
+    pub(crate) fn warn_of_others(&mut self, known: &[&'static str]) {
+        for setting in &self.section.settings {
+            let name = setting.name.as_str();
+            if !known.contains(&name) {
+                let hint = meant(name, known).map(|it| format!("; did you mean `{it}`?"));
+                let words = format!("unknown option, ignored{}", hint.unwrap_or_default());
+                self.warn(name, &words);
             }
         }
     }

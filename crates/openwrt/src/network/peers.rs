@@ -74,7 +74,7 @@ pub(super) fn read(
             break;
         }
         let mut own = Options::new(section, name);
-        own.warn_of_others(PEER.into_iter());
+        own.warn_of_others(&PEER);
         if own.flag("disabled", false) {
             continue;
         }

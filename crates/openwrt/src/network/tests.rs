@@ -92,6 +92,14 @@ fn office(interface: &str, peers: &str) -> String {
     format!("config interface office\n option proto millrace\n{interface}\n{peers}")
 }
 
+fn keyed_with(options: &str) -> Network {
+    read(&office(
+        &format!(" option private_key {PRIVATE}\n{options}"),
+        "",
+    ))
+    .unwrap()
+}
+
 fn keyed(peers: &str) -> Network {
     let key = format!(" option private_key {PRIVATE}");
     read(&office(&key, peers)).unwrap()
@@ -168,7 +176,7 @@ fn a_peer_that_is_wrong_is_left_out_with_its_line_and_takes_no_other_with_it() {
         "network:7: @millrace_office[1].public_key: ",
         "network:10: bad.allowed_ips: ",
         "network:12: @millrace_office[3].public_key: is also another",
-        "network:15: @millrace_office[4].endpont_host: unknown option",
+        "network:15: @millrace_office[4].endpont_host: unknown option, ignored; did you mean `endpoint_host`?",
         "network:13: @millrace_office[4].public_key: is missing",
     ];
     assert_eq!(told.len(), begins.len(), "{told:?}");
@@ -200,14 +208,42 @@ fn what_there_is_no_tunnel_without_is_a_fault_and_the_rest_a_warning() {
     let network = read(&office(
         &format!(
             " option config_file /x.conf\n option private_key {PRIVATE}\n option mtu 9\n\
-             option mode best\n option uplink 'a/b'\n option hostroute maybe\n option metrik 5"
+             option mode best\n option uplink 'a/b'\n option hostroute maybe"
         ),
         "",
     ))
     .unwrap();
-    assert_eq!(warnings(&network).len(), 6, "{:?}", warnings(&network));
+    assert_eq!(warnings(&network).len(), 5, "{:?}", warnings(&network));
     assert_eq!((network.mtu, network.mode), (None, None));
     assert!(network.host_route);
+}
+
+/// LuCI and netifd write options of their own, and later versions other ones. A misspelled option of ours is a fault.
+#[test]
+fn options_of_others_are_no_faults_and_misspelled_ones_of_ours_are() {
+    let read = |name: &str| keyed_with(&format!(" option {name} '1'"));
+    for name in NETIFDS.iter().filter(|it| **it != "disabled") {
+        assert_eq!(warnings(&read(name)), Vec::<String>::new(), "{name}");
+    }
+    for name in ["future_option", "metrics", "mtu6", "ip6hints", "macaddr"] {
+        assert_eq!(warnings(&read(name)), Vec::<String>::new(), "{name}");
+    }
+    for (name, meant) in [
+        ("alow_files", "allow_files"),
+        ("privat_key", "private_key"),
+        ("Private_Key", "private_key"),
+        ("uplinks", "uplink"),
+        ("line", "uplink"),
+        ("adresses", "addresses"),
+        ("hostrute", "hostroute"),
+        ("only_trough", "only_through"),
+        ("ip6prefixes", "ip6prefix"),
+        ("confg_file", "config_file"),
+    ] {
+        let told = warnings(&read(name));
+        let words = format!("office.{name}: unknown option; did you mean `{meant}`?");
+        assert!(told.len() == 1 && told[0].ends_with(&words), "{told:?}");
+    }
 }
 
 #[test]

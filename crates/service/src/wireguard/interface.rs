@@ -424,6 +424,12 @@ impl Interface {
         self.machine.heard(Instant::now(), &*self.plane)
     }
 
+    /// The peers that are called and do not answer, by their public keys.
+    #[must_use]
+    pub fn silent(&self) -> Vec<Key32> {
+        self.machine.silent(Instant::now(), &*self.plane)
+    }
+
     /// Returns the narrowest path to a peer, if probes found it narrower than the planned MTU.
     #[must_use]
     pub fn probed_path(&self) -> Option<ProbedPath> {

@@ -378,17 +378,28 @@ impl Machine {
         let answered = self.peers.values();
         let answered = answered.filter_map(|peer| Some((peer.last_handshake?.1, peer)));
         let first = answered.min_by_key(|(at, _)| *at);
-        let is_silent = |(id, peer): (&PeerId, &PeerEntry)| {
-            let name = self.names.get(id);
-            let unknown = name.is_some_and(|it| it.is_tried() && it.addresses().is_empty());
-            let received = || plane.peer(*id)?.times.last_received;
-            let is_heard = || received().is_some_and(|at| now < at + SILENT_AFTER);
-            unknown || (peer.silence.is_unanswered() && !is_heard())
-        };
+        let is_silent = |(id, peer)| self.is_silent(id, peer, now, plane);
         Heard {
             first: first.map(|(_, peer)| peer.public_key.clone()),
             silent: !self.peers.is_empty() && self.peers.iter().all(is_silent),
         }
+    }
+
+    /// Whether a peer leaves handshakes unanswered and has sent nothing for a while, or has no address.
+    fn is_silent(&self, id: &PeerId, peer: &PeerEntry, now: Instant, plane: &Plane) -> bool {
+        let name = self.names.get(id);
+        let unknown = name.is_some_and(|it| it.is_tried() && it.addresses().is_empty());
+        let received = || plane.peer(*id)?.times.last_received;
+        let is_heard = || received().is_some_and(|at| now < at + SILENT_AFTER);
+        unknown || (peer.silence.is_unanswered() && !is_heard())
+    }
+
+    /// The peers that are called and do not answer, by their public keys.
+    #[must_use]
+    pub fn silent(&self, now: Instant, plane: &Plane) -> Vec<Key32> {
+        let silent = |it: &(&PeerId, &PeerEntry)| self.is_silent(it.0, it.1, now, plane);
+        let silent = self.peers.iter().filter(silent);
+        silent.map(|(_, peer)| peer.public_key.clone()).collect()
     }
 
     /// Peers whose endpoints are names, with the addresses found.

@@ -53,11 +53,12 @@ impl Directory {
         fs::rename(new, self.0.join(name)).unwrap();
     }
 
-    /// Writes UCI's `network` file with a netifd interface that uses `file` of this directory, plus these lines.
+    /// Writes UCI's `network` file with a netifd interface that uses `file` of this directory, plus these lines, and the
+    /// option that LuCI writes into every interface.
     pub fn interface(&self, name: &str, file: &str, more: &str) {
         let path = self.0.join(file);
         let text = format!(
-            "config interface '{name}'\n\toption proto 'millrace'\n\toption config_file '{}'\n{more}",
+            "config interface '{name}'\n\toption proto 'millrace'\n\toption config_file '{}'\n\toption multipath 'off'\n{more}",
             path.display()
         );
         self.replace("network", &text);

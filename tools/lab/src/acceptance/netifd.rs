@@ -4,6 +4,9 @@
 //! takes the device down and clears it when it first sees it. An update changes only what differs from the previous
 //! one, and with `keep` removes nothing. When the link is lost, it removes everything that it configured. While it
 //! takes the interface down, it answers "permission denied". It restarts a process that ended by itself.
+//!
+//! It keeps errors as netifd does: each report is one more entry, the handler's `lasterror` keeps only the last, and the
+//! list is cleared when the interface comes up and when the process is started.
 
 mod apply;
 mod bus;
@@ -18,6 +21,7 @@ use openwrt::device_name;
 use openwrt::ubus::Status;
 use openwrt::update::{METHOD, OBJECT};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -37,12 +41,16 @@ struct State {
     has: Has,
     /// Faults that the process reported: code and text.
     faults: Vec<Vec<String>>,
+    /// Whether the handler asks for the last fault only.
+    last_only: bool,
     no_autostart: bool,
     /// How often the double claimed a device, and the updates that it got, as text.
     taken: usize,
     refused: usize,
     /// Deviations from netifd's expectations.
     complaints: Vec<String>,
+    /// Whether the process has read the list of faults since the interface came up.
+    is_read: bool,
     /// Whether processes of an earlier netifd may still send their updates.
     has_orphans: bool,
     netlink: Option<netio::netlink::Netlink>,
@@ -90,6 +98,7 @@ impl<'h> Netifd<'h> {
     fn begin(&mut self) {
         let state = State {
             netlink: Some(self.host.netlink().unwrap()),
+            last_only: keeps_last_only(),
             ..State::default()
         };
         *self.state.lock().unwrap() = state;
@@ -109,16 +118,21 @@ impl<'h> Netifd<'h> {
 
     fn open_bus(&mut self) {
         let (state, interface) = (Arc::clone(&self.state), self.interface.clone());
-        let lines = Arc::clone(&self.state);
+        let (lines, own) = (Arc::clone(&self.state), interface.clone());
         let known = move |path: &str| {
             let line = path.strip_prefix("network.interface.");
             let lines = lines.lock().unwrap();
-            path == OBJECT || line.is_some_and(|line| lines.lines.iter().any(|it| it.0 == line))
+            let known = |line| line == own || lines.lines.iter().any(|it| it.0 == line);
+            path == OBJECT || line.is_some_and(known)
         };
         let answer = move |path: &str, method: &str, arguments: &[(String, Value)]| {
             let mut state = state.lock().unwrap();
             match method {
                 METHOD if path == OBJECT => (state.notified(&interface, arguments), None),
+                "status" if path == format!("{OBJECT}.{interface}") => {
+                    state.is_read = true;
+                    (Status::Ok, Some(state.status()))
+                }
                 "status" => {
                     let line = path.rsplit('.').next();
                     let mut lines = state.lines.iter();
@@ -145,15 +159,15 @@ impl<'h> Netifd<'h> {
 
     /// `ifup`: runs the protocol handler's `setup`.
     pub fn if_up(&mut self) {
-        let mut state = self.state.lock().unwrap();
-        state.no_autostart = false;
-        state.faults.clear();
-        drop(state);
+        self.state.lock().unwrap().no_autostart = false;
         self.set_up();
     }
 
     fn set_up(&mut self) {
-        self.state.lock().unwrap().machine = Machine::Setup;
+        let mut state = self.state.lock().unwrap();
+        state.machine = Machine::Setup;
+        state.faults.clear();
+        drop(state);
         let command = self.host.command(PROGRAM).arg("netifd");
         let command = command.arg(&self.interface).arg("--uci");
         let command = command.arg(&self.directory).arg("--ubus");
@@ -231,7 +245,19 @@ impl<'h> Netifd<'h> {
         self.set_up();
     }
 
-    /// Waits until the interface is up with exactly these addresses and routes, in the notation of `ip`.
+    /// Another program changes the device by `ip`, in which `DEV` stands for its name, once the process knows that the
+    /// device is set up. netifd does not notice.
+    pub fn others(&mut self, words: &str) {
+        until("a process that has seen its device", || {
+            self.tick();
+            self.state.lock().unwrap().is_read
+        });
+        let words = words.replace("DEV", &self.device());
+        self.host.output("ip", words.split(' ')).unwrap();
+    }
+
+    /// Waits until the interface is up with exactly these addresses and routes, in the notation of `ip`, and the kernel
+    /// has them.
     pub fn until_has(&mut self, addresses: &[&str], routes: &[&str]) {
         let sorted = |words: &[&str]| {
             let mut words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
@@ -242,17 +268,18 @@ impl<'h> Netifd<'h> {
         let end = Instant::now() + PATIENCE;
         loop {
             self.tick();
-            let state = self.state.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             let has = (state.has.address_words(), state.has.all_route_words());
             let (up, machine) = (state.machine == Machine::Up, state.machine);
+            let missing = state.missing();
             drop(state);
-            if up && self.orphans.is_empty() && has == wanted {
+            if up && self.orphans.is_empty() && has == wanted && missing.is_empty() {
                 return;
             }
             let late = Instant::now() > end;
             assert!(
                 !late,
-                "{machine:?} {has:?}, not {wanted:?}\n{}",
+                "{machine:?} {has:?}, not {wanted:?}; the kernel lacks {missing:?}\n{}",
                 self.said()
             );
             std::thread::sleep(Duration::from_millis(5));
@@ -285,6 +312,21 @@ impl<'h> Netifd<'h> {
             let mut faults = state.faults.iter();
             faults.find(|it| it[0] == code).map(|it| it[1..].join(" "))
         })
+    }
+
+    /// Waits until the stored faults are exactly those with these words in their text, each once.
+    pub fn until_faults(&mut self, words: &[&str]) {
+        let is_it = |faults: &[String]| {
+            let has = |word: &&str| faults.iter().any(|it| it.contains(*word));
+            faults.len() == words.len() && words.iter().all(has)
+        };
+        let end = Instant::now() + PATIENCE;
+        while !is_it(&self.faults()) {
+            self.tick();
+            let late = Instant::now() > end;
+            assert!(!late, "{:?}, not {words:?}\n{}", self.faults(), self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The stored faults, as text.
@@ -354,6 +396,11 @@ impl<'h> Netifd<'h> {
 }
 
 impl State {
+    fn missing(&mut self) -> Vec<String> {
+        let netlink = self.netlink.as_mut();
+        netlink.map_or_else(Vec::new, |it| self.has.missing(it))
+    }
+
     /// Handles `notify_proto`.
     fn notified(&mut self, interface: &str, arguments: &[(String, Value)]) -> Status {
         let all = Value::Table(arguments.to_vec());
@@ -369,6 +416,10 @@ impl State {
                 }
                 (_, None) => Status::InvalidArgument,
                 (_, Some(0)) => {
+                    if let (Some(device), Some(netlink)) = (self.has.device, &mut self.netlink) {
+                        // netifd releases the device, which takes it down.
+                        let _ = netlink.set_down(device);
+                    }
                     self.flush();
                     self.machine = Machine::Setup;
                     Status::Ok
@@ -379,10 +430,13 @@ impl State {
                 let words = all.field("error").map(Value::items).unwrap_or_default();
                 let words = words.iter().filter_map(Value::as_text).map(str::to_owned);
                 let words: Vec<String> = words.collect();
-                match words.is_empty() {
-                    true => return Status::InvalidArgument,
-                    false => self.faults.push(words),
+                if words.is_empty() {
+                    return Status::InvalidArgument;
                 }
+                if self.last_only {
+                    self.faults.clear();
+                }
+                self.faults.push(words);
                 Status::Ok
             }
             Some(4) => {
@@ -391,6 +445,25 @@ impl State {
             }
             _ => Status::InvalidArgument,
         }
+    }
+
+    /// The answer to `status`, as far as the program reads it.
+    fn status(&self) -> Vec<(String, Value)> {
+        let field = |name: &str, value| (name.to_owned(), value);
+        let error = |words: &Vec<String>| {
+            let data = words[1..].iter().map(Value::text).collect();
+            Value::Table(vec![
+                field("subsystem", Value::text("millrace")),
+                field("code", Value::text(&words[0])),
+                field("data", Value::Array(data)),
+            ])
+        };
+        let errors = self.faults.iter().map(error).collect();
+        vec![
+            field("up", Value::flag(self.machine == Machine::Up)),
+            field("pending", Value::flag(self.machine == Machine::Setup)),
+            field("errors", Value::Array(errors)),
+        ]
     }
 
     fn update(&mut self, all: &Value, keep: bool) -> Status {
@@ -423,6 +496,10 @@ impl State {
         }
         match self.has.become_as(all, keep, netlink) {
             Ok(()) => {
+                if self.machine != Machine::Up {
+                    self.faults.clear();
+                    self.is_read = false;
+                }
                 self.machine = Machine::Up;
                 Status::Ok
             }
@@ -445,6 +522,20 @@ impl State {
             ..Has::default()
         };
     }
+}
+
+/// Whether the protocol handler asks netifd to keep only the last error.
+fn keeps_last_only() -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt/millrace");
+    let script = format!(
+        "INCLUDE_ONLY=1; . {}; lasterror=0\n\
+         for kind in string array boolean int; do eval \"proto_config_add_$kind() {{ :; }}\"; done\n\
+         proto_millrace_init_config; echo $lasterror",
+        root.join("lib/netifd/proto/millrace.sh").display()
+    );
+    let output = Command::new("sh").args(["-euc", &script]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout == b"1\n"
 }
 
 impl Drop for Netifd<'_> {

@@ -26,7 +26,7 @@ impl Random {
 enum Travels {
     Greeting(u64),
     Call(u64, Vec<(String, Value)>),
-    Answer(u64, Status),
+    Answer(u64, Status, Value),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,11 @@ pub(super) struct World {
     has: BTreeSet<String>,
     /// netifd's name servers: one that is added twice is listed twice.
     dns: Vec<String>,
+    /// Errors in netifd's list.
+    errors: Vec<Fault>,
+    /// Faults of the tunnel at present, one for each source.
+    faults: BTreeSet<&'static str>,
+    shielded: bool,
     /// Process to which the device belongs.
     device: u64,
     process: u64,
@@ -79,6 +84,9 @@ impl World {
             netifd: Netifd::Setup,
             has: BTreeSet::new(),
             dns: Vec::new(),
+            errors: Vec::new(),
+            faults: BTreeSet::new(),
+            shielded: false,
             device: 0,
             process: 1,
             taken: 0,
@@ -104,7 +112,22 @@ impl World {
             self.start_process();
         }
         self.pass(CALM);
+        if self.teller.is_stale() {
+            match self.netifd {
+                Netifd::Up => {
+                    self.expected += 1;
+                    self.handle(Event::Anew);
+                }
+                _ => self.start_process(),
+            }
+            self.pass(CALM);
+        }
         let seed = self.seed;
+        let mut errors: Vec<&str> = self.errors.iter().map(|it| it.words.as_str()).collect();
+        errors.sort_unstable();
+        let faults: Vec<&str> = self.faults.iter().copied().collect();
+        assert_eq!(errors, faults, "{seed}");
+        assert!(!self.shielded && !self.teller.is_stale(), "{seed}");
         assert!(self.teller.is_done(), "{seed}: {:?}", self.teller);
         match &self.wanted {
             Some(wanted) => {
@@ -133,7 +156,7 @@ impl World {
 
     fn trouble(&mut self) {
         self.happened += 1;
-        match self.random.below(8) {
+        match self.random.below(10) {
             // A changed configuration.
             0 | 1 => {
                 let all = [1, 2, 3, 4, 5];
@@ -169,11 +192,25 @@ impl World {
             6 => {
                 self.netifd = Netifd::Setup;
                 self.flush();
+                self.errors.clear();
                 self.device = 0;
                 self.expected += 1;
                 let pause = Duration::from_millis(self.random.below(500));
                 self.pass(pause);
                 self.start_process();
+            }
+            // A fault comes or is mended.
+            8 => {
+                let source = ["config", "uplink", "answer"][self.random.below(3) as usize];
+                if !self.faults.remove(source) {
+                    self.faults.insert(source);
+                }
+                self.tell_fault(source);
+            }
+            // Another program disturbs the device.
+            9 => {
+                self.expected += u64::from(self.wanted.is_some());
+                self.handle(Event::Anew);
             }
             // The process dies, or `ifdown` and `ifup`.
             _ => {
@@ -187,16 +224,25 @@ impl World {
         }
     }
 
+    fn tell_fault(&mut self, source: &'static str) {
+        let list = self.faults.get(source).map(|it| fault(it));
+        self.handle(Event::Faults(source, list.into_iter().collect()));
+    }
+
     fn start_process(&mut self) {
         self.handle(Event::End);
         self.cut();
         self.netifd = Netifd::Setup;
         self.flush();
+        self.errors.clear();
         self.process += 1;
         self.expected += 1;
         self.happened += 2;
         self.teller = Teller::new("office", self.now);
         self.handle(Event::Start);
+        for source in self.faults.clone() {
+            self.tell_fault(source);
+        }
         if let Some(wanted) = self.wanted.clone() {
             self.handle(Event::Up(wanted));
         }
@@ -226,18 +272,25 @@ impl World {
                     self.connected = false;
                     self.connection += 1;
                 }
-                Effect::Call(arguments) => {
-                    let one = |it: &(Instant, Travels)| {
-                        matches!(it.1, Travels::Call(..) | Travels::Answer(..))
-                    };
-                    let under_way = self.travelling.iter().any(one);
-                    assert!(self.connected && !under_way, "{}", self.seed);
-                    self.calls += 1;
-                    self.send(Travels::Call(self.connection, arguments));
+                Effect::Shield(wanted) => {
+                    assert_ne!(self.shielded, wanted, "{}", self.seed);
+                    self.shielded = wanted;
                 }
+                Effect::Set => {}
+                Effect::Ask => self.call(Vec::new()),
+                Effect::Call(arguments) => self.call(arguments),
                 Effect::Log(..) => {}
             }
         }
+    }
+
+    /// Makes a call; without arguments, of `status`.
+    fn call(&mut self, arguments: Vec<(String, Value)>) {
+        let one = |it: &(Instant, Travels)| matches!(it.1, Travels::Call(..) | Travels::Answer(..));
+        let under_way = self.travelling.iter().any(one);
+        assert!(self.connected && !under_way, "{}", self.seed);
+        self.calls += 1;
+        self.send(Travels::Call(self.connection, arguments));
     }
 
     fn send(&mut self, what: Travels) {
@@ -275,27 +328,41 @@ impl World {
     }
 
     fn arrive(&mut self, what: Travels) {
-        let (Travels::Greeting(of) | Travels::Call(of, _) | Travels::Answer(of, _)) = &what;
+        let (Travels::Greeting(of) | Travels::Call(of, _) | Travels::Answer(of, ..)) = &what;
         if *of != self.connection {
             return;
         }
         match what {
             Travels::Greeting(_) => self.handle(Event::Connected),
             Travels::Call(of, arguments) => {
-                let status = self.notified(&arguments);
-                self.send(Travels::Answer(of, status));
+                let (status, data) = match arguments.is_empty() {
+                    true => {
+                        let errors: Vec<&str> = self.errors.iter().map(|it| &*it.words).collect();
+                        let Event::Answered(status, data) = listed(&errors) else {
+                            unreachable!()
+                        };
+                        (status, data)
+                    }
+                    false => (self.notified(&arguments), Value::Null),
+                };
+                self.send(Travels::Answer(of, status, data));
             }
-            Travels::Answer(_, status) => self.handle(Event::Answered(status)),
+            Travels::Answer(_, status, data) => self.handle(Event::Answered(status, data)),
         }
     }
 
     /// netifd's side of `notify_proto`.
     fn notified(&mut self, arguments: &[(String, Value)]) -> Status {
+        let all = Value::Table(arguments.to_vec());
+        let number = |name: &str| all.field(name).and_then(Value::as_number);
+        if number("action") == Some(3) {
+            let error = all.field("error").map(Value::items).unwrap_or_default();
+            self.errors.push(fault(error[1].as_text().unwrap()));
+            return Status::Ok;
+        }
         if self.netifd == Netifd::Teardown {
             return Status::PermissionDenied;
         }
-        let all = Value::Table(arguments.to_vec());
-        let number = |name: &str| all.field(name).and_then(Value::as_number);
         assert_eq!(number("action"), Some(0), "{}", self.seed);
         if number("link-up") == Some(0) {
             self.netifd = Netifd::Setup;
@@ -306,6 +373,10 @@ impl World {
         if !keep && (self.device != self.process || self.netifd != Netifd::Up) {
             self.device = self.process;
             self.taken += 1;
+        }
+        // netifd clears its list when the interface comes up, and only then.
+        if self.netifd != Netifd::Up {
+            self.errors.clear();
         }
         self.netifd = Netifd::Up;
         // With `keep` netifd removes nothing.

@@ -135,6 +135,9 @@ pub(super) trait Host {
     /// The device through which packets to an address leave, for the log.
     fn device_to(&mut self, address: IpAddr) -> Option<String>;
 
+    /// Tells the program that manages the interface why no server answers; `None` once one does.
+    fn silent(&mut self, why: Option<&str>);
+
     /// Logs that the tunnel is up after `took` and every script has run, and tells the waiting parent process.
     fn is_up(&mut self, took: Duration);
 

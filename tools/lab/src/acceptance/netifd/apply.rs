@@ -46,6 +46,37 @@ impl Has {
         words
     }
 
+    /// Settings that netifd gave the device and that the kernel does not have any more, as other programs removed them.
+    pub(super) fn missing(&self, netlink: &mut Netlink) -> Vec<String> {
+        let link = self
+            .device
+            .map(|it| netlink.link_by_index(it).unwrap_or_default());
+        let (Some(device), Some(link)) = (self.device, link) else {
+            return Vec::new();
+        };
+        let found = netlink.addresses(Some(device)).unwrap();
+        let own = self.addresses.iter();
+        let own = own.filter(|it| {
+            !found
+                .iter()
+                .any(|found| (found.ip, found.prefix) == (it.0, it.1))
+        });
+        let mut missing: Vec<String> = own.map(|it| format!("{}/{}", it.0, it.1)).collect();
+        let mut found = netlink.routes(None).unwrap();
+        found.retain(|it| it.dev == Some(device));
+        let own = self.routes.iter();
+        let own = own.filter(|it| {
+            !found
+                .iter()
+                .any(|found| (found.dst, found.prefix) == (it.0, it.1))
+        });
+        missing.extend(own.map(route_words));
+        if !link.up {
+            missing.push("the link".to_owned());
+        }
+        missing
+    }
+
     /// Applies an update without touching settings that both states share. With `keep`, nothing is removed, and name
     /// servers are appended even if they are listed already.
     pub(super) fn become_as(

@@ -401,6 +401,12 @@ impl Host for ThisHost<'_> {
         ::host::device_to(address, 0)
     }
 
+    fn silent(&mut self, why: Option<&str>) {
+        if let Some(manager) = &self.context.manager {
+            manager.silent(why);
+        }
+    }
+
     fn is_up(&mut self, took: Duration) {
         if let Some(inside) = &self.inside {
             let summary = inside.summary();

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// Time without an answer after which the likely reasons are logged.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
+/// Time without an answer after which the program that manages the interface is told.
+const SILENT: Duration = Duration::from_secs(10);
+
 /// Maximum number of servers named per outage: if all are down, the client tries them again and again.
 const NAMED_MAX: u32 = 4;
 
@@ -21,6 +24,8 @@ pub(super) struct Calling {
     /// The server being connected to, in words, and the start of its silence.
     called: Option<(Called, Instant)>,
     explained: bool,
+    /// The start of the silence of all servers, and whether it was told.
+    silent: Option<(Instant, bool)>,
 }
 
 struct Called {
@@ -47,6 +52,7 @@ impl Calling {
         };
         let name = format!("{host}, {}", if tcp { "TCP" } else { "UDP" });
         self.since.get_or_insert(cx.now.monotonic);
+        self.silent.get_or_insert((cx.now.monotonic, false));
         if self.named < NAMED_MAX {
             self.named += 1;
             let device = cx.host.device_to(remote.ip());
@@ -74,8 +80,11 @@ impl Calling {
     }
 
     /// Records that the server of this attempt has answered.
-    pub(super) fn answered(&mut self) {
+    pub(super) fn answered(&mut self, cx: &mut Cx<'_>) {
         self.called = None;
+        if let Some((_, true)) = self.silent.take() {
+            cx.later(|host| host.silent(None));
+        }
     }
 
     /// Returns how long the connection took, and resets the messages for the next outage.
@@ -85,31 +94,48 @@ impl Calling {
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
+        self.explained_at().into_iter().chain(self.told_at()).min()
+    }
+
+    fn explained_at(&self) -> Option<Instant> {
         let (_, since) = self.called.as_ref().filter(|_| !self.explained)?;
         Some(*since + UNANSWERED)
     }
 
-    /// Logs the likely reasons for the silence, once per outage.
+    fn told_at(&self) -> Option<Instant> {
+        let (since, _) = self.silent.filter(|(_, told)| !told)?;
+        self.called.as_ref().map(|_| since + SILENT)
+    }
+
+    /// Logs the likely reasons for the silence, and tells the program that manages the interface, once per outage.
     pub(super) fn deadline(&mut self, cx: &mut Cx<'_>) {
-        if self.due().is_none_or(|at| at > cx.now.monotonic) {
+        let now = cx.now.monotonic;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if let (true, Some((called, _))) = (is_due(self.told_at()), &self.called) {
+            let words = called.explanation(SILENT);
+            self.silent = self.silent.map(|(since, _)| (since, true));
+            cx.later(move |host| host.silent(Some(&words)));
+        }
+        if !is_due(self.explained_at()) {
             return;
         }
         self.explained = true;
         if let Some((called, _)) = &self.called {
-            cx.say(Level::Warn, called.explanation());
+            cx.say(Level::Warn, called.explanation(UNANSWERED));
         }
     }
 }
 
 impl Called {
-    fn explanation(&self) -> String {
+    /// The likely reasons for a silence of this length.
+    fn explanation(&self, silence: Duration) -> String {
         let Self {
             name,
             tcp,
             key,
             others,
         } = self;
-        let seconds = UNANSWERED.as_secs();
+        let seconds = silence.as_secs();
         let before = match others {
             0 => String::new(),
             1 => " and the server before it".to_owned(),

@@ -312,7 +312,7 @@ impl Machine<'_> {
         match received {
             Ok(()) if !it.heard => {
                 it.heard = true;
-                self.calling.answered();
+                self.calling.answered(cx);
                 cx.state(State::Auth, "");
                 cx.info(format!("TLS: Initial packet from {}", outer(it.remote)));
             }

@@ -459,6 +459,10 @@ impl Host for World {
         Some("wan".to_owned())
     }
 
+    fn silent(&mut self, why: Option<&str>) {
+        self.silent = why.map(str::to_owned);
+    }
+
     fn is_up(&mut self, took: Duration) {
         self.said.push(format!("connected in {took:?}"));
     }

@@ -144,12 +144,20 @@ fn a_call_that_nobody_answers_is_explained_once() {
         world.run_for(secs(2));
         assert_eq!(explained(&world), 1, "{more}: {:?}", world.said);
         assert!(world.said.last().is_some_and(|it| it.ends_with(explains)));
+        world.run_for(secs(3));
+        assert_eq!(world.silent, None);
+        world.run_for(secs(3));
+        let told = world.silent.as_deref().unwrap_or_default();
+        assert!(
+            told.contains("192.0.2.1:1194") && told.contains("for 10 s"),
+            "{told}"
+        );
         world.run_for(secs(600));
         assert_eq!(explained(&world), 1, "{more}: {:?}", world.said);
         assert!(world.said.len() < 10, "{:?}", world.said);
         world.servers[0].answers = true;
         world.run_for(secs(600));
-        assert!(world.is_connected());
+        assert!(world.is_connected() && world.silent.is_none());
         let connected = |world: &World| {
             let said = world.said.iter();
             said.filter_map(|it| {

@@ -121,6 +121,8 @@ pub(super) struct World {
     pub(super) asked: usize,
     /// Name that the last dial shows a proxy.
     pub(super) proxy_user: Option<String>,
+    /// Why no server answers, as the manager was told.
+    pub(super) silent: Option<String>,
     /// A session was up since the last dial.
     pub(super) was_up: bool,
     /// Script that is running.
@@ -188,6 +190,7 @@ impl World {
             wakes: 0,
             asked: 0,
             proxy_user: None,
+            silent: None,
             was_up: false,
             running: None,
             carried: [0; 2],

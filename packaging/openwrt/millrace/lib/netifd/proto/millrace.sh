@@ -11,7 +11,6 @@
 proto_millrace_init_config() {
 	no_device=1
 	available=1
-	lasterror=1
 	renew_handler=1
 	# Only options that require a new device: netifd takes the interface down for any change of an option declared here.
 	proto_config_add_string config_file
