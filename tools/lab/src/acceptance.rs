@@ -46,7 +46,7 @@ use serde_json::Value;
 pub use content::{tcp_both_ways, tcp_both_ways_while, udp_both_ways};
 pub use directory::Directory;
 pub use no_descriptors::NoDescriptors;
-pub use ping::{internet_checksum, pings, pings_of, reaches};
+pub use ping::{internet_checksum, pings, pings_of, reaches, until_answer};
 pub use program::{PROGRAM, Program};
 pub use relayed::Relayed;
 pub use site::Site;

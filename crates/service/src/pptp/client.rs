@@ -137,6 +137,24 @@ impl ClientMachine {
         self.dial(server, cx);
     }
 
+    /// Calls the server at once from the host's new source address. Interface and routes stay, and the server forgets
+    /// the old call by itself.
+    fn moved(&mut self, cx: &mut Cx<'_>) {
+        if self.stop_by.is_some() || self.fatal.is_some() {
+            return;
+        }
+        let words = format!("{}: the uplink has changed; calling again", self.server());
+        cx.host.log(Level::Info, words);
+        (self.session, self.order, self.up) = (None, None, None);
+        self.is_connected = false;
+        (self.failed, self.again_at) = (0, None);
+        match self.addresses.is_empty() {
+            true => self.begin(cx),
+            // A name server may be reachable only through the tunnel.
+            false => self.connect(cx),
+        }
+    }
+
     /// Tries the server's next address, as the connection to this one failed.
     fn not_connected(&mut self, why: &str, cx: &mut Cx<'_>) {
         let why = format!("{}: {why}", self.server());
@@ -289,7 +307,9 @@ impl Machine for ClientMachine {
                 self.open_lines(cx);
                 self.begin(cx);
             }
-            Event::LookedUp(found) => self.looked_up(found, cx),
+            // Otherwise the client has called a known address meanwhile.
+            Event::LookedUp(found) if self.is_idle() => self.looked_up(found, cx),
+            Event::LookedUp(_) => {}
             Event::Connected => {
                 self.is_connected = true;
                 self.dialled(cx);
@@ -324,6 +344,7 @@ impl Machine for ClientMachine {
                 }
             }
             Event::LinksChanged => self.read_lines(cx),
+            Event::Moved => self.moved(cx),
             Event::Knocked(line) => self.knocked(line, cx),
             Event::Deadline => {
                 self.expire_lines(cx);

@@ -4,6 +4,7 @@ mod control;
 mod lines;
 mod outside;
 mod packets;
+mod uplink;
 
 use super::awaited::{self, Awaited};
 use super::client::{ClientMachine, ClientOptions, ServerLines};
@@ -34,6 +35,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use uplink::Uplink;
 
 const SIGNAL: u64 = 0;
 const TUN: u64 = 1;
@@ -279,6 +281,10 @@ impl<'m, M: Machine> Executor<'m, M> {
             resolver,
             poller,
             network: Network::new(&model.interface, options.manager.as_ref()),
+            uplink: match &model.role {
+                Role::Client(_) if model.lines.lines.is_empty() => Some(Uplink::default()),
+                _ => None,
+            },
             ended: None,
             told: daemon && awaited == Some(Awaited::Late),
             wait_until: options.wait_at_most.map(|it| Instant::now() + it),
@@ -341,6 +347,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             self.watchdog.due(),
             self.outside.wait_until,
             self.outside.explain_at,
+            self.outside.uplink.as_ref().and_then(|it| it.look_at),
         ];
         let own = own.into_iter().flatten().min();
         let deadlines = [self.machine.deadline(), status, own];
@@ -376,6 +383,9 @@ impl<'m, M: Machine> Executor<'m, M> {
         // Moving packets is this thread's work too.
         self.watchdog.turn(now, || true);
         self.await_server(now);
+        if self.outside.has_moved(now) {
+            self.tell(Event::Moved, now);
+        }
         if self.machine.deadline().is_some_and(|at| at <= now) {
             self.release(now);
             self.tell(Event::Deadline, now);
@@ -465,6 +475,9 @@ impl<'m, M: Machine> Executor<'m, M> {
             }
         }
         if any {
+            if let Some(uplink) = &mut self.outside.uplink {
+                uplink.changed(now);
+            }
             self.tell(Event::LinksChanged, now);
         }
         if changed {

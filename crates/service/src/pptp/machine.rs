@@ -74,6 +74,9 @@ pub(super) enum Event<'a> {
     Closed(StreamId),
     /// The host's devices or addresses have changed.
     LinksChanged,
+    /// The call's source address no longer leads to the server, but another does; or a route to the server has
+    /// appeared. Only for clients without lines.
+    Moved,
     /// The server answers at its port, over this line.
     Knocked(LineId),
     /// [`Machine::deadline`] has passed.

@@ -535,6 +535,54 @@ fn a_tunnel_that_breaks_is_made_anew() {
     assert_eq!(world.at_server.delivered, [packet(CLIENT, SERVER, 9)]);
 }
 
+/// The server still has the old call, which it cannot reach any more.
+#[test]
+fn a_client_that_has_moved_calls_again_at_once() {
+    let mut world = World::connected("");
+    let (start, old) = (world.now, world.stream.take());
+    world.up = None;
+    world.tell(Event::Moved);
+    assert_ne!(world.stream, old);
+    world.run(|world| world.up.is_some());
+    assert!(world.now - start < Duration::from_secs(1));
+    assert_eq!(world.calls.len(), 2);
+    // The answer to an earlier look-up changes nothing.
+    world.tell(Event::LookedUp(Ok(vec![HERE])));
+    assert_eq!(world.calls.len(), 2);
+    let inner = world.up.as_ref().unwrap().address;
+    world.client_sends(&packet(inner, SERVER, 9));
+    world.deliver();
+    assert_eq!(world.at_server.delivered, [packet(inner, SERVER, 9)]);
+    world.tell(Event::Stop);
+    let calls = world.calls.len();
+    world.tell(Event::Moved);
+    assert_eq!(world.calls.len(), calls, "the tunnel is to end");
+}
+
+#[test]
+fn a_route_that_appears_ends_a_pause() {
+    for host in [THERE.to_string(), "vpn.example".to_owned()] {
+        let mut world = World::new(&host, "word", "");
+        world.at_client.unreachable = true;
+        world.tell(Event::Start);
+        for lookups in 1..6 {
+            world.run(|world| world.calls.len() >= lookups || world.asked.len() >= lookups);
+            if !world.asked.is_empty() {
+                world.tell(Event::LookedUp(Err("no name server".to_owned())));
+            }
+        }
+        world.at_client.unreachable = false;
+        let (start, asked) = (world.now, world.asked.len());
+        world.tell(Event::Moved);
+        if asked > 0 {
+            assert_eq!(world.asked.len(), asked + 1);
+            world.tell(Event::LookedUp(Ok(vec![THERE])));
+        }
+        world.run(|world| world.up.is_some());
+        assert!(world.now - start < Duration::from_secs(1), "{host}");
+    }
+}
+
 #[test]
 fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
     let mut world = World::new("vpn.example", "word", "");

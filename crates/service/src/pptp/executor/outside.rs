@@ -2,7 +2,7 @@
 
 use super::control::Control;
 use super::lines::Sockets;
-use super::{RunError, RunOptions, STREAMS};
+use super::{RunError, RunOptions, STREAMS, Uplink};
 use crate::pptp::awaited;
 use crate::pptp::machine::{Host, ONLY, StreamId, Way};
 use crate::pptp::network::{self, Network};
@@ -34,6 +34,8 @@ pub(super) struct Outside<'m> {
     pub(super) resolver: Resolver<()>,
     pub(super) poller: Poller,
     pub(super) network: Network,
+    /// The uplink of a client without lines, whose calls have one source address.
+    pub(super) uplink: Option<Uplink>,
     pub(super) ended: Option<Result<(), RunError>>,
     /// The user was told that the tunnel is up, or the parent process has stopped waiting.
     pub(super) told: bool,
@@ -100,6 +102,7 @@ impl Host for Outside<'_> {
     fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String> {
         self.close(ONLY);
         self.network.keep_outside(*server.ip());
+        self.calls(*server.ip());
         let options = match line {
             Some(line) => self.gre.tcp_by(line),
             None => TcpOptions {
@@ -109,9 +112,8 @@ impl Host for Outside<'_> {
         };
         let words = |error: io::Error| error.to_string();
         // Set before the call request is sent: GRE may arrive before the reply.
-        let gre = self.gre.only();
-        gre.map_or(Ok(()), |gre| gre.connect(*server.ip()))
-            .map_err(words)?;
+        let called = self.gre.call(*server.ip(), &self.poller);
+        called.map_err(words)?;
         let connecting =
             Connecting::new(server.into(), &options).map_err(|error| error.to_string())?;
         let token = STREAMS + ONLY;
