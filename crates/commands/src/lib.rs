@@ -15,6 +15,8 @@ mod audit;
 mod check;
 mod doctor;
 mod down;
+#[cfg(feature = "pptp")]
+mod firewall;
 #[cfg(feature = "policy")]
 mod forward;
 mod guard;

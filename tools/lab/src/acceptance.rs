@@ -10,6 +10,7 @@ mod directory;
 pub mod dns;
 pub mod exposed;
 pub mod forged;
+pub mod fw4;
 pub mod guarded;
 pub mod named;
 pub mod netifd;

@@ -1,7 +1,7 @@
 //! A client and a server, a TCP connection that keeps order, and a network that a test can disturb.
 
 use super::client::{ClientMachine, ClientOptions};
-use super::machine::{Cx, Event, Host, Machine, ONLY, StreamId, Way};
+use super::machine::{Cx, Event, Host, Machine, ONLY, Silent, StreamId, Way};
 use super::server::ServerMachine;
 use super::{network, settings};
 use crate::status::Status;
@@ -71,6 +71,8 @@ struct Notes {
     /// Inner packets that were delivered.
     delivered: Vec<Vec<u8>>,
     facts: Vec<Option<LineFacts>>,
+    /// Reports about the server's silence.
+    silent: Vec<Option<Silent>>,
     /// Connections fail, at once or later.
     unreachable: bool,
     late: bool,
@@ -125,6 +127,10 @@ impl Host for Notes {
         self.effects.push(Effect::Up(up.clone(), server));
     }
 
+    fn silent(&mut self, why: Option<Silent>) {
+        self.silent.push(why);
+    }
+
     fn refused(&mut self, _: &str) {}
 
     fn log(&mut self, level: Level, words: String) {
@@ -145,6 +151,8 @@ struct World {
     client: ClientMachine,
     server: ServerMachine,
     stream: Option<StreamId>,
+    /// The network drops the server's GRE.
+    loses_gre: bool,
     /// GRE packets in transit to the server, and to the client.
     to_server: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
@@ -185,6 +193,7 @@ impl World {
             client,
             server,
             stream: None,
+            loses_gre: false,
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
             at_server: Notes::default(),
@@ -252,7 +261,9 @@ impl World {
         for effect in self.at_server.take() {
             if let Effect::Gre(way, packet) = effect {
                 assert_eq!(way, Way::between(LineId::FIRST, CALLED));
-                self.to_client.push_back(packet);
+                if !self.loses_gre {
+                    self.to_client.push_back(packet);
+                }
             }
         }
     }
@@ -522,6 +533,33 @@ fn a_server_out_of_reach_is_called_again_after_longer_and_longer() {
         world.run(|world| world.up.is_some());
         assert_eq!(world.ended, None);
     }
+}
+
+/// Each change of the silence is reported once, 10 s after it began.
+#[test]
+fn a_silent_server_is_reported_until_the_tunnel_is_up() {
+    let mut world = World::new(&THERE.to_string(), "word", "");
+    (world.at_client.unreachable, world.at_client.late) = (true, true);
+    let start = world.now;
+    world.tell(Event::Start);
+    world.run(|world| !world.at_client.silent.is_empty());
+    assert_eq!((world.now - start).as_secs(), 10);
+    world.at_client.unreachable = false;
+    world.loses_gre = true;
+    world.run(|world| world.stream.is_some());
+    let connected = world.now;
+    world.run(|world| world.at_client.silent.len() > 1);
+    assert_eq!((world.now - connected).as_secs(), 10);
+    // Further calls fail for the same reason.
+    world.run(|world| world.calls.len() > 8);
+    world.loses_gre = false;
+    world.run(|world| world.up.is_some());
+    let all = [Some(Silent::Server), Some(Silent::Gre), None];
+    assert_eq!(world.at_client.silent, all);
+    world.up = None;
+    world.hang_up();
+    world.run(|world| world.up.is_some());
+    assert_eq!(world.at_client.silent, all, "it is back soon");
 }
 
 #[test]

@@ -4,9 +4,9 @@ use super::control::Control;
 use super::lines::Sockets;
 use super::{RunError, RunOptions, STREAMS, Uplink};
 use crate::pptp::awaited;
-use crate::pptp::machine::{Host, ONLY, StreamId, Way};
+use crate::pptp::machine::{Host, ONLY, Silent, StreamId, Way};
 use crate::pptp::network::{self, Network};
-use ::config::pptp::{Pptp, Role};
+use ::config::pptp::{GRE_RULE, Pptp, Role};
 use ::lines::names::Resolver;
 use ::pptp::session::Up;
 use engine::interface::Writer;
@@ -161,6 +161,27 @@ impl Host for Outside<'_> {
                 Err(error) => self.end_with(Err(error.into())),
             }
         }
+    }
+
+    fn silent(&mut self, why: Option<Silent>) {
+        let (Some(manager), Role::Client(client)) = (&self.options.manager, &self.model.role)
+        else {
+            return;
+        };
+        let (host, port) = (&client.host, client.port);
+        let words = why.map(|why| match why {
+            Silent::Server => format!(
+                "{host} does not answer: it may be down, or a firewall may drop TCP port {port}"
+            ),
+            Silent::Gre => format!(
+                "{host} answers, but no GRE (IP protocol 47) arrives: this router's firewall or a NAT drops it; allow \
+                 it with: {GRE_RULE}"
+            ),
+        });
+        if let Some(words) = &words {
+            log::warn!("{}: {words}", self.model.interface);
+        }
+        manager.silent(words.as_deref());
     }
 
     fn refused(&mut self, why: &str) {
