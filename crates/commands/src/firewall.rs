@@ -45,7 +45,7 @@ fn rejects(text: &str) -> bool {
             && !all("family", &["ipv6"])
             && is_accepted(rule.text("target"))
     };
-    !is_accepted(input) && !package.of_kind("rule").any(|rule| accepts(rule))
+    !is_accepted(input) && !package.of_kind("rule").any(accepts)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! PPTP behind OpenWrt's default firewall, which rejects the server's GRE.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use lab::acceptance::fw4::Fw4;
 use lab::acceptance::netifd::Netifd;
 use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM, reaches};
