@@ -6,7 +6,7 @@
 use lab::acceptance::netifd::Netifd;
 use lab::acceptance::openvpn::{Pair, credentials};
 use lab::acceptance::{Directory, Net, PATIENCE, PROGRAM, TwoLines, ip, until_answer};
-use lab::openvpn::{KeyKind, Setup};
+use lab::openvpn::{KeyKind, Setup, Transport};
 use lab::peer::Keys;
 use lab::{Host, Link, LinkOptions, Process};
 
@@ -17,7 +17,7 @@ const INSIDE: &str = "10.9.0.1";
 
 /// Changes of the uplinks, each after the one before: a name, and netifd's work. After each of them the path from
 /// before is dead.
-const CHANGES: [(&str, fn(&Router)); 8] = [
+const CHANGES: [Change; 8] = [
     ("another address", |router| {
         run(&router.a, "addr del 192.168.1.1/24 dev wan");
         router.wan_gets("192.168.1.77/24");
@@ -55,6 +55,8 @@ const CHANGES: [(&str, fn(&Router)); 8] = [
     }),
     ("the same once more", Router::replugs),
 ];
+
+type Change = (&'static str, fn(&Router));
 
 /// A router A with two uplinks, and the Internet B with a server behind both.
 struct Router {
@@ -230,9 +232,14 @@ fn an_openvpn_client_comes_back_at_once() {
     if !lab::acceptance::openvpn::ready() {
         return;
     }
-    for (all, more) in both("redirect-gateway def1", "route 10.50.0.0 255.255.0.0") {
+    let routes = both("redirect-gateway def1", "route 10.50.0.0 255.255.0.0");
+    for ((all, more), transport) in routes
+        .iter()
+        .flat_map(|it| [(it, Transport::Udp), (it, Transport::Tcp)])
+    {
         let router = Router::new();
-        let (setup, programs) = (Setup::default(), Pair::Both.programs(false));
+        let (mut setup, programs) = (Setup::default(), Pair::Both.programs(false));
+        setup.transport = transport;
         let (keys, at) = (credentials(KeyKind::Ecdsa), ip(TwoLines::SERVER));
         let file = setup.server_file(programs[0].as_ref(), keys, at).unwrap();
         let _server = programs[0].start(&router.b, &file).unwrap();
@@ -242,7 +249,7 @@ fn an_openvpn_client_comes_back_at_once() {
         router.directory.interface(OFFICE, "office.ovpn", "");
         let client = Client {
             router: &router,
-            name: format!("OpenVPN, all {all}"),
+            name: format!("OpenVPN, {transport:?}, all {all}"),
             inside: setup.inner4(1).to_string(),
             lacks: None,
             bound: false,

@@ -4,7 +4,6 @@ mod control;
 mod lines;
 mod outside;
 mod packets;
-mod uplink;
 
 use super::awaited::{self, Awaited};
 use super::client::{ClientMachine, ClientOptions, ServerLines};
@@ -15,6 +14,7 @@ use super::settings::{self, PasswordError};
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
 use crate::tun_probe::TunProbe;
+use crate::uplink::Uplink;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Client, Pptp, Role, Server};
@@ -35,7 +35,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use uplink::Uplink;
 
 const SIGNAL: u64 = 0;
 const TUN: u64 = 1;
@@ -53,6 +52,9 @@ const _: () = assert!(LINES + plane::LINES_MAX as u64 <= KNOCKS);
 
 /// Time without a tunnel after which the log names the likely reasons.
 const UNANSWERED: Duration = Duration::from_secs(5);
+
+/// A documentation address (RFC 5737), which only a default route covers.
+const ANYWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// Bytes of GRE that the kernel may queue: some ten milliseconds at a gigabit.
 const BUFFER: usize = 2 << 20;
@@ -282,7 +284,9 @@ impl<'m, M: Machine> Executor<'m, M> {
             poller,
             network: Network::new(&model.interface, options.manager.as_ref()),
             uplink: match &model.role {
-                Role::Client(_) if model.lines.lines.is_empty() => Some(Uplink::default()),
+                Role::Client(_) if model.lines.lines.is_empty() => {
+                    Some(Uplink::towards(ANYWHERE.into()))
+                }
                 _ => None,
             },
             ended: None,

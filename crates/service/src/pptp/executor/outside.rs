@@ -6,6 +6,7 @@ use super::{RunError, RunOptions, STREAMS, Uplink};
 use crate::pptp::awaited;
 use crate::pptp::machine::{Host, ONLY, Silent, StreamId, Way};
 use crate::pptp::network::{self, Network};
+use crate::uplink::Leaving;
 use ::config::pptp::{GRE_RULE, Pptp, Role};
 use ::lines::names::Resolver;
 use ::pptp::session::Up;
@@ -81,6 +82,16 @@ impl Outside<'_> {
         self.ended.get_or_insert(result);
     }
 
+    /// Looks at the uplink if that is due. Returns whether to call the server at once.
+    pub(super) fn has_moved(&mut self, now: Instant) -> bool {
+        let (in_call, leaving) = (
+            self.streams.contains_key(&ONLY),
+            leaving(&self.options, &self.tun),
+        );
+        let uplink = self.uplink.as_mut();
+        uplink.is_some_and(|it| it.has_moved(now, in_call, leaving))
+    }
+
     /// Closes a control connection.
     pub(super) fn close(&mut self, id: StreamId) {
         let removed = match self.streams.remove(&id) {
@@ -94,6 +105,14 @@ impl Outside<'_> {
     }
 }
 
+fn leaving<'a>(options: &'a RunOptions, tun: &'a Tun) -> Leaving<'a> {
+    Leaving {
+        device: options.bind_device.as_deref(),
+        mark: 0,
+        tunnel: tun.name(),
+    }
+}
+
 impl Host for Outside<'_> {
     fn look_up(&mut self, host: String) {
         self.resolver.begin((), (host, 0), 0, self.network.is_set());
@@ -102,7 +121,10 @@ impl Host for Outside<'_> {
     fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String> {
         self.close(ONLY);
         self.network.keep_outside(*server.ip());
-        self.calls(*server.ip());
+        if let Some(uplink) = &mut self.uplink {
+            let leaving = leaving(&self.options, &self.tun);
+            uplink.calls((*server.ip()).into(), leaving);
+        }
         let options = match line {
             Some(line) => self.gre.tcp_by(line),
             None => TcpOptions {
