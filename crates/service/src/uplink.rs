@@ -29,7 +29,7 @@ type Way = (u32, IpAddr);
 pub(crate) struct Uplink {
     /// The server that was called last.
     server: Option<IpAddr>,
-    /// The way of the call; between calls, the way at the last look.
+    /// The way of the call, or the last other way that was found; between calls, the way at the last look.
     way: Option<Way>,
     /// When to look at the host's network, after a change.
     pub(crate) look_at: Option<Instant>,
@@ -63,11 +63,12 @@ impl Uplink {
             return false;
         };
         let (way, before) = (way(server, leaving).ok(), self.way);
-        if !in_call {
+        let stays = |way| in_call && before.is_some_and(|it| reaches(way, it, leaving));
+        let moved = way.is_some_and(|it| before != Some(it) && !stays(it));
+        if moved || !in_call {
             self.way = way;
         }
-        let stays = |way| in_call && before.is_some_and(|it| reaches(way, it, leaving));
-        way.is_some_and(|it| before != Some(it) && !stays(it))
+        moved
     }
 }
 

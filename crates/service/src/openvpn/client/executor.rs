@@ -152,7 +152,7 @@ impl<'a> Executor<'a> {
         let now = Now::read().monotonic;
         if self.host.has_moved(now) {
             let stream = StreamId(self.host.streams);
-            // A pause has no sense, as the server did not end the connection.
+            // Without a pause, as the server did not end the connection.
             self.events
                 .extend([Event::StreamClosed(stream), Event::Hurry]);
         }

@@ -5,7 +5,7 @@ use crate::pptp::machine::{Cx, Silent};
 use std::time::{Duration, Instant};
 
 /// Time without an answer before a report.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The packets of the server that have arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,9 @@ pub(super) struct Silence {
 impl Silence {
     /// Starts to wait for the server, unless that has begun.
     pub(super) fn begin(&mut self, now: Instant) {
-        self.at.get_or_insert(now + PATIENCE);
+        if self.at.is_none() {
+            (self.heard, self.at) = (Heard::Nothing, Some(now + PATIENCE));
+        }
     }
 
     /// Records that the server answers at its port.

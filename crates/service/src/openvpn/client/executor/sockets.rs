@@ -5,7 +5,7 @@ use crate::openvpn::client::event::Event;
 use crate::openvpn::client::host::Failure;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::context::Context;
-use crate::openvpn::device::{self, Link};
+use crate::openvpn::device;
 use crate::uplink::{Leaving, Uplink};
 use ::plane::{LineId, StreamId};
 use lines::control::UsageFile;
@@ -50,7 +50,7 @@ impl ThisHost<'_> {
                 }
                 let remote = socket.peer_addr()?;
                 if context.config.lines.lines.is_empty() {
-                    self.uplink.calls(remote.ip(), leaving(context, link));
+                    self.uplink.calls(remote.ip(), leaving(context, &link.name));
                 }
                 self.streams += 1;
                 let id = StreamId(self.streams);
@@ -62,10 +62,8 @@ impl ThisHost<'_> {
 
     /// Whether the TCP connection cannot go on, as its source address no longer leads to the server, but another does.
     pub(super) fn has_moved(&mut self, now: Instant) -> bool {
-        let Some((_, link)) = &self.device else {
-            return false;
-        };
-        let leaving = leaving(self.context, link);
+        let tunnel = self.device.as_ref().map_or("", |(_, link)| &link.name);
+        let leaving = leaving(self.context, tunnel);
         self.uplink.has_moved(now, true, leaving)
     }
 
@@ -84,12 +82,12 @@ impl ThisHost<'_> {
     }
 }
 
-fn leaving<'a>(context: &'a Context, link: &'a Link) -> Leaving<'a> {
+fn leaving<'a>(context: &'a Context, tunnel: &'a str) -> Leaving<'a> {
     let sockets = &context.config.sockets;
     Leaving {
         device: sockets.device.as_deref(),
         mark: sockets.mark.unwrap_or(0),
-        tunnel: &link.name,
+        tunnel,
     }
 }
 
