@@ -37,6 +37,7 @@ pub(crate) struct Uplink {
 
 impl Uplink {
     /// The uplink towards an address, until a server is called.
+    #[cfg(feature = "pptp")]
     pub(crate) fn towards(address: IpAddr) -> Self {
         Self {
             server: Some(address),
