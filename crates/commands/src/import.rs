@@ -6,6 +6,8 @@ mod pool;
 use crate::Outcome;
 use crate::arguments::{self, option, path, path_of};
 use crate::check::{self, Judged};
+#[cfg(feature = "pptp")]
+use crate::firewall;
 use crate::profile::{self, DIRECTORY};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::error::ImportError;
@@ -232,6 +234,12 @@ fn import(
     #[cfg(feature = "policy")]
     if let Some(device) = device {
         host::terminal::note(crate::policy::prepare::use_of(&device));
+    }
+    #[cfg(feature = "pptp")]
+    {
+        let kind = Kind::of(&kept, text.as_bytes());
+        let rule = firewall::missing_rule(kind, firewall::rejects_gre);
+        rule.into_iter().for_each(host::terminal::note);
     }
     Ok((kept, check::counts(&judged.report), servers))
 }

@@ -17,6 +17,8 @@ mod doctor;
 mod down;
 #[cfg(any(feature = "monitor", feature = "policy"))]
 mod entries;
+#[cfg(feature = "pptp")]
+mod firewall;
 #[cfg(feature = "policy")]
 mod forward;
 mod guard;

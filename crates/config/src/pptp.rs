@@ -33,6 +33,12 @@ use keys::Keys;
 /// The port that servers listen on (RFC 2637, section 2).
 pub const PORT: u16 = 1723;
 
+/// Shell commands that make OpenWrt's firewall accept GRE from the Internet. By default it rejects a server's packets:
+/// its conntrack does not count them as answers.
+pub const GRE_RULE: &str = "uci set firewall.pptp=rule; uci set firewall.pptp.name=Allow-PPTP-GRE; \
+    uci set firewall.pptp.src=wan; uci set firewall.pptp.proto=gre; uci set firewall.pptp.target=ACCEPT; \
+    uci commit firewall; service firewall reload";
+
 /// Maximum number of addresses that a server gives to clients.
 pub const POOL_MAX: usize = 1024;
 

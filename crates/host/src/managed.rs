@@ -158,7 +158,9 @@ impl Managed {
             }
         }
         let errors = match &mut self.applied {
-            _ if plan.steps == self.plan.steps => None,
+            // The kernel removes routes with the address or the device that they need.
+            Some(applied) if plan.steps == self.plan.steps => applied.follow(&mut netlink).err(),
+            None if plan.steps == self.plan.steps => None,
             Some(applied) => applied
                 .change(&self.plan, &plan, &mut netlink)
                 .into_iter()

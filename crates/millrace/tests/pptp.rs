@@ -8,9 +8,12 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lab::acceptance::fw4::Fw4;
+use lab::acceptance::netifd::Netifd;
 use lab::acceptance::world::World;
 use lab::acceptance::{
-    Directory, Net, PATIENCE, PROGRAM, ip, pings, run_files, status_of, tcp_both_ways, until,
+    Directory, Net, PATIENCE, PROGRAM, ip, pings, reaches, run_files, status_of, tcp_both_ways,
+    until,
 };
 use lab::{Emulator, Exit, Host, Impairment, LinkOptions, Process, Side, tools};
 use netio::gre::{GreSocket, Outgoing};
@@ -441,4 +444,31 @@ fn a_server_that_comes_back_is_called_again() {
     pings(&net.a, SERVER, 1);
     end(tunnel.client);
     end(server);
+}
+
+/// OpenWrt's default firewall rejects the server's GRE. The log gives the commands with which the connection comes up.
+#[test]
+fn a_client_names_the_rule_that_it_lacks_and_comes_up_with_it() {
+    if !ready() || lab::require(tools::find("nft")).is_none() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let file = directory.file("server.toml", &server_text(""));
+    let mut server = start(&net.b, &file);
+    is_up(&mut server);
+    let text = client_text(net.link.b4(), "correct horse", "");
+    directory.file("office.toml", &text);
+    directory.interface("office", "office.toml", "");
+    let mut firewall = Fw4::start(&net.a, "eth0", &directory);
+    let mut netifd = Netifd::start(&net.a, "office", directory.path());
+    netifd.if_up();
+    netifd.until_said("answers, but no GRE (IP protocol 47) arrives");
+    let said = netifd.said();
+    let rule = &said[said.find("uci set").unwrap()..];
+    let rule: Vec<&str> = rule.lines().next().unwrap().split("; ").collect();
+    assert!(!net.a.output("ip", ["address"]).unwrap().contains("10.9.0."));
+    firewall.uci(&rule);
+    netifd.until_has(&["10.9.0.2/32"], &[]);
+    reaches(&net.a, "10.9.0.1");
+    netifd.if_down();
 }

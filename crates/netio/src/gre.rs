@@ -74,8 +74,9 @@ impl GreSocket {
         )
     }
 
-    /// Receives only packets from `peer` from now on. May be called again for another peer. Packets that are queued
-    /// already are still received.
+    /// Receives only packets from `peer` from now on. May be called again for another peer, but the source address of
+    /// the first call stays: open a new socket when the host has lost that address. (`AF_UNSPEC` would also forget the
+    /// device, and make the socket deaf.) Packets that are queued already are still received.
     ///
     /// # Errors
     /// The host has no route to `peer`.

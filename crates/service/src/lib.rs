@@ -20,5 +20,6 @@ mod shares;
 mod socket;
 pub mod status;
 pub mod tun_probe;
+mod uplink;
 mod watchdog;
 pub mod wireguard;

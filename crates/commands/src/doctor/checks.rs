@@ -34,6 +34,8 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("loop", into_itself),
     ("mtu", mtu),
     ("offload", offload),
+    #[cfg(feature = "pptp")]
+    ("gre", gre),
     ("rules", rules),
     ("port", port),
     ("forwarding", forwarding),
@@ -295,6 +297,22 @@ fn offload(facts: &Facts, found: &mut Vec<Finding>) {
              outside, because they bypass changed rules".to_owned(),
             place,
             "uci set firewall.@defaults[0].flow_offloading=0; uci commit firewall; service firewall restart",
+        );
+    }
+}
+
+#[cfg(feature = "pptp")]
+fn gre(facts: &Facts, found: &mut Vec<Finding>) {
+    let mut tunnels = facts.tunnels.iter().filter(|it| it.protocol == "pptp");
+    if let Some(tunnel) = tunnels.next().filter(|_| facts.rejects_gre) {
+        say(
+            found,
+            format!(
+                "the firewall rejects GRE (IP protocol 47) from the Internet, which carries the packets of {}",
+                tunnel.device
+            ),
+            crate::firewall::SETTINGS,
+            config::pptp::GRE_RULE,
         );
     }
 }

@@ -112,6 +112,9 @@ pub(super) struct Facts {
     pub(super) nf_tables: bool,
     /// `flow_offloading` and `flow_offloading_hw` of OpenWrt's firewall.
     pub(super) offload: (bool, bool),
+    /// Whether OpenWrt's firewall rejects GRE from the Internet.
+    #[cfg(feature = "pptp")]
+    pub(super) rejects_gre: bool,
     /// Memory that programs may have, in kilobytes.
     pub(super) available: Option<u64>,
     pub(super) starter: Starter,

@@ -72,6 +72,8 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         nft: program("nft"),
         nf_tables: has_nf_tables(),
         offload: offload(),
+        #[cfg(feature = "pptp")]
+        rejects_gre: crate::firewall::rejects_gre(),
         available: available(),
         starter: starter(),
         up: up(),

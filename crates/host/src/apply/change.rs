@@ -23,6 +23,7 @@ impl Applied {
         let (mut errors, mut undone) = (Vec::new(), Vec::new());
         let mut rivals = Rivals::new(dev);
         self.forget_refused(new);
+        let mut past = Vec::new();
         for step in &new.steps {
             // The route to a server has followed an uplink since, or was made when the tunnel connected to the server.
             let is_outer = matches!(step, Step::OuterRoute { .. });
@@ -34,7 +35,11 @@ impl Applied {
                 self.refuse(step, error.to_string());
                 errors.push(error);
             }
+            if let Step::OuterRoute { towards, .. } = step {
+                past.extend(*towards);
+            }
         }
+        undone.extend(self.look_at(&past, system).err());
         self.keep_routes_of_addresses(old, new, system);
         let has_dns = new.steps.iter().any(|it| matches!(it, Step::Dns { .. }));
         let has_table = new.steps.iter().any(Step::masquerades);

@@ -12,12 +12,22 @@ use crate::ways::{FIRST_METRIC, HostRoutes, Way, best, covers, is_same, with_fre
 impl Applied {
     /// Records where the host's own routes lead now, so that [`Applied::follow`] notices a change.
     pub(super) fn look(&mut self, system: &mut dyn System) -> Result<(), ApplyError> {
-        if self.towards().next().is_some() {
+        let all: Vec<IpAddr> = self.towards().collect();
+        self.look_at(&all, system)
+    }
+
+    /// Records where the host's own routes to these addresses lead now, as routes past the tunnel were made.
+    pub(super) fn look_at(
+        &mut self,
+        all: &[IpAddr],
+        system: &mut dyn System,
+    ) -> Result<(), ApplyError> {
+        if !all.is_empty() {
             let host = self.host(system)?;
-            self.seen = self
-                .towards()
-                .map(|towards| (towards, host.way(towards)))
-                .collect();
+            let kept: Vec<IpAddr> = self.towards().filter(|it| !all.contains(it)).collect();
+            self.seen.retain(|(towards, _)| kept.contains(towards));
+            let seen = all.iter().map(|towards| (*towards, host.way(*towards)));
+            self.seen.extend(seen);
         }
         Ok(())
     }

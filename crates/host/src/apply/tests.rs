@@ -284,6 +284,27 @@ fn routes_past_the_tunnel_follow_the_gateway() {
     });
 }
 
+/// A plan moves the route to another gateway, and then the host's first gateway is back.
+#[test]
+fn a_route_past_the_tunnel_follows_back_to_the_gateway_of_an_earlier_plan() {
+    in_host("back", |netlink, directory| {
+        let gateways = ["198.51.100.1", "198.51.100.3"];
+        let plans = gateways.map(|via| def1(netlink, via));
+        let mut applied = Applied::apply_in(directory, OPEN, &plans[0], "wg0", netlink).unwrap();
+        let defaults = gateways.map(|via| Route::default_of(Family::V4).via(ip(via)));
+        netlink.delete_route(&defaults[0]).unwrap();
+        netlink.add_route(&defaults[1]).unwrap();
+        let errors = applied.change(&plans[0], &plans[1], netlink);
+        assert!(errors.is_empty(), "{errors:?}");
+        netlink.delete_route(&defaults[1]).unwrap();
+        netlink.add_route(&defaults[0]).unwrap();
+        assert!(applied.follow(netlink).unwrap());
+        let way = netlink.route_get(ip("192.0.2.1"), 0).unwrap();
+        assert_eq!(way.via, Some(ip(gateways[0])));
+        applied.undo().unwrap();
+    });
+}
+
 #[test]
 fn a_default_route_that_was_displaced_comes_back_as_it_was() {
     in_host("displace", |netlink, directory| {

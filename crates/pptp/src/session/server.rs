@@ -408,7 +408,7 @@ impl Server {
         let call_id = free
             .into_iter()
             .find(|call_id| !self.calls.contains_key(call_id));
-        let call_id = call_id.filter(|_| self.may_have_place() && !self.waits_for_login(id));
+        let call_id = call_id.filter(|_| !self.waits_for_login(id));
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };

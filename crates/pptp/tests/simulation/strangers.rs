@@ -75,7 +75,7 @@ impl Street {
     fn new_client(&self, user: &str, password: &str) -> Caller {
         let mut settings = ClientSettings::new(user.into(), Password::new(password.into()));
         settings.common = client_settings().common;
-        let seed = self.callers.len() as u64;
+        let seed = (self.callers.len() + self.closed.len()) as u64;
         let client = Client::new(settings, entropy(seed), self.now).unwrap();
         Caller::Client(Box::new(client))
     }
@@ -408,8 +408,8 @@ fn clients_beyond_the_last_address_are_told() {
     settings.pool.truncate(1);
     let mut street = Street::new(settings);
     // Both clients have called before either has logged in.
-    for from in [CLIENT, OTHER] {
-        let client = street.new_client(USER, PASSWORD);
+    for (from, user) in [(CLIENT, USER), (OTHER, OTHER_USER)] {
+        let client = street.new_client(user, PASSWORD);
         street.connect(from, client);
     }
     street.settle();
@@ -418,7 +418,23 @@ fn clients_beyond_the_last_address_are_told() {
     assert_eq!(street.down.len(), 1);
     assert_eq!(street.down[0].1, DownReason::NoAddress);
     assert_eq!((street.calls_there(), street.free()), (1, 0));
-    assert!(!street.gets_in(OTHER), "nor one that comes later");
+    street.client(OTHER, OTHER_USER, PASSWORD);
+    street.pass(Duration::from_secs(5));
+    assert_eq!(street.up.len(), 1, "nor one that comes later");
+}
+
+/// The old call seems alive until its echoes fail.
+#[test]
+fn a_client_that_returns_from_another_address_replaces_its_call() {
+    let mut settings = server_settings();
+    settings.pool.truncate(2);
+    let mut street = Street::new(settings);
+    street.client(ATTACKER, OTHER_USER, PASSWORD);
+    for from in [CLIENT, OTHER, CLIENT] {
+        assert!(street.gets_in(from), "{from}");
+    }
+    assert_eq!((street.calls_there(), street.free()), (2, 0));
+    assert!(street.down.iter().all(|(from, _)| *from != ATTACKER));
 }
 
 #[test]
@@ -431,10 +447,13 @@ fn one_account_cannot_have_every_address() {
         street.pass(Duration::from_secs(5));
     }
     assert_eq!((street.calls_there(), street.free()), (4, 0));
-    for (calls, of_other) in [(4, 1), (4, 2), (4, 2)] {
+    // The third login replaces the first of the same account, as the attacker's last two did.
+    for logins in 1..=3 {
         street.client(CLIENT, OTHER_USER, PASSWORD);
         street.pass(Duration::from_secs(5));
         let up = street.up.iter().filter(|(_, from)| *from == CLIENT).count();
-        assert_eq!((street.calls_there(), up), (calls, of_other));
+        assert_eq!((street.calls_there(), up), (4, logins));
     }
+    let ended = |from| street.down.iter().filter(|it| it.0 == from).count();
+    assert_eq!((ended(ATTACKER), ended(CLIENT)), (4, 1));
 }

@@ -11,12 +11,14 @@ use ::pptp::session::{
 };
 use log::Level;
 use plane::LineId;
+use silence::Silence;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 mod failures;
 mod line_events;
 mod lines;
+mod silence;
 
 pub(super) use lines::ServerLines;
 
@@ -79,6 +81,7 @@ pub(super) struct ClientMachine {
     stop_by: Option<Instant>,
     outputs: Vec<LinkOutput>,
     counts: Counts,
+    silence: Silence,
     lines: Option<Box<ServerLines>>,
     /// The control connection is open.
     is_connected: bool,
@@ -107,6 +110,7 @@ impl ClientMachine {
             stop_by: None,
             outputs: Vec::new(),
             counts: Counts::default(),
+            silence: Silence::default(),
         }
     }
 
@@ -121,6 +125,7 @@ impl ClientMachine {
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>) {
+        self.silence.begin(cx.now);
         self.again_at = None;
         self.at = 0;
         match self.options.host.parse() {
@@ -137,8 +142,28 @@ impl ClientMachine {
         self.dial(server, cx);
     }
 
+    /// Calls the server at once from the host's new source address. Interface and routes stay, and the server forgets
+    /// the old call by itself.
+    fn moved(&mut self, cx: &mut Cx<'_>) {
+        if self.stop_by.is_some() || self.fatal.is_some() {
+            return;
+        }
+        let words = format!("{}: the uplink has changed; calling again", self.server());
+        cx.host.log(Level::Info, words);
+        (self.session, self.order, self.up) = (None, None, None);
+        self.is_connected = false;
+        (self.failed, self.again_at) = (0, None);
+        self.silence.begin(cx.now);
+        match self.addresses.is_empty() {
+            true => self.begin(cx),
+            // A name server may be reachable only through the tunnel.
+            false => self.connect(cx),
+        }
+    }
+
     /// Tries the server's next address, as the connection to this one failed.
     fn not_connected(&mut self, why: &str, cx: &mut Cx<'_>) {
+        self.silence.not_connected();
         let why = format!("{}: {why}", self.server());
         if self.at + 1 < self.addresses.len() {
             self.at += 1;
@@ -219,6 +244,8 @@ impl ClientMachine {
         self.was_up = true;
         cx.host.up(&up, server);
         self.up = Some((up, cx.now));
+        self.silence.end();
+        self.tell_silence(cx);
         self.ask_all_lines();
     }
 
@@ -244,6 +271,7 @@ impl ClientMachine {
                 cx.host.refused(&why);
             }
             self.fatal = Some(why);
+            self.silence.end();
         } else {
             self.failed(&why, cx);
         }
@@ -289,9 +317,12 @@ impl Machine for ClientMachine {
                 self.open_lines(cx);
                 self.begin(cx);
             }
-            Event::LookedUp(found) => self.looked_up(found, cx),
+            // Otherwise the client has called a known address meanwhile.
+            Event::LookedUp(found) if self.is_idle() => self.looked_up(found, cx),
+            Event::LookedUp(_) => {}
             Event::Connected => {
                 self.is_connected = true;
+                self.silence.connected(cx.now);
                 self.dialled(cx);
                 let (settings, entropy) = (self.settings.clone(), self.entropy.clone());
                 match Session::new(settings, entropy, cx.now) {
@@ -324,8 +355,10 @@ impl Machine for ClientMachine {
                 }
             }
             Event::LinksChanged => self.read_lines(cx),
+            Event::Moved => self.moved(cx),
             Event::Knocked(line) => self.knocked(line, cx),
             Event::Deadline => {
+                self.tell_silence(cx);
                 self.expire_lines(cx);
                 if let Some(session) = &mut self.session {
                     session.expire(cx.now, &mut self.outputs);
@@ -338,6 +371,7 @@ impl Machine for ClientMachine {
             }
             Event::Stop => {
                 self.again_at = None;
+                self.silence.end();
                 self.stop_by = Some(cx.now + FAREWELL);
                 match &mut self.session {
                     Some(session) => session.stop(cx.now, &mut self.outputs),
@@ -375,10 +409,18 @@ impl Machine for ClientMachine {
         let order = self.order.as_ref().and_then(Order::deadline);
         // While a session is ending, the next try waits.
         let again = self.again_at.filter(|_| self.is_idle());
-        [session, order, again, self.stop_by, self.lines_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let silence = self.silence.deadline();
+        [
+            session,
+            order,
+            again,
+            self.stop_by,
+            silence,
+            self.lines_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn outbound(
@@ -415,6 +457,7 @@ impl Machine for ClientMachine {
             self.counts.strangers += 1;
             return;
         }
+        self.silence.heard_gre();
         if self.lines.is_some() && ::pptp::lines::is_probe(packet) {
             self.answered(from.line, packet, cx);
             return;

@@ -14,6 +14,7 @@ use super::settings::{self, PasswordError};
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
 use crate::tun_probe::TunProbe;
+use crate::uplink::Uplink;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Client, Pptp, Role, Server};
@@ -51,6 +52,9 @@ const _: () = assert!(LINES + plane::LINES_MAX as u64 <= KNOCKS);
 
 /// Time without a tunnel after which the log names the likely reasons.
 const UNANSWERED: Duration = Duration::from_secs(5);
+
+/// A documentation address (RFC 5737), which only a default route covers.
+const ANYWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// Bytes of GRE that the kernel may queue: some ten milliseconds at a gigabit.
 const BUFFER: usize = 2 << 20;
@@ -279,6 +283,12 @@ impl<'m, M: Machine> Executor<'m, M> {
             resolver,
             poller,
             network: Network::new(&model.interface, options.manager.as_ref()),
+            uplink: match &model.role {
+                Role::Client(_) if model.lines.lines.is_empty() => {
+                    Some(Uplink::towards(ANYWHERE.into()))
+                }
+                _ => None,
+            },
             ended: None,
             told: daemon && awaited == Some(Awaited::Late),
             wait_until: options.wait_at_most.map(|it| Instant::now() + it),
@@ -341,6 +351,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             self.watchdog.due(),
             self.outside.wait_until,
             self.outside.explain_at,
+            self.outside.uplink.as_ref().and_then(|it| it.look_at),
         ];
         let own = own.into_iter().flatten().min();
         let deadlines = [self.machine.deadline(), status, own];
@@ -376,6 +387,9 @@ impl<'m, M: Machine> Executor<'m, M> {
         // Moving packets is this thread's work too.
         self.watchdog.turn(now, || true);
         self.await_server(now);
+        if self.outside.has_moved(now) {
+            self.tell(Event::Moved, now);
+        }
         if self.machine.deadline().is_some_and(|at| at <= now) {
             self.release(now);
             self.tell(Event::Deadline, now);
@@ -465,6 +479,9 @@ impl<'m, M: Machine> Executor<'m, M> {
             }
         }
         if any {
+            if let Some(uplink) = &mut self.outside.uplink {
+                uplink.changed(now);
+            }
             self.tell(Event::LinksChanged, now);
         }
         if changed {

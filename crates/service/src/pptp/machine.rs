@@ -55,6 +55,15 @@ impl Way {
     }
 }
 
+/// Packets that a client's server does not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silent {
+    /// The server does not answer at its port.
+    Server,
+    /// The server answers at its port, but sends no GRE.
+    Gre,
+}
+
 /// An event for a machine.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
@@ -74,6 +83,9 @@ pub(super) enum Event<'a> {
     Closed(StreamId),
     /// The host's devices or addresses have changed.
     LinksChanged,
+    /// The call's source address no longer leads to the server, but another does; or a route to the server has
+    /// appeared. Only for clients without lines.
+    Moved,
     /// The server answers at its port, over this line.
     Knocked(LineId),
     /// [`Machine::deadline`] has passed.
@@ -111,6 +123,9 @@ pub(super) trait Host {
 
     /// Sets the agreed addresses on the interface, and routes packets into it: a client's tunnel is up.
     fn up(&mut self, up: &Up, server: Ipv4Addr);
+
+    /// Reports that the server has been silent for some time; `None` once the tunnel is up.
+    fn silent(&mut self, why: Option<Silent>);
 
     /// Reports that the server refuses the credentials.
     fn refused(&mut self, why: &str);

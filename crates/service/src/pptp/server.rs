@@ -238,6 +238,7 @@ impl Machine for ServerMachine {
             | Event::Connected
             | Event::NotConnected(_)
             | Event::LinksChanged
+            | Event::Moved
             | Event::Knocked(_) => {}
         }
         self.translate(cx);

@@ -1,7 +1,7 @@
 //! A client and a server, a TCP connection that keeps order, and a network that a test can disturb.
 
 use super::client::{ClientMachine, ClientOptions};
-use super::machine::{Cx, Event, Host, Machine, ONLY, StreamId, Way};
+use super::machine::{Cx, Event, Host, Machine, ONLY, Silent, StreamId, Way};
 use super::server::ServerMachine;
 use super::{network, settings};
 use crate::status::Status;
@@ -71,6 +71,8 @@ struct Notes {
     /// Inner packets that were delivered.
     delivered: Vec<Vec<u8>>,
     facts: Vec<Option<LineFacts>>,
+    /// Reports about the server's silence.
+    silent: Vec<Option<Silent>>,
     /// Connections fail, at once or later.
     unreachable: bool,
     late: bool,
@@ -125,6 +127,10 @@ impl Host for Notes {
         self.effects.push(Effect::Up(up.clone(), server));
     }
 
+    fn silent(&mut self, why: Option<Silent>) {
+        self.silent.push(why);
+    }
+
     fn refused(&mut self, _: &str) {}
 
     fn log(&mut self, level: Level, words: String) {
@@ -145,6 +151,8 @@ struct World {
     client: ClientMachine,
     server: ServerMachine,
     stream: Option<StreamId>,
+    /// The network drops the server's GRE.
+    loses_gre: bool,
     /// GRE packets in transit to the server, and to the client.
     to_server: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
@@ -185,6 +193,7 @@ impl World {
             client,
             server,
             stream: None,
+            loses_gre: false,
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
             at_server: Notes::default(),
@@ -252,7 +261,9 @@ impl World {
         for effect in self.at_server.take() {
             if let Effect::Gre(way, packet) = effect {
                 assert_eq!(way, Way::between(LineId::FIRST, CALLED));
-                self.to_client.push_back(packet);
+                if !self.loses_gre {
+                    self.to_client.push_back(packet);
+                }
             }
         }
     }
@@ -524,6 +535,33 @@ fn a_server_out_of_reach_is_called_again_after_longer_and_longer() {
     }
 }
 
+/// Each change of the silence is reported once, 10 s after it began.
+#[test]
+fn a_silent_server_is_reported_until_the_tunnel_is_up() {
+    let mut world = World::new(&THERE.to_string(), "word", "");
+    (world.at_client.unreachable, world.at_client.late) = (true, true);
+    let start = world.now;
+    world.tell(Event::Start);
+    world.run(|world| !world.at_client.silent.is_empty());
+    assert_eq!((world.now - start).as_secs(), 10);
+    world.at_client.unreachable = false;
+    world.loses_gre = true;
+    world.run(|world| world.stream.is_some());
+    let connected = world.now;
+    world.run(|world| world.at_client.silent.len() > 1);
+    assert_eq!((world.now - connected).as_secs(), 10);
+    // Further calls fail for the same reason.
+    world.run(|world| world.calls.len() > 8);
+    world.loses_gre = false;
+    world.run(|world| world.up.is_some());
+    let all = [Some(Silent::Server), Some(Silent::Gre), None];
+    assert_eq!(world.at_client.silent, all);
+    world.up = None;
+    world.hang_up();
+    world.run(|world| world.up.is_some());
+    assert_eq!(world.at_client.silent, all, "it is back soon");
+}
+
 #[test]
 fn a_tunnel_that_breaks_is_made_anew() {
     let mut world = World::connected("");
@@ -533,6 +571,54 @@ fn a_tunnel_that_breaks_is_made_anew() {
     world.client_sends(&packet(CLIENT, SERVER, 9));
     world.pass(Duration::from_secs(1));
     assert_eq!(world.at_server.delivered, [packet(CLIENT, SERVER, 9)]);
+}
+
+/// The server still has the old call, which it cannot reach any more.
+#[test]
+fn a_client_that_has_moved_calls_again_at_once() {
+    let mut world = World::connected("");
+    let (start, old) = (world.now, world.stream.take());
+    world.up = None;
+    world.tell(Event::Moved);
+    assert_ne!(world.stream, old);
+    world.run(|world| world.up.is_some());
+    assert!(world.now - start < Duration::from_secs(1));
+    assert_eq!(world.calls.len(), 2);
+    // The answer to an earlier look-up changes nothing.
+    world.tell(Event::LookedUp(Ok(vec![HERE])));
+    assert_eq!(world.calls.len(), 2);
+    let inner = world.up.as_ref().unwrap().address;
+    world.client_sends(&packet(inner, SERVER, 9));
+    world.deliver();
+    assert_eq!(world.at_server.delivered, [packet(inner, SERVER, 9)]);
+    world.tell(Event::Stop);
+    let calls = world.calls.len();
+    world.tell(Event::Moved);
+    assert_eq!(world.calls.len(), calls, "the tunnel is to end");
+}
+
+#[test]
+fn a_route_that_appears_ends_a_pause() {
+    for host in [THERE.to_string(), "vpn.example".to_owned()] {
+        let mut world = World::new(&host, "word", "");
+        world.at_client.unreachable = true;
+        world.tell(Event::Start);
+        for lookups in 1..6 {
+            world.run(|world| world.calls.len() >= lookups || world.asked.len() >= lookups);
+            if !world.asked.is_empty() {
+                world.tell(Event::LookedUp(Err("no name server".to_owned())));
+            }
+        }
+        world.at_client.unreachable = false;
+        let (start, asked) = (world.now, world.asked.len());
+        world.tell(Event::Moved);
+        if asked > 0 {
+            assert_eq!(world.asked.len(), asked + 1);
+            world.tell(Event::LookedUp(Ok(vec![THERE])));
+        }
+        world.run(|world| world.up.is_some());
+        assert!(world.now - start < Duration::from_secs(1), "{host}");
+    }
 }
 
 #[test]

@@ -38,6 +38,16 @@ pub fn reaches(host: &Host, target: &str) {
     });
 }
 
+/// Pings without a pause until the first answer, and returns the time until then.
+pub fn until_answer(host: &Host, target: &str) -> Duration {
+    let start = Instant::now();
+    until(target, || {
+        let once = || echo(&echo_socket(ip(target))?, 1, 56, Duration::from_millis(100));
+        host.run(once).unwrap().is_ok()
+    });
+    start.elapsed()
+}
+
 /// Opens a raw ICMP socket of the target's family. It sends and receives ICMP messages, only to and from the target,
 /// like a connected UDP socket.
 fn echo_socket(target: IpAddr) -> io::Result<UdpSocket> {

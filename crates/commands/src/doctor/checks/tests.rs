@@ -69,6 +69,8 @@ fn sound() -> Facts {
         nft: true,
         nf_tables: true,
         offload: (false, false),
+        #[cfg(feature = "pptp")]
+        rejects_gre: true,
         available: Some(64 << 10),
         starter: Starter::Systemd(vec!["office".to_owned()]),
         up: vec![Up {
@@ -264,6 +266,14 @@ fn ports_that_others_reach() {
     #[cfg(target_endian = "little")]
     assert_eq!(found, [("127.0.0.1:7505".parse().unwrap(), 4711)]);
     assert_eq!(found.len(), 1);
+}
+
+#[cfg(feature = "pptp")]
+#[test]
+fn a_firewall_that_rejects_the_packets_of_pptp() {
+    finds("gre", "the packets of office", |it| {
+        it.tunnels[0].protocol = "pptp".to_owned();
+    });
 }
 
 #[test]

@@ -75,19 +75,21 @@ impl Server {
     }
 
     /// Ends the oldest call of the account with the most calls, if that account has at least two more than the
-    /// newcomer's. So no account can hold all addresses while another has fewer.
+    /// newcomer's; otherwise the oldest call of the newcomer's account. So no account can hold all addresses while
+    /// another has fewer, and a client that returns from another address replaces its old call.
     fn make_place(&mut self, newcomer: u16, now: Instant, out: &mut Vec<ServerOutput>) {
         let accounts = self.of_accounts();
         let own = self.calls.get(&newcomer).and_then(|it| it.call.account());
-        let own = accounts.get(own.unwrap_or_default()).map_or(0, Vec::len);
-        let Some(ids) = accounts.into_values().max_by_key(Vec::len) else {
-            return;
-        };
+        let own = accounts.get(own.unwrap_or_default());
+        let own = own.map_or(&[][..], Vec::as_slice);
+        let most = accounts.values().max_by_key(|ids| ids.len());
+        let most = most.filter(|ids| ids.len() >= own.len() + 2);
+        let ids = most.map_or(own, Vec::as_slice);
         // Call IDs are assigned in sequence and wrap around.
         let oldest = ids
             .iter()
             .max_by_key(|id| self.next_call.wrapping_sub(**id));
-        let oldest = oldest.copied().filter(|_| ids.len() >= own + 2);
+        let oldest = oldest.copied();
         if let Some((id, found)) = oldest.and_then(|id| Some((id, self.calls.get_mut(&id)?))) {
             found
                 .call
@@ -104,12 +106,6 @@ impl Server {
             found.entry(account).or_default().push(id);
         }
         found
-    }
-
-    /// Whether an address may be available for one more client.
-    pub(super) fn may_have_place(&self) -> bool {
-        let greedy = |calls: Vec<u16>| calls.len() > 1;
-        !self.pool.is_empty() || self.of_accounts().into_values().any(greedy)
     }
 
     /// Whether a connection has a call without a login.

@@ -21,7 +21,7 @@ use openvpn::tls::TlsSettings;
 use openvpn_host::connect::DialError;
 use openvpn_host::monitored::ProcessRequest;
 use openvpn_host::revocation::RevocationFile;
-use plane::Now;
+use plane::{Now, StreamId};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -121,7 +121,8 @@ impl<'a> Executor<'a> {
     /// Waits for the next events and handles them.
     fn wait(&mut self) -> Result<(), Failure> {
         let context = self.context;
-        let deadline = context.deadline(self.machine.next_deadline());
+        let due = [self.machine.next_deadline(), self.host.uplink.look_at];
+        let deadline = context.deadline(due.into_iter().flatten().min());
         let now = Now::read().monotonic;
         let timeout = deadline.map(|at| at.saturating_duration_since(now));
         for token in self.host.poller.wait(timeout)?.iter() {
@@ -134,6 +135,7 @@ impl<'a> Executor<'a> {
                     self.events.extend(signal.map(Event::Signal));
                 }
                 NEWS if context.network_changed() => {
+                    self.host.uplink.changed(now);
                     self.events.push_back(Event::NetworkChanged);
                     if self.lacking.is_routed_again() {
                         self.events.push_back(Event::Hurry);
@@ -148,6 +150,12 @@ impl<'a> Executor<'a> {
         let leaves = context.leaves_now();
         self.events.extend(leaves.map(Event::Signal));
         let now = Now::read().monotonic;
+        if self.host.has_moved(now) {
+            let stream = StreamId(self.host.streams);
+            // Without a pause, as the server did not end the connection.
+            self.events
+                .extend([Event::StreamClosed(stream), Event::Hurry]);
+        }
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
             self.events.push_back(Event::Deadline);
         }

@@ -1,7 +1,7 @@
 //! A client's lines, with a GRE socket for each.
 
 use super::packets::BATCH;
-use super::{BUFFER, Executor, KNOCKS, LINES};
+use super::{BUFFER, Executor, GRE, KNOCKS, LINES};
 use crate::pptp::machine::{Event, Machine, Way};
 use ::config::lines::Lines;
 use log::debug;
@@ -25,6 +25,8 @@ pub(super) struct Sockets {
     settings: Lines,
     /// The socket of a client or server without lines of its own.
     only: Option<GreSocket>,
+    /// The device to which the single socket is bound.
+    device: Option<String>,
     outgoing: Outgoing,
     /// The sockets of the lines.
     open: Vec<Option<End>>,
@@ -55,6 +57,7 @@ impl Sockets {
         };
         Ok(Self {
             only,
+            device: device.map(str::to_owned),
             outgoing: Outgoing::new(),
             open: lines.lines.iter().map(|_| None).collect(),
             knocks: BTreeMap::new(),
@@ -70,6 +73,19 @@ impl Sockets {
     /// The single socket, without lines.
     pub(super) const fn only(&self) -> Option<&GreSocket> {
         self.only.as_ref()
+    }
+
+    /// Replaces the single socket of a client by one that hears this server only, from the source address and through
+    /// the device that the host has now. A connected socket keeps both, even when the host has lost them.
+    pub(super) fn call(&mut self, server: Ipv4Addr, poller: &Poller) -> io::Result<()> {
+        let Some(only) = &mut self.only else {
+            return Ok(());
+        };
+        let socket = GreSocket::open(None, self.device.as_deref(), Some(BUFFER))?;
+        socket.connect(server)?;
+        poller.add(&socket, GRE)?;
+        let old = std::mem::replace(only, socket);
+        poller.remove(&old)
     }
 
     fn line(&self, line: LineId, mark: u32) -> io::Result<GreSocket> {

@@ -2,11 +2,12 @@
 
 use super::control::Control;
 use super::lines::Sockets;
-use super::{RunError, RunOptions, STREAMS};
+use super::{RunError, RunOptions, STREAMS, Uplink};
 use crate::pptp::awaited;
-use crate::pptp::machine::{Host, ONLY, StreamId, Way};
+use crate::pptp::machine::{Host, ONLY, Silent, StreamId, Way};
 use crate::pptp::network::{self, Network};
-use ::config::pptp::{Pptp, Role};
+use crate::uplink::Leaving;
+use ::config::pptp::{GRE_RULE, Pptp, Role};
 use ::lines::names::Resolver;
 use ::pptp::session::Up;
 use engine::interface::Writer;
@@ -34,6 +35,8 @@ pub(super) struct Outside<'m> {
     pub(super) resolver: Resolver<()>,
     pub(super) poller: Poller,
     pub(super) network: Network,
+    /// The uplink of a client without lines, whose calls have one source address.
+    pub(super) uplink: Option<Uplink>,
     pub(super) ended: Option<Result<(), RunError>>,
     /// The user was told that the tunnel is up, or the parent process has stopped waiting.
     pub(super) told: bool,
@@ -82,6 +85,16 @@ impl Outside<'_> {
         self.ended.get_or_insert(result);
     }
 
+    /// Looks at the uplink if that is due. Returns whether to call the server at once.
+    pub(super) fn has_moved(&mut self, now: Instant) -> bool {
+        let (in_call, leaving) = (
+            self.streams.contains_key(&ONLY),
+            leaving(&self.options, &self.tun),
+        );
+        let uplink = self.uplink.as_mut();
+        uplink.is_some_and(|it| it.has_moved(now, in_call, leaving))
+    }
+
     /// Closes a control connection.
     pub(super) fn close(&mut self, id: StreamId) {
         let removed = match self.streams.remove(&id) {
@@ -95,6 +108,14 @@ impl Outside<'_> {
     }
 }
 
+fn leaving<'a>(options: &'a RunOptions, tun: &'a Tun) -> Leaving<'a> {
+    Leaving {
+        device: options.bind_device.as_deref(),
+        mark: 0,
+        tunnel: tun.name(),
+    }
+}
+
 impl Host for Outside<'_> {
     fn look_up(&mut self, host: String) {
         self.resolver.begin((), (host, 0), 0, self.network.is_set());
@@ -103,6 +124,10 @@ impl Host for Outside<'_> {
     fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) -> Result<(), String> {
         self.close(ONLY);
         self.network.keep_outside(*server.ip());
+        if let Some(uplink) = &mut self.uplink {
+            let leaving = leaving(&self.options, &self.tun);
+            uplink.calls((*server.ip()).into(), leaving);
+        }
         let options = match line {
             Some(line) => self.gre.tcp_by(line),
             None => TcpOptions {
@@ -112,9 +137,8 @@ impl Host for Outside<'_> {
         };
         let words = |error: io::Error| error.to_string();
         // Set before the call request is sent: GRE may arrive before the reply.
-        let gre = self.gre.only();
-        gre.map_or(Ok(()), |gre| gre.connect(*server.ip()))
-            .map_err(words)?;
+        let called = self.gre.call(*server.ip(), &self.poller);
+        called.map_err(words)?;
         let connecting =
             Connecting::new(server.into(), &options).map_err(|error| error.to_string())?;
         let token = STREAMS + ONLY;
@@ -162,6 +186,27 @@ impl Host for Outside<'_> {
                 Err(error) => self.end_with(Err(error.into())),
             }
         }
+    }
+
+    fn silent(&mut self, why: Option<Silent>) {
+        let (Some(manager), Role::Client(client)) = (&self.options.manager, &self.model.role)
+        else {
+            return;
+        };
+        let (host, port) = (&client.host, client.port);
+        let words = why.map(|why| match why {
+            Silent::Server => format!(
+                "{host} does not answer: it may be down, or a firewall may drop TCP port {port}"
+            ),
+            Silent::Gre => format!(
+                "{host} answers, but no GRE (IP protocol 47) arrives: this router's firewall or a NAT drops it; allow \
+                 it with: {GRE_RULE}"
+            ),
+        });
+        if let Some(words) = &words {
+            log::warn!("{}: {words}", self.model.interface);
+        }
+        manager.silent(words.as_deref());
     }
 
     fn refused(&mut self, why: &str) {

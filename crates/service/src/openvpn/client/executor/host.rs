@@ -10,6 +10,7 @@ use crate::openvpn::client::machine::Machine;
 use crate::openvpn::context::Context;
 use crate::openvpn::device::{self, DeviceError, Link, Peers, SocketPlane};
 use crate::openvpn::{Ended, INBOX};
+use crate::uplink::Uplink;
 use ::host::privileges;
 use config::openvpn::{Connection, Prompted};
 use lines::control::{self, LineFacts, LineUsage, UsageFile};
@@ -55,6 +56,8 @@ pub(super) struct ThisHost<'a> {
     pub(super) device: Option<(Rc<SocketPlane>, Link)>,
     /// The number of the last stream.
     pub(super) streams: u64,
+    /// The uplink under a TCP connection of a client without lines.
+    pub(super) uplink: Uplink,
     /// The interface's network settings: being planned, planned, and set.
     planning: Option<Planning>,
     planned: Option<Inside>,
@@ -99,6 +102,7 @@ impl<'a> ThisHost<'a> {
             background,
             device: None,
             streams: 0,
+            uplink: Uplink::default(),
             planning: None,
             planned: None,
             inside: None,

@@ -6,11 +6,13 @@ use crate::openvpn::client::host::Failure;
 use crate::openvpn::client::machine::Machine;
 use crate::openvpn::context::Context;
 use crate::openvpn::device;
+use crate::uplink::{Leaving, Uplink};
 use ::plane::{LineId, StreamId};
 use lines::control::UsageFile;
 use openvpn_host::connect::{Socket, Target};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Instant;
 
 /// A socket's remote address and stream number; `None` for UDP.
 pub(super) type Dialled = (SocketAddr, Option<StreamId>);
@@ -24,9 +26,10 @@ impl ThisHost<'_> {
         socket: Option<Socket>,
     ) -> Result<Dialled, Failure> {
         let context = self.context;
-        let Some((plane, _)) = &self.device else {
+        let Some((plane, link)) = &self.device else {
             return Err("no interface".into());
         };
+        self.uplink = Uplink::default();
         match socket {
             None => Err("the attempt was cancelled".into()),
             // Each line has its own sockets.
@@ -46,12 +49,22 @@ impl ThisHost<'_> {
                     plane.close_line(LineId::FIRST);
                 }
                 let remote = socket.peer_addr()?;
+                if context.config.lines.lines.is_empty() {
+                    self.uplink.calls(remote.ip(), leaving(context, &link.name));
+                }
                 self.streams += 1;
                 let id = StreamId(self.streams);
                 plane.add_stream(id, LineId::FIRST, socket)?;
                 Ok((remote, Some(id)))
             }
         }
+    }
+
+    /// Whether the TCP connection cannot go on, as its source address no longer leads to the server, but another does.
+    pub(super) fn has_moved(&mut self, now: Instant) -> bool {
+        let tunnel = self.device.as_ref().map_or("", |(_, link)| &link.name);
+        let leaving = leaving(self.context, tunnel);
+        self.uplink.has_moved(now, true, leaving)
     }
 
     /// Opens a line's sockets.
@@ -66,6 +79,15 @@ impl ThisHost<'_> {
         let sockets = device::open_line(config, settings, bound, port, mark)?;
         plane.open_line(line, sockets)?;
         Ok(())
+    }
+}
+
+fn leaving<'a>(context: &'a Context, tunnel: &'a str) -> Leaving<'a> {
+    let sockets = &context.config.sockets;
+    Leaving {
+        device: sockets.device.as_deref(),
+        mark: sockets.mark.unwrap_or(0),
+        tunnel,
     }
 }
 
