@@ -21,6 +21,12 @@ proto_millrace_init_config() {
 }
 
 proto_millrace_setup() {
+	# netifd starts a program that is missing again and again, without a pause.
+	[ -x /usr/sbin/millrace ] || {
+		proto_notify_error "$1" NO_PROGRAM "/usr/sbin/millrace is missing: install it, then run \"ifup $1\""
+		proto_block_restart "$1"
+		return 1
+	}
 	proto_run_command "$1" /usr/sbin/millrace netifd "$1"
 }
 
@@ -29,8 +35,14 @@ proto_millrace_renew() {
 	proto_kill_command "$1" 1
 }
 
-# The program itself reports errors, and whether to restart it: $ERROR is not needed.
+# The program itself reports errors, and blocks its restart with code 19. netifd restarts it at once after any other
+# exit, so one that always fails would start a hundred times a second. ERROR is unset if netifd ends the program, and 0
+# after a signal.
 proto_millrace_teardown() {
+	case "${ERROR-}" in
+	'' | 19) ;;
+	*) sleep 1 ;;
+	esac
 	proto_kill_command "$1"
 }
 
