@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -96,11 +95,15 @@ impl Router {
         fs::write(self.path(to), text).unwrap();
     }
 
+    /// Writes an executable file. A shell does, because a child of another test would inherit this process's file, and
+    /// Linux executes no file that somebody has open for writing.
     fn program(&self, name: &str, words: &str) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, format!("#!/bin/sh\n{words}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", write, "sh"]).arg(path).arg(words);
+        assert!(shell.status().unwrap().success());
     }
 
     fn shell(&self, script: &str, arguments: &[&str], ends: usize, error: Option<&str>) -> String {
