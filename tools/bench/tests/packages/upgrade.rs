@@ -133,6 +133,71 @@ fn a_start_of_the_user_or_at_boot_sets_it() {
     }
 }
 
+/// Starts a service as OpenWrt does after an upgrade, or reloads it, and prints what procd compares with the instance
+/// before: it starts an instance anew if the command or a listed file differs. With a `reload_signal` it never does.
+const COMPARED: &str = r#"
+. "$INIT"
+PROG=$PWD/program
+SETTINGS=$PWD/settings
+config_load() { :; }
+config_get_bool() { enabled=1; }
+config_list_foreach() { :; }
+start() { start_service; }
+procd_open_instance() {
+    files=
+    signal=
+}
+procd_set_param() {
+    case "$1" in
+    file)
+        shift
+        files=$*
+        ;;
+    reload_signal) signal=$2 ;;
+    esac
+}
+procd_close_instance() { [ -n "$signal" ] || cat $files 2>/dev/null | md5sum; }
+procd_send_signal() { echo "$*"; }
+printf '#!/bin/sh\n# %s\n' "$VERSION" >"$PROG"
+chmod 755 "$PROG"
+echo "$CONTENT" >"$SETTINGS"
+"$CALL"
+"#;
+
+/// What procd compares, and signals, of the service of a script.
+fn compared(script: &Path, call: &str, version: &str, settings: &str) -> String {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-uc", COMPARED]).current_dir(&scratch);
+    shell.env("INIT", fs::canonicalize(script).unwrap());
+    shell.env("CALL", call).env("PKG_UPGRADE", "1");
+    let output = shell.env("VERSION", version).env("CONTENT", settings);
+    let output = output.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_upgrade_restarts_every_service() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = root.join("packaging/openwrt/millrace/etc/init.d");
+    let scripts = fs::read_dir(&directory).unwrap();
+    let scripts = scripts.map(|it| it.unwrap().path());
+    let services = scripts.filter(|it| fs::read_to_string(it).unwrap().contains("instance"));
+    let services: Vec<_> = services.collect();
+    assert_eq!(services.len(), 5);
+    for script in services {
+        let start = |version| compared(&script, "start_service", version, "settings");
+        assert_eq!(start("1"), start("1"), "{}", script.display());
+        assert_ne!(start("1"), start("2"), "{}", script.display());
+    }
+    // Alerts read changed settings in place.
+    let alerts = directory.join("millrace-alerts");
+    let start = compared(&alerts, "start_service", "1", "settings");
+    let reload = compared(&alerts, "reload_service", "1", "changed");
+    assert_eq!(reload, format!("millrace-alerts * HUP\n{start}"));
+}
+
 /// Installs the configuration file and runs the package's script, then changes the file as a user does. `reload_config`
 /// announces files whose sum differs from that of its last run, so a file that is new to it is not announced.
 const CHANGE: &str = r#"
