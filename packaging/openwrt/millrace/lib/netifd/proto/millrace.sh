@@ -21,7 +21,7 @@ proto_millrace_init_config() {
 }
 
 proto_millrace_setup() {
-	# netifd starts a program that is missing again and again, without a pause.
+	# Without this check, netifd would start a missing program again and again, without a pause.
 	[ -x /usr/sbin/millrace ] || {
 		proto_notify_error "$1" NO_PROGRAM "/usr/sbin/millrace is missing: install it, then run \"ifup $1\""
 		proto_block_restart "$1"
@@ -35,9 +35,8 @@ proto_millrace_renew() {
 	proto_kill_command "$1" 1
 }
 
-# The program itself reports errors, and blocks its restart with code 19. netifd restarts it at once after any other
-# exit, so one that always fails would start a hundred times a second. ERROR is unset if netifd ends the program, and 0
-# after a signal.
+# The program itself reports errors. It blocks its restart if it exits with code 19; after any other exit netifd
+# restarts it at once, so this waits a second. ERROR is unset if netifd ended the program, and 0 after a signal.
 proto_millrace_teardown() {
 	case "${ERROR-}" in
 	'' | 19) ;;
