@@ -752,7 +752,7 @@ fn the_handler_declares_only_what_a_new_device_is_needed_for() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt/millrace");
     let handler = root.join("lib/netifd/proto/millrace.sh");
     let script = format!(
-        "INCLUDE_ONLY=1; . {}\n\
+        "INCLUDE_ONLY=1; eval \"$(sed s,/usr/sbin/millrace,/bin/sh, {})\"\n\
          for kind in string array boolean int; do\n\
              eval \"proto_config_add_$kind() {{ echo $kind \\\"\\$@\\\"; }}\"\n\
          done\n\
@@ -766,7 +766,7 @@ fn the_handler_declares_only_what_a_new_device_is_needed_for() {
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
         "string config_file\nboolean allow_files\nstring mode\narray uplink:list(string)\n111\n\
-         run office /usr/sbin/millrace netifd office\nkill office 1\nkill office\n"
+         run office /bin/sh netifd office\nkill office 1\nkill office\n"
     );
     for file in [handler, root.join("etc/init.d/millrace")] {
         use std::os::unix::fs::PermissionsExt as _;

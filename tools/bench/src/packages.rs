@@ -32,6 +32,7 @@ pub mod ipk;
 pub mod key;
 pub mod manifest;
 pub mod openwrt;
+pub mod program;
 pub mod sbom;
 pub mod stanza;
 pub mod tar;

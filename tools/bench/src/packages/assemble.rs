@@ -5,7 +5,9 @@ use crate::packages::apk::Apk;
 use crate::packages::index::Manager;
 use crate::packages::key::Keys;
 use crate::packages::manifest::{Description, Distribution, Manifest, ManifestError};
-use crate::packages::{Package, apk, apk_index, compress, deb, debian, hash, index, ipk, openwrt};
+use crate::packages::{
+    Package, apk, apk_index, compress, deb, debian, hash, index, ipk, openwrt, program,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -58,6 +60,16 @@ pub enum AssembleError {
     /// No architecture has a program.
     #[error("{0}: contains no program for any architecture (millrace-CHIP-KIND)")]
     NoProgram(PathBuf),
+    /// A program needs a C library of its machine.
+    #[error(
+        "{path}: is dynamically linked ({loader}); pack a static program, such as those of scripts/arm"
+    )]
+    Dynamic {
+        /// The program.
+        path: PathBuf,
+        /// The dynamic loader that it asks for.
+        loader: String,
+    },
 }
 
 /// The files of one directory, by file name.
@@ -143,6 +155,9 @@ impl Release<'_> {
             }
             Err(error) => return Err(AssembleError::File { path, error }),
         };
+        if let Some(loader) = program::loader(&program) {
+            return Err(AssembleError::Dynamic { path, loader });
+        }
         let directory = self.packaging.join(name);
         let separator = if name == "openwrt" { "-r" } else { "-" };
         let version = format!("{}{separator}{}", self.version, manifest.revision);

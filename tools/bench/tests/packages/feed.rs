@@ -1,10 +1,11 @@
-//! The feed's Makefile, run by make with stand-ins for OpenWrt's files, installs the same files as `make packages`.
+//! The feed's Makefile, run by make with stand-ins for OpenWrt's files, builds the same program as `make packages` and
+//! installs the same files.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tools::packages::manifest::Manifest;
 use tools::packages::tree::{Kind, Tree};
@@ -33,17 +34,13 @@ all:
 	cp -pR $(CURDIR)/root/* $(OUT)/$(notdir $(CURDIR))/
 "#;
 
-#[test]
-fn the_feed_installs_what_is_packed() {
-    let has = Command::new("make").arg("--version").output().is_ok();
-    if !lab::require_that(has, "make: install make") {
-        return;
-    }
+fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let root = fs::canonicalize(root).unwrap();
-    let packaging = root.join("packaging");
-    let scratch = tempfile::tempdir().unwrap();
-    let top = scratch.path();
+    fs::canonicalize(root).unwrap()
+}
+
+/// Runs make for a package of the feed, with stand-ins for OpenWrt's files, and returns its output.
+fn make(top: &Path, package: &str, arguments: &[&str]) -> String {
     let write = |path: &str, text: &str| {
         let path = top.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -57,17 +54,61 @@ fn the_feed_installs_what_is_packed() {
     );
     write("feeds/luci/luci.mk", LUCI_MK);
     write("bin/millrace", "program");
-    for makefile in ["net/millrace", "luci/luci-proto-millrace"] {
-        let output = Command::new("make")
-            .arg("-C")
-            .arg(root.join("openwrt").join(makefile))
-            .arg(format!("TOPDIR={}", top.display()))
-            .arg(format!("INCLUDE_DIR={}/include", top.display()))
-            .arg(format!("PKG_INSTALL_DIR={}", top.display()))
-            .arg(format!("OUT={}/out", top.display()))
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
+    let output = Command::new("make")
+        .arg("-C")
+        .arg(root().join("openwrt").join(package))
+        .arg("--no-print-directory")
+        .arg(format!("TOPDIR={}", top.display()))
+        .arg(format!("INCLUDE_DIR={}/include", top.display()))
+        .arg(format!("PKG_INSTALL_DIR={}", top.display()))
+        .arg(format!("OUT={}/out", top.display()))
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn has_make() -> bool {
+    let has = Command::new("make").arg("--version").output().is_ok();
+    lab::require_that(has, "make: install make")
+}
+
+/// A package without a feature that the handler needs can be built and installed, and runs no interface.
+#[test]
+fn the_feed_builds_the_program_of_the_packages() {
+    if !has_make() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let variable = |package, name: &str| {
+        let rule = format!("--eval=show: ; @echo '$({name})'");
+        make(scratch.path(), package, &[&rule, "show"])
+    };
+    let features = Command::new("sh")
+        .args(["-euc", ". scripts/features; echo $router_features"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let features = String::from_utf8(features.stdout).unwrap();
+    assert_eq!(variable("net/millrace", "RUST_PKG_FEATURES"), features);
+    let manifest = Manifest::read(&root().join("packaging")).unwrap();
+    for package in ["net/millrace", "luci/luci-proto-millrace"] {
+        let maintainer = variable(package, "PKG_MAINTAINER");
+        assert_eq!(maintainer.trim_end(), manifest.maintainer, "{package}");
+    }
+}
+
+#[test]
+fn the_feed_installs_what_is_packed() {
+    if !has_make() {
+        return;
+    }
+    let packaging = root().join("packaging");
+    let scratch = tempfile::tempdir().unwrap();
+    let top = scratch.path();
+    for package in ["net/millrace", "luci/luci-proto-millrace"] {
+        make(top, package, &[]);
     }
     let manifest = Manifest::read(&packaging).unwrap();
     for description in &manifest.openwrt.package {

@@ -82,6 +82,26 @@ fn tree_of(package: &str) -> Tree {
 }
 
 #[test]
+fn a_dynamically_linked_program_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("millrace-x86_64-router");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let made = Release {
+        packaging: &packaging(),
+        programs: directory.path(),
+        share: None,
+        out: &directory.path().join("out"),
+        version: "1.2.3",
+        date: 1_700_000_000,
+        keys: &Keys::default(),
+    }
+    .make();
+    let said = made.unwrap_err().to_string();
+    let subject = format!("{}: is dynamically linked", program.display());
+    assert!(said.starts_with(&subject), "{said}");
+}
+
+#[test]
 fn both_formats_of_openwrt_install_the_program_and_all_that_stands_beside_it() {
     let (directory, _) = release(&Keys::default());
     let files = openwrt(&directory);

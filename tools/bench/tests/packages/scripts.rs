@@ -72,6 +72,7 @@ fn only_what_is_asked_for_is_packed_and_nothing_older() {
     for file in [
         "scripts/packages",
         "scripts/release",
+        "scripts/features",
         "scripts/install",
         "Cargo.toml",
         "Cargo.lock",

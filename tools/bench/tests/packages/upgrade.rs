@@ -1,5 +1,5 @@
-//! The init scripts of guard and policy, with stand-ins for procd and the program, as OpenWrt starts them after an
-//! upgrade.
+//! OpenWrt's init scripts after an upgrade, with stand-ins for procd and the program, and `/etc/config/millrace` after
+//! an installation.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -131,6 +131,139 @@ fn a_start_of_the_user_or_at_boot_sets_it() {
             assert_eq!(called(script, upgrade, 3), all, "{upgrade:?}");
         }
     }
+}
+
+/// Starts a service as OpenWrt does after an upgrade, or reloads it, and prints what procd compares with the instance
+/// before: it starts an instance anew if the command or a listed file differs. With a `reload_signal` it never does.
+const COMPARED: &str = r#"
+. "$INIT"
+PROG=$PWD/program
+SETTINGS=$PWD/settings
+config_load() { :; }
+config_get_bool() { enabled=1; }
+config_list_foreach() { :; }
+start() { start_service; }
+procd_open_instance() {
+    files=
+    signal=
+}
+procd_set_param() {
+    case "$1" in
+    file)
+        shift
+        files=$*
+        ;;
+    reload_signal) signal=$2 ;;
+    esac
+}
+procd_close_instance() { [ -n "$signal" ] || cat $files 2>/dev/null | md5sum; }
+procd_send_signal() { echo "$*"; }
+printf '#!/bin/sh\n# %s\n' "$VERSION" >"$PROG"
+chmod 755 "$PROG"
+echo "$CONTENT" >"$SETTINGS"
+"$CALL"
+"#;
+
+/// What procd compares, and signals, of the service of a script.
+fn compared(script: &Path, call: &str, version: &str, settings: &str) -> String {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-uc", COMPARED]).current_dir(&scratch);
+    shell.env("INIT", fs::canonicalize(script).unwrap());
+    shell.env("CALL", call).env("PKG_UPGRADE", "1");
+    let output = shell.env("VERSION", version).env("CONTENT", settings);
+    let output = output.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_upgrade_restarts_every_service() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = root.join("packaging/openwrt/millrace/etc/init.d");
+    let scripts = fs::read_dir(&directory).unwrap();
+    let scripts = scripts.map(|it| it.unwrap().path());
+    let services = scripts.filter(|it| fs::read_to_string(it).unwrap().contains("instance"));
+    let services: Vec<_> = services.collect();
+    assert_eq!(services.len(), 5);
+    for script in services {
+        let start = |version| compared(&script, "start_service", version, "settings");
+        assert_eq!(start("1"), start("1"), "{}", script.display());
+        assert_ne!(start("1"), start("2"), "{}", script.display());
+    }
+    // Alerts read changed settings in place.
+    let alerts = directory.join("millrace-alerts");
+    let start = compared(&alerts, "start_service", "1", "settings");
+    let reload = compared(&alerts, "reload_service", "1", "changed");
+    assert_eq!(reload, format!("millrace-alerts * HUP\n{start}"));
+}
+
+/// Installs the configuration file and runs the package's script, then changes the file as a user does. `reload_config`
+/// announces files whose sum differs from that of its last run, so a file that is new to it is not announced.
+const CHANGE: &str = r#"
+uci() { cat "config/$2"; }
+reload_config() {
+    mkdir check
+    for file in config/*; do
+        uci show "${file##*/}" >"$PWD/check/${file##*/}"
+    done
+    if [ -f config.md5 ]; then
+        md5sum -c config.md5 2>/dev/null | grep FAILED | cut -d: -f1 | xargs -rn1 basename
+    fi
+    md5sum "$PWD"/check/* >config.md5
+    rm -r check
+}
+mkdir config
+echo 1 >config/network
+[ "$BOOT" = no ] || reload_config
+if [ -e "$PACKAGE/etc/config/millrace" ]; then
+    cp "$PACKAGE/etc/config/millrace" config/
+fi
+eval "$POSTINST"
+eval "$POSTINST"
+echo "config monitor 'monitor'" >>config/millrace
+reload_config
+echo "option enabled '1'" >>config/millrace
+reload_config
+"#;
+
+#[test]
+fn the_first_change_of_the_settings_is_announced() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let packaging = fs::canonicalize(root.join("packaging/openwrt")).unwrap();
+    let announced = |boot: &str| {
+        let scratch = tempfile::tempdir().unwrap();
+        let here = scratch.path().to_str().unwrap();
+        let script = fs::read_to_string(packaging.join("millrace.postinst")).unwrap();
+        let script = script.replace("/var/run/config.check", &format!("{here}/check"));
+        let output = Command::new("sh")
+            .args(["-c", CHANGE])
+            .current_dir(scratch.path())
+            .env("PACKAGE", packaging.join("millrace"))
+            .env("POSTINST", script.replace("/var/run", here))
+            .env("BOOT", boot)
+            .env_remove("IPKG_INSTROOT")
+            .env_remove("PKG_UPGRADE")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(announced("yes"), "millrace\nmillrace\n");
+    // Before its first run at boot `reload_config` knows of no file, and procd starts every service afterwards.
+    assert_eq!(announced("no"), "millrace\n");
+}
+
+#[test]
+fn shipped_settings_start_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let settings = root.join("packaging/openwrt/millrace/etc/config/millrace");
+    let settings = fs::read_to_string(settings).unwrap();
+    let lines = settings.lines().map(str::trim);
+    let lines: Vec<&str> = lines
+        .filter(|it| !it.is_empty() && !it.starts_with('#'))
+        .collect();
+    assert_eq!(lines, ["config monitor 'monitor'", "option enabled '0'"]);
 }
 
 /// The network starts next without waiting: if required protection fails, nothing is forwarded.

@@ -20,6 +20,12 @@ proto_millrace_init_config() {
 }
 
 proto_millrace_setup() {
+	# Without this check, netifd would start a missing program again and again, without a pause.
+	[ -x /usr/sbin/millrace ] || {
+		proto_notify_error "$1" NO_PROGRAM "/usr/sbin/millrace is missing: install it, then run \"ifup $1\""
+		proto_block_restart "$1"
+		return 1
+	}
 	proto_run_command "$1" /usr/sbin/millrace netifd "$1"
 }
 
@@ -28,8 +34,13 @@ proto_millrace_renew() {
 	proto_kill_command "$1" 1
 }
 
-# The program itself reports errors, and whether to restart it: $ERROR is not needed.
+# The program itself reports errors. It blocks its restart if it exits with code 19; after any other exit netifd
+# restarts it at once, so this waits a second. ERROR is unset if netifd ended the program, and 0 after a signal.
 proto_millrace_teardown() {
+	case "${ERROR-}" in
+	'' | 19) ;;
+	*) sleep 1 ;;
+	esac
 	proto_kill_command "$1"
 }
 
