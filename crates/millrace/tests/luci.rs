@@ -283,6 +283,7 @@ fn tunnels_guard_and_clients_are_shown() {
             "{shown}"
         );
         assert!(words(browser, "#millrace-live").contains("It is not running."));
+        reads_rates(browser);
         // The page draws rates between two samples.
         until("a line of two points", || {
             browser.script("return document.querySelector('polyline').points.length > 1") == true
@@ -298,6 +299,7 @@ fn tunnels_guard_and_clients_are_shown() {
             guard.contains("mr-none") && guard.contains("millrace guard off"),
             "{guard}"
         );
+        assert!(!guard.contains('`'), "{guard}");
         // The page shows a server's plan before it makes the server. Its name is free.
         makes_a_server(browser, &router);
         // Adds a client and shows its QR code.
@@ -343,6 +345,65 @@ fn tunnels_guard_and_clients_are_shown() {
             .args(["guard", "off"])
             .exit()
             .unwrap();
+    });
+}
+
+/// Waits for rates and sizes other than zero, which have at most three digits.
+fn reads_rates(browser: &Browser<'_>) {
+    let mut rates = String::new();
+    until("rates", || {
+        rates = words(browser, ".millrace-rates");
+        rates.contains(|it| matches!(it, '1'..='9'))
+    });
+    let text = rates + &words(browser, ".millrace-tunnel");
+    for unit in ["bit/s", "B"] {
+        let figures = text.split_whitespace().zip(text.split_whitespace().skip(1));
+        let figures: Vec<&str> = figures
+            .filter(|(_, word)| word.trim_start_matches(['k', 'K', 'i', 'M']) == unit)
+            .map(|(figure, _)| figure)
+            .collect();
+        assert!(!figures.is_empty(), "{unit}: {text}");
+        for figure in figures {
+            assert!(figure.len() <= 4, "{figure} {unit}");
+        }
+    }
+    assert!(!text.contains("0h"), "{text}");
+}
+
+/// A PPTP tunnel has no handshakes: the page says when its other end was last heard. It is not "connected" while its server
+/// is silent.
+#[test]
+fn a_tunnel_of_pptp_is_shown() {
+    if !lab::acceptance::ready() || !browser::ready() {
+        return;
+    }
+    let net = Net::new();
+    let router = Router::new(&net.a);
+    let (text, state) = office();
+    router.network(text, &state);
+    let start = |host: &Host, name: &str, text: &str| {
+        let path = router.directory.path().join(name);
+        let allowed = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\n";
+        fs::write(&path, format!("{allowed}{text}")).unwrap();
+        host.command(PROGRAM).arg("up").arg(path).spawn().unwrap()
+    };
+    let server = "listen = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\ninterface = \"pptp0\"\n[users]\nalice = \"horse\"\n";
+    let server = start(&net.b, "server.toml", server);
+    let client = format!(
+        "server = \"{}\"\nusername = \"alice\"\npassword = \"horse\"\ninterface = \"mr-office\"\n",
+        net.link.b4()
+    );
+    let _client = start(&net.a, "client.toml", &client);
+    with_browser(&router, |browser| {
+        open(browser, &router, "page=status");
+        browser.wait_for_text(".millrace-tunnel .label", "connected");
+        let shown = words(browser, ".millrace-tunnel");
+        assert!(!shown.contains("never"), "{shown}");
+        assert!(shown.contains("Last heard"), "{shown}");
+        net.a.output("ip", ["link", "set", "eth0", "down"]).unwrap();
+        browser.wait_for_text(".millrace-tunnel .label", "no carrier");
+        assert!(!browser.shows(".millrace-tunnel .label.success"));
+        drop(server);
     });
 }
 

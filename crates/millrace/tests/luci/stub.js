@@ -9,39 +9,37 @@ const errors = window.stubErrors = [];
 window._ = (words) => words;
 window.N_ = (count, one, many) => (count == 1 ? one : many);
 
-/* %s %d %t and %f, and %1024m for sizes. */
+/* %s %d %t %f and %m as LuCI has them: %t always has hours, minutes and seconds, and %m leaves numbers up to the base as they
+   are, with all their digits. */
 String.prototype.format = function(...values) {
-	return this.replace(/%(?:%|([0-9.]*)([sdtfm]))/g, (all, width, kind) => {
+	return this.replace(/%(?:%|(\d+)?(?:\.(\d))?([sdtfm]))/g, (all, base, digits, kind) => {
 		if (!kind)
 			return '%';
 
 		const value = values.shift();
-		const digits = /\.(\d)/.exec(width);
 
 		switch (kind) {
 		case 'd':
-			return String(Math.trunc(value));
+			return String(Math.floor(+value || 0));
 
 		case 'f':
-			return Number(value).toFixed(digits ? +digits[1] : 6);
+			return digits ? (+value || 0).toFixed(+digits) : String(+value || 0);
 
 		case 't': {
-			const parts = [ Math.floor(value / 86400) + 'd', Math.floor(value / 3600) % 24 + 'h', Math.floor(value / 60) % 60 + 'm', Math.floor(value) % 60 + 's' ];
+			const seconds = value || 0, days = Math.floor(seconds / 86400);
+			const time = '%dh %dm %ds'.format(seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
 
-			while (parts.length > 1 && parts[0].startsWith('0'))
-				parts.shift();
-
-			return parts.join(' ');
+			return days ? days + 'd ' + time : time;
 		}
 
 		case 'm': {
-			const base = parseInt(width);
-			let number = Number(value), unit = 0;
+			const step = +base || 1000, units = [ ' ', ' K', ' M', ' G', ' T', ' P', ' E' ];
+			let number = +value || 0, unit = 0;
 
-			for (; number >= base && unit < 5; unit++)
-				number /= base;
+			for (; unit < units.length && number > step; unit++)
+				number /= step;
 
-			return number.toFixed(digits ? +digits[1] : 2) + ' ' + [ '', 'K', 'M', 'G', 'T', 'P' ][unit];
+			return unit ? number.toFixed(digits ? +digits : 2) + units[unit] + (step == 1024 ? 'i' : '') : number + ' ';
 		}
 
 		default:

@@ -133,7 +133,7 @@ const Import = form.DummyValue.extend({
 	},
 
 	alert: function(words) {
-		return E('div', { 'class': 'alert-message warning' }, [ words ]);
+		return E('div', { 'class': 'alert-message warning' }, tools.words(words));
 	},
 
 	/* Asks the program what it says of the file. */
@@ -155,7 +155,7 @@ const Import = form.DummyValue.extend({
 		const parts = [
 			E('p', {}, [ E('strong', {}, [ _('This file is damaged and cannot be used:') ]) ]),
 			E('ul', {}, answer.damage.map(function(words) {
-				return E('li', {}, [ words ]);
+				return E('li', {}, tools.words(words));
 			}))
 		];
 
@@ -197,7 +197,7 @@ const Import = form.DummyValue.extend({
 					E('td', { 'class': 'td' }, [ line.line ? String(line.line) : '' ]),
 					E('td', { 'class': 'td' }, [ E('span', { 'class': 'label ' + labels[line.verdict] }, [ words[line.verdict] ]) ]),
 					E('td', { 'class': 'td' }, [ E('code', {}, [ line.key ]) ]),
-					E('td', { 'class': 'td', 'style': 'overflow-wrap:anywhere' }, [ line.reason ])
+					E('td', { 'class': 'td', 'style': 'overflow-wrap:anywhere' }, tools.words(line.reason))
 				]);
 			})));
 
@@ -318,7 +318,7 @@ const Generate = form.DummyValue.extend({
 					this.section.getUIElement(section_id, this.field).setValue(keys[this.made]);
 					this.map.checkDepends();
 				}, this), function(error) {
-					ui.addNotification(null, E('p', {}, [ error.message ]));
+					ui.addNotification(null, E('p', {}, tools.words(error.message)));
 				});
 			})
 		}, [ _('Make a new one') ]);

@@ -23,6 +23,16 @@ function declare(method, params) {
 	};
 }
 
+/* A number with a unit. LuCI's own %m shows numbers below its base with all their digits. */
+function scaled(value, step, units) {
+	let place = 0;
+
+	for (; Math.round(value) >= step && place < units.length - 1; place++)
+		value /= step;
+
+	return ((place && value < 99.95) ? value.toFixed(1) : Math.round(value)) + ' ' + units[place];
+}
+
 /* Polls for which a rate is kept: five minutes of one each three seconds. */
 const SAMPLES = 100;
 
@@ -85,11 +95,46 @@ return baseclass.extend({
 	},
 
 	rate: function(bits) {
-		return (bits == null) ? '-' : '%1000.1mbit/s'.format(bits);
+		return (bits == null) ? '-' : scaled(bits, 1000, [ 'bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s' ]);
 	},
 
-	ago: function(seconds) {
-		return (seconds == null) ? _('never') : _('%t ago').format(seconds);
+	size: function(bytes) {
+		return scaled(bytes || 0, 1024, [ 'B', 'KiB', 'MiB', 'GiB', 'TiB' ]);
+	},
+
+	/* A time in its largest unit. LuCI's own %t always begins with hours. */
+	span: function(seconds) {
+		if (seconds < 90)
+			return _('%d s').format(seconds);
+
+		if (seconds < 5400)
+			return _('%d min').format(Math.round(seconds / 60));
+
+		if (seconds < 172800)
+			return _('%d h').format(Math.round(seconds / 3600));
+
+		return _('%d days').format(Math.round(seconds / 86400));
+	},
+
+	/* When a peer was last heard, and the title of that column: only WireGuard makes handshakes all the time. */
+	heard: function(tunnel, peer) {
+		const age = (tunnel.protocol == 'wireguard') ? peer.latest_handshake_age : peer.last_heard_age;
+
+		if (age != null)
+			return _('%s ago').format(this.span(age));
+
+		return (tunnel.protocol == 'wireguard') ? _('never') : '-';
+	},
+
+	heardTitle: function(tunnel) {
+		return (tunnel.protocol == 'wireguard') ? _('Handshake') : _('Last heard');
+	},
+
+	/* The program's words, in which commands and names stand between backticks. */
+	words: function(text) {
+		return String(text).split(/`([^`]+)`/).map(function(part, i) {
+			return (i % 2) ? E('code', {}, [ part ]) : part;
+		});
 	},
 
 	/* A shortened key; all of it is in the tooltip. */
@@ -105,11 +150,22 @@ return baseclass.extend({
 
 	/* Whether packets can pass: [ CSS class of a label, words ]. */
 	state: function(tunnel) {
-		if (tunnel.state == 'connecting')
+		switch (tunnel.state) {
+		case 'connected':
+			return [ 'success', _('connected') ];
+
+		case 'connecting':
 			return [ 'warning', _('connecting') ];
 
-		if (tunnel.state == 'connected')
-			return [ 'success', _('connected') ];
+		case 'waiting':
+			return [ 'warning', _('waiting for %s').format(tunnel.waiting_for || '') ];
+
+		case 'silent':
+			return [ 'warning', _('no answer') ];
+
+		case 'no carrier':
+			return [ 'warning', _('no carrier') ];
+		}
 
 		const peers = tunnel.peers || [];
 

@@ -29,8 +29,8 @@ function lineState(line) {
 	return [
 		label(kinds[line.state] || 'notice', line.state),
 		' ',
-		line.reason || '',
-		line.state_age != null ? E('small', {}, [ ' ', _('for %t').format(line.state_age) ]) : ''
+		E('span', {}, tools.words(line.reason || '')),
+		line.state_age != null ? E('small', {}, [ ' ', _('for %s').format(tools.span(line.state_age)) ]) : ''
 	];
 }
 
@@ -50,7 +50,7 @@ function cap(line) {
 	if (!line.cap)
 		return '-';
 
-	return _('%1024mB of %1024mB').format(line.cap.used_bytes, line.cap.cap_bytes);
+	return _('%s of %s').format(tools.size(line.cap.used_bytes), tools.size(line.cap.cap_bytes));
 }
 
 function renderPeers(tunnel, names) {
@@ -59,15 +59,15 @@ function renderPeers(tunnel, names) {
 	if (!peers.length)
 		return E('p', {}, [ E('em', {}, [ _('No peers') ]) ]);
 
-	return table([ _('Peer'), _('Endpoint'), _('Handshake'), _('Received'), _('Sent') ], peers.map(function(peer) {
+	return table([ _('Peer'), _('Endpoint'), tools.heardTitle(tunnel), _('Received'), _('Sent') ], peers.map(function(peer) {
 		const name = names[peer.public_key] || peer.name || peer.username;
 
 		return [
 			[ name || '', name && peer.public_key ? ' ' : '', peer.public_key ? tools.key(peer.public_key) : '' ],
 			peer.endpoint || '-',
-			tools.ago(peer.latest_handshake_age),
-			'%1024.1mB'.format(peer.rx_bytes),
-			'%1024.1mB'.format(peer.tx_bytes)
+			tools.heard(tunnel, peer),
+			tools.size(peer.rx_bytes),
+			tools.size(peer.tx_bytes)
 		];
 	}));
 }
@@ -83,7 +83,7 @@ function renderLines(tunnel, names) {
 				lineState(line),
 				line.in_use ? _('yes') : _('no'),
 				line.round_trip_ms != null ? _('%.1f ms').format(line.round_trip_ms) : '-',
-				_('%1024.1mB received, %1024.1mB sent').format(line.received_bytes, line.sent_bytes),
+				_('%s received, %s sent').format(tools.size(line.received_bytes), tools.size(line.sent_bytes)),
 				cap(line)
 			]);
 		});
@@ -107,7 +107,7 @@ function renderTunnel(tunnel, it) {
 	return E('div', { 'class': 'cbi-section millrace-tunnel', 'data-interface': tunnel.interface }, [
 		E('h3', {}, [ it ? it.interface : tunnel.interface, ' ', label(state[0], state[1]) ]),
 		E('p', {}, [
-			tools.protocol(tunnel), ' · ', tunnel.interface, ' · ', _('up for %t').format(Math.floor(tunnel.uptime_ms / 1000)),
+			tools.protocol(tunnel), ' · ', tunnel.interface, ' · ', _('up for %s').format(tools.span(tunnel.uptime_ms / 1000)),
 			' · ', _('MTU %d').format(tunnel.mtu),
 			tunnel.listen_port ? ' · ' + _('UDP port %d').format(tunnel.listen_port) : '',
 			(tunnel.addresses || []).length ? ' · ' + tunnel.addresses.join(', ') : ''
@@ -136,7 +136,7 @@ function renderGuard(guard) {
 	const rows = [];
 	const row = function(title, value) {
 		if (value != null && value !== '')
-			rows.push([ title, value ]);
+			rows.push([ title, tools.words(value) ]);
 	};
 
 	row(_('Guarded'), (guard.lan || []).join(', '));
@@ -177,7 +177,7 @@ function renderStatus(status) {
 	});
 
 	const parts = status.problems.map(function(words) {
-		return E('div', { 'class': 'alert-message warning' }, [ words ]);
+		return E('div', { 'class': 'alert-message warning' }, tools.words(words));
 	});
 
 	parts.push(renderGuard(status.guard));
@@ -212,7 +212,7 @@ return view.extend({
 	},
 
 	fail: function(error) {
-		ui.addNotification(null, E('p', {}, [ error.message ]));
+		ui.addNotification(null, E('p', {}, tools.words(error.message)));
 	},
 
 	refreshPeers: function() {
@@ -223,7 +223,7 @@ return view.extend({
 
 	/* A form in a window: what went wrong stands in it. */
 	ask: function(title, parts, words, work) {
-		const fault = E('p', { 'class': 'alert-message warning', 'style': 'display:none' }, [ '' ]);
+		const fault = E('p', { 'class': 'alert-message warning', 'style': 'display:none' });
 
 		ui.showModal(title, parts.concat([
 			fault,
@@ -233,7 +233,7 @@ return view.extend({
 					'class': 'btn cbi-button-positive important',
 					'click': ui.createHandlerFn(this, function() {
 						return work().catch(function(error) {
-							fault.firstChild.data = error.message;
+							dom.content(fault, tools.words(error.message));
 							fault.style.display = '';
 						});
 					})
@@ -263,11 +263,11 @@ return view.extend({
 	/* What is shown is what is made: the networks of the plan are asked for again. */
 	showPlan: function(plan, wanted) {
 		this.ask(_('Plan'), [
-			E('pre', { 'class': 'millrace-plan', 'style': 'white-space:pre-wrap' }, [ plan.said ])
+			E('pre', { 'class': 'millrace-plan', 'style': 'white-space:pre-wrap' }, tools.words(plan.said))
 		], _('Make it'), L.bind(function() {
 			return tools.makeServer.apply(tools, wanted.concat([ plan.subnet, plan.subnet6 ])).then(L.bind(function(made) {
 				ui.showModal(_('The server is ready'), [
-					E('pre', { 'class': 'millrace-made', 'style': 'white-space:pre-wrap' }, [ made.said ]),
+					E('pre', { 'class': 'millrace-made', 'style': 'white-space:pre-wrap' }, tools.words(made.said)),
 					E('div', { 'class': 'right' }, [
 						E('button', { 'class': 'btn', 'click': ui.hideModal }, [ _('Done') ])
 					])
@@ -309,7 +309,7 @@ return view.extend({
 		this.ask(_('Networks behind %s').format(name), [ behind ], _('Set'), L.bind(function() {
 			return tools.setPeer(server, name, behind.querySelector('input').value).then(L.bind(function(said) {
 				ui.hideModal();
-				ui.addNotification(null, E('p', {}, [ [ said.said, said.note ].filter(Boolean).join(' ') ]));
+				ui.addNotification(null, E('p', {}, tools.words([ said.said, said.note ].filter(Boolean).join(' '))));
 
 				return this.refreshPeers();
 			}, this));
@@ -340,7 +340,7 @@ return view.extend({
 
 		ui.showModal(_('Client %s').format(added.name), [
 			E('p', {}, [ _('This is shown only once, as its private key is stored nowhere else. Scan the code with the client\'s app, or save the file and send it over a confidential channel.') ]),
-			added.note ? E('p', {}, [ added.note ]) : '',
+			added.note ? E('p', {}, tools.words(added.note)) : '',
 			added.qr ? tools.code(added.qr) : E('p', {}, [ _('The file is too long for a QR code that a camera can read.') ]),
 			E('div', { 'class': 'right' }, [
 				link, ' ',
@@ -394,7 +394,7 @@ return view.extend({
 
 		return E('div', { 'class': 'millrace-server', 'data-server': it.server }, [
 			E('p', {}, [ it.server ]),
-			it.error ? E('p', { 'class': 'alert-message warning' }, [ it.error ]) : '',
+			it.error ? E('p', { 'class': 'alert-message warning' }, tools.words(it.error)) : '',
 			table([ _('Client'), _('Details'), '' ], it.peers.map(function(peer) {
 				return [
 					peer.name,
@@ -419,7 +419,7 @@ return view.extend({
 			return tools.status().then(function(status) {
 				dom.content(live, renderStatus(status));
 			}, function(error) {
-				dom.content(live, E('div', { 'class': 'alert-message warning' }, [ error.message ]));
+				dom.content(live, E('div', { 'class': 'alert-message warning' }, tools.words(error.message)));
 			});
 		}, 3);
 
