@@ -9,6 +9,7 @@ mod shown;
 
 pub(crate) use options::batch;
 
+use crate::arguments;
 use crate::home;
 use crate::keys;
 use crate::profile::DIRECTORY;
@@ -19,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::io::{self, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use zeroize::Zeroizing;
 
@@ -65,6 +66,8 @@ fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Zeroizing<String>, D::Er
 struct At {
     uci: PathBuf,
     keep: PathBuf,
+    /// Socket of ubus, if not the usual one.
+    ubus: Option<PathBuf>,
 }
 
 /// The command-line definition of `rpcd`.
@@ -99,6 +102,11 @@ pub(crate) fn command() -> Command {
             DIRECTORY,
             "Directory of the tunnels' files",
         ))
+        .arg(arguments::path(
+            "ubus",
+            "SOCKET",
+            "Socket of ubus [default: /var/run/ubus/ubus.sock]",
+        ))
 }
 
 /// Runs the command. It exits with 0 even if the answer is an error.
@@ -120,6 +128,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let at = At {
         uci: path("uci"),
         keep: path("keep"),
+        ubus: arguments::file(matches, "ubus").map(Path::to_owned),
     };
     match input().and_then(|text| call(method, &text, &at)) {
         Ok(answer) => host::terminal::line(answer),
@@ -152,7 +161,7 @@ fn parse<T: Default + DeserializeOwned>(text: &[u8]) -> Result<T, String> {
 fn call(method: &str, text: &[u8], at: &At) -> Result<Value, String> {
     let given: Given = parse(text)?;
     let answer = match method {
-        "status" => shown::status(&at.uci),
+        "status" => shown::status(at),
         "check" => Offered::new(&given)?.check()?,
         "keep" => Offered::new(&given)?.keep(&at.keep, given.replace)?,
         "generate_keys" => {

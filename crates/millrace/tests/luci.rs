@@ -367,7 +367,7 @@ fn reads_rates(browser: &Browser<'_>) {
             assert!(figure.len() <= 4, "{figure} {unit}");
         }
     }
-    assert!(!text.contains("0h"), "{text}");
+    assert!(!text.contains("0h 0m"), "{text}");
 }
 
 /// A PPTP tunnel has no handshakes: the page says when its other end was last heard. It is not "connected" while its server
@@ -404,6 +404,75 @@ fn a_tunnel_of_pptp_is_shown() {
         browser.wait_for_text(".millrace-tunnel .label", "no carrier");
         assert!(!browser.shows(".millrace-tunnel .label.success"));
         drop(server);
+    });
+}
+
+/// Codes of the table of faults in docs/openwrt.md.
+fn codes() -> Vec<String> {
+    let page = include_str!("../../../docs/openwrt.md");
+    let (_, faults) = page.split_once("## Faults").unwrap();
+    let (faults, _) = faults.split_once("\n## ").unwrap();
+    let rows = faults.lines().filter_map(|it| it.strip_prefix("| `"));
+    let codes = rows.filter_map(|it| it.split_once('`'));
+    codes.map(|it| it.0.to_owned()).collect()
+}
+
+/// LuCI's page of interfaces knows the codes of faults; the status page shows the program's words and a remedy.
+#[test]
+fn faults_have_words_and_a_remedy() {
+    if !browser::ready() {
+        return;
+    }
+    let host = Host::private("router").unwrap();
+    let router = Router::new(&host);
+    let (text, state) = office();
+    let other = "\nconfig interface 'other'\n\toption proto 'millrace'\n";
+    router.network(&format!("{text}{other}"), &state);
+    let set = |name: &str, state: Value| router.states.lock().unwrap().insert(name.into(), state);
+    let (codes, words) = (codes(), "network:5: `alow_files` <b>is</b> unknown");
+    assert!(codes.len() > 5, "{codes:?}");
+    let errors = codes
+        .iter()
+        .map(|code| json!({"subsystem": "millrace", "code": code, "data": [words]}));
+    let errors: Vec<Value> = errors.collect();
+    let fault =
+        |code: &str, words: &str| json!([{"subsystem": "millrace", "code": code, "data": [words]}]);
+    set(
+        "office",
+        json!({"up": false, "pending": true, "errors": errors}),
+    );
+    set("other", json!({"up": true, "errors": [], "data": {}}));
+    with_browser(&router, |browser| {
+        open(browser, &router, "page=interfaces");
+        let shown = self::words(browser, "[data-interface=office]");
+        assert!(!shown.contains("Unknown error"), "{shown}");
+        assert_eq!(shown.matches("Status » Millrace").count(), codes.len());
+        open(browser, &router, "page=status");
+        for code in &codes {
+            let fault = self::words(browser, &format!("[data-fault={code}]"));
+            assert!(fault.contains("alow_files <b>is</b> unknown"), "{fault}");
+            // A title, the words and a remedy, which is a sentence.
+            assert_eq!(fault.lines().count(), 2, "{fault}");
+            assert!(fault.ends_with('.') && !fault.starts_with(code), "{fault}");
+        }
+        // Codes of later programs are shown as they are.
+        set(
+            "office",
+            json!({"up": true, "errors": fault("FUTURE", "a"), "data": {"faults": []}}),
+        );
+        browser.wait_for("[data-interface=mr-office]:not(:has([data-fault]))");
+        let listed = json!({"faults": [["FUTURE", "its words"], "other", []]});
+        set("office", json!({"up": true, "errors": [], "data": listed}));
+        browser.wait_for_text("[data-fault=FUTURE]", "FUTURE: its words");
+        set(
+            "office",
+            json!({"up": true, "errors": fault("NO_ANSWER", "b")}),
+        );
+        browser.wait_for_text("[data-fault=NO_ANSWER]", "b");
+        // netifd does not know it.
+        router.states.lock().unwrap().clear();
+        browser.wait_for("[data-interface=mr-office]:not(:has([data-fault]))");
+        assert!(!browser.shows("#millrace-live > .alert-message"));
     });
 }
 

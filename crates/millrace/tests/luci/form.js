@@ -281,6 +281,17 @@ modules.form = { Value, DynamicList, ListValue, Flag, DummyValue, SectionValue, 
 		break;
 	}
 
+	case 'interfaces': {
+		await load('protocol.millrace');
+		const dump = await modules.rpc.declare({ object: 'network.interface', method: 'dump' })();
+		for (const state of dump.interface) {
+			const it = new protocols.millrace();
+			Object.assign(it, { sid: state.interface, state });
+			view.append(E('p', { 'data-interface': it.sid }, [ it.getI18n(), ...(it.getErrors() || []).map((words) => E('div', { 'class': 'error' }, [ words ])) ]));
+		}
+		break;
+	}
+
 	default:
 		await load('protocol.millrace');
 		window.map = new InterfaceMap(asked.get('interface'), view);

@@ -2,6 +2,7 @@
 
 use lab::Host;
 use lab::acceptance::browser::Browser;
+use lab::acceptance::netifd::{Bus, States};
 use lab::acceptance::{Directory, PATIENCE, PROGRAM, until};
 use serde_json::{Value, json};
 use std::fs;
@@ -42,6 +43,9 @@ pub(crate) struct Router<'h> {
     pub(crate) directory: Directory,
     listener: TcpListener,
     end: AtomicBool,
+    /// Answers of netifd about its interfaces.
+    pub(crate) states: States,
+    _bus: Bus,
     /// The rights that the package gives to a user with write access.
     pub(crate) rights: Vec<String>,
 }
@@ -58,8 +62,11 @@ impl<'h> Router<'h> {
         let rights = rights
             .iter()
             .flat_map(|it| it["luci.millrace"].as_array().unwrap().clone());
+        let states = States::default();
         Self {
             host,
+            _bus: Bus::with_states(&directory.path().join("ubus.sock"), States::clone(&states)),
+            states,
             directory,
             listener: host
                 .run(|| TcpListener::bind("127.0.0.1:0").unwrap())
@@ -90,8 +97,10 @@ impl<'h> Router<'h> {
 
     pub(crate) fn rpcd(&self, words: &[&str], input: &str) -> String {
         let (config, keep) = (self.path("config"), self.path("millrace"));
+        let ubus = self.path("ubus.sock");
         let command = self.host.command(PROGRAM).arg("rpcd").args(words);
         let command = command.arg("--uci").arg(config).arg("--keep").arg(keep);
+        let command = command.arg("--ubus").arg(ubus);
         command.output_with_input(input).unwrap()
     }
 
@@ -162,6 +171,16 @@ impl<'h> Router<'h> {
 
     fn call(&self, asked: &Value) -> Value {
         let words = |at: usize| asked["params"][at].as_str().unwrap_or_default();
+        if words(1) == "network.interface" {
+            // LuCI's own page may read this.
+            let states = self.states.lock().unwrap().clone();
+            let named = states.into_iter().map(|(name, mut it)| {
+                it["interface"] = name.into();
+                it
+            });
+            let all: Vec<Value> = named.collect();
+            return json!({"jsonrpc": "2.0", "id": asked["id"], "result": [0, {"interface": all}]});
+        }
         let allowed = words(1) == "luci.millrace" && self.rights.iter().any(|it| it == words(2));
         // 6: permission denied.
         let result = match allowed {

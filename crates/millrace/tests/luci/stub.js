@@ -261,11 +261,30 @@ window.uciOf = (conf) => modules.uci.state[conf];
 const View = Base.extend({});
 modules.view = View;
 
-/* network: protocols, and the interfaces of uci. */
+/* network: protocols, and the interfaces of uci. Texts of error codes are kept as LuCI keeps them: a known one is not replaced,
+   and the words that an error has besides its code are not shown. */
 const protocols = {};
+const codes = { NO_DEVICE: 'Network device is not present' };
+
+const Protocol = Base.extend({
+	_ubus(field) {
+		return this.state ? this.state[field] : null;
+	},
+	getErrors() {
+		const found = (this._ubus('errors') || []).map((it) => codes[it.code] || 'Unknown error (%s)'.format(it.code));
+		return found.length ? found : null;
+	}
+});
 
 modules.network = {
-	registerProtocol: (name, properties) => (protocols[name] = Base.extend({ getProtocol: () => name, _ubus: () => null, ...properties })),
+	registerProtocol: (name, properties) => (protocols[name] = Protocol.extend({ getProtocol: () => name, ...properties })),
+	registerErrorCode(code, words) {
+		if (typeof(code) != 'string' || typeof(words) != 'string' || code in codes)
+			return false;
+
+		codes[code] = words;
+		return true;
+	},
 	getNetworks: async () => modules.uci.sections('network', 'interface').map((it) => ({ getName: () => it['.name'] })),
 	getIfnameOf: (it) => it
 };

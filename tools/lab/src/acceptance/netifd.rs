@@ -14,7 +14,7 @@ mod bus;
 use crate::acceptance::{PATIENCE, PROGRAM, until};
 use crate::{Host, Process};
 use apply::Has;
-use bus::Bus;
+pub use bus::{Bus, States};
 use nix::sys::signal::Signal;
 use openwrt::blob::Value;
 use openwrt::device_name;

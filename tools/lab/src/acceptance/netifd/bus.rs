@@ -2,6 +2,7 @@
 
 use openwrt::blob::Value;
 use openwrt::ubus::{Decoder, Message, Status, attr, kind};
+use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -20,8 +21,11 @@ pub(super) type Known = dyn Fn(&str) -> bool + Send + Sync;
 /// How often the daemon checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Answers of interfaces to `status`, by name.
+pub type States = Arc<Mutex<BTreeMap<String, serde_json::Value>>>;
+
 /// A daemon that listens for clients.
-pub(super) struct Bus {
+pub struct Bus {
     path: PathBuf,
     over: Arc<AtomicBool>,
     streams: Arc<Mutex<Vec<UnixStream>>>,
@@ -29,6 +33,23 @@ pub(super) struct Bus {
 }
 
 impl Bus {
+    /// Starts a daemon at a socket path, with netifd's interfaces in these states.
+    pub fn with_states(path: &Path, states: States) -> Self {
+        let name = |path: &str| path.strip_prefix("network.interface.").map(str::to_owned);
+        let known = Arc::clone(&states);
+        let known =
+            move |path: &str| name(path).is_some_and(|it| known.lock().unwrap().contains_key(&it));
+        let answer = move |path: &str, method: &str, _: &[(String, Value)]| {
+            let states = states.lock().unwrap();
+            let state = name(path).and_then(|it| states.get(&it).map(blob_of));
+            match method {
+                "status" => (Status::Ok, state.map(|it| it.fields().to_vec())),
+                _ => (Status::MethodNotFound, None),
+            }
+        };
+        Self::start(path, Arc::new(known), Arc::new(answer))
+    }
+
     /// Starts a daemon at a socket path.
     pub(super) fn start(path: &Path, known: Arc<Known>, answer: Arc<Answer>) -> Self {
         let _ = std::fs::remove_file(path);
@@ -45,6 +66,24 @@ impl Bus {
             streams,
             thread: Some(thread),
         }
+    }
+}
+
+/// A JSON value as ubus has it.
+fn blob_of(json: &serde_json::Value) -> Value {
+    match json {
+        serde_json::Value::Object(fields) => {
+            let fields = fields.iter();
+            Value::Table(
+                fields
+                    .map(|(name, it)| (name.clone(), blob_of(it)))
+                    .collect(),
+            )
+        }
+        serde_json::Value::Array(items) => Value::Array(items.iter().map(blob_of).collect()),
+        serde_json::Value::Bool(yes) => Value::flag(*yes),
+        serde_json::Value::String(text) => Value::text(text),
+        _ => Value::Null,
     }
 }
 

@@ -325,6 +325,11 @@ const Generate = form.DummyValue.extend({
 	}
 });
 
+/* Network » Interfaces shows the registered text of an error, without the program's words. */
+tools.faultCodes.forEach(function(code) {
+	network.registerErrorCode(code, _('%s; see Status » Millrace').format(tools.faultTitle(code)));
+});
+
 return network.registerProtocol('millrace', {
 	getI18n: function() {
 		return _('Millrace (WireGuard, OpenVPN, PPTP)');

@@ -33,6 +33,42 @@ function scaled(value, step, units) {
 	return ((place && value < 99.95) ? value.toFixed(1) : Math.round(value)) + ' ' + units[place];
 }
 
+/* Codes of netifd's errors that the program reports, with a title and the remedy. */
+const FAULTS = {
+	NO_CONFIG: [
+		_('Its section or its file is missing'),
+		_('Put the file into its place, or correct its path in the interface\'s settings.')
+	],
+	CONFIG_FAULT: [
+		_('The configuration has a mistake'),
+		_('Correct it in the interface\'s settings or in the file.')
+	],
+	PEER_FAULT: [
+		_('The settings of a peer are wrong'),
+		_('Correct the peer in the interface\'s settings. Meanwhile only the other peers are used.')
+	],
+	UPLINK_UNKNOWN: [
+		_('An uplink has no device'),
+		_('Bring the uplink up, or correct the list of uplinks, and restart the interface.')
+	],
+	START_FAILED: [
+		_('The tunnel could not start, or it ended'),
+		_('It is started again by itself. If that does not help, look into the system log.')
+	],
+	NO_ANSWER: [
+		_('The other end does not answer'),
+		_('Check its address, port and key, and whether it runs. It is called again and again.')
+	],
+	NO_PROGRAM: [
+		_('The program is missing'),
+		_('Install the package millrace, and restart the interface.')
+	],
+	AUTH_FAILED: [
+		_('The other end refuses the login or the certificate'),
+		_('Correct the name, password or certificate, and restart the interface.')
+	]
+};
+
 /* Polls for which a rate is kept: five minutes of one each three seconds. */
 const SAMPLES = 100;
 
@@ -137,6 +173,22 @@ return baseclass.extend({
 		});
 	},
 
+	faultCodes: Object.keys(FAULTS),
+
+	faultTitle: function(code) {
+		return FAULTS[code] ? FAULTS[code][0] : code;
+	},
+
+	/* The faults of an interface, each with the program's words and the remedy. */
+	faults: function(it) {
+		return ((it && it.faults) || []).map(L.bind(function(fault) {
+			return E('div', { 'class': 'alert-message warning', 'style': 'overflow-wrap:anywhere', 'data-fault': fault.code }, [
+				E('strong', {}, [ this.faultTitle(fault.code) ]), fault.words ? ': ' : '', this.words(fault.words),
+				FAULTS[fault.code] ? E('div', {}, [ FAULTS[fault.code][1] ]) : ''
+			]);
+		}, this));
+	},
+
 	/* A shortened key; all of it is in the tooltip. */
 	key: function(key) {
 		return E('code', { 'title': key }, [ key.replace(/^(.{6}).+(.{6})$/, '$1…$2') ]);
@@ -178,6 +230,11 @@ return baseclass.extend({
 		}).length;
 
 		return [ alive ? 'success' : 'warning', _('%d of %d peers connected').format(alive, peers.length) ];
+	},
+
+	/* The state of an interface without a running tunnel. */
+	down: function(it) {
+		return it.disabled ? _('disabled') : it.pending ? _('not up yet') : _('down');
 	},
 
 	/* Sums of bytes of a tunnel's peers. */

@@ -106,6 +106,7 @@ function renderTunnel(tunnel, it) {
 
 	return E('div', { 'class': 'cbi-section millrace-tunnel', 'data-interface': tunnel.interface }, [
 		E('h3', {}, [ it ? it.interface : tunnel.interface, ' ', label(state[0], state[1]) ]),
+		E('div', {}, tools.faults(it)),
 		E('p', {}, [
 			tools.protocol(tunnel), ' · ', tunnel.interface, ' · ', _('up for %s').format(tools.span(tunnel.uptime_ms / 1000)),
 			' · ', _('MTU %d').format(tunnel.mtu),
@@ -191,9 +192,10 @@ function renderStatus(status) {
 	Object.keys(interfaces).forEach(function(device) {
 		const it = interfaces[device];
 
-		parts.push(E('div', { 'class': 'cbi-section' }, [
-			E('h3', {}, [ it.interface, ' ', label('notice', it.disabled ? _('disabled') : _('down')) ]),
-			E('p', {}, [ _('It is not running. See Network » Interfaces for its errors, and the system log for details.') ])
+		parts.push(E('div', { 'class': 'cbi-section', 'data-interface': device }, [
+			E('h3', {}, [ it.interface, ' ', label('notice', tools.down(it)) ]),
+			E('div', {}, tools.faults(it)),
+			E('p', {}, [ _('It is not running. The system log has details.') ])
 		]));
 	});
 

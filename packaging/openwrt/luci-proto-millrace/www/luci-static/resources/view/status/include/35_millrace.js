@@ -44,7 +44,9 @@ return baseclass.extend({
 			});
 
 			if (!runs)
-				rows.push(row(it.interface, [ 'notice', it.disabled ? _('disabled') : _('down') ], ''));
+				rows.push(row(it.interface, [ 'notice', tools.down(it) ], (it.faults || []).map(function(fault) {
+					return tools.faultTitle(fault.code);
+				}).join('; ')));
 		});
 
 		if (status.guard)
