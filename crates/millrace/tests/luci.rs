@@ -129,9 +129,7 @@ fn a_file_of_wireguard_becomes_options() {
                 .text(".millrace-report")
                 .contains("replaces this interface")
         );
-        let wide = "return document.documentElement.scrollWidth";
-        assert!(browser.script(wide).as_u64().unwrap() <= u64::from(PHONE.0));
-        browser.size(DESKTOP);
+        fits_a_phone(browser);
     });
 }
 
@@ -314,9 +312,7 @@ fn tunnels_guard_and_clients_are_shown() {
         browser.click(".modal .btn:last-child");
         browser.wait_for_text("#millrace-home", "phone");
         picture(browser, "status.png");
-        browser.size(PHONE);
-        picture(browser, "status-phone.png");
-        browser.size(DESKTOP);
+        has_cards(browser);
         browser.click("#millrace-home .millrace-rename");
         browser.fill("#millrace-peer-to", "a b");
         browser.click(".modal .cbi-button-positive");
@@ -335,6 +331,7 @@ fn tunnels_guard_and_clients_are_shown() {
         browser.wait_for_text(".millrace-overview", "1 of 1 peers connected");
         assert!(words(browser, ".millrace-overview").contains("held"));
         picture(browser, "overview.png");
+        fits_a_phone(browser);
         // A tunnel that ends is no longer shown as up.
         drop(ends);
         until("the tunnel is down", || {
@@ -368,6 +365,45 @@ fn reads_rates(browser: &Browser<'_>) {
         }
     }
     assert!(!text.contains("0h 0m"), "{text}");
+}
+
+/// No element is wider than a phone.
+fn fits_a_phone(browser: &Browser<'_>) {
+    browser.size(PHONE);
+    let wide = "return [...document.querySelectorAll('body *')].filter(it => it.getBoundingClientRect().right > arguments[0]) \
+        .map(it => it.tagName + ' ' + it.innerText)";
+    let wide = browser.script_with(wide, &[PHONE.0.into()]);
+    assert_eq!(wide, json!([]));
+}
+
+/// Tunnels, interfaces that do not run, and the guard have cards with the most important facts. The other facts unfold, and
+/// fit into a phone's width.
+fn has_cards(browser: &Browser<'_>) {
+    browser.size(PHONE);
+    picture(browser, "status-phone.png");
+    let unfold = "document.querySelectorAll('#millrace-live details').forEach(it => it.open = true); \
+        return document.querySelectorAll('#millrace-live details').length";
+    assert!(browser.script(unfold).as_u64().unwrap() > 0);
+    browser.wait_for_text(".millrace-tunnel", "dataplane.rungs.");
+    fits_a_phone(browser);
+    let cards = "return [...document.querySelectorAll('.millrace-cards > *')].map(it => it.innerText.split('\\n')[0])";
+    let cards = browser.script(cards);
+    let cards = cards.as_array().unwrap().iter();
+    let cards: Vec<&str> = cards.map(|it| it.as_str().unwrap()).collect();
+    let expected = ["office 1 of 1 peers connected", "other down", "Guard held"];
+    assert_eq!(cards, expected);
+    // A part stays as it is over polls.
+    let fold = "document.querySelectorAll('#millrace-live details').forEach(it => it.open = false)";
+    browser.script(fold);
+    until("folded parts", || {
+        !browser.shows("#millrace-live details[open]")
+    });
+    browser.script("document.querySelector('.millrace-cards').classList.add('old')");
+    browser.wait_for(".millrace-cards:not(.old)");
+    assert!(!browser.shows("#millrace-live details[open]"));
+    let height = "return document.querySelector('.millrace-tunnel').offsetHeight";
+    assert!(browser.script(height).as_u64().unwrap() < 450);
+    browser.size(DESKTOP);
 }
 
 /// A PPTP tunnel has no handshakes: the page says when its other end was last heard. It is not "connected" while its server

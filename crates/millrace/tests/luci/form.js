@@ -129,7 +129,7 @@ class Flag extends Option {
 
 class DummyValue extends Option {
 	renderWidget(sid, index, value) {
-		return E('output', {}, [ value ]);
+		return E('output', {}, [ value == null ? '' : value ]);
 	}
 
 	parse() {}

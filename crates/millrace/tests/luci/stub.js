@@ -53,13 +53,13 @@ function append(node, children) {
 	if (typeof(children) == 'string')
 		node.innerHTML = children;
 	else if (Array.isArray(children))
-		for (const child of children)
-			if (Array.isArray(child) || child instanceof Node)
-				append(node, child);
-			else if (child != null)
-				node.append(String(child));
-			else
-				continue;
+		for (const child of children) {
+			/* A list in a list becomes text there, and so does a child that is missing. */
+			if (child == null || Array.isArray(child))
+				errors.push('LuCI would show this as text: ' + child);
+
+			node.append(child instanceof Node ? child : String(child));
+		}
 	else if (children instanceof Node)
 		node.append(children);
 }

@@ -183,7 +183,7 @@ return baseclass.extend({
 	faults: function(it) {
 		return ((it && it.faults) || []).map(L.bind(function(fault) {
 			return E('div', { 'class': 'alert-message warning', 'style': 'overflow-wrap:anywhere', 'data-fault': fault.code }, [
-				E('strong', {}, [ this.faultTitle(fault.code) ]), fault.words ? ': ' : '', this.words(fault.words),
+				E('strong', {}, [ this.faultTitle(fault.code) ]), fault.words ? ': ' : '', E('span', {}, this.words(fault.words)),
 				FAULTS[fault.code] ? E('div', {}, [ FAULTS[fault.code][1] ]) : ''
 			]);
 		}, this));
@@ -210,7 +210,7 @@ return baseclass.extend({
 			return [ 'warning', _('connecting') ];
 
 		case 'waiting':
-			return [ 'warning', _('waiting for %s').format(tunnel.waiting_for || '') ];
+			return [ 'warning', _('waiting') ];
 
 		case 'silent':
 			return [ 'warning', _('no answer') ];
@@ -230,6 +230,14 @@ return baseclass.extend({
 		}).length;
 
 		return [ alive ? 'success' : 'warning', _('%d of %d peers connected').format(alive, peers.length) ];
+	},
+
+	/* Why a tunnel cannot pass packets, in the program's words. */
+	reason: function(tunnel) {
+		if (tunnel.state == 'waiting')
+			return _('Not up yet: waiting for %s').format(tunnel.waiting_for);
+
+		return (tunnel.state == 'silent' || tunnel.state == 'no carrier') ? (tunnel.peers[0] || {}).reason || '' : '';
 	},
 
 	/* The state of an interface without a running tunnel. */
@@ -322,8 +330,23 @@ return baseclass.extend({
 		]);
 	},
 
-	/* All figures of a tunnel, by their names in the status document. `open` keeps what a poll would close. */
-	details: function(tunnel, open) {
+	/* A part that is folded away. `open` keeps over polls whether it is open; `render` makes the content once it is. */
+	fold: function(open, key, title, render) {
+		const node = E('details', {
+			'open': open[key] ? '' : null,
+			'toggle': function() {
+				open[key] = node.open;
+
+				if (node.open && node.children.length == 1)
+					node.appendChild(render());
+			}
+		}, [ E('summary', {}, [ title ]) ].concat(open[key] ? [ render() ] : []));
+
+		return node;
+	},
+
+	/* All figures of a tunnel, by their names in the status document. */
+	figures: function(tunnel) {
 		const rows = [];
 		const walk = function(value, name) {
 			if (value && typeof value == 'object' && typeof value[0] != 'string')
@@ -334,13 +357,9 @@ return baseclass.extend({
 				rows.push(E('tr', { 'class': 'tr' }, [ E('td', { 'class': 'td' }, [ name ]), E('td', { 'class': 'td' }, [ String(value) ]) ]));
 		};
 
-		if (open[tunnel.interface])
-			walk(tunnel, '');
+		walk(tunnel, '');
 
-		return E('details', {
-			'class': 'millrace-details', 'open': open[tunnel.interface] ? '' : null,
-			'toggle': function(ev) { open[tunnel.interface] = ev.target.open; }
-		}, [ E('summary', {}, [ _('All figures') ]), E('table', { 'class': 'table' }, rows) ]);
+		return E('table', { 'class': 'table' }, rows);
 	},
 
 	/* What the guard does with a family's packets. */

@@ -5,10 +5,22 @@
 'require ui';
 'require tools.millrace as tools';
 
+/* A tunnel with more peers does not show them before it is asked to. */
+const PEERS_SHOWN = 5;
+
+/* Cards side by side; one with an open part gets the whole width. Long names break on phones. */
+const STYLE = '.millrace-cards{display:grid;gap:1em;grid-template-columns:repeat(auto-fill,minmax(min(100%,26em),1fr));align-items:start}' +
+	'.millrace-cards>*{margin:0;min-width:0}.millrace-cards>:has(details[open]){grid-column:1/-1}' +
+	'.millrace-cards summary{cursor:pointer;padding:.3em 0}.millrace-page .td{overflow-wrap:anywhere}';
+
 const histories = {}, opened = {};
 
 function label(kind, words) {
 	return E('span', { 'class': 'label ' + kind }, [ words ]);
+}
+
+function warning(words) {
+	return E('div', { 'class': 'alert-message warning', 'style': 'overflow-wrap:anywhere' }, tools.words(words));
 }
 
 function table(titles, rows) {
@@ -89,45 +101,51 @@ function renderLines(tunnel, names) {
 		});
 	});
 
-	if (!rows.length)
-		return '';
-
-	return E('div', { 'class': 'millrace-lines' }, [
-		E('h4', {}, [ _('Uplinks') ]),
-		table([ _('Uplink'), _('Peer'), _('State'), _('In use'), _('Round trip'), _('Bytes'), _('Month') ], rows)
-	]);
+	return rows.length
+		? table([ _('Uplink'), _('Peer'), _('State'), _('In use'), _('Round trip'), _('Bytes'), _('Month') ], rows)
+		: null;
 }
 
-function renderTunnel(tunnel, it) {
+function renderTunnel(tunnel, it, alone) {
 	const history = histories[tunnel.interface] || (histories[tunnel.interface] = { values: [] });
 	const rates = tools.sample(history, tunnel);
 	const state = tools.state(tunnel);
 	const names = (it && it.peers) || {};
+	const peers = tunnel.peers || [], lines = renderLines(tunnel, names);
+
+	/* The opened parts by tunnel and name. */
+	const part = function(name, title, render) {
+		return tools.fold(opened, tunnel.interface + ' ' + name, title, render);
+	};
+
+	const peersKey = tunnel.interface + ' peers';
+
+	if (opened[peersKey] == null)
+		opened[peersKey] = alone && peers.length <= PEERS_SHOWN;
 
 	return E('div', { 'class': 'cbi-section millrace-tunnel', 'data-interface': tunnel.interface }, [
 		E('h3', {}, [ it ? it.interface : tunnel.interface, ' ', label(state[0], state[1]) ]),
 		E('div', {}, tools.faults(it)),
+		E('div', {}, (tunnel.warnings || []).map(warning)),
+		E('p', { 'class': 'millrace-reason' }, tools.words(tools.reason(tunnel))),
+		E('p', { 'class': 'millrace-rates' }, [
+			E('strong', { 'style': 'border-bottom:2px solid #3c78d8' }, [ _('Received:') ]), ' ', tools.rate(rates[0]), ' \xa0 ',
+			E('strong', { 'style': 'border-bottom:2px solid #38a048' }, [ _('Sent:') ]), ' ', tools.rate(rates[1])
+		]),
+		tools.graph(history),
 		E('p', {}, [
 			tools.protocol(tunnel), ' · ', tunnel.interface, ' · ', _('up for %s').format(tools.span(tunnel.uptime_ms / 1000)),
 			' · ', _('MTU %d').format(tunnel.mtu),
 			tunnel.listen_port ? ' · ' + _('UDP port %d').format(tunnel.listen_port) : '',
 			(tunnel.addresses || []).length ? ' · ' + tunnel.addresses.join(', ') : ''
 		]),
-		E('p', { 'class': 'millrace-rates' }, [
-			E('strong', { 'style': 'border-bottom:2px solid #3c78d8' }, [ _('Received:') ]), ' ', tools.rate(rates[0]), ' \xa0 ',
-			E('strong', { 'style': 'border-bottom:2px solid #38a048' }, [ _('Sent:') ]), ' ', tools.rate(rates[1])
-		]),
-		tools.graph(history),
-		renderPeers(tunnel, names),
-		renderLines(tunnel, names),
-		tools.details(tunnel, opened)
+		part('peers', _('Peers (%d)').format(peers.length), function() { return renderPeers(tunnel, names); }),
+		lines ? part('uplinks', _('Uplinks'), function() { return lines; }) : '',
+		part('figures', _('All figures'), function() { return tools.figures(tunnel); })
 	]);
 }
 
 function renderGuard(guard) {
-	if (!guard)
-		return '';
-
 	const words = {
 		off: _('Off: LAN devices use the router\'s normal routes.'),
 		held: _('Held: no tunnel is up, so traffic of the guarded devices is blocked. They still reach the router and each other.'),
@@ -160,13 +178,12 @@ function renderGuard(guard) {
 		row(_('Refused packets'), guard.refused_packets);
 	}
 
-	row(_('Notes'), (guard.notes || []).join('; '));
-	row(_('To unblock'), guard.to_let_go);
-
 	return E('div', { 'class': 'cbi-section millrace-guard' }, [
 		E('h3', {}, [ _('Guard'), ' ', label(guard.whole ? 'success' : 'warning', guard.state) ]),
 		E('p', {}, [ words[guard.state] || '' ]),
-		table([ _('What'), _('State') ], rows)
+		E('div', {}, (guard.notes || []).map(warning)),
+		E('p', {}, guard.to_let_go ? [ _('To unblock'), ': ' ].concat(tools.words(guard.to_let_go)) : []),
+		tools.fold(opened, 'guard', _('Details'), function() { return table([ _('What'), _('State') ], rows); })
 	]);
 }
 
@@ -177,27 +194,29 @@ function renderStatus(status) {
 		interfaces[it.device] = it;
 	});
 
-	const parts = status.problems.map(function(words) {
-		return E('div', { 'class': 'alert-message warning' }, tools.words(words));
-	});
+	const cards = status.tunnels.map(function(tunnel) {
+		const it = interfaces[tunnel.interface];
 
-	parts.push(renderGuard(status.guard));
-
-	status.tunnels.forEach(function(tunnel) {
-		parts.push(renderTunnel(tunnel, interfaces[tunnel.interface]));
 		delete interfaces[tunnel.interface];
+
+		return renderTunnel(tunnel, it, status.tunnels.length == 1);
 	});
 
 	/* Those that do not run. */
 	Object.keys(interfaces).forEach(function(device) {
 		const it = interfaces[device];
 
-		parts.push(E('div', { 'class': 'cbi-section', 'data-interface': device }, [
+		cards.push(E('div', { 'class': 'cbi-section', 'data-interface': device }, [
 			E('h3', {}, [ it.interface, ' ', label('notice', tools.down(it)) ]),
 			E('div', {}, tools.faults(it)),
 			E('p', {}, [ _('It is not running. The system log has details.') ])
 		]));
 	});
+
+	if (status.guard)
+		cards.push(renderGuard(status.guard));
+
+	const parts = status.problems.map(warning).concat([ E('div', { 'class': 'millrace-cards' }, cards) ]);
 
 	if (!status.tunnels.length && !status.interfaces.length)
 		parts.push(E('p', {}, [ E('em', {}, [ _('There is no tunnel. Make one with Network » Interfaces » Add new interface, with the protocol Millrace.') ]) ]));
@@ -425,7 +444,8 @@ return view.extend({
 			});
 		}, 3);
 
-		return E('div', {}, [
+		return E('div', { 'class': 'millrace-page' }, [
+			E('style', {}, [ STYLE ]),
 			E('h2', {}, [ _('Tunnels') ]),
 			live,
 			E('div', { 'class': 'cbi-section' }, [
