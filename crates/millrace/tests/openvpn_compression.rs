@@ -1,5 +1,5 @@
 //! Packets compressed by a stock peer arrive. Where compression is not allowed, Millrace drops them and logs it.
-//! Millrace never compresses.
+//! Millrace never compresses. A client follows the framing that a server pushes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -9,7 +9,7 @@ use std::thread;
 
 use lab::Host;
 use lab::acceptance::openvpn::{Ends, Pair, ready};
-use lab::acceptance::{Net, PATIENCE, ip};
+use lab::acceptance::{Net, PATIENCE, ip, pings_of};
 use lab::openvpn::{RunningOpenVpn, Setup, Transport};
 
 const UNPACKED: &str = "compresses packets; they are accepted";
@@ -39,6 +39,18 @@ fn carries_text(from: &Host, to: &Host, target: &str) {
         stream.read_to_end(&mut got).unwrap();
         assert!(got == text(), "other text than was sent");
     });
+}
+
+/// Sends pings of both extreme sizes and the text, in both directions.
+fn carries_all_sizes(ends: &Ends<'_>) {
+    let client4 = ends.setup.inner4(2).to_string();
+    let (client, server) = (ends.client.host(), ends.server.host());
+    for (from, to, target) in [(client, server, &ends.server4), (server, client, &client4)] {
+        pings_of(from, target, 3, 0);
+        // Fills the MTU of 1500 bytes.
+        pings_of(from, target, 3, 1472);
+        carries_text(from, to, target);
+    }
 }
 
 /// A tunnel with these lines at both ends, where the stock end may compress.
@@ -121,4 +133,26 @@ fn where_compression_is_not_allowed_the_log_says_what_is_dropped() {
     socket.send_to(&text()[..1000], (ip(&client4), 9)).unwrap();
     ends.client.wait_for_lines(DROPPED, 1).unwrap();
     assert_eq!(ends.client.said(UNPACKED), 0);
+}
+
+#[test]
+fn a_pushed_framing_needs_no_line_in_the_clients_file() {
+    if !ready() {
+        return;
+    }
+    // A stock server does not frame what it only pushes: its own client, too, needs the filter.
+    let cases = [("comp-lzo no", ""), ("", "pull-filter ignore comp-lzo")];
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for (server, client) in cases {
+            println!("{transport:?}, server: {server:?}, client: {client:?}");
+            let net = Net::new();
+            let mut setup = setup("", transport, None);
+            setup.server.words("push", ["comp-lzo no"]).verbatim(server);
+            setup.client.verbatim(client);
+            let ends = Ends::new(&net, &setup, Pair::Client.programs(false));
+            carries_all_sizes(&ends);
+            ends.carries(100_000);
+            assert_eq!(ends.client.said(UNPACKED) + ends.client.said(DROPPED), 0);
+        }
+    }
 }
