@@ -133,7 +133,7 @@ impl<W: Wire> ReceiveKey<W> {
         }
     }
 
-    /// Whether the caller must tell control that the peer compresses: true once.
+    /// Whether the caller must tell control that the peer compresses, or lacks the agreed framing: true once.
     pub(crate) fn should_tell_compression(&self) -> bool {
         !self.compression_told.swap(true, Ordering::Relaxed)
     }

@@ -60,8 +60,8 @@ pub(crate) enum Unfit {
     )]
     Epochs,
     #[error(
-        "the kernel's data plane does not support compression framing, which the server requires; remove comp-lzo and \
-         compress there, or set dataplane.kind=user"
+        "the kernel's data plane cannot carry packets framed by comp-lzo or compress, even `comp-lzo no`; set \
+         dataplane.kind=user, or remove the option at the server"
     )]
     Compression,
     #[error(

@@ -1,5 +1,5 @@
 //! Packets compressed by a stock peer arrive. Where compression is not allowed, Millrace drops them and logs it.
-//! Millrace never compresses.
+//! Millrace never compresses. A client follows the framing that a server pushes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -9,11 +9,12 @@ use std::thread;
 
 use lab::Host;
 use lab::acceptance::openvpn::{Ends, Pair, ready};
-use lab::acceptance::{Net, PATIENCE, ip};
+use lab::acceptance::{Net, PATIENCE, ip, pings_of};
 use lab::openvpn::{RunningOpenVpn, Setup, Transport};
 
 const UNPACKED: &str = "compresses packets; they are accepted";
 const DROPPED: &str = "not agreed or allowed; they are dropped";
+const UNFRAMED: &str = "lack the agreed framing of comp-lzo or compress; they are dropped";
 
 /// Text without repeated lines; each packet shrinks to half when compressed.
 fn text() -> Vec<u8> {
@@ -39,6 +40,18 @@ fn carries_text(from: &Host, to: &Host, target: &str) {
         stream.read_to_end(&mut got).unwrap();
         assert!(got == text(), "other text than was sent");
     });
+}
+
+/// Sends pings of both extreme sizes and the text, in both directions.
+fn carries_all_sizes(ends: &Ends<'_>) {
+    let client4 = ends.setup.inner4(2).to_string();
+    let (client, server) = (ends.client.host(), ends.server.host());
+    for (from, to, target) in [(client, server, &ends.server4), (server, client, &client4)] {
+        pings_of(from, target, 3, 0);
+        // Fills the MTU of 1500 bytes.
+        pings_of(from, target, 3, 1472);
+        carries_text(from, to, target);
+    }
 }
 
 /// A tunnel with these lines at both ends, where the stock end may compress.
@@ -104,6 +117,14 @@ fn what_a_stock_peer_compresses_is_unpacked() {
     }
 }
 
+/// Sends compressible text from the server to a port without listener; the client drops the packet before that.
+fn server_sends_text(net: &Net, ends: &Ends<'_>) {
+    let client4 = ends.setup.inner4(2).to_string();
+    let socket = net.b.run(|| UdpSocket::bind(("0.0.0.0", 0)));
+    let socket = socket.unwrap().unwrap();
+    socket.send_to(&text()[..1000], (ip(&client4), 9)).unwrap();
+}
+
 #[test]
 fn where_compression_is_not_allowed_the_log_says_what_is_dropped() {
     if !ready() {
@@ -114,11 +135,46 @@ fn where_compression_is_not_allowed_the_log_says_what_is_dropped() {
     setup.server.line("allow-compression yes");
     setup.client.line("allow-compression no");
     let mut ends = Ends::new(&net, &setup, Pair::Client.programs(false));
-    let client4 = ends.setup.inner4(2).to_string();
-    // Sends compressible text to a port without listener; the client drops the packet before that.
-    let socket = net.b.run(|| UdpSocket::bind(("0.0.0.0", 0)));
-    let socket = socket.unwrap().unwrap();
-    socket.send_to(&text()[..1000], (ip(&client4), 9)).unwrap();
+    server_sends_text(&net, &ends);
     ends.client.wait_for_lines(DROPPED, 1).unwrap();
     assert_eq!(ends.client.said(UNPACKED), 0);
+}
+
+#[test]
+fn where_the_server_does_not_frame_what_it_pushes_the_log_says_so() {
+    if !ready() {
+        return;
+    }
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let net = Net::new();
+        let mut setup = setup("", transport, None);
+        setup.server.words("push", ["comp-lzo no"]);
+        let mut ends = Ends::new(&net, &setup, Pair::Client.programs(false));
+        server_sends_text(&net, &ends);
+        ends.client.wait_for_lines(UNFRAMED, 1).unwrap();
+    }
+}
+
+#[test]
+fn a_pushed_framing_needs_no_line_in_the_clients_file() {
+    if !ready() {
+        return;
+    }
+    // A stock server does not frame what it only pushes: its own client, too, needs the filter.
+    let cases = [("comp-lzo no", ""), ("", "pull-filter ignore comp")];
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for (server, client) in cases {
+            println!("{transport:?}, server: {server:?}, client: {client:?}");
+            let net = Net::new();
+            let mut setup = setup("", transport, None);
+            setup.server.words("push", ["comp-lzo no"]).verbatim(server);
+            setup.client.verbatim(client);
+            let ends = Ends::new(&net, &setup, Pair::Client.programs(false));
+            carries_all_sizes(&ends);
+            ends.carries(100_000);
+            for complaint in [UNPACKED, DROPPED, UNFRAMED] {
+                assert_eq!(ends.client.said(complaint), 0);
+            }
+        }
+    }
 }

@@ -419,6 +419,9 @@ pub enum Notice {
         /// Whether the data plane unpacked the packet; otherwise it dropped the packet.
         unpacked: bool,
     },
+    /// The peer's packets lack the framing of compression that the ends agreed on. The data plane reports the first
+    /// such packet of a key, and drops all of them.
+    Unframed,
 }
 
 /// Gives the macro `$then` each counter of one direction: its description in Markdown, its name, and its metric, in

@@ -66,6 +66,8 @@ pub enum Joined {
     Waits,
     /// No packet: compression is not allowed, the compressed data is invalid, or the result is too long.
     Compressed,
+    /// No packet: the payload lacks the framing of compression that the ends agreed on.
+    Unframed,
     /// No packet: the payload is not a valid piece.
     Malformed,
 }
@@ -79,7 +81,7 @@ pub enum Payload {
     Keepalive,
     /// A message for the protocol's state machine.
     Message,
-    /// A piece of a packet, or a compressed one: for [`Format::join`], in order.
+    /// A piece of a packet, a compressed packet, or one without the agreed framing: for [`Format::join`], in order.
     Piece,
     /// A payload of no known kind.
     Malformed,

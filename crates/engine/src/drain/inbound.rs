@@ -374,13 +374,17 @@ impl<W: Wire> InboundDrain<W> {
             Joined::Unpacked => shared.inbound.unpacked.add(1),
             Joined::Waits => return 0,
             Joined::Compressed => drops.compressed.add(1),
-            Joined::Malformed => drops.inner_malformed.add(1),
+            Joined::Unframed | Joined::Malformed => drops.inner_malformed.add(1),
         }
-        if matches!(joined, Joined::Unpacked | Joined::Compressed)
+        let notice = match joined {
+            Joined::Unpacked => Some(Notice::Compressed { unpacked: true }),
+            Joined::Compressed => Some(Notice::Compressed { unpacked: false }),
+            Joined::Unframed => Some(Notice::Unframed),
+            _ => None,
+        };
+        if let Some(notice) = notice
             && run.key.should_tell_compression()
         {
-            let unpacked = joined == Joined::Unpacked;
-            let notice = Notice::Compressed { unpacked };
             shared.control.notify(peer.id(), notice);
         }
         if !matches!(joined, Joined::Packet | Joined::Unpacked) {

@@ -1,7 +1,7 @@
 //! From sockets to the interface.
 
 use crate::packets::{mark, marked, plain, tcp, trimmed, udp, written};
-use crate::toy::{CONTROL, Key, MESSAGE, NONSENSE, PACKED, PACKED_WRONGLY};
+use crate::toy::{CONTROL, Key, MESSAGE, NONSENSE, PACKED, PACKED_WRONGLY, UNFRAMED};
 use crate::world::{Event, World, options, session, unlimited};
 use netio::simulated::Call;
 use netio::tun::Tun;
@@ -270,8 +270,17 @@ fn joined_pieces_are_checked_as_packets_are() {
 }
 
 #[test]
-fn control_is_told_once_that_a_peer_compresses() {
-    for (front, unpacked) in [(PACKED, true), (PACKED_WRONGLY, false)] {
+fn control_is_told_once_that_a_peer_compresses_or_does_not_frame() {
+    let cases = [
+        (PACKED, Notice::Compressed { unpacked: true }, None),
+        (
+            PACKED_WRONGLY,
+            Notice::Compressed { unpacked: false },
+            Some("compressed"),
+        ),
+        (UNFRAMED, Notice::Unframed, Some("inner_malformed")),
+    ];
+    for (front, notice, dropped) in cases {
         let mut world: World = World::new();
         let packet = udp(false, (1, 9), b"packed");
         let packed = [&[front], &packet[..]].concat();
@@ -280,13 +289,10 @@ fn control_is_told_once_that_a_peer_compresses() {
             world.key.datagram(1, &packed),
         ];
         world.peer_sends(&datagrams);
-        assert_eq!(
-            world.around.control.notices(),
-            [(PeerId(1), Notice::Compressed { unpacked })]
-        );
-        let count = if unpacked { 2 } else { 0 };
+        assert_eq!(world.around.control.notices(), [(PeerId(1), notice)]);
+        let count = if dropped.is_none() { 2 } else { 0 };
         assert_eq!(world.plane.tunnel.inbound().unpacked.value(), count);
-        assert_eq!(world.plane.tunnel.drops().compressed.value(), 2 - count);
+        assert_eq!(world.drops(), Vec::from_iter(dropped.map(|it| (it, 2))));
         assert_eq!(world.around.written.packets().len() as u64, count);
     }
 }

@@ -28,6 +28,8 @@ const PIECE: u8 = 0xfe;
 pub(crate) const PACKED: u8 = 0xfd;
 pub(crate) const PACKED_WRONGLY: u8 = 0xfc;
 pub(crate) const NONSENSE: u8 = 0xfb;
+/// Stands before packets that lack the agreed framing.
+pub(crate) const UNFRAMED: u8 = 0xfa;
 
 /// The protocol. `STAGES`: packets wait for a session.
 #[derive(Default)]
@@ -272,7 +274,7 @@ impl Format for Key {
         }
         match memory[packet.start as usize] {
             MESSAGE => Payload::Message,
-            PIECE | PACKED | PACKED_WRONGLY => Payload::Piece,
+            PIECE | PACKED | PACKED_WRONGLY | UNFRAMED => Payload::Piece,
             NONSENSE => Payload::Malformed,
             _ => Payload::Inner,
         }
@@ -312,6 +314,7 @@ impl Format for Key {
                 Joined::Unpacked
             }
             [PACKED_WRONGLY, ..] => Joined::Compressed,
+            [UNFRAMED, ..] => Joined::Unframed,
             _ => Joined::Malformed,
         }
     }

@@ -388,7 +388,18 @@ fn packets_that_the_kernel_does_not_know_are_refused_by_name() {
     assert!(refusal(|it| it.keys.cipher = Cipher::Aes256Cbc).contains("AES-256-CBC"));
     assert!(refusal(|it| it.keys.layout = Layout::V1).contains("peer-id"));
     assert!(refusal(|it| it.keys.layout = Layout::Epoch { peer_id: 1 }).contains("epoch"));
-    assert!(refusal(|it| it.shape.framing = Framing::V2).contains("compression"));
+    let framings: [fn(&mut Material); 3] = [
+        |it| it.shape.framing = Framing::Lzo,
+        |it| it.shape.framing = Framing::Swap,
+        |it| it.shape.framing = Framing::V2,
+    ];
+    for framed in framings {
+        assert_eq!(
+            refusal(framed),
+            "the kernel's data plane cannot carry packets framed by comp-lzo or compress, even `comp-lzo no`; set \
+             dataplane.kind=user, or remove the option at the server"
+        );
+    }
     assert!(refusal(|it| it.shape.stream = true).contains("UDP"));
 }
 

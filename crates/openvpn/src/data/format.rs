@@ -327,9 +327,8 @@ impl Format for DataFormat {
                 packet.len = range.len() as u32;
                 kind(&memory[range])
             }
-            // Left to the caller: there is no room to unpack it here.
-            Unframed::Compressed(_) => Payload::Piece,
-            Unframed::Malformed => Payload::Malformed,
+            // Left to the caller: there is no room to unpack it here, and `Joined` says why a packet is refused.
+            Unframed::Compressed(_) | Unframed::Malformed => Payload::Piece,
         }
     }
 
@@ -385,7 +384,7 @@ impl Format for DataFormat {
                     None => Joined::Compressed,
                 }
             }
-            Unframed::Malformed => Joined::Malformed,
+            Unframed::Malformed => Joined::Unframed,
         }
     }
 }

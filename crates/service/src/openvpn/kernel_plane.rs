@@ -20,6 +20,11 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), String> {
     // The fallback cipher of peers without negotiation is checked only when a peer needs it.
     let unknown = data.ciphers.iter().find(|it| !is_known(**it));
     let cipher = unknown.map_or("", |it| it.name());
+    // The refusal's first word finds the line in the file.
+    let framing = match config.place("comp-lzo") {
+        Some(_) => "comp-lzo",
+        None => "compress",
+    };
     let refused = [
         (
             cfg!(not(feature = "kernel")),
@@ -39,7 +44,10 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), String> {
         ),
         (
             data.framing != Framing::None || data.migrate,
-            "compress: the kernel's data plane supports no compression framing; remove it at both ends, or",
+            &format!(
+                "{framing}: the kernel's data plane cannot carry the framing of compression, not even `comp-lzo no`; \
+                 remove it at both ends, or"
+            ),
         ),
         (
             unknown.is_some(),
@@ -148,7 +156,7 @@ mod tests {
         let cases = [
             (CLIENT, "remote 192.0.2.2 1194 tcp", "proto"),
             (CLIENT, "fragment 1300", "fragment"),
-            (CLIENT, "comp-lzo no", "compress"),
+            (CLIENT, "comp-lzo no", "comp-lzo"),
             (CLIENT, "compress stub-v2", "compress"),
             (
                 CLIENT,
@@ -168,6 +176,12 @@ mod tests {
             assert_eq!(text.split_once(": ").unwrap().0, option, "{line}");
             assert!(text.ends_with("set dataplane.kind=user"), "{text}");
         }
+        let text = checked(config(CLIENT, "comp-lzo no")).unwrap_err();
+        assert_eq!(
+            text,
+            "a.conf:7: comp-lzo: the kernel's data plane cannot carry the framing of compression, not even `comp-lzo \
+             no`; remove it at both ends, or set dataplane.kind=user"
+        );
         let text = refusal(CLIENT, "data-ciphers AES-256-CBC").unwrap_err();
         assert!(text.contains("not AES-256-CBC; remove it"), "{text}");
     }

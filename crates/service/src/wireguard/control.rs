@@ -68,7 +68,7 @@ impl Machine {
             Notice::Refresh { index } => self.device.refresh(id, index, now, &mut out),
             Notice::Moved { .. } => self.peers_changed(cx),
             // These notices are for OpenVPN only.
-            Notice::Compressed { .. } | Notice::Silent | Notice::Failed => {}
+            Notice::Compressed { .. } | Notice::Unframed | Notice::Silent | Notice::Failed => {}
             Notice::Active => {
                 self.probing.stir(now);
                 let activity = cx.peer(id).times.into();

@@ -189,7 +189,7 @@ fn broken_ciphers_need_the_switch() {
 }
 
 #[test]
-fn a_compressed_packet_is_unpacked_where_that_is_allowed_and_never_beyond_its_bound() {
+fn a_compressed_packet_is_unpacked_within_its_bound_and_an_unframed_one_is_refused() {
     let layout = Layout::V1;
     // A byte of literals, which is repeated 99 times.
     let packed = [0x66, 18, 0x45, 0x20, 66, 0, 0, 17, 0, 0];
@@ -221,5 +221,9 @@ fn a_compressed_packet_is_unpacked_where_that_is_allowed_and_never_beyond_its_bo
         let joined = opened(room, false, payload).map(|(joined, _)| joined);
         assert_eq!(joined, Some(Joined::Compressed));
     }
-    assert_eq!(opened(1500, false, &[0x99, 1, 2, 3]), None);
+    // An IP packet and a ping without the framing.
+    for payload in [&[0x45; 100][..], &PING] {
+        let joined = opened(1500, false, payload).map(|(joined, _)| joined);
+        assert_eq!(joined, Some(Joined::Unframed));
+    }
 }

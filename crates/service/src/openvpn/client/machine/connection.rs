@@ -552,6 +552,10 @@ fn noticed(
             "the server compresses packets in a form that was not agreed or allowed; they are dropped. Remove \
              comp-lzo and compress at the server, or set `comp-lzo no` there",
         ),
+        Notice::Unframed => cx.error(
+            "the server's packets lack the agreed framing of comp-lzo or compress; they are dropped. Remove both from \
+             the file and write `pull-filter ignore comp`, or set the same at both ends",
+        ),
         Notice::Silent => it.session.fell_silent(outputs),
         Notice::Failed => it.session.close(CloseReason::DataPlane, outputs),
         Notice::Refresh { .. } => it.session.renegotiate(now.monotonic, outputs),

@@ -126,13 +126,23 @@ fn keys_are_renewed_when_the_data_plane_asks_for_it() {
 }
 
 #[test]
-fn a_server_that_compresses_is_told_of_with_the_remedy() {
-    for (unpacked, words) in [(true, "VORACLE"), (false, "they are dropped")] {
+fn a_server_that_compresses_or_does_not_frame_is_told_of_with_the_remedy() {
+    let compressed = |unpacked| Notice::Compressed { unpacked };
+    let cases = [
+        (compressed(true), "VORACLE", "Remove comp-lzo"),
+        (compressed(false), "they are dropped", "Remove comp-lzo"),
+        (
+            Notice::Unframed,
+            "lack the agreed framing",
+            "`pull-filter ignore comp`",
+        ),
+    ];
+    for (notice, words, remedy) in cases {
         let mut world = connected("");
-        world.handle(Event::Notice(Notice::Compressed { unpacked }));
+        world.handle(Event::Notice(notice));
         let found = world.log.iter().find(|it| it.contains(words));
         assert!(
-            found.is_some_and(|it| it.contains("Remove comp-lzo")),
+            found.is_some_and(|it| it.contains(remedy)),
             "{:?}",
             world.log
         );

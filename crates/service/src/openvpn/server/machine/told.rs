@@ -235,6 +235,12 @@ impl<'a> Machine<'a> {
                 "the client compresses packets in a form that was not agreed or allowed; they are dropped. Set \
                  `compress migrate` or push `comp-lzo no`"
             ),
+            Notice::Unframed => line!(
+                cx,
+                Error,
+                "the client's packets lack the agreed framing of comp-lzo or compress; they are dropped. Remove both at \
+                 both ends, or set the same"
+            ),
             Notice::Silent => self.with(cx, id, |session, _, out| session.fell_silent(out)),
             Notice::Failed => self.close(cx, id, CloseReason::DataPlane),
             Notice::Refresh { .. } => {

@@ -129,13 +129,23 @@ fn keys_are_renewed_when_the_data_plane_asks_for_it() {
 }
 
 #[test]
-fn a_client_that_compresses_is_told_of_with_the_remedy() {
-    for (unpacked, words) in [(true, "VORACLE"), (false, "they are dropped")] {
+fn a_client_that_compresses_or_does_not_frame_is_told_of_with_the_remedy() {
+    let compressed = |unpacked| Notice::Compressed { unpacked };
+    let cases = [
+        (compressed(true), "VORACLE", "compress migrate"),
+        (compressed(false), "they are dropped", "compress migrate"),
+        (
+            Notice::Unframed,
+            "lack the agreed framing",
+            "both at both ends",
+        ),
+    ];
+    for (notice, words, remedy) in cases {
         let mut world = with_clients();
         let id = world.first();
-        world.tell(Event::Notice(id, Notice::Compressed { unpacked }));
+        world.tell(Event::Notice(id, notice));
         assert!(world.has_logged(words), "{:?}", world.around.logged);
-        assert!(world.has_logged("compress migrate"));
+        assert!(world.has_logged(remedy));
         world.all_are_in();
     }
 }
