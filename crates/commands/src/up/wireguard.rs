@@ -619,7 +619,7 @@ impl Up<'_> {
         let plan = {
             let mut plan = plan;
             if self.tunnel.home.is_some() {
-                plan.close_behind(&self.plan);
+                plan.close_behind(&self.plan, &self.ifname, &mut netlink)?;
             }
             plan
         };
