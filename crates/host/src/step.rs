@@ -263,11 +263,13 @@ impl Step {
     }
 
     /// True for steps that are undone by the interface's name, which another interface may have by then.
-    pub(super) const fn is_by_interface_name(&self) -> bool {
-        matches!(
-            self,
-            Self::Dns { .. } | Self::Address { .. } | Self::Route { .. }
-        )
+    pub(super) fn is_by_interface_name(&self, ifname: &str) -> bool {
+        match self {
+            Self::Dns { .. } | Self::Address { .. } | Self::Route { .. } => true,
+            // The key of an interface's setting: net/ipv4/conf/NAME/…
+            Self::Sysctl { key, .. } => key.split('/').nth(3) == Some(ifname),
+            _ => false,
+        }
     }
 
     /// True for a step that makes an nftables table.

@@ -61,7 +61,13 @@ fn account(path: &Path, permissions: Permissions) -> Option<(&'static str, Zeroi
                 (Some(cert), None) => ("certificate", cert),
                 _ => return None,
             };
-            Some((what, source.load(model.directory.as_deref()).ok()?))
+            let mut account = source.load(model.directory.as_deref()).ok()?;
+            if what == "user name" {
+                // The password, and the ends of lines, are not part of it.
+                let name = account.split(|it| *it == b'\n').next()?.trim_ascii();
+                account = Zeroizing::new(name.to_vec());
+            }
+            Some((what, account))
         }
         Kind::Pptp | Kind::Relay => None,
     }
@@ -105,5 +111,14 @@ mod tests {
         assert_eq!(openvpn("192.0.2.1", &ann), openvpn("192.0.2.2", &ann));
         assert_ne!(openvpn("192.0.2.1", &ann), openvpn("192.0.2.1", &bob));
         assert_eq!(openvpn("192.0.2.1", "auth-user-pass"), None);
+        for (file, text) in [("unix", "ann\nsecret\n"), ("windows", "ann \r\nother\r\n")] {
+            fs::write(place.path().join(file), text).unwrap();
+            let login = format!("auth-user-pass {file}\n<cert>\n{file}\n</cert>\n<key>\nk\n</key>");
+            assert_eq!(
+                openvpn("192.0.2.1", &login),
+                openvpn("192.0.2.1", &ann),
+                "{file}"
+            );
+        }
     }
 }

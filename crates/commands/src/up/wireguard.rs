@@ -300,7 +300,7 @@ impl Owner for Up<'_> {
                     "Until its peer answers, this host has no Internet: all packets go into the tunnel"
                 }
                 false if self.applied.is_some() => {
-                    "Until its peer answers, packets into the tunnel are lost"
+                    "Until its peer answers, packets into the tunnel get no answers"
                 }
                 false => background::OUTSIDE,
             };

@@ -236,7 +236,7 @@ fn networks_that_were_behind_clients_become_unreachable() {
                 plan
             };
             let wan = netlink.index_of("wan").unwrap();
-            let mut lead = |network: &str, bits| {
+            let lead = |network: &str, bits| {
                 let route = Route::new(ip(network), bits).dev(wan);
                 Netlink::open().unwrap().add_route(&route).unwrap();
             };
