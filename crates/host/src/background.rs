@@ -98,15 +98,20 @@ pub fn ready() -> io::Result<()> {
 /// The last message on a terminal when the start has waited this long and continues in the background. `traffic` says
 /// what happens to the host's packets meanwhile.
 pub fn still_trying(name: &str, waited: Duration, traffic: &str) -> String {
+    // A configuration from standard input has no name.
+    let (subject, end) = match name {
+        "" => ("the tunnel", String::new()),
+        name => (name, format!(", `millrace down {name}` ends it")),
+    };
     format!(
-        "{name} is not up after {} s; it goes on trying in the background (`millrace status` shows its state, \
-         `millrace down {name}` ends it). {traffic}",
+        "{subject} is not up after {} s; it goes on trying in the background (`millrace status` shows its state{end}). \
+         {traffic}",
         waited.as_secs()
     )
 }
 
 /// The traffic of a start whose routes are set once it is up, for [`still_trying`].
-pub const OUTSIDE: &str = "Until it is up, packets leave outside the tunnel";
+pub const OUTSIDE: &str = "Until it is up, no packets use the tunnel";
 
 /// Called in the child: detaches from the terminal as [`ready`] does, and tells the parent that no tunnel is up yet.
 pub fn not_yet() -> io::Result<()> {

@@ -1,9 +1,9 @@
 //! LAN devices whose packets would leave through a tunnel with their own addresses, to which no answer comes back.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
+use std::{fs, io};
 
-use netio::netlink::{Forwarded, Netfilter, Netlink, NetlinkError, TABLE_MAIN};
+use netio::netlink::{Forwarded, Netfilter, Netlink, NetlinkError, RouteKind};
 
 /// A documentation address (RFC 5737): the route to it is the route to the Internet.
 pub(crate) const INTERNET: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -16,7 +16,12 @@ const LEGACY_TABLES: &str = "/proc/thread-self/net/ip_tables_names";
 #[must_use]
 pub fn unmasqueraded(tunnel: &str) -> Vec<String> {
     let forwards = fs::read_to_string("/proc/sys/net/ipv4/ip_forward");
-    let legacy = fs::read_to_string(LEGACY_TABLES).unwrap_or_default();
+    let legacy = match fs::read_to_string(LEGACY_TABLES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Ok(names) => names,
+        // Only root may read the list.
+        Err(_) => return Vec::new(),
+    };
     if !forwards.is_ok_and(|it| it.trim() == "1") || legacy.lines().any(|it| it == "nat") {
         return Vec::new();
     }
@@ -26,10 +31,18 @@ pub fn unmasqueraded(tunnel: &str) -> Vec<String> {
 fn look(tunnel: &str) -> Result<Vec<String>, NetlinkError> {
     let (mut netlink, mut netfilter) = (Netlink::open()?, Netfilter::open()?);
     let to = (netlink.index_of(tunnel)?, tunnel);
-    let rules = netfilter.source_nat()?;
-    let routes = netlink.routes(Some(TABLE_MAIN))?;
-    let uplinks = routes.iter().filter(|it| it.prefix == 0);
-    let uplinks: Vec<u32> = uplinks.filter_map(|it| it.dev).collect();
+    // With several uplinks, some of the default routes are in tables of their own.
+    let mut uplinks = Vec::new();
+    for route in netlink.routes(None)? {
+        if route.prefix == 0 && route.kind == RouteKind::Unicast {
+            match route.dev {
+                Some(dev) => uplinks.push(dev),
+                // The uplinks of a route with several next hops are not known.
+                None => return Ok(Vec::new()),
+            }
+        }
+    }
+    let mut rules = netfilter.source_nat()?;
     let addresses = netlink.addresses(None)?;
     let mut found = Vec::new();
     for link in netlink.links()? {
@@ -51,11 +64,7 @@ fn look(tunnel: &str) -> Result<Vec<String>, NetlinkError> {
                 to,
                 source,
             };
-            let mut is_masqueraded = false;
-            for rule in &rules {
-                is_masqueraded |= netfilter.may_apply(rule, &packet)?;
-            }
-            if !is_masqueraded {
+            if !netfilter.translates(&mut rules, &packet)? {
                 let network = crate::masked(address.ip, address.prefix);
                 found.push(format!("{} ({network}/{})", link.name, address.prefix));
             }
@@ -111,8 +120,25 @@ mod tests {
         assert_eq!(found(), [lan, guest]);
         rule("ip saddr 192.168.2.0/24 oifname { \"tunnel\", \"wan\" } masquerade").unwrap();
         assert_eq!(found(), [guest]);
-        router.set_up("br-guest", false).unwrap();
+        // Routing rules of another program use this default route; other packets have two uplinks.
+        let add = |route: &[&str]| {
+            let command = [&["route", "replace"], route].concat();
+            router.output("ip", command).unwrap();
+        };
+        add(&["default", "dev", "br-guest", "table", "100"]);
         assert!(found().is_empty());
+        router.nft("flush chain inet lab postrouting\n").unwrap();
+        assert_eq!(found(), [lan]);
+        add(&["unreachable", "default", "table", "100"]);
+        assert_eq!(found(), [lan, guest]);
+        add(&[
+            "default", "nexthop", "dev", "wan", "nexthop", "dev", "br-guest",
+        ]);
+        assert!(found().is_empty());
+        add(&["default", "dev", "wan"]);
+        assert_eq!(found(), [lan, guest]);
+        router.set_up("br-guest", false).unwrap();
+        assert_eq!(found(), [lan]);
         router.set_up("br-guest", true).unwrap();
         router.nft("flush ruleset\n").unwrap();
         router.sysctl("net/ipv4/ip_forward", "0").unwrap();

@@ -1,22 +1,19 @@
-//! Decides which steps a tunnel needs. Reads and changes nothing: the input is wants and facts, the output steps.
+//! Decides which steps a tunnel needs. Changes nothing: the input is wants and facts, the output steps.
 
+pub(crate) mod closed;
 mod default_route;
 mod endpoints;
 mod routes;
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use thiserror::Error;
 
 use crate::facts::Facts;
 use crate::mtu::{IPV6_MTU_MIN, TunnelMtu};
-use crate::step::{CLOSED_METRIC, MAIN, Step};
+use crate::step::Step;
 use crate::want::{Destination, Gateway, Want, WantedAddress};
 use crate::ways::{covers, masked};
-
-/// Maximum number of networks that [`Plan::close_behind`] makes unreachable.
-const CLOSED_MAX: usize = 10_000;
 
 /// All steps, in order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -169,43 +166,6 @@ impl Plan {
                 except: forwarding.except.clone(),
             }
         })
-    }
-
-    /// Makes networks unreachable that were behind a server's clients in the plan `before`, and are not in this one. Other
-    /// clients still send packets to them, which would leave by the host's uplink. Returns the added steps.
-    pub fn close_behind(&mut self, before: &Self) -> &[Step] {
-        let led = |step: &Step| match *step {
-            Step::Route {
-                dst,
-                prefix: prefix @ 2..,
-                table: MAIN,
-                ..
-            } => Some((dst, prefix)),
-            _ => None,
-        };
-        let now: BTreeSet<(IpAddr, u8)> = self.steps.iter().filter_map(led).collect();
-        let is_led = |it: &(IpAddr, u8)| {
-            let within = |own: &(IpAddr, u8)| own.1 <= it.1 && covers(own.0, own.1, it.0);
-            now.contains(it) || now.iter().any(within)
-        };
-        let closed = before.steps.iter().filter_map(|step| match *step {
-            Step::Unreachable {
-                dst,
-                prefix,
-                metric: CLOSED_METRIC,
-            } => Some((dst, prefix)),
-            _ => led(step),
-        });
-        let closed: BTreeSet<(IpAddr, u8)> = closed.filter(|it| !is_led(it)).collect();
-        let closed = closed.into_iter().take(CLOSED_MAX);
-        let first = self.steps.len();
-        let block = |(dst, prefix)| Step::Unreachable {
-            dst,
-            prefix,
-            metric: CLOSED_METRIC,
-        };
-        self.steps.extend(closed.map(block));
-        &self.steps[first..]
     }
 
     fn add_name_servers(&mut self, want: &Want, facts: &Facts) {

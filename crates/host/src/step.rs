@@ -13,7 +13,7 @@ mod written;
 pub(super) const WORLD_BITS: u8 = 4;
 
 /// Metric of a [`Step::Unreachable`] for a network that was behind a server's client. Any other route wins.
-pub(super) const CLOSED_METRIC: u32 = 1 << 30;
+const CLOSED_METRIC: u32 = 1 << 30;
 
 /// The main routing table.
 pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
@@ -263,11 +263,13 @@ impl Step {
     }
 
     /// True for steps that are undone by the interface's name, which another interface may have by then.
-    pub(super) const fn is_by_interface_name(&self) -> bool {
-        matches!(
-            self,
-            Self::Dns { .. } | Self::Address { .. } | Self::Route { .. }
-        )
+    pub(super) fn is_by_interface_name(&self, ifname: &str) -> bool {
+        match self {
+            Self::Dns { .. } | Self::Address { .. } | Self::Route { .. } => true,
+            // The key of an interface's setting: net/ipv4/conf/NAME/…
+            Self::Sysctl { key, .. } => key.split('/').nth(3) == Some(ifname),
+            _ => false,
+        }
     }
 
     /// True for a step that makes an nftables table.
@@ -304,6 +306,27 @@ impl Step {
             Self::Sysctl { key, .. } => format!("the setting {}", key.replace('/', ".")),
             Self::Masquerade { .. } => "masquerading for clients".to_owned(),
             _ => "a routing rule".to_owned(),
+        }
+    }
+
+    /// Makes a network unreachable that was behind a server's client.
+    pub(super) const fn close((dst, prefix): (IpAddr, u8)) -> Self {
+        Self::Unreachable {
+            dst,
+            prefix,
+            metric: CLOSED_METRIC,
+        }
+    }
+
+    /// The network that [`Step::close`] makes unreachable. The kernel's route may have a higher metric.
+    pub(super) const fn closed(&self) -> Option<(IpAddr, u8)> {
+        match *self {
+            Self::Unreachable {
+                dst,
+                prefix,
+                metric: CLOSED_METRIC..,
+            } => Some((dst, prefix)),
+            _ => None,
         }
     }
 

@@ -5,7 +5,7 @@ use config::free::overlap;
 use config::home::NETWORKS_MAX;
 use config::kind::Kind;
 use config::types::{AllowedIp, family_bits};
-use netio::netlink::{Netlink, NetlinkError, RouteKind};
+use netio::netlink::{Netlink, NetlinkError, RouteKind, TABLE_MAIN};
 use service::running;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -23,6 +23,8 @@ pub(crate) enum Owner {
     Interface(String),
     /// The gateway of the default route through this interface.
     Gateway(String),
+    /// A route of this host leads to it, through this interface.
+    Route(String),
     /// A client's host: the client of this name connects from this address.
     Outer(String),
 }
@@ -44,6 +46,9 @@ impl Owner {
             Self::Gateway(name) => {
                 format!("the office's gateway at {name}; choose a network without it")
             }
+            Self::Route(name) => format!(
+                "to which this host has a route through {name}; choose another network, or remove the route"
+            ),
             Self::Outer(name) => {
                 format!("the address from which {name} connects; choose a network without it")
             }
@@ -66,11 +71,14 @@ pub(super) fn check_outside(server: &Path, wanted: &[&[AllowedIp]]) -> Result<()
     }
 }
 
-/// Networks and addresses that must stay outside the tunnel: those of this host's other interfaces, its gateways, and the
-/// addresses from which clients connect now.
+/// Networks and addresses that must stay outside the tunnel: those of this host's other interfaces and routes, its
+/// gateways, and the addresses from which clients connect now.
 fn outside(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, NetlinkError> {
     let mut netlink = Netlink::open()?;
-    let own = running::name_of(server);
+    // A server that is not up has no clients and no routes.
+    let live = super::live(server, false).ok();
+    let own = live.as_ref().map(|it| it.interface.clone());
+    let own = own.unwrap_or_else(|| running::name_of(server));
     let links = netlink.links()?;
     let links = links.iter().filter(|it| it.name != own);
     let name = |index| Some(links.clone().find(|it| it.index == index)?.name.clone());
@@ -81,14 +89,22 @@ fn outside(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, NetlinkError> {
         outside.extend(name(it.index).map(Owner::Interface).zip(network));
     }
     for it in netlink.routes(None)? {
-        if it.prefix == 0 && it.kind == RouteKind::Unicast {
+        if it.kind != RouteKind::Unicast {
+            continue;
+        }
+        if it.prefix == 0 {
             let gateway = it.via.and_then(single);
             outside.extend(it.dev.and_then(name).map(Owner::Gateway).zip(gateway));
+        } else if it.table == TABLE_MAIN {
+            let owner = match it.dev {
+                Some(dev) => name(dev),
+                None => Some("several interfaces".to_owned()),
+            };
+            let network = AllowedIp::new(it.dst, it.prefix).ok();
+            outside.extend(owner.map(Owner::Route).zip(network));
         }
     }
-    // A server that is not up has no clients.
-    let peers = super::live(server, false).map(|it| it.peers);
-    for peer in peers.unwrap_or_default() {
+    for peer in live.map(|it| it.peers).unwrap_or_default() {
         let endpoint = peer.endpoint.and_then(|it| it.parse().ok());
         let addr = endpoint.map(|it: SocketAddr| it.ip());
         let owner = Owner::Outer(peer.name.unwrap_or(peer.public_key));

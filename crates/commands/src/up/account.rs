@@ -61,7 +61,13 @@ fn account(path: &Path, permissions: Permissions) -> Option<(&'static str, Zeroi
                 (Some(cert), None) => ("certificate", cert),
                 _ => return None,
             };
-            Some((what, source.load(model.directory.as_deref()).ok()?))
+            let mut account = source.load(model.directory.as_deref()).ok()?;
+            if what == "user name" {
+                // The password, and the ends of lines, are not part of it.
+                let name = account.split(|it| *it == b'\n').next()?.trim_ascii();
+                account = Zeroizing::new(name.to_vec());
+            }
+            Some((what, account))
         }
         Kind::Pptp | Kind::Relay => None,
     }
@@ -105,5 +111,7 @@ mod tests {
         assert_eq!(openvpn("192.0.2.1", &ann), openvpn("192.0.2.2", &ann));
         assert_ne!(openvpn("192.0.2.1", &ann), openvpn("192.0.2.1", &bob));
         assert_eq!(openvpn("192.0.2.1", "auth-user-pass"), None);
+        let windows = "<auth-user-pass>\r\nann \r\nother\r\n</auth-user-pass>";
+        assert_eq!(openvpn("192.0.2.1", windows), openvpn("192.0.2.1", &ann));
     }
 }

@@ -300,7 +300,7 @@ impl Owner for Up<'_> {
                     "Until its peer answers, this host has no Internet: all packets go into the tunnel"
                 }
                 false if self.applied.is_some() => {
-                    "Until its peer answers, packets into the tunnel are lost"
+                    "Until its peer answers, packets into the tunnel get no answers"
                 }
                 false => background::OUTSIDE,
             };
@@ -619,7 +619,7 @@ impl Up<'_> {
         let plan = {
             let mut plan = plan;
             if self.tunnel.home.is_some() {
-                plan.close_behind(&self.plan);
+                plan.close_behind(&self.plan, &self.ifname, &mut netlink)?;
             }
             plan
         };

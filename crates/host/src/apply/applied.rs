@@ -123,7 +123,7 @@ impl Applied {
     }
 
     /// Changes from one plan to another that shares steps with it. Undoes the steps that only `before` has, then does
-    /// the steps that only `after` has.
+    /// the steps that only `after` has; closes networks first.
     ///
     /// # Errors
     /// The first step that failed; steps that both plans share stay in force.
@@ -133,6 +133,13 @@ impl Applied {
         after: &Plan,
         system: &mut dyn System,
     ) -> Result<(), ApplyError> {
+        let new = |step: &&Step| !before.steps.contains(step);
+        // Networks are closed before the routes to them go.
+        let mut rivals = Rivals::new(system.index_of(&self.ifname)?);
+        let is_closed = |step: &&Step| step.closed().is_some();
+        for step in after.steps.iter().filter(new).filter(is_closed) {
+            self.step(step, &mut rivals, system)?;
+        }
         let has = |plan: &Plan, made: &Step| plan.steps.iter().any(|step| made.is_made_for(step));
         // A refused table leaves that of an earlier plan.
         let had_table = before.steps.iter().any(Step::masquerades);
@@ -152,9 +159,9 @@ impl Applied {
                 log::warn!("{}: {error}", self.ifname);
             }
         }
-        let new = |step: &&Step| !before.steps.contains(step);
+        let rest = |step: &&Step| new(step) && !is_closed(step);
         let plan = Plan {
-            steps: after.steps.iter().filter(new).cloned().collect(),
+            steps: after.steps.iter().filter(rest).cloned().collect(),
             ..after.clone()
         };
         let outcome = self.try_add(&plan, system);

@@ -5,6 +5,7 @@ use super::keep::Taker;
 use super::rivals::Rivals;
 use super::{Applied, ApplyError};
 use crate::plan::Plan;
+use crate::plan::closed::Networks;
 use crate::step::Step;
 use crate::system::System;
 
@@ -78,6 +79,29 @@ impl Applied {
             log::warn!("{}: {error}", self.ifname);
         }
         errors
+    }
+
+    /// The steps of [`Plan::close_behind`] that are in force.
+    pub fn closed(&self) -> impl Iterator<Item = Step> {
+        let closed = self.done.iter().filter_map(Step::closed);
+        closed.map(Step::close)
+    }
+
+    /// Opens networks that [`Plan::close_behind`] closed, if the host has a route to them now.
+    ///
+    /// # Errors
+    /// When the kernel refuses to list its routes, or to delete one.
+    pub fn open_closed(&mut self, system: &mut dyn System) -> Result<(), ApplyError> {
+        let closed: Vec<Step> = self.closed().collect();
+        if closed.is_empty() {
+            return Ok(());
+        }
+        let outside = Networks::outside(&self.ifname, system)?;
+        let is_outside = |step: &Step| step.closed().is_some_and(|it| outside.contain(it));
+        for step in closed.iter().filter(|it| is_outside(it)) {
+            self.retire(step, system)?;
+        }
+        Ok(())
     }
 
     /// Makes the kernel keep an interface's second address when the first one of the same network is removed. With the

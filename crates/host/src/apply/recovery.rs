@@ -73,7 +73,7 @@ pub(super) fn recovered(
     // Another program may have an interface of that name by now, with its own name servers and routes.
     let now = system.index_of(ifname);
     if now.is_ok_and(|index| index != left.interface) {
-        left.steps.retain(|step| !step.is_by_interface_name());
+        left.steps.retain(|step| !step.is_by_interface_name(ifname));
     }
     let any = !left.steps.is_empty();
     if any {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use netio::netlink::{Family, NetlinkError, Route, RouteKind};
 
 use super::{Applied, ApplyError};
-use crate::step::{CLOSED_METRIC, MAIN, Step, WORLD_BITS};
+use crate::step::{MAIN, Step, WORLD_BITS};
 use crate::system::System;
 use crate::ways::{best_route, covers, metric_of};
 
@@ -93,7 +93,7 @@ impl Rivals {
                 "give the route a lower metric, or none",
             ),
             Step::Route { .. } => ("do not use the tunnel", "remove the other route"),
-            Step::Unreachable { metric, .. } if *metric < CLOSED_METRIC => {
+            Step::Unreachable { .. } if step.closed().is_none() => {
                 ("are not blocked", "remove the other route")
             }
             _ => return Ok(None),

@@ -14,7 +14,7 @@ use super::*;
 use crate::facts::Facts;
 use crate::journal::Directory;
 use crate::plan::Plan;
-use crate::step::{MAIN, SRC_VALID_MARK, SavedRoute, Step};
+use crate::step::{MAIN, SRC_VALID_MARK, SavedRoute, Step, send_redirects};
 use crate::system::System;
 use crate::want::{
     DefaultV4, DefaultV6, Destination, Gateway, Mtu, Want, WantedAddress, WantedRoute,
@@ -338,6 +338,37 @@ fn a_default_route_that_was_displaced_comes_back_as_it_was() {
         assert_eq!(lock(directory).abandoned(), [""; 0]);
         journal.remove().unwrap();
         assert_eq!(state(netlink), before);
+    });
+}
+
+#[test]
+fn settings_of_another_interface_with_the_name_are_left_alone() {
+    in_host("renamed", |netlink, directory| {
+        let keys = ["wg0", "all"].map(send_redirects);
+        let values = |netlink: &mut Netlink| keys.clone().map(|it| netlink.sysctl(&it).unwrap());
+        for key in &keys {
+            set_sysctl(netlink, key, "1").unwrap();
+        }
+        let plan = steps(keys.clone().map(|key| Step::Sysctl {
+            key,
+            value: "0".to_owned(),
+            before: "1".to_owned(),
+        }));
+        let mut killed = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        killed.journal = None;
+        drop(killed);
+        assert_eq!(values(netlink), ["0", "0"]);
+        // Another program's interface has the name now, and its own setting.
+        let wg0 = netlink.index_of("wg0").unwrap();
+        netlink.delete_link(wg0).unwrap();
+        netlink
+            .create_veth(VethEnd::new("wg0"), VethEnd::new("wg0-far"))
+            .unwrap();
+        set_sysctl(netlink, &keys[0], "0").unwrap();
+        let (journal, any) = recovered(&lock(directory), "wg0", netlink).unwrap();
+        assert!(any);
+        journal.remove().unwrap();
+        assert_eq!(values(netlink), ["0", "1"]);
     });
 }
 

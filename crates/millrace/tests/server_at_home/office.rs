@@ -55,6 +55,8 @@ impl Office {
         let home = &self.place.home;
         let far = "route add default via 198.51.100.1 dev wan onlink metric 900";
         home.output("ip", far.split(' ')).unwrap();
+        let inner = "route add 192.168.50.0/24 via 192.168.2.254 dev wan onlink";
+        home.output("ip", inner.split(' ')).unwrap();
         let table = self.place.path("branches.csv");
         fs::write(&table, "store-9,192.168.9.0/24\nstore-10,192.168.2.0/30\n").unwrap();
         let to = self.place.path("none").display().to_string();
@@ -75,6 +77,10 @@ impl Office {
             (
                 &["add", "store-9", "--behind", "198.51.100.0/24"],
                 "overlaps 198.51.100.1/32, the office's gateway at wan; choose a network without it",
+            ),
+            (
+                &["add", "store-9", "--behind", "192.168.50.128/25"],
+                "overlaps 192.168.50.0/24, to which this host has a route through wan; choose",
             ),
             (&["add", "store-9", "--behind", "192.168.4.0/24"], outer),
             (

@@ -22,7 +22,7 @@ pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10 << 8;
 const GROUP: u32 = 1 << 6;
 
 // Message types of linux/netfilter/nf_tables.h: the first nine are for tables, chains and rules.
-const NFT_MSG_GETCHAIN: u16 = 4;
+pub(super) const NFT_MSG_GETCHAIN: u16 = 4;
 pub(super) const NFT_MSG_GETRULE: u16 = 7;
 const NFT_MSG_DELRULE: u16 = 8;
 
@@ -43,11 +43,11 @@ pub const HOOK_POSTROUTING: u32 = 4;
 
 // Attribute numbers. The table's is the same for tables, chains and rules.
 pub(super) const NFTA_TABLE: u16 = 1;
-const NFTA_CHAIN_NAME: u16 = 3;
+pub(super) const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_CHAIN_HOOK: u16 = 4;
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
-const NFTA_RULE_CHAIN: u16 = 2;
+pub(super) const NFTA_RULE_CHAIN: u16 = 2;
 pub(super) const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_USERDATA: u16 = 7;
 pub(super) const NFTA_LIST_ELEM: u16 = 1;
@@ -107,7 +107,7 @@ impl Netfilter {
     }
 }
 
-fn parse_hook(body: &[u8]) -> Option<(u32, i32)> {
+pub(super) fn parse_hook(body: &[u8]) -> Option<(u32, i32)> {
     let (_, hook) =
         attributes(body.get(HEADER_SIZE..)?).find(|(kind, _)| *kind == NFTA_CHAIN_HOOK)?;
     let number = |wanted: u16| {

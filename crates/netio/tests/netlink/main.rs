@@ -511,9 +511,8 @@ fn is_translated(ruleset: &str) -> Option<bool> {
         source: "192.168.1.1".parse().unwrap(),
     };
     let mut netfilter = Netfilter::open().unwrap();
-    let found = netfilter.source_nat().unwrap();
-    let mut found = found.iter();
-    Some(found.any(|it| netfilter.may_apply(it, &packet).unwrap()))
+    let mut found = netfilter.source_nat().unwrap();
+    Some(netfilter.translates(&mut found, &packet).unwrap())
 }
 
 #[test]
@@ -559,6 +558,12 @@ fn rules_that_translate_a_packet_are_told_from_others() {
             assert_eq!(found, applies, "{rule}");
         }
         let hook = "type nat hook postrouting priority 100";
+        let zones = |jump: &str| {
+            format!(
+                "table inet fw4 {{\nchain srcnat_wan {{\nmeta nfproto ipv4 masquerade\n}}\n\
+                 chain between {{\njump srcnat_wan\n}}\nchain srcnat {{\n{hook}\n{jump}\n}}\n}}"
+            )
+        };
         for (ruleset, applies) in [
             (
                 format!(
@@ -566,6 +571,16 @@ fn rules_that_translate_a_packet_are_told_from_others() {
                 ),
                 true,
             ),
+            // OpenWrt's fw4, and firewalld.
+            (zones("oifname \"wan\" jump srcnat_wan"), false),
+            (zones("oifname { \"wan\", \"wg0\" } jump srcnat_wan"), true),
+            (zones("oifname \"wan\" goto srcnat_wan\noifname \"wg*\" goto srcnat_wan"), true),
+            (zones("oifname vmap { \"wan\" : jump srcnat_wan }"), false),
+            (zones("oifname vmap { \"wg0\" : jump srcnat_wan }"), true),
+            (zones("oifname \"wan\" jump between"), false),
+            (zones("jump between"), true),
+            // No chain jumps there.
+            (zones("accept"), false),
             (
                 format!("table inet x {{\nchain p {{\n{hook}\nmeta nfproto ipv6 masquerade\n}}\n}}"),
                 false,

@@ -6,7 +6,7 @@
 use config::openvpn::{Crl, OpenVpn};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 
 /// Largest list that is read, in bytes.
 const LIST_MAX: u64 = 4 << 20;
@@ -17,16 +17,24 @@ pub struct ClientNames(BTreeMap<Box<str>, Box<str>>);
 
 impl ClientNames {
     /// Reads the list of a server. Most servers have none; then clients have the names in their certificates.
-    pub fn read(config: &OpenVpn) -> Self {
+    ///
+    /// # Errors
+    /// The list exists and cannot be read, with its path: after the start the process may have no privileges.
+    pub fn read(config: &OpenVpn) -> Result<Self, String> {
         let Some(Crl::Directory(revoked)) = &config.tls.crl else {
-            return Self::default();
+            return Ok(Self::default());
         };
         let revoked = config.path(revoked);
+        if !revoked.ends_with("revoked") {
+            return Ok(Self::default());
+        }
+        let path = revoked.with_file_name("clients");
         let mut text = String::new();
-        let file = File::open(revoked.with_file_name("clients"));
-        match file.map(|it| it.take(LIST_MAX).read_to_string(&mut text)) {
-            Ok(Ok(_)) if revoked.ends_with("revoked") => Self::parse(&text),
-            _ => Self::default(),
+        let read = File::open(&path).and_then(|it| it.take(LIST_MAX).read_to_string(&mut text));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+            Ok(_) => Ok(Self::parse(&text)),
         }
     }
 
@@ -41,10 +49,15 @@ impl ClientNames {
         Self(names)
     }
 
-    /// The client's name, if its certificate has this other one.
+    /// The name of a client that is called `common_name`, if its certificate has that name and the owner another one.
+    /// `certified` is the name in the certificate; `common_name` may be a user name.
     #[must_use]
-    pub fn of(&self, common_name: &str) -> Option<&str> {
-        self.0.get(common_name).map(|it| &**it)
+    pub fn of(&self, certified: Option<&str>, common_name: &str) -> Option<&str> {
+        let is_certified = certified == Some(common_name);
+        self.0
+            .get(common_name)
+            .filter(|_| is_certified)
+            .map(|it| &**it)
     }
 }
 
@@ -64,7 +77,13 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(names.of(common_name), name, "{common_name}");
+            assert_eq!(
+                names.of(Some(common_name), common_name),
+                name,
+                "{common_name}"
+            );
+            assert_eq!(names.of(Some("tablet"), common_name), None, "{common_name}");
+            assert_eq!(names.of(None, common_name), None, "{common_name}");
         }
     }
 }

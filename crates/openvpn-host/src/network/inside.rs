@@ -85,9 +85,6 @@ pub struct Inside {
     managed: Option<Managed>,
     /// Other servers that are routed outside the tunnel.
     kept: Vec<IpAddr>,
-    /// Networks that were behind clients, as [`Plan::close_behind`] closed them.
-    #[cfg(feature = "server")]
-    closed: Vec<host::Step>,
 }
 
 impl Inside {
@@ -127,8 +124,6 @@ impl Inside {
             warnings: Vec::new(),
             managed: None,
             kept: Vec::new(),
-            #[cfg(feature = "server")]
-            closed: Vec::new(),
         })
     }
 
@@ -269,8 +264,11 @@ impl Inside {
             Ok(plan)
         };
         let (mut before, mut after) = (plan(self)?, plan(wanted)?);
-        before.steps.append(&mut self.closed);
-        self.closed = after.close_behind(&before).to_vec();
+        let mut netlink = Netlink::open()?;
+        before
+            .steps
+            .extend(self.applied.iter().flat_map(Applied::closed));
+        after.close_behind(&before, &self.ifname, &mut netlink)?;
         for warning in &after.warnings {
             log::warn!("WARNING: {warning}");
         }
@@ -280,7 +278,7 @@ impl Inside {
         self.facts.clone_from(&wanted.facts);
         self.want.clone_from(&wanted.want);
         if let Some(applied) = &mut self.applied {
-            applied.exchange(&before, &after, &mut Netlink::open()?)?;
+            applied.exchange(&before, &after, &mut netlink)?;
         }
         Ok(())
     }
@@ -314,7 +312,10 @@ impl Inside {
         let Some(applied) = &mut self.applied else {
             return Ok(false);
         };
-        Ok(applied.follow(&mut Netlink::open()?)?)
+        let mut netlink = Netlink::open()?;
+        #[cfg(feature = "server")]
+        applied.open_closed(&mut netlink)?;
+        Ok(applied.follow(&mut netlink)?)
     }
 
     /// Undoes all settings and logs failures. May be called again.

@@ -198,6 +198,16 @@ fn flushed(before: &str) {
     });
 }
 
+/// The networks that the main table makes unreachable.
+fn unreachable(netlink: &mut Netlink) -> Vec<IpAddr> {
+    let routes = netlink.routes(None).unwrap();
+    let routes = routes.iter().filter(|it| it.kind == RouteKind::Unreachable);
+    let mut found: Vec<IpAddr> = routes.map(|it| it.dst).collect();
+    found.retain(|it| !it.is_unspecified());
+    found.sort_unstable();
+    found
+}
+
 /// Packets to the network of a client that left are not for the uplink, by the way that a reload takes, with WireGuard
 /// and with OpenVPN.
 #[test]
@@ -219,11 +229,18 @@ fn networks_that_were_behind_clients_become_unreachable() {
     for exchanges in [false, true] {
         in_host("closed", |netlink, directory| {
             let facts = Facts::gather(&behind(&[]), "wg0", netlink).unwrap();
-            let planned = |networks: &[&str], before: &Plan| {
+            let mut system = Netlink::open().unwrap();
+            let mut planned = |networks: &[&str], before: &Plan| {
                 let mut plan = Plan::new(&behind(networks), &facts).unwrap();
-                plan.close_behind(before);
+                plan.close_behind(before, "wg0", &mut system).unwrap();
                 plan
             };
+            let wan = netlink.index_of("wan").unwrap();
+            let lead = |network: &str, bits| {
+                let route = Route::new(ip(network), bits).dev(wan);
+                Netlink::open().unwrap().add_route(&route).unwrap();
+            };
+            lead("10.0.0.0", 8);
             let mut plan = planned(&["192.168.7.0/24", "fd00:7::/64"], &Plan::default());
             let first = state(netlink);
             let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
@@ -235,7 +252,17 @@ fn networks_that_were_behind_clients_become_unreachable() {
                     &["192.168.7.0/25"],
                     &["192.168.6.0", "192.168.8.0", "fd00:7::"],
                 ),
-                (&["192.168.0.0/16", "fd00:7::/64"], &[]),
+                // Part of the uplink's network, and of a network that another tunnel leads to.
+                (
+                    &[
+                        "192.168.0.0/16",
+                        "fd00:7::/64",
+                        "198.51.100.128/25",
+                        "10.7.0.0/16",
+                    ],
+                    &[],
+                ),
+                (&["fd00:7::/64"], &["192.168.0.0"]),
             ] {
                 let next = planned(networks, &plan);
                 match exchanges {
@@ -243,21 +270,33 @@ fn networks_that_were_behind_clients_become_unreachable() {
                     false => assert!(applied.change(&plan, &next, netlink).is_empty()),
                 }
                 plan = next;
-                let routes = netlink.routes(None).unwrap();
-                let routes = routes.iter().filter(|it| it.kind == RouteKind::Unreachable);
-                let mut found: Vec<IpAddr> = routes.map(|it| it.dst).collect();
-                found.retain(|it| !it.is_unspecified());
-                found.sort_unstable();
                 let closed: Vec<IpAddr> = closed.iter().map(|it| ip(it)).collect();
-                assert_eq!(found, closed, "{networks:?}");
+                assert_eq!(unreachable(netlink), closed, "{networks:?}");
                 assert_eq!(applied.refused().count(), 0);
             }
+            for to in ["198.51.100.200", "10.7.0.1"] {
+                assert_eq!(dev_to(netlink, to, 0), "wan");
+            }
+            // The host gets a route of its own.
+            lead("192.168.0.0", 15);
+            match exchanges {
+                true => applied.open_closed(netlink).unwrap(),
+                false => {
+                    let next = planned(&["fd00:7::/64"], &plan);
+                    assert!(applied.change(&plan, &next, netlink).is_empty());
+                }
+            }
+            assert_eq!(unreachable(netlink), Vec::<IpAddr>::new());
+            assert_eq!(applied.closed().count(), 0);
+            assert_eq!(dev_to(netlink, "192.168.0.1", 0), "wan");
             plan = planned(&[], &plan);
             assert!(
                 applied
                     .change(&planned(&[], &Plan::default()), &plan, netlink)
                     .is_empty()
             );
+            let route = Route::new(ip("192.168.0.0"), 15).dev(wan);
+            netlink.delete_route(&route).unwrap();
             applied.undo().unwrap();
             assert_eq!(state(netlink), first);
         });

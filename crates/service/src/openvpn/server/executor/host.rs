@@ -58,11 +58,18 @@ pub(super) struct ThisHost<'a> {
     pub(super) ended: Option<Ended>,
 }
 
+/// Log target of the lines about clients that come and go.
+const CLIENTS: &str = "service::clients";
+
 /// Writes a line to the log. It begins with the client that it is about.
 fn write(target: &str, level: log::Level, text: &str) {
     match console::unnamed() {
         Some(Who { label, stranger }) if stranger => {
             strangers::log(level, format_args!("{label}: {text}"));
+        }
+        // The lines of the default log.
+        Some(Who { label, .. }) if target == CLIENTS || level <= log::Level::Warn => {
+            strangers::log_client(target, level, &label, text);
         }
         Some(Who { label, .. }) => log::log!(target: target, level, "{label}: {text}"),
         None => log::log!(target: target, level, "{text}"),
@@ -77,7 +84,7 @@ impl Host for ThisHost<'_> {
     }
 
     fn announce(&mut self, text: &str) {
-        write("service::clients", log::Level::Info, text);
+        write(CLIENTS, log::Level::Info, text);
     }
 
     fn add_stream(&mut self, id: StreamId) -> io::Result<()> {
@@ -177,7 +184,7 @@ impl Host for ThisHost<'_> {
         ready::passwords(config).map_err(|error| error.to_string())
     }
 
-    fn names(&mut self, config: &OpenVpn) -> ClientNames {
+    fn names(&mut self, config: &OpenVpn) -> Result<ClientNames, String> {
         ClientNames::read(config)
     }
 

@@ -182,7 +182,10 @@ impl<'a> Executor<'a> {
             side,
             pool: server.pool,
             passwords: server.passwords,
-            names: ClientNames::read(config),
+            names: ClientNames::read(config).unwrap_or_else(|error| {
+                log::error!("{error}; clients have the names in their certificates");
+                ClientNames::default()
+            }),
         };
         let mut host = ThisHost {
             context,

@@ -152,7 +152,9 @@ impl Machine<'_> {
             }
             _ => "UNDEF".to_owned(),
         };
-        client.name = self.names.of(&client.common_name).map(Box::from);
+        let certified = request.certificate.as_ref().map(|it| &*it.common_name);
+        let name = self.names.of(certified, &client.common_name);
+        client.name = name.map(Box::from);
         if let Some(certificate) = &request.certificate {
             for (name, value) in certificate.environment() {
                 environment.set(&name, value);

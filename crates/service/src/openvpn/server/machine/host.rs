@@ -92,7 +92,7 @@ pub(crate) trait Host {
     fn passwords(&mut self, config: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, String>;
 
     /// Reads the names of clients that differ from those in their certificates.
-    fn names(&mut self, config: &OpenVpn) -> ClientNames;
+    fn names(&mut self, config: &OpenVpn) -> Result<ClientNames, String>;
 
     /// Shows clients the current certificate in negotiations from now on, if it was renewed.
     fn renew_certificate(&mut self, config: &OpenVpn);

@@ -84,9 +84,20 @@ impl<'a> Machine<'a> {
             Ok(passwords) => self.passwords = passwords,
             Err(error) => line!(cx, Error, "{error}; the earlier file stays in use"),
         }
-        self.names = cx.host.names(read);
-        for client in self.clients.values_mut() {
-            client.name = self.names.of(&client.common_name).map(Box::from);
+        match cx.host.names(read) {
+            Ok(names) => self.names = names,
+            Err(error) => line!(
+                cx,
+                Error,
+                "{error}; clients keep their earlier names until a restart"
+            ),
+        }
+        for (id, client) in &mut self.clients {
+            let session = self.listener.session(*id);
+            let certificate = session.and_then(Session::certificate);
+            let certified = certificate.map(|it| &*it.common_name);
+            let name = self.names.of(certified, &client.common_name);
+            client.name = name.map(Box::from);
         }
         cx.host.change_routes(read);
         let inside = self.clients.iter().filter(|(_, it)| it.step == Step::In);

@@ -10,6 +10,7 @@ use openvpn::message::Message;
 use openvpn::server::ClientId;
 use openvpn_host::signals::Signal;
 use plane::{LineId, Notice};
+use std::fs;
 
 /// A server with `more` lines and its clients, before they come.
 fn calm(clients: usize, more: &'static str) -> World {
@@ -55,6 +56,34 @@ impl World {
     fn has_logged(&self, text: &str) -> bool {
         self.around.logged.iter().any(|it| it.contains(text))
     }
+}
+
+#[test]
+fn names_of_certificates_stay_while_their_list_is_unreadable() {
+    let place = tempfile::tempdir().unwrap();
+    let list = place.path().join("clients");
+    let mut lines = String::new();
+    for it in &calm(2, "").around.clients {
+        lines += &format!("01 {} berlin\n", it.name);
+    }
+    fs::write(&list, lines).unwrap();
+    let line = format!("crl-verify {}/revoked dir\n", place.path().display());
+    let mut world = calm(2, line.leak());
+    world.run_for(SEC * 30);
+    world.all_are_in();
+    // A user name is not the name in a certificate.
+    assert!(world.peers().iter().all(|it| it.name == it.username));
+    let user = world.around.clients[0].name.clone();
+    let is_known = |world: &World| world.machine.names.of(Some(&user), &user).is_some();
+    assert!(is_known(&world));
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    world.reload();
+    assert!(world.has_logged("clients keep their earlier names"));
+    assert!(is_known(&world));
+    fs::remove_dir(&list).unwrap();
+    world.reload();
+    assert!(!is_known(&world));
 }
 
 #[test]

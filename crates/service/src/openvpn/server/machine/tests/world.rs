@@ -134,7 +134,7 @@ impl World {
             },
             pool: Some(setup::pool()),
             passwords: None,
-            names: ClientNames::default(),
+            names: ClientNames::read(config_a).unwrap(),
         };
         let around = Around {
             size,
@@ -507,8 +507,8 @@ impl Host for Around {
         self.next.push_back(Event::ConfigurationRead(read));
     }
 
-    fn names(&mut self, _: &OpenVpn) -> ClientNames {
-        ClientNames::default()
+    fn names(&mut self, config: &OpenVpn) -> Result<ClientNames, String> {
+        ClientNames::read(config)
     }
 
     fn passwords(&mut self, _: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, String> {
