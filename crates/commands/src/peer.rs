@@ -27,7 +27,7 @@ pub(crate) use config::clients::joined as secret;
 use config::error::ImportError;
 use config::kind::Kind;
 use config::types::{AddressError, AllowedIp};
-use from::Table;
+use from::{NOTE_MAX, Table};
 use issue::{Issued, New, Recipient};
 use list::{Filter, Live};
 use netio::netlink::NetlinkError;
@@ -189,6 +189,8 @@ pub(crate) enum PeerError {
     Endpoint { value: String, error: AddressError },
     #[error("--behind {value}: {why}")]
     Behind { value: String, why: String },
+    #[error("--note: a note has at most {NOTE_MAX} bytes, and no control characters")]
+    Note,
     #[error("{0}")]
     Table(String),
     /// Faults of single clients, by their numbers in the command; there is at least one.
