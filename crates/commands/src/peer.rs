@@ -644,8 +644,7 @@ pub(crate) fn is_home(path: &Path) -> bool {
 
 /// Locks the server's files against other processes.
 pub(crate) fn lock(path: &Path, waits: Waits) -> Result<Lock, PeerError> {
-    let directory = path.parent().unwrap_or_else(|| Path::new("/"));
-    Ok(Lock::of(directory, waits)?)
+    Ok(Lock::of(path.parent().unwrap_or(path), waits)?)
 }
 
 /// Adds a client.
