@@ -1,12 +1,17 @@
 //! Adds and removes tables of the lists in settings files, such as `[[forward]]`, for commands.
 
 use crate::guard::write_text;
-use config::settings::SettingsError;
 use config::settings::tables;
-use std::fs;
+use config::settings::{FILE_MAX, SettingsError};
+use host::written_file::open_lock;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+
+/// The name of the lock file.
+const LOCK: &str = ".settings.lock";
 
 /// Why a list stays as it is.
 #[derive(Debug, Error)]
@@ -30,6 +35,9 @@ pub(crate) enum EntriesError {
          remove {}", .path.display()
     )]
     Last { path: PathBuf, name: String },
+    #[cfg(feature = "policy")]
+    #[error("{}: without this entry, {words}; change the file by hand", .path.display())]
+    Fault { path: PathBuf, words: String },
     #[error("{}: {error}", .path.display())]
     Write { path: PathBuf, error: io::Error },
 }
@@ -52,6 +60,7 @@ impl<T: PartialEq> List<'_, T> {
 
     /// Adds tables behind the others. Returns the number of entries before.
     pub(crate) fn add(&self, new: &[String]) -> Result<usize, EntriesError> {
+        let _lock = lock(self.path)?;
         let before = tables::text(self.path)?;
         let entries = (self.read)(&before, self.path)?;
         let added = tables::inserted(&before, self.name, entries.len(), &new.join("\n"));
@@ -66,25 +75,38 @@ impl<T: PartialEq> List<'_, T> {
 
     /// Removes the entry of this number, counted from 1. Returns how many are left.
     pub(crate) fn remove(&self, number: usize) -> Result<usize, EntriesError> {
-        let before = tables::text(self.path)?;
-        let mut entries = (self.read)(&before, self.path)?;
+        let _lock = lock(self.path)?;
+        let (left, count) = self.without(number, &tables::text(self.path)?)?;
+        // Units do not start without the file.
+        match left.trim().is_empty() {
+            true => {
+                let removed = fs::canonicalize(self.path).and_then(fs::remove_file);
+                removed.map_err(failed(self.path))?;
+            }
+            false => write(&left, self.path)?,
+        }
+        Ok(count)
+    }
+
+    /// The text `before` without the entry of this number, and how many are left.
+    pub(crate) fn without(
+        &self,
+        number: usize,
+        before: &str,
+    ) -> Result<(String, usize), EntriesError> {
+        let mut entries = (self.read)(before, self.path)?;
         let place = number.checked_sub(1).filter(|it| *it < entries.len());
         let place = place.ok_or_else(|| EntriesError::Absent {
             path: self.path.to_owned(),
             number,
             count: entries.len(),
         })?;
-        let left = tables::removed(&before, self.name, place).ok_or_else(|| self.inline())?;
+        let left = tables::removed(before, self.name, place).ok_or_else(|| self.inline())?;
         entries.remove(place);
         match (self.read)(&left, self.path)? == entries {
-            // Units do not start without the file.
-            true if left.trim().is_empty() => {
-                fs::remove_file(self.path).map_err(failed(self.path))?;
-            }
-            true => write(&left, self.path)?,
-            false => return Err(self.inline()),
+            true => Ok((left, entries.len())),
+            false => Err(self.inline()),
         }
-        Ok(entries.len())
     }
 
     fn inline(&self) -> EntriesError {
@@ -95,8 +117,25 @@ impl<T: PartialEq> List<'_, T> {
     }
 }
 
+/// Holds off our other processes that change settings in the same directory.
+pub(crate) fn lock(path: &Path) -> Result<Flock<File>, EntriesError> {
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let directory = directory.unwrap_or_else(|| Path::new("."));
+    let lock = || {
+        fs::create_dir_all(directory)?;
+        let file = open_lock(&directory.join(LOCK))?;
+        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+    };
+    lock().map_err(failed(path))
+}
+
 /// Writes a settings file; a new one is for its owner only.
 pub(crate) fn write(text: &str, path: &Path) -> Result<(), EntriesError> {
+    // No command could read a larger file.
+    if text.len() as u64 > FILE_MAX {
+        let path = path.to_owned();
+        return Err(SettingsError::TooLarge { path }.into());
+    }
     write_text(text, path, 0o600).map_err(failed(path))
 }
 
@@ -115,33 +154,60 @@ pub(crate) fn has_systemd() -> bool {
     Path::new("/run/systemd/system").exists()
 }
 
-/// Says how the service `name` learns of a change of its list, which had `before` entries and has `after`. `again` is
-/// the verb for a running service.
-pub(crate) fn tell(path: &Path, name: &str, again: &str, before: usize, after: usize) {
-    let verb = match (before, after) {
-        (_, 0) => "stop",
-        (0, _) => "start",
-        _ => again,
-    };
-    let remedy = match (is_openwrt(), has_systemd(), verb) {
-        (true, ..) => format!("run: service millrace-{name} {verb}"),
-        (_, true, "start") => format!("run: systemctl enable --now millrace-{name}"),
-        (_, true, "stop") => format!("run: systemctl disable --now millrace-{name}"),
+/// A service that reads a list.
+pub(crate) struct Service {
+    /// The command that runs it, such as `forward`.
+    pub(crate) name: &'static str,
+    /// The settings that it reads without `--settings`.
+    pub(crate) path: &'static str,
+    /// The verb by which it reads changed settings.
+    pub(crate) again: &'static str,
+}
+
+impl Service {
+    /// Says how the service learns of a change of its list in `path`, which had `before` entries and has `after`.
+    pub(crate) fn tell(&self, path: &Path, before: usize, after: usize) {
+        let verb = match (before, after) {
+            (_, 0) => "stop",
+            (0, _) => "start",
+            _ => self.again,
+        };
+        let (is_default, name) = (path == Path::new(self.path), self.name);
+        let path = path.display();
+        let own = match is_default {
+            true => format!("`millrace {name}`"),
+            false => format!("`millrace {name} --settings {path}`"),
+        };
+        let commands = commands(name, verb).filter(|_| is_default);
+        let remedy = match (commands, verb) {
+            (Some(commands), _) => format!("run: {commands}"),
+            (None, "stop") => format!("end {own}"),
+            (None, "start") => format!("start {own}"),
+            _ => format!("start {own} again"),
+        };
+        let what = match after {
+            0 => "now without entries",
+            _ => "changed",
+        };
+        host::terminal::note(format_args!("{path}: {what}; to apply this, {remedy}"));
+    }
+}
+
+/// The commands by which a service starts or stops, now and at each boot, or reads changed settings: `start`, `stop`,
+/// `restart` or `reload`. `None` without a manager of services.
+pub(crate) fn commands(name: &str, verb: &str) -> Option<String> {
+    let unit = format!("millrace-{name}");
+    Some(match (is_openwrt(), has_systemd(), verb) {
+        (true, _, "start") => format!("service {unit} enable && service {unit} start"),
+        (true, _, "stop") => format!("service {unit} disable && service {unit} stop"),
+        (true, ..) => format!("service {unit} {verb}"),
+        (_, true, "start") => format!("systemctl enable --now {unit}"),
+        (_, true, "stop") => format!("systemctl disable --now {unit}"),
         // The service may not run yet.
-        (_, true, "reload") => format!("run: systemctl reload-or-restart millrace-{name}"),
-        (_, true, verb) => format!("run: systemctl {verb} millrace-{name}"),
-        (.., "stop") => format!("end `millrace {name}`"),
-        (.., "start") => format!("start `millrace {name}`"),
-        _ => format!("start `millrace {name}` again"),
-    };
-    let what = match after {
-        0 => "now without entries",
-        _ => "changed",
-    };
-    host::terminal::note(format_args!(
-        "{}: {what}; to apply this, {remedy}",
-        path.display()
-    ));
+        (_, true, "reload") => format!("systemctl reload-or-restart {unit}"),
+        (_, true, verb) => format!("systemctl {verb} {unit}"),
+        _ => return None,
+    })
 }
 
 /// Prints entries with their numbers.
@@ -197,6 +263,48 @@ mod tests {
         fs::write(&path, table(1)).unwrap();
         assert_eq!(list.remove(1).unwrap(), 0);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn no_entry_is_lost_to_another_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = &directory.path().join("forward.toml");
+        std::thread::scope(|scope| {
+            for port in 1..=8 {
+                scope.spawn(move || list(path).add(&[table(port)]).unwrap());
+            }
+        });
+        assert_eq!(list(path).entries().unwrap().len(), 8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| list(path).remove(1).unwrap());
+            }
+        });
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_text_that_no_command_could_read_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("forward.toml");
+        let text = "#".repeat(FILE_MAX as usize);
+        fs::write(&path, &text).unwrap();
+        let error = list(&path).add(&[table(1)]).unwrap_err().to_string();
+        assert!(error.contains("larger than"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn the_target_of_a_link_goes_and_comes() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, target] = ["forward.toml", "target"].map(|it| directory.path().join(it));
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        for _ in 0..2 {
+            list(&path).add(&[table(1)]).unwrap();
+            assert_eq!(fs::read_to_string(&target).unwrap(), table(1));
+            list(&path).remove(1).unwrap();
+            assert!(!target.exists() && path.is_symlink());
+        }
     }
 
     #[test]

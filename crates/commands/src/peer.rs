@@ -27,7 +27,7 @@ pub(crate) use config::clients::joined as secret;
 use config::error::ImportError;
 use config::kind::Kind;
 use config::types::{AddressError, AllowedIp};
-use from::Table;
+use from::{NOTE_MAX, Table};
 use issue::{Issued, New, Recipient};
 use list::{Filter, Live};
 use netio::netlink::NetlinkError;
@@ -189,6 +189,8 @@ pub(crate) enum PeerError {
     Endpoint { value: String, error: AddressError },
     #[error("--behind {value}: {why}")]
     Behind { value: String, why: String },
+    #[error("--note: a note has at most {NOTE_MAX} bytes, and no control characters")]
+    Note,
     #[error("{0}")]
     Table(String),
     /// Faults of single clients, by their numbers in the command; there is at least one.
@@ -642,8 +644,7 @@ pub(crate) fn is_home(path: &Path) -> bool {
 
 /// Locks the server's files against other processes.
 pub(crate) fn lock(path: &Path, waits: Waits) -> Result<Lock, PeerError> {
-    let directory = path.parent().unwrap_or_else(|| Path::new("/"));
-    Ok(Lock::of(directory, waits)?)
+    Ok(Lock::of(path.parent().unwrap_or(path), waits)?)
 }
 
 /// Adds a client.

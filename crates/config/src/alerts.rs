@@ -35,6 +35,9 @@ const PATTERNS_MAX: usize = 16;
 /// Maximum number of words of a command.
 const WORDS_MAX: usize = 16;
 
+/// Maximum length of an unknown event in a message, in bytes.
+const SHOWN_MAX: usize = 32;
+
 /// Maximum length of a web address, in bytes.
 const URL_MAX: usize = 2048;
 
@@ -111,11 +114,17 @@ impl Kind {
         Self::ALL.iter().copied().find(|it| it.name() == name)
     }
 
-    /// A hint about what to write instead of `name`; `None` if settings may name this kind.
+    /// Why `name` is not the name of an event, and what to write instead; `None` if settings may name this kind.
     #[must_use]
-    pub fn hint(name: &str) -> Option<String> {
+    pub fn fault(name: &str) -> Option<String> {
         let known: Vec<&str> = Self::ALL.iter().map(|it| it.name()).collect();
-        (!known.contains(&name)).then(|| suggest(name, &known))
+        let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"-_".contains(&it);
+        // Another text may be a web address, which may be a secret.
+        let shown = match name.len() <= SHOWN_MAX && name.bytes().all(is_plain) {
+            true => format!(" `{name}`"),
+            false => String::new(),
+        };
+        (!known.contains(&name)).then(|| format!("unknown event{shown}; {}", suggest(name, &known)))
     }
 }
 
@@ -241,21 +250,14 @@ fn read_table(
     for (key, value) in table {
         let origin = place(key.span().start);
         if key.get_ref() == "events"
-            && let Some(found) = unknown_kind(value.get_ref())
+            && let Some(names) = words(value.get_ref(), usize::MAX)
+            && let Some(words) = names.into_iter().find_map(Kind::fault)
         {
-            let known: Vec<&str> = Kind::ALL.iter().map(|it| it.name()).collect();
-            let words = format!("unknown event `{found}`; {}", suggest(found, &known));
             return Err(SettingsError::Entry { origin, words });
         }
         set_toml(ROWS, &mut draft, key.get_ref(), value.get_ref(), origin)?;
     }
     Ok(draft)
-}
-
-/// The first name of a list that is no kind of event.
-fn unknown_kind<'a>(value: &'a DeValue<'_>) -> Option<&'a str> {
-    let names = words(value, usize::MAX)?;
-    names.into_iter().find(|it| Kind::new(it).is_none())
 }
 
 fn finished(draft: Draft, before: usize) -> Result<Hook, String> {
@@ -336,6 +338,7 @@ mod tests {
 
     #[test]
     fn each_fault_is_told_with_its_line_and_remedy() {
+        let long = format!("[[on-event]]\nevents = [\"{}\"]\n", "x".repeat(9999));
         let many = "[[on-event]]\nrun = \"/x\"\n".repeat(HOOKS_MAX + 1);
         for (text, wanted) in [
             (
@@ -387,6 +390,15 @@ mod tests {
             (
                 "[[on-event]]\nevents = [\"test\"]\n",
                 "a.toml:2: unknown event `test`; known are: tunnel-up, tunnel-down, ",
+            ),
+            (
+                "[[on-event]]\nevents = \"https://ntfy.example/my-secret-topic\"\n",
+                "a.toml:2: unknown event; known are: tunnel-up, ",
+            ),
+            (&long, "a.toml:2: unknown event; known are: tunnel-up, "),
+            (
+                "[[on-event]]\nevents = [\"\\u001b[1m\"]\n",
+                "a.toml:2: unknown event; ",
             ),
             ("[[on-event]]\nevents = [7]\n", "a.toml:2: events cannot be"),
             (

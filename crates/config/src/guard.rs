@@ -42,6 +42,10 @@ pub const TUNNELS: &str = "mr-*";
 /// Default routing table.
 pub const TABLE: u32 = 77;
 
+/// The bit of a packet's mark by which the guard asks for the route of a packet from the LAN. It is in no mark of a
+/// tunnel, and outside the masks of the policy, mwan3 (0x3f00), pbr and Tailscale (0xff0000), and Kubernetes (0xc000).
+pub const ASKING: u32 = 0x80;
+
 /// Maximum number of devices in one list.
 pub const DEVICES_MAX: usize = 16;
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::guard::{DEVICES, DEVICES_MAX, PATTERNS, Pattern, SWITCH, devices};
+use crate::guard::{ASKING, DEVICES, DEVICES_MAX, PATTERNS, Pattern, SWITCH, devices};
 use crate::settings::reader::{
     TomlRow, parsed, path, places, put, set_toml, switch, tables, text_of, words,
 };
@@ -245,6 +245,11 @@ impl Policy {
         }
         if self.entries.len() > ENTRIES_MAX {
             return Some(format!("more than {ENTRIES_MAX} entries"));
+        }
+        if self.mask & ASKING != 0 {
+            return Some(format!(
+                "the bit {ASKING:#x} of `mask` is the guard's; choose other bits, such as {MASK:#x}"
+            ));
         }
         // Three mark values mean "around", "blocked" and "answers"; 0 means no mark.
         let room = (self.mask >> self.mask.trailing_zeros()) as usize - 3;

@@ -106,6 +106,28 @@ fn packets_that_the_rules_refuse_are_counted_once() {
     assert!(text.contains("packets 0 "), "{text}");
 }
 
+/// A host whose only device is the LAN's sends its tunnel's packets with a source of the LAN.
+#[test]
+fn a_tunnels_own_packets_leave_by_the_only_device() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::unplugged();
+    world.plug_lan();
+    let own = [("192.168.1.1", "192.168.1.2"), ("fd00:1::1", "fd00:1::2")];
+    for (way, _) in own {
+        world.router.add_default_route(ip(way)).unwrap();
+    }
+    guard(&world, &ON);
+    for ((way, own), far) in own.into_iter().zip(FAR) {
+        for mark in ["0", "51820"] {
+            let words = ["route", "get", far, "from", own, "mark", mark];
+            let text = world.router.output("ip", words).unwrap();
+            assert!(text.contains(&format!("via {way} dev br-lan")), "{text}");
+        }
+    }
+}
+
 /// Everything that happens in a day, within seconds. No packet leaves in clear while the guard is on; before and after,
 /// all do.
 #[test]

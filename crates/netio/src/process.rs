@@ -18,6 +18,24 @@ pub fn started(process: u32) -> Option<u64> {
     start_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
+/// The start of the oldest process in a process group, as [`started`] tells it; `None` if the group has ended.
+#[must_use]
+pub fn group(number: u32) -> Option<u64> {
+    let of = |process: fs::DirEntry| {
+        let process = process.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let (_, behind) = stat.rsplit_once(')')?;
+        let its: u32 = behind.split_ascii_whitespace().nth(2)?.parse().ok()?;
+        if its == number {
+            started(process)
+        } else {
+            None
+        }
+    };
+    let all = fs::read_dir("/proc").ok()?.flatten();
+    all.filter_map(of).min()
+}
+
 /// The 22nd field of a process's `stat`, unless the process has ended and only waits for its parent. The second field
 /// is a name, which may hold any character.
 fn start_in(stat: &str) -> Option<u64> {

@@ -1,15 +1,22 @@
 //! `millrace alerts add`, `remove` and `list`: hooks of the settings file.
 
-use super::{file, file_argument};
+use super::{DEFAULT_PATH, file, file_argument};
 use crate::Outcome;
 use crate::arguments::{self, option, tunnels};
-use crate::entries::{self, List};
+use crate::entries::{self, List, Service};
 use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
 use config::alerts::{Hook, Kind};
 use config::guard::Pattern;
 use config::settings::tables::{check_owner, quoted};
 use std::path::Path;
 use std::process::ExitCode;
+
+/// The service that reads the list.
+const SERVICE: Service = Service {
+    name: "alerts",
+    path: DEFAULT_PATH,
+    again: "reload",
+};
 
 /// The command-line definitions.
 pub(super) fn commands() -> [Command; 3] {
@@ -63,17 +70,15 @@ fn list_of(path: &Path) -> List<'_, Hook> {
 pub(super) fn add(matches: &ArgMatches) -> Outcome {
     let path = file(matches);
     let before = add_to(path, matches)?;
-    entries::tell(path, "alerts", "reload", before, before + 1);
+    SERVICE.tell(path, before, before + 1);
     Ok(ExitCode::SUCCESS)
 }
 
 fn add_to(path: &Path, matches: &ArgMatches) -> Result<usize, Box<dyn std::error::Error>> {
     let words = |id| arguments::values::<String>(matches, id).unwrap_or_default();
     let events = words("EVENT");
-    for event in &events {
-        if let Some(hint) = Kind::hint(event) {
-            return Err(format!("{} is not a kind of events; {hint}", config::shown(event)).into());
-        }
+    if let Some(fault) = events.iter().find_map(|it| Kind::fault(it)) {
+        return Err(fault.into());
     }
     let patterns = arguments::values::<Pattern>(matches, "tunnel").unwrap_or_default();
     let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
@@ -103,7 +108,7 @@ pub(super) fn remove(matches: &ArgMatches) -> Outcome {
         .copied()
         .unwrap_or_default();
     let left = list_of(path).remove(number as usize)?;
-    entries::tell(path, "alerts", "reload", left + 1, left);
+    SERVICE.tell(path, left + 1, left);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -166,11 +171,11 @@ mod tests {
         for (words, why) in [
             (
                 "tunnel-dwn --run /x",
-                "tunnel-dwn is not a kind of events; did you mean `tunnel-down`?",
+                "unknown event `tunnel-dwn`; did you mean `tunnel-down`?",
             ),
             (
                 "test --run /x",
-                "test is not a kind of events; known are: tunnel-up",
+                "unknown event `test`; known are: tunnel-up",
             ),
             ("tunnel-up", "--run"),
             ("--post http://a --run /x", "cannot be used"),

@@ -1,14 +1,21 @@
 //! `millrace forward add`, `remove` and `list`: entries of the settings file.
 
-use super::{file, file_argument};
+use super::{DEFAULT_PATH, file, file_argument};
 use crate::Outcome;
 use crate::arguments::{self, list, option};
-use crate::entries::{self, List};
+use crate::entries::{self, List, Service};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::forward::{FORWARDS_MAX, Forward};
 use config::settings::tables::{quoted, quoted_list};
 use std::path::Path;
 use std::process::ExitCode;
+
+/// The service that reads the list.
+const SERVICE: Service = Service {
+    name: "forward",
+    path: DEFAULT_PATH,
+    again: "restart",
+};
 
 /// The command-line definitions.
 pub(super) fn commands() -> [Command; 3] {
@@ -64,7 +71,7 @@ pub(super) fn add(matches: &ArgMatches) -> Outcome {
     let path = file(matches);
     let tables = tables(matches);
     let before = list_of(path).add(&tables)?;
-    entries::tell(path, "forward", "restart", before, before + tables.len());
+    SERVICE.tell(path, before, before + tables.len());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -98,7 +105,7 @@ pub(super) fn remove(matches: &ArgMatches) -> Outcome {
         .copied()
         .unwrap_or_default();
     let left = list_of(path).remove(number as usize)?;
-    entries::tell(path, "forward", "restart", left + 1, left);
+    SERVICE.tell(path, left + 1, left);
     Ok(ExitCode::SUCCESS)
 }
 

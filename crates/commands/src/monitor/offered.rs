@@ -1,6 +1,8 @@
 //! Files and rules that the page's user submits.
 
 use crate::check::{self, Judged};
+#[cfg(feature = "policy")]
+use crate::entries::commands;
 use crate::entries::{has_systemd, is_openwrt};
 use crate::import::{self, ImportingError};
 #[cfg(feature = "policy")]
@@ -255,8 +257,8 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
         dns: dns.iter().map(ToString::to_string).collect(),
         ..Wanted::default()
     };
-    let planned = rules::plan(&wanted, path)?;
     if !writes {
+        let planned = rules::plan(&wanted, path).map_err(|error| error.to_string())?;
         let note = match dns.is_empty() && !given.through.is_empty() {
             true => {
                 "Names will be looked up outside the tunnel: its name servers are unknown. Enter one behind it."
@@ -265,12 +267,11 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
         };
         return Ok(json!({"said": planned.shown, "note": note}));
     }
-    planned.write(path)?;
-    let start = match (is_openwrt(), has_systemd()) {
-        (true, _) => "service millrace-policy enable\nservice millrace-policy restart",
-        (_, true) => "systemctl enable millrace-policy\nsystemctl restart millrace-policy",
-        _ => "millrace policy on",
-    };
+    rules::add(&wanted, path).map_err(|error| error.to_string())?;
+    // The service may run already.
+    let commands = ["start", "restart"].map(|verb| commands("policy", verb));
+    let commands: Option<Vec<String>> = commands.into_iter().collect();
+    let start = commands.map_or_else(|| "millrace policy on".to_owned(), |it| it.join("\n"));
     Ok(json!({"said": format!("Written to {}.", path.display()), "start": start}))
 }
 
@@ -528,7 +529,7 @@ mod tests {
                     );
                     let is_before = shown.unwrap()["said"]
                         .to_string()
-                        .contains("Before entry x");
+                        .contains("comes before entry x,");
                     assert_eq!(is_before, wanted[3] == "x", "{who}");
                 }
                 (Err(error), Err(wanted)) => {

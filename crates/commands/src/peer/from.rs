@@ -18,7 +18,7 @@ const SIZE_MAX: u64 = 1 << 20;
 const CLIENTS_MAX: usize = 2000;
 
 /// Longest note, in bytes.
-const NOTE_MAX: usize = 200;
+pub(super) const NOTE_MAX: usize = 200;
 
 /// Maximum number of faults that a message lists.
 const FAULTS_MAX: usize = 20;
@@ -123,7 +123,10 @@ impl Table {
         let mut lines: Vec<String> = told
             .map(|(line, error)| {
                 let words = error.to_string();
-                let words = words.strip_prefix("--behind ").unwrap_or(&words);
+                let mut options = ["--behind ", "--note: "].into_iter();
+                let words = options
+                    .find_map(|it| words.strip_prefix(it))
+                    .unwrap_or(&words);
                 format!("{}:{line}: {words}", self.file)
             })
             .collect();
@@ -181,8 +184,7 @@ fn row(line: usize, text: &str, columns: &[&str]) -> Result<Row, PeerError> {
 pub(super) fn note(text: &str) -> Result<Option<String>, PeerError> {
     let text = text.trim();
     if text.len() > NOTE_MAX || text.chars().any(char::is_control) {
-        let why = format!("a note has at most {NOTE_MAX} bytes, and no control characters");
-        return Err(PeerError::Table(why));
+        return Err(PeerError::Note);
     }
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
@@ -279,7 +281,7 @@ mod tests {
                 "a,\"\" x",
                 "text after a closing quote; quote the whole field",
             ),
-            ("a,,\"x\u{1b}[1m\"", "no control characters"),
+            ("a,,\"x\u{1b}[1m\"", "branches.csv:1: a note has"),
             ("a\n../b\n", "nothing was changed"),
         ] {
             let error = rows(text).unwrap_err();

@@ -682,18 +682,21 @@ pub(super) fn set(path: &Path, name: &str, change: &Change) -> Result<(), PeerEr
     let client = server.client(name)?;
     if let Some(behind) = &change.behind {
         behind::check(path, behind, &server.taken(Some(name)))?;
-        let changes: Vec<_> = client.into_iter().map(|it| (it, &behind[..])).collect();
-        server.set(&changes)?;
     }
-    let Some(note) = &change.note else {
+    // First: a running server is told only after everything is saved, and it need not know the note.
+    if let Some(note) = &change.note {
+        let mut entries = server.entries.clone();
+        let active = entries.iter_mut().filter(|it| !it.revoked);
+        for entry in active.filter(|it| it.name == name) {
+            entry.note.clone_from(note);
+        }
+        server.write(&entries)?;
+    }
+    let Some(behind) = &change.behind else {
         return Ok(());
     };
-    let mut entries = server.entries.clone();
-    let active = entries.iter_mut().filter(|it| !it.revoked);
-    for entry in active.filter(|it| it.name == name) {
-        entry.note.clone_from(note);
-    }
-    Ok(server.write(&entries)?)
+    let changes: Vec<_> = client.into_iter().map(|it| (it, &behind[..])).collect();
+    server.set(&changes)
 }
 
 /// Refuses keepalive packets for a single client.

@@ -4,7 +4,7 @@ use super::rules::{self, Wanted};
 use super::{file, file_argument, now};
 use crate::Outcome;
 use crate::arguments::{self, flag, list, option};
-use crate::entries::{self, EntriesError, has_systemd, is_openwrt};
+use crate::entries::{self, EntriesError};
 use clap::{Arg, ArgGroup, ArgMatches, Command};
 use config::policy::{DEFAULT_PATH, Down, Entry, Policy, Way};
 use config::settings::tables;
@@ -86,12 +86,12 @@ pub(super) fn add(matches: &ArgMatches) -> Outcome {
     if wanted.lan.is_none() && is_first && is_device(LAN) {
         wanted.lan = Some(LAN.to_owned());
     }
-    let planned = rules::plan(&wanted, path)?;
     if matches.get_flag("show") {
-        host::terminal::text(planned.shown);
+        host::terminal::text(rules::plan(&wanted, path)?.shown);
         return Ok(ExitCode::SUCCESS);
     }
-    planned.write(path)?;
+    let added = rules::add(&wanted, path)?;
+    added.notes.iter().for_each(host::terminal::note);
     if !wanted.through.is_empty() && !is_device(&wanted.through) {
         host::terminal::note(format_args!(
             "there is no device {} now: the packets are refused until that tunnel is up",
@@ -137,20 +137,33 @@ pub(super) fn remove(matches: &ArgMatches) -> Outcome {
 }
 
 fn remove_from(path: &Path, name: &str) -> Result<(), EntriesError> {
-    let entries = Policy::from_toml(&tables::text(path)?, path)?.entries;
+    let _lock = entries::lock(path)?;
+    let text = tables::text(path)?;
+    let before = Policy::from_toml(&text, path)?;
     let list = entries::List {
         path,
         name: "entry",
         read: |text, path| Ok(rules::nameless(Policy::from_toml(text, path)?.entries)),
     };
-    let place = entries.iter().position(|it| it.name == name);
+    let place = before.entries.iter().position(|it| it.name == name);
     match place {
         // The settings need an entry: without one, the policy would go back to the last valid settings.
-        Some(_) if entries.len() == 1 => Err(EntriesError::Last {
+        Some(_) if before.entries.len() == 1 => Err(EntriesError::Last {
             path: path.to_owned(),
             name: config::shown(name),
         }),
-        Some(place) => list.remove(place + 1).map(|_| ()),
+        Some(place) => {
+            let (left, _) = list.without(place + 1, &text)?;
+            let fault = || Policy::from_toml(&left, path).ok()?.fault();
+            // Faulty settings may be mended step by step.
+            match before.fault().is_none().then(fault).flatten() {
+                Some(words) => Err(EntriesError::Fault {
+                    path: path.to_owned(),
+                    words,
+                }),
+                None => entries::write(&left, path),
+            }
+        }
         None => Err(EntriesError::Unknown {
             path: path.to_owned(),
             name: config::shown(name),
@@ -212,11 +225,8 @@ fn apply(path: &Path) -> Outcome {
     if report.on || report.asked {
         return Ok(now(path)?);
     }
-    let command = match (is_openwrt(), has_systemd()) {
-        (true, _) => "service millrace-policy enable && service millrace-policy start",
-        (_, true) => "systemctl enable --now millrace-policy",
-        _ => "millrace policy on",
-    };
+    let command = entries::commands("policy", "start");
+    let command = command.unwrap_or_else(|| "millrace policy on".to_owned());
     host::terminal::note(format_args!(
         "{}: changed; the policy is off. To switch it on, run: {command}",
         path.display()
@@ -234,15 +244,14 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// What `add --show` of these words prints, and the file if they are carried out.
+    /// Adds the entry of these words. Returns the text that `add --show` prints.
     fn add_to(path: &Path, words: &str) -> Result<String, String> {
         let words = ["policy", "add"].into_iter().chain(words.split(' '));
         let matches = crate::policy::command().try_get_matches_from(words);
         let matches = matches.map_err(|error| error.to_string())?;
         let (_, matches) = matches.subcommand().unwrap();
-        let planned = rules::plan(&wanted(matches), path)?;
-        planned.write(path)?;
-        Ok(planned.shown)
+        let added = rules::add(&wanted(matches), path);
+        added.map(|it| it.shown).map_err(|error| error.to_string())
     }
 
     fn names(path: &Path) -> Vec<String> {
@@ -266,12 +275,12 @@ mod tests {
             ),
             (
                 "console laptop --block",
-                "# Before entry br-lan, which would decide first:\n[[entry]]\nname = \"console\"\n\
+                "# This entry comes before entry br-lan, which would decide first.\n[[entry]]\nname = \"console\"\n\
                  who = [\"console\", \"laptop\"]\nway = \"block\"\n",
             ),
             (
                 "--to bank.example --around --lan br-guest",
-                "# Before entry tv, which would decide first:\nlan = [\"br-lan\", \"br-guest\"]\n[[entry]]\n\
+                "# This entry comes before entry tv, which would decide first.\nlan = [\"br-lan\", \"br-guest\"]\n[[entry]]\n\
                  name = \"bank.example\"\nto = \"bank.example\"\nway = \"around\"\n",
             ),
         ] {
@@ -296,8 +305,8 @@ mod tests {
             [
                 "bank.example: all of the LAN to bank.example: around tunnels",
                 "tv: 02:00:5e:10:00:01 to everywhere: through mr-us, name servers 10.8.0.1, fd08::1",
-                "phone: phone to everywhere: around tunnels",
                 "console: console, laptop to everywhere: blocked",
+                "phone: phone to everywhere: around tunnels",
                 "br-lan: br-lan to everywhere: through mr-us",
             ]
         );
@@ -330,6 +339,118 @@ mod tests {
         assert!(error.contains("tv is the only entry"), "{error}");
         assert_eq!(names(&path).len(), 1);
         assert!(fs::read_to_string(&path).unwrap().starts_with("# mine\n"));
+    }
+
+    /// Each situation: the entry that is there, the new one, and whether the new one comes first.
+    #[test]
+    fn the_narrower_of_two_entries_comes_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("policy.toml");
+        let network = "192.168.1.0/24";
+        for (old, new, is_first) in [
+            ("192.168.1.5", network, false),
+            (network, "192.168.1.5", true),
+            ("192.168.2.0/24", network, false),
+            ("02:00:5e:10:00:01", network, false),
+            ("tv", network, false),
+            ("br-lan", network, true),
+            (network, "tv", true),
+            (network, "br-lan", false),
+            ("192.168.1.5 tv", "192.168.0.0/16 192.168.1.6", false),
+            ("192.168.1.5 192.168.0.0/16", network, false),
+            ("--to 10.0.0.0/8", "--to 10.1.0.0/16", true),
+            ("--to 10.1.0.0/16", "--to 10.0.0.0/8", false),
+            ("--to 10.0.0.0/8", "tv --to 10.0.0.0/8", true),
+            ("tv --to 10.0.0.0/8", "--to 10.0.0.0/8", false),
+            ("--to bank.example", "--to pay.bank.example", true),
+            ("--to pay.bank.example", "--to bank.example", false),
+            ("--to bank.example", "--to notbank.example", false),
+            ("--to 0.0.0.0/0", "--to bank.example", true),
+            ("--to bank.example", "tv", false),
+            ("tv", "--to bank.example", true),
+            ("tv", "pc --to bank.example", false),
+        ] {
+            let _ = fs::remove_file(&path);
+            add_to(&path, &format!("{old} --around --lan br-lan --name old")).unwrap();
+            add_to(&path, &format!("{new} --through mr-us --name new")).unwrap();
+            let is_now = names(&path)[0].starts_with("new: ");
+            assert_eq!(is_now, is_first, "{new} after {old}");
+        }
+        for who in ["", "tv pc "] {
+            let _ = fs::remove_file(&path);
+            add_to(
+                &path,
+                &format!("{who}--to a.example --to 10.0.0.1 --around --lan br-lan"),
+            )
+            .unwrap();
+            let again = who.split(' ').rev().collect::<Vec<_>>().join(" ");
+            let again = format!("{} --to 10.0.0.1 --to a.example --around", again.trim());
+            let error = add_to(&path, again.trim()).unwrap_err();
+            assert!(error.contains("already"), "{error}");
+        }
+    }
+
+    #[test]
+    fn notes_about_the_order_name_only_entries_with_the_same_packets() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("policy.toml");
+        for words in [
+            "192.168.1.5 --lan br-lan --name pc",
+            "192.168.9.0/24",
+            "br-lan --name lan",
+        ] {
+            add_to(&path, &format!("{words} --block")).unwrap();
+        }
+        let words = ["policy", "add", "192.168.1.0/24", "--around"];
+        let matches = crate::policy::command()
+            .try_get_matches_from(words)
+            .unwrap();
+        let (_, matches) = matches.subcommand().unwrap();
+        assert_eq!(
+            rules::add(&wanted(matches), &path).unwrap().notes,
+            [
+                "Entry pc decides first about 192.168.1.5/32.",
+                "This entry comes before entry lan, which would decide first.",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_entry_is_lost_to_another_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = &directory.path().join("policy.toml");
+        std::thread::scope(|scope| {
+            for it in 0..24 {
+                let words = format!("device{it} --block --lan br-lan");
+                scope.spawn(move || add_to(path, &words).unwrap());
+            }
+        });
+        assert_eq!(names(path).len(), 24);
+        std::thread::scope(|scope| {
+            for it in 0..23 {
+                scope.spawn(move || remove_from(path, &format!("device{it}")).unwrap());
+            }
+        });
+        assert!(names(path)[0].starts_with("device23: "));
+    }
+
+    #[test]
+    fn a_removal_does_not_break_sound_settings() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("policy.toml");
+        let named = |name: &str| {
+            format!("[[entry]]\nname = \"{name}\"\nwho = \"{name}\"\nway = \"block\"\n")
+        };
+        let text = format!(
+            "lan = [\"br-lan\"]\n{}{}[[entry]]\nwho = \"c\"\nway = \"block\"\n",
+            named("a"),
+            named("2")
+        );
+        fs::write(&path, &text).unwrap();
+        // The third entry has no name; its number would become 2.
+        let error = remove_from(&path, "a").unwrap_err().to_string();
+        assert!(error.contains("two entries have the name 2"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 
     #[test]

@@ -5,11 +5,14 @@ use crate::Outcome;
 use crate::check;
 use crate::profile;
 use clap::{Arg, ArgMatches, Command};
+use config::error::ImportError;
 use config::file::read_text;
 use config::kind::Kind;
-use config::openvpn::FILE_MAX;
+use config::openvpn::{FILE_MAX, Options, read_bytes, split};
 use config::permissions::Permissions;
+use config::types::is_ifname;
 use host::written_file;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thiserror::Error;
@@ -35,6 +38,17 @@ pub(crate) enum PrepareError {
     Kind(PathBuf),
     #[error("{}: no tunnel can be made from it; `millrace check` says why", .0.display())]
     Unusable(PathBuf),
+    #[error(
+        "{}: its device would be called {name}; rename the file to 1 to 15 letters, digits and _=+.-, but not to tun, \
+         null or lo", .path.display()
+    )]
+    Name { path: PathBuf, name: String },
+    #[error("{}: `dev null` has no device; write `dev tun`", .0.display())]
+    NoDevice(PathBuf),
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Import(#[from] ImportError),
 }
 
 /// A prepared file.
@@ -75,8 +89,11 @@ pub(crate) fn use_of(device: &str) -> String {
     )
 }
 
-fn prepare(path: &Path) -> Result<String, Box<dyn std::error::Error>> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+fn prepare(path: &Path) -> Result<String, PrepareError> {
+    let failed = |error| PrepareError::File {
+        path: path.to_owned(),
+        error,
+    };
     let text = read_text(path, FILE_MAX).map_err(failed)?;
     let Prepared { text, device } = prepared(path, &text)?;
     let arguments = check::Arguments {
@@ -87,13 +104,13 @@ fn prepare(path: &Path) -> Result<String, Box<dyn std::error::Error>> {
     };
     let kind = Kind::of(path, text.as_bytes());
     if !check::judge_bytes(kind, text.as_bytes(), &arguments)?.usable {
-        return Err(PrepareError::Unusable(path.to_owned()).into());
+        return Err(PrepareError::Unusable(path.to_owned()));
     }
     written_file::replace(path, text.as_bytes(), 0o600).map_err(failed)?;
     Ok(device)
 }
 
-/// The text of the file at `path`, prepared.
+/// The text of the file at `path`, prepared. A text of which no tunnel can be made stays as it is.
 pub(crate) fn prepared(path: &Path, text: &str) -> Result<Prepared, PrepareError> {
     let own = path.file_stem().unwrap_or_default().to_string_lossy();
     let has = |word: &str| {
@@ -105,7 +122,7 @@ pub(crate) fn prepared(path: &Path, text: &str) -> Result<Prepared, PrepareError
             text: wireguard(text),
             device: own.into_owned(),
         }),
-        Kind::OpenVpn if !has("server") && !has("server-ipv6") => Ok(openvpn(text, &own)),
+        Kind::OpenVpn if !has("server") && !has("server-ipv6") => openvpn(path, text, &own),
         _ => Err(PrepareError::Kind(path.to_owned())),
     }
 }
@@ -139,18 +156,45 @@ fn wireguard(text: &str) -> Zeroizing<String> {
     out
 }
 
-fn openvpn(text: &str, own: &str) -> Prepared {
+fn openvpn(path: &Path, text: &str, own: &str) -> Result<Prepared, PrepareError> {
+    // This only reads the file: no script runs, and no cipher is used.
+    let options = Options {
+        allow_insecure_ciphers: true,
+        permissions: Permissions::ALL,
+    };
     let mut out = room(text);
-    let mut device = None;
+    let Ok((model, _)) = read_bytes(text.as_bytes(), path, options)?.into_model() else {
+        out.push_str(text);
+        let device = own.to_owned();
+        return Ok(Prepared { text: out, device });
+    };
+    if model.device.null {
+        return Err(PrepareError::NoDevice(path.to_owned()));
+    }
+    // The kernel would number the device.
+    let is_dynamic = model.device.is_dynamic();
+    if is_dynamic && (!is_ifname(own) || ["tun", "null", "lo"].contains(&own)) {
+        return Err(PrepareError::Name {
+            path: path.to_owned(),
+            name: config::shown(own),
+        });
+    }
+    let mut block = None;
     for line in text.split_inclusive('\n') {
-        let mut words = line.split_whitespace();
-        let is_own = OPENVPN.contains(&line.trim());
-        match (words.next(), words.next()) {
-            _ if is_own => continue,
-            // A name that the kernel would number.
-            (Some("dev"), Some("tun")) => continue,
-            (Some("dev"), Some(name)) => device = Some(name.to_owned()),
-            (Some("dhcp-option" | "dns"), Some(_)) => out.push_str("# "),
+        if let Some(end) = &block {
+            if line.trim_start().starts_with(end) {
+                block = None;
+            }
+            out.push_str(line);
+            continue;
+        }
+        let words = split(line.trim_end()).unwrap_or_default();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match &words[..] {
+            [tag] if tag.starts_with('<') => block = Some(tag.replacen('<', "</", 1)),
+            _ if OPENVPN.contains(&line.trim()) => continue,
+            ["dev" | "--dev" | "dev-type" | "--dev-type", ..] if is_dynamic => continue,
+            ["dhcp-option" | "--dhcp-option" | "dns" | "--dns", _, ..] => out.push_str("# "),
             _ => {}
         }
         out.push_str(line);
@@ -158,7 +202,7 @@ fn openvpn(text: &str, own: &str) -> Prepared {
     if !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
     }
-    if device.is_none() {
+    if is_dynamic {
         for part in ["dev ", own, "\ndev-type tun\n"] {
             out.push_str(part);
         }
@@ -167,10 +211,11 @@ fn openvpn(text: &str, own: &str) -> Prepared {
         out.push_str(line);
         out.push('\n');
     }
-    Prepared {
-        text: out,
-        device: device.unwrap_or_else(|| own.to_owned()),
-    }
+    let device = match is_dynamic {
+        true => own.to_owned(),
+        false => model.device.name,
+    };
+    Ok(Prepared { text: out, device })
 }
 
 #[cfg(test)]
@@ -222,6 +267,7 @@ mod tests {
             ("dev tun", "dev away\ndev-type tun\n", "away"),
             ("dev mr-us\ndev-type tun", "", "mr-us"),
             ("dev tun7", "", "tun7"),
+            ("--dev \"tun8\" # mine", "", "tun8"),
         ] {
             let (text, found) = prepare_file("away.ovpn", &file(dev)).unwrap();
             let kept = if wanted.is_empty() {
@@ -239,7 +285,22 @@ mod tests {
     }
 
     #[test]
+    fn blocks_stay_and_a_numbered_device_gets_one_name() {
+        let block = "<auth-user-pass>\ndev tun\ndns secret\n</auth-user-pass>\n";
+        for dev in ["dev tun\ndev-type tun", "dev \"tun\" # any", "--dev\ttun"] {
+            let file = format!("client\n{dev}\nremote 192.0.2.1\n{CA}{block}");
+            let (text, device) = prepare_file("away.ovpn", &file).unwrap();
+            assert_eq!(device, "away");
+            assert!(text.contains(block), "{text}");
+            let text = text.replace(block, "");
+            let own = text.lines().filter(|it| it.contains("dev"));
+            assert_eq!(own.collect::<Vec<_>>(), ["dev away", "dev-type tun"]);
+        }
+    }
+
+    #[test]
     fn other_files_stay_as_they_are() {
+        let client = |dev: &str| format!("client\n{dev}\nremote 192.0.2.1\n{CA}auth-user-pass\n");
         for (name, text, words) in [
             (
                 "home.ovpn",
@@ -254,6 +315,24 @@ mod tests {
                 "no tunnel can be made",
             ),
             ("a.ovpn", "client\ndev tun\n", "no tunnel can be made"),
+            (
+                "a b.ovpn",
+                &client("dev tun"),
+                "would be called a b; rename",
+            ),
+            (
+                "sixteen-letters-.ovpn",
+                &client("dev tun"),
+                "rename the file",
+            ),
+            ("tun.ovpn", &client("dev tun"), "rename the file"),
+            ("a.ovpn", &client("dev tap"), "no tunnel can be made"),
+            (
+                "a.ovpn",
+                &client("dev x\ndev-type tap"),
+                "no tunnel can be made",
+            ),
+            ("a.ovpn", &client("dev null"), "has no device"),
         ] {
             let error = prepare_file(name, text).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -118,7 +118,11 @@ fn what_decides_nothing_or_too_much_is_a_fault() {
             "t0 is listed as a LAN device",
         ),
         (
-            format!("lan = [\"a\"]\nmask = 0xf0\n{}", entries(7)),
+            format!("lan = [\"a\"]\nmask = 0xf0\n{}", entries(1)),
+            "the bit 0x80 of `mask` is the guard's",
+        ),
+        (
+            format!("lan = [\"a\"]\nmask = 0xf00\n{}", entries(7)),
             "at most 6 are possible with this mask",
         ),
         (format!("lan = [\"a\"]\n{}", entries(33)), "at most 32"),

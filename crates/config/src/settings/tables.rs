@@ -1,9 +1,10 @@
 //! Edits the text of a TOML file: adds or removes a table of a list, such as `[[forward]]`, or sets a key before the
 //! tables. All other text stays, with its comments.
 //!
-//! A comment above a table's head belongs to the table, unless it begins the file.
+//! A comment above a table's head belongs to the table, unless it begins the file, or follows another line without an
+//! empty line between: then it is about that line, such as a setting that was commented out.
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::reader::tables;
 use super::{SettingsError, reader};
@@ -43,15 +44,18 @@ pub fn check_owner(path: &Path) -> Result<(), SettingsError> {
 #[must_use]
 pub fn inserted(text: &str, name: &str, place: usize, table: &str) -> Option<String> {
     let found = found(text, name)?;
-    let Some((head, _)) = found.get(place) else {
-        let before = text.trim_end();
-        let gap = if before.is_empty() { "" } else { "\n\n" };
-        return Some(format!("{before}{gap}{table}"));
-    };
-    let (before, after) = text.split_at(above(text, *head));
+    let end = end_of_line(text);
+    let table = table.replace('\n', end);
+    let at = found.get(place).map_or(text.len(), |it| above(text, it.0));
+    let (before, after) = text.split_at(at);
     let before = before.trim_end();
-    let gap = if before.is_empty() { "" } else { "\n\n" };
-    Some(format!("{before}{gap}{table}\n{after}"))
+    let gap = if before.is_empty() {
+        ""
+    } else {
+        &end.repeat(2)
+    };
+    let end = if after.is_empty() { "" } else { end };
+    Some(format!("{before}{gap}{table}{end}{after}"))
 }
 
 /// The text without a table of the list `name`, from the comment above its head to its last key. `None` if there is no
@@ -72,7 +76,7 @@ pub fn removed(text: &str, name: &str, place: usize) -> Option<String> {
     let rest = &rest[at..];
     Some(match (rest.is_empty(), before.trim_end()) {
         (true, "") => String::new(),
-        (true, before) => format!("{before}\n"),
+        (true, before) => format!("{before}{}", end_of_line(text)),
         _ => format!("{before}{rest}"),
     })
 }
@@ -89,12 +93,13 @@ pub fn with_key(text: &str, key: &str, value: &str) -> Option<String> {
     let first = keys().map(|it| it.0.span().start).min();
     let at = first.map_or(text.len(), |it| above(text, line(text, it)));
     let (before, after) = text.split_at(at);
+    let end = end_of_line(text);
     let gap = if before.is_empty() || before.ends_with('\n') {
         ""
     } else {
-        "\n"
+        end
     };
-    Some(format!("{before}{gap}{key} = {value}\n{after}"))
+    Some(format!("{before}{gap}{key} = {value}{end}{after}"))
 }
 
 /// A text as a TOML string.
@@ -143,16 +148,42 @@ fn line(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |it| it + 1)
 }
 
-/// The offset of the comment above a line; that of the line itself if there is none, or the comment begins the file.
+/// The end of the text's first line.
+fn end_of_line(text: &str) -> &'static str {
+    match text.split_once('\n') {
+        Some((line, _)) if line.ends_with('\r') => "\r\n",
+        _ => "\n",
+    }
+}
+
+/// The offset of the comment that belongs to a line; the line's own offset without such a comment.
 fn above(text: &str, head: usize) -> usize {
+    let text = &text[..head];
+    let values = DeTable::parse(text).map_or(0, |it| end_of_values(it.get_ref()));
     let mut at = head;
-    for line in text[..head].split_inclusive('\n').rev() {
-        if !line.trim_start().starts_with('#') {
-            return at;
+    for line in text.split_inclusive('\n').rev() {
+        let is_comment = line.trim_start().starts_with('#');
+        // A line of a string may begin with `#`.
+        if !is_comment || at - line.len() < values {
+            return if line.trim().is_empty() { at } else { head };
         }
         at -= line.len();
     }
     head
+}
+
+/// The end of the last value in a table.
+fn end_of_values(table: &DeTable<'_>) -> usize {
+    let of = |value: &toml::Spanned<DeValue<'_>>| match (value.get_ref(), tables(value.get_ref())) {
+        (_, Some(tables)) => tables
+            .iter()
+            .map(|it| end_of_values(it.1))
+            .max()
+            .unwrap_or(0),
+        (DeValue::Table(table), _) => end_of_values(table),
+        _ => value.span().end,
+    };
+    table.iter().map(|it| of(it.1)).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -195,6 +226,45 @@ mod tests {
             assert_eq!(inserted(text, "a", 0, new), None, "{text}");
             assert_eq!(removed(text, "a", 0), None, "{text}");
         }
+    }
+
+    #[test]
+    fn only_comments_of_a_table_go_with_it() {
+        let last = "[[a]]\nx = 1\n";
+        for (before, own) in [
+            // A string's last line.
+            ("x = \"\"\"\n\n# b\"\"\"\n", ""),
+            ("[[a]]\nx = \"\"\"\n\n# b\"\"\"\n", ""),
+            ("[b]\nx = \"\"\"\n\n# b\"\"\"\n", ""),
+            // A setting of the table above.
+            ("[[a]]\nx = 1\n# y = 2\n", ""),
+            ("[[a]]\nx = 1\n# y = 2\n\n", "# its own\n# too\n"),
+        ] {
+            let text = format!("{before}{own}{last}");
+            let place = text.matches("[[a]]").count() - 1;
+            let left = removed(&text, "a", place).unwrap();
+            assert_eq!(left, format!("{}\n", before.trim_end()));
+            let more = inserted(&text, "a", place, last).unwrap();
+            let wanted = format!("{}\n\n{last}\n{own}{last}", before.trim_end());
+            assert_eq!(more, wanted);
+        }
+    }
+
+    #[test]
+    fn lines_keep_their_ends() {
+        let crlf = |text: &str| text.replace('\n', "\r\n");
+        let text = crlf(FILE);
+        let new = "[[a]]\nz = 2\n";
+        for place in 0..4 {
+            let more = inserted(&text, "a", place, new).unwrap();
+            assert_eq!(more, crlf(&inserted(FILE, "a", place, new).unwrap()));
+            assert_eq!(
+                removed(&more, "a", place).unwrap(),
+                crlf(&removed(&inserted(FILE, "a", place, new).unwrap(), "a", place).unwrap())
+            );
+        }
+        let keyed = with_key(&text, "x", "3").unwrap();
+        assert_eq!(keyed, crlf(&with_key(FILE, "x", "3").unwrap()));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! Each chain is replaced in a transaction of its own: a kernel that cannot make one of them can still hold packets.
 //! Other parts of the program have chains in the same table; only these chains are the guard's.
 
-use config::guard::{Guard, Part};
+use config::guard::{ASKING, Guard, Part};
 use netio::netlink::{Family, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING};
 
 use crate::facts::{FAMILIES, Facts};
@@ -54,10 +54,6 @@ const SOURCE_PRIORITY: i32 = 100;
 
 /// The chain that counts packets that the guard's rules refuse, and which the holding chain does not see.
 pub(crate) const HELD: &str = "guard-held";
-
-/// The bit of a packet's mark by which [`HELD`] asks for the route of a packet from the LAN: the rule for the router's
-/// own packets does not match a mark with this bit. Packets have the bit only within that chain.
-pub(crate) const ASKING: u32 = 0x4000;
 
 /// The chain for the router's own packets.
 pub(crate) const ROUTER: &str = "guard-router";
@@ -182,7 +178,7 @@ fn foreign(guard: &Guard, known: &Known) -> WantedChain {
 }
 
 /// Builds the chain that counts packets without a route. The packet filter can ask only for a route of the router's own
-/// packets; [`ASKING`] makes the rules treat such a question as a packet from the LAN.
+/// packets. The rule for these does not match a mark with the bit [`ASKING`], which packets have only within this chain.
 fn counting(guard: &Guard) -> WantedChain {
     let (from, lan) = (from(&guard.guarded()), quoted(&guard.within()));
     let rules = vec![
@@ -416,6 +412,17 @@ mod tests {
             );
         }
         assert!(dns.chains[0].is(&made(&dns)[DNS]) && !dns.chains[0].is(&plain));
+    }
+
+    /// A tunnel whose packets have the bit would be cut off where the router's only address is in the LAN.
+    #[test]
+    fn the_bit_for_questions_is_in_no_mark_that_is_in_use() {
+        // `wg-quick` counts up from the first tunnel's mark.
+        let tunnels = TUNNELS_MARK..TUNNELS_MARK + 20;
+        let masks = [config::policy::MASK, 0x3f00, 0xff_0000, 0xc000];
+        for mark in tunnels.chain(masks) {
+            assert_eq!(mark & ASKING, 0, "{mark:#x}");
+        }
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use host::tunnel_devices::SERVER_GROUP;
 use netio::netlink::{Family, Link, Route};
 
 use crate::facts::{FAMILIES, Facts};
-use crate::filter::{Script, WantedTable};
+use crate::filter::{Script, WantedChain, WantedTable};
 use crate::guard::chain::{CHAIN, FOREIGN, HELD, TABLE, marks, table};
 use crate::guard::{dns, known, rules};
 use crate::plan::Plan;
@@ -24,15 +24,19 @@ pub(super) fn set(guard: &Guard, facts: &Facts) -> Plan {
             wanted.chains.iter().all(|it| it.name != *name)
         })
     };
-    let mut is_renewed = false;
-    for chain in wanted.chains {
+    let is_there = |chain: &WantedChain| {
         let have = facts.chains.found.get(&chain.name);
-        // The sum of both counts only grows, or begins anew.
-        let is_with_first = is_renewed && chain.name == HELD;
-        if !is_with_first && have.is_some_and(|it| chain.is(it)) {
+        have.is_some_and(|it| chain.is(it))
+    };
+    let counts = |chain: &WantedChain| [CHAIN, HELD].contains(&chain.name.as_str());
+    // The sum of both counts only grows, or begins anew.
+    let mut counting = wanted.chains.iter().filter(|it| counts(it));
+    let begins_anew = counting.any(|it| !is_there(it));
+    for chain in wanted.chains {
+        if is_there(&chain) && !(begins_anew && counts(&chain)) {
             continue;
         }
-        is_renewed |= chain.name == CHAIN;
+        let have = facts.chains.found.get(&chain.name);
         // A new chain also means forgetting old connections: those to other name servers, and those whose source the
         // tunnel's other end does not know. The foreign chain changes with every network.
         let closes = match chain.name.as_str() {

@@ -13,11 +13,10 @@
 //! ones send packets into a tunnel first, the higher ones lead around tunnels only packets that the guard does not
 //! block. Groups need no priorities of their own, as each device is in one group and its rules name it.
 
-use config::guard::Guard;
+use config::guard::{ASKING, Guard};
 use netio::netlink::{DeviceName, Family, Rule, RuleAction, TABLE_MAIN};
 
 use crate::facts::Facts;
-use crate::guard::chain::ASKING;
 use crate::guard::known;
 use crate::networks::Network;
 

@@ -139,7 +139,7 @@ impl Report {
         self.on && self.asked && !self.watched
     }
 
-    /// The remedy for what [`Self::lacks`] tells.
+    /// The remedy for the missing parts that [`Self::lacks`] names.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self.is_unwatched() {
