@@ -79,7 +79,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 
 /// Carries out each hook once, one after the other. A signal kills the running program.
 fn test(file: &Path) -> Outcome {
-    let hooks = config::alerts::read(file)?;
+    let hooks = config::alerts::read(file).map_err(with_remedy)?;
     let host = host_name();
     let text = format!("a test by `millrace alerts test` on {host}");
     let alert = Alert::new(Kind::Test, "", "", &text, unix());
@@ -117,6 +117,18 @@ fn test(file: &Path) -> Outcome {
     Ok(code(is_good))
 }
 
+/// The error for settings that cannot be read, with the command that makes missing ones.
+fn with_remedy(error: SettingsError) -> Box<dyn std::error::Error> {
+    match error {
+        SettingsError::Read { path, error } if error.kind() == ErrorKind::NotFound => format!(
+            "{}: there are no settings; make them with `millrace alerts add`",
+            path.display()
+        )
+        .into(),
+        error => error.into(),
+    }
+}
+
 /// Watches until a signal.
 fn watch(file: &Path) -> Outcome {
     let signals = signals()?;
@@ -129,7 +141,7 @@ fn watch(file: &Path) -> Outcome {
 
 /// Tells the hooks of the file each alert of each look, until a signal.
 fn follow(file: &Path, signals: &Receiver<i32>, mut look: impl FnMut() -> Vec<Alert>) -> Outcome {
-    let Some(first) = first_hooks(file, signals)? else {
+    let Some(first) = first_hooks(file, signals).map_err(with_remedy)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let mut hooks = Hooks::new(host_name(), PATIENCE);
@@ -240,7 +252,11 @@ mod tests {
             directory.path().join("out"),
         );
         let missing = follow(&file, &mpsc::channel().1, Vec::new);
-        assert!(missing.is_err());
+        let words = missing.unwrap_err().to_string();
+        assert!(
+            words.ends_with("make them with `millrace alerts add`"),
+            "{words}"
+        );
         fs::write(&file, "[[on-event]]\n").unwrap();
         let (sender, signals) = mpsc::channel();
         let settings = file.clone();

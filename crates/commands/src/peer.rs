@@ -4,10 +4,12 @@ mod behind;
 mod ccd;
 mod chain;
 mod change;
+mod elsewhere;
 mod file;
 mod from;
 mod issue;
 mod list;
+mod notes;
 pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod settle;
@@ -47,6 +49,7 @@ pub(crate) use behind::{check_lan, tunnel_networks};
 pub(crate) use change::networks_of;
 pub(crate) use change::{Change, seconds};
 pub(crate) use issue::{Chosen, Directory, Terms, options};
+pub(crate) use notes::{not_up, others, outdated};
 pub(crate) use wireguard::list_of;
 
 /// The command-line definition of `peer`.
@@ -504,17 +507,19 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         }
         "reissue" => {
             let directory = Directory::of(matches, &path);
-            hand_out(
-                &path,
-                lock,
-                &Chosen::of(matches),
-                &directory,
-                matches.get_flag("json"),
-            )?;
+            let left = reissue(&path, &Chosen::of(matches), &directory)?;
+            drop(lock);
+            tell_reissued(&path, &left, &directory, matches.get_flag("json"))?;
         }
         "revoke" => {
-            revoke(&path, text("NAME"))?;
+            let name = text("NAME");
+            let rows = list(&path, false)?.into_iter();
+            let mut rows = rows.filter(|it| !it.revoked && (it.name == name || it.id == name));
+            let is_plain = rows.all(|it| it.behind.is_empty());
+            revoke(&path, name)?;
+            let others = if is_plain { None } else { others(&path) };
             drop(lock);
+            others.into_iter().for_each(host::terminal::note);
             if !tell(&path, false)? {
                 host::terminal::note(not_up(&path));
             }
@@ -529,20 +534,25 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes new files for clients of the server at `path`.
-pub(crate) fn hand_out(
+/// Makes new files for clients of the server at `path`. Returns clients that were left out.
+pub(crate) fn reissue(
     path: &Path,
-    lock: Lock,
     chosen: &Chosen,
+    directory: &Directory<'_>,
+) -> Result<Vec<String>, PeerError> {
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::reissue(path, chosen, directory),
+        _ => wireguard::reissue(path, chosen, directory),
+    }
+}
+
+/// Tells the server of new files, and the user where they are. `left` has the clients that were left out.
+pub(crate) fn tell_reissued(
+    path: &Path,
+    left: &[String],
     directory: &Directory<'_>,
     json: bool,
 ) -> Result<(), PeerError> {
-    let left = match Kind::at(path) {
-        Kind::OpenVpn => openvpn::reissue(path, chosen, directory),
-        _ => wireguard::reissue(path, chosen, directory),
-    };
-    let left = left?;
-    drop(lock);
     let told = tell(path, false);
     tell_written(directory, json);
     if !left.is_empty() {
@@ -584,53 +594,6 @@ fn from_table(
         host::terminal::note(not_up(path));
     }
     Ok(())
-}
-
-/// A note on how the other clients learn of changed networks; `None` if none has to. The change is made already, so an
-/// error is a note, too.
-pub(crate) fn others(path: &Path) -> Option<String> {
-    if Kind::at(path) == Kind::OpenVpn {
-        let words = "a server that is up tells the other clients at once: those that are in reconnect within seconds";
-        return Some(words.to_owned());
-    }
-    outdated(path)
-}
-
-/// A note on clients whose files say something else than new ones would; `None` if there are none. An error is a note.
-pub(crate) fn outdated(path: &Path) -> Option<String> {
-    let rows = match list(path, false) {
-        Ok(rows) => rows,
-        Err(error) => {
-            return Some(format!(
-                "cannot tell which client files are outdated: {error}"
-            ));
-        }
-    };
-    let rows = rows.iter().filter(|it| !it.revoked);
-    let count = |state| rows.clone().filter(|it| it.file == state).count();
-    let (outdated, unknown) = (count(file::OUTDATED), count(file::UNKNOWN));
-    let server = place::option(path);
-    let known = format!(
-        "client files that say something else: {outdated} outdated (`millrace peer list{server}`). Make new ones with \
-         `millrace peer reissue --outdated --to DIRECTORY{server}`"
-    );
-    let rest = format!(
-        "client files that this server does not know, and that may say something else: {unknown} (`millrace peer \
-         list{server}`). Make new ones with `millrace peer reissue NAME --lan-only --to DIRECTORY{server}`, or with \
-         `--full-tunnel`"
-    );
-    match (outdated, unknown) {
-        (0, 0) => None,
-        (_, 0) => Some(known),
-        (0, _) => Some(rest),
-        _ => Some(format!("{known}\n{rest}")),
-    }
-}
-
-/// The note if [`tell`] finds no running server.
-pub(crate) fn not_up(path: &Path) -> String {
-    let name = running::name_of(path);
-    format!("`millrace up` has not started {name}; the change takes effect at the next start")
 }
 
 /// Whether a file is a server's, in the form that `millrace server init` writes.
@@ -732,7 +695,7 @@ fn live(path: &Path, rates: bool) -> Result<Status, String> {
     let found = process(path).map_err(|error| error.to_string())?;
     let name = running::name_of(path);
     let Some(found) = found else {
-        return Err(format!("`millrace up` has not started {name}"));
+        return Err(notes::not_running(&name));
     };
     let status = status::of_process(found.pid, rates).map_err(|error| error.to_string())?;
     status.ok_or_else(|| format!("{name} is still starting"))
@@ -756,12 +719,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_count_of_outdated_files_is_a_note() {
-        let note = others(Path::new("/nowhere/office.conf")).unwrap();
-        assert!(
-            note.contains("cannot tell which client files are outdated: /nowhere/office.conf"),
-            "{note}"
-        );
+    fn a_command_without_a_choice_names_all_choices() {
+        for (words, choices) in [
+            (
+                &["peer", "set", "a"][..],
+                ["--behind", "--note", "--keepalive"],
+            ),
+            (
+                &["peer", "reissue", "--to", "z"],
+                ["NAME", "--outdated", "--all"],
+            ),
+        ] {
+            let error = command().try_get_matches_from(words).unwrap_err();
+            let error = error.to_string();
+            assert!(choices.iter().all(|it| error.contains(it)), "{error}");
+        }
+        for words in [
+            &["peer", "set", "a", "--note", "x", "--behind", "none"][..],
+            &["peer", "reissue", "a", "b", "--to", "z"],
+        ] {
+            assert!(command().try_get_matches_from(words).is_ok(), "{words:?}");
+        }
+        let both = ["peer", "reissue", "a", "--all", "--to", "z"];
+        assert!(command().try_get_matches_from(both).is_err());
     }
 
     #[test]

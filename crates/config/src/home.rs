@@ -152,11 +152,14 @@ impl HomeServer {
     }
 }
 
-/// The text of a server's file whose `[Server]` section has this value of a key; `None` if it has no such section. All
-/// else stays as it is.
+/// The text of a server's file whose `[Server]` section has this value of a key, or no such line for an empty value;
+/// `None` if it has no such section. All else stays as it is.
 #[must_use]
 pub fn with_key(text: &str, key: &str, value: &str) -> Option<Zeroizing<String>> {
-    let line = format!("#! {key} = {value}\n");
+    let line = match value.is_empty() {
+        true => String::new(),
+        false => format!("#! {key} = {value}\n"),
+    };
     let (mut inside, mut at, mut place) = (false, 0, None);
     for old in text.split_inclusive('\n') {
         let range = at..at + old.len();

@@ -97,7 +97,22 @@ fn add_to(path: &Path, matches: &ArgMatches) -> Result<usize, Box<dyn std::error
         table += &format!("post = {}\n", quoted(url));
     }
     check_owner(path)?;
-    Ok(list_of(path).add(&[table])?)
+    let list = list_of(path);
+    let new = (list.read)(&table, path)?;
+    let old = list.entries()?;
+    if let Some(at) = old.iter().position(|it| new.contains(it)) {
+        let why = format!("{}: entry {} is the same", path.display(), at + 1);
+        return Err(why.into());
+    }
+    let added = list.add(&[table])?;
+    if let Some(program) = words("run").first()
+        && !Path::new(program).is_file()
+    {
+        host::terminal::note(format_args!(
+            "{program}: there is no such program yet; `millrace alerts test` tries it"
+        ));
+    }
+    Ok(added)
 }
 
 /// Removes a hook.
@@ -180,6 +195,7 @@ mod tests {
             ("tunnel-up", "--run"),
             ("--post http://a --run /x", "cannot be used"),
             ("--run alert.sh", "run cannot be"),
+            ("--post https://ntfy.example/topic", "entry 2 is the same"),
             ("--post ftp://a", "post cannot be"),
             ("--tunnel * --run /x", "name of a device"),
         ] {

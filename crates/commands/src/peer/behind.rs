@@ -1,12 +1,13 @@
 //! Networks behind branches, which no two of them, nor the office, may share.
 
-use super::{PeerError, openvpn, place, wireguard};
+use super::{PeerError, elsewhere, openvpn, place, wireguard};
 use config::free::overlap;
 use config::home::NETWORKS_MAX;
 use config::kind::Kind;
 use config::types::{AllowedIp, family_bits};
 use netio::netlink::{Netlink, NetlinkError, RouteKind, TABLE_MAIN};
 use service::running;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -15,6 +16,12 @@ use std::path::Path;
 pub(crate) enum Owner {
     /// A client, by its name.
     Branch(String),
+    /// A client that the same command adds, by its name.
+    New(String),
+    /// Another server of this host, by its name, and perhaps the client of it.
+    Server(String, Option<String>),
+    /// A name server of the office.
+    NameServer,
     /// The office's own network.
     Lan,
     /// The tunnel: clients have its addresses.
@@ -30,14 +37,32 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// The owner, and what to do, in words. `server` is the server's file.
-    fn words(&self, server: &Path) -> String {
+    /// The owner, and what to do, in words. `server` is the server's file; `rest` has the owner's networks that may stay.
+    fn words(&self, server: &Path, rest: &BTreeSet<AllowedIp>) -> String {
+        let rest: Vec<String> = rest.iter().map(ToString::to_string).collect();
+        let rest = match rest.is_empty() {
+            true => "none".to_owned(),
+            false => rest.join(" --behind "),
+        };
         match self {
             Self::Branch(name) => format!(
                 "behind {name}; choose another network, or take that one away first: millrace peer set {name} --behind \
-                 none{}",
+                 {rest}{}",
                 place::option(server)
             ),
+            Self::New(name) => {
+                format!("behind {name}, which is new too; choose another network")
+            }
+            Self::Server(server, Some(name)) => {
+                format!("behind {name} of the server {server}; choose another network")
+            }
+            Self::Server(server, None) => {
+                format!("the tunnel's addresses of the server {server}; choose another network")
+            }
+            Self::NameServer => {
+                "a name server of the office (/etc/resolv.conf, or DNS in the server's file); choose a network without it"
+                    .to_owned()
+            }
             Self::Lan => "the office's own network (LAN)".to_owned(),
             Self::Tunnel => "the tunnel's own addresses".to_owned(),
             Self::Interface(name) => {
@@ -61,8 +86,10 @@ pub(super) fn check_outside(server: &Path, wanted: &[&[AllowedIp]]) -> Result<()
     if wanted.iter().all(|it| it.is_empty()) {
         return Ok(());
     }
-    let outside = outside(server)?;
-    let faults = wanted.iter().map(|it| check(server, it, &outside).err());
+    // A running server's networks are routes, too: its name and its branch's come first.
+    let mut taken = elsewhere::taken(server);
+    taken.extend(outside(server)?);
+    let faults = wanted.iter().map(|it| check(server, it, &taken).err());
     let faults = faults.enumerate();
     let faults: Vec<_> = faults.filter_map(|(at, it)| Some((at, it?))).collect();
     match faults.is_empty() {
@@ -126,6 +153,15 @@ pub(super) fn read(values: &[String]) -> Result<Vec<AllowedIp>, PeerError> {
             why,
         };
         let network: AllowedIp = value.parse().map_err(|it| wrong(format!("{it}")))?;
+        if network.prefix() <= 1 {
+            let why = "all addresses cannot be behind a branch; its own traffic comes here by a full tunnel anyway";
+            return Err(wrong(why.to_owned()));
+        }
+        if is_special(network) {
+            let why =
+                "loopback, multicast, link-local and reserved addresses cannot be behind a branch";
+            return Err(wrong(why.to_owned()));
+        }
         // In a table, "192.168.7.0 255.255.255.0" is two words.
         if !value.contains('/') {
             let length = if network.addr().is_ipv4() { 24 } else { 64 };
@@ -134,13 +170,9 @@ pub(super) fn read(values: &[String]) -> Result<Vec<AllowedIp>, PeerError> {
             );
             return Err(wrong(why));
         }
-        if network.prefix() <= 1 {
-            let why = "all addresses cannot be behind a branch; its own traffic comes here by a full tunnel anyway";
-            return Err(wrong(why.to_owned()));
-        }
-        if is_special(network) {
-            let why = "loopback, multicast and link-local addresses cannot be behind a branch";
-            return Err(wrong(why.to_owned()));
+        if network.addr().is_ipv6() && network.prefix() < WIDEST_V6 {
+            let why = format!("no branch has an IPv6 network wider than /{WIDEST_V6}");
+            return Err(wrong(why));
         }
         if networks.contains(&network) {
             continue;
@@ -171,30 +203,37 @@ pub(crate) fn tunnel_networks(server: &Path) -> Result<Vec<AllowedIp>, PeerError
     Ok(inside(server)?.into_iter().map(|(_, it)| it).collect())
 }
 
-fn inside(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
+pub(super) fn inside(server: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
     let mut inside = match Kind::at(server) {
         Kind::OpenVpn => openvpn::taken(server),
         _ => wireguard::taken(server),
     }?;
-    inside.retain(|(owner, _)| *owner != Owner::Lan);
+    inside.retain(|(owner, _)| !matches!(owner, Owner::Lan | Owner::NameServer));
     Ok(inside)
 }
 
-/// Whether the network is of loopback, multicast or link-local addresses, which no router forwards.
+/// Ranges of loopback, multicast, link-local and reserved addresses, which no router forwards to a network.
+const SPECIAL: [&str; 9] = [
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+    // Unspecified, loopback, and IPv4 addresses as IPv6.
+    "::/80",
+    // NAT64.
+    "64:ff9b::/96",
+    "fe80::/10",
+    "ff00::/8",
+];
+
+/// The widest IPv6 network behind a branch, in bits.
+const WIDEST_V6: u8 = 16;
+
+/// Whether the network has addresses of a [`SPECIAL`] range.
 fn is_special(network: AllowedIp) -> bool {
-    let bits = network.prefix();
-    match network.addr() {
-        IpAddr::V4(addr) => {
-            (addr.is_loopback() && bits >= 8)
-                || (addr.is_multicast() && bits >= 4)
-                || (addr.is_link_local() && bits >= 16)
-        }
-        IpAddr::V6(addr) => {
-            (addr.is_loopback() && bits == 128)
-                || (addr.is_multicast() && bits >= 8)
-                || (addr.is_unicast_link_local() && bits >= 10)
-        }
-    }
+    let is_in = |it: &str| it.parse().is_ok_and(|it: AllowedIp| overlap(it, network));
+    SPECIAL.into_iter().any(is_in)
 }
 
 /// Refuses networks that share addresses with one that is taken, at the server of this file. A range that stands for all
@@ -204,12 +243,15 @@ pub(super) fn check(
     wanted: &[AllowedIp],
     taken: &[(Owner, AllowedIp)],
 ) -> Result<(), PeerError> {
-    for &wanted in wanted {
-        let mut taken = taken.iter().filter(|(_, it)| it.prefix() > 1);
-        if let Some((owner, other)) = taken.find(|(_, it)| overlap(*it, wanted)) {
+    for &one in wanted {
+        let mut others = taken.iter().filter(|(_, it)| it.prefix() > 1);
+        if let Some((owner, other)) = others.find(|(_, it)| overlap(*it, one)) {
+            let is_free = |it: &AllowedIp| !wanted.iter().any(|one| overlap(*it, *one));
+            let rest = taken.iter().filter(|(it, _)| it == owner);
+            let rest = rest.map(|(_, it)| *it).filter(is_free).collect();
             return Err(PeerError::Behind {
-                value: wanted.to_string(),
-                why: format!("overlaps {other}, {}", owner.words(server)),
+                value: one.to_string(),
+                why: format!("overlaps {other}, {}", owner.words(server, &rest)),
             });
         }
     }
@@ -251,6 +293,14 @@ mod tests {
             (&["::1/128"], "loopback"),
             (&["ff02::/16"], "multicast"),
             (&["fe80::/10"], "link-local"),
+            (&["255.255.255.255"], "reserved"),
+            (&["240.0.0.0/4"], "reserved"),
+            (&["0.1.2.0/24"], "reserved"),
+            (&["192.0.0.0/2"], "reserved"),
+            (&["64:ff9b::/96"], "reserved"),
+            (&["64:ff9b::a00:0/104"], "reserved"),
+            (&["2000::/3"], "wider than /16"),
+            (&["fd00::/8"], "wider than /16"),
             (
                 &["10.7.0.0/16", "10.7.1.0/24"],
                 "overlaps 10.7.0.0/16, which is given too",
@@ -272,6 +322,13 @@ mod tests {
             (store(), "192.168.7.128/25"),
             (store(), "fd00:3::/56"),
             (store(), "0.0.0.0/0"),
+            (
+                Owner::Server("home".to_owned(), Some("br04".to_owned())),
+                "192.168.104.0/24",
+            ),
+            (Owner::Server("home".to_owned(), None), "10.9.0.0/24"),
+            (Owner::NameServer, "192.0.2.53/32"),
+            (Owner::New("br08".to_owned()), "192.168.108.0/24"),
         ];
         let taken = taken.map(|(owner, it)| (owner, it.parse().unwrap()));
         for (wanted, other) in [
@@ -287,6 +344,22 @@ mod tests {
             ("fd00:3:0:1::/64", Some("fd00:3::/56, behind store-3")),
             ("fd00:7::1/128", Some("fd00:7::/64, the tunnel's own")),
             ("fd00:4::/64", None),
+            (
+                "192.168.104.9/32",
+                Some("192.168.104.0/24, behind br04 of the server home; choose another"),
+            ),
+            (
+                "10.9.0.0/25",
+                Some("10.9.0.0/24, the tunnel's addresses of the server home"),
+            ),
+            (
+                "192.0.2.0/24",
+                Some("192.0.2.53/32, a name server of the office"),
+            ),
+            (
+                "192.168.108.0/24",
+                Some("192.168.108.0/24, behind br08, which is new too"),
+            ),
             // The first 32 bits are those of 192.168.7.128.
             ("c0a8:780::/32", None),
         ] {
@@ -304,8 +377,37 @@ mod tests {
                 _ => assert_eq!(refused.as_deref(), other, "{wanted}"),
             }
             let has_branch = other.is_some_and(|it| it.contains("behind store-3"));
-            let command = "peer set store-3 --behind none --server /x/office.conf";
-            assert_eq!(refused.is_some_and(|it| it.ends_with(command)), has_branch);
+            let command = "peer set store-3 --behind ";
+            assert_eq!(refused.is_some_and(|it| it.contains(command)), has_branch);
+        }
+    }
+
+    #[test]
+    fn the_remedy_for_an_overlap_keeps_the_branch_s_other_networks() {
+        let one = |name: &str, it: &str| (Owner::Branch(name.to_owned()), it.parse().unwrap());
+        // A client with a new certificate has its networks twice.
+        let taken = [
+            one("br05", "192.168.5.0/24"),
+            one("br05", "fd00:5::/64"),
+            one("br05", "192.168.55.0/24"),
+            one("br05", "192.168.55.0/24"),
+            one("br06", "192.168.6.0/24"),
+        ];
+        for (wanted, rest) in [
+            (
+                &["192.168.5.0/24"][..],
+                "192.168.55.0/24 --behind fd00:5::/64",
+            ),
+            (&["192.168.5.7/32", "192.168.55.0/24"], "fd00:5::/64"),
+            (&["192.168.6.0/24"], "none"),
+        ] {
+            let wanted: Vec<_> = wanted.iter().map(|it| it.parse().unwrap()).collect();
+            let refused = check(Path::new("/x/office.conf"), &wanted, &taken).unwrap_err();
+            let words = refused.to_string();
+            assert!(
+                words.ends_with(&format!(" --behind {rest} --server /x/office.conf")),
+                "{words}"
+            );
         }
     }
 }

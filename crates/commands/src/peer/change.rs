@@ -2,7 +2,7 @@
 
 use super::{PeerError, behind, from};
 use crate::arguments::{self, list, option, parsed};
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgGroup, ArgMatches, Command};
 use config::types::AllowedIp;
 
 /// The command-line definition of `peer set`, but for the server.
@@ -13,20 +13,23 @@ pub(super) fn command(set: Command) -> Command {
                 .required(true)
                 .help("The client's name, or its public key (WireGuard)"),
         )
-        .arg(
-            list(
-                "behind",
-                "PREFIX|none",
-                "The networks behind it, in place of others; may be given again",
-            )
-            .required_unless_present_any(["note", "keepalive"]),
-        )
+        .arg(list(
+            "behind",
+            "PREFIX|none",
+            "The networks behind it, in place of others; may be given again",
+        ))
         .arg(option(
             "note",
             "TEXT|none",
             "The note about it, in place of another",
         ))
         .arg(keepalive())
+        .group(
+            ArgGroup::new("change")
+                .args(["behind", "note", "keepalive"])
+                .required(true)
+                .multiple(true),
+        )
 }
 
 /// The option for the server's own keepalive packets to a client.

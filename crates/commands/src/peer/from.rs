@@ -50,9 +50,9 @@ impl Table {
             true => Box::new(io::stdin()),
             false => Box::new(File::open(path).map_err(failed)?),
         };
-        let mut text = String::new();
+        let mut text = Vec::new();
         let mut source = source.take(SIZE_MAX + 1);
-        source.read_to_string(&mut text).map_err(failed)?;
+        source.read_to_end(&mut text).map_err(failed)?;
         if text.len() as u64 > SIZE_MAX {
             let error = io::Error::other("a table has at most 1 MB; split it");
             return Err(failed(error));
@@ -61,7 +61,14 @@ impl Table {
         Self::parse(&text, &name.to_string_lossy())
     }
 
-    fn parse(text: &str, file: &str) -> Result<Self, PeerError> {
+    fn parse(text: &[u8], file: &str) -> Result<Self, PeerError> {
+        let text = std::str::from_utf8(text).map_err(|error| {
+            let good = &text[..error.valid_up_to()];
+            let line = 1 + good.iter().filter(|it| **it == b'\n').count();
+            PeerError::Table(format!(
+                "{file}:{line}: this line is not UTF-8; save the table as UTF-8, or convert it: iconv -f LATIN1 -t UTF-8"
+            ))
+        })?;
         let mut table = Self {
             file: file.to_owned(),
             rows: Vec::new(),
@@ -77,9 +84,22 @@ impl Table {
         if let Some(head) = head.and_then(|(_, text)| header(text)) {
             columns = head;
         }
+        let first = lines.peek().map(|(line, _)| *line);
         for (line, text) in lines {
             match row(line, text, &columns) {
                 Ok(row) => table.rows.push(row),
+                // The same fault is in each line.
+                Err(_) if Some(line) == first && is_of_semicolons(text) => {
+                    let why = "fields are separated by commas, not by semicolons; save the table with commas";
+                    return Err(table.error(vec![(line, PeerError::Table(why.to_owned()))]));
+                }
+                Err(error) if Some(line) == first && is_like_header(text) => {
+                    let why = format!(
+                        "{error}; a line that names the columns has only the words {}",
+                        COLUMNS.join(", ")
+                    );
+                    faults.push((line, PeerError::Table(why)));
+                }
                 Err(error) => faults.push((line, error)),
             }
         }
@@ -150,6 +170,16 @@ fn header(text: &str) -> Option<Vec<&'static str>> {
         .map(column)
         .collect::<Option<_>>()?;
     columns.contains(&"name").then_some(columns)
+}
+
+/// Whether semicolons separate the fields of a line: a name has none.
+fn is_of_semicolons(text: &str) -> bool {
+    text.split(',').next().is_some_and(|it| it.contains(';'))
+}
+
+/// Whether a faulty first line may name the columns in other words.
+fn is_like_header(text: &str) -> bool {
+    text.contains(',') && !text.contains(|it: char| it.is_ascii_digit())
 }
 
 fn row(line: usize, text: &str, columns: &[&str]) -> Result<Row, PeerError> {
@@ -235,7 +265,7 @@ mod tests {
     use super::*;
 
     fn rows(text: &str) -> Result<Vec<String>, String> {
-        let table = Table::parse(text, "branches.csv").map_err(|it| it.to_string())?;
+        let table = Table::parse(text.as_bytes(), "branches.csv").map_err(|it| it.to_string())?;
         let row = |it: New<'_>| {
             let behind: Vec<String> = it.behind.iter().map(ToString::to_string).collect();
             format!(
@@ -283,10 +313,30 @@ mod tests {
             ),
             ("a,,\"x\u{1b}[1m\"", "branches.csv:1: a note has"),
             ("a\n../b\n", "nothing was changed"),
+            (
+                "name;networks;note\na;192.168.7.0/24;x\n",
+                "branches.csv:1: fields are separated by commas, not",
+            ),
+            (
+                "a;192.168.7.0/24,x\n",
+                "branches.csv:1: fields are separated by commas, not",
+            ),
+            (
+                "Name,Network,Remark\na,,\n",
+                "the columns has only the words name, networks, note",
+            ),
         ] {
             let error = rows(text).unwrap_err();
             assert!(error.contains(words), "{text:?}: {error}");
         }
+        let latin = Table::parse(b"a,,x\nb,,B\xfcro\n", "branches.csv")
+            .err()
+            .unwrap();
+        assert!(
+            latin
+                .to_string()
+                .contains("branches.csv:2: this line is not UTF-8; save")
+        );
         let many = "-\n".repeat(50);
         let error = rows(&many).unwrap_err();
         assert_eq!(error.lines().count(), FAULTS_MAX + 2, "{error}");

@@ -5,7 +5,7 @@ use super::file::{self, Record};
 use super::{PeerError, qr, tar};
 use crate::arguments;
 use crate::server::place;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgGroup, ArgMatches, Command};
 use config::home::HomeServer;
 use config::kind::Kind;
 use config::types::{AllowedIp, Endpoint};
@@ -88,17 +88,11 @@ enum Which {
 pub(super) fn command(reissue: Command) -> Command {
     reissue
         .about("Make new files for clients, whose old ones work until a new one is used")
-        .arg(
-            Arg::new("NAME")
-                .num_args(1..)
-                .required_unless_present_any(["outdated", "all"])
-                .conflicts_with_all(["outdated", "all"])
-                .help("The clients' names"),
-        )
-        .arg(
-            arguments::flag("outdated", "All clients whose files are outdated")
-                .conflicts_with("all"),
-        )
+        .arg(Arg::new("NAME").num_args(1..).help("The clients' names"))
+        .arg(arguments::flag(
+            "outdated",
+            "All clients whose files are outdated",
+        ))
         .arg(arguments::flag(
             "all",
             "All clients whose files this program made",
@@ -119,6 +113,11 @@ pub(super) fn command(reissue: Command) -> Command {
             true => it.required(true),
             false => it,
         }))
+        .group(
+            ArgGroup::new("which")
+                .args(["NAME", "outdated", "all"])
+                .required(true),
+        )
 }
 
 impl Chosen {

@@ -306,7 +306,12 @@ pub(super) fn text(server: &str, mut rows: Vec<Row>, filter: &Filter) -> String 
             "{hidden} not listed: --all, or some by --down, --outdated, --name 'store-*'"
         );
     } else if rows.is_empty() && filter.is_set() {
-        text += "no client fits the options\n";
+        text += match filter.names.is_empty() {
+            true => "no client fits the options\n",
+            false => {
+                "no client fits the options; in --name, `*` stands for any characters, and `?` for one\n"
+            }
+        };
     }
     text
 }
@@ -575,7 +580,7 @@ store-1  10.7.0.1  192.168.1.0/24  current
         assert_eq!(some.len(), 1 + 1 + 8, "{some:?}");
         let none = filter(false, false, &["berlin"]);
         let shown = text("office", joined(100), &none);
-        assert!(shown.ends_with("no client fits the options\n"), "{shown}");
+        assert!(shown.ends_with("and `?` for one\n"), "{shown}");
         // A selection is not cut.
         let shown = text("office", joined(100), &filter(true, false, &[]));
         assert_eq!(shown.lines().count(), 77);

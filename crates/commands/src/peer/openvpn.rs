@@ -13,7 +13,7 @@ use super::chain::Chains;
 use super::file::{self, Public, Ranges};
 use super::issue::{Chosen, New, Picked, Recipient, Terms};
 use super::list::certificate_name;
-use super::{Change, PeerError, Row, ccd, place};
+use super::{Change, PeerError, Row, ccd, elsewhere, place};
 use config::home::HomeServer;
 use config::kind::Kind;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
@@ -342,6 +342,7 @@ impl Server {
         taken.extend(tunnel.map(|it| (Owner::Tunnel, it)));
         let lan = self.home().map_or(&[][..], |home| &home.lan);
         taken.extend(lan.iter().map(|it| (Owner::Lan, *it)));
+        taken.extend(elsewhere::name_servers(self.home()));
         taken
     }
 
@@ -577,7 +578,7 @@ pub(super) fn add(
             true => behind::check(path, new.behind, &taken),
             false => Err(PeerError::Taken(new.name.to_owned())),
         });
-        let owner = Owner::Branch(new.name.to_owned());
+        let owner = Owner::New(new.name.to_owned());
         taken.extend(new.behind.iter().map(|it| (owner.clone(), *it)));
         faults.extend(checked.err().map(|error| (number, error)));
     }
@@ -628,7 +629,23 @@ pub(super) fn list(path: &Path, settles: bool) -> Result<Vec<Row>, PeerError> {
 }
 
 impl Server {
-    /// The clients, active and revoked. Certificates that count as revoked, but are still admitted, are left out.
+    /// The serial numbers of revoked clients' last certificates. Of a revoked client, no certificate and no name is in
+    /// use.
+    fn gone(&self) -> HashSet<&str> {
+        let active = self.entries.iter().filter(|it| !it.revoked);
+        let active: HashSet<&str> = active.map(|it| &*it.name).collect();
+        let mut gone: HashMap<&str, &str> = HashMap::new();
+        for places in self.chains().clients() {
+            let mut client = places.iter().map(|at| &self.entries[*at]);
+            let is_gone = client.clone().all(|it| it.revoked);
+            let last = client.next_back().filter(|_| is_gone);
+            gone.extend(last.map(|it| (&*it.name, &*it.serial)));
+        }
+        gone.retain(|name, _| !active.contains(name));
+        gone.into_values().collect()
+    }
+
+    /// The clients, active and revoked: a row each.
     fn rows(&self) -> Vec<Row> {
         let mut behind: HashMap<&str, Vec<String>> = HashMap::new();
         let (networks, unreadable) = self.behind();
@@ -640,6 +657,7 @@ impl Server {
         let clients = self.clients();
         let own = clients.iter().map(|it| (&*it[0].serial, &**it));
         let own: HashMap<&str, &[&Entry]> = own.collect();
+        let gone = self.gone();
         let row = |entry: &Entry, client: &[&Entry]| Row {
             name: entry.name.clone(),
             note: entry.note.clone(),
@@ -662,8 +680,7 @@ impl Server {
         let entries = self.entries.iter();
         let rows = entries.filter_map(|it| match own.get(&*it.serial) {
             Some(client) => Some(row(it, client)),
-            None if it.revoked && !self.replaced.contains(&it.serial) => Some(row(it, &[])),
-            None => None,
+            None => gone.contains(&*it.serial).then(|| row(it, &[])),
         });
         rows.collect()
     }

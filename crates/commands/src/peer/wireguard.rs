@@ -6,7 +6,7 @@ mod tests;
 use super::behind::{self, Owner};
 use super::file::{self, Public, Ranges, Record, sum};
 use super::issue::{Chosen, Issued, New, Picked, Recipient, Terms};
-use super::{Change, PeerError, Row, place, secret, settle};
+use super::{Change, PeerError, Row, elsewhere, place, secret, settle};
 use crate::keys;
 use config::clients::{self, Section};
 use config::free;
@@ -140,6 +140,7 @@ impl File {
         taken.extend(self.networks().into_iter().map(|it| (Owner::Tunnel, it)));
         taken.extend(own);
         taken.extend(self.lan().iter().map(|it| (Owner::Lan, *it)));
+        taken.extend(elsewhere::name_servers(self.tunnel.home.as_ref()));
         taken
     }
 
@@ -440,7 +441,7 @@ pub(super) fn add(
         match place() {
             Ok(own) => {
                 used.extend(own.iter().chain(new.behind));
-                let owner = Owner::Branch(new.name.to_owned());
+                let owner = Owner::New(new.name.to_owned());
                 taken.extend(new.behind.iter().map(|it| (owner.clone(), *it)));
                 addresses.push(own);
             }

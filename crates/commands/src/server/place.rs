@@ -25,6 +25,10 @@ pub(crate) enum PlaceError {
     #[error("{name}: no server has this name: neither {} exists; `millrace server init` makes a \
              server", paths(.looked, " nor "))]
     Absent { name: String, looked: Vec<PathBuf> },
+    #[error(
+        "{0:?}: no server has this name, and no file is there; give a server's name, or the path of its file"
+    )]
+    Name(String),
     #[error("{name}: this user may not read {}; run this as root", .path.display())]
     Hidden { name: String, path: PathBuf },
     #[error("{}: another process is changing a server there; try again", .0.display())]
@@ -66,6 +70,7 @@ pub(crate) fn find(name: &str, directory: &Path) -> Result<PathBuf, PlaceError> 
                 .filter(|it| fs::metadata(it).is_err_and(denied));
             Err(match hidden.next().cloned() {
                 Some(path) => PlaceError::Hidden { name, path },
+                None if looked.is_empty() => PlaceError::Name(name),
                 None => PlaceError::Absent { name, looked },
             })
         }
@@ -226,6 +231,13 @@ mod tests {
             error.contains("server init") && error.contains("house.ovpn"),
             "{error}"
         );
+        for name in ["", "no interface has such a long name"] {
+            let error = find(name, at).unwrap_err().to_string();
+            assert!(
+                error.contains("give a server's name, or the path"),
+                "{error}"
+            );
+        }
         write_new(&at.join("house.ovpn"), "").unwrap();
         assert!(find("house", at).unwrap().ends_with("house.ovpn"));
         write_new(&at.join("house.conf"), "").unwrap();

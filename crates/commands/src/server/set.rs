@@ -30,8 +30,8 @@ pub(super) fn command() -> Command {
                 .required(true)
                 .value_parser(["endpoint", "lan", "dns", "keepalive"])
                 .help(
-                    "endpoint: HOST[:PORT]; lan: the networks at home; dns: name servers; keepalive: seconds \
-                     between packets of idle clients, or none (WireGuard), in files made from now on",
+                    "endpoint: HOST[:PORT]; lan: the networks at home, or none; dns: name servers, or none; \
+                     keepalive: seconds between packets of idle clients, or none (WireGuard), in files made from now on",
                 ),
         )
         .arg(
@@ -58,6 +58,8 @@ enum SetError {
          one", .0.display()
     )]
     Bare(PathBuf),
+    #[error("{0}; nothing was changed")]
+    Undone(PeerError),
     #[error("the change is saved, but no file was made: {0}")]
     Reissue(PeerError),
     #[error(transparent)]
@@ -74,14 +76,14 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
     let path = place::find(text("server"), Path::new(DIRECTORY))?;
     let lock = peer::lock(&path, Waits::Long)?;
     let values = arguments::values(matches, "VALUE").unwrap_or_default();
-    set(&path, text("KEY"), &values)?;
     if arguments::file(matches, "to").is_some() {
         let directory = Directory::of(matches, &path);
-        let json = matches.get_flag("json");
-        let out = peer::hand_out(&path, lock, &Chosen::OUTDATED, &directory, json);
-        out.map_err(SetError::Reissue)?;
+        let left = set_and_reissue(&path, text("KEY"), &values, &directory)?;
+        drop(lock);
+        peer::tell_reissued(&path, &left, &directory, matches.get_flag("json"))?;
         return Ok(ExitCode::SUCCESS);
     }
+    set(&path, text("KEY"), &values)?;
     let outdated = peer::outdated(&path);
     drop(lock);
     // The networks at home also decide what is masqueraded.
@@ -91,6 +93,24 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
         host::terminal::note(peer::not_up(&path));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Changes a key, and makes new files for the clients whose files are outdated then. Without files, nothing changes.
+/// Returns clients that were left out.
+fn set_and_reissue(
+    path: &Path,
+    key: &str,
+    values: &[String],
+    directory: &Directory<'_>,
+) -> Result<Vec<String>, SetError> {
+    let before = place::read(path)?;
+    set(path, key, values)?;
+    peer::reissue(path, &Chosen::OUTDATED, directory).map_err(|error| {
+        match place::replace(path, &*before) {
+            Ok(()) => SetError::Undone(error),
+            Err(_) => SetError::Reissue(error),
+        }
+    })
 }
 
 /// Changes a key of the `[Server]` section in a server's file.
@@ -178,6 +198,9 @@ fn list<T: FromStr<Err: Display>>(
     key: &'static str,
     values: &[String],
 ) -> Result<Vec<T>, SetError> {
+    if values == ["none"] {
+        return Ok(Vec::new());
+    }
     let one = |value: &String| {
         value.parse().map_err(|why: T::Err| SetError::Value {
             key,
@@ -206,6 +229,37 @@ mod tests {
     }
 
     #[test]
+    fn without_the_clients_files_nothing_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let (path, to) = (at("office.conf"), at("new"));
+        let record = "[Peer]\n#! File = 0000000000000001 lan\n";
+        let text = OFFICE.replace("[Peer]\n", record);
+        std::fs::write(&path, &text).unwrap();
+        let command = Command::new("set").args(peer::options());
+        let words = ["set", "--to", to.to_str().unwrap()];
+        let matches = command.try_get_matches_from(words).unwrap();
+        let files = Directory::of(&matches, &path);
+        let move_to = |host: &str| {
+            let moved = set_and_reissue(&path, "endpoint", &[host.to_owned()], &files);
+            moved.map_err(|it| it.to_string())
+        };
+        std::fs::create_dir(&to).unwrap();
+        std::fs::write(to.join("store-7.conf"), "").unwrap();
+        let words = move_to("new.example").unwrap_err();
+        assert!(
+            words.contains("store-7.conf: already exists")
+                && words.ends_with("nothing was changed"),
+            "{words}"
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        std::fs::remove_file(to.join("store-7.conf")).unwrap();
+        assert_eq!(move_to("new.example"), Ok(Vec::new()));
+        let file = std::fs::read_to_string(to.join("store-7.conf")).unwrap();
+        assert!(file.contains("new.example:77"), "{file}");
+    }
+
+    #[test]
     fn one_line_of_the_server_s_file_changes() {
         let lan = OFFICE.replace("192.168.1.0/24", "192.168.2.0/24, fd00::/64");
         let dns = OFFICE.replace("[Server]\n", "[Server]\n#! DNS = 192.168.1.1\n");
@@ -217,6 +271,12 @@ mod tests {
             ("endpoint", &["[2001:db8::1]:8"], moved("[2001:db8::1]:8")),
             ("lan", &["192.168.2.0/24", "fd00::/64"], lan),
             ("dns", &["192.168.1.1"], dns),
+            ("dns", &["none"], OFFICE.to_owned()),
+            (
+                "lan",
+                &["none"],
+                OFFICE.replace("#! LAN = 192.168.1.0/24\n", ""),
+            ),
             ("keepalive", &["10"], keepalive("10")),
             ("keepalive", &["none"], keepalive("off")),
         ] {
@@ -232,6 +292,7 @@ mod tests {
             ("lan", &["10.7.0.128/25"]),
             ("lan", &["192.168.2.0/24", "192.168.0.0/16"]),
             ("dns", &["office.example"]),
+            ("dns", &["192.168.1.1", "none"]),
             ("keepalive", &["0"]),
             ("keepalive", &["65536"]),
             ("keepalive", &["10", "20"]),

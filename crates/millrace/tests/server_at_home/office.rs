@@ -178,7 +178,7 @@ fn networks_behind_wireguard_branches_reach_each_other() {
         "{notes}"
     );
     assert!(
-        notes.contains("client files that say something else: 1 outdated ("),
+        notes.contains("lack this change or an earlier one: 1 ("),
         "{notes}"
     );
     let text = fs::read_to_string(file("eight0.conf")).unwrap();

@@ -62,10 +62,7 @@ fn a_wireguard_branch_that_is_in_and_one_that_never_was_are_told_apart_by_name()
     let seven = office.add("store-7", "192.168.7.0/24", "conf");
     let (list, note) = office.who(&[]);
     assert!(list.starts_with("home: 1 client\n"), "{list}");
-    assert!(
-        note.contains("`millrace up` has not started home"),
-        "{note}"
-    );
+    assert!(note.contains("no `millrace up` runs home now"), "{note}");
     assert_eq!(office.row("store-7")["state"], Value::Null);
 
     let process = place.up(&office.path, "is up");
@@ -206,7 +203,6 @@ fn the_log_of_an_openvpn_server_has_who_comes_leaves_and_is_refused() {
     is_in(&mut branch);
     is_logged("info: store-7/192.168.3.2:");
     is_logged(": MULTI: primary virtual IP for store-7/192.168.3.2:");
-    // The row of the old certificate, which is revoked by now, has the same name.
     until("store-7", || {
         let list = office.who(&["--up", "--json"]).0;
         list.contains("\"name\":\"store-7\"")
