@@ -17,7 +17,6 @@ mod text;
 use crate::Outcome;
 use crate::arguments::{self, flag};
 use text::{Paint, render};
-#[cfg(feature = "server")]
 pub(crate) use text::{bits, bytes, largest_unit};
 
 /// The time for all daemons together to answer: 10,000 peers on a small router take about a second.
@@ -175,7 +174,6 @@ fn interfaces() -> Result<Vec<String>, StatusError> {
 }
 
 /// The document of the tunnel that a process runs, with `rates` over one second; `None` while it has no status socket.
-#[cfg(feature = "server")]
 pub(crate) fn of_process(pid: i32, rates: bool) -> Result<Option<Status>, StatusError> {
     let first = ask_process(pid)?;
     let Some(first) = first else {
@@ -192,7 +190,6 @@ pub(crate) fn of_process(pid: i32, rates: bool) -> Result<Option<Status>, Status
     Ok(now)
 }
 
-#[cfg(feature = "server")]
 fn ask_process(pid: i32) -> Result<Option<Status>, StatusError> {
     let answers = sockets::ask_process(interfaces()?, socket_path, PATIENCE, pid);
     let (mut statuses, mut hidden) = parted(answers);

@@ -122,7 +122,10 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
         }
         return Ok(json!({"said": said, "start": start(name, &kept)}));
     }
-    judged.report.file.clone_from(file);
+    judged.report.file = match file.as_str() {
+        "" => "the text".to_owned(),
+        file => file.to_owned(),
+    };
     let refused = judged.report.with(Verdict::Refused);
     let refused: Vec<String> = refused.map(|it| judged.report.describe(it)).collect();
     Ok(json!({"said": verdict(&judged), "usable": judged.usable, "refused": refused}))
@@ -266,6 +269,10 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
         return Ok(json!({"said": planned.shown, "note": note}));
     }
     planned.write(path)?;
+    if path == Path::new(DEFAULT_PATH) && crate::policy::follow(path) {
+        let said = format!("Written to {}, and applied.", path.display());
+        return Ok(json!({"said": said, "start": ""}));
+    }
     let start = match (is_openwrt(), has_systemd()) {
         (true, _) => "service millrace-policy enable\nservice millrace-policy restart",
         (_, true) => "systemctl enable millrace-policy\nsystemctl restart millrace-policy",
@@ -379,6 +386,13 @@ mod tests {
             refused.starts_with("provider.ovpn:") && refused.contains("up"),
             "{told}"
         );
+        let pasted = Given {
+            file: String::new(),
+            ..given.clone()
+        };
+        let told = take(&pasted, false).unwrap();
+        let refused = told["refused"][0].as_str().unwrap();
+        assert!(refused.starts_with("the text:"), "{told}");
         assert!(fs::read_dir(place.path()).unwrap().next().is_none());
         let kept = take(&given, true).unwrap();
         assert!(
