@@ -202,7 +202,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     tell(&done.errors);
     judge::router(&mut done.report);
     host::terminal::text(render(&done.report));
-    let good = is_asked && done.errors.is_empty() && done.report.is_whole();
+    let good = is_asked && done.errors.is_empty() && done.report.is_good();
     Ok(code(good))
 }
 
