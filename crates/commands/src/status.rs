@@ -17,6 +17,7 @@ mod text;
 use crate::Outcome;
 use crate::arguments::{self, flag};
 use text::{Paint, render};
+#[cfg(feature = "server")]
 pub(crate) use text::{bits, bytes, largest_unit};
 
 /// The time for all daemons together to answer: 10,000 peers on a small router take about a second.
