@@ -17,7 +17,7 @@ pub(crate) fn command() -> Command {
         .about("Find faults in this host's set-up, with remedies")
         .long_about(
             "Find faults in this host's set-up, with remedies. Checks the tunnel device, clock, routes, name servers, \
-             MTU, offloads, rules of other programs, open ports, forwarding, masquerading, addresses, files with secrets, \
+             MTU, offloads, rules of other programs, open ports, forwarding, masquerading, tunnels of one account, addresses, files with secrets, \
              certificates that end soon, the kernel, memory, and which tunnels start after a reboot. Changes nothing. \
              Run it as root: checks that need root are skipped otherwise.",
         )

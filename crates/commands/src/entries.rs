@@ -20,7 +20,7 @@ pub(crate) enum EntriesError {
     Settings(#[from] SettingsError),
     #[error("{}: begin each entry with a line [[{name}]]; this command cannot change a list in brackets", .path.display())]
     Inline { path: PathBuf, name: &'static str },
-    #[error("{}: there is no entry {number}; {count} are listed", .path.display())]
+    #[error("{}: there is no entry {number}; the list has {count}", .path.display())]
     Absent {
         path: PathBuf,
         number: usize,

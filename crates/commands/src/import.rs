@@ -234,6 +234,11 @@ fn import(
     #[cfg(feature = "policy")]
     if let Some(device) = device {
         host::terminal::note(crate::policy::prepare::use_of(&device));
+        if let Some(servers) = left_out(&text) {
+            host::terminal::note(format_args!(
+                "the provider's name servers, for `millrace policy add … --dns ADDRESS`: {servers}"
+            ));
+        }
     }
     #[cfg(feature = "pptp")]
     {
@@ -242,6 +247,18 @@ fn import(
         rule.into_iter().for_each(host::terminal::note);
     }
     Ok((kept, check::counts(&judged.report), servers))
+}
+
+/// The name servers of a WireGuard file whose line `DNS` is a comment now.
+#[cfg(feature = "policy")]
+fn left_out(text: &str) -> Option<&str> {
+    let mut lines = text.lines().filter_map(|it| it.strip_prefix("# "));
+    lines.find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        key.trim()
+            .eq_ignore_ascii_case("DNS")
+            .then_some(value.trim())
+    })
 }
 
 /// The text for the files in a directory or an archive, and their servers in words; `None` if `source` is one file.
@@ -631,6 +648,14 @@ mod tests {
             let file = bench.file(name, &format!("{client}script-security 2\n{line}"));
             assert_eq!(bench.import(&file, None).is_ok(), kept, "{line}");
         }
+    }
+
+    #[cfg(feature = "policy")]
+    #[test]
+    fn name_servers_in_a_comment_are_told() {
+        let text = "[Interface]\n# about DNS = no\n# DNS = 10.2.0.1, fd00::1\n";
+        assert_eq!(left_out(text), Some("10.2.0.1, fd00::1"));
+        assert_eq!(left_out("[Interface]\nDNS = 10.2.0.1\n"), None);
     }
 
     #[test]

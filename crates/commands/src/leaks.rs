@@ -172,13 +172,29 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     if from_lan.is_some() && lan.is_empty() {
         return Err(LeakTestError::NoLan);
     }
+    let devices = Devices::new(tunnels.as_deref(), &own, &lan)?;
+    for name in missing(matches, &devices) {
+        log::warn!("there is no device {name}");
+    }
     Ok(Plan {
         domain: domain.unwrap_or_else(|| DOMAIN.to_owned()),
-        devices: Devices::new(tunnels.as_deref(), &own, &lan)?,
+        devices,
         from_lan: from_lan.map(|it| Duration::from_secs(*it)),
         packets: !matches.get_flag("no-packets"),
         router: !matches.get_flag("no-router"),
     })
+}
+
+/// Devices, and patterns of tunnels, that the command line names and this host does not have.
+fn missing(matches: &ArgMatches, devices: &Devices) -> Vec<String> {
+    let mut missing: Vec<String> = values(matches, "lan").unwrap_or_default();
+    missing.retain(|it| !devices.has(|name| name == it));
+    let tunnels: Vec<Pattern> = values(matches, "tunnel").unwrap_or_default();
+    let tunnels = tunnels
+        .iter()
+        .filter(|it| !devices.has(|name| it.matches(name)));
+    missing.extend(tunnels.map(ToString::to_string));
+    missing
 }
 
 /// The devices of all tunnels of this program that are up.

@@ -12,6 +12,8 @@ mod alerts;
 mod arguments;
 #[cfg(feature = "audit")]
 mod audit;
+#[cfg(any(feature = "monitor", feature = "policy"))]
+mod carrying;
 mod check;
 mod doctor;
 mod down;

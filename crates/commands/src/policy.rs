@@ -13,8 +13,9 @@ use steer::policy::{Done, Report};
 use thiserror::Error;
 
 use crate::arguments::{self, flag};
+use crate::carrying::dead;
 use crate::guard::{copy_of, must_administer, sentences, tell, until_held, write_text};
-use crate::{Outcome, code};
+use crate::{Outcome, code, settings_files};
 
 mod edit;
 pub(crate) mod prepare;
@@ -24,7 +25,7 @@ mod text;
 #[cfg(feature = "monitor")]
 pub(crate) use text::rows;
 use text::{document, render};
-pub(crate) use text::{render_brief, state};
+pub(crate) use text::{mark_down, render_brief, state};
 
 /// Exit code of `status` while the policy is off, as for services that do not run.
 const OFF: u8 = 3;
@@ -264,18 +265,52 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
             }
         }
     };
-    let report = steer::policy::status(file.as_ref().ok().and_then(Option::as_ref))?;
+    let known = file.as_ref().ok().and_then(Option::as_ref);
+    let mut report = steer::policy::status(known)?;
+    report.notes.extend(edited(known, self::file(matches)));
     if let Err(error) = &file {
         log::error!("{error}");
     }
     match matches.get_flag("json") {
         true => host::terminal::line(format_args!("{:#}", document(&report))),
-        false => host::terminal::text(render(&report)),
+        false => {
+            let tunnels = crate::status::now().unwrap_or_default();
+            mark_down(&mut report, &dead(&tunnels));
+            host::terminal::text(render(&report));
+        }
     }
     Ok(match (report.on, report.asked) {
         (false, false) if file.is_ok() => ExitCode::from(OFF),
         _ => code(report.is_whole() && file.is_ok()),
     })
+}
+
+/// A note if the settings of the file are not those in force.
+fn edited(policy: Option<&Policy>, path: &Path) -> Option<String> {
+    let words = settings_files::unapplied(policy?, &steer::policy::in_force()?, path)?;
+    let file = match path == Path::new(DEFAULT_PATH) {
+        true => String::new(),
+        false => format!(" --settings {}", path.display()),
+    };
+    Some(format!("{words}; run `millrace policy on{file}`"))
+}
+
+/// Has a policy that is on follow its changed file. Returns whether all of the file is in force.
+#[cfg(feature = "monitor")]
+pub(crate) fn follow(path: &Path) -> bool {
+    if steer::policy::in_force().is_none() {
+        return false;
+    }
+    match set(path) {
+        Ok(done) => {
+            tell(&done.errors);
+            done.errors.is_empty() && done.report.is_whole()
+        }
+        Err(error) => {
+            log::error!("{error}");
+            false
+        }
+    }
 }
 
 /// A short report for the status of tunnels; `None` if the policy is off.

@@ -14,26 +14,58 @@ pub(crate) struct Mistake {
     pub(crate) path: &'static str,
     /// A sentence, with path and line where there is a line.
     pub(crate) words: String,
+    /// What to do about it.
+    pub(crate) remedy: &'static str,
 }
 
-/// Reads all files. Returns the settings of the guard and of the policy, and the mistakes.
+/// The remedy for a faulty file of a service that is on.
+const CORRECT: &str = "correct the file; the earlier settings stay in force meanwhile";
+
+/// The remedy where only the service itself knows whether it uses earlier settings.
+#[cfg(any(feature = "monitor", feature = "policy"))]
+const EARLIER: &str =
+    "correct the file; the earlier settings stay in force meanwhile, if there were any";
+
+/// The remedy for a policy that has been changed since it was applied.
+pub(crate) const APPLY: &str = "run `millrace policy on`";
+
+/// A sentence if the settings of the file are not those in force.
+pub(crate) fn unapplied(policy: &Policy, in_force: &Policy, path: &Path) -> Option<String> {
+    let path = path.display();
+    (policy != in_force).then(|| format!("{path} has been changed since it was applied"))
+}
+
+/// Reads all files. Returns the settings of the guard and of the policy, and the mistakes, among them a policy that has
+/// been changed since it was applied.
 pub(crate) fn read() -> (Option<Guard>, Option<Policy>, Vec<Mistake>) {
     let mut mistakes = Vec::new();
-    let guard = valid("guard", GUARD, Guard::read, &mut mistakes);
+    let in_force = steer::policy::in_force();
+    let correct = |is_on| if is_on { CORRECT } else { "correct the file" };
+    let guard_on = correct(steer::guard::in_force().is_some());
+    let guard = valid("guard", GUARD, Guard::read, guard_on, &mut mistakes);
     let policy = |path: &Path| Policy::read(path).map(|it| it.0);
-    let policy = valid("policy", POLICY, policy, &mut mistakes);
-    // The line of such a fault is not known.
-    if let Some(fault) = policy.as_ref().and_then(Policy::fault) {
-        mistakes.push(Mistake {
+    let policy_on = correct(in_force.is_some());
+    let policy = valid("policy", POLICY, policy, policy_on, &mut mistakes);
+    if let Some(policy) = &policy {
+        // The line of such a fault is not known.
+        let (words, remedy) = match policy.fault() {
+            Some(fault) => (Some(format!("{POLICY}: {fault}")), policy_on),
+            None => (
+                in_force.and_then(|it| unapplied(policy, &it, Path::new(POLICY))),
+                APPLY,
+            ),
+        };
+        mistakes.extend(words.map(|words| Mistake {
             of: "policy",
             path: POLICY,
-            words: format!("{POLICY}: {fault}"),
-        });
+            words,
+            remedy,
+        }));
     }
     #[cfg(feature = "policy")]
     {
         use config::forward::{DEFAULT_PATH, read};
-        let _ = valid("forward", DEFAULT_PATH, read, &mut mistakes);
+        let _ = valid("forward", DEFAULT_PATH, read, EARLIER, &mut mistakes);
     }
     #[cfg(feature = "monitor")]
     {
@@ -47,7 +79,7 @@ pub(crate) fn read() -> (Option<Guard>, Option<Policy>, Vec<Mistake>) {
                 error
             })
         };
-        let _ = valid("alerts", DEFAULT_PATH, read, &mut mistakes);
+        let _ = valid("alerts", DEFAULT_PATH, read, EARLIER, &mut mistakes);
     }
     (guard, policy, mistakes)
 }
@@ -57,6 +89,7 @@ fn valid<T>(
     of: &'static str,
     path: &'static str,
     read: impl Fn(&Path) -> Result<T, SettingsError>,
+    remedy: &'static str,
     mistakes: &mut Vec<Mistake>,
 ) -> Option<T> {
     match read(Path::new(path)) {
@@ -66,6 +99,7 @@ fn valid<T>(
             of,
             path,
             words: error.to_string(),
+            remedy,
         }),
     }
     None
@@ -79,9 +113,11 @@ mod tests {
     fn a_faulty_file_is_told_and_a_missing_one_is_not() {
         let mut mistakes = Vec::new();
         let read = |_: &Path| Guard::read(Path::new("/nonexistent/guard.toml"));
-        assert!(valid("guard", GUARD, read, &mut mistakes).is_none() && mistakes.is_empty());
+        assert!(
+            valid("guard", GUARD, read, CORRECT, &mut mistakes).is_none() && mistakes.is_empty()
+        );
         let read = |path: &Path| Guard::from_toml("\nlan = 7\n", path);
-        assert!(valid("guard", GUARD, read, &mut mistakes).is_none());
+        assert!(valid("guard", GUARD, read, CORRECT, &mut mistakes).is_none());
         let [Mistake { of, words, .. }] = &mistakes[..] else {
             panic!("not one mistake");
         };

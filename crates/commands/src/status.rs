@@ -175,7 +175,6 @@ fn interfaces() -> Result<Vec<String>, StatusError> {
 }
 
 /// The document of the tunnel that a process runs, with `rates` over one second; `None` while it has no status socket.
-#[cfg(feature = "server")]
 pub(crate) fn of_process(pid: i32, rates: bool) -> Result<Option<Status>, StatusError> {
     let first = ask_process(pid)?;
     let Some(first) = first else {
@@ -192,7 +191,6 @@ pub(crate) fn of_process(pid: i32, rates: bool) -> Result<Option<Status>, Status
     Ok(now)
 }
 
-#[cfg(feature = "server")]
 fn ask_process(pid: i32) -> Result<Option<Status>, StatusError> {
     let answers = sockets::ask_process(interfaces()?, socket_path, PATIENCE, pid);
     let (mut statuses, mut hidden) = parted(answers);

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-mod account;
+pub(crate) mod account;
 pub(crate) mod pool;
 pub(crate) mod wireguard;
 

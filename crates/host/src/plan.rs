@@ -173,10 +173,13 @@ impl Plan {
             return;
         };
         let Some(resolver) = facts.resolver.clone() else {
-            let why = "DNS cannot be applied: neither resolvconf nor resolvectl is installed, nor is this OpenWrt \
-                       with dnsmasq. Names are still looked up outside the tunnel; install openresolv, or set the \
-                       name servers by hand";
-            return self.warnings.push(why.to_owned());
+            let why = crate::dns::dnsmasq::lacks().unwrap_or_else(|| {
+                "neither resolvconf nor resolvectl is installed, nor is this OpenWrt with dnsmasq".to_owned()
+            });
+            return self.warnings.push(format!(
+                "DNS cannot be applied: {why}. Names are still looked up outside the tunnel; install openresolv, or \
+                 set the name servers by hand"
+            ));
         };
         let mut wanted = wanted.clone();
         if !wanted.only.is_empty() && !resolver.can_split() {

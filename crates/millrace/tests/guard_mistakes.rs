@@ -98,7 +98,9 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
 
     // Devices that do not exist.
     shell("rm /run/millrace");
-    assert_eq!(run(&["on", "--lan", "br-none"]).0, Some(0));
+    let (code, text) = run(&["on", "--lan", "br-none"]);
+    let headline = "guard: nothing is blocked: there is no device br-none\n";
+    assert!(code == Some(1) && text.contains(headline), "{text}");
     let (code, text) = run(&["status"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("there is no device br-none"), "{text}");

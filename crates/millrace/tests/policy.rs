@@ -10,11 +10,11 @@ use lab::acceptance::dns::NameServer;
 use lab::acceptance::guarded::FAR;
 use lab::acceptance::policed::Policed;
 use lab::acceptance::quick::make_executable;
-use lab::acceptance::web::Monitor;
+use lab::acceptance::web::{Monitor, PASSWORD};
 use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until};
 use lab::{Host, tools};
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Number of packets of each family to send in each state.
 const SOME: u64 = 20;
@@ -456,10 +456,21 @@ fn held_packets_are_counted_and_a_missing_watch_is_told() {
     };
     let lacking = "policy: partly on: rules and routes missing; nothing watches";
     assert_eq!(doctor(), [lacking]);
-    let monitor = Monitor::start(router, false, &[]);
+    let monitor = Monitor::start(router, true, &[]);
+    let head = "HTTP/1.1\r\nHost: 127.0.0.1:8470\r\nOrigin: http://127.0.0.1:8470\r\n\
+                Content-Type: application/json\r\n";
+    let post = |path: &str, cookie: &str, body: &Value| {
+        let (body, length) = (body.to_string(), body.to_string().len());
+        monitor.request(&format!(
+            "POST {path} {head}{cookie}Content-Length: {length}\r\n\r\n{body}"
+        ))
+    };
+    let reply = post("/api/login", "", &json!({"password": PASSWORD}));
+    let cookie = reply.field("set-cookie").unwrap();
+    let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
     let page = || {
-        let request = "GET /api/state HTTP/1.1\r\nHost: 127.0.0.1:8470\r\n\r\n";
-        let document: Value = serde_json::from_str(&monitor.request(request).text()).unwrap();
+        let request = format!("GET /api/state {head}{cookie}\r\n");
+        let document: Value = serde_json::from_str(&monitor.request(&request).text()).unwrap();
         document["steering"]["warnings"].to_string()
     };
     until("a warning", || {
@@ -472,8 +483,41 @@ fn held_packets_are_counted_and_a_missing_watch_is_told() {
     assert_eq!(doctor(), [""; 0]);
     counted("the watch runs", pc, FAR, false);
 
-    // Mistakes are told where the owner looks.
+    // A changed file is told until it is applied.
+    let text = fs::read_to_string(&file).unwrap();
     let place = Path::new("/etc/millrace");
+    let write = |name: &str, text: &str| fs::write(place.join(name), text).unwrap();
+    let changed = "policy.toml has been changed since it was applied";
+    router.run(|| write("policy.toml", &text)).unwrap();
+    assert_eq!(doctor(), [""; 0]);
+    let more = "[[entry]]\nname = \"more\"\nto = \"198.18.0.9\"\nway = \"block\"\n";
+    router
+        .run(|| write("policy.toml", &format!("{text}{more}")))
+        .unwrap();
+    let is_told = |told: bool| {
+        let text = all.policy(&["status"]).1;
+        assert_eq!(text.contains(changed), told, "{text}");
+        let found = doctor();
+        assert_eq!(
+            found.iter().any(|it| it.contains(changed)),
+            told,
+            "{found:?}"
+        );
+        until("the page", || page().contains(changed) == told);
+    };
+    is_told(true);
+    // The page applies its rule at once, and with it the whole file.
+    let given =
+        json!({"name": "tablet", "mac": "02:00:5e:10:00:77", "lan": "br-lan", "through": ""});
+    let rule = json!({"method": "rule_add", "given": given});
+    let reply = post("/api/home", &cookie, &rule).text();
+    assert!(reply.contains("and applied"), "{reply}");
+    is_told(false);
+    for entry in ["entry more: ", "entry tablet: "] {
+        says(entry);
+    }
+
+    // Mistakes are told where the owner looks.
     let files = [
         (
             "policy.toml",
@@ -496,6 +540,13 @@ fn held_packets_are_counted_and_a_missing_watch_is_told() {
         assert!(found.iter().any(|it| it.contains(words)), "{found:?}");
         until(name, || page().contains(words));
     }
+    let held = "policy.toml:2: ";
+    let page = page();
+    let told = page.split("\",\"").find(|it| it.contains(held)).unwrap();
+    assert!(
+        told.contains("the earlier settings stay in force"),
+        "{told}"
+    );
     let write = || {
         fs::write(
             place.join("alerts.toml"),

@@ -153,7 +153,14 @@ fn of_peer(peer: &PeerStatus) -> (State, String) {
             format!("no answer from the peer for {} min", age / 60),
         ),
         Some(_) => (State::Idle, "no traffic".to_owned()),
-        None if calls => (State::Silent, "the peer has not answered yet".to_owned()),
+        None if calls => {
+            let words = match (&peer.reason, peer.last_heard_age) {
+                (Some(reason), _) => reason.clone(),
+                (None, Some(age)) => format!("no packet from it for {age} s"),
+                (None, None) => "the peer has not answered yet".to_owned(),
+            };
+            (State::Silent, words)
+        }
         None => (State::Idle, "no traffic yet".to_owned()),
     }
 }
@@ -204,6 +211,11 @@ mod tests {
         ] {
             assert_eq!(wireguard(vec![peer.clone()]).0, wanted, "{peer:?}");
         }
+        let silent = PeerStatus {
+            last_heard_age: Some(200),
+            ..calling(None)
+        };
+        assert_eq!(wireguard(vec![silent]).1, "no packet from it for 200 s");
         assert_eq!(wireguard(vec![]).0, State::Idle);
         let (state, words) = wireguard(vec![peer(Some(5)), peer(None), peer(Some(999))]);
         assert_eq!(

@@ -306,6 +306,12 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, SteerError> {
     present(policy).map(|it| it.report)
 }
 
+/// The settings in force, if the policy is on.
+#[must_use]
+pub fn in_force() -> Option<Policy> {
+    Asked::peek().map(|it| it.policy)
+}
+
 /// The policy as it is, and the facts that the report is made of.
 pub(crate) struct Present {
     pub(crate) resolved: Resolved,

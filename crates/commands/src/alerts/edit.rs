@@ -5,7 +5,7 @@ use crate::Outcome;
 use crate::arguments::{self, option, tunnels};
 use crate::entries::{self, List, Service};
 use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
-use config::alerts::{Hook, Kind};
+use config::alerts::{Action, Hook, Kind};
 use config::guard::Pattern;
 use config::settings::tables::{check_owner, quoted};
 use std::path::Path;
@@ -146,13 +146,16 @@ fn line(hook: &Hook) -> String {
         true => String::new(),
         false => format!(" of {}", tunnels.join(", ")),
     };
-    format!("{events}{tunnels}: {}", hook.action)
+    let action = match &hook.action {
+        Action::Run(words) => format!("run {}", words.join(" ")),
+        post @ Action::Post(_) => post.to_string(),
+    };
+    format!("{events}{tunnels}: {action}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::alerts::Action;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -178,7 +181,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "tunnel-down, ends-soon of mr-*: run /etc/millrace/alert.sh",
+                "tunnel-down, ends-soon of mr-*: run /etc/millrace/alert.sh -x me",
                 "all events: post to ntfy.example",
             ]
         );

@@ -1,7 +1,8 @@
 //! Finds faults in the facts. Each check is a function of the facts, and tells the fault, its place and its remedy.
 
-use super::facts::{Facts, Starter, TunDevice, Tunnel};
-use netio::netlink::{Family, Rule};
+use super::facts::{Facts, Shared, Starter, TunDevice, Tunnel};
+use crate::up::account::STOP;
+use netio::netlink::{Family, Link, Rule};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -42,6 +43,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     #[cfg(feature = "policy")]
     ("masquerade", masquerade),
     ("rp-filter", rp_filter),
+    ("account", account),
     ("addresses", addresses),
     ("files", files),
     ("steering", steering),
@@ -168,12 +170,17 @@ fn route(facts: &Facts, found: &mut Vec<Finding>) {
             "the uplink {} has no carrier, so nothing leaves through it",
             link.name
         );
-        say(
-            found,
-            what,
-            &format!("ip link show {}", link.name),
-            UPLINK_REMEDY,
-        );
+        let is_spare = |it: &&Link| it.running && uplinks.contains(&it.name);
+        let spare = facts.links.iter().find(is_spare);
+        let uses_one = facts.tunnels.iter().any(|it| !it.has_uplinks);
+        let remedy = match spare.filter(|_| uses_one) {
+            Some(spare) => format!(
+                "{UPLINK_REMEDY}; {} is an uplink, too: docs/uplinks.md says how a tunnel uses both",
+                spare.name
+            ),
+            None => UPLINK_REMEDY.to_owned(),
+        };
+        say(found, what, &format!("ip link show {}", link.name), &remedy);
     }
     if let Some(tunnel) = tunnel.filter(|_| uplinks.is_empty()) {
         let what = format!(
@@ -423,12 +430,34 @@ fn rp_filter(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
+fn account(facts: &Facts, found: &mut Vec<Finding>) {
+    for shared in &facts.shared {
+        let (names, what) = (&shared.names, shared.what);
+        say(
+            found,
+            format!(
+                "{} are up with the same {what}; {STOP}",
+                names.join(" and ")
+            ),
+            "millrace list",
+            &format!(
+                "leave only one of them up (millrace down {}), or get another {what} for each",
+                names.last().map_or("", String::as_str)
+            ),
+        );
+    }
+}
+
+/// Finds addresses that are used twice. Tunnels of one account have the same ones: `account` tells about them.
 fn addresses(facts: &Facts, found: &mut Vec<Finding>) {
     for (at, one) in facts.addresses.iter().enumerate() {
         for other in &facts.addresses[at + 1..] {
             let (a, b) = (facts.device(one.index), facts.device(other.index));
             let tunnel = facts.is_tunnel(a) || facts.is_tunnel(b);
-            if one.index == other.index || !tunnel || is_link_local(one.ip) {
+            let is_of = |it: &Shared, device: &str| it.devices.iter().any(|it| it == device);
+            let mut shared = facts.shared.iter();
+            let is_shared = shared.any(|it| is_of(it, a) && is_of(it, b));
+            if one.index == other.index || !tunnel || is_shared || is_link_local(one.ip) {
                 continue;
             }
             let what = if one.ip == other.ip {

@@ -40,6 +40,8 @@ pub(super) struct Tunnel {
     pub(super) mtu_reason: Option<String>,
     /// Each peer's address, the device that leads there, and the path's MTU.
     pub(super) ways: Vec<(IpAddr, String, u32)>,
+    /// Whether the tunnel's file names uplinks.
+    pub(super) has_uplinks: bool,
     /// TCP ports on which the tunnel listens for clients.
     pub(super) ports: Vec<u16>,
 }
@@ -70,6 +72,17 @@ pub(super) struct Up {
     pub(super) by_netifd: bool,
 }
 
+/// Tunnels that are up with one account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shared {
+    /// The account's kind, such as `PrivateKey`.
+    pub(super) what: &'static str,
+    /// The names of the tunnels.
+    pub(super) names: Vec<String>,
+    /// Their devices, as far as known.
+    pub(super) devices: Vec<String>,
+}
+
 /// All facts about this box.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
@@ -88,6 +101,7 @@ pub(super) struct Facts {
     pub(super) way_out: Option<String>,
     pub(super) name_servers: Vec<NameServer>,
     pub(super) tunnels: Vec<Tunnel>,
+    pub(super) shared: Vec<Shared>,
     /// Warnings about files with secrets that others can read.
     pub(super) open_files: Vec<(PathBuf, String)>,
     /// Findings about certificates, lists and allowances that end soon.

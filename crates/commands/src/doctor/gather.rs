@@ -1,11 +1,13 @@
 //! Gathers facts about this box. It changes nothing, and skips facts that it cannot read.
 
 use super::checks::Finding;
-use super::facts::{Facts, Listening, NameServer, Starter, TunDevice, Tunnel, Up};
+use super::facts::{Facts, Listening, NameServer, Shared, Starter, TunDevice, Tunnel, Up};
 use crate::profile;
 #[cfg(feature = "server")]
 use crate::server::renew::configuration;
 use crate::settings_files;
+use crate::status;
+use crate::up::account;
 #[cfg(feature = "server")]
 use config::kind::Kind;
 use netio::netlink::{Family, Netfilter, Netlink, RouteKind, TABLE_MAIN};
@@ -56,6 +58,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         way_out: None,
         name_servers: Vec::new(),
         tunnels: Vec::new(),
+        shared: shared(),
         open_files: open_files(),
         #[cfg(feature = "server")]
         expiring: expiring(statuses),
@@ -180,6 +183,7 @@ fn tunnel(status: &Status) -> Tunnel {
         mtu: status.mtu,
         mtu_reason: status.mtu_reason.clone(),
         ways: Vec::new(),
+        has_uplinks: status.peers.iter().any(|it| !it.lines.is_empty()),
         ports: status.listen_tcp.clone(),
     }
 }
@@ -240,6 +244,21 @@ fn open_files() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// Tunnels that are up with one account.
+fn shared() -> Vec<Shared> {
+    let groups = account::shared().into_iter();
+    groups
+        .map(|(what, tunnels)| Shared {
+            what,
+            devices: (tunnels.iter())
+                .filter_map(|it| status::of_process(it.pid, false).ok()?)
+                .map(|it| it.interface)
+                .collect(),
+            names: tunnels.into_iter().map(|it| it.name).collect(),
+        })
+        .collect()
+}
+
 /// Mistakes in the settings files of services, and missing parts of the guard and the policy.
 fn steering() -> Vec<Finding> {
     let finding = |what: String, place: &str, remedy: String| Finding {
@@ -252,12 +271,10 @@ fn steering() -> Vec<Finding> {
     let mut found: Vec<Finding> = mistakes
         .into_iter()
         .map(|it| {
-            let remedy =
-                "correct the file; the earlier settings stay in force meanwhile, if there were any";
             finding(
                 format!("{}: {}", it.of, it.words),
                 it.path,
-                remedy.to_owned(),
+                it.remedy.to_owned(),
             )
         })
         .collect();

@@ -7,6 +7,7 @@ use crate::entries::{self, List, Service};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::forward::{FORWARDS_MAX, Forward};
 use config::settings::tables::{quoted, quoted_list};
+use netio::netlink::Netlink;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -71,6 +72,12 @@ pub(super) fn add(matches: &ArgMatches) -> Outcome {
     let path = file(matches);
     let tables = tables(matches);
     let before = list_of(path).add(&tables)?;
+    let tunnel = arguments::text(matches, "TUNNEL").unwrap_or_default();
+    if !Netlink::open().is_ok_and(|mut it| it.index_of(tunnel).is_ok()) {
+        host::terminal::note(format_args!(
+            "there is no device {tunnel} now: its ports are forwarded once that tunnel is up"
+        ));
+    }
     SERVICE.tell(path, before, before + tables.len());
     Ok(ExitCode::SUCCESS)
 }

@@ -11,12 +11,26 @@ const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 
 /// The report as text.
 pub(crate) fn render(report: &Report) -> String {
-    let mut out = format!("guard: {}\n", report.state.name());
+    let mut out = format!("guard: {}\n", headline(report));
     for (label, value) in rows(report) {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  {label}: {value}");
     }
     out
+}
+
+/// The state of the guard, with the first device of the LAN that it cannot guard.
+fn headline(report: &Report) -> String {
+    let state = report.state.name();
+    let idle = report.idle.first().and_then(|it| it.split(": ").next());
+    let Some(why) = idle.filter(|_| report.state != State::Off) else {
+        return state.to_owned();
+    };
+    let guarded = report.guard.as_ref().map_or(0, |it| it.guarded().len());
+    match report.idle.len() < guarded {
+        true => format!("{state}, but {why}"),
+        false => format!("nothing is blocked: {why}"),
+    }
 }
 
 /// The rows of the report, each with its name.
@@ -179,6 +193,12 @@ pub(crate) fn document(report: &Report) -> Value {
     };
     let guard = report.guard.as_ref();
     let notes: Vec<&String> = report.idle.iter().chain(&report.notes).collect();
+    // While the guard is off, no part is needed.
+    let is_on = report.state != State::Off || report.asked;
+    let part = |part: &Part| match is_on {
+        true => part.words().to_owned(),
+        false => Part::NotNeeded.words().to_owned(),
+    };
     json!({
         "state": report.state.name(),
         "asked": report.asked,
@@ -190,9 +210,9 @@ pub(crate) fn document(report: &Report) -> Value {
         "ipv4": report.parts.first().map(|it| way(&it.ways[0])),
         "ipv6": report.parts.first().map(|it| way(&it.ways[1])),
         "groups": report.parts.iter().map(group).collect::<Vec<_>>(),
-        "packet_filter": report.chain.words(),
-        "rules_ipv4": report.rules[0].words(),
-        "rules_ipv6": report.rules[1].words(),
+        "packet_filter": part(&report.chain),
+        "rules_ipv4": part(&report.rules[0]),
+        "rules_ipv6": part(&report.rules[1]),
         "masquerade": report.masquerade.as_ref().map(Part::words),
         "router": report.router.as_ref().map(Part::words),
         "watched": report.watched,
@@ -242,7 +262,7 @@ mod tests {
     fn held_says_why_and_how_to_let_go() {
         let text = render(&report());
         for wanted in [
-            "guard: held\n",
+            "guard: nothing is blocked: no device\n",
             "  guarded: br-lan\n",
             "  IPv4: held: no tunnel is up: there is no device mr-*\n",
             "  rules 900 to 981: IPv4 in place, IPv6 missing\n",
@@ -252,6 +272,36 @@ mod tests {
             "  to unblock: bring a tunnel up (mr-*), or run `millrace guard off`",
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn the_headline_names_a_device_that_is_missing() {
+        let mut report = report();
+        let path = std::path::Path::new("guard.toml");
+        report.guard = Guard::from_toml("lan = [\"br-lan\", \"br-guest\"]", path).ok();
+        for (idle, wanted) in [
+            (&[][..], "held"),
+            (
+                &["there is no device br-guest: packets"],
+                "held, but there is no device br-guest",
+            ),
+            (
+                &[
+                    "there is no device br-lan: packets",
+                    "there is no device br-guest: packets",
+                ],
+                "nothing is blocked: there is no device br-lan",
+            ),
+        ] {
+            report.idle = idle.iter().map(|it| (*it).to_owned()).collect();
+            assert_eq!(headline(&report), wanted);
+        }
+        report.state = State::Off;
+        assert_eq!(headline(&report), "off");
+        report.asked = false;
+        for key in ["packet_filter", "rules_ipv4", "rules_ipv6"] {
+            assert_eq!(document(&report)[key], "not needed");
         }
     }
 

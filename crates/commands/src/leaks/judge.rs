@@ -128,6 +128,11 @@ impl Devices {
         }
     }
 
+    /// Whether a device has such a name.
+    pub(super) fn has(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.all.values().any(|it| is(&it.0))
+    }
+
     /// The role of a device; a device that appeared later counts as outside.
     pub(super) fn role(&self, index: u32) -> Role {
         self.all.get(&index).map_or(Role::Outside, |it| it.1)

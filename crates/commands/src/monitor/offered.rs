@@ -124,7 +124,10 @@ fn take(given: &Given, to: &Path, network: Option<&Path>, keeps: bool) -> Result
         }
         return Ok(json!({"said": said, "start": start(name, &kept)}));
     }
-    judged.report.file.clone_from(file);
+    judged.report.file = match file.as_str() {
+        "" => "the text".to_owned(),
+        file => file.to_owned(),
+    };
     let refused = judged.report.with(Verdict::Refused);
     let refused: Vec<String> = refused.map(|it| judged.report.describe(it)).collect();
     Ok(json!({"said": verdict(&judged), "usable": judged.usable, "refused": refused}))
@@ -268,6 +271,10 @@ fn rule(given: &Given, path: &Path, writes: bool) -> Result<Value, String> {
         return Ok(json!({"said": planned.shown, "note": note}));
     }
     rules::add(&wanted, path).map_err(|error| error.to_string())?;
+    if path == Path::new(DEFAULT_PATH) && crate::policy::follow(path) {
+        let said = format!("Written to {}, and applied.", path.display());
+        return Ok(json!({"said": said, "start": ""}));
+    }
     // The service may run already.
     let commands = ["start", "restart"].map(|verb| commands("policy", verb));
     let commands: Option<Vec<String>> = commands.into_iter().collect();
@@ -380,6 +387,13 @@ mod tests {
             refused.starts_with("provider.ovpn:") && refused.contains("up"),
             "{told}"
         );
+        let pasted = Given {
+            file: String::new(),
+            ..given.clone()
+        };
+        let told = take(&pasted, false).unwrap();
+        let refused = told["refused"][0].as_str().unwrap();
+        assert!(refused.starts_with("the text:"), "{told}");
         assert!(fs::read_dir(place.path()).unwrap().next().is_none());
         let kept = take(&given, true).unwrap();
         assert!(

@@ -1,9 +1,8 @@
 //! The policy and the guard, as the page shows them: each device's path, and settings that do not do what the owner
 //! expects.
 
+use crate::carrying::{dead, down};
 use crate::settings_files;
-use monitor::health::{State, health};
-use netio::netlink::Netlink;
 use serde_json::{Value, json};
 use service::status::Status;
 use steer::guard::Report;
@@ -18,7 +17,7 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[Status]) -> Value {
     let (guarded, file, mistakes) = settings_files::read();
     let mistakes = mistakes.iter();
     let mut warnings: Vec<String> = mistakes
-        .map(|it| format!("{}: {}", it.of, it.words))
+        .map(|it| format!("{}: {}; {}", it.of, it.words, it.remedy))
         .collect();
     if guard.is_none() && guarded.is_some_and(|it| !it.lan.is_empty()) {
         warnings.push(
@@ -41,35 +40,12 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[Status]) -> Value {
             let dead = dead(tunnels);
             devices.extend(seen.rows.iter().map(|it| device(it, &dead)));
             if file.is_some() || seen.policy.on || seen.policy.asked {
-                policy = view(&seen.policy);
+                policy = view(seen.policy, &dead);
             }
         }
         Err(error) => warnings.push(error.to_string()),
     }
     json!({"warnings": warnings, "devices": devices, "policy": policy})
-}
-
-/// Tunnels and uplinks that carry no packets now, each with its state.
-fn dead(tunnels: &[Status]) -> Vec<(String, &'static str)> {
-    let tunnels = tunnels.iter().filter_map(|it| {
-        let state = health(it).0;
-        (!state.is_good()).then(|| (it.interface.clone(), state.name()))
-    });
-    let links = Netlink::open().and_then(|mut it| it.links());
-    let links = links.unwrap_or_default().into_iter();
-    let links = links
-        .filter(|it| !it.running)
-        .map(|it| (it.name, State::NoCarrier.name()));
-    tunnels.chain(links).collect()
-}
-
-/// The first device of a path that carries no packets now, in words; empty if there is none.
-fn down(path: &str, dead: &[(String, &str)]) -> String {
-    let words = || path.split([' ', ',', ';']);
-    let found = dead
-        .iter()
-        .find(|(device, _)| words().any(|it| it == device));
-    found.map_or_else(String::new, |(device, state)| format!("{device}: {state}"))
 }
 
 fn device(row: &Row, dead: &[(String, &str)]) -> Value {
@@ -87,14 +63,15 @@ fn device(row: &Row, dead: &[(String, &str)]) -> Value {
 }
 
 #[cfg(feature = "policy")]
-fn view(report: &policy::Report) -> Value {
-    let state = crate::policy::state(report);
-    json!({"state": state, "rows": unique(crate::policy::rows(report))})
+fn view(mut report: policy::Report, dead: &[(String, &str)]) -> Value {
+    let state = crate::policy::state(&report);
+    crate::policy::mark_down(&mut report, dead);
+    json!({"state": state, "rows": unique(crate::policy::rows(&report))})
 }
 
 /// A program without the command `policy` only shows whether another one's is in force.
 #[cfg(not(feature = "policy"))]
-fn view(report: &policy::Report) -> Value {
+fn view(report: policy::Report, _: &[(String, &str)]) -> Value {
     json!({"state": if report.on { "on" } else { "off" }, "rows": []})
 }
 
@@ -125,36 +102,5 @@ mod tests {
         let rows = rows.map(|it| (it.to_owned(), String::new())).to_vec();
         let names: Vec<String> = unique(rows).into_iter().map(|it| it.0).collect();
         assert_eq!(names, ["note", "names", "note (2)", "note 7", "note (3)"]);
-    }
-
-    #[test]
-    fn a_path_through_a_dead_device_is_told() {
-        let dead = [
-            ("mr-us".to_owned(), "silent"),
-            ("eth0".to_owned(), "no carrier"),
-        ];
-        for (path, told) in [
-            ("through mr-us", "mr-us: silent"),
-            ("through mr-us, or through mr-nl", "mr-us: silent"),
-            ("through eth0, unencrypted", "eth0: no carrier"),
-            ("through mr-us2 while it is up, then without it", ""),
-            ("no tunnel is up", ""),
-        ] {
-            assert_eq!(down(path, &dead), told, "{path}");
-        }
-        let status = |state: &str| Status {
-            interface: "mr-us".to_owned(),
-            state: Some(state.to_owned()),
-            ..Status::default()
-        };
-        assert_eq!(
-            super::dead(&[status("silent")])[0],
-            ("mr-us".to_owned(), "silent")
-        );
-        assert!(
-            super::dead(&[status("connected")])
-                .iter()
-                .all(|it| it.0 != "mr-us")
-        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::carrying::down;
 use serde_json::{Value, json};
 use steer::policy::{EntryReport, Report};
 
@@ -13,6 +14,16 @@ pub(super) fn render(report: &Report) -> String {
         let _ = writeln!(out, "  {label}: {value}");
     }
     out
+}
+
+/// Adds the state of tunnels and uplinks that carry nothing to the ways through them.
+pub(crate) fn mark_down(report: &mut Report, dead: &[(String, &str)]) {
+    for way in report.entries.iter_mut().flat_map(|it| &mut it.ways) {
+        let state = down(way, dead);
+        if let Some((_, state)) = state.split_once(": ") {
+            *way += &format!(", down: {state}");
+        }
+    }
 }
 
 /// The rows of the report, each with its name.
@@ -224,6 +235,15 @@ mod tests {
         }
         let brief = render_brief(&report());
         assert!(brief.contains("conflict with pbr: marks share") && !brief.contains("another"));
+    }
+
+    #[test]
+    fn a_tunnel_that_carries_nothing_is_told() {
+        let mut report = report();
+        mark_down(&mut report, &[("mr-us".to_owned(), "no carrier")]);
+        let wanted = "IPv4 through mr-us, down: no carrier, IPv6 held: no address\n";
+        let text = render(&report);
+        assert!(text.contains(wanted), "{text}");
     }
 
     #[test]

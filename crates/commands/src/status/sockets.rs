@@ -5,7 +5,6 @@ use super::StatusError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
-#[cfg(feature = "server")]
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use service::status::Status;
 use std::io::{self, ErrorKind, Read as _};
@@ -39,7 +38,6 @@ pub(super) fn ask(
 }
 
 /// Asks only the daemon that is the process `pid`. The results have errors of sockets whose process is unknown.
-#[cfg(feature = "server")]
 pub(super) fn ask_process(
     names: Vec<String>,
     path: impl Fn(&str) -> PathBuf,
@@ -222,7 +220,6 @@ mod tests {
         assert!(words[2].contains("no Millrace tunnel"), "{words:?}");
     }
 
-    #[cfg(feature = "server")]
     #[test]
     fn one_process_is_asked_and_no_other() {
         let directory = tempfile::tempdir().unwrap();

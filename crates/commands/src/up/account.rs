@@ -1,33 +1,66 @@
 //! Tunnels of one account: a server tells its clients apart by their key, certificate or login alone.
 
-use super::wireguard::leads_much;
+use super::wireguard::has_much;
 use config::kind::Kind;
 use config::openvpn::{Options, Prompted, Role};
 use config::permissions::Permissions;
 use config::{openvpn, wgquick};
-use service::running;
+use service::running::{self, Running};
 use std::fs;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// Warns if another tunnel that is up uses the account of this file.
+/// The effect of one account in several tunnels.
+pub(crate) const STOP: &str =
+    "a server answers only the one that called last, so they may stop each other";
+
+/// Warns if other tunnels that are up use the account of this file.
 pub(super) fn warn_of_others(path: &Path, permissions: Permissions) {
     let Some(own) = account(path, permissions) else {
         return;
     };
     let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    for other in running::all().unwrap_or_default() {
-        if other.path != whole && account(&other.path, permissions).as_ref() == Some(&own) {
-            log::warn!("{}", words(path, &other.name, own.0));
-        }
+    let mut others = running::all().unwrap_or_default();
+    others.retain(|it| it.path != whole && account(&it.path, permissions).as_ref() == Some(&own));
+    let others: Vec<String> = others.into_iter().map(|it| it.name).collect();
+    if !others.is_empty() {
+        log::warn!("{}", words(path, &others, own.0));
     }
 }
 
-fn words(path: &Path, other: &str, what: &str) -> String {
+/// Groups of tunnels that are up with one account, each with the account's kind.
+pub(crate) fn shared() -> Vec<(&'static str, Vec<Running>)> {
+    groups(running::all().unwrap_or_default())
+}
+
+fn groups(running: Vec<Running>) -> Vec<(&'static str, Vec<Running>)> {
+    let mut groups: Vec<(_, Vec<Running>)> = Vec::new();
+    for tunnel in running {
+        let Some(own) = account(&tunnel.path, Permissions::default()) else {
+            continue;
+        };
+        match groups.iter_mut().find(|it| it.0 == own) {
+            Some((_, tunnels)) => tunnels.push(tunnel),
+            None => groups.push((own, vec![tunnel])),
+        }
+    }
+    groups.retain(|it| it.1.len() > 1);
+    groups
+        .into_iter()
+        .map(|((what, _), tunnels)| (what, tunnels))
+        .collect()
+}
+
+fn words(path: &Path, others: &[String], what: &str) -> String {
+    let (tunnels, are) = match others.len() {
+        1 => ("tunnel", "is"),
+        _ => ("tunnels", "are"),
+    };
     format!(
-        "{}: the tunnel {other} is up with the same {what}; a server answers only the one that called last, so the two may \
-         stop each other: run `millrace down {other}`, or get another {what}",
-        path.display()
+        "{}: the {tunnels} {} {are} up with the same {what}; {STOP}: run `millrace down {}`, or get another {what}",
+        path.display(),
+        others.join(" and "),
+        others.join("` and `millrace down "),
     )
 }
 
@@ -40,7 +73,7 @@ fn account(path: &Path, permissions: Permissions) -> Option<(&'static str, Zeroi
                 .interface
                 .private_key
                 .as_ref()
-                .filter(|_| leads_much(&tunnel))?;
+                .filter(|_| tunnel.peers.iter().any(has_much))?;
             Some(("PrivateKey", Zeroizing::new(key.as_bytes().to_vec())))
         }
         Kind::OpenVpn => {
@@ -101,6 +134,11 @@ mod tests {
         );
         assert_ne!(wireguard(one, "0.0.0.0/0"), wireguard(other, "0.0.0.0/0"));
         assert_eq!(wireguard(one, "10.0.0.0/8"), None);
+        // A tunnel for rules of the policy.
+        assert_eq!(
+            wireguard(one, "0.0.0.0/0"),
+            wireguard(&format!("{one}\nTable = off"), "0.0.0.0/0")
+        );
         let openvpn = |server: &str, login: &str| {
             let text = format!("client\ndev tun\nremote {server}\n{login}\n{CA}");
             account("a.ovpn", &text)
@@ -113,5 +151,49 @@ mod tests {
         assert_eq!(openvpn("192.0.2.1", "auth-user-pass"), None);
         let windows = "<auth-user-pass>\r\nann \r\nother\r\n</auth-user-pass>";
         assert_eq!(openvpn("192.0.2.1", windows), openvpn("192.0.2.1", &ann));
+    }
+
+    #[test]
+    fn all_tunnels_of_one_account_are_named() {
+        let place = tempfile::tempdir().unwrap();
+        let key = [
+            "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=",
+            "gN65BkIKy1eCE9pP1wdc8ROUtkHLF2PfAqYdyYBz6EA=",
+        ];
+        let running = |(name, key, rest): (&str, &str, &str)| {
+            let path = place.path().join(format!("{name}.conf"));
+            let text = format!(
+                "[Interface]\nPrivateKey = {key}\n{rest}[Peer]\n\
+                 PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nAllowedIPs = 0.0.0.0/0\n"
+            );
+            fs::write(&path, text).unwrap();
+            Running {
+                pid: 1,
+                name: name.to_owned(),
+                path,
+                started: None,
+            }
+        };
+        let all = [
+            ("us", key[0], ""),
+            ("home", key[1], ""),
+            ("nl", key[0], "Table = off\n"),
+            ("se", key[0], "Table = off\n"),
+        ];
+        let groups = groups(all.map(running).to_vec());
+        let [(what, tunnels)] = &groups[..] else {
+            panic!("{groups:?}");
+        };
+        let names: Vec<String> = tunnels.iter().map(|it| it.name.clone()).collect();
+        assert_eq!(
+            (*what, names.join(" ")),
+            ("PrivateKey", "us nl se".to_owned())
+        );
+        let told = words(Path::new("se.conf"), &names[..2], what);
+        assert!(
+            told.contains("us and nl are up")
+                && told.contains("`millrace down us` and `millrace down nl`"),
+            "{told}"
+        );
     }
 }

@@ -324,6 +324,30 @@ fn debian_directory(defaults: &str) -> PathBuf {
     }
 }
 
+/// A sentence about the file whose absence keeps Debian's `dnsmasq`, which the host asks, from being used.
+pub(crate) fn lacks() -> Option<String> {
+    let resolv = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let defaults = fs::read_to_string(DEBIAN_DEFAULTS).unwrap_or_default();
+    let directory = debian_directory(&defaults);
+    let needed = [Path::new(SCRIPT), &directory, Path::new(DEBIAN_PID)];
+    match Path::new(RELEASE).exists() {
+        true => None,
+        false => lacking(&resolv, &needed),
+    }
+}
+
+fn lacking(resolv: &str, needed: &[&Path]) -> Option<String> {
+    let missing = needed.iter().find(|it| !it.exists())?;
+    if !asks_itself(resolv) {
+        return None;
+    }
+    Some(format!(
+        "/etc/resolv.conf names this host, but its dnsmasq cannot be used: {} is missing (Debian's package dnsmasq and \
+         its service make it)",
+        missing.display()
+    ))
+}
+
 /// Whether a resolv.conf names this host first.
 fn asks_itself(text: &str) -> bool {
     let mut servers = text
@@ -517,6 +541,22 @@ mod tests {
         let text = "#CONFIG_DIR=/no\nCONFIG_DIR=/etc/names.d,.dpkg-dist,.dpkg-old,.dpkg-new\n";
         assert_eq!(debian_directory(text), Path::new("/etc/names.d"));
         assert_eq!(debian_directory("CONFIG_DIR=,x\n"), usual);
+    }
+
+    #[test]
+    fn the_missing_file_of_a_dnsmasq_that_the_host_asks_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let names = ["init.d", "dnsmasq.d", "pid"].map(|it| place.path().join(it));
+        let needed: Vec<&Path> = names.iter().map(PathBuf::as_path).collect();
+        let own = "nameserver 127.0.0.1\n";
+        for name in &names {
+            let words = lacking(own, &needed).unwrap();
+            let missing = format!("{} is missing", name.display());
+            assert!(words.contains(&missing), "{words}");
+            assert_eq!(lacking("nameserver 192.0.2.1\n", &needed), None);
+            fs::write(name, "").unwrap();
+        }
+        assert_eq!(lacking(own, &needed), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::doctor::facts::{Listening, NameServer, Tunnel, Up};
 use crate::doctor::gather::{listeners, name_servers};
-use netio::netlink::{Address, Link};
+use netio::netlink::Address;
 use std::time::SystemTime;
 
 /// A box without faults: one uplink, and one tunnel for all traffic.
@@ -53,8 +53,10 @@ fn sound() -> Facts {
             mtu: 1420,
             mtu_reason: Some("eth0 1500 less 80".to_owned()),
             ways: vec![("2001:db8::1".parse().unwrap(), "eth0".to_owned(), 1500)],
+            has_uplinks: false,
             ports: vec![1194],
         }],
+        shared: Vec::new(),
         open_files: Vec::new(),
         #[cfg(feature = "server")]
         expiring: Vec::new(),
@@ -111,6 +113,20 @@ fn the_device_the_clock_and_the_route() {
     finds("route", "uplink eth0 has no carrier", |it| {
         it.links[0].running = false;
     });
+    // Another uplink could carry the tunnel's packets, if the tunnel does not use both already.
+    for has_uplinks in [false, true] {
+        let mut facts = sound();
+        facts.links[0].running = false;
+        facts.lines.push("br-lan".to_owned());
+        facts.tunnels[0].has_uplinks = has_uplinks;
+        let found = all(&facts);
+        let remedy = &found.iter().find(|it| it.check == "route").unwrap().remedy;
+        assert_eq!(
+            remedy.contains("br-lan is an uplink, too"),
+            !has_uplinks,
+            "{remedy}"
+        );
+    }
     // The main table's default route went with the carrier; the server's own route stayed.
     finds("route", "uplink eth0 has no carrier", |it| {
         it.links[0].running = false;
@@ -291,6 +307,32 @@ fn forwarding_filters_and_addresses() {
     finds("addresses", "same address", |it| {
         it.addresses[2].ip = "192.168.1.1".parse().unwrap();
     });
+    // Two tunnels of one account have the same address: the LAN is not the remedy.
+    finds(
+        "account",
+        "away and office are up with the same PrivateKey",
+        |it| {
+            it.tunnels.push(Tunnel {
+                device: "mr-away".to_owned(),
+                ..Tunnel::default()
+            });
+            it.links.push(Link {
+                index: 4,
+                name: "mr-away".to_owned(),
+                ..Link::default()
+            });
+            let address = Address {
+                index: 4,
+                ..it.addresses[2]
+            };
+            it.addresses.push(address);
+            it.shared.push(Shared {
+                what: "PrivateKey",
+                names: ["away", "office"].map(str::to_owned).to_vec(),
+                devices: ["mr-away", "office"].map(str::to_owned).to_vec(),
+            });
+        },
+    );
     // A single address within the LAN's network, as servers assign it.
     let mut facts = sound();
     facts.addresses[2].ip = "192.168.1.77".parse().unwrap();
