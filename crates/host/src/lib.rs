@@ -72,4 +72,4 @@ pub use want::{
     DefaultV4, DefaultV6, Destination, EndpointRoutes, Forwarding, Gateway, Mtu, ProbedPath, Want,
     WantedAddress, WantedRoute,
 };
-pub use ways::{covers, device_to, has_way_past, masked};
+pub use ways::{covers, device_to, has_way_past, is_private, masked};

@@ -95,6 +95,18 @@ pub(crate) fn metric_of(route: &Route) -> u32 {
         .unwrap_or(default)
 }
 
+/// Whether an address is in a private network (RFC 1918, RFC 4193), or behind a provider's NAT (RFC 6598).
+#[must_use]
+pub const fn is_private(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => {
+            let [first, second, ..] = addr.octets();
+            addr.is_private() || (first == 100 && second & 0xc0 == 64)
+        }
+        IpAddr::V6(addr) => addr.is_unique_local(),
+    }
+}
+
 /// The address with the bits behind the prefix cleared, since the kernel refuses others.
 #[must_use]
 pub fn masked(addr: IpAddr, prefix: u8) -> IpAddr {

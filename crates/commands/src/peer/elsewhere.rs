@@ -59,16 +59,12 @@ fn of_resolv_conf(text: &str) -> Vec<(Owner, AllowedIp)> {
 
 /// The name servers of a server's file. A server without networks at home may have a private one in a branch.
 pub(super) fn name_servers(home: Option<&HomeServer>) -> Vec<(Owner, AllowedIp)> {
-    let is_private = |it: IpAddr| match it {
-        IpAddr::V4(it) => it.is_private(),
-        IpAddr::V6(it) => it.is_unique_local(),
-    };
     let Some(home) = home else {
         return Vec::new();
     };
     let servers = home.dns.iter().copied();
     servers
-        .filter(|it| !(home.lan.is_empty() && is_private(*it)))
+        .filter(|it| !(home.lan.is_empty() && host::is_private(*it)))
         .filter_map(owned)
         .collect()
 }

@@ -124,16 +124,12 @@ fn at_home(inside: &[Inside]) -> Vec<&Inside> {
 
 /// Whether the Internet has no route to an address: private, behind a provider's NAT (CGNAT), or link-local.
 pub(super) fn is_private(addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(addr) => {
-            let [first, second, ..] = addr.octets();
-            let shared = first == 100 && second & 0xc0 == 64;
-            addr.is_private() || shared || addr.is_link_local() || addr.is_loopback()
+    host::is_private(addr)
+        || addr.is_loopback()
+        || match addr {
+            IpAddr::V4(addr) => addr.is_link_local(),
+            IpAddr::V6(addr) => addr.is_unicast_link_local(),
         }
-        IpAddr::V6(addr) => {
-            addr.is_unique_local() || addr.is_unicast_link_local() || addr.is_loopback()
-        }
-    }
 }
 
 /// Whether a table in the format of `/proc/net/udp` has a name server, on an address other than loopback.

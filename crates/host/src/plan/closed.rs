@@ -8,7 +8,7 @@ use netio::netlink::{NetlinkError, RouteKind};
 use super::Plan;
 use crate::step::{MAIN, Step, WORLD_BITS};
 use crate::system::System;
-use crate::ways::masked;
+use crate::ways::{is_private, masked};
 
 /// Maximum number of networks that [`Plan::close_behind`] makes unreachable.
 const CLOSED_MAX: usize = 10_000;
@@ -39,7 +39,8 @@ impl Networks {
 impl Plan {
     /// Makes networks unreachable that were behind a server's clients in the plan `before`, and are not in this one. Other
     /// clients still send packets to them, which would leave by the host's default route. A network stays open if the
-    /// host has a more specific route to it outside the tunnel `ifname`.
+    /// host has a more specific route to it outside the tunnel `ifname`, or if its addresses are public: those are often
+    /// a mistake, and clients may connect from them.
     ///
     /// # Errors
     /// When the kernel refuses to list its routes.
@@ -61,7 +62,9 @@ impl Plan {
         let now = Networks(self.steps.iter().filter_map(led).collect());
         let were = before.steps.iter();
         let were = were.filter_map(|step| step.closed().or_else(|| led(step)));
-        let mut closed: BTreeSet<Network> = were.filter(|it| !now.contain(*it)).collect();
+        let mut closed: BTreeSet<Network> = were
+            .filter(|it| is_private(it.0) && !now.contain(*it))
+            .collect();
         if closed.is_empty() {
             return Ok(());
         }

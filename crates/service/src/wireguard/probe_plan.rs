@@ -117,13 +117,7 @@ fn is_inner(addr: IpAddr, tunnel: &Tunnel) -> bool {
         AllowedIp::new(own.addr, prefix.min(family_bits(own.addr)))
             .is_ok_and(|range| own.prefix < family_bits(own.addr) && range.contains(addr))
     });
-    near || match addr {
-        IpAddr::V4(addr) => {
-            let [first, second, ..] = addr.octets();
-            addr.is_private() || (first == 100 && second & 0xc0 == 64)
-        }
-        IpAddr::V6(addr) => addr.is_unique_local(),
-    }
+    near || host::is_private(addr)
 }
 
 #[cfg(test)]

@@ -262,6 +262,8 @@ fn networks_that_were_behind_clients_become_unreachable() {
                     ],
                     &[],
                 ),
+                (&["fd00:7::/64", "203.0.113.0/24"], &["192.168.0.0"]),
+                // Public addresses, from which clients may connect.
                 (&["fd00:7::/64"], &["192.168.0.0"]),
             ] {
                 let next = planned(networks, &plan);
