@@ -38,7 +38,7 @@ fn rejects(text: &str) -> bool {
             let mut values = rule.setting(name).into_iter().flat_map(|it| it.values());
             values.any(|it| words.contains(&it.to_ascii_lowercase().as_str()))
         };
-        rule.text("enabled") != Some("0")
+        !all("enabled", &["0", "off", "false", "no", "disabled"])
             && all("src", &["wan", "*"])
             && rule.setting("dest").is_none()
             && all("proto", &["gre", "47", "all", "any", "*"])
@@ -72,6 +72,7 @@ mod tests {
         }
         for more in [
             " option enabled 0\n",
+            " option enabled Off\n",
             " option dest lan\n",
             " option family ipv6\n",
         ] {
@@ -93,7 +94,7 @@ mod tests {
         let words = missing_rule(Kind::Pptp, || true).unwrap();
         let commands = words.split_once("with: ").unwrap().1.split("; ");
         let mut rule = String::new();
-        for set in commands.filter_map(|it| it.strip_prefix("uci set firewall.pptp")) {
+        for set in commands.filter_map(|it| it.strip_prefix("uci set firewall.millrace_pptp_gre")) {
             rule += &match set.split_once('=').unwrap() {
                 ("", kind) => format!("config {kind} pptp\n"),
                 (option, value) => format!(" option {} {value}\n", option.trim_start_matches('.')),

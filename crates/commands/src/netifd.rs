@@ -61,6 +61,7 @@ mod code {
     pub(super) const START_FAILED: &str = "START_FAILED";
     pub(super) const AUTH_FAILED: &str = "AUTH_FAILED";
     pub(super) const NO_ANSWER: &str = "NO_ANSWER";
+    pub(super) const DISTURBED: &str = "DISTURBED";
 }
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -35,8 +35,9 @@ pub const PORT: u16 = 1723;
 
 /// Shell commands that make OpenWrt's firewall accept GRE from the Internet. By default it rejects a server's packets:
 /// its conntrack does not count them as answers.
-pub const GRE_RULE: &str = "uci set firewall.pptp=rule; uci set firewall.pptp.name=Allow-PPTP-GRE; \
-    uci set firewall.pptp.src=wan; uci set firewall.pptp.proto=gre; uci set firewall.pptp.target=ACCEPT; \
+pub const GRE_RULE: &str = "uci set firewall.millrace_pptp_gre=rule; \
+    uci set firewall.millrace_pptp_gre.name=Allow-PPTP-GRE; uci set firewall.millrace_pptp_gre.src=wan; \
+    uci set firewall.millrace_pptp_gre.proto=gre; uci set firewall.millrace_pptp_gre.target=ACCEPT; \
     uci commit firewall; service firewall reload";
 
 /// Maximum number of addresses that a server gives to clients.

@@ -90,17 +90,28 @@ pub(crate) fn nearest<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
         .map(|(_, word)| word)
 }
 
-/// The one of `known` that `found` is a misspelling of: one mistake, or two in a word of eight letters or more. Words
-/// of fewer than four letters are near too many others.
+/// The nearest of `known` that `found` is a misspelling of: one mistake, or two in a word of eight letters or more. Shorter
+/// words are near too many others; of three letters, two may be swapped.
 #[must_use]
 pub fn meant<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
-    let near = |word: &&str| {
-        let mistakes = 1 + usize::from(word.len() >= 8);
-        word.len() >= 4
-            && word.len().abs_diff(found.len()) <= mistakes
-            && distance(&found.to_lowercase(), word) <= mistakes
+    let found = found.to_lowercase();
+    let letters = |word: &str| {
+        let mut letters = word.as_bytes().to_vec();
+        letters.sort_unstable();
+        letters
     };
-    known.iter().copied().find(near)
+    let near = |word: &&'k str| {
+        let mistakes = 1 + usize::from(word.len() >= 8);
+        let is_short = word.len() < 4;
+        let fits = match is_short {
+            true => word.len() == 3 && letters(&found) == letters(word),
+            false => word.len().abs_diff(found.len()) <= mistakes,
+        };
+        let distance = fits.then(|| distance(&found, word))?;
+        (distance <= mistakes).then_some((distance, *word))
+    };
+    let near = known.iter().filter_map(near);
+    near.min_by_key(|it| it.0).map(|it| it.1)
 }
 
 /// Smallest number of bytes to insert, remove, replace or swap with a neighbour to turn `a` into `b` (optimal string

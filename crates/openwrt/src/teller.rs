@@ -176,6 +176,18 @@ impl Teller {
         self.connection == Connection::Over || (self.asked.is_none() && !self.has_something())
     }
 
+    /// Whether a call is without an answer, in which netifd may change the device, or nothing is sent any more.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        self.asked.is_some() || matches!(self.connection, Connection::Over)
+    }
+
+    /// Whether the link is down for a moment, or will be.
+    #[must_use]
+    pub fn needs_shield(&self) -> bool {
+        self.shielded || self.is_to_bounce()
+    }
+
     /// The settings that netifd has given the device; `None` while the interface is not up.
     #[must_use]
     pub const fn set(&self) -> Option<&Update> {

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// Time between a change of the host's network and a look at it: an address comes before its routes.
 const SETTLE: Duration = Duration::from_millis(200);
 
+/// Time after which another way must still be there to end a call: when a lease is renewed, one may appear for a moment.
+const CONFIRM: Duration = Duration::from_millis(300);
+
 /// How the packets of a tunnel leave this host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving<'a> {
@@ -31,6 +34,8 @@ pub(crate) struct Uplink {
     server: Option<IpAddr>,
     /// The way of the call, or the last other way that was found; between calls, the way at the last look.
     way: Option<Way>,
+    /// Another way, found at the last look.
+    seen: Option<Way>,
     /// When to look at the host's network, after a change.
     pub(crate) look_at: Option<Instant>,
 }
@@ -38,11 +43,10 @@ pub(crate) struct Uplink {
 impl Uplink {
     /// The uplink towards an address, until a server is called.
     #[cfg(feature = "pptp")]
-    pub(crate) fn towards(address: IpAddr) -> Self {
-        Self {
-            server: Some(address),
-            ..Self::default()
-        }
+    pub(crate) fn towards(address: IpAddr, leaving: Leaving<'_>) -> Self {
+        let mut uplink = Self::default();
+        uplink.calls(address, leaving);
+        uplink
     }
 
     /// Looks at the host's network soon, as it has changed.
@@ -66,11 +70,24 @@ impl Uplink {
         let (way, before) = (way(server, leaving).ok(), self.way);
         let stays = |way| in_call && before.is_some_and(|it| reaches(way, it, leaving));
         let moved = way.is_some_and(|it| before != Some(it) && !stays(it));
+        let works = || before.is_some_and(|it| !is_gone(it));
+        let is_doubtful = moved && in_call && self.seen != way && works();
+        self.seen = way.filter(|_| is_doubtful);
+        if is_doubtful {
+            self.look_at = Some(now + CONFIRM);
+            return false;
+        }
         if moved || !in_call {
             self.way = way;
         }
         moved
     }
+}
+
+/// Whether no device has the source address of a call any more.
+fn is_gone(way: Way) -> bool {
+    let all = Netlink::open().and_then(|mut netlink| netlink.addresses(None));
+    all.is_ok_and(|all| all.iter().all(|it| it.ip != way.1))
 }
 
 /// Whether packets of a call that began on the way `before` can take the present way: its device has their source

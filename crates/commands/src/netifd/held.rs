@@ -28,8 +28,8 @@ const ENABLE: &str =
 /// The number of checks so far; a newer check, perhaps of a changed list, ends an older one.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// Checks from now on whether all listed devices are guarded. Reports faults to netifd, the first after [`PATIENCE`], and
-/// when they are mended.
+/// Checks from now on whether all listed devices are guarded. Reports faults to netifd that two looks in turn have found,
+/// the first after [`PATIENCE`], and when they are mended.
 pub(super) fn look(network: &Network, orders: &Orders) {
     let number = LOOKS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if network.only_through.is_empty() {
@@ -44,7 +44,7 @@ pub(super) fn look(network: &Network, orders: &Orders) {
             code: code::CONFIG_FAULT.to_owned(),
             words: format!("{interface}.{OPTION}: {words}"),
         };
-        let (mut pause, mut told) = (LOOK[0], None);
+        let (mut pause, mut told, mut last) = (LOOK[0], None, None);
         loop {
             let list: Vec<Fault> = faults(&device, &lans).into_iter().map(fault).collect();
             if LOOKS.load(Ordering::Relaxed) != number {
@@ -52,12 +52,15 @@ pub(super) fn look(network: &Network, orders: &Orders) {
             }
             if list.is_empty() || Instant::now() > end {
                 pause = LOOK[1];
-                if told.as_ref() != Some(&list) {
+                // A look while the guard is set again, or the firewall loads, may fail.
+                let is_sure = list.is_empty() || last.as_ref() == Some(&list);
+                if is_sure && told.as_ref() != Some(&list) {
                     list.iter().for_each(|it| log::warn!("{}", it.words));
                     orders.faults(source::GUARD, list.clone());
-                    told = Some(list);
+                    told = Some(list.clone());
                 }
             }
+            last = Some(list);
             thread::sleep(pause);
         }
     };

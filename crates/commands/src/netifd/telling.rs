@@ -2,7 +2,8 @@
 //! tunnel's device, and asks netifd to set it up anew when another program has disturbed it, or when netifd lists faults
 //! that are mended and no packets arrive.
 
-use super::device::Device;
+use super::code;
+use super::device::{Device, Seen};
 use host::privileges;
 use netio::poll::{Poller, Waker};
 use openwrt::device_name;
@@ -46,6 +47,8 @@ pub(super) mod source {
     pub(in crate::netifd) const GUARD: &str = "guard";
     /// The answers of the other ends.
     pub(in crate::netifd) const ANSWERS: &str = "answers";
+    /// The tunnel's device, from which another program takes settings.
+    pub(in crate::netifd) const DEVICE: &str = "device";
     /// The last end of the tunnel.
     pub(in crate::netifd) const END: &str = "end";
 }
@@ -117,6 +120,7 @@ impl Telling {
             device: Device::new(device_name(interface), &poller, NEWS)?,
             stale: Arc::clone(&stale),
             clear_at: None,
+            given_up: None,
             interface: interface.to_owned(),
             ubus: ubus.map(Path::to_owned),
             teller: Teller::new(interface, Instant::now()),
@@ -192,6 +196,8 @@ struct Talk {
     stale: Arc<AtomicBool>,
     /// When to see whether the link may go down so that netifd clears its list.
     clear_at: Option<Instant>,
+    /// The settings of the device that were reported as given up.
+    given_up: Option<String>,
     daemon: Option<(UnixStream, Client)>,
     events: VecDeque<Event>,
     ending: Arc<AtomicBool>,
@@ -248,15 +254,27 @@ impl Talk {
     /// Has netifd take the link down and up, if that helps.
     fn look(&mut self) {
         let now = Instant::now();
-        if self.device.is_disturbed(now) {
-            self.events.push_back(Event::Anew);
+        match self.device.look(self.teller.is_busy(), now) {
+            Seen::Calm => {}
+            Seen::Disturbed => self.events.push_back(Event::Anew),
+            Seen::GivenUp => {
+                if let Some(words) = self.device.given_up() {
+                    log::error!("{}: {words}", self.interface);
+                }
+            }
         }
+        self.tell_of_device();
         if self.clear_at.take_if(|at| *at <= now).is_none() {
             return;
         }
         let clears = self.teller.is_stale() && self.teller.set().is_some();
         self.clear_at = match self.device.is_idle(now) {
             _ if !clears => None,
+            // Entries in a list are not worth packets outside the tunnel.
+            Ok(()) if !self.device.shield() => {
+                self.device.unshield();
+                Some(now + CLEARED)
+            }
             Ok(()) => {
                 log::info!(
                     "{}: netifd takes the link down to clear mended faults",
@@ -269,6 +287,20 @@ impl Talk {
         };
     }
 
+    /// Reports settings of the device that were given up.
+    fn tell_of_device(&mut self) {
+        let given_up = self.device.given_up();
+        if self.given_up != given_up {
+            let fault = |words: &String| Fault {
+                code: code::DISTURBED.to_owned(),
+                words: words.clone(),
+            };
+            let list = given_up.iter().map(fault).collect();
+            self.events.push_back(Event::Faults(source::DEVICE, list));
+            self.given_up = given_up;
+        }
+    }
+
     /// Passes new events to the state machine, and does what it asks.
     fn talk(&mut self) {
         let mut effects = Vec::new();
@@ -278,6 +310,9 @@ impl Talk {
                 self.perform(effect);
             }
             self.write();
+        }
+        if !self.teller.needs_shield() {
+            self.device.unshield();
         }
         let stale = self.teller.is_stale();
         self.stale.store(stale, Ordering::Relaxed);
@@ -312,7 +347,10 @@ impl Talk {
                     client.call(&object_of(&self.interface), STATUS, Vec::new());
                 }
             }
-            Effect::Shield(wanted) => self.device.shield(wanted),
+            Effect::Shield(true) => {
+                self.device.shield();
+            }
+            Effect::Shield(false) => self.device.unshield(),
             Effect::Set => self.device.set(self.teller.set(), Instant::now()),
             Effect::Log(level, words) => log::log!(level, "{}: {words}", self.interface),
         }

@@ -188,6 +188,15 @@ impl Owned<'_> {
                 .iter()
                 .all(|all| all.contains(&it.public_key))
         };
+        let unresolved = daemon.with(|interface| interface.names());
+        let mut unresolved = unresolved.unwrap_or_default();
+        unresolved.retain(|it| it.addresses.is_empty());
+        let is_unresolved = |it: &&Peer| {
+            let mut all = unresolved.iter();
+            all.any(|name| name.public_key == it.public_key)
+        };
+        let unnamed = tunnel.peers.iter().filter(still).find(is_unresolved);
+        let unnamed = unnamed.and_then(|it| it.endpoint.as_ref());
         let named = |it: &Peer| {
             let endpoint = it.endpoint.as_ref()?;
             Some(match &it.name {
@@ -195,13 +204,19 @@ impl Owned<'_> {
                 None => endpoint.to_string(),
             })
         };
-        let mut silent = tunnel.peers.iter().filter(still).filter_map(named);
+        let silent = tunnel.peers.iter().filter(still);
+        let mut silent = silent.filter(|it| !is_unresolved(it)).filter_map(named);
         let names: Vec<String> = silent.by_ref().take(NAMED_MAX).collect();
         let why = match self.servers.is_pool() {
             true => self.servers.are_silent().then(|| {
                 "no server of the pool answers; still trying all in turn".to_owned()
             }),
-            false => (!names.is_empty()).then(|| {
+            false if names.is_empty() => unnamed.map(|endpoint| {
+                format!(
+                    "{endpoint}: the name has no address; check the name, and the router's name servers; still trying"
+                )
+            }),
+            false => Some({
                 let others = if silent.next().is_some() { " and others" } else { "" };
                 format!(
                     "no answer from {}{others}: it may be down, the port or a key may be wrong, or a firewall may drop \
@@ -269,7 +284,8 @@ impl Owner for Owned<'_> {
 
     fn waits_until(&self) -> Option<Instant> {
         let pool = self.servers.waits_until();
-        let answers = self.calls().then_some(self.look_at);
+        let looks = self.calls() || self.told.is_some();
+        let answers = looks.then_some(self.look_at);
         pool.into_iter().chain(answers).min()
     }
 

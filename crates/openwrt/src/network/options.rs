@@ -54,7 +54,14 @@ impl<'s> Options<'s> {
                 continue;
             }
             let old = OLD.iter().find(|old| old.0 == name).map(|old| old.1);
-            match old.or_else(|| meant(name, known)) {
+            let word = old.or_else(|| meant(name, known));
+            match word {
+                Some(word) if name.strip_prefix("no") == Some(word) => {
+                    self.warn(
+                        name,
+                        &format!("unknown option; did you mean `{word}` with 0?"),
+                    );
+                }
                 Some(word) => self.warn(name, &format!("unknown option; did you mean `{word}`?")),
                 None => log::debug!("{}.{name}: this option is not Millrace's", self.name),
             }

@@ -239,11 +239,17 @@ fn options_of_others_are_no_faults_and_misspelled_ones_of_ours_are() {
         ("only_trough", "only_through"),
         ("ip6prefixes", "ip6prefix"),
         ("confg_file", "config_file"),
+        ("mut", "mtu"),
     ] {
         let told = warnings(&read(name));
         let words = format!("office.{name}: unknown option; did you mean `{meant}`?");
         assert!(told.len() == 1 && told[0].ends_with(&words), "{told:?}");
     }
+    let told = warnings(&read("nohostroute"));
+    assert!(
+        told[0].ends_with("did you mean `hostroute` with 0?"),
+        "{told:?}"
+    );
 }
 
 #[test]

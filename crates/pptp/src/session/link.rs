@@ -7,7 +7,7 @@ use crate::control::CloseReason;
 use crate::gre::{self, Tunnel};
 use crate::lines::ProbeKey;
 use crate::mppe::{Decryptor, Encryptor, MasterKey};
-use crate::mschap::{Password, user_without_domain};
+use crate::mschap::Password;
 use crate::ppp::{
     Auth, Ccp, Failure, Framing, Ipcp, IpcpSettings, Lcp, LcpSettings, Negotiation, Signal, State,
     lcp_code, protocol,
@@ -238,12 +238,6 @@ impl Link {
         let interval = self.settings.echo_interval;
         let asked = u32::from(self.settings.echo_failures);
         Some((self.heard?, interval, interval * (asked + 1)))
-    }
-
-    /// The account of the logged-in client, without a domain.
-    pub(super) fn account(&self) -> Option<&[u8]> {
-        let user = self.user.as_deref()?;
-        Some(user_without_domain(user.as_bytes()))
     }
 
     /// The likely reason why the other end has ended its call.

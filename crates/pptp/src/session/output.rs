@@ -85,6 +85,9 @@ pub enum DownReason {
     /// Every address for clients is taken.
     #[error("all addresses for clients are in use; enlarge the pool")]
     NoAddress,
+    /// On a server: another client got the call's address.
+    #[error("another client got this address, as all are in use; enlarge the pool")]
+    Replaced,
     /// The peer restarts encryption without a new login. The keys derive from the login, so the same keys would encrypt
     /// other packets.
     #[error(

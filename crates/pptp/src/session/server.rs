@@ -101,6 +101,8 @@ struct ServerCall {
     ends: Ends,
     /// The client's inner address, which returns to the pool; `None` until the client has logged in.
     inner: Option<Ipv4Addr>,
+    /// Since when the client, which has logged in, waits for other calls of its account to show that they are alive.
+    waits: Option<Instant>,
     /// Addresses of the call's lines, if both ends agree to several.
     addresses: Option<Addresses>,
     /// When the control connection was lost, if the call continues.
@@ -295,7 +297,8 @@ impl Server {
             .values()
             .flat_map(|client| [client.connection.deadline(), client.patience()]);
         let calls = self.calls.values();
-        let calls = calls.flat_map(|call| [call.call.deadline(), call.silent_at()]);
+        let calls =
+            calls.flat_map(|call| [call.call.deadline(), call.silent_at(), call.waits_until()]);
         connections.chain(calls).flatten().min()
     }
 
@@ -327,6 +330,7 @@ impl Server {
                 self.link_outputs(id, now, out);
             }
         }
+        self.expire_newcomers(now, out);
         self.expire_lines(now, out);
     }
 
@@ -447,6 +451,7 @@ impl Server {
             connection: id,
             ends: client.ends,
             inner: None,
+            waits: None,
             addresses: None,
             lost: None,
         };

@@ -12,7 +12,7 @@ use pptp::session::{
 };
 
 use crate::world::{
-    OTHER_USER, PASSWORD, USER, accounts, client_settings, entropy, server_settings,
+    DOMAIN_USERS, OTHER_USER, PASSWORD, USER, accounts, client_settings, entropy, server_settings,
 };
 
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 66);
@@ -423,7 +423,7 @@ fn clients_beyond_the_last_address_are_told() {
     assert_eq!(street.up.len(), 1, "nor one that comes later");
 }
 
-/// The old call seems alive until its echoes fail.
+/// The old call seems alive until its echoes fail. It is asked at once.
 #[test]
 fn a_client_that_returns_from_another_address_replaces_its_call() {
     let mut settings = server_settings();
@@ -432,9 +432,53 @@ fn a_client_that_returns_from_another_address_replaces_its_call() {
     street.client(ATTACKER, OTHER_USER, PASSWORD);
     for from in [CLIENT, OTHER, CLIENT] {
         assert!(street.gets_in(from), "{from}");
+        // The client vanishes.
+        street.callers.retain(|it| it.1 == ATTACKER);
     }
     assert_eq!((street.calls_there(), street.free()), (2, 0));
-    assert!(street.down.iter().all(|(from, _)| *from != ATTACKER));
+    let replaced = |from| (from, DownReason::Replaced);
+    assert_eq!(street.down, [replaced(CLIENT), replaced(OTHER)]);
+}
+
+/// Three devices of one account share two addresses. Each calls again when it is refused.
+#[test]
+fn devices_of_one_account_do_not_replace_each_other() {
+    let mut settings = server_settings();
+    settings.pool.truncate(2);
+    let mut street = Street::new(settings);
+    assert!(street.gets_in(CLIENT) && street.gets_in(OTHER));
+    for _ in 0..10 {
+        assert!(!street.gets_in(ATTACKER));
+        // The first two are idle.
+        street.pass(Duration::from_secs(20));
+    }
+    let refused = (ATTACKER, DownReason::NoAddress);
+    assert_eq!(street.down, vec![refused; 10]);
+    assert_eq!((street.calls_there(), street.free()), (2, 0));
+}
+
+#[test]
+fn users_of_one_name_in_two_domains_have_accounts_of_their_own() {
+    let mut settings = server_settings();
+    settings.pool.truncate(2);
+    let mut street = Street::new(settings);
+    let [first, second] = DOMAIN_USERS;
+    for (from, user, logins) in [(ATTACKER, first, 2), (CLIENT, second, 1)] {
+        for _ in 0..logins {
+            street.client(from, user, PASSWORD);
+            street.pass(Duration::from_secs(5));
+        }
+    }
+    assert_eq!(street.down, [(ATTACKER, DownReason::Replaced)]);
+    // A domain before a user without one makes no other account.
+    let mut settings = server_settings();
+    settings.pool.truncate(2);
+    let mut street = Street::new(settings);
+    for domain in ["A", "B", "C"] {
+        street.client(CLIENT, &format!("{domain}\\{USER}"), PASSWORD);
+        street.pass(Duration::from_secs(5));
+    }
+    assert_eq!(street.down, [(CLIENT, DownReason::NoAddress)]);
 }
 
 #[test]
@@ -447,13 +491,18 @@ fn one_account_cannot_have_every_address() {
         street.pass(Duration::from_secs(5));
     }
     assert_eq!((street.calls_there(), street.free()), (4, 0));
-    // The third login replaces the first of the same account, as the attacker's last two did.
+    // The third login is refused, as the attacker's last two were.
     for logins in 1..=3 {
         street.client(CLIENT, OTHER_USER, PASSWORD);
         street.pass(Duration::from_secs(5));
         let up = street.up.iter().filter(|(_, from)| *from == CLIENT).count();
-        assert_eq!((street.calls_there(), up), (4, logins));
+        assert_eq!((street.calls_there(), up), (4, logins.min(2)));
     }
-    let ended = |from| street.down.iter().filter(|it| it.0 == from).count();
-    assert_eq!((ended(ATTACKER), ended(CLIENT)), (4, 1));
+    let ended = |from, reason: DownReason| {
+        let same = |it: &&(Ipv4Addr, DownReason)| it.0 == from && it.1 == reason;
+        street.down.iter().filter(same).count()
+    };
+    let refused = |from| ended(from, DownReason::NoAddress);
+    assert_eq!((refused(ATTACKER), refused(CLIENT)), (2, 1));
+    assert_eq!(ended(ATTACKER, DownReason::Replaced), 2);
 }

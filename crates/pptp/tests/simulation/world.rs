@@ -55,6 +55,9 @@ pub(crate) const CALLED: Ends = Ends {
 };
 pub(crate) const USER: &str = "user";
 pub(crate) const OTHER_USER: &str = "bob";
+
+/// Two users of one name, in two domains.
+pub(crate) const DOMAIN_USERS: [&str; 2] = ["A\\bob", "B\\bob"];
 pub(crate) const PASSWORD: &str = "a password that you use nowhere else";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +111,7 @@ pub(crate) fn server_settings() -> ServerSettings {
 
 pub(crate) fn accounts() -> Box<dyn Accounts> {
     Box::new(
-        [USER, OTHER_USER]
+        [USER, OTHER_USER, DOMAIN_USERS[0], DOMAIN_USERS[1]]
             .map(|user| (user.into(), Password::new(PASSWORD.into())))
             .to_vec(),
     )

@@ -85,6 +85,8 @@ pub(super) struct ClientMachine {
     lines: Option<Box<ServerLines>>,
     /// The control connection is open.
     is_connected: bool,
+    /// The client waits for the server's addresses, and does not connect meanwhile.
+    is_looking_up: bool,
     /// The client ends this call to make another over a different line.
     hangs_up: bool,
 }
@@ -94,6 +96,7 @@ impl ClientMachine {
         Self {
             lines: None,
             is_connected: false,
+            is_looking_up: false,
             hangs_up: false,
             options,
             settings,
@@ -133,11 +136,15 @@ impl ClientMachine {
                 self.addresses = vec![address];
                 self.connect(cx);
             }
-            Err(_) => cx.host.look_up(self.options.host.clone()),
+            Err(_) => {
+                self.is_looking_up = true;
+                cx.host.look_up(self.options.host.clone());
+            }
         }
     }
 
     fn connect(&mut self, cx: &mut Cx<'_>) {
+        self.is_looking_up = false;
         let server = SocketAddrV4::new(self.server(), self.options.port);
         self.dial(server, cx);
     }
@@ -318,7 +325,10 @@ impl Machine for ClientMachine {
                 self.begin(cx);
             }
             // Otherwise the client has called a known address meanwhile.
-            Event::LookedUp(found) if self.is_idle() => self.looked_up(found, cx),
+            Event::LookedUp(found) if self.is_idle() && self.is_looking_up => {
+                self.is_looking_up = false;
+                self.looked_up(found, cx);
+            }
             Event::LookedUp(_) => {}
             Event::Connected => {
                 self.is_connected = true;

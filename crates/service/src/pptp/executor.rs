@@ -273,6 +273,13 @@ impl<'m, M: Machine> Executor<'m, M> {
         if !runs_programs {
             privileges::drop_privileges();
         }
+        let uplink = match &model.role {
+            Role::Client(_) if model.lines.lines.is_empty() => {
+                let leaving = outside::leaving(options, &tun);
+                Some(Uplink::towards(ANYWHERE.into(), leaving))
+            }
+            _ => None,
+        };
         let outside = Outside {
             model,
             options: options.clone(),
@@ -283,12 +290,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             resolver,
             poller,
             network: Network::new(&model.interface, options.manager.as_ref()),
-            uplink: match &model.role {
-                Role::Client(_) if model.lines.lines.is_empty() => {
-                    Some(Uplink::towards(ANYWHERE.into()))
-                }
-                _ => None,
-            },
+            uplink,
             ended: None,
             told: daemon && awaited == Some(Awaited::Late),
             wait_until: options.wait_at_most.map(|it| Instant::now() + it),

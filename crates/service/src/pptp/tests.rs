@@ -621,6 +621,18 @@ fn a_route_that_appears_ends_a_pause() {
     }
 }
 
+/// A new route begins a second look-up. Its answer does not end the connection that the first answer began.
+#[test]
+fn a_second_answer_does_not_disturb_a_connection() {
+    let mut world = World::new("vpn.example", "word", "");
+    world.tell(Event::Start);
+    world.tell(Event::Moved);
+    world.tell(Event::LookedUp(Ok(vec![THERE])));
+    let calls = world.calls.len();
+    world.tell(Event::LookedUp(Ok(vec![THERE])));
+    assert_eq!((calls, world.calls.len()), (1, 1));
+}
+
 #[test]
 fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
     let mut world = World::new("vpn.example", "word", "");

@@ -378,14 +378,27 @@ impl<'h> Netifd<'h> {
     }
 
     /// Waits until the process runs as root with only the capabilities for networking: `CAP_NET_ADMIN`, `CAP_NET_RAW`
-    /// and `CAP_NET_BIND_SERVICE`.
+    /// and `CAP_NET_BIND_SERVICE`. None of its threads has others.
     pub fn has_few_privileges(&self) {
-        let path = format!("/proc/{}/status", self.process());
+        const NETWORK: u64 = 0x3400;
+        let path = PathBuf::from(format!("/proc/{}", self.process()));
+        // A thread may end meanwhile.
+        let status =
+            |path: PathBuf| std::fs::read_to_string(path.join("status")).unwrap_or_default();
+        let caps = |status: &str| {
+            let mut lines = status.lines();
+            let line = lines.find_map(|it| it.strip_prefix("CapPrm:"));
+            line.map_or(0, |it| u64::from_str_radix(it.trim(), 16).unwrap())
+        };
         until("few privileges", || {
-            let status = std::fs::read_to_string(&path).unwrap();
-            let has = |line: &str| status.lines().any(|it| it == line);
-            let caps = ["CapPrm", "CapEff"].map(|it| has(&format!("{it}:\t0000000000003400")));
-            caps == [true, true] && has("NoNewPrivs:\t1") && has("Uid:\t0\t0\t0\t0")
+            let first = status(path.clone());
+            let has = |line: &str| first.lines().any(|it| it == line);
+            let threads = std::fs::read_dir(path.join("task")).unwrap();
+            let mut threads = threads.map(|it| caps(&status(it.unwrap().path())));
+            caps(&first) == NETWORK
+                && threads.all(|it| it & !NETWORK == 0)
+                && has("NoNewPrivs:\t1")
+                && has("Uid:\t0\t0\t0\t0")
         });
     }
 

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::control::CloseReason;
 use crate::session::output::DownReason;
-use crate::session::server::{Client, ConnectionId, Server, ServerOutput};
+use crate::session::server::{Client, ConnectionId, Server, ServerCall, ServerOutput};
 
 /// Time that a control connection may exist without a logged-in client.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time that a call has to show that it is alive, before a client of the same account gets its address.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Maximum number of calls that a control connection may request without a login.
 const CALLS_MAX: u16 = 16;
@@ -43,20 +46,32 @@ impl Client {
     }
 }
 
+impl ServerCall {
+    /// When to stop waiting for a place.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        Some(self.waits? + ANSWER)
+    }
+}
+
 impl Server {
-    /// Assigns an address to a client that has logged in.
+    /// Assigns an address to a client that has logged in. If all are taken, the client may have to wait until another
+    /// call has not answered.
     pub(super) fn logged_in(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
         let Some(found) = self.calls.get(&call) else {
             return;
         };
         // The client may have logged in before.
-        let before = found.inner;
-        if before.is_none() && self.pool.is_empty() {
-            self.make_place(call, now, out);
+        if found.inner.is_none() && self.pool.is_empty() && self.waits_for_place(call, now, out) {
+            return;
         }
+        self.admit(call, now, out);
+    }
+
+    fn admit(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
         let Some(found) = self.calls.get_mut(&call) else {
             return;
         };
+        let before = found.inner;
         match before.or_else(|| self.pool.pop()) {
             Some(inner) => {
                 found.inner = Some(inner);
@@ -75,35 +90,87 @@ impl Server {
     }
 
     /// Ends the oldest call of the account with the most calls, if that account has at least two more than the
-    /// newcomer's; otherwise the oldest call of the newcomer's account. So no account can hold all addresses while
-    /// another has fewer, and a client that returns from another address replaces its old call.
-    fn make_place(&mut self, newcomer: u16, now: Instant, out: &mut Vec<ServerOutput>) {
-        let accounts = self.of_accounts();
-        let own = self.calls.get(&newcomer).and_then(|it| it.call.account());
-        let own = accounts.get(own.unwrap_or_default());
-        let own = own.map_or(&[][..], Vec::as_slice);
-        let most = accounts.values().max_by_key(|ids| ids.len());
-        let most = most.filter(|ids| ids.len() >= own.len() + 2);
-        let ids = most.map_or(own, Vec::as_slice);
-        // Call IDs are assigned in sequence and wrap around.
-        let oldest = ids
-            .iter()
-            .max_by_key(|id| self.next_call.wrapping_sub(**id));
-        let oldest = oldest.copied();
-        if let Some((id, found)) = oldest.and_then(|id| Some((id, self.calls.get_mut(&id)?))) {
-            found
-                .call
-                .fail(DownReason::NoAddress, now, &mut self.outputs);
-            self.link_outputs(id, now, out);
+    /// newcomer's. So no account can hold all addresses while another has fewer. Otherwise asks the calls of the
+    /// newcomer's account whether they are alive: a client that returns from another address replaces its old call.
+    /// Returns whether the newcomer has to wait for the answers.
+    fn waits_for_place(
+        &mut self,
+        newcomer: u16,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) -> bool {
+        let mut accounts = self.of_accounts();
+        let own = accounts.remove(&self.account(newcomer)).unwrap_or_default();
+        let most = accounts.into_values().max_by_key(Vec::len);
+        if let Some(most) = most.filter(|ids| ids.len() >= own.len() + 2) {
+            // Call IDs are assigned in sequence and wrap around.
+            let oldest = most
+                .iter()
+                .max_by_key(|id| self.next_call.wrapping_sub(**id));
+            if let Some(&oldest) = oldest {
+                self.replace(oldest, now, out);
+            }
+            return false;
+        }
+        for &id in &own {
+            if let Some(found) = self.calls.get_mut(&id) {
+                found.call.ask_echo(&mut self.outputs);
+                self.link_outputs(id, now, out);
+            }
+        }
+        if let Some(found) = self.calls.get_mut(&newcomer) {
+            found.waits = Some(now).filter(|_| !own.is_empty());
+        }
+        !own.is_empty()
+    }
+
+    fn replace(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
+        if let Some(found) = self.calls.get_mut(&call) {
+            let reason = DownReason::Replaced;
+            found.call.fail(reason, now, &mut self.outputs);
+            self.link_outputs(call, now, out);
+        }
+    }
+
+    /// Admits the clients that have waited long enough, in place of calls that did not answer.
+    pub(super) fn expire_newcomers(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
+        let due = self.calls.iter();
+        let due = due.filter(|(_, call)| call.waits_until().is_some_and(|at| at <= now));
+        let due = due.filter_map(|(&id, call)| Some((id, call.waits?)));
+        let due: Vec<(u16, Instant)> = due.collect();
+        for (newcomer, since) in due {
+            if let Some(found) = self.calls.get_mut(&newcomer) {
+                found.waits = None;
+            }
+            if self.pool.is_empty() {
+                let account = self.account(newcomer);
+                let own = self.of_accounts().remove(&account).unwrap_or_default();
+                let heard = |id: &u16| self.calls.get(id).and_then(|it| it.call.heard);
+                let silent = own.into_iter().map(|id| (heard(&id), id)).min();
+                if let Some((_, silent)) = silent.filter(|it| it.0 < Some(since)) {
+                    self.replace(silent, now, out);
+                }
+            }
+            self.admit(newcomer, now, out);
+        }
+    }
+
+    /// The server's own name of the account with which a call's client has logged in: a client may put any domain before
+    /// the name of a user without one.
+    fn account(&self, call: u16) -> String {
+        let user = self.calls.get(&call).and_then(|it| it.call.user.as_deref());
+        let user = user.unwrap_or_default();
+        match self.accounts.password(user) {
+            Some(_) => user.to_owned(),
+            None => user.rsplit('\\').next().unwrap_or(user).to_owned(),
         }
     }
 
     /// The calls that have addresses, by account.
-    fn of_accounts(&self) -> BTreeMap<&[u8], Vec<u16>> {
-        let mut found: BTreeMap<&[u8], Vec<u16>> = BTreeMap::new();
-        for (&id, call) in self.calls.iter().filter(|(_, it)| it.inner.is_some()) {
-            let account = call.call.account().unwrap_or_default();
-            found.entry(account).or_default().push(id);
+    fn of_accounts(&self) -> BTreeMap<String, Vec<u16>> {
+        let mut found: BTreeMap<String, Vec<u16>> = BTreeMap::new();
+        for (&id, _) in self.calls.iter().filter(|(_, it)| it.inner.is_some()) {
+            found.entry(self.account(id)).or_default().push(id);
         }
         found
     }

@@ -108,7 +108,7 @@ impl Outside<'_> {
     }
 }
 
-fn leaving<'a>(options: &'a RunOptions, tun: &'a Tun) -> Leaving<'a> {
+pub(super) fn leaving<'a>(options: &'a RunOptions, tun: &'a Tun) -> Leaving<'a> {
     Leaving {
         device: options.bind_device.as_deref(),
         mark: 0,

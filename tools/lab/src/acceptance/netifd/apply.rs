@@ -129,8 +129,15 @@ impl Has {
             let added = netlink.add_address(device, it.0, it.1, it.2);
             added.map_err(failed(words))?;
         }
-        for it in routes.iter().filter(|it| !self.routes.contains(it)) {
-            self.changes.push(format!("+{}", route_words(it)));
+        // netifd adds an address before it removes another. The kernel takes all routes with the last address.
+        let flushed = self.addresses.iter().any(|it| !addresses.contains(it));
+        for it in routes.iter() {
+            let is_new = !self.routes.contains(it);
+            if is_new {
+                self.changes.push(format!("+{}", route_words(it)));
+            } else if !flushed {
+                continue;
+            }
             let added = netlink.replace_route(&route(it, device));
             added.map_err(failed(route_words(it)))?;
         }
