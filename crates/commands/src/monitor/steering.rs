@@ -28,7 +28,7 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[Status]) -> Value {
     let (mut devices, mut policy) = (Vec::new(), Value::Null);
     let names: Vec<&str> = tunnels.iter().map(|it| it.interface.as_str()).collect();
     match picture(file.as_ref(), guard, &names) {
-        Ok(seen) => {
+        Ok(mut seen) => {
             warnings.extend(seen.warnings);
             #[cfg(feature = "policy")]
             for tunnel in seen.own.iter().filter(|it| names.contains(&it.as_str())) {
@@ -40,7 +40,7 @@ pub(super) fn look(guard: Option<&Report>, tunnels: &[Status]) -> Value {
             let dead = dead(tunnels);
             devices.extend(seen.rows.iter().map(|it| device(it, &dead)));
             if file.is_some() || seen.policy.on || seen.policy.asked {
-                policy = view(seen.policy, &dead);
+                policy = view(&mut seen.policy, &dead);
             }
         }
         Err(error) => warnings.push(error.to_string()),
@@ -63,15 +63,15 @@ fn device(row: &Row, dead: &[(String, &str)]) -> Value {
 }
 
 #[cfg(feature = "policy")]
-fn view(mut report: policy::Report, dead: &[(String, &str)]) -> Value {
-    let state = crate::policy::state(&report);
-    crate::policy::mark_down(&mut report, dead);
-    json!({"state": state, "rows": unique(crate::policy::rows(&report))})
+fn view(report: &mut policy::Report, dead: &[(String, &str)]) -> Value {
+    let state = crate::policy::state(report);
+    crate::policy::mark_down(report, dead);
+    json!({"state": state, "rows": unique(crate::policy::rows(report))})
 }
 
 /// A program without the command `policy` only shows whether another one's is in force.
 #[cfg(not(feature = "policy"))]
-fn view(report: policy::Report, _: &[(String, &str)]) -> Value {
+fn view(report: &mut policy::Report, _: &[(String, &str)]) -> Value {
     json!({"state": if report.on { "on" } else { "off" }, "rows": []})
 }
 

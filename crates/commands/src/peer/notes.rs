@@ -46,7 +46,7 @@ pub(crate) fn outdated(path: &Path) -> Option<String> {
     }
 }
 
-/// The note if [`tell`] finds no running server.
+/// The note if no server runs.
 pub(crate) fn not_up(path: &Path) -> String {
     let name = running::name_of(path);
     format!(

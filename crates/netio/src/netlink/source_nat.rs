@@ -221,11 +221,14 @@ fn is_among(body: &[u8], wanted: &[u8]) -> Option<Option<bool>> {
     Some(found)
 }
 
+/// Looks whether the set of a name has a value; `None` if that is unknown.
+type Contains<'a> = dyn FnMut(&str, &[u8]) -> Result<Option<bool>, NetlinkError> + 'a;
+
 /// Whether a rule applies to a packet. `contains` looks into sets by their name.
 fn may_apply(
     rule: &[u8],
     packet: &Forwarded<'_>,
-    contains: &mut dyn FnMut(&str, &[u8]) -> Result<Option<bool>, NetlinkError>,
+    contains: &mut Contains<'_>,
 ) -> Result<bool, NetlinkError> {
     // The registers' known values, by number.
     let mut known: Vec<(u32, Vec<u8>)> = Vec::new();

@@ -59,6 +59,10 @@ const FAULTS = {
 		_('The other end does not answer'),
 		_('Check its address, port and key, and whether it runs. It is called again and again.')
 	],
+	DISTURBED: [
+		_('Another program removes addresses or routes of the interface'),
+		_('Stop that program, and restart the interface.')
+	],
 	NO_PROGRAM: [
 		_('The program is missing'),
 		_('Install the package millrace, and restart the interface.')
