@@ -3,15 +3,11 @@
 use crate::guard::write_text;
 use config::settings::tables;
 use config::settings::{FILE_MAX, SettingsError};
-use host::written_file::open_lock;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-
-/// The name of the lock file.
-const LOCK: &str = ".settings.lock";
 
 /// Why a list stays as it is.
 #[derive(Debug, Error)]
@@ -123,8 +119,8 @@ pub(crate) fn lock(path: &Path) -> Result<Flock<File>, EntriesError> {
     let directory = directory.unwrap_or_else(|| Path::new("."));
     let lock = || {
         fs::create_dir_all(directory)?;
-        let file = open_lock(&directory.join(LOCK))?;
-        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+        Flock::lock(File::open(directory)?, FlockArg::LockExclusive)
+            .map_err(|(_, errno)| errno.into())
     };
     lock().map_err(failed(path))
 }

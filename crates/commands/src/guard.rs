@@ -202,12 +202,8 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     tell(&done.errors);
     judge::router(&mut done.report);
     host::terminal::text(render(&done.report));
-    // At boot the guard comes before its devices.
-    let good = match matches.get_flag("if-asked") {
-        true => done.report.is_whole(),
-        false => done.report.is_good(),
-    };
-    let good = is_asked && done.errors.is_empty() && good;
+    // At boot the guard comes before its devices, and the services wait for it.
+    let good = is_asked && done.errors.is_empty() && done.report.is_whole();
     Ok(code(good))
 }
 
