@@ -7,7 +7,8 @@ use config::types::AllowedIp;
 
 /// The command-line definition of `peer set`, but for the server.
 pub(super) fn command(set: Command) -> Command {
-    set.about("Change the networks behind a client, its note or its keepalive packets")
+    set.override_usage("millrace peer set <NAME> <--behind …|--note …|--keepalive …>")
+        .about("Change the networks behind a client, its note or its keepalive packets")
         .arg(
             Arg::new("NAME")
                 .required(true)
