@@ -137,6 +137,8 @@ fn accepted(rule: &Section) -> String {
     let port = rule.text("dest_port");
     let line = |protocol: &str| match port {
         Some(port) => format!("{protocol} dport {port} counter accept\n"),
+        // Its number: a host without /etc/protocols does not know the name.
+        None if protocol == "gre" => "meta l4proto 47 counter accept\n".to_owned(),
         None => format!("meta l4proto {protocol} counter accept\n"),
     };
     protocols.map(line).collect()
