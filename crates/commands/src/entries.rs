@@ -1,6 +1,7 @@
 //! Adds and removes tables of the lists in settings files, such as `[[forward]]`, for commands.
 
 use crate::guard::write_text;
+use clap::{Arg, ArgMatches, Command, value_parser};
 use config::settings::tables;
 use config::settings::{FILE_MAX, SettingsError};
 use nix::fcntl::{Flock, FlockArg};
@@ -204,6 +205,23 @@ pub(crate) fn commands(name: &str, verb: &str) -> Option<String> {
         (_, true, verb) => format!("systemctl {verb} {unit}"),
         _ => return None,
     })
+}
+
+/// The command-line definition of `remove`, for a list whose entries are called `noun`.
+pub(crate) fn removal(noun: &str) -> Command {
+    let number = Arg::new("NUMBER")
+        .required(true)
+        .value_parser(value_parser!(u32))
+        .help(format!("The number of the {noun}, as `list` shows it"));
+    Command::new("remove")
+        .about(format!("Remove the {noun} of this number"))
+        .arg(number)
+}
+
+/// The number of the entry to remove, from the options of [`removal`].
+pub(crate) fn number(matches: &ArgMatches) -> usize {
+    let number = matches.get_one::<u32>("NUMBER");
+    number.copied().unwrap_or_default() as usize
 }
 
 /// Prints entries with their numbers.

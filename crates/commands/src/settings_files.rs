@@ -14,7 +14,7 @@ pub(crate) struct Mistake {
     pub(crate) path: &'static str,
     /// A sentence, with path and line where there is a line.
     pub(crate) words: String,
-    /// What to do about it.
+    /// The remedy, as a command or an instruction.
     pub(crate) remedy: &'static str,
 }
 

@@ -220,10 +220,10 @@ pub fn from_toml(text: &str, path: &Path) -> Result<Vec<Hook>, SettingsError> {
     }
 }
 
-/// As [`from_toml`], but the text may have no hook.
+/// Reads the settings like [`from_toml`]; the text may have no hook.
 ///
 /// # Errors
-/// Those of [`from_toml`].
+/// The errors of [`from_toml`], except for an empty list.
 pub fn listed(text: &str, path: &Path) -> Result<Vec<Hook>, SettingsError> {
     let place = places(text, path);
     let root = parsed(text, &place)?;

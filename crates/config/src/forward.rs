@@ -140,10 +140,10 @@ pub fn from_toml(text: &str, path: &Path) -> Result<Vec<Forward>, SettingsError>
     }
 }
 
-/// As [`from_toml`], but the text may have no forward.
+/// Reads the settings like [`from_toml`]; the text may have no forward.
 ///
 /// # Errors
-/// Those of [`from_toml`].
+/// The errors of [`from_toml`], except for an empty list.
 pub fn listed(text: &str, path: &Path) -> Result<Vec<Forward>, SettingsError> {
     let place = places(text, path);
     let root = parsed(text, &place)?;

@@ -14,7 +14,7 @@ struct Limit {
     /// Lines in addition for each `period` that passes.
     more: u32,
     period: Duration,
-    /// Those who cause them.
+    /// The causers of the lines, in words.
     whom: &'static str,
 }
 

@@ -481,7 +481,7 @@ fn random_schedules_of_trouble_end_as_they_should() {
                 _ => disturbed,
             };
             if disturbed == 4 {
-                // What is taken a fourth time may be given up.
+                // Settings that are taken away a fourth time may be given up.
                 (trouble, disturbed) = (Trouble::Down, 0);
             }
             let shaken = office.shaken(&b);

@@ -604,7 +604,7 @@ fn a_full_tunnel_says_what_it_lacks() {
     }
     a.output(PROGRAM, ["down", "up1"]).unwrap();
     ends(process, Signal::SIGINT);
-    // Nobody warns of a LAN that is masqueraded.
+    // A LAN that is masqueraded causes no warning.
     let rules = "table ip nat {\nchain post {\ntype nat hook postrouting priority 100\n\
                  oifname \"up*\" masquerade\n}\n}\n";
     a.nft(rules).unwrap();

@@ -4,7 +4,7 @@ use super::{DEFAULT_PATH, file, file_argument};
 use crate::Outcome;
 use crate::arguments::{self, option, tunnels};
 use crate::entries::{self, List, Service};
-use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgGroup, ArgMatches, Command};
 use config::alerts::{Action, Hook, Kind};
 use config::guard::Pattern;
 use config::settings::tables::{check_owner, quoted};
@@ -43,15 +43,7 @@ pub(super) fn commands() -> [Command; 3] {
             "Only events of this tunnel's device, or of mr-*; may be repeated",
         ))
         .arg(file_argument());
-    let remove = Command::new("remove")
-        .about("Remove a hook")
-        .arg(
-            Arg::new("NUMBER")
-                .required(true)
-                .value_parser(value_parser!(u32))
-                .help("The hook's number, as `list` shows it"),
-        )
-        .arg(file_argument());
+    let remove = entries::removal("hook").arg(file_argument());
     let list = Command::new("list")
         .about("List the hooks, without arguments and paths of web addresses")
         .arg(file_argument());
@@ -118,11 +110,7 @@ fn add_to(path: &Path, matches: &ArgMatches) -> Result<usize, Box<dyn std::error
 /// Removes a hook.
 pub(super) fn remove(matches: &ArgMatches) -> Outcome {
     let path = file(matches);
-    let number = matches
-        .get_one::<u32>("NUMBER")
-        .copied()
-        .unwrap_or_default();
-    let left = list_of(path).remove(number as usize)?;
+    let left = list_of(path).remove(entries::number(matches))?;
     SERVICE.tell(path, left + 1, left);
     Ok(ExitCode::SUCCESS)
 }

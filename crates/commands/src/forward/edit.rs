@@ -4,7 +4,7 @@ use super::{DEFAULT_PATH, file, file_argument};
 use crate::Outcome;
 use crate::arguments::{self, list, option};
 use crate::entries::{self, List, Service};
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use config::forward::{FORWARDS_MAX, Forward};
 use config::settings::tables::{quoted, quoted_list};
 use netio::netlink::Netlink;
@@ -44,15 +44,7 @@ pub(super) fn commands() -> [Command; 3] {
             "The provider's gateway [default: the tunnel's address ending in 1]",
         ))
         .arg(file_argument());
-    let remove = Command::new("remove")
-        .about("Remove an entry")
-        .arg(
-            Arg::new("NUMBER")
-                .required(true)
-                .value_parser(value_parser!(u32))
-                .help("The entry's number, as `list` shows it"),
-        )
-        .arg(file_argument());
+    let remove = entries::removal("entry").arg(file_argument());
     let list = Command::new("list")
         .about("List the entries of the settings; `status` shows the open ports")
         .arg(file_argument());
@@ -107,11 +99,7 @@ fn tables(matches: &ArgMatches) -> Vec<String> {
 /// Removes an entry.
 pub(super) fn remove(matches: &ArgMatches) -> Outcome {
     let path = file(matches);
-    let number = matches
-        .get_one::<u32>("NUMBER")
-        .copied()
-        .unwrap_or_default();
-    let left = list_of(path).remove(number as usize)?;
+    let left = list_of(path).remove(entries::number(matches))?;
     SERVICE.tell(path, left + 1, left);
     Ok(ExitCode::SUCCESS)
 }

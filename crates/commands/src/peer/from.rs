@@ -88,7 +88,7 @@ impl Table {
         for (line, text) in lines {
             match row(line, text, &columns) {
                 Ok(row) => table.rows.push(row),
-                // The same fault is in each line.
+                // Semicolons are in every line: one fault is enough.
                 Err(_) if Some(line) == first && is_of_semicolons(text) => {
                     let why = "fields are separated by commas, not by semicolons; save the table with commas";
                     return Err(table.error(vec![(line, PeerError::Table(why.to_owned()))]));

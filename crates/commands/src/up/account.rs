@@ -1,4 +1,4 @@
-//! Tunnels of one account: a server tells its clients apart by their key, certificate or login alone.
+//! Tunnels of one account. A server distinguishes clients only by their key, certificate or login.
 
 use super::wireguard::has_much;
 use config::kind::Kind;

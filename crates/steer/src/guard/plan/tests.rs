@@ -44,7 +44,7 @@ fn everything_is_set_once_and_taken_away_again() {
     assert_eq!((lifted.rules, lifted.tables), (before.rules, before.tables));
 }
 
-/// A count alone that began anew would make their sum smaller, which looks as if both had.
+/// Readers take a smaller sum for two counters that both began anew.
 #[test]
 fn both_counts_begin_anew_together() {
     let mut facts = facts();

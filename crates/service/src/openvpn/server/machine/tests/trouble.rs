@@ -141,7 +141,7 @@ impl Monitored for World {
     fn kill(&mut self, victim: &Victim) -> usize {
         let killed = self.named(victim);
         self.tell(Event::Kill(victim.clone()));
-        // The same address may begin anew at once: a packet of it was held, and now there is room to answer.
+        // A held packet from the same address may begin a new session at once, because there is room now.
         let left = self.named(victim);
         assert!(
             killed.iter().all(|number| !left.contains(number)),
