@@ -128,7 +128,7 @@ impl OverTcp {
         // The server may have closed the connection already.
         let _ = stream.write_all(&records);
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(Duration::from_millis(20)))?;
+        stream.set_read_timeout(Some(Duration::from_millis(100)))?;
         let _ = stream.peek(&mut [0]);
         self.0.push_back(stream);
         if self.0.len() > 1500 {
