@@ -4,7 +4,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use config::guard::{DEFAULT_PATH as GUARD, Guard};
-use config::policy::{DEFAULT_PATH as POLICY, Policy};
+#[cfg(any(feature = "monitor", feature = "policy"))]
+use config::policy::DEFAULT_PATH as POLICY;
+use config::policy::Policy;
 use config::settings::SettingsError;
 
 /// A mistake in a file.
@@ -27,9 +29,11 @@ const EARLIER: &str =
     "correct the file; the earlier settings stay in force meanwhile, if there were any";
 
 /// The remedy for a policy that has been changed since it was applied.
+#[cfg(any(feature = "monitor", feature = "policy"))]
 pub(crate) const APPLY: &str = "run `millrace policy on`";
 
 /// A sentence if the settings of the file are not those in force.
+#[cfg(any(feature = "monitor", feature = "policy"))]
 pub(crate) fn unapplied(policy: &Policy, in_force: &Policy, path: &Path) -> Option<String> {
     let path = path.display();
     (policy != in_force).then(|| format!("{path} has been changed since it was applied"))
@@ -39,29 +43,12 @@ pub(crate) fn unapplied(policy: &Policy, in_force: &Policy, path: &Path) -> Opti
 /// been changed since it was applied.
 pub(crate) fn read() -> (Option<Guard>, Option<Policy>, Vec<Mistake>) {
     let mut mistakes = Vec::new();
-    let in_force = steer::policy::in_force();
-    let correct = |is_on| if is_on { CORRECT } else { "correct the file" };
     let guard_on = correct(steer::guard::in_force().is_some());
     let guard = valid("guard", GUARD, Guard::read, guard_on, &mut mistakes);
-    let policy = |path: &Path| Policy::read(path).map(|it| it.0);
-    let policy_on = correct(in_force.is_some());
-    let policy = valid("policy", POLICY, policy, policy_on, &mut mistakes);
-    if let Some(policy) = &policy {
-        // The line of such a fault is not known.
-        let (words, remedy) = match policy.fault() {
-            Some(fault) => (Some(format!("{POLICY}: {fault}")), policy_on),
-            None => (
-                in_force.and_then(|it| unapplied(policy, &it, Path::new(POLICY))),
-                APPLY,
-            ),
-        };
-        mistakes.extend(words.map(|words| Mistake {
-            of: "policy",
-            path: POLICY,
-            words,
-            remedy,
-        }));
-    }
+    #[cfg(any(feature = "monitor", feature = "policy"))]
+    let policy = policy(&mut mistakes);
+    #[cfg(not(any(feature = "monitor", feature = "policy")))]
+    let policy = None;
     #[cfg(feature = "policy")]
     {
         use config::forward::{DEFAULT_PATH, read};
@@ -82,6 +69,35 @@ pub(crate) fn read() -> (Option<Guard>, Option<Policy>, Vec<Mistake>) {
         let _ = valid("alerts", DEFAULT_PATH, read, EARLIER, &mut mistakes);
     }
     (guard, policy, mistakes)
+}
+
+/// The remedy for a faulty file of a service.
+const fn correct(is_on: bool) -> &'static str {
+    if is_on { CORRECT } else { "correct the file" }
+}
+
+/// The settings of the policy.
+#[cfg(any(feature = "monitor", feature = "policy"))]
+fn policy(mistakes: &mut Vec<Mistake>) -> Option<Policy> {
+    let in_force = steer::policy::in_force();
+    let is_on = correct(in_force.is_some());
+    let read = |path: &Path| Policy::read(path).map(|it| it.0);
+    let policy = valid("policy", POLICY, read, is_on, mistakes)?;
+    // The line of such a fault is not known.
+    let (words, remedy) = match policy.fault() {
+        Some(fault) => (Some(format!("{POLICY}: {fault}")), is_on),
+        None => (
+            in_force.and_then(|it| unapplied(&policy, &it, Path::new(POLICY))),
+            APPLY,
+        ),
+    };
+    mistakes.extend(words.map(|words| Mistake {
+        of: "policy",
+        path: POLICY,
+        words,
+        remedy,
+    }));
+    Some(policy)
 }
 
 /// The settings of a file, if it exists. A faulty file is a mistake.
