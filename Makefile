@@ -7,7 +7,7 @@ SECONDS ?= 60
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-program demo-peers test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router count-kernel arm-flags test-vm packages test-packages release
+.PHONY: help setup build demo demo-program demo-peers test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router count-kernel arm-flags test-vm packages test-packages release feed
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -101,6 +101,12 @@ test-packages: ## Install the Debian package DEB=FILE on a fresh Debian with sys
 
 release: ## Packages, static programs, installer, bill of materials and checksums; KEY="FILE ..." signs, RESUME=1 goes on
 	@KEY="$(KEY)" PROGRAMS="$(PROGRAMS)" scripts/release
+
+feed: ## Write the packages below OUT=DIR as they lie in OpenWrt's feeds, after `make release`; DRAFT=1 tries it
+	@[ -n "$(OUT)" ] || { echo "feed: name a directory, such as one with clones of both feeds: make feed OUT=DIR" >&2; exit 1; }
+	@scripts/setup build
+	@cargo run --quiet --locked -p millrace-tools --no-default-features --features packages --bin millrace-packages -- \
+		feed --root . --out "$(OUT)" $(if $(DRAFT),--draft)
 
 clean: ## Delete what was built
 	cargo clean

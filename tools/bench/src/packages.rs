@@ -26,6 +26,7 @@ pub mod assemble;
 pub mod compress;
 pub mod deb;
 pub mod debian;
+pub mod feed;
 pub mod hash;
 pub mod index;
 pub mod ipk;

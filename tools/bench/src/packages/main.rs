@@ -1,4 +1,4 @@
-//! `millrace-packages`: the program behind `scripts/packages` and `scripts/release`.
+//! `millrace-packages`: the program behind `scripts/packages`, `scripts/release` and `make feed`.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use tools::packages::assemble::{self, Release};
 use tools::packages::key::{self, Keys};
 use tools::packages::manifest::Manifest;
 use tools::packages::tree::{Kind, Tree};
-use tools::packages::{apk, deb, ipk, sbom};
+use tools::packages::{apk, compress, deb, feed, hash, ipk, sbom};
 
 fn cli() -> Command {
     let path = |name: &'static str, help: &'static str| {
@@ -90,6 +90,29 @@ fn cli() -> Command {
                 .arg(key),
         )
         .subcommand(
+            Command::new("xz")
+                .about("Compress standard input, to the same bytes on every machine")
+                .arg(path("out", "The file to write").required(true)),
+        )
+        .subcommand(
+            Command::new("feed")
+                .about("Write the packages as they lie in OpenWrt's feeds")
+                .arg(path("root", "This repository").required(true))
+                .arg(path(
+                    "archive",
+                    "The source of the release; by default the one in target/dist",
+                ))
+                .arg(
+                    path("out", "Directory for packages/net/… and luci/protocols/…").required(true),
+                )
+                .arg(
+                    Arg::new("draft")
+                        .long("draft")
+                        .action(ArgAction::SetTrue)
+                        .help("Accept the placeholders of packages.toml"),
+                ),
+        )
+        .subcommand(
             Command::new("sbom")
                 .about("Print a bill of materials")
                 .arg(
@@ -116,6 +139,8 @@ fn main() -> ExitCode {
         Some(("list", matches)) => list(matches),
         Some(("keys", matches)) => new_keys(matches),
         Some(("sums", matches)) => sums(matches),
+        Some(("xz", matches)) => compressed(matches),
+        Some(("feed", matches)) => feeds(matches),
         Some(("sbom", matches)) => bill(matches),
         _ => Err("unknown command".into()),
     };
@@ -242,6 +267,36 @@ fn sums(matches: &ArgMatches) -> Outcome {
     if let Some(key) = &keys.p256 {
         fs::write(out.join("SHA256SUMS.p256"), key.sign(text.as_bytes())?)?;
     }
+    Ok(())
+}
+
+fn compressed(matches: &ArgMatches) -> Outcome {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    let out = path(matches, "out")?;
+    fs::write(out, compress::xz(&bytes)?).map_err(|error| format!("{}: {error}", out.display()))?;
+    Ok(())
+}
+
+fn feeds(matches: &ArgMatches) -> Outcome {
+    let root = path(matches, "root")?;
+    let name = concat!("millrace-", env!("CARGO_PKG_VERSION"));
+    let archive = match matches.get_one::<PathBuf>("archive") {
+        Some(archive) => archive.clone(),
+        None => root.join(format!("target/dist/{name}/{name}.tar.xz")),
+    };
+    let bytes = fs::read(&archive).map_err(|error| {
+        format!(
+            "{}: {error}; `make release` writes this archive, and PKG_HASH is its SHA-256",
+            archive.display()
+        )
+    })?;
+    let manifest = Manifest::read(&root.join("packaging"))?;
+    if !matches.get_flag("draft") {
+        feed::check_contact(&manifest)?;
+    }
+    let hash = hash::hex(&hash::sha256(&bytes));
+    feed::write(root, &manifest, &hash, path(matches, "out")?)?;
     Ok(())
 }
 

@@ -257,6 +257,66 @@ fn each_machine_gets_its_package_and_a_doubtful_release_none() {
     assert!(world.install(&["--unsigned"]).status.success());
 }
 
+/// A release has the programs that the manifest asks for; texts must not name others, or files of another version.
+#[test]
+fn texts_and_the_installer_name_programs_of_a_release() {
+    let output = Command::new(env!("CARGO_BIN_EXE_millrace-packages"))
+        .args(["programs", "--packaging"])
+        .arg(root().join("packaging"))
+        .output()
+        .unwrap();
+    let programs = String::from_utf8(output.stdout).unwrap();
+    let programs: Vec<String> = programs.lines().map(|it| it.replace(' ', "-")).collect();
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+
+    let mut named = 0;
+    for path in [
+        "README.md",
+        "RELEASING.md",
+        "docs/packaging.md",
+        "docs/arm.md",
+        "scripts/install",
+    ] {
+        for word in read(path).split("millrace-").skip(1) {
+            let is_part = |it: char| it.is_ascii_alphanumeric() || "-.".contains(it);
+            let word = word.split(|it| !is_part(it)).next().unwrap();
+            if word.ends_with("-router") || word.ends_with("-debian") {
+                let placeholder = word.starts_with("CHIP-");
+                assert!(
+                    placeholder || programs.iter().any(|it| it == word),
+                    "{path}: {word}"
+                );
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 3, "{named} names");
+    // Chips that the installer derives from the machine's name.
+    let installer = read("scripts/install");
+    for rest in installer.split("chip=").skip(1) {
+        let is_part = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
+        let chip = rest.split(|it| !is_part(it)).next().unwrap();
+        let is_there = programs.contains(&format!("{chip}-router"));
+        assert!(chip.is_empty() || is_there, "{chip}: {programs:?}");
+    }
+    let count = format!("The {} programs", programs.len());
+    assert!(read("RELEASING.md").contains(&count), "{count}");
+
+    let version = env!("CARGO_PKG_VERSION");
+    for path in ["README.md", "docs/packaging.md"] {
+        for word in read(path).split("millrace-").skip(1) {
+            let word = word
+                .split(|it: char| it != '.' && !it.is_ascii_digit())
+                .next()
+                .unwrap();
+            assert!(
+                word.is_empty() || word == version,
+                "{path}: millrace-{word}"
+            );
+        }
+    }
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

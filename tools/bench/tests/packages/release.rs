@@ -236,6 +236,7 @@ fn the_manifest_and_the_feed_say_the_same() {
                 ),
                 ("PKG_VERSION", version.to_owned()),
                 ("PKG_RELEASE", manifest.revision.to_string()),
+                ("PKG_LICENSE", manifest.license.clone()),
             ] {
                 assert!(luci.contains(&format!("\n{name}:={value}\n")), "{name}");
             }

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
+use tools::packages::compress::unxz;
 use tools::packages::deb;
 
 /// A stand-in for `scripts/arm`, whose programs print when they were built. It lists them in the file `built`, and fails
@@ -179,10 +180,12 @@ fn a_release_is_whole(top: &Path) {
     let dist = top.join(format!("target/dist/millrace-{version}"));
     let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
     let bill = format!("millrace-{version}.cdx.json");
+    let archive = format!("millrace-{version}.tar.xz");
     for file in [
         "install.sh",
         "CHANGELOG.md",
         &bill,
+        &archive,
         "programs/millrace-mipsel-router",
         "programs/millrace-aarch64-debian",
         "openwrt/riscv64_generic/packages.adb",
@@ -194,6 +197,30 @@ fn a_release_is_whole(top: &Path) {
     for (part, there) in [("rustls", true), ("qrcodegen", true), ("plotters", false)] {
         assert_eq!(bill.contains(&format!("\"{part}\"")), there, "{part}");
     }
+
+    // The commit's files in one directory, as OpenWrt unpacks them, and the same bytes each time.
+    let bytes = fs::read(dist.join(&archive)).unwrap();
+    let unpacked = top.join("target/unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    fs::write(top.join("target/source.tar"), unxz(&bytes).unwrap()).unwrap();
+    let tar = Command::new("tar")
+        .arg("-xf")
+        .arg(top.join("target/source.tar"))
+        .arg("-C")
+        .arg(&unpacked)
+        .status();
+    assert!(tar.unwrap().success());
+    let source = format!("millrace-{version}");
+    assert_eq!(names(&unpacked), set(&[&source]));
+    let manifest = |top: &Path| fs::read(top.join("Cargo.toml")).unwrap();
+    assert_eq!(manifest(&unpacked.join(&source)), manifest(top));
+    assert!(
+        !unpacked.join(&source).join("built").exists(),
+        "not committed"
+    );
+    let again = run_script("release", top, "x86_64", &[("DRAFT", Path::new("1"))]);
+    assert!(again.status.success(), "{again:?}");
+    assert!(fs::read(dist.join(&archive)).unwrap() == bytes);
 }
 
 fn an_interrupted_run_goes_on(top: &Path) {
