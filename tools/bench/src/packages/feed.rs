@@ -45,10 +45,10 @@ pub enum FeedError {
     },
 }
 
-/// Names the keys of the manifest whose values are placeholders.
+/// Checks that the manifest has a real maintainer and web address.
 ///
 /// # Errors
-/// With the first placeholder.
+/// When one of them is missing or a placeholder.
 pub fn check_contact(manifest: &Manifest) -> Result<(), FeedError> {
     let is_placeholder = |it: &str| it.is_empty() || it.trim_end_matches('>').ends_with(".invalid");
     match () {

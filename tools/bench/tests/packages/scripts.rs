@@ -176,6 +176,15 @@ fn a_release_is_whole(top: &Path) {
     // The changelog has no date for a version that is not released yet.
     let output = run_script("release", top, "", &[("DRAFT", Path::new("1"))]);
     assert!(output.status.success(), "{output:?}");
+    let contact = fs::read_to_string(top.join("packaging/packages.toml")).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    for key in ["maintainer", "url"] {
+        let line = contact.lines().find(|it| it.starts_with(key)).unwrap();
+        let doubted = said.contains(&format!(
+            "{key} in packaging/packages.toml is a placeholder"
+        ));
+        assert_eq!(doubted, line.contains(".invalid"), "{said}");
+    }
     let version = env!("CARGO_PKG_VERSION");
     let dist = top.join(format!("target/dist/millrace-{version}"));
     let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
