@@ -195,7 +195,7 @@ pub(crate) fn is_millrace(pid: i32) -> bool {
         let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let name = path.file_name()?.to_str()?;
         // The kernel adds this if the program's file was replaced while it runs.
-        Some(name.trim_end_matches(" (deleted)").to_owned())
+        Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_owned())
     };
     program("self").is_some_and(|ours| program(&pid.to_string()) == Some(ours))
 }

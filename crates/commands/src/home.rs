@@ -1,6 +1,7 @@
 //! Servers at home for web pages, LuCI's and that of `millrace monitor`: lists, plans and makes them, and changes their
 //! clients.
 
+use crate::peer::issue::{Chosen, Issued, Recipient};
 use crate::peer::{self, Change, PeerError, Terms, Wanted, qr};
 use crate::profile::{self, DIRECTORY};
 use crate::server;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
 /// The arguments of all methods.
 #[derive(Default, Deserialize)]
@@ -50,6 +52,7 @@ pub(crate) fn call(method: &str, given: &Given, keep: &Path) -> Result<Value, St
             change(&server, || peer::set(&server, &given.name, &wanted))?;
             Ok(json!({"said": said, "note": notes(peer::others(&server), tell(&server, false)?)}))
         }
+        "peer_reissue" => reissue(given, &named(given, keep)?),
         "peer_revoke" => {
             let server = named(given, keep)?;
             change(&server, || peer::revoke(&server, &given.name))?;
@@ -75,7 +78,10 @@ fn servers(keep: &Path) -> Value {
         // While another command holds the lock, the list is only read.
         let lock = peer::lock(&path, Waits::Short);
         match peer::list(&path, lock.is_ok()) {
-            Ok(peers) => json!({"server": name, "peers": peers}),
+            Ok(mut peers) => {
+                let why = peer::join(&path, &mut peers, false).err();
+                json!({"server": name, "peers": peers, "note": why})
+            }
             Err(error) => json!({"server": name, "peers": [], "error": error.to_string()}),
         }
     };
@@ -154,20 +160,65 @@ fn add(given: &Given, server: &Path) -> Result<Value, String> {
     let is_plain = wanted.behind.is_empty();
     let others = if is_plain { None } else { peer::others(server) };
     let note = notes(others, tell(server, is_plain).unwrap_or_else(Some));
-    let file = file.borrow();
-    let code = qr::rows(&file);
+    let said = format!("{} can now connect.", given.name);
+    Ok(handed(given, server, &file.borrow(), said, note))
+}
+
+/// A client's new file; the server admits the old one too, until the new one is used.
+#[derive(Default)]
+struct NewFile(RefCell<Zeroizing<String>>);
+
+impl Recipient for NewFile {
+    fn check(&self, _: Kind, _: &mut dyn Iterator<Item = &str>) -> Result<(), PeerError> {
+        Ok(())
+    }
+
+    fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
+        self.0.replace(files[0].text.clone());
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        self.0.take();
+    }
+}
+
+fn reissue(given: &Given, server: &Path) -> Result<Value, String> {
+    let file = NewFile::default();
+    let made = || {
+        let _lock = peer::lock(server, Waits::Short)?;
+        peer::reissue(server, &Chosen::one(&given.name), &file)
+    };
+    made().map_err(|error| match error {
+        PeerError::Unknown(name) => format!(
+            "this server does not know whether the file of {name} is for all traffic; run millrace peer reissue {name} \
+             on the router's shell, with --lan-only or --full-tunnel"
+        ),
+        error => error.to_string(),
+    })?;
+    let note = tell(server, false).unwrap_or_else(Some);
+    let said = format!(
+        "{} has a new file; its old one is good until the new one is used.",
+        given.name
+    );
+    Ok(handed(given, server, &file.0.borrow(), said, note))
+}
+
+/// The answer with a client's file.
+fn handed(given: &Given, server: &Path, file: &str, said: String, note: Option<String>) -> Value {
+    let code = qr::rows(file);
     let ending = match Kind::at(server) {
         Kind::OpenVpn => ".ovpn",
         _ => ".conf",
     };
-    Ok(json!({
-        "said": format!("{} can now connect.", given.name),
+    json!({
+        "said": said,
         "name": given.name,
-        "file": file.as_str(),
+        "file": file,
         "ending": ending,
         "qr": code.as_deref().map(Vec::as_slice),
         "note": note,
-    }))
+    })
 }
 
 /// Shows the plan of a server, with the chosen client networks; or makes the server.

@@ -172,7 +172,7 @@ fn import(
     let piped = source == Path::new(STANDARD_INPUT);
     let stem = |it: &Path| {
         let stem = it.file_stem()?.to_string_lossy();
-        Some(stem.trim_end_matches(".tar").to_owned())
+        Some(stem.strip_suffix(".tar").unwrap_or(&stem).to_owned())
     };
     // A directory such as `.` has its name elsewhere.
     let of_source = || stem(source).or_else(|| stem(&fs::canonicalize(source).ok()?));

@@ -7,7 +7,7 @@ mod change;
 mod elsewhere;
 mod file;
 mod from;
-mod issue;
+pub(crate) mod issue;
 mod list;
 mod notes;
 pub(crate) mod openvpn;
@@ -425,12 +425,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         "list" => {
             let mut rows = list(&path, true)?;
             drop(lock);
-            match live(&path, matches.get_flag("rates")) {
-                Ok(status) => list::join(&mut rows, &status),
-                Err(why) => {
-                    let words = format_args!("cannot tell who is connected: {why}");
-                    host::terminal::note(words);
-                }
+            if let Err(why) = join(&path, &mut rows, matches.get_flag("rates")) {
+                let words = format_args!("cannot tell who is connected: {why}");
+                host::terminal::note(words);
             }
             let filter = Filter {
                 all: matches.get_flag("all"),
@@ -538,11 +535,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 pub(crate) fn reissue(
     path: &Path,
     chosen: &Chosen,
-    directory: &Directory<'_>,
+    files: &dyn Recipient,
 ) -> Result<Vec<String>, PeerError> {
     match Kind::at(path) {
-        Kind::OpenVpn => openvpn::reissue(path, chosen, directory),
-        _ => wireguard::reissue(path, chosen, directory),
+        Kind::OpenVpn => openvpn::reissue(path, chosen, files),
+        _ => wireguard::reissue(path, chosen, files),
     }
 }
 
@@ -688,6 +685,12 @@ const fn interface_has(_: &Path, _: &Path) -> bool {
 fn process(path: &Path) -> Result<Option<running::Running>, running::Hidden> {
     let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
     Ok(running::all()?.into_iter().find(runs))
+}
+
+/// Adds to the clients which of them are connected. Returns the reason if that cannot be told.
+pub(crate) fn join(path: &Path, rows: &mut [Row], rates: bool) -> Result<(), String> {
+    list::join(rows, &live(path, rates)?);
+    Ok(())
 }
 
 /// The status of a running server, or why there is none.

@@ -73,7 +73,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         Profile::check_path(path).map_err(|why| cannot_write(path, &why))?;
     }
     let profile = run.tune();
-    run.show(&json!({ "profile": profile }), "");
+    run.show(&json!({ "profile": profile.to_json() }), "");
     if let Some(path) = path {
         profile
             .write(&path)
@@ -117,7 +117,7 @@ impl Run {
                 "{:<18} {} for batches, {} for few packets",
                 cpu.algorithm, cpu.many, cpu.few
             );
-            self.show(&json!({ "cpu": cpu }), &text);
+            self.show(&json!({ "cpu": cpu.to_json() }), &text);
             profile.cpu.push(cpu);
         }
         #[cfg(feature = "accelerators")]

@@ -83,7 +83,12 @@ pub(crate) fn nearest<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
         .iter()
         // The distance is at least the difference in length.
         .filter(|word| word.len().abs_diff(found.len()) <= word.len().div_ceil(3))
-        .map(|word| (distance(&found.to_lowercase(), &word.to_lowercase()), *word))
+        .map(|word| {
+            (
+                distance(&found.to_ascii_lowercase(), &word.to_ascii_lowercase()),
+                *word,
+            )
+        })
         .min()
         // At most a third of the word may be wrong.
         .filter(|(steps, word)| *steps <= word.len().div_ceil(3))
@@ -94,7 +99,7 @@ pub(crate) fn nearest<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
 /// words are near too many others; of three letters, two may be swapped.
 #[must_use]
 pub fn meant<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
-    let found = found.to_lowercase();
+    let found = found.to_ascii_lowercase();
     let letters = |word: &str| {
         let mut letters = word.as_bytes().to_vec();
         letters.sort_unstable();

@@ -83,7 +83,7 @@ fn sink() -> std::sync::MutexGuard<'static, Option<Sink>> {
 }
 
 fn line(record: &Record<'_>) -> String {
-    let level = record.level().as_str().to_lowercase();
+    let level = record.level().as_str().to_ascii_lowercase();
     format!("{level}: {}", unmarked(&record.args().to_string()))
 }
 

@@ -125,8 +125,8 @@ impl System for Netlink {
         const IFF_PERSIST: u32 = 0x800;
         let path = Path::new("/sys/class/net").join(ifname).join("tun_flags");
         let text = fs::read_to_string(path).unwrap_or_default();
-        let flags = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
-        flags.is_ok_and(|flags| flags & IFF_PERSIST != 0)
+        let digits = text.trim().strip_prefix("0x").unwrap_or_default();
+        u32::from_str_radix(digits, 16).is_ok_and(|flags| flags & IFF_PERSIST != 0)
     }
 
     fn addresses(&mut self, dev: u32) -> Result<Vec<Address>, NetlinkError> {

@@ -66,7 +66,7 @@ pub struct Lines {
     /// Peers with a configured endpoint. All others are answered over the line on which they connect.
     peers: BTreeMap<PeerId, PeerLines>,
     /// The line on which each other peer last sent.
-    callers: BTreeMap<PeerId, LineId>,
+    callers: Vec<(PeerId, LineId)>,
     look: Option<Instant>,
     /// The rates that the data plane was last given.
     rate: Option<rate::Told>,
@@ -98,7 +98,7 @@ impl Lines {
             caps: Caps::new(&settings),
             settings,
             peers: BTreeMap::new(),
-            callers: BTreeMap::new(),
+            callers: Vec::new(),
             look: None,
             rate: None,
             answers: None,
@@ -233,7 +233,7 @@ impl Lines {
             None => PeerLines::new(self, to),
         };
         peer.address = to;
-        self.callers.remove(&id);
+        self.callers.retain(|(caller, _)| *caller != id);
         for line in self.open() {
             let to = self.relays.lead(line, to);
             out.on_plane(|plane| plane.set_line(id, to));
@@ -247,7 +247,10 @@ impl Lines {
             Some(peer) => peer.heard(from, now),
             None => {
                 out.on_plane(|plane| plane.use_line(id, from));
-                self.callers.insert(id, from);
+                match self.callers.iter_mut().find(|(caller, _)| *caller == id) {
+                    Some((_, line)) => *line = from,
+                    None => self.callers.push((id, from)),
+                }
                 self.tell_rate(out);
             }
         }
@@ -286,7 +289,7 @@ impl Lines {
     /// Removes a peer.
     pub fn forget(&mut self, id: PeerId) {
         self.peers.remove(&id);
-        self.callers.remove(&id);
+        self.callers.retain(|(caller, _)| *caller != id);
     }
 
     /// When the lines are looked at next.

@@ -366,6 +366,80 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
+/// With many clients, the page shows those that need a look, finds the others, and makes a new file for one.
+#[test]
+fn a_client_among_many_is_found_and_gets_a_new_file() {
+    if !ready() || !browser::ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let directory = Directory::new();
+    no_servers(&host, &directory);
+    let server = "/etc/wireguard/home.conf";
+    let init = [
+        "server",
+        "init",
+        "--to",
+        "/etc/wireguard",
+        "--dns",
+        "192.168.1.1",
+    ];
+    let more = ["--endpoint", "home.example", "--lan", "192.168.1.0/24"];
+    host.output(PROGRAM, [&init[..], &more].concat()).unwrap();
+    let rows = (1..=30).map(|n| format!("store-{n},192.168.{}.0/24,Row {n}.\n", 100 + n));
+    let table = directory.file(
+        "branches.csv",
+        &("name,networks,note\n".to_owned() + &rows.collect::<String>()),
+    );
+    let to = directory.path().join("files");
+    let add = [
+        "peer",
+        "add",
+        "--server",
+        server,
+        "--from",
+        table.to_str().unwrap(),
+        "--to",
+        to.to_str().unwrap(),
+    ];
+    host.output(PROGRAM, add).unwrap();
+    let _monitor = Monitor::start(&host, true, &[]);
+    let browser = Browser::start(&host);
+    browser.open(PAGE);
+    logs_in(&browser);
+    goes_to(&browser, "clients");
+    let _ = browser.errors();
+    browser.wait_for_text("#called", "30 clients; no `millrace up` runs home now");
+    let shown = "return document.querySelectorAll('[data-client]').length";
+    assert_eq!(browser.script(shown), 20);
+    let _up = host.command(PROGRAM).args(["up", server]).spawn().unwrap();
+    browser.wait_for_text("#called", "0 in, 0 out, 30 never in");
+    browser.wait_for_text("[data-client=store-1]", "never in");
+    look(&browser, "callers");
+    for (sought, name) in [
+        ("STORE-27", "store-27"),
+        ("192.168.128.", "store-28"),
+        ("row 29", "store-29"),
+    ] {
+        browser.fill("#caller", sought);
+        browser.wait_for(&format!("[data-client={name}]"));
+        assert_eq!(browser.script(shown), 1, "{sought}");
+    }
+    let old = fs::read_to_string(to.join("store-29.conf")).unwrap();
+    browser.script("window.confirm = () => true");
+    browser.click("[data-client=store-29] button[aria-label^=New]");
+    browser.wait_for_text("#said", "its old one is good until the new one is used");
+    browser.wait_for("#qr svg");
+    let new = browser.text("#file");
+    assert!(
+        new.contains("PrivateKey") && new.trim() != old.trim(),
+        "{new}"
+    );
+    browser.click("#done");
+    browser.wait_for_text("[data-client=store-29]", "its new file is not in use yet");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
 /// However a user leaves a client's file, none of its text stays in the page.
 fn keys_are_forgotten(browser: &Browser<'_>) {
     let add = |name: &str| {

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "accelerators")]
 use crypto::accelerator::{self, Costs, Crossover, Task};
 use crypto::select::{self, Algorithm};
+#[cfg(feature = "accelerators")]
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use host::machine::Machine;
 
@@ -25,7 +27,7 @@ pub const ENVIRONMENT: &str = "MILLRACE_PROFILE";
 const FILE_MAX: u64 = 64 * 1024;
 
 /// The content of the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Version of the program.
     pub version: String,
@@ -37,14 +39,13 @@ pub struct Profile {
     pub kernel: String,
     /// The fastest code on the CPU for each algorithm.
     pub cpu: Vec<OnCpu>,
-    /// The accelerators' gains. The field has a default, as builds without accelerators do not write it.
+    /// The accelerators' gains; empty in the files of builds without accelerators.
     #[cfg(feature = "accelerators")]
-    #[serde(default)]
     pub engines: Vec<OnAccelerator>,
 }
 
 /// The fastest candidates on the CPU for one algorithm.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnCpu {
     /// Name of the algorithm.
     pub algorithm: String,
@@ -52,8 +53,7 @@ pub struct OnCpu {
     pub many: String,
     /// The candidate for few packets.
     pub few: String,
-    /// All candidates that were compared. The field has a default, as older programs did not write it.
-    #[serde(default)]
+    /// All candidates that were compared; empty in the files of older programs.
     pub among: Vec<String>,
 }
 
@@ -68,6 +68,28 @@ impl OnCpu {
             few: choice.few.to_owned(),
             among: among.map(str::to_owned).collect(),
         }
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        let text = |name: &str| Some(value.get(name)?.as_str()?.to_owned());
+        let among = value.get("among").and_then(Value::as_array);
+        let among = among.into_iter().flatten().filter_map(Value::as_str);
+        Some(Self {
+            algorithm: text("algorithm")?,
+            many: text("many")?,
+            few: text("few")?,
+            among: among.map(str::to_owned).collect(),
+        })
+    }
+
+    /// The entry as it stands in the file.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "algorithm": self.algorithm,
+            "many": self.many,
+            "few": self.few,
+            "among": self.among,
+        })
     }
 }
 
@@ -132,9 +154,12 @@ pub enum ProfileError {
     /// The file cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file is not a valid profile.
+    /// The file is not JSON.
     #[error("no profile: {0}")]
     Json(#[from] serde_json::Error),
+    /// The file is JSON of something else.
+    #[error("no profile: a field is missing or has another type; run millrace tune again")]
+    Fields,
     /// The profile is of another machine, kernel or release.
     #[error("it was measured on {0}; run millrace tune again")]
     Stale(String),
@@ -162,7 +187,7 @@ impl Profile {
         fs::File::open(path)?
             .take(FILE_MAX)
             .read_to_end(&mut text)?;
-        let profile: Self = serde_json::from_value(serde_json::from_slice(&text)?)?;
+        let profile = Self::from_json(&serde_json::from_slice(&text)?)?;
         let this = Self::new();
         let Self {
             version,
@@ -186,6 +211,46 @@ impl Profile {
         Ok(profile)
     }
 
+    fn from_json(value: &Value) -> Result<Self, ProfileError> {
+        let text = |name: &str| Some(value.get(name)?.as_str()?.to_owned());
+        let read = || {
+            let processors = value.get("processors")?.as_u64()?;
+            let cpu = value.get("cpu")?.as_array()?.iter();
+            Some(Self {
+                version: text("version")?,
+                processor: text("processor")?,
+                processors: processors.try_into().ok()?,
+                kernel: text("kernel")?,
+                cpu: cpu.map(OnCpu::from_json).collect::<Option<_>>()?,
+                #[cfg(feature = "accelerators")]
+                engines: match value.get("engines") {
+                    Some(engines) => serde_json::from_value(engines.clone()).ok()?,
+                    None => Vec::new(),
+                },
+            })
+        };
+        read().ok_or(ProfileError::Fields)
+    }
+
+    /// The content of the file.
+    pub fn to_json(&self) -> Value {
+        let cpu: Vec<Value> = self.cpu.iter().map(OnCpu::to_json).collect();
+        let value = json!({
+            "version": self.version,
+            "processor": self.processor,
+            "processors": self.processors,
+            "kernel": self.kernel,
+            "cpu": cpu,
+        });
+        #[cfg(feature = "accelerators")]
+        let value = {
+            let mut value = value;
+            value["engines"] = json!(self.engines);
+            value
+        };
+        value
+    }
+
     /// Checks that the profile could be written, without writing it. Makes its directory.
     pub fn check_path(path: &Path) -> io::Result<()> {
         if path.is_dir() {
@@ -197,7 +262,7 @@ impl Profile {
     /// Writes the profile, whole or not at all, and makes its directory.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         Self::check_path(path)?;
-        let mut text = serde_json::to_vec_pretty(self)?;
+        let mut text = serde_json::to_vec_pretty(&self.to_json())?;
         text.push(b'\n');
         // Readable for everyone: users that may start a tunnel may read it, and it holds no secret.
         host::written_file::replace(path, &text, 0o644)
@@ -377,9 +442,9 @@ mod tests {
 
     #[test]
     fn a_profile_of_an_older_program_is_read_and_stale() {
-        let mut json = serde_json::to_value(profile()).unwrap();
+        let mut json = profile().to_json();
         json["cpu"][0].as_object_mut().unwrap().remove("among");
-        let read: Profile = serde_json::from_value(json).unwrap();
+        let read = Profile::from_json(&json).unwrap();
         assert!(read.apply().contains(&Algorithm::AesGcm));
     }
 
@@ -423,7 +488,11 @@ mod tests {
             other.write(&path).unwrap();
             assert!(matches!(Profile::read(&path), Err(ProfileError::Stale(_))));
         }
-        fs::write(&path, "{\"version\": 3}").unwrap();
+        for text in ["{\"version\": 3}", "[]"] {
+            fs::write(&path, text).unwrap();
+            assert!(matches!(Profile::read(&path), Err(ProfileError::Fields)));
+        }
+        fs::write(&path, "{").unwrap();
         assert!(matches!(Profile::read(&path), Err(ProfileError::Json(_))));
         let missing = directory.path().join("missing");
         assert!(matches!(Profile::read(&missing), Err(ProfileError::Io(_))));

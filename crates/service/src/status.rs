@@ -78,17 +78,28 @@ impl PeerStatus {
 
 /// Counts of refused messages, by reason.
 #[derive(Clone, Debug, Default)]
-pub struct Refusals(BTreeMap<&'static str, u64>);
+pub struct Refusals(Vec<(&'static str, u64)>);
 
 impl Refusals {
     /// Starts all counters at zero, so that the status shows them before they count.
     pub fn new(reasons: impl IntoIterator<Item = &'static str>) -> Self {
-        Self(reasons.into_iter().map(|reason| (reason, 0)).collect())
+        let mut refusals = Self::default();
+        for reason in reasons {
+            refusals.add(reason, 0);
+        }
+        refusals
     }
 
     /// Counts one more refusal.
     pub fn count(&mut self, reason: &'static str) {
-        *self.0.entry(reason).or_default() += 1;
+        self.add(reason, 1);
+    }
+
+    fn add(&mut self, reason: &'static str, more: u64) {
+        match self.0.iter_mut().find(|(of, _)| *of == reason) {
+            Some((_, count)) => *count += more,
+            None => self.0.push((reason, more)),
+        }
     }
 
     /// The counts, for the status document.

@@ -127,6 +127,14 @@ impl Chosen {
         lan_only: None,
     };
 
+    /// One client, with the terms of its old file.
+    pub(crate) fn one(name: &str) -> Self {
+        Self {
+            which: Which::Named(vec![name.to_owned()]),
+            lan_only: None,
+        }
+    }
+
     /// The clients of the command line.
     pub(super) fn of(matches: &ArgMatches) -> Self {
         let flag = |id| matches.get_flag(id);

@@ -39,7 +39,7 @@ impl Lines {
         // Peers without a configured endpoint are answered on the line that they use.
         let idle = self.peers.is_empty() && self.callers.is_empty();
         let in_use = |line: &LineId| {
-            idle || self.callers.values().any(|called| called == line)
+            idle || self.callers.iter().any(|(_, called)| called == line)
                 || self.peers.values().any(|peer| carries(peer, *line))
         };
         let lines = self.open().filter(in_use);

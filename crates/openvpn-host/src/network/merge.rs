@@ -221,10 +221,10 @@ impl TunnelNetwork {
                 search.push(domain.clone());
             }
         }
-        let mut offers: Vec<(&i8, &DnsServer)> = pushed.dns.options.servers.iter().collect();
+        let mut offers: Vec<&(i8, DnsServer)> = pushed.dns.options.servers.iter().collect();
         offers.extend(&config.dns.servers);
         // A stable sort keeps the server's first among equals.
-        offers.sort_by_key(|(priority, _)| **priority);
+        offers.sort_by_key(|(priority, _)| *priority);
         let offered = !offers.is_empty();
         for (priority, offer) in offers {
             let usual = |addr: &&SocketAddr| [0, DNS_PORT].contains(&addr.port());

@@ -195,8 +195,8 @@ impl Environment {
         if !dns.search_domains.is_empty() {
             told.retain(|line| !line.starts_with("DOMAIN-SEARCH"));
         }
-        let servers = dns.servers.values();
-        let addresses = servers.flat_map(|server| &server.addresses);
+        let servers = dns.servers.iter();
+        let addresses = servers.flat_map(|(_, server)| &server.addresses);
         told.extend(addresses.map(|address| match address.ip() {
             IpAddr::V4(address) => format!("DNS {address}"),
             IpAddr::V6(address) => format!("DNS6 {address}"),
@@ -215,7 +215,7 @@ impl Environment {
         for (n, domain) in (1u32..).zip(&dns.search_domains) {
             self.set(&format!("dns_search_domain_{n}"), domain);
         }
-        for (n, server) in (1u32..).zip(dns.servers.values()) {
+        for (n, (_, server)) in (1u32..).zip(&dns.servers) {
             let name = |what: &str| format!("dns_server_{n}_{what}");
             for (m, addr) in (1u32..).zip(&server.addresses) {
                 self.set(&name(&format!("address_{m}")), addr.ip());

@@ -1,6 +1,5 @@
 //! The single options of a push reply, their words as OpenVPN's files have them, and their bounds.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -200,9 +199,20 @@ const LINES_MAX: usize = 64;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DnsOptions {
     /// `dns server N …` by priority: the lowest number first.
-    pub servers: BTreeMap<i8, DnsServer>,
+    pub servers: Vec<(i8, DnsServer)>,
     /// `dns search-domains`.
     pub search_domains: Vec<String>,
+}
+
+impl DnsOptions {
+    /// The server of a priority. Adds one without addresses if it is missing.
+    pub fn server(&mut self, priority: i8) -> &mut DnsServer {
+        let at = self.servers.partition_point(|(of, _)| *of < priority);
+        if self.servers.get(at).is_none_or(|(of, _)| *of != priority) {
+            self.servers.insert(at, (priority, DnsServer::default()));
+        }
+        &mut self.servers[at].1
+    }
 }
 
 /// `dns server N`.
@@ -415,11 +425,11 @@ impl PushedDns {
     }
 
     fn server(&mut self, priority: i8) -> Result<&mut DnsServer, Refusal> {
-        let servers = &mut self.options.servers;
-        if servers.len() >= 8 && !servers.contains_key(&priority) {
+        let servers = &self.options.servers;
+        if servers.len() >= 8 && servers.iter().all(|(of, _)| *of != priority) {
             return Err(Refusal::TooMany(8));
         }
-        Ok(servers.entry(priority).or_default())
+        Ok(self.options.server(priority))
     }
 
     /// Whether anything is set.

@@ -315,7 +315,7 @@ impl Machine {
             self.moved,
             self.names_due(),
             self.lines_due(),
-            self.probing.next_deadline(),
+            self.probes_due(),
             self.keeping.due,
         ];
         let own = own.into_iter().flatten();

@@ -1,5 +1,6 @@
 //! The peers of an interface: their configuration and state.
 
+use super::probing::Path;
 use config::types::{AllowedIp, Key32};
 use config::uapi::PeerState;
 use std::collections::BTreeSet;
@@ -19,6 +20,8 @@ pub(super) struct PeerEntry {
     /// Wall-clock time for display, and monotonic time for ages that survive a change of the clock.
     pub(super) last_handshake: Option<(SystemTime, Instant)>,
     pub(super) silence: Silence,
+    /// How long packets to the peer may be, once that is probed.
+    pub(super) path: Option<Box<Path>>,
 }
 
 /// The answers of its peers that an interface has had.
@@ -94,6 +97,7 @@ impl PeerEntry {
             replaces: None,
             last_handshake: None,
             silence: Silence::default(),
+            path: None,
         }
     }
 

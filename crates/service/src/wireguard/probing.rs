@@ -7,7 +7,6 @@ use config::types::Key32;
 use crypto::x25519::PublicKey;
 use host::ProbedPath;
 use plane::{LineId, PeerId};
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,7 +43,6 @@ pub struct ProbePlan {
 #[derive(Debug, Default)]
 pub(super) struct Probing {
     plan: Option<Box<ProbePlan>>,
-    paths: BTreeMap<PeerId, Path>,
     /// Token of the awaited ping answers; 0 while no probe runs.
     token: u64,
     looked: Option<Instant>,
@@ -54,7 +52,7 @@ pub(super) struct Probing {
 
 /// The path to a peer.
 #[derive(Debug)]
-struct Path {
+pub(super) struct Path {
     /// Addresses that may answer, and the index of the one being asked.
     targets: Targets,
     target: usize,
@@ -74,21 +72,38 @@ impl Probing {
             self.stirred.get_or_insert(now + STIR);
         }
     }
-
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let rounds = self.paths.values().map(|path| path.probe.next_deadline());
-        rounds.chain([self.stirred]).flatten().min()
-    }
 }
 
 impl Machine {
+    /// The paths that are known, of peers that had traffic since the plan was made.
+    fn paths(&self) -> impl Iterator<Item = (PeerId, &Path)> {
+        let planned = self.probing.plan.iter();
+        let peers = planned.flat_map(|_| &self.peers);
+        peers.filter_map(|(id, peer)| Some((*id, peer.path.as_deref()?)))
+    }
+
+    fn path(&self, id: PeerId) -> Option<&Path> {
+        self.peers.get(&id)?.path.as_deref()
+    }
+
+    fn path_mut(&mut self, id: PeerId) -> Option<&mut Path> {
+        self.peers.get_mut(&id)?.path.as_deref_mut()
+    }
+
+    pub(super) fn probes_due(&self) -> Option<Instant> {
+        let rounds = self.paths().map(|(_, path)| path.probe.next_deadline());
+        rounds.chain([self.probing.stirred]).flatten().min()
+    }
+
     pub(super) fn probe_paths(&mut self, plan: Option<Box<ProbePlan>>, cx: &mut Cx<'_>) {
         if self.probing.plan == plan {
             return;
         }
-        let narrowed = self.probing.paths.values().any(|it| it.carries.is_some());
+        let narrowed = self.paths().any(|(_, path)| path.carries.is_some());
         self.probing.plan = plan;
-        self.probing.paths.clear();
+        for peer in self.peers.values_mut() {
+            peer.path = None;
+        }
         if narrowed {
             cx.host.look_at_path();
         }
@@ -102,12 +117,9 @@ impl Machine {
             return;
         }
         let now = cx.now.monotonic;
-        self.probing
-            .paths
-            .retain(|id, _| self.peers.contains_key(id));
         let due = |path: &Path| path.probe.next_deadline().is_some_and(|at| at <= now);
-        let paths = self.probing.paths.iter().filter(|(_, path)| due(path));
-        let expired: Vec<PeerId> = paths.map(|(id, _)| *id).collect();
+        let paths = self.paths().filter(|(_, path)| due(path));
+        let expired: Vec<PeerId> = paths.map(|(id, _)| id).collect();
         for id in expired {
             self.with_path(id, cx, |path, out| path.probe.expire(now, out));
         }
@@ -134,8 +146,10 @@ impl Machine {
             };
             let way = (line.id, line.endpoint.addr);
             let bytes = state.rx_bytes + state.tx_bytes;
-            let old = self.probing.paths.get(&id);
-            if old.is_none_or(|path| path.way != way) {
+            let Some(peer) = self.peers.get_mut(&id) else {
+                continue;
+            };
+            if peer.path.as_ref().is_none_or(|path| path.way != way) {
                 let new = Path {
                     targets,
                     target: 0,
@@ -144,7 +158,7 @@ impl Machine {
                     counted: Some(0),
                     carries: None,
                 };
-                let before = self.probing.paths.insert(id, new);
+                let before = peer.path.replace(Box::new(new));
                 if before.is_some_and(|path| path.carries.is_some()) {
                     cx.host.look_at_path();
                 }
@@ -183,7 +197,7 @@ impl Machine {
 
     /// Our address that asks, and the peer's address that is asked.
     fn target(&self, id: PeerId) -> Option<(IpAddr, IpAddr)> {
-        let path = self.probing.paths.get(&id)?;
+        let path = self.path(id)?;
         path.targets.get(path.target).copied()
     }
 
@@ -199,7 +213,7 @@ impl Machine {
         cx: &mut Cx<'_>,
         change: impl FnOnce(&mut Path, &mut Vec<ProbeEffect>),
     ) {
-        let Some(path) = self.probing.paths.get_mut(&id) else {
+        let Some(path) = self.path_mut(id) else {
             return;
         };
         let (mut out, doubted) = (Vec::new(), path.probe.doubts());
@@ -225,7 +239,7 @@ impl Machine {
             return;
         };
         let (least, most) = (plan.least, plan.most);
-        let Some(path) = self.probing.paths.get_mut(&id) else {
+        let Some(path) = self.path_mut(id) else {
             return;
         };
         let knows = path.probe.knowledge();
@@ -240,7 +254,7 @@ impl Machine {
 
     fn carries(&mut self, id: PeerId, bytes: u16, cx: &mut Cx<'_>) {
         let most = self.probing.plan.as_ref().map_or(0, |plan| plan.most);
-        if let Some(path) = self.probing.paths.get_mut(&id) {
+        if let Some(path) = self.path_mut(id) {
             let carries = Some(bytes).filter(|bytes| *bytes < most);
             if std::mem::replace(&mut path.carries, carries) != carries {
                 cx.host.look_at_path();
@@ -264,7 +278,7 @@ impl Machine {
     /// Waits for ping answers as long as a probe is open.
     fn watch(&mut self, cx: &mut Cx<'_>) {
         let asks = |path: &Path| path.probe.next_deadline().is_some();
-        if self.probing.token != 0 && !self.probing.paths.values().any(asks) {
+        if self.probing.token != 0 && !self.paths().any(|(_, path)| asks(path)) {
             self.probing.token = 0;
             cx.host.watch_echoes(0);
         }
@@ -272,10 +286,11 @@ impl Machine {
 
     /// Returns the narrowest path, if one carries less than the plan's longest packet.
     pub(super) fn probed_path(&self, plane: &Plane) -> Option<ProbedPath> {
-        let paths = self.probing.paths.iter();
-        let narrow = paths.filter_map(|(id, path)| Some((path.carries?, id, path.way.1.ip())));
+        let narrow = self
+            .paths()
+            .filter_map(|(id, path)| Some((path.carries?, id, path.way.1.ip())));
         let (bytes, id, to) = narrow.min()?;
-        let line = plane.peer(*id).and_then(|state| state.line);
+        let line = plane.peer(id).and_then(|state| state.line);
         let to = line.map_or(to, |line| line.endpoint.addr.ip());
         Some(ProbedPath {
             to,
@@ -288,7 +303,7 @@ impl Machine {
     pub(super) fn probe_report(&self) -> Option<String> {
         let plan = self.probing.plan.as_ref()?;
         let describe = |(key, targets): &(Key32, Targets)| {
-            let of = self.peer_of(key).and_then(|id| self.probing.paths.get(&id));
+            let of = self.peer_of(key).and_then(|id| self.path(id));
             let target = targets.get(of.map_or(0, |path| path.target));
             let Some((_, target)) = target else {
                 return "no address of the peer is known to ping; set one with dataplane.mtu-probe"

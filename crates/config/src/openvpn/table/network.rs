@@ -234,7 +234,7 @@ fn dns(draft: &mut Draft, directive: &Directive) -> Outcome {
     let priority: i8 = number
         .parse()
         .map_err(|_| format!("`{}` is not a number from -128 to 127", shown(number)))?;
-    let server = dns.servers.entry(priority).or_default();
+    let server = dns.server(priority);
     let (value, values) = (directive.at(3), &directive.values[3..]);
     match directive.at(2) {
         "address" => {

@@ -132,18 +132,15 @@ fn options_for_others_are_handed_on() {
     );
     let mut dns = DnsOptions::default();
     dns.search_domains.push("lan".to_owned());
-    dns.servers.insert(
-        -3,
-        DnsServer {
-            addresses: vec![
-                "10.8.0.1:0".parse().unwrap(),
-                "[fd00::1]:853".parse().unwrap(),
-            ],
-            transport: DnsTransport::Tls,
-            dnssec: Dnssec::Optional,
-            ..DnsServer::default()
-        },
-    );
+    *dns.server(-3) = DnsServer {
+        addresses: vec![
+            "10.8.0.1:0".parse().unwrap(),
+            "[fd00::1]:853".parse().unwrap(),
+        ],
+        transport: DnsTransport::Tls,
+        dnssec: Dnssec::Optional,
+        ..DnsServer::default()
+    };
     environment.set_dns(&dns);
     environment.set_foreign_options(&lines, &dns);
     assert_eq!(
@@ -299,9 +296,9 @@ fn dns_options_are_told_server_by_server() {
         sni: sni.map(str::to_owned),
     };
     let https = server(Dnssec::Yes, DnsTransport::Https, Some("dns.test"));
-    dns.servers.insert(1, https);
+    *dns.server(1) = https;
     let plain = server(Dnssec::No, DnsTransport::Plain, None);
-    dns.servers.insert(2, plain);
+    *dns.server(2) = plain;
     let mut environment = Environment::default();
     environment.set("dns_server_3_address_1", "10.8.0.3");
     environment.set_dns(&dns);

@@ -37,10 +37,12 @@ pub(super) fn describe(
     }
 }
 
-/// Joins the `dns` options of the file and the server; at equal priority the server's come first.
+/// Joins the `dns` options of the file and the server; at equal priority the server's count.
 fn dns_options(own: &DnsOptions, pushed: &DnsOptions) -> DnsOptions {
     let mut dns = own.clone();
-    dns.servers.extend(pushed.servers.clone());
+    for (priority, server) in &pushed.servers {
+        dns.server(*priority).clone_from(server);
+    }
     dns.search_domains
         .extend(pushed.search_domains.iter().cloned());
     dns
