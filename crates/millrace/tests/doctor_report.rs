@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::ffi::OsStr;
 use std::fs;
 
 use lab::acceptance::{A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files};
@@ -9,7 +10,7 @@ use lab::peer::Keys;
 use lab::{Exit, Host};
 use serde_json::Value;
 
-fn run(host: &Host, program: &str, words: &[&str]) -> Exit {
+fn run(host: &Host, program: impl AsRef<OsStr>, words: &[&str]) -> Exit {
     let process = host.command(program).args(words).spawn().unwrap();
     process.wait_at_most(2 * PATIENCE).unwrap()
 }
@@ -74,7 +75,8 @@ fn without_privileges_the_report_says_why_no_tunnel_was_measured() {
         return;
     }
     let net = Net::new();
-    let drop = ["--bounding-set=-all", "--inh-caps=-all", PROGRAM];
+    let program = PROGRAM.to_string();
+    let drop = ["--bounding-set=-all", "--inh-caps=-all", &program];
     let words = [drop.as_slice(), &["doctor", "--report"]].concat();
     let exit = run(&net.a, "setpriv", &words);
     assert!(exit.status.success(), "{exit:?}");
