@@ -47,7 +47,7 @@ object! {
         ciphers: Vec<Measured>,
         /// Throughput between two tunnels on this machine; null if it was not measured
         loopback: Option<Loopback>,
-        /// Why the throughput was not measured
+        /// The reason that no throughput was measured
         no_loopback: Option<NoLoopback>,
         /// BLAKE2s-256 of the report without white space, with 64 zeros in place of this digest
         digest: Digest,
@@ -79,7 +79,7 @@ object! {
     Core {
         /// Cores of this kind
         count: u16,
-        /// Who designed the core
+        /// The designer of the core
         vendor: Option<Vendor>,
         /// The core's name
         name: Option<CoreName>,
@@ -123,9 +123,9 @@ object! {
     Measured {
         /// The cipher
         cipher: Cipher,
-        /// What it did
+        /// Encryption or decryption
         direction: Direction,
-        /// What computed it
+        /// The processor or an accelerator
         side: Side,
         /// Packets of the batch
         packets: u16,

@@ -296,7 +296,7 @@ words! {
 }
 
 words! {
-    /// What computes a cipher.
+    /// The hardware that computes a cipher.
     Side {
         Cpu = "cpu",
         Accelerator = "accelerator",
@@ -311,7 +311,7 @@ words! {
 }
 
 words! {
-    /// Why no throughput was measured.
+    /// The reason that no throughput was measured.
     NoLoopback {
         NotRoot = "not-root",
         NoNamespaces = "no-namespaces",
