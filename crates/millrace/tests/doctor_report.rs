@@ -5,7 +5,9 @@
 use std::ffi::OsStr;
 use std::fs;
 
-use lab::acceptance::{A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files};
+use lab::acceptance::{
+    A4, B4, Directory, Net, PATIENCE, PROGRAM, Site, WG, inhabitants, ready, run_files,
+};
 use lab::peer::Keys;
 use lab::{Exit, Host};
 use serde_json::Value;
@@ -61,6 +63,33 @@ fn a_tunnel_between_private_namespaces_is_measured_and_leaves_nothing() {
         assert!(!told.contains(secret), "{secret}: {text}");
     }
     assert!(run(&net.a, PROGRAM, &["down", WG]).status.success());
+}
+
+/// Pings through a running tunnel, and refuses an address outside all tunnels.
+#[test]
+fn a_running_tunnel_is_measured_by_echoes_of_its_peer() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server(&[], &[]);
+    let (a, outside) = (&site.net.a, site.net.link.b4().to_string());
+    let inside = format!("Address = {A4}/24");
+    let file = site.file(WG, &inside, &outside, "10.0.0.0/24", "");
+    let up = run(a, PROGRAM, &["up", "--daemon", file.to_str().unwrap()]);
+    assert!(up.status.success(), "{up:?}");
+    let exit = run(a, PROGRAM, &["doctor", "--report", "--with-peer", B4]);
+    assert!(exit.status.success(), "{exit:?}");
+    let report: Value = serde_json::from_str(&exit.stdout).unwrap();
+    let peer = &report["peer"];
+    assert_eq!(peer["protocol"], "wireguard");
+    assert!(peer["kilobits_per_second"].as_u64() > Some(0), "{exit:?}");
+    assert!(peer["microseconds"].as_u64() > Some(0), "{exit:?}");
+    assert!(!exit.stdout.contains(B4), "{exit:?}");
+    let exit = run(a, PROGRAM, &["doctor", "--report", "--with-peer", &outside]);
+    assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+    assert!(exit.stderr.contains("no running tunnel"), "{exit:?}");
+    assert!(run(a, PROGRAM, &["down", WG]).status.success());
 }
 
 fn links(host: &Host) -> String {

@@ -49,6 +49,8 @@ object! {
         loopback: Option<Loopback>,
         /// The reason that no throughput was measured
         no_loopback: Option<NoLoopback>,
+        /// A running tunnel, measured by echoes of its peer; null unless the owner asked for it
+        peer: Option<Peer>,
         /// BLAKE2s-256 of the report without white space, with 64 zeros in place of this digest
         digest: Digest,
     }
@@ -149,6 +151,26 @@ object! {
         milliseconds: u32,
         /// Milliseconds of processor time that both tunnels used
         processor_milliseconds: Option<u32>,
+    }
+}
+
+object! {
+    /// A running tunnel, measured by echoes (ping) of its peer.
+    Peer {
+        /// The tunnel's protocol
+        protocol: Protocol,
+        /// Bytes of each packet inside the tunnel
+        bytes: u16,
+        /// Kilobits per second inside the tunnel, in each direction
+        kilobits_per_second: u32,
+        /// Milliseconds of the measurement
+        milliseconds: u32,
+        /// Echoes that came back
+        echoes: u32,
+        /// Echoes that did not come back within a second
+        lost: u32,
+        /// Mean round trip in microseconds, with 64 packets on their way
+        microseconds: u32,
     }
 }
 

@@ -44,6 +44,15 @@ fn report() -> Report {
         }],
         loopback: None,
         no_loopback: Some(NoLoopback::NoVeth),
+        peer: Some(Peer {
+            protocol: Protocol::OpenVpn,
+            bytes: 1220,
+            kilobits_per_second: 90_000,
+            milliseconds: 5000,
+            echoes: 46_000,
+            lost: 3,
+            microseconds: 7000,
+        }),
         digest: Digest::default(),
     };
     report.sealed()

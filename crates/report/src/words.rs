@@ -306,6 +306,8 @@ words! {
 words! {
     /// A tunnel's protocol.
     Protocol {
+        OpenVpn = "openvpn",
+        Pptp = "pptp",
         WireGuard = "wireguard",
     }
 }

@@ -4,6 +4,7 @@
 mod ciphers;
 mod loopback;
 mod machine;
+mod peer;
 #[cfg(test)]
 mod tests;
 
@@ -13,10 +14,11 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use machine::{cores, features};
 use report::{
     Architecture, Chip, Digest, Kernel, Loopback, Machine, Measured, Module, NoLoopback, Offload,
-    OpenWrt, Report, Version,
+    OpenWrt, Peer, Report, Version,
 };
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,7 +45,16 @@ pub(super) fn arguments(command: Command) -> Command {
              tunnel. Names, addresses and keys are left out. Takes about 10 seconds",
         );
     let end = arguments::path(loopback::END, "FILE", "Be an end of the measured tunnel");
-    command.arg(report).arg(end.hide(true))
+    let peer = arguments::option(
+        "with-peer",
+        "ADDRESS",
+        "With --report, measure a running tunnel, too: ping its peer at this IPv4 address for 5 seconds, as fast as \
+         it answers",
+    );
+    let peer = peer
+        .value_parser(value_parser!(Ipv4Addr))
+        .requires("report");
+    command.arg(report).arg(peer).arg(end.hide(true))
 }
 
 /// Writes the report, if the command line asks for one.
@@ -51,13 +62,18 @@ pub(super) fn run(matches: &ArgMatches) -> Option<Outcome> {
     if let Some(file) = arguments::file(matches, loopback::END) {
         return Some(loopback::end(file));
     }
-    Some(write(arguments::file(matches, "report")?))
+    let peer = matches.get_one::<Ipv4Addr>("with-peer");
+    Some(write(arguments::file(matches, "report")?, peer.copied()))
 }
 
-fn write(path: &Path) -> Outcome {
+fn write(path: &Path, peer: Option<Ipv4Addr>) -> Outcome {
     host::terminal::note("measuring ciphers and a tunnel, for about 10 seconds");
-    let measured = (ciphers::measure(), loopback::measure());
-    if let Err(why) = &measured.1 {
+    let measured = Figures {
+        peer: peer.map(peer::measure).transpose()?,
+        ciphers: ciphers::measure(),
+        loopback: loopback::measure(),
+    };
+    if let Err(why) = &measured.loopback {
         host::terminal::note(format_args!("no throughput: {}", loopback::words(*why)));
     }
     let text = Texts::read().report(measured).text() + "\n";
@@ -77,6 +93,13 @@ fn write(path: &Path) -> Outcome {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Measured figures.
+struct Figures {
+    ciphers: Vec<Measured>,
+    loopback: Result<Loopback, NoLoopback>,
+    peer: Option<Peer>,
 }
 
 /// Texts of this system. Only words of fixed lists, numbers and versions get from them into a report.
@@ -119,8 +142,12 @@ impl Texts {
         }
     }
 
-    fn report(&self, measured: (Vec<Measured>, Result<Loopback, NoLoopback>)) -> Report {
-        let (ciphers, loopback) = measured;
+    fn report(&self, measured: Figures) -> Report {
+        let Figures {
+            ciphers,
+            loopback,
+            peer,
+        } = measured;
         let report = Report {
             schema: report::SCHEMA,
             // Every release has a version.
@@ -134,6 +161,7 @@ impl Texts {
             ciphers,
             no_loopback: loopback.as_ref().err().copied(),
             loopback: loopback.ok(),
+            peer,
             digest: Digest::default(),
         };
         report.sealed()

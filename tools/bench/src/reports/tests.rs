@@ -1,7 +1,7 @@
 use super::*;
 use report::{
     Architecture, Chip, Cipher, Core, CoreName, Digest, Direction, Kernel, Loopback, Machine,
-    Measured, Module, NoLoopback, Offload, OpenWrt, Protocol, Report, SCHEMA, SIZE_MAX, Side,
+    Measured, Module, NoLoopback, Offload, OpenWrt, Peer, Protocol, Report, SCHEMA, SIZE_MAX, Side,
     Vendor, Version,
 };
 use serde_json::{Value, json};
@@ -111,6 +111,15 @@ fn r7800() -> Report {
             processor_milliseconds: Some(2400),
         }),
         no_loopback: None,
+        peer: Some(Peer {
+            protocol: Protocol::OpenVpn,
+            bytes: 1220,
+            kilobits_per_second: 90_000,
+            milliseconds: 5000,
+            echoes: 46_000,
+            lost: 3,
+            microseconds: 7000,
+        }),
         digest: Digest::default(),
     };
     report.sealed()
@@ -134,6 +143,7 @@ fn a_table_of_three_routers() {
         ciphers: vec![],
         loopback: None,
         no_loopback: Some(NoLoopback::NoVeth),
+        peer: None,
         ..r7800()
     };
     let debian = Report {
@@ -149,9 +159,9 @@ fn a_table_of_three_routers() {
     let page = page(&reports);
     // 120 MB took 2.4 s: 20 s for each gigabyte.
     for row in [
-        "| r7800 | ipq8065 | 2 krait, 1725 MHz | 473 | 6.6.93 | 24.10.2 | software | 1.0.0 | 320 | 20.0 |\n",
-        "| er-x | mt7621-soc | 4 mips | 473 | 6.6.93 | r28739 | software | 1.0.0 | no-veth |  |\n",
-        "| debian | ipq8065 | 2 krait, 1725 MHz | 473 | 6.6.93 |  |  | 1.0.0 | 320 | 20.0 |\n",
+        "| r7800 | ipq8065 | 2 krait, 1725 MHz | 473 | 6.6.93 | 24.10.2 | software | 1.0.0 | 320 | 20.0 | openvpn 90.0 |\n",
+        "| er-x | mt7621-soc | 4 mips | 473 | 6.6.93 | r28739 | software | 1.0.0 | no-veth |  |  |\n",
+        "| debian | ipq8065 | 2 krait, 1725 MHz | 473 | 6.6.93 |  |  | 1.0.0 | 320 | 20.0 | openvpn 90.0 |\n",
         "| r7800 | 45.1 / 22.5; 113 / 113 |  |  |\n",
         "| er-x |  |  |  |\n",
     ] {

@@ -24,7 +24,7 @@ fn router() -> Texts {
     }
 }
 
-fn measured() -> (Vec<Measured>, Result<Loopback, NoLoopback>) {
+fn measured() -> Figures {
     let measured = Measured {
         cipher: Cipher::Aes256Gcm,
         direction: Direction::Encrypt,
@@ -40,7 +40,20 @@ fn measured() -> (Vec<Measured>, Result<Loopback, NoLoopback>) {
         milliseconds: 3001,
         processor_milliseconds: Some(2900),
     };
-    (vec![measured], Ok(loopback))
+    let peer = Peer {
+        protocol: Protocol::OpenVpn,
+        bytes: 1220,
+        kilobits_per_second: 90_000,
+        milliseconds: 5000,
+        echoes: 46_000,
+        lost: 3,
+        microseconds: 7000,
+    };
+    Figures {
+        ciphers: vec![measured],
+        loopback: Ok(loopback),
+        peer: Some(peer),
+    }
 }
 
 #[test]
@@ -66,7 +79,11 @@ fn a_router_is_described() {
 
 #[test]
 fn a_system_without_files_has_a_report() {
-    let report = Texts::default().report((Vec::new(), Err(NoLoopback::NotRoot)));
+    let report = Texts::default().report(Figures {
+        ciphers: Vec::new(),
+        loopback: Err(NoLoopback::NotRoot),
+        peer: None,
+    });
     assert!(report.is_whole() && report.openwrt.is_none() && report.loopback.is_none());
     assert_eq!(report.no_loopback, Some(NoLoopback::NotRoot));
 }
@@ -109,6 +126,7 @@ fn the_report_is_documented() {
         },
         loopback: None,
         no_loopback: Some(NoLoopback::NoVeth),
+        peer: None,
         ..full.clone()
     };
     let none = Report {
