@@ -2,7 +2,7 @@
 //!
 //! # Privacy
 //! A report holds numbers, words of fixed lists and [versions](Version). The compiler enforces it: every field must be a
-//! [`Part`](part::Part), and no type of text is one. A name, an address, a key or a path cannot stand in a report.
+//! `Part`, and no type of text is one. A name, an address, a key or a path cannot stand in a report.
 //!
 //! # The digest
 //! [`Report::sealed`] puts a digest into the report; [`Report::is_whole`] checks it. It finds a report that was changed
