@@ -3,6 +3,8 @@
 mod checks;
 mod facts;
 pub(crate) mod gather;
+#[cfg(feature = "openwrt")]
+mod report;
 
 use crate::arguments::flag;
 use crate::{Outcome, code, print_json};
@@ -13,7 +15,7 @@ use std::fmt::Write as _;
 
 /// The command-line definition of `doctor`.
 pub(crate) fn command() -> Command {
-    Command::new("doctor")
+    let command = Command::new("doctor")
         .about("Find faults in this host's set-up, with remedies")
         .long_about(
             "Find faults in this host's set-up, with remedies. Checks the tunnel device, clock, routes, name servers, \
@@ -21,11 +23,18 @@ pub(crate) fn command() -> Command {
              certificates that end soon, the kernel, memory, and which tunnels start after a reboot. Changes nothing. \
              Run it as root: checks that need root are skipped otherwise.",
         )
-        .arg(flag("json", "Print a JSON array"))
+        .arg(flag("json", "Print a JSON array"));
+    #[cfg(feature = "openwrt")]
+    let command = report::arguments(command);
+    command
 }
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    #[cfg(feature = "openwrt")]
+    if let Some(outcome) = report::run(matches) {
+        return outcome;
+    }
     let hidden = running::all().err().map(|it| it.to_string());
     let statuses = crate::status::now();
     let hidden = hidden.or_else(|| statuses.as_ref().err().map(ToString::to_string));

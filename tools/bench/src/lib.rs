@@ -1,5 +1,5 @@
-//! The commands that show, measure and compare: `demo`, `bench`, `lab` and `speed`; and packages, which only
-//! the build makes. No router needs them.
+//! The commands that show, measure and compare: `demo`, `bench`, `lab` and `speed`; packages, which only the build makes;
+//! and reports that owners of routers send in. No router needs them.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,8 @@ pub mod demo;
 pub mod lab;
 #[cfg(feature = "packages")]
 pub mod packages;
+#[cfg(feature = "reports")]
+pub mod reports;
 #[cfg(feature = "speed")]
 pub mod speed;
 #[cfg(feature = "lab")]

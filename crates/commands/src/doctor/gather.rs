@@ -415,8 +415,12 @@ fn has_nf_tables() -> bool {
 }
 
 fn offload() -> (bool, bool) {
-    let text = fs::read_to_string("/etc/config/firewall").unwrap_or_default();
-    let package = Package::parse(&text).unwrap_or_default();
+    offload_in(&fs::read_to_string("/etc/config/firewall").unwrap_or_default())
+}
+
+/// `flow_offloading` and `flow_offloading_hw` in the text of the firewall's settings.
+pub(super) fn offload_in(text: &str) -> (bool, bool) {
+    let package = Package::parse(text).unwrap_or_default();
     let is_on = |name: &str| {
         let mut defaults = package.of_kind("defaults");
         defaults.any(|it| it.text(name) == Some("1"))
