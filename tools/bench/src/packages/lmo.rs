@@ -83,12 +83,15 @@ impl Lmo {
     /// # Errors
     /// When LuCI could not find each of its texts.
     pub fn read(bytes: &[u8]) -> Result<Self, LmoError> {
-        let damaged = LmoError::Damaged;
-        let (head, end) = bytes.split_last_chunk().ok_or(damaged("it is too short"))?;
+        let (head, end) = bytes
+            .split_last_chunk()
+            .ok_or(LmoError::Damaged("it is too short"))?;
         let end = u32::from_be_bytes(*end) as usize;
-        let (texts, index) = head.split_at_checked(end).ok_or(damaged("its index"))?;
+        let (texts, index) = head
+            .split_at_checked(end)
+            .ok_or(LmoError::Damaged("its index"))?;
         if index.len() % ENTRY != 0 {
-            return Err(damaged("its index"));
+            return Err(LmoError::Damaged("its index"));
         }
         let mut found = BTreeMap::new();
         for entry in index.chunks_exact(ENTRY) {
@@ -102,11 +105,11 @@ impl Lmo {
                 .last_key_value()
                 .is_some_and(|(last, _)| *last >= hash)
             {
-                return Err(damaged("its index is not sorted"));
+                return Err(LmoError::Damaged("its index is not sorted"));
             }
             let text = texts.get(offset..).and_then(|it| it.get(..length));
             let text = text.and_then(|it| std::str::from_utf8(it).ok());
-            found.insert(hash, text.ok_or(damaged("a text"))?.to_owned());
+            found.insert(hash, text.ok_or(LmoError::Damaged("a text"))?.to_owned());
         }
         Ok(Self(found))
     }

@@ -80,6 +80,7 @@ const STATES = {
 	held: _('held'),
 	through: _('through'),
 	up: _('up'),
+	unknown: _('unknown'),
 	degraded: _('degraded'),
 	down: _('down'),
 	outdated: _('outdated'),
