@@ -344,7 +344,7 @@ fn the_rule_for_gre_is_offered_until_it_is_there() {
         drop_file(browser, "provider.ovpn", PROFILE.as_bytes());
         browser.wait_for(".millrace-report");
         assert!(!browser.shows(".millrace-rule"));
-        // As the page showed it.
+        // With the rule that the page showed, nothing is offered.
         fs::write(
             router.path("config/firewall"),
             format!("{FIREWALL}{shown}\n"),
