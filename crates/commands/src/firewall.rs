@@ -3,7 +3,11 @@
 use config::kind::Kind;
 use config::pptp::GRE_RULE;
 use openwrt::uci::{Package, Section};
+#[cfg(feature = "openwrt")]
+use serde_json::{Value, json};
 use std::fs;
+#[cfg(feature = "openwrt")]
+use std::path::Path;
 
 /// The firewall's settings on OpenWrt.
 pub(crate) const SETTINGS: &str = "/etc/config/firewall";
@@ -18,6 +22,25 @@ pub(crate) fn missing_rule(kind: Kind, rejects: impl FnOnce() -> bool) -> Option
     (kind == Kind::Pptp && rejects()).then(|| {
         format!("PPTP needs GRE (IP protocol 47), which this router's firewall rejects; allow it with: {GRE_RULE}")
     })
+}
+
+/// The rule for LuCI to add, as its section's name and options, if the settings in this directory of UCI files reject GRE.
+#[cfg(feature = "openwrt")]
+pub(crate) fn offered_rule(uci: &Path) -> Option<Value> {
+    let text = fs::read_to_string(uci.join("firewall")).ok()?;
+    if !rejects(&text) {
+        return None;
+    }
+    let sets = GRE_RULE.split("; ");
+    let sets = sets.filter_map(|it| it.strip_prefix("uci set firewall.")?.split_once('='));
+    let mut rule = json!({});
+    for (path, value) in sets {
+        match path.split_once('.') {
+            Some((_, option)) => rule["options"][option] = value.into(),
+            None => rule["section"] = path.into(),
+        }
+    }
+    Some(rule)
 }
 
 /// Whether settings with a zone `wan` reject GRE from there.
@@ -103,5 +126,22 @@ mod tests {
         assert!(!rejects(&format!("{DEFAULT}{rule}")), "{rule}");
         assert_eq!(missing_rule(Kind::Pptp, || false), None);
         assert_eq!(missing_rule(Kind::OpenVpn, || true), None);
+    }
+
+    #[test]
+    #[cfg(feature = "openwrt")]
+    fn luci_gets_the_rule_until_it_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let offered = |text: &str| {
+            fs::write(directory.path().join("firewall"), text).unwrap();
+            offered_rule(directory.path())
+        };
+        let rule = offered(DEFAULT).unwrap();
+        let mut same = format!("config rule {}\n", rule["section"].as_str().unwrap());
+        for (option, value) in rule["options"].as_object().unwrap() {
+            same += &format!(" option {option} {}\n", value.as_str().unwrap());
+        }
+        assert_eq!(offered(&format!("{DEFAULT}{same}")), None, "{same}");
+        assert_eq!(offered_rule(Path::new("/nonexistent")), None);
     }
 }

@@ -160,7 +160,11 @@ fn parse<T: Default + DeserializeOwned>(text: &[u8]) -> Result<T, String> {
 
 fn call(method: &str, text: &[u8], at: &At) -> Result<Value, String> {
     let given: Given = parse(text)?;
-    let answer = match method {
+    #[cfg_attr(
+        not(feature = "pptp"),
+        expect(unused_mut, reason = "only PPTP adds to it")
+    )]
+    let mut answer = match method {
         "status" => shown::status(at),
         "check" => Offered::new(&given)?.check()?,
         "keep" => Offered::new(&given)?.keep(&at.keep, given.replace)?,
@@ -179,5 +183,16 @@ fn call(method: &str, text: &[u8], at: &At) -> Result<Value, String> {
         }
         _ => home::call(method, &parse(text)?, &at.keep)?,
     };
+    #[cfg(feature = "pptp")]
+    if is_about_pptp(&answer) {
+        answer["gre_rule"] = json!(crate::firewall::offered_rule(&at.uci));
+    }
     Ok(answer)
+}
+
+/// Whether an answer judges a file of PPTP, or lists a tunnel of PPTP.
+#[cfg(feature = "pptp")]
+fn is_about_pptp(answer: &Value) -> bool {
+    let mut tunnels = answer["tunnels"].as_array().into_iter().flatten();
+    answer["kind"] == "pptp" || tunnels.any(|it| it["protocol"] == "pptp")
 }

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "luci/looks.rs"]
+mod looks;
 #[path = "luci/router.rs"]
 mod router;
 

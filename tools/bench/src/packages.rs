@@ -10,6 +10,7 @@
 //! | [`apk`] | values of [`adb`] and blocks of content | apk 3, OpenWrt from 25.12 |
 //! | [`deb`] | tar archives in an `ar` archive | dpkg |
 //! | [`mod@index`], [`apk_index`] | the packages of a directory | the same |
+//! | [`po`], [`lmo`] | translations of LuCI's pages | LuCI |
 //!
 //! Readers share only constants with writers. They check sizes, checksums and installed paths, hold whole files in
 //! memory, and refuse files larger than [`LARGEST`]. The same input gives the same bytes, except for P-256
@@ -31,8 +32,10 @@ pub mod hash;
 pub mod index;
 pub mod ipk;
 pub mod key;
+pub mod lmo;
 pub mod manifest;
 pub mod openwrt;
+pub mod po;
 pub mod program;
 pub mod sbom;
 pub mod stanza;

@@ -1,6 +1,7 @@
 'use strict';
 
-/* Forms of the stub: options of a section in tabs, their dependencies, validation, and saving into uci. */
+/* Forms of the stub: options of a section in tabs, their dependencies, validation, and saving into uci. Texts of LuCI's own
+   have the attribute data-luci. */
 
 class Option extends Base {
 	constructor(section, name, title, description) {
@@ -236,11 +237,11 @@ class InterfaceMap {
 			this.shown = name;
 			Object.values(panes).forEach((it) => (it.hidden = it.dataset.tab != name));
 		};
-		const tabs = s.tabs.map((it) => E('button', { 'data-show': it.name, 'click': () => show(it.name) }, [ it.title ]));
-		const save = E('button', { 'id': 'save', 'click': () => this.save(null, true).catch((error) => {
+		const tabs = s.tabs.map((it) => E('button', { 'data-show': it.name, 'data-luci': it.title == it.name ? '' : null, 'click': () => show(it.name) }, [ it.title ]));
+		const save = E('button', { 'id': 'save', 'data-luci': '', 'click': () => this.save(null, true).catch((error) => {
 			document.querySelector('#notes').textContent = error.message;
 		}) }, [ 'Save' ]);
-		modules.dom.content(this.node, [ E('h2', {}, [ 'Interfaces » ' + this.sid ]), E('div', { 'class': 'tabs' }, tabs), ...Object.values(panes), save ]);
+		modules.dom.content(this.node, [ E('h2', { 'data-luci': '' }, [ 'Interfaces » ' + this.sid ]), E('div', { 'class': 'tabs' }, tabs), ...Object.values(panes), save ]);
 		show(shown);
 		this.checkDepends();
 	}
@@ -253,6 +254,7 @@ class InterfaceMap {
 	async save() {
 		this.checkDepends();
 		this.section.parse();
+		await modules.uci.save();
 		await this.renderContents();
 		this.saved++;
 	}
@@ -264,6 +266,7 @@ modules.form = { Value, DynamicList, ListValue, Flag, DummyValue, SectionValue, 
 (async () => {
 	const asked = new URLSearchParams(location.search), view = document.querySelector('#view');
 
+	await speak(asked.get('lang') || 'en');
 	modules.uci.state = await (await fetch('/uci')).json();
 
 	switch (asked.get('page')) {
@@ -287,7 +290,7 @@ modules.form = { Value, DynamicList, ListValue, Flag, DummyValue, SectionValue, 
 		for (const state of dump.interface) {
 			const it = new protocols.millrace();
 			Object.assign(it, { sid: state.interface, state });
-			view.append(E('p', { 'data-interface': it.sid }, [ it.getI18n(), ...(it.getErrors() || []).map((words) => E('div', { 'class': 'error' }, [ words ])) ]));
+			view.append(E('p', { 'data-interface': it.sid }, [ it.getI18n(), ...(it.getErrors() || []).map((words) => E('div', { 'class': 'error', 'data-luci': words.startsWith('Unknown error') ? '' : null }, [ words ])) ]));
 		}
 		break;
 	}

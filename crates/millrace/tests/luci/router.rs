@@ -135,6 +135,9 @@ impl<'h> Router<'h> {
             "/uci" => fs::read(self.path("uci.json")),
             "/" => fs::read(stub.join("index.html")),
             "/stub.js" | "/form.js" => fs::read(stub.join(&path[1..])),
+            _ if path.starts_with("/po/") => {
+                fs::read(packaged("../luci-proto-millrace.po").join(&path[4..]))
+            }
             _ => fs::read(packaged("www").join(&path[1..])),
         };
         let kind = match path {

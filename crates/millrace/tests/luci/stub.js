@@ -9,6 +9,41 @@ const errors = window.stubErrors = [];
 window._ = (words) => words;
 window.N_ = (count, one, many) => (count == 1 ? one : many);
 
+/* Translates the pages, as LuCI does with the compiled file. `pseudo` puts each text into brackets, so that texts without a
+   translation stand out. */
+async function speak(language) {
+	document.documentElement.lang = language;
+
+	if (language == 'pseudo') {
+		window._ = (words) => '⟦' + words + '⟧';
+		window.N_ = (count, one, many) => _(count == 1 ? one : many);
+	}
+
+	if (language == 'pseudo' || language == 'en')
+		return;
+
+	const texts = {};
+	let form;
+
+	for (const part of (await (await fetch('/po/' + language + '/millrace.po')).text()).split('\n\n')) {
+		const found = {};
+		let field;
+
+		for (const [ , name, text ] of part.matchAll(/^(msg\S+)? ?(".*")$/gm)) {
+			field = name || field;
+			found[field] = (found[field] || '') + JSON.parse(text);
+		}
+
+		if (found.msgid)
+			texts[found.msgid] = found;
+		else
+			form = new Function('n', found.msgstr.match(/Plural-Forms: (.*)/)[1] + 'return +plural');
+	}
+
+	window._ = (words) => (texts[words] || {}).msgstr || words;
+	window.N_ = (count, one) => texts[one]['msgstr[' + form(count) + ']'];
+}
+
 /* %s %d %t %f and %m as LuCI has them: %t always has hours, minutes and seconds, and %m leaves numbers up to the base as they
    are, with all their digits. */
 String.prototype.format = function(...values) {
@@ -222,13 +257,29 @@ modules.ui = {
 	},
 	addNotification(title, node) {
 		document.querySelector('#notes').append(node);
+	},
+	/* LuCI's own window with what is saved and not applied yet. */
+	changes: {
+		async init() {
+			this.known = JSON.stringify(modules.uci.saved);
+		},
+		displayChanges() {
+			modules.ui.showModal('changes', [ E('pre', { 'class': 'changes', 'lang': 'en' }, [ this.known ]) ]);
+		}
 	}
 };
 
-/* uci: one package, of sections with types and names. */
+/* uci: packages of sections with types and names. Only a package that is loaded can be changed. */
 modules.uci = {
 	state: {},
+	saved: {},
 	count: 0,
+	async load(conf) {
+		this.state[conf] = this.state[conf] || {};
+	},
+	async save() {
+		this.saved = structuredClone(this.state);
+	},
 	sections(conf, type, each) {
 		const found = Object.values(this.state[conf] || {}).filter((it) => !type || it['.type'] == type);
 		found.forEach((it) => each && each(it));

@@ -176,6 +176,7 @@ impl Release<'_> {
                         self.add_share(description, &mut package)?;
                     }
                     packages.push(package);
+                    packages.extend(manifest.translations(description, &directory, &version)?);
                 }
                 None => left_out.push(format!(
                     "{name} {}: {} is missing",

@@ -2,6 +2,8 @@
 //! architecture.
 
 use crate::packages::Package;
+use crate::packages::lmo::{self, LmoError};
+use crate::packages::po::{Catalog, PoError};
 use crate::packages::tree::{Entry, Tree, TreeError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -83,6 +85,10 @@ pub struct Description {
     pub postinst: Option<String>,
     /// A script beside the package's directory, to run before removal.
     pub prerm: Option<String>,
+    /// Languages of LuCI's pages, each with LuCI's name for it. Translations are in the directory `NAME.po` beside the
+    /// package's own; each becomes a package.
+    #[serde(default)]
+    pub translations: BTreeMap<String, String>,
 }
 
 /// Why packages cannot be made as the manifest says.
@@ -111,6 +117,22 @@ pub enum ManifestError {
         package: String,
         /// Cause of the failure.
         error: TreeError,
+    },
+    /// A translation file cannot be read.
+    #[error("{path}: {error}")]
+    Po {
+        /// The file.
+        path: PathBuf,
+        /// Cause of the failure.
+        error: PoError,
+    },
+    /// A translation file cannot be compiled.
+    #[error("{path}: {error}")]
+    Lmo {
+        /// The file.
+        path: PathBuf,
+        /// Cause of the failure.
+        error: LmoError,
     },
     /// A path in the manifest is not absolute, or permission bits are invalid.
     #[error("{package}: {value:?} is neither an absolute path nor a mode")]
@@ -181,6 +203,57 @@ impl Manifest {
             prerm: script(&description.prerm)?,
             tree,
         }))
+    }
+
+    /// Builds the packages of a package's translations, named and filled as LuCI's feed does it. `directory` is the
+    /// distribution's.
+    ///
+    /// # Errors
+    /// When a translation is missing, or LuCI would misread it.
+    pub fn translations(
+        &self,
+        description: &Description,
+        directory: &Path,
+        version: &str,
+    ) -> Result<Vec<Package>, ManifestError> {
+        let packages = description.translations.iter().map(|(language, title)| {
+            let of = &description.name;
+            // LuCI drops "luci-proto-" from the name.
+            let base = of.splitn(3, '-').last().unwrap_or_default();
+            let path = directory.join(format!("{of}.po/{language}/{base}.po"));
+            let catalog = Catalog::parse(&read(&path)?).map_err(|error| ManifestError::Po {
+                path: path.clone(),
+                error,
+            })?;
+            let compiled =
+                lmo::write(&catalog).map_err(|error| ManifestError::Lmo { path, error })?;
+            let name = format!("luci-i18n-{base}-{language}");
+            let fault = |error| ManifestError::Tree {
+                package: name.clone(),
+                error,
+            };
+            let mut tree = Tree::default();
+            // OpenWrt runs this after installation, and then LuCI offers the language.
+            let offer = format!("uci set luci.languages.{language}='{title}'; uci commit luci\n");
+            tree.file(&format!("etc/uci-defaults/{name}"), 0o644, offer.as_bytes())
+                .map_err(fault)?;
+            let path = format!("{}/{base}.{language}.lmo", lmo::DIRECTORY);
+            tree.file(&path, 0o644, &compiled).map_err(fault)?;
+            Ok(Package {
+                version: version.to_owned(),
+                architecture: "noarch".to_owned(),
+                summary: format!("Translation of {of}: {title}"),
+                license: self.license.clone(),
+                maintainer: self.maintainer.clone(),
+                url: self.url.clone(),
+                section: description.section.clone(),
+                depends: vec![of.clone()],
+                tree,
+                name,
+                ..Package::default()
+            })
+        });
+        packages.collect()
     }
 }
 

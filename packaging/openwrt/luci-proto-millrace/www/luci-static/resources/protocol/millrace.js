@@ -54,7 +54,7 @@ const Import = form.DummyValue.extend({
 		const text = E('textarea', {
 			'class': 'millrace-text',
 			'rows': 4,
-			'style': 'width:100%;white-space:pre',
+			'style': 'width:100%',
 			'placeholder': _('Drop a file here, or paste its text or that of a QR code'),
 			'spellcheck': 'false',
 			'autocomplete': 'off'
@@ -69,7 +69,7 @@ const Import = form.DummyValue.extend({
 					'class': 'btn cbi-button-action millrace-check',
 					'click': ui.createHandlerFn(this, function() {
 						if (text.value.trim() == '')
-							return dom.content(found, this.alert(_('Paste the text first.')));
+							return dom.content(found, tools.warning(_('Paste the text first.')));
 
 						return this.look(section_id, found, '', new TextEncoder().encode(text.value));
 					})
@@ -83,7 +83,7 @@ const Import = form.DummyValue.extend({
 				return;
 
 			if (it.size > SIZE_MAX) {
-				dom.content(found, this.alert(_('%s has %d bytes, but the web server accepts at most %d. Run this on the router\'s shell: %s')
+				dom.content(found, tools.warning(_('%s has %d bytes, but the web server accepts at most %d. Run this on the router\'s shell: %s')
 					.format(it.name, it.size, SIZE_MAX, 'millrace import FILE')));
 				return;
 			}
@@ -95,7 +95,7 @@ const Import = form.DummyValue.extend({
 				this.look(section_id, found, it.name, new Uint8Array(reader.result));
 			}, this);
 			reader.onerror = L.bind(function() {
-				dom.content(found, this.alert(_('%s cannot be read.').format(it.name)));
+				dom.content(found, tools.warning(_('%s cannot be read.').format(it.name)));
 			}, this);
 			reader.readAsArrayBuffer(it);
 		}, this);
@@ -132,10 +132,6 @@ const Import = form.DummyValue.extend({
 		]);
 	},
 
-	alert: function(words) {
-		return E('div', { 'class': 'alert-message warning' }, tools.words(words));
-	},
-
 	/* Asks the program what it says of the file. */
 	look: function(section_id, found, name, bytes) {
 		const data = tools.toBase64(bytes);
@@ -146,16 +142,16 @@ const Import = form.DummyValue.extend({
 			dom.content(found, answer.damage
 				? this.renderDamage(section_id, found, name, answer)
 				: this.renderReport(section_id, found, name, data, answer));
-		}, this), L.bind(function(error) {
-			dom.content(found, this.alert(error.message));
-		}, this));
+		}, this), function(error) {
+			dom.content(found, tools.warning(tools.said(error.message)));
+		});
 	},
 
 	renderDamage: function(section_id, found, name, answer) {
 		const parts = [
 			E('p', {}, [ E('strong', {}, [ _('This file is damaged and cannot be used:') ]) ]),
 			E('ul', {}, answer.damage.map(function(words) {
-				return E('li', {}, tools.words(words));
+				return E('li', {}, [ tools.said(words) ]);
 			}))
 		];
 
@@ -187,9 +183,9 @@ const Import = form.DummyValue.extend({
 			])
 		];
 
-		report.warnings.forEach(L.bind(function(warning) {
-			parts.push(this.alert(warning));
-		}, this));
+		report.warnings.forEach(function(warning) {
+			parts.push(tools.warning(tools.said(warning)));
+		});
 
 		if (shown.length)
 			parts.push(E('table', { 'class': 'table millrace-lines' }, shown.map(function(line) {
@@ -197,12 +193,12 @@ const Import = form.DummyValue.extend({
 					E('td', { 'class': 'td' }, [ line.line ? String(line.line) : '' ]),
 					E('td', { 'class': 'td' }, [ E('span', { 'class': 'label ' + labels[line.verdict] }, [ words[line.verdict] ]) ]),
 					E('td', { 'class': 'td' }, [ E('code', {}, [ line.key ]) ]),
-					E('td', { 'class': 'td', 'style': 'overflow-wrap:anywhere' }, tools.words(line.reason))
+					E('td', { 'class': 'td', 'style': 'overflow-wrap:anywhere' }, [ tools.said(line.reason) ])
 				]);
 			})));
 
 		if (!report.usable) {
-			parts.push(this.alert(_('No tunnel can be made from this file, so it is not used.')));
+			parts.push(tools.warning(_('No tunnel can be made from this file, so it is not used.')));
 			return E('div', { 'class': 'millrace-report' }, parts);
 		}
 
@@ -214,12 +210,15 @@ const Import = form.DummyValue.extend({
 			parts.push(E('p', {}, [ _('It is saved as a file on the router that only root can read, and this interface uses it.') ]));
 
 		if (report.refused && !answer.options)
-			parts.push(this.alert(_('Refused lines are removed from it.')));
+			parts.push(tools.warning(_('Refused lines are removed from it.')));
 
 		if (there || uci.get('network', section_id, 'private_key') || uci.get('network', section_id, 'config_file'))
-			parts.push(this.alert(N_(there,
+			parts.push(tools.warning(N_(there,
 				'It replaces this interface\'s present configuration, with %d peer.',
 				'It replaces this interface\'s present configuration, with %d peers.').format(there)));
+
+		if (answer.gre_rule)
+			parts.push(this.renderRule(answer.gre_rule));
 
 		parts.push(E('button', {
 			'class': 'btn cbi-button-apply important millrace-use',
@@ -228,13 +227,33 @@ const Import = form.DummyValue.extend({
 					? this.useOptions(section_id, name, answer.options)
 					: this.useFile(section_id, name, data, found);
 
-				return Promise.resolve(used).catch(L.bind(function(error) {
-					dom.content(found, this.alert(error.message));
-				}, this));
+				return Promise.resolve(used).catch(function(error) {
+					dom.content(found, tools.warning(tools.said(error.message)));
+				});
 			})
 		}, [ _('Use it') ]));
 
 		return E('div', { 'class': 'millrace-report' }, parts);
+	},
+
+	/* A rule of the firewall that the tunnel needs. Saved with the interface if the button is pressed. */
+	renderRule: function(rule) {
+		const box = E('div', { 'class': 'millrace-rule' }, [
+			tools.warning(_('PPTP needs GRE (IP protocol 47), which this router\'s firewall rejects. This rule accepts it:')),
+			E('pre', { 'style': 'overflow:auto;tab-size:4' }, [ tools.ruleText(rule) ]),
+			E('p', {}, [
+				E('button', {
+					'class': 'btn cbi-button-add millrace-add-rule',
+					'click': ui.createHandlerFn(this, function() {
+						return tools.addRule(rule).then(function() {
+							dom.content(box.lastElementChild, E('em', {}, [ _('The rule is saved together with the interface.') ]));
+						});
+					})
+				}, [ _('Add this rule') ])
+			])
+		]);
+
+		return box;
 	},
 
 	/* Into the form where it has the option, else past it. */
@@ -291,7 +310,7 @@ const Import = form.DummyValue.extend({
 		return tools.keep(section_id, name, data, !!replace).then(L.bind(function(answer) {
 			if (answer.taken != null) {
 				dom.content(found, [
-					this.alert(_('The file %s already exists. It will be kept beside the new one, as %s.').format(answer.taken, answer.taken + '.old')),
+					tools.warning(_('The file %s already exists. It will be kept beside the new one, as %s.').format(answer.taken, answer.taken + '.old')),
 					E('button', {
 						'class': 'btn cbi-button-apply important millrace-replace',
 						'click': ui.createHandlerFn(this, 'useFile', section_id, name, data, found, true)
@@ -318,7 +337,7 @@ const Generate = form.DummyValue.extend({
 					this.section.getUIElement(section_id, this.field).setValue(keys[this.made]);
 					this.map.checkDepends();
 				}, this), function(error) {
-					ui.addNotification(null, E('p', {}, tools.words(error.message)));
+					ui.addNotification(null, E('p', {}, [ tools.said(error.message) ]));
 				});
 			})
 		}, [ _('Make a new one') ]);
@@ -410,7 +429,7 @@ return network.registerProtocol('millrace', {
 			return tools.publicKey(key).then(function(answer) {
 				return answer.public_key;
 			}, function(error) {
-				return error.message;
+				return _('It cannot be computed: %s').format(error.message);
 			});
 		};
 

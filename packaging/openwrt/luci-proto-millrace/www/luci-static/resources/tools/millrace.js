@@ -1,6 +1,7 @@
 'use strict';
 'require baseclass';
 'require rpc';
+'require uci';
 
 /* What the pages of Millrace share. The program answers all questions: `millrace rpcd`. */
 
@@ -73,6 +74,19 @@ const FAULTS = {
 	]
 };
 
+/* The program's words for states, of the guard, of uplinks, and of clients' files. */
+const STATES = {
+	off: _('off'),
+	held: _('held'),
+	through: _('through'),
+	up: _('up'),
+	unknown: _('unknown'),
+	degraded: _('degraded'),
+	down: _('down'),
+	outdated: _('outdated'),
+	pending: _('pending')
+};
+
 /* Polls for which a rate is kept: five minutes of one each three seconds. */
 const SAMPLES = 100;
 
@@ -135,11 +149,11 @@ return baseclass.extend({
 	},
 
 	rate: function(bits) {
-		return (bits == null) ? '-' : scaled(bits, 1000, [ 'bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s' ]);
+		return (bits == null) ? '-' : scaled(bits, 1000, [ _('bit/s'), _('kbit/s'), _('Mbit/s'), _('Gbit/s') ]);
 	},
 
 	size: function(bytes) {
-		return scaled(bytes || 0, 1024, [ 'B', 'KiB', 'MiB', 'GiB', 'TiB' ]);
+		return scaled(bytes || 0, 1024, [ _('B'), _('KiB'), _('MiB'), _('GiB'), _('TiB') ]);
 	},
 
 	/* A time in its largest unit. LuCI's own %t always begins with hours. */
@@ -153,7 +167,9 @@ return baseclass.extend({
 		if (seconds < 172800)
 			return _('%d h').format(Math.round(seconds / 3600));
 
-		return _('%d days').format(Math.round(seconds / 86400));
+		const days = Math.round(seconds / 86400);
+
+		return N_(days, '%d day', '%d days').format(days);
 	},
 
 	/* When a peer was last heard, and the title of that column: only WireGuard makes handshakes all the time. */
@@ -170,11 +186,20 @@ return baseclass.extend({
 		return (tunnel.protocol == 'wireguard') ? _('Handshake') : _('Last heard');
 	},
 
-	/* The program's words, in which commands and names stand between backticks. */
-	words: function(text) {
-		return String(text).split(/`([^`]+)`/).map(function(part, i) {
+	/* A sentence of the program, which is English in every language. Commands and names stand between backticks. */
+	said: function(text) {
+		return E('span', { 'lang': 'en' }, String(text).split(/`([^`]+)`/).map(function(part, i) {
 			return (i % 2) ? E('code', {}, [ part ]) : part;
-		});
+		}));
+	},
+
+	/* A box for what went wrong: a text, or a sentence of the program. */
+	warning: function(words) {
+		return E('div', { 'class': 'alert-message warning', 'style': 'overflow-wrap:anywhere' }, [ words ]);
+	},
+
+	stateName: function(state) {
+		return STATES[state] || state;
 	},
 
 	faultCodes: Object.keys(FAULTS),
@@ -187,7 +212,7 @@ return baseclass.extend({
 	faults: function(it) {
 		return ((it && it.faults) || []).map(L.bind(function(fault) {
 			return E('div', { 'class': 'alert-message warning', 'style': 'overflow-wrap:anywhere', 'data-fault': fault.code }, [
-				E('strong', {}, [ this.faultTitle(fault.code) ]), fault.words ? ': ' : '', E('span', {}, this.words(fault.words)),
+				E('strong', {}, [ this.faultTitle(fault.code) ]), fault.words ? ': ' : '', this.said(fault.words),
 				FAULTS[fault.code] ? E('div', {}, [ FAULTS[fault.code][1] ]) : ''
 			]);
 		}, this));
@@ -236,12 +261,14 @@ return baseclass.extend({
 		return [ alive ? 'success' : 'warning', _('%d of %d peers connected').format(alive, peers.length) ];
 	},
 
-	/* Why a tunnel cannot pass packets, in the program's words. */
+	/* Why a tunnel cannot pass packets, as the content of an element. */
 	reason: function(tunnel) {
 		if (tunnel.state == 'waiting')
-			return _('Not up yet: waiting for %s').format(tunnel.waiting_for);
+			return [ _('Not up yet, waiting for:'), ' ', this.said(tunnel.waiting_for) ];
 
-		return (tunnel.state == 'silent' || tunnel.state == 'no carrier') ? (tunnel.peers[0] || {}).reason || '' : '';
+		const why = (tunnel.state == 'silent' || tunnel.state == 'no carrier') && (tunnel.peers[0] || {}).reason;
+
+		return why ? [ this.said(why) ] : [];
 	},
 
 	/* The state of an interface without a running tunnel. */
@@ -289,12 +316,13 @@ return baseclass.extend({
 		const values = history.values;
 		const peak = values.reduce(function(most, pair) {
 			return Math.max(most, pair[0], pair[1]);
-		}, 1000);
+		}, 0);
+		const top = Math.max(peak, 1000);
 
 		const line = function(index, colour) {
 			const points = values.map(function(pair, i) {
 				const x = width - (values.length - 1 - i) * step;
-				const y = height - pair[index] / peak * (height - 16);
+				const y = height - pair[index] / top * (height - 16);
 
 				return x.toFixed(1) + ',' + y.toFixed(1);
 			});
@@ -310,7 +338,7 @@ return baseclass.extend({
 				'viewBox': '0 0 %d %d'.format(width, height), 'preserveAspectRatio': 'none', 'role': 'img',
 				'aria-label': _('Rates of the last five minutes'), 'style': 'width:100%;height:120px;display:block'
 			}, [ line(0, '#3c78d8'), line(1, '#38a048') ]),
-			E('small', {}, [ _('Peak of five minutes: %s').format(this.rate(peak)) ])
+			E('small', { 'style': 'padding:0 .4em' }, [ _('Peak of five minutes: %s').format(this.rate(peak)) ])
 		]);
 	},
 
@@ -327,7 +355,7 @@ return baseclass.extend({
 
 		return shape('svg', {
 			'class': 'millrace-code', 'viewBox': '0 0 %d %d'.format(size, size), 'shape-rendering': 'crispEdges',
-			'role': 'img', 'aria-label': _('QR code'), 'style': 'width:100%;max-width:24em;display:block;margin:auto'
+			'role': 'img', 'aria-label': _('QR code'), 'style': 'width:100%;max-width:24em;display:block;margin:0 auto 1em'
 		}, [
 			shape('rect', { 'width': size, 'height': size, 'fill': '#fff' }),
 			shape('path', { 'd': path, 'fill': '#000' })
@@ -349,6 +377,24 @@ return baseclass.extend({
 		return node;
 	},
 
+	/* A rule of the firewall that the program offers, as /etc/config/firewall shows it. */
+	ruleText: function(rule) {
+		return [ 'config rule \'%s\''.format(rule.section) ].concat(Object.keys(rule.options).map(function(option) {
+			return '\toption %s \'%s\''.format(option, rule.options[option]);
+		})).join('\n');
+	},
+
+	/* Adds such a rule to the changes that are saved next. */
+	addRule: function(rule) {
+		return uci.load('firewall').then(function() {
+			if (!uci.get('firewall', rule.section))
+				uci.add('firewall', 'rule', rule.section);
+
+			for (let option in rule.options)
+				uci.set('firewall', rule.section, option, rule.options[option]);
+		});
+	},
+
 	/* All figures of a tunnel, by their names in the status document. */
 	figures: function(tunnel) {
 		const rows = [];
@@ -358,19 +404,22 @@ return baseclass.extend({
 					walk(value[key], name ? name + '.' + key : key);
 				});
 			else if (value != null)
-				rows.push(E('tr', { 'class': 'tr' }, [ E('td', { 'class': 'td' }, [ name ]), E('td', { 'class': 'td' }, [ String(value) ]) ]));
+				rows.push(E('tr', { 'class': 'tr' }, [
+					E('td', { 'class': 'td', 'style': 'flex:3 3 60%' }, [ name ]),
+					E('td', { 'class': 'td', 'style': 'flex:1 1 30%' }, [ String(value) ])
+				]));
 		};
 
 		walk(tunnel, '');
 
-		return E('table', { 'class': 'table' }, rows);
+		return E('table', { 'class': 'table', 'lang': 'en' }, rows);
 	},
 
 	/* What the guard does with a family's packets. */
 	way: function(way) {
 		if (way && way.through)
-			return _('through %s').format(way.through);
+			return E('span', {}, [ _('through %s').format(way.through) ]);
 
-		return _('blocked: %s').format((way && way.held) || '');
+		return E('span', {}, [ _('blocked:'), ' ', this.said((way && way.held) || '') ]);
 	}
 });

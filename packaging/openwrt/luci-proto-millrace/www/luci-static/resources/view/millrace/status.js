@@ -3,6 +3,7 @@
 'require poll';
 'require dom';
 'require ui';
+'require uci';
 'require tools.millrace as tools';
 
 /* A tunnel with more peers does not show them before it is asked to. */
@@ -20,7 +21,7 @@ function label(kind, words) {
 }
 
 function warning(words) {
-	return E('div', { 'class': 'alert-message warning', 'style': 'overflow-wrap:anywhere' }, tools.words(words));
+	return tools.warning(tools.said(words));
 }
 
 function table(titles, rows) {
@@ -30,7 +31,7 @@ function table(titles, rows) {
 		}))
 	].concat(rows.map(function(cells) {
 		return E('tr', { 'class': 'tr' }, cells.map(function(cell, i) {
-			return E('td', { 'class': 'td', 'data-title': titles[i] }, Array.isArray(cell) ? cell : [ cell ]);
+			return E('td', { 'class': 'td', 'data-title': titles[i] || null }, Array.isArray(cell) ? cell : [ cell ]);
 		}));
 	})));
 }
@@ -39,23 +40,23 @@ function lineState(line) {
 	const kinds = { up: 'success', degraded: 'warning', down: 'danger' };
 
 	return [
-		label(kinds[line.state] || 'notice', line.state),
+		label(kinds[line.state] || 'notice', tools.stateName(line.state)),
 		' ',
-		E('span', {}, tools.words(line.reason || '')),
+		tools.said(line.reason || ''),
 		line.state_age != null ? E('small', {}, [ ' ', _('for %s').format(tools.span(line.state_age)) ]) : ''
 	];
 }
 
 function about(peer) {
-	const parts = [ peer.detail ];
+	const parts = [ tools.said(peer.detail) ];
 
 	if (peer.behind.length)
-		parts.push(_('behind it: %s').format(peer.behind.join(', ')));
+		parts.push(' · ', _('behind it: %s').format(peer.behind.join(', ')));
 
 	if (peer.file == 'outdated' || peer.file == 'pending')
-		parts.push(_('file: %s').format(peer.file));
+		parts.push(' · ', _('file: %s').format(tools.stateName(peer.file)));
 
-	return parts.join(' · ');
+	return parts;
 }
 
 function cap(line) {
@@ -127,7 +128,7 @@ function renderTunnel(tunnel, it, alone) {
 		E('h3', {}, [ it ? it.interface : tunnel.interface, ' ', label(state[0], state[1]) ]),
 		E('div', {}, tools.faults(it)),
 		E('div', {}, (tunnel.warnings || []).map(warning)),
-		E('p', { 'class': 'millrace-reason' }, tools.words(tools.reason(tunnel))),
+		E('p', { 'class': 'millrace-reason' }, tools.reason(tunnel)),
 		E('p', { 'class': 'millrace-rates' }, [
 			E('strong', { 'style': 'border-bottom:2px solid #3c78d8' }, [ _('Received:') ]), ' ', tools.rate(rates[0]), ' \xa0 ',
 			E('strong', { 'style': 'border-bottom:2px solid #38a048' }, [ _('Sent:') ]), ' ', tools.rate(rates[1])
@@ -135,7 +136,7 @@ function renderTunnel(tunnel, it, alone) {
 		tools.graph(history),
 		E('p', {}, [
 			tools.protocol(tunnel), ' · ', tunnel.interface, ' · ', _('up for %s').format(tools.span(tunnel.uptime_ms / 1000)),
-			' · ', _('MTU %d').format(tunnel.mtu),
+			tunnel.mtu ? ' · ' + _('MTU %d').format(tunnel.mtu) : '',
 			tunnel.listen_port ? ' · ' + _('UDP port %d').format(tunnel.listen_port) : '',
 			(tunnel.addresses || []).length ? ' · ' + tunnel.addresses.join(', ') : ''
 		]),
@@ -155,7 +156,7 @@ function renderGuard(guard) {
 	const rows = [];
 	const row = function(title, value) {
 		if (value != null && value !== '')
-			rows.push([ title, tools.words(value) ]);
+			rows.push([ title, value ]);
 	};
 
 	row(_('Guarded'), (guard.lan || []).join(', '));
@@ -166,28 +167,28 @@ function renderGuard(guard) {
 
 		if (groups.length > 1)
 			groups.forEach(function(group) {
-				row(group.lan.join(', '), 'IPv4: %s; IPv6: %s'.format(tools.way(group.ipv4), tools.way(group.ipv6)));
+				row(group.lan.join(', '), [ 'IPv4: ', tools.way(group.ipv4), '; IPv6: ', tools.way(group.ipv6) ]);
 			});
 		else {
 			row('IPv4', tools.way(guard.ipv4));
 			row('IPv6', tools.way(guard.ipv6));
 		}
 
-		row(_('Packet filter'), guard.packet_filter);
-		row(_('Rules'), 'IPv4: %s, IPv6: %s'.format(guard.rules_ipv4, guard.rules_ipv6));
+		row(_('Packet filter'), tools.said(guard.packet_filter));
+		row(_('Rules'), tools.said('IPv4: %s, IPv6: %s'.format(guard.rules_ipv4, guard.rules_ipv6)));
 		row(_('Refused packets'), guard.refused_packets);
 	}
 
 	return E('div', { 'class': 'cbi-section millrace-guard' }, [
-		E('h3', {}, [ _('Guard'), ' ', label(guard.whole ? 'success' : 'warning', guard.state) ]),
+		E('h3', {}, [ _('Guard'), ' ', label(guard.whole ? 'success' : 'warning', tools.stateName(guard.state)) ]),
 		E('p', {}, [ words[guard.state] || '' ]),
 		E('div', {}, (guard.notes || []).map(warning)),
-		E('p', {}, guard.to_let_go ? [ _('To unblock'), ': ' ].concat(tools.words(guard.to_let_go)) : []),
-		tools.fold(opened, 'guard', _('Details'), function() { return table([ _('What'), _('State') ], rows); })
+		E('p', {}, guard.to_let_go ? [ _('To unblock:'), ' ', tools.said(guard.to_let_go) ] : []),
+		tools.fold(opened, 'guard', _('Details'), function() { return table([ _('Part'), _('State') ], rows); })
 	]);
 }
 
-function renderStatus(status) {
+function renderStatus(page, status) {
 	const interfaces = {};
 
 	status.interfaces.forEach(function(it) {
@@ -216,7 +217,15 @@ function renderStatus(status) {
 	if (status.guard)
 		cards.push(renderGuard(status.guard));
 
-	const parts = status.problems.map(warning).concat([ E('div', { 'class': 'millrace-cards' }, cards) ]);
+	const parts = status.problems.map(warning);
+
+	if (status.gre_rule)
+		parts.push(E('div', { 'class': 'alert-message warning millrace-rule' }, [
+			E('p', {}, [ _('PPTP needs GRE (IP protocol 47), which this router\'s firewall rejects.') ]),
+			E('button', { 'class': 'btn millrace-add-rule', 'click': ui.createHandlerFn(page, 'handleRule', status.gre_rule) }, [ _('Show a rule that accepts it') ])
+		]));
+
+	parts.push(E('div', { 'class': 'millrace-cards' }, cards));
 
 	if (!status.tunnels.length && !status.interfaces.length)
 		parts.push(E('p', {}, [ E('em', {}, [ _('There is no tunnel. Make one with Network » Interfaces » Add new interface, with the protocol Millrace.') ]) ]));
@@ -233,7 +242,7 @@ return view.extend({
 	},
 
 	fail: function(error) {
-		ui.addNotification(null, E('p', {}, tools.words(error.message)));
+		ui.addNotification(null, E('p', {}, [ tools.said(error.message) ]));
 	},
 
 	refreshPeers: function() {
@@ -254,13 +263,29 @@ return view.extend({
 					'class': 'btn cbi-button-positive important',
 					'click': ui.createHandlerFn(this, function() {
 						return work().catch(function(error) {
-							dom.content(fault, tools.words(error.message));
+							dom.content(fault, tools.said(error.message));
 							fault.style.display = '';
 						});
 					})
 				}, [ words ])
 			])
 		]));
+	},
+
+	/* LuCI's own window of changes, which applies them, comes after this one. */
+	handleRule: function(rule, ev) {
+		this.ask(_('Add a rule to the firewall'), [
+			E('p', {}, [ _('PPTP needs GRE (IP protocol 47), which this router\'s firewall rejects. This rule accepts it:') ]),
+			E('pre', { 'style': 'overflow:auto;tab-size:4' }, [ tools.ruleText(rule) ])
+		], _('Add this rule'), function() {
+			return tools.addRule(rule)
+				.then(function() { return uci.save(); })
+				.then(function() { return ui.changes.init(); })
+				.then(function() {
+					ui.hideModal();
+					ui.changes.displayChanges();
+				});
+		});
 	},
 
 	handleServer: function(ev) {
@@ -284,11 +309,11 @@ return view.extend({
 	/* What is shown is what is made: the networks of the plan are asked for again. */
 	showPlan: function(plan, wanted) {
 		this.ask(_('Plan'), [
-			E('pre', { 'class': 'millrace-plan', 'style': 'white-space:pre-wrap' }, tools.words(plan.said))
+			E('pre', { 'class': 'millrace-plan', 'style': 'white-space:pre-wrap' }, [ tools.said(plan.said) ])
 		], _('Make it'), L.bind(function() {
 			return tools.makeServer.apply(tools, wanted.concat([ plan.subnet, plan.subnet6 ])).then(L.bind(function(made) {
 				ui.showModal(_('The server is ready'), [
-					E('pre', { 'class': 'millrace-made', 'style': 'white-space:pre-wrap' }, tools.words(made.said)),
+					E('pre', { 'class': 'millrace-made', 'style': 'white-space:pre-wrap' }, [ tools.said(made.said) ]),
 					E('div', { 'class': 'right' }, [
 						E('button', { 'class': 'btn', 'click': ui.hideModal }, [ _('Done') ])
 					])
@@ -330,7 +355,7 @@ return view.extend({
 		this.ask(_('Networks behind %s').format(name), [ behind ], _('Set'), L.bind(function() {
 			return tools.setPeer(server, name, behind.querySelector('input').value).then(L.bind(function(said) {
 				ui.hideModal();
-				ui.addNotification(null, E('p', {}, tools.words([ said.said, said.note ].filter(Boolean).join(' '))));
+				ui.addNotification(null, E('p', {}, [ tools.said([ said.said, said.note ].filter(Boolean).join(' ')) ]));
 
 				return this.refreshPeers();
 			}, this));
@@ -361,7 +386,7 @@ return view.extend({
 
 		ui.showModal(_('Client %s').format(added.name), [
 			E('p', {}, [ _('This is shown only once, as its private key is stored nowhere else. Scan the code with the client\'s app, or save the file and send it over a confidential channel.') ]),
-			added.note ? E('p', {}, tools.words(added.note)) : '',
+			added.note ? E('p', {}, [ tools.said(added.note) ]) : '',
 			added.qr ? tools.code(added.qr) : E('p', {}, [ _('The file is too long for a QR code that a camera can read.') ]),
 			E('div', { 'class': 'right' }, [
 				link, ' ',
@@ -415,7 +440,7 @@ return view.extend({
 
 		return E('div', { 'class': 'millrace-server', 'data-server': it.server }, [
 			E('p', {}, [ it.server ]),
-			it.error ? E('p', { 'class': 'alert-message warning' }, tools.words(it.error)) : '',
+			it.error ? warning(it.error) : '',
 			table([ _('Client'), _('Details'), '' ], it.peers.map(function(peer) {
 				return [
 					peer.name,
@@ -434,13 +459,14 @@ return view.extend({
 	},
 
 	render: function(data) {
-		const live = E('div', { 'id': 'millrace-live' }, renderStatus(data[0]));
+		const page = this;
+		const live = E('div', { 'id': 'millrace-live' }, renderStatus(page, data[0]));
 
 		poll.add(function() {
 			return tools.status().then(function(status) {
-				dom.content(live, renderStatus(status));
+				dom.content(live, renderStatus(page, status));
 			}, function(error) {
-				dom.content(live, E('div', { 'class': 'alert-message warning' }, tools.words(error.message)));
+				dom.content(live, warning(error.message));
 			});
 		}, 3);
 

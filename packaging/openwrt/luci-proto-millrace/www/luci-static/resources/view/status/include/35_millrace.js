@@ -50,7 +50,7 @@ return baseclass.extend({
 		});
 
 		if (status.guard)
-			rows.push(row(_('Guard'), [ status.guard.whole ? 'success' : 'warning', status.guard.state ],
+			rows.push(row(_('Guard'), [ status.guard.whole ? 'success' : 'warning', tools.stateName(status.guard.state) ],
 				status.guard.lan ? status.guard.lan.join(', ') : ''));
 
 		return E('div', { 'class': 'millrace-overview' }, [
