@@ -181,7 +181,7 @@ pub fn on(guard: &Guard) -> Result<Done, SteerError> {
 /// # Errors
 /// The errors of [`on`], or [`SteerError::Record`].
 pub fn refresh() -> Result<Option<Done>, SteerError> {
-    settings::restore::<Asked>(None, &mut Restarts::at_once())
+    settings::restore::<Asked>(None, None, &mut Restarts::at_once())
 }
 
 /// Removes the guard: packets leave through the host's own routes until the guard is switched on again. Returns the

@@ -5,6 +5,7 @@ use std::time::Duration;
 use host::dnsmasq::Restarts;
 use log::Level;
 
+use crate::policy::Element;
 use crate::record::{self, Record};
 use crate::{Done, SteerError, Ways, or_note};
 
@@ -29,8 +30,9 @@ pub(crate) trait Settings: Clone {
     /// Settings as text of the record.
     fn in_text(&self) -> String;
 
-    /// The settings with what has become known since.
-    fn renewed(&self) -> Self {
+    /// The settings with what has become known since. `added` are addresses that programs have put into sets of the
+    /// table; without it, all sets are to be read.
+    fn renewed(&self, _added: Option<&[Element]>) -> Self {
         self.clone()
     }
 
@@ -77,16 +79,18 @@ pub(crate) fn put<S: Settings>(
     Ok(done)
 }
 
-/// Restores the recorded settings, for a caller that may know the previous routes; `None` if no settings are in force.
+/// Restores the recorded settings, for a caller that may know the previous routes, and which elements sets have got
+/// since; `None` if no settings are in force.
 pub(crate) fn restore<S: Settings>(
     ways: Option<&Ways>,
+    added: Option<&[Element]>,
     restarts: &mut Restarts,
 ) -> Result<Option<Done<S::Report>>, SteerError> {
     let record = Record::lock(S::NAME)?;
     let Some(before) = S::read(&record) else {
         return Ok(None);
     };
-    let asked = before.renewed();
+    let asked = before.renewed(added);
     let text = asked.in_text();
     if text != before.in_text() {
         record.write(&text)?;

@@ -46,6 +46,7 @@ pub(super) fn set(guard: &Guard, facts: &Facts) -> Plan {
         let table = WantedTable {
             name: TABLE,
             sets: Vec::new(),
+            elements: Vec::new(),
             chains: vec![chain],
         };
         plan.scripts.push(Script {

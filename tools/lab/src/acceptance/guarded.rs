@@ -91,17 +91,22 @@ impl Guarded {
         all.server
             .nft(&counting(&[("clear", "\"eth0\""), ("through", TUNNELS)]))
             .unwrap();
+        all.filter();
+        let stop = Arc::clone(&all.stop);
+        all.server.spawn("sink", move || sink(&stop)).unwrap();
+        all
+    }
+
+    /// Makes the router's counters, and the table that masquerades.
+    pub fn filter(&self) {
         let lan = counting(&[("pc", "\"br-lan\""), ("phone", "\"br-guest\"")]);
-        all.router.nft(&lan).unwrap();
+        self.router.nft(&lan).unwrap();
         let nat = "table inet nat {\n counter forwarded { }\n\
             chain postrouting {\n type nat hook postrouting priority 100;\n\
             oifname { \"wan\", \"mr-*\", \"ovpn0\" } masquerade\n }\n\
             chain last {\n type filter hook postrouting priority 300;\n\
             iifname { \"br-lan\", \"br-guest\" } oifname \"wan\" counter name forwarded\n }\n }\n";
-        all.router.nft(nat).unwrap();
-        let stop = Arc::clone(&all.stop);
-        all.server.spawn("sink", move || sink(&stop)).unwrap();
-        all
+        self.router.nft(nat).unwrap();
     }
 
     /// Joins the devices to the router.
