@@ -39,8 +39,8 @@ struct Kind {
     way: &'static str,
 }
 
-/// The port of the first kind; the other kinds have the next ones.
-const PORT: u16 = 9101;
+/// The port of the first kind; the other kinds have the next ones. The server answers at these ports.
+const PORT: u16 = 7901;
 
 /// Addresses of a device that its router has not seen before.
 const UNSEEN: [&str; 2] = ["192.168.1.77", "fd00:1::77"];
@@ -146,13 +146,17 @@ impl Drop for Steady {
     }
 }
 
-/// Counts the packets of each kind at the server, by the device through which they come.
+/// Counts the packets of each kind at the server, by the device through which they come. Addresses that the router has
+/// not seen get no answer: for one, it would ask for their hardware address.
 fn count(all: &Policed) {
     let (mut counters, mut rules) = (String::new(), String::new());
-    for (port, _) in (PORT..).zip(KINDS) {
+    for (port, kind) in (PORT..).zip(KINDS) {
         for way in ["eth0", "wg1", "wg2"] {
             counters += &format!("counter {way}_{port} {{ }}\n");
             rules += &format!("iifname {way} udp dport {port} counter name {way}_{port}\n");
+        }
+        if kind.from.is_some() {
+            rules += &format!("udp dport {port} drop\n");
         }
     }
     let table = format!(
@@ -202,7 +206,10 @@ fn a_stopped_firewall_lets_no_packet_leave_in_clear() {
     let _watch = all.watch(&file);
     all.settled("names", "through mr-nl");
     all.resolve(&all.world.phone, "192.168.2.2", "example.org");
-    // The router gets neither a request of its neighbour for these addresses, nor an answer for them.
+    // The device does not ask for its router's hardware address with these as its own.
+    for router in ["192.168.1.2", "fd00:1::2"] {
+        all.world.knows(&all.world.pc, router, "br-lan");
+    }
     for address in UNSEEN {
         all.add_address(&all.world.pc, address);
     }
