@@ -98,10 +98,8 @@ pub(crate) fn comment(mark: &str, place: usize, count: usize) -> String {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct WantedTable {
     pub(crate) name: &'static str,
-    /// Names of the sets, each with its definition.
-    pub(crate) sets: Vec<(String, &'static str)>,
-    /// Names of sets, each with elements that it must have.
-    pub(crate) elements: Vec<(String, String)>,
+    /// Names of the sets, each with its definition, and with elements that it must have.
+    pub(crate) sets: Vec<(String, String)>,
     pub(crate) chains: Vec<WantedChain>,
 }
 
@@ -131,22 +129,19 @@ impl WantedTable {
         [0, 1].map(|plain| self.script(listing, plain))
     }
 
-    /// The script that puts the elements into their sets. Elements that are there already stay as they are.
-    pub(crate) fn filling(&self) -> String {
-        let line = |(set, elements): &(String, String)| {
-            format!("add element inet {} {set} {{ {elements} }}\n", self.name)
+    /// The script that makes the sets. Sets and elements that are there already stay as they are.
+    pub(crate) fn sets_alone(&self) -> String {
+        let line = |(set, kind): &(String, String)| {
+            format!("add set inet {} {set} {{ {kind} }}\n", self.name)
         };
-        self.elements.iter().map(line).collect()
+        self.sets.iter().map(line).collect()
     }
 
     fn script(&self, listing: &str, plain: usize) -> String {
         let table = format!("inet {}", self.name);
         let mut text = format!("add table {table}\n");
+        text += &self.sets_alone();
         // Writing to a string does not fail.
-        for (name, kind) in &self.sets {
-            let _ = writeln!(text, "add set {table} {name} {{ {kind} }}");
-        }
-        text += &self.filling();
         for WantedChain { name, hook, .. } in &self.chains {
             let hook = hook.map_or_else(String::new, |(kind, hook, priority)| {
                 let hook = HOOKS[hook as usize];

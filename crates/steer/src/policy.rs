@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use config::policy::{Mac, Policy, TUNNELS_MAX};
 use host::dnsmasq::Restarts;
-use netio::netlink::{Family, Flow, Netfilter};
+use netio::netlink::{ChainsWatch, Family, Flow, Netfilter, NetlinkError};
 
 use crate::facts::Facts;
 use crate::filter::{Chains, Script};
@@ -33,7 +33,7 @@ use crate::settings::{self, Settings};
 use crate::system::{System, listed};
 use crate::watch;
 use crate::{SteerError, Ways, or_note};
-use addresses::{Addresses, file_beside};
+use addresses::{Addresses, Heard, file_beside, hour};
 use report::ways_now;
 use table::TABLE;
 
@@ -48,7 +48,6 @@ pub(crate) mod rules;
 mod second;
 pub(crate) mod table;
 
-pub(crate) use addresses::{Element, hour};
 pub(crate) use leases::{Lease, Names, lease_of};
 pub use others::Other;
 pub use report::{EntryReport, Report};
@@ -105,6 +104,7 @@ impl Settings for Asked {
     const PACE: Duration = Duration::from_millis(50);
     const CLOSED: log::Level = log::Level::Info;
     type Report = Report;
+    type News = Heard;
 
     fn of(whole: &str) -> Option<Self> {
         let is_head = |it: &&str| {
@@ -153,20 +153,29 @@ impl Settings for Asked {
         text + &self.known.text() + &self.text
     }
 
-    fn renewed(&self, added: Option<&[Element]>) -> Self {
+    fn hear(chains: &mut ChainsWatch, news: &mut Heard) -> Result<(), NetlinkError> {
+        if !chains.added(&mut news.added)? {
+            news.read = None;
+        }
+        Ok(())
+    }
+
+    fn renewed(&self, news: &mut Heard) -> Self {
         let mut asked = Self {
             names: leases::names(&self.policy, &self.names),
             ..self.clone()
         };
         let hour = hour();
-        match (added, Netfilter::open()) {
-            (Some(added), _) => asked.addresses.hear(&self.policy, added, hour),
-            (None, Ok(mut netfilter)) => {
-                let all = &mut asked.addresses;
-                asked.lacks = all.read(&self.policy, &mut netfilter, hour);
-            }
-            (None, Err(_)) => {}
+        asked.addresses.hear(&self.policy, &news.added, hour);
+        if news.read != Some(hour)
+            && let Ok(mut netfilter) = Netfilter::open()
+        {
+            asked.lacks = asked.addresses.read(&self.policy, &mut netfilter, hour);
         }
+        *news = Heard {
+            added: Vec::new(),
+            read: Some(hour),
+        };
         asked.addresses.trim(&self.policy, hour);
         asked.keep();
         asked
@@ -204,7 +213,7 @@ impl Settings for Asked {
         let listing = || listed(TABLE).unwrap_or_default();
         let mut to_do = plan(&resolved, &facts, listing);
         if self.lacks && to_do.scripts.is_empty() {
-            let text = table::wanted(&resolved, &facts).filling();
+            let text = table::wanted(&resolved, &facts).sets_alone();
             to_do.scripts.push(Script::plain(text));
         }
         let mut applied = to_do.apply(|_| true, &mut system);
@@ -308,7 +317,7 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, SteerError> 
         return Err(SteerError::Settings(fault));
     }
     settings::put(|before: Option<&Asked>| {
-        let known = before.map(|it| it.renewed(None));
+        let known = before.map(|it| it.renewed(&mut Heard::default()));
         let known = known.unwrap_or_else(|| Asked {
             names: leases::kept(kept),
             addresses: Addresses::kept(&file_beside(kept), hour()),
@@ -332,7 +341,7 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, SteerError> 
 /// # Errors
 /// The errors of [`on`], and an error when there is no place for the record.
 pub fn refresh() -> Result<Option<Done>, SteerError> {
-    settings::restore::<Asked>(None, None, &mut Restarts::at_once())
+    settings::restore::<Asked>(None, &mut Heard::default(), &mut Restarts::at_once())
 }
 
 /// Removes the policy. Also removes the files in which names of leases and addresses outlive a boot: `kept`, the one in

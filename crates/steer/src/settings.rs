@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use host::dnsmasq::Restarts;
 use log::Level;
+use netio::netlink::{ChainsWatch, NetlinkError};
 
-use crate::policy::Element;
 use crate::record::{self, Record};
 use crate::{Done, SteerError, Ways, or_note};
 
@@ -23,6 +23,8 @@ pub(crate) trait Settings: Clone {
     const CLOSED: Level;
     /// Report of the state.
     type Report;
+    /// News of the table besides changes of its chains. The default has heard of none, and knows no earlier state.
+    type News: Default;
 
     /// The settings of a record's text.
     fn of(text: &str) -> Option<Self>;
@@ -30,9 +32,13 @@ pub(crate) trait Settings: Clone {
     /// Settings as text of the record.
     fn in_text(&self) -> String;
 
-    /// The settings with what has become known since. `added` are addresses that programs have put into sets of the
-    /// table; without it, all sets are to be read.
-    fn renewed(&self, _added: Option<&[Element]>) -> Self {
+    /// Takes the news of the table that wait, and keeps them in `news`.
+    fn hear(chains: &mut ChainsWatch, _news: &mut Self::News) -> Result<(), NetlinkError> {
+        chains.changed().map(drop)
+    }
+
+    /// The settings with what has become known since. Takes the news.
+    fn renewed(&self, _news: &mut Self::News) -> Self {
         self.clone()
     }
 
@@ -79,18 +85,18 @@ pub(crate) fn put<S: Settings>(
     Ok(done)
 }
 
-/// Restores the recorded settings, for a caller that may know the previous routes, and which elements sets have got
-/// since; `None` if no settings are in force.
+/// Restores the recorded settings, for a caller that may know the previous routes, and news of the table; `None` if no
+/// settings are in force.
 pub(crate) fn restore<S: Settings>(
     ways: Option<&Ways>,
-    added: Option<&[Element]>,
+    news: &mut S::News,
     restarts: &mut Restarts,
 ) -> Result<Option<Done<S::Report>>, SteerError> {
     let record = Record::lock(S::NAME)?;
     let Some(before) = S::read(&record) else {
         return Ok(None);
     };
-    let asked = before.renewed(added);
+    let asked = before.renewed(news);
     let text = asked.in_text();
     if text != before.in_text() {
         record.write(&text)?;

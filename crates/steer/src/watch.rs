@@ -18,7 +18,6 @@ use host::dnsmasq::Restarts;
 use netio::netlink::{ChainsWatch, Monitor, NetlinkError, Watch};
 use netio::poll::Poller;
 
-use crate::policy::hour;
 use crate::settings::{self, Settings};
 use crate::{Done, SteerError, Ways};
 
@@ -47,25 +46,21 @@ pub(crate) fn watch<S: Settings>() -> Result<Infallible, SteerError> {
     }
     let mut known = Known::default();
     let mut restarts = Restarts::aside();
-    // Addresses that programs have put into sets, and the hour in which the sets were last read as a whole.
-    let (mut added, mut read) = (Vec::new(), None);
+    let mut news = S::News::default();
     loop {
         // Events are read before the look: a later event triggers the next look.
         while monitor.next()?.is_some() {}
-        if let Some(chains) = &mut chains
-            && !chains.added(&mut added)?
-        {
-            read = None;
+        if let Some(chains) = &mut chains {
+            S::hear(chains, &mut news)?;
         }
-        let hour = Some(hour());
-        let news = (read == hour).then_some(&added[..]);
         let begin = Instant::now();
         if let Err(error) = restarts.ended() {
             known.complain(&error.into());
         }
-        let done = settings::restore::<S>(known.ways.as_ref(), news, &mut restarts);
-        read = hour.filter(|_| matches!(done, Ok(Some(_))));
-        added.clear();
+        let done = settings::restore::<S>(known.ways.as_ref(), &mut news, &mut restarts);
+        if !matches!(done, Ok(Some(_))) {
+            news = S::News::default();
+        }
         match done {
             Ok(Some(done)) => note::<S>(&mut known, done),
             Ok(None) => known = Known::default(),

@@ -101,7 +101,6 @@ pub(crate) fn table(guard: &Guard, known: &Known, marks: &[u32]) -> WantedTable 
     WantedTable {
         name: TABLE,
         sets: Vec::new(),
-        elements: Vec::new(),
         chains,
     }
 }

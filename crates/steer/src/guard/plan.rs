@@ -46,7 +46,6 @@ pub(super) fn set(guard: &Guard, facts: &Facts) -> Plan {
         let table = WantedTable {
             name: TABLE,
             sets: Vec::new(),
-            elements: Vec::new(),
             chains: vec![chain],
         };
         plan.scripts.push(Script {

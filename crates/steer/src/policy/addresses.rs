@@ -33,8 +33,17 @@ const WRITES: Duration = Duration::from_secs(3600);
 /// Largest file that is read, in bytes: an address takes about 30.
 const FILE_MAX: u64 = 1 << 20;
 
-/// An address in a set: the set's name, and the address.
-pub(crate) type Element = (String, IpAddr);
+/// What the watch has heard of the sets.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Addresses that programs have put into sets since, each with the name of its set.
+    pub(super) added: Vec<Element>,
+    /// The hour in which all sets were last read; `None` if they are to be read, as something may have been missed.
+    pub(super) read: Option<u64>,
+}
+
+/// The name of a set, and an address in it.
+type Element = (String, IpAddr);
 
 /// Addresses by name. Each has the hour since boot in which it becomes too old; the newest come last.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -85,23 +94,14 @@ impl Addresses {
         &all(self) - &all(earlier)
     }
 
-    /// The sets that these addresses are put back into, each with its elements for `nft`.
-    pub(super) fn elements(&self, hour: u64) -> Vec<(String, String)> {
-        let mut sets = Vec::new();
-        for (domain, addresses) in &self.0 {
-            for family in [4, 6] {
-                let own = addresses
-                    .iter()
-                    .filter(|it| it.0.is_ipv4() == (family == 4) && it.1 > hour);
-                let own: Vec<String> = own
-                    .map(|(ip, end)| format!("{ip} timeout {}h", end - hour))
-                    .collect();
-                if !own.is_empty() {
-                    sets.push((kept_set_of(domain, family), own.join(", ")));
-                }
-            }
-        }
-        sets
+    /// The addresses of a name and a family, 4 or 6, as elements for `nft` that time out; `None` without any.
+    pub(super) fn elements(&self, domain: &Domain, family: u8, hour: u64) -> Option<String> {
+        let all = self.0.get(domain).into_iter().flatten();
+        let own = all.filter(|it| it.0.is_ipv4() == (family == 4) && it.1 > hour);
+        let own: Vec<String> = own
+            .map(|(ip, end)| format!("{ip} timeout {}h", end - hour))
+            .collect();
+        (!own.is_empty()).then(|| own.join(", "))
     }
 
     /// Adds addresses that were put into sets in this hour.
@@ -189,7 +189,7 @@ pub(super) fn file_beside(leases: &Path) -> PathBuf {
 }
 
 /// The current hour since boot. The clock of the day would not do: at boot, many routers do not know the time.
-pub(crate) fn hour() -> u64 {
+pub(super) fn hour() -> u64 {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds = text.split('.').next().unwrap_or_default();
     seconds.parse::<u64>().unwrap_or(0) / 3600
@@ -235,11 +235,13 @@ mod tests {
         seen(&mut it, "bank.example", "2001:db8:f::42", 31);
         it.trim(&policy(), 32);
         assert_eq!(all(&it), [ip("2001:db8:f::42")]);
-        let elements = it.elements(32);
-        let set = kept_set_of(&domain("bank.example"), 6);
-        assert_eq!(elements, [(set, "2001:db8:f::42 timeout 24h".to_owned())]);
+        let elements = [4, 6].map(|family| it.elements(&domain("bank.example"), family, 32));
+        assert_eq!(
+            elements,
+            [None, Some("2001:db8:f::42 timeout 24h".to_owned())]
+        );
         it.trim(&policy(), 56);
-        assert!(it.is_empty() && it.elements(56).is_empty());
+        assert!(it.is_empty());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The second layer: routing rules by known addresses of devices, for packets without a mark.
 //!
 //! The packet filter sets the marks. When another program has flushed it, packets of blocked devices have no mark, and
-//! would take the router's own routes. These rules lead them into their tunnel's table, or to "unreachable". Leases and
-//! the kernel's list of neighbours tell the addresses of a device. Packets that the filter has marked, answers among
+//! would take the router's own routes. These rules lead them into their tunnel's table, or to "unreachable". Leases, the
+//! kernel's list of neighbours and the filter's sets of senders tell the addresses of a device. Packets that the filter has marked, answers among
 //! them, match none of these rules.
 //!
 //! Entries for names have rules for those addresses that the sets of the packet filter had last. [`gaps`] describes

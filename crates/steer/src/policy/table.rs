@@ -61,6 +61,9 @@ const LEADING: i32 = -110;
 /// The condition that matches a DNS query over UDP or TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
+/// Maximum number of addresses in a name's set.
+const ADDRESSES_MAX: usize = 16384;
+
 /// A set with the addresses that blocked devices send from.
 pub(super) struct SourceSet {
     pub(super) name: &'static str,
@@ -68,7 +71,8 @@ pub(super) struct SourceSet {
     kind: &'static str,
 }
 
-/// The set of each family. A device that forges addresses can fill it, and then only its own stay unknown.
+/// The set of each family. A device that forges addresses can fill it; new addresses of others are then known only while
+/// they are the router's neighbours.
 pub(super) const SOURCES: [SourceSet; 2] = [
     SourceSet {
         name: "sources_4",
@@ -132,25 +136,24 @@ pub(crate) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
         let [meta, ct] = ["meta", "ct"].map(|it| set(it, policy.mask, mark));
         jumped(way(mark), vec![format!("{meta} {ct} accept")])
     }));
-    // An address that is added without a timeout stays in its set.
-    let kinds = [
-        (4, "type ipv4_addr; flags timeout; size 16384;"),
-        (6, "type ipv6_addr; flags timeout; size 16384;"),
-    ];
-    let domains = policy.domains().into_iter();
-    let sets = domains.flat_map(|it| {
-        kinds
-            .map(|(family, kind)| [set_of, kept_set_of].map(|of| (of(it, family), kind)))
-            .concat()
-    });
-    let mut sets: Vec<(String, &str)> = sets.collect();
+    let hour = hour();
+    let mut sets = Vec::new();
+    for domain in policy.domains() {
+        for (family, kind) in [(4, "ipv4_addr"), (6, "ipv6_addr")] {
+            // An address that is added without a timeout stays in its set.
+            let kind = format!("type {kind}; flags timeout; size {ADDRESSES_MAX};");
+            let kept = resolved.addresses.elements(domain, family, hour);
+            let kept = kept.map_or_else(String::new, |it| format!(" elements = {{ {it} }};"));
+            sets.push((kept_set_of(domain, family), format!("{kind}{kept}")));
+            sets.push((set_of(domain, family), kind));
+        }
+    }
     if !resolved.held_macs().is_empty() {
-        sets.extend(SOURCES.map(|it| (it.name.to_owned(), it.kind)));
+        sets.extend(SOURCES.map(|it| (it.name.to_owned(), it.kind.to_owned())));
     }
     WantedTable {
         name: TABLE,
         sets,
-        elements: resolved.addresses.elements(hour()),
         chains,
     }
 }
