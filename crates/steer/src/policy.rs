@@ -222,11 +222,12 @@ impl Settings for Asked {
         let mut netfilter = system.netfilter.as_mut();
         let handle = netfilter.as_mut().map(|it| it.table_handle(TABLE));
         let handle = handle.and_then(Result::ok).flatten();
-        let is_new = facts.chains == Chains::default() || handle != self.filled;
+        let is_other = handle != self.filled;
+        let is_new = facts.chains == Chains::default() || is_other && self.filled.is_some();
         // New sets stay empty for names that dnsmasq answers from its cache.
-        let again = handle.is_some() && handle != self.filled && self.addresses.is_empty();
+        let again = handle.is_some() && is_other && self.addresses.is_empty();
         let told = dnsmasq::set(&self.policy, again, restarts);
-        if told.is_ok() && handle != self.filled {
+        if told.is_ok() && is_other {
             self.filled = handle;
             or_note(
                 record.map_or(Ok(()), |it| it.write(&self.in_text())),

@@ -2,8 +2,8 @@
 //!
 //! The packet filter sets the marks. When another program has flushed it, packets of blocked devices have no mark, and
 //! would take the router's own routes. These rules lead them into their tunnel's table, or to "unreachable". Leases, the
-//! kernel's list of neighbours and the filter's sets of senders tell the addresses of a device. Packets that the filter has marked, answers among
-//! them, match none of these rules.
+//! kernel's list of neighbours and the filter's sets of senders tell the addresses of a device. Packets that the filter
+//! has marked, answers among them, match none of these rules.
 //!
 //! Entries for names have rules for those addresses that the sets of the packet filter had last. [`gaps`] describes
 //! packets that the rules do not hold.
