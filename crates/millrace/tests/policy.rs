@@ -6,9 +6,8 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 
-use lab::acceptance::dns::NameServer;
 use lab::acceptance::guarded::FAR;
-use lab::acceptance::policed::Policed;
+use lab::acceptance::policed::{Policed, Resolver, both};
 use lab::acceptance::quick::make_executable;
 use lab::acceptance::web::{Monitor, PASSWORD};
 use lab::acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until};
@@ -23,87 +22,6 @@ fn ready() -> bool {
     lab::acceptance::ready()
         && lab::require(tools::find("nft")).is_some()
         && lab::require(tools::find("dnsmasq")).is_some()
-}
-
-/// `dnsmasq` for the router, with a restart script that records each restart.
-struct Resolver {
-    directory: Directory,
-    _names: NameServer,
-}
-
-impl Resolver {
-    fn start(all: &Policed) -> Self {
-        let directory = Directory::new();
-        let names = NameServer::start(&all.world.server, ip("192.168.3.2"));
-        for (name, number) in [
-            ("example.org", 40),
-            ("www.example.org", 41),
-            ("bank.example", 42),
-            ("notexample.org", 43),
-        ] {
-            let [four, six] = both(number);
-            names.set(name, &[ip(&four), ip(&six)]);
-        }
-        let place = directory.path().display().to_string();
-        fs::create_dir(directory.path().join("dnsmasq.d")).unwrap();
-        directory.file(
-            "dnsmasq.conf",
-            &format!(
-                "no-resolv\nno-hosts\nserver=192.168.3.2\nuser=root\ngroup=root\n\
-                 pid-file={place}/pid\nconf-dir={place}/dnsmasq.d\n"
-            ),
-        );
-        let program = tools::find("dnsmasq").unwrap();
-        directory.file(
-            "restart",
-            &format!(
-                "pid=$(cat {place}/pid 2>/dev/null)\n\
-                 if [ -n \"$pid\" ]; then kill \"$pid\"\n\
-                 while kill -0 \"$pid\" 2>/dev/null; do sleep 0.02; done\nfi\n\
-                 {} --conf-file={place}/dnsmasq.conf && echo again >> {place}/restarts\n",
-                program.display()
-            ),
-        );
-        let resolver = Self {
-            directory,
-            _names: names,
-        };
-        let script = resolver.path("restart");
-        all.world.router.output("sh", [script]).unwrap();
-        resolver
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.directory.path().join(name).display().to_string()
-    }
-
-    fn restarts(&self) -> usize {
-        fs::read_to_string(self.path("restarts"))
-            .unwrap()
-            .lines()
-            .count()
-    }
-
-    /// Writes settings with these entries.
-    fn settings(&self, entries: &str) -> String {
-        let text = format!(
-            "lan = [\"br-lan\", \"br-guest\"]\nleases = \"{}\"\ndnsmasq = \"{}\"\n\
-             restart = [\"sh\", \"{}\"]\n{entries}",
-            self.path("leases"),
-            self.path("dnsmasq.d"),
-            self.path("restart")
-        );
-        let path = self.directory.file("policy.toml", &text);
-        path.display().to_string()
-    }
-}
-
-/// Two Internet addresses that end with the number, one for each family.
-fn both(number: u8) -> [String; 2] {
-    [
-        format!("203.0.113.{number}"),
-        format!("2001:db8:f::{number}"),
-    ]
 }
 
 /// Twelve combinations of device, network and name, in both families. Also answers, a tunnel that goes and returns, and
@@ -297,10 +215,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     let delete = ["delete", "table", "inet", "millrace_policy"];
     all.world.router.output("nft", delete).unwrap();
     until("a table that is made again", || all.status().1 == Some(0));
-    until("dnsmasq restarts and forgets its cache", || {
-        resolver.restarts() > told && all.status().1 == Some(0)
-    });
-    all.resolve(phone, "192.168.2.2", "www.example.org");
+    assert_eq!(resolver.restarts(), told, "dnsmasq keeps its cache");
     case(7, "the table was deleted", phone, both(41), Some("wg2"));
     case(1, "the table was deleted", pc, far.clone(), Some("wg1"));
 

@@ -17,6 +17,7 @@ mod ovpn;
 mod request;
 mod route;
 mod rule;
+mod sets;
 mod source_nat;
 
 use std::fmt;

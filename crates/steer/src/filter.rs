@@ -25,9 +25,6 @@ pub(crate) const COUNT_UNROUTED: &str = "fib daddr . mark oif missing counter";
 /// The priority of chains that count such packets: behind all destination NAT (-100).
 pub(crate) const COUNTING: i32 = -90;
 
-/// Maximum number of addresses in a set.
-const ADDRESSES_MAX: usize = 16384;
-
 /// The hooks by their numbers.
 const HOOKS: [&str; 5] = ["prerouting", "input", "forward", "output", "postrouting"];
 
@@ -101,8 +98,8 @@ pub(crate) fn comment(mark: &str, place: usize, count: usize) -> String {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct WantedTable {
     pub(crate) name: &'static str,
-    /// Names and types of the sets. An address added without a timeout stays in its set.
-    pub(crate) sets: Vec<(String, &'static str)>,
+    /// Names of the sets, each with its definition, and with elements that it must have.
+    pub(crate) sets: Vec<(String, String)>,
     pub(crate) chains: Vec<WantedChain>,
 }
 
@@ -132,16 +129,19 @@ impl WantedTable {
         [0, 1].map(|plain| self.script(listing, plain))
     }
 
+    /// The script that makes the sets. Sets and elements that are there already stay as they are.
+    pub(crate) fn sets_alone(&self) -> String {
+        let line = |(set, kind): &(String, String)| {
+            format!("add set inet {} {set} {{ {kind} }}\n", self.name)
+        };
+        self.sets.iter().map(line).collect()
+    }
+
     fn script(&self, listing: &str, plain: usize) -> String {
         let table = format!("inet {}", self.name);
         let mut text = format!("add table {table}\n");
+        text += &self.sets_alone();
         // Writing to a string does not fail.
-        for (name, kind) in &self.sets {
-            let _ = writeln!(
-                text,
-                "add set {table} {name} {{ type {kind}; flags timeout; size {ADDRESSES_MAX}; }}"
-            );
-        }
         for WantedChain { name, hook, .. } in &self.chains {
             let hook = hook.map_or_else(String::new, |(kind, hook, priority)| {
                 let hook = HOOKS[hook as usize];

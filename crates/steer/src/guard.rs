@@ -71,6 +71,7 @@ impl Settings for Asked {
     const PACE: Duration = Duration::from_millis(20);
     const CLOSED: log::Level = log::Level::Warn;
     type Report = Report;
+    type News = ();
 
     fn of(text: &str) -> Option<Self> {
         if text == LET_GO {
@@ -181,7 +182,7 @@ pub fn on(guard: &Guard) -> Result<Done, SteerError> {
 /// # Errors
 /// The errors of [`on`], or [`SteerError::Record`].
 pub fn refresh() -> Result<Option<Done>, SteerError> {
-    settings::restore::<Asked>(None, &mut Restarts::at_once())
+    settings::restore::<Asked>(None, &mut (), &mut Restarts::at_once())
 }
 
 /// Removes the guard: packets leave through the host's own routes until the guard is switched on again. Returns the

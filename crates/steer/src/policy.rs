@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use config::policy::{Mac, Policy, TUNNELS_MAX};
 use host::dnsmasq::Restarts;
-use netio::netlink::{Family, Flow};
+use netio::netlink::{ChainsWatch, Family, Flow, Netfilter, NetlinkError};
 
 use crate::facts::Facts;
 use crate::filter::{Chains, Script};
@@ -33,9 +33,11 @@ use crate::settings::{self, Settings};
 use crate::system::{System, listed};
 use crate::watch;
 use crate::{SteerError, Ways, or_note};
+use addresses::{Addresses, Heard, file_beside, hour};
 use report::ways_now;
 use table::TABLE;
 
+mod addresses;
 mod dnsmasq;
 mod leases;
 mod others;
@@ -64,6 +66,12 @@ const LEASE: &str = "#lease ";
 /// Begins a line with a hardware address and one of its IP addresses.
 const NEAR: &str = "#near ";
 
+/// Begins a line with a name and its addresses.
+const SET: &str = "#set ";
+
+/// Begins the line with the handle of the table whose sets were filled.
+const FILLED: &str = "#filled ";
+
 /// Begins the line with the path of the file that outlives a boot.
 const KEPT: &str = "#kept ";
 
@@ -76,6 +84,12 @@ struct Asked {
     names: Names,
     /// IP addresses that devices had.
     near: Near,
+    /// Addresses of the entries' names.
+    addresses: Addresses,
+    /// Whether a set lacks one of these. The record does not have it.
+    lacks: bool,
+    /// The handle of the table whose sets were filled, or which `dnsmasq` was told to fill.
+    filled: Option<u64>,
     /// Networks, ports and indices that devices of the LAN had.
     known: Known,
     /// The file in which names outlive a boot.
@@ -90,10 +104,11 @@ impl Settings for Asked {
     const PACE: Duration = Duration::from_millis(50);
     const CLOSED: log::Level = log::Level::Info;
     type Report = Report;
+    type News = Heard;
 
     fn of(whole: &str) -> Option<Self> {
         let is_head = |it: &&str| {
-            [KEPT, LEASE, NEAR, KNOWN]
+            [KEPT, LEASE, NEAR, SET, FILLED, KNOWN]
                 .iter()
                 .any(|word| it.starts_with(word))
         };
@@ -109,6 +124,9 @@ impl Settings for Asked {
             near: near
                 .filter_map(|(mac, ip)| Some((Mac::new(mac)?, ip.parse().ok()?)))
                 .collect(),
+            addresses: Addresses::of_lines(lines(SET), |it| it),
+            lacks: false,
+            filled: lines(FILLED).next().and_then(|it| it.parse().ok()),
             known: Known::of_text(head),
             kept: lines(KEPT).next().map(PathBuf::from),
         })
@@ -126,14 +144,39 @@ impl Settings for Asked {
         for (mac, ip) in &self.near {
             text += &format!("{NEAR}{mac} {ip}\n");
         }
+        for line in self.addresses.lines(0) {
+            text += &format!("{SET}{line}\n");
+        }
+        if let Some(handle) = self.filled {
+            text += &format!("{FILLED}{handle}\n");
+        }
         text + &self.known.text() + &self.text
     }
 
-    fn renewed(&self) -> Self {
-        let asked = Self {
+    fn hear(chains: &mut ChainsWatch, news: &mut Heard) -> Result<(), NetlinkError> {
+        if !chains.added(&mut news.added)? {
+            news.read = None;
+        }
+        Ok(())
+    }
+
+    fn renewed(&self, news: &mut Heard) -> Self {
+        let mut asked = Self {
             names: leases::names(&self.policy, &self.names),
             ..self.clone()
         };
+        let hour = hour();
+        asked.addresses.hear(&self.policy, &news.added, hour);
+        if news.read != Some(hour)
+            && let Ok(mut netfilter) = Netfilter::open()
+        {
+            asked.lacks = asked.addresses.read(&self.policy, &mut netfilter, hour);
+        }
+        *news = Heard {
+            added: Vec::new(),
+            read: Some(hour),
+        };
+        asked.addresses.trim(&self.policy, hour);
         asked.keep();
         asked
     }
@@ -167,12 +210,30 @@ impl Settings for Asked {
         }
         let ways = ways.cloned().unwrap_or_else(|| ways_now(&resolved, &facts));
         look(&resolved, &mut facts, &mut system);
-        let is_new = facts.chains == Chains::default();
         let listing = || listed(TABLE).unwrap_or_default();
         let mut to_do = plan(&resolved, &facts, listing);
+        if self.lacks && to_do.scripts.is_empty() {
+            let text = table::wanted(&resolved, &facts).sets_alone();
+            to_do.scripts.push(Script::plain(text));
+        }
         let mut applied = to_do.apply(|_| true, &mut system);
+        // Another program may delete the table at any time, between two reads of its chains too. Only the handle tells
+        // for certain that its sets are new.
+        let mut netfilter = system.netfilter.as_mut();
+        let handle = netfilter.as_mut().map(|it| it.table_handle(TABLE));
+        let handle = handle.and_then(Result::ok).flatten();
+        let is_other = handle != self.filled;
+        let is_new = facts.chains == Chains::default() || is_other && self.filled.is_some();
         // New sets stay empty for names that dnsmasq answers from its cache.
-        let told = dnsmasq::set(&self.policy, is_new && before.is_some(), restarts);
+        let again = handle.is_some() && is_other && self.addresses.is_empty();
+        let told = dnsmasq::set(&self.policy, again, restarts);
+        if told.is_ok() && is_other {
+            self.filled = handle;
+            or_note(
+                record.map_or(Ok(()), |it| it.write(&self.in_text())),
+                &mut errors,
+            );
+        }
         or_note(told, &mut applied.errors);
         if !to_do.is_empty() {
             let known = facts.known;
@@ -196,6 +257,9 @@ impl Settings for Asked {
             }
         };
         let forgotten = forget_changed(&resolved, &marks, &entries, &facts, &mut system);
+        let fresh = before.map(|it| self.addresses.since(&it.addresses));
+        let forgotten =
+            forgotten + forget_old(&resolved, &fresh.unwrap_or_default(), &facts, &mut system);
         errors.extend(applied.errors);
         Ok(Done {
             report: Report::new(&resolved, true, record.is_some(), &facts, &to_do),
@@ -221,21 +285,31 @@ impl Asked {
     }
 
     fn resolved(&self) -> Resolved {
-        Resolved::new(&self.policy, &self.names, self.near.clone())
+        Resolved {
+            addresses: self.addresses.clone(),
+            ..Resolved::new(&self.policy, &self.names, self.near.clone())
+        }
     }
 
-    /// Writes the names of leases to their file. If that fails, they still hold until the next boot.
+    /// Writes the names of leases, and the addresses of domain names, to their files. If that fails, they still hold
+    /// until the next boot.
     fn keep(&self) {
-        if let Some(path) = &self.kept
-            && let Err(error) = leases::keep(&self.names, path)
-        {
-            log::debug!("{}: {error}", path.display());
+        let Some(leases) = &self.kept else { return };
+        let names = file_beside(leases);
+        let kept = [
+            (leases, leases::keep(&self.names, leases)),
+            (&names, self.addresses.keep(&names, hour())),
+        ];
+        for (path, kept) in kept {
+            if let Err(error) = kept {
+                log::debug!("{}: {error}", path.display());
+            }
         }
     }
 }
 
-/// Applies these policy settings; `text` is their source. `kept` is the file in
-/// which names of leases outlive a boot.
+/// Applies these policy settings; `text` is their source. `kept` is the file in which names of leases outlive a boot.
+/// Addresses of domain names are in a file beside it that ends with `names`.
 ///
 /// # Errors
 /// [`SteerError::Settings`], or when the host cannot be inspected. Steps that failed are in [`Done`].
@@ -244,17 +318,20 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, SteerError> 
         return Err(SteerError::Settings(fault));
     }
     settings::put(|before: Option<&Asked>| {
-        let known = before.cloned().unwrap_or_else(|| Asked {
+        let known = before.map(|it| it.renewed(&mut Heard::default()));
+        let known = known.unwrap_or_else(|| Asked {
             names: leases::kept(kept),
+            addresses: Addresses::kept(&file_beside(kept), hour()),
             ..Asked::default()
         });
-        let asked = Asked {
+        let mut asked = Asked {
             policy: policy.clone(),
             text: text.to_owned(),
             names: leases::names(policy, &known.names),
             kept: Some(kept.to_owned()),
             ..known
         };
+        asked.addresses.trim(policy, hour());
         asked.keep();
         asked
     })
@@ -265,11 +342,11 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, SteerError> 
 /// # Errors
 /// The errors of [`on`], and an error when there is no place for the record.
 pub fn refresh() -> Result<Option<Done>, SteerError> {
-    settings::restore::<Asked>(None, &mut Restarts::at_once())
+    settings::restore::<Asked>(None, &mut Heard::default(), &mut Restarts::at_once())
 }
 
-/// Removes the policy. Also removes the files in which names of leases outlive a boot: `kept`, and the one in the
-/// record. Returns the steps that failed.
+/// Removes the policy. Also removes the files in which names of leases and addresses outlive a boot: `kept`, the one in
+/// the record, and those beside them. Returns the steps that failed.
 ///
 /// # Errors
 /// When the host cannot be inspected.
@@ -280,6 +357,7 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<SteerError>, Stee
     let asked = asked.unwrap_or_else(|| Asked::by(policy));
     for path in asked.kept.as_deref().into_iter().chain([kept]) {
         let _ = fs::remove_file(path);
+        let _ = fs::remove_file(file_beside(path));
     }
     let resolved = asked.resolved();
     let mut system = System::open()?;
@@ -350,7 +428,11 @@ pub(crate) fn present(policy: Option<&Policy>) -> Result<Present, SteerError> {
     let asked = asked.unwrap_or_else(|| Asked::by(policy));
     let names = leases::names(&asked.policy, &asked.names);
     // The report shows the addresses in force, without those that the next look would add.
-    let resolved = Resolved::new(&asked.policy, &names, asked.near);
+    let resolved = Asked {
+        names,
+        ..asked.clone()
+    };
+    let resolved = resolved.resolved();
     let mut system = System::open()?;
     let mut facts = gather(&resolved, None, &mut system)?;
     facts.known = asked.known;
@@ -401,8 +483,16 @@ fn learn(resolved: &mut Resolved, facts: &mut Facts, known: &Known, system: &mut
         resolved.near.clear();
         return;
     }
-    // Leases first: the neighbours' present addresses take precedence.
+    // Leases and senders first: the neighbours' present addresses take precedence, as any device can forge another's.
     let mut used = leases::addresses(&resolved.policy);
+    if let Some(netfilter) = &mut system.netfilter {
+        let sources = table::SOURCES.map(|it| netfilter.senders(TABLE, it.name));
+        let sources = sources.into_iter().filter_map(Result::ok).flatten();
+        let sources = sources.map(|(mac, ip)| (Mac(mac), ip));
+        let is_free = |it: &(Mac, IpAddr)| used.iter().all(|other| other.1 != it.1);
+        let sources: Vec<(Mac, IpAddr)> = sources.filter(is_free).collect();
+        used.extend(sources);
+    }
     let [now, idle] = second::of_neighbours(&system.netlink.neighbours().unwrap_or_default());
     used.retain(|it| !now.iter().chain(&idle).any(|other| other.1 == it.1));
     used.extend(now);
@@ -499,13 +589,38 @@ fn forget_changed(
     if marks.is_empty() && entries.is_empty() {
         return 0;
     }
-    // Without neighbours, connections of hardware addresses stay; a kernel that lists none tracks no such devices.
-    let near = second::of_neighbours(&system.netlink.neighbours().unwrap_or_default()).concat();
+    // A device that gets no answers is not among the neighbours, but may be known.
+    let now = second::of_neighbours(&system.netlink.neighbours().unwrap_or_default());
+    let near = [now.concat(), resolved.near.clone()].concat();
     let senders = senders(resolved, entries, facts, &near);
     let leaving = Leaving::new(senders, Vec::new(), facts);
     // The mark decides, whatever the connection's addresses.
     let has_mark = |flow: &Flow| marks.contains(&(flow.mark & resolved.policy.mask));
     forget(system, |flow| has_mark(flow) || leaving.has(flow))
+}
+
+/// Forgets the connections without a mark to addresses that a blocking entry's name has only now. The rules for packets
+/// without a mark would lead them into the tunnel with the address of the uplink. Returns how many.
+fn forget_old(
+    resolved: &Resolved,
+    fresh: &BTreeSet<IpAddr>,
+    facts: &Facts,
+    system: &mut System,
+) -> usize {
+    let entries = resolved.entries.iter();
+    let entries: Vec<&Entry> = entries
+        .filter(|it| it.holds && !it.domains.is_empty())
+        .collect();
+    if fresh.is_empty() || entries.is_empty() {
+        return 0;
+    }
+    let senders = senders(resolved, &entries, facts, &resolved.near);
+    let leaving = Leaving::new(senders, Vec::new(), facts);
+    forget(system, |flow| {
+        flow.mark & resolved.policy.mask == 0
+            && fresh.contains(&flow.dst)
+            && leaving.leaves(flow.src, flow.dst)
+    })
 }
 
 /// Keeps the policy in place until the process ends. While the policy is off it only waits.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use host::dnsmasq::Restarts;
 use log::Level;
+use netio::netlink::{ChainsWatch, NetlinkError};
 
 use crate::record::{self, Record};
 use crate::{Done, SteerError, Ways, or_note};
@@ -22,6 +23,8 @@ pub(crate) trait Settings: Clone {
     const CLOSED: Level;
     /// Report of the state.
     type Report;
+    /// News of the table besides changes of its chains. The default has heard of none, and knows no earlier state.
+    type News: Default;
 
     /// The settings of a record's text.
     fn of(text: &str) -> Option<Self>;
@@ -29,8 +32,13 @@ pub(crate) trait Settings: Clone {
     /// Settings as text of the record.
     fn in_text(&self) -> String;
 
-    /// The settings with what has become known since.
-    fn renewed(&self) -> Self {
+    /// Takes the news of the table that wait, and keeps them in `news`.
+    fn hear(chains: &mut ChainsWatch, _news: &mut Self::News) -> Result<(), NetlinkError> {
+        chains.changed().map(drop)
+    }
+
+    /// The settings with what has become known since. Takes the news.
+    fn renewed(&self, _news: &mut Self::News) -> Self {
         self.clone()
     }
 
@@ -77,16 +85,18 @@ pub(crate) fn put<S: Settings>(
     Ok(done)
 }
 
-/// Restores the recorded settings, for a caller that may know the previous routes; `None` if no settings are in force.
+/// Restores the recorded settings, for a caller that may know the previous routes, and news of the table; `None` if no
+/// settings are in force.
 pub(crate) fn restore<S: Settings>(
     ways: Option<&Ways>,
+    news: &mut S::News,
     restarts: &mut Restarts,
 ) -> Result<Option<Done<S::Report>>, SteerError> {
     let record = Record::lock(S::NAME)?;
     let Some(before) = S::read(&record) else {
         return Ok(None);
     };
-    let asked = before.renewed();
+    let asked = before.renewed(news);
     let text = asked.in_text();
     if text != before.in_text() {
         record.write(&text)?;

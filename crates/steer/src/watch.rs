@@ -46,17 +46,22 @@ pub(crate) fn watch<S: Settings>() -> Result<Infallible, SteerError> {
     }
     let mut known = Known::default();
     let mut restarts = Restarts::aside();
+    let mut news = S::News::default();
     loop {
         // Events are read before the look: a later event triggers the next look.
         while monitor.next()?.is_some() {}
         if let Some(chains) = &mut chains {
-            chains.changed()?;
+            S::hear(chains, &mut news)?;
         }
         let begin = Instant::now();
         if let Err(error) = restarts.ended() {
             known.complain(&error.into());
         }
-        match settings::restore::<S>(known.ways.as_ref(), &mut restarts) {
+        let done = settings::restore::<S>(known.ways.as_ref(), &mut news, &mut restarts);
+        if !matches!(done, Ok(Some(_))) {
+            news = S::News::default();
+        }
+        match done {
             Ok(Some(done)) => note::<S>(&mut known, done),
             Ok(None) => known = Known::default(),
             Err(error) => known.complain(&error),

@@ -27,7 +27,7 @@ pub(super) const NFT_MSG_GETRULE: u16 = 7;
 const NFT_MSG_DELRULE: u16 = 8;
 
 /// Family of tables that see IPv4 and IPv6, linux/netfilter.h.
-const NFPROTO_INET: u8 = 1;
+pub(super) const NFPROTO_INET: u8 = 1;
 
 /// The hook `prerouting`, for packets that come in.
 pub const HOOK_PREROUTING: u32 = 0;
@@ -158,12 +158,12 @@ fn counter((kind, expression): (u16, &[u8])) -> Option<u64> {
     Some(u64::from_be_bytes(packets.get(..8)?.try_into().ok()?))
 }
 
-/// A socket that reports changes to tables, chains or rules of one table, by any program. It does not report changes of
-/// sets: a resolver fills them at each answer.
+/// A socket that reports changes to tables, chains or rules of one table, by any program. Changes of sets, which a
+/// resolver fills, are reported only by [`ChainsWatch::added`].
 #[derive(Debug)]
 pub struct ChainsWatch {
-    follower: Follower,
-    table: String,
+    pub(super) follower: Follower,
+    pub(super) table: String,
 }
 
 impl ChainsWatch {
@@ -210,7 +210,7 @@ fn is_about(table: &str, kind: u16, body: &[u8]) -> bool {
         .any(|(kind, value)| kind == NFTA_TABLE && is_named(table, &decode_str(value)))
 }
 
-fn is_named(wanted: &str, name: &str) -> bool {
+pub(super) fn is_named(wanted: &str, name: &str) -> bool {
     match wanted.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == wanted,

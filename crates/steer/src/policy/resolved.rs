@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use config::policy::{Domain, Down, Mac, Policy, Target, Way, Who};
 
 use crate::networks::{Network, widest};
+use crate::policy::addresses::Addresses;
 use crate::policy::leases::Names;
 use crate::policy::second::Near;
 
@@ -16,6 +17,8 @@ pub(crate) struct Resolved {
     pub(crate) names: Names,
     /// IP addresses of the hardware addresses that entries name.
     pub(crate) near: Near,
+    /// Known addresses of the names that entries name.
+    pub(crate) addresses: Addresses,
     /// The marks that lead into tunnels.
     pub(crate) leads: Vec<Lead>,
     /// The mark of packets that go around tunnels.
@@ -78,7 +81,8 @@ impl Entry {
 }
 
 impl Resolved {
-    /// Resolves settings with the known hardware addresses of names, and known addresses of these.
+    /// Resolves settings with the known hardware addresses of names of leases, and known addresses of these. Domain
+    /// names have no known addresses.
     pub(crate) fn new(policy: &Policy, names: &Names, near: Near) -> Self {
         let shift = policy.mask.trailing_zeros();
         let last = policy.mask >> shift;
@@ -86,6 +90,7 @@ impl Resolved {
             policy: policy.clone(),
             names: names.clone(),
             near,
+            addresses: Addresses::default(),
             leads: Vec::new(),
             around: (last - 1) << shift,
             block: last << shift,
@@ -180,6 +185,11 @@ impl Resolved {
     /// The leads for answers: one for each tunnel.
     pub(crate) fn answering(&self) -> impl Iterator<Item = &Lead> {
         self.leads.iter().filter(|it| it.is_for_answers)
+    }
+
+    /// The hardware addresses that blocking entries name, sorted.
+    pub(crate) fn held_macs(&self) -> Vec<Mac> {
+        self.macs(|it| it.holds)
     }
 
     /// The hardware addresses that these entries name, sorted.

@@ -1,12 +1,12 @@
 //! The second layer: routing rules by known addresses of devices, for packets without a mark.
 //!
 //! The packet filter sets the marks. When another program has flushed it, packets of blocked devices have no mark, and
-//! would take the router's own routes. These rules lead them into their tunnel's table, or to "unreachable". Leases and
-//! the kernel's list of neighbours tell the addresses of a device. Packets that the filter has marked, answers among
-//! them, match none of these rules.
+//! would take the router's own routes. These rules lead them into their tunnel's table, or to "unreachable". Leases, the
+//! kernel's list of neighbours and the filter's sets of senders tell the addresses of a device. Packets that the filter
+//! has marked, answers among them, match none of these rules.
 //!
-//! Entries for names have no such rules, as only sets of the packet filter have their addresses. [`gaps`] describes
-//! these and other packets that the rules do not hold.
+//! Entries for names have rules for those addresses that the sets of the packet filter had last. [`gaps`] describes
+//! packets that the rules do not hold.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,6 +24,9 @@ const ADDRESSES_MAX: usize = 8;
 
 /// Maximum number of blocking descriptions per family, and of known addresses per family; each takes two rules.
 const HELD_MAX: usize = 256;
+
+/// Maximum number of these that come from addresses of names: the kernel compares each packet without a mark with them.
+const NAMED_MAX: usize = 64;
 
 /// Age after which an address counts as idle. The kernel keeps it in its list of neighbours for days.
 const IDLE: Duration = Duration::from_secs(600);
@@ -47,10 +50,6 @@ pub(super) struct Held {
 /// When there are too many, addresses in use are kept first, and among these the known ones. So a device that takes
 /// many addresses cannot push out its own.
 pub(super) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Near {
-    let is_fit = |ip: &IpAddr| match ip {
-        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),
-        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast(),
-    };
     let is_gone = |it: &&(Mac, IpAddr)| !used.iter().chain(idle).any(|other| other.1 == it.1);
     let of = |list: &'_ Near, known| {
         let own = list.iter().filter(|it| before.contains(it) == known);
@@ -79,6 +78,15 @@ pub(super) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Nea
     if is_same { before.clone() } else { kept }
 }
 
+/// Whether a router forwards packets from and to this address.
+pub(super) fn is_fit(ip: &IpAddr) -> bool {
+    let is_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(is_local || ip.is_loopback() || ip.is_multicast() || ip.is_unspecified())
+}
+
 /// Splits the neighbours into those in use and those that are idle. Neighbours behind uplinks do not count; those
 /// behind any other device do, as a LAN device may have been renamed.
 pub(super) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
@@ -105,18 +113,15 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
             return String::new();
         }
         let mut gaps = Vec::new();
-        if !entry.domains.is_empty() {
-            let names = entry.domains.iter().map(ToString::to_string);
-            let names: Vec<String> = names.collect();
-            gaps.push(format!("packets to {}", few(&names)));
-        }
-        let is_by_address = !entry.networks.is_empty() || entry.domains.is_empty();
-        let who = entry.who.iter().filter(|_| is_by_address);
-        let macs: Vec<Mac> = who.flat_map(|it| it.macs.iter().copied()).collect();
+        let macs: Vec<Mac> = entry.who.iter().flat_map(|it| it.macs.clone()).collect();
+        let names = entry.domains.iter();
+        let addresses: Vec<IpAddr> = names.flat_map(|it| resolved.addresses.of(it)).collect();
         for (family, number) in FAMILIES.into_iter().zip([4, 6]) {
             let of_family = |it: &Network| Family::of(it.0) == family;
             let is_used = networks.iter().any(of_family)
-                && (entry.is_everywhere() || entry.networks.iter().any(of_family));
+                && (entry.is_everywhere()
+                    || entry.networks.iter().any(of_family)
+                    || addresses.iter().any(|it| Family::of(*it) == family));
             let is_known = |mac: &Mac| {
                 let mut near = resolved.near.iter();
                 near.any(|it| it.0 == *mac && Family::of(it.1) == family)
@@ -133,7 +138,8 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
         let left: usize = left.iter().map(|it| it[place]).sum();
         if left > 0 {
             gaps.push(format!(
-                "{left} pairs of sender and target (at most {HELD_MAX} of each family have rules)"
+                "{left} pairs of sender and target (of each family, at most {HELD_MAX} have rules, and {NAMED_MAX} of \
+                 names)"
             ));
         }
         match gaps.is_empty() {
@@ -147,23 +153,33 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
     resolved.entries.iter().enumerate().map(one).collect()
 }
 
-/// Packets of a family to block, and for each entry the number of descriptions beyond the limit.
+/// Packets of a family to block, and for each entry the number of descriptions beyond the limits.
 fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
+    // Descriptions by addresses of names leave room for all others.
+    let others = decided_with(resolved, family, 0).0.len();
+    decided_with(resolved, family, NAMED_MAX.min(HELD_MAX - others))
+}
+
+/// [`decided`], with at most `most_named` descriptions by addresses of names.
+fn decided_with(resolved: &Resolved, family: Family, most_named: usize) -> (Vec<Held>, Vec<usize>) {
     let (mut kept, mut let_go): (Vec<Held>, Vec<Held>) = Default::default();
     let mut left = vec![0; resolved.entries.len()];
+    let mut named = 0;
     for (place, entry) in resolved.entries.iter().enumerate() {
-        // Only the packet filter knows names.
-        if entry.networks.is_empty() && !entry.domains.is_empty() {
-            continue;
-        }
-        let of_family = |it: &&Network| Family::of(it.0) == family;
-        let mut targets = vec![None];
-        if !entry.is_everywhere() {
-            let own = entry.networks.iter().filter(of_family);
-            targets = own.map(|it| Some(*it)).collect();
+        let of_family = |it: &Network| Family::of(it.0) == family;
+        let own = entry.networks.iter().copied().filter(of_family);
+        let mut targets: Vec<(Option<Network>, bool)> = own.map(|it| (Some(it), false)).collect();
+        // The newest addresses first.
+        let addresses = entry.domains.iter().flat_map(|it| {
+            let all: Vec<IpAddr> = resolved.addresses.of(it).collect();
+            all.into_iter().rev().map(|ip| (ip, family.bits()))
+        });
+        targets.extend(addresses.filter(of_family).map(|it| (Some(it), true)));
+        if entry.is_everywhere() {
+            targets.push((None, false));
         }
         for (iif, from) in sources(entry, resolved, family) {
-            for to in &targets {
+            for (to, is_named) in &targets {
                 let held = Held {
                     iif,
                     from,
@@ -171,17 +187,19 @@ fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
                     table: entry.table,
                 };
                 let same = |it: &Held| (it.iif, it.from, it.to) == (held.iif, held.from, held.to);
-                let list = if entry.holds { &kept } else { &let_go };
-                let is_full = list.len() >= HELD_MAX;
                 if kept.iter().chain(&let_go).any(same) {
                     continue;
                 }
+                let list = if entry.holds { &mut kept } else { &mut let_go };
+                let is_full = list.len() >= HELD_MAX || *is_named && named >= most_named;
                 match (entry.holds, is_full) {
                     (true, true) => left[place] += 1,
-                    (true, false) => kept.push(held),
-                    // An entry that lets packets leave in clear uses up no descriptions of those that block.
-                    (false, false) => let_go.push(held),
                     (false, true) => {}
+                    // An entry that lets packets leave in clear uses up no descriptions of those that block.
+                    (_, false) => {
+                        named += usize::from(entry.holds && *is_named);
+                        list.push(held);
+                    }
                 }
             }
         }
@@ -229,6 +247,7 @@ fn sources(
 mod tests {
     use super::*;
     use crate::fixture::{facts, ip, of, resolved};
+    use crate::policy::addresses::Addresses;
 
     fn mac(last: u8) -> Mac {
         Mac([2, 0, 0x5e, 0x10, 0, last])
@@ -307,10 +326,41 @@ mod tests {
         );
         let resolved = of(&text);
         let told = gaps(&resolved, &facts());
-        let of_two = "does not block packets to a.example; 144 pairs of sender and target (at most 256 of each family \
-                      have rules)";
+        let of_two = "does not block 144 pairs of sender and target (of each family, at most 256 have rules, and 64 of \
+                      names)";
         assert!(told[0].is_empty() && told[1].ends_with(of_two), "{told:?}");
         assert_eq!(held(&resolved, Family::V4).len(), HELD_MAX);
+    }
+
+    #[test]
+    fn names_are_held_by_their_addresses_and_leave_room_for_others() {
+        let text = "lan = [\"br-lan\"]\n[[entry]]\nto = \"a.example\"\nway = \"around\"\n\
+                    [[entry]]\nto = [\"b.example\", \"a.example\"]\nthrough = \"mr-us\"\n\
+                    [[entry]]\nwho = \"br-lan\"\nway = \"block\"\n";
+        let mut resolved = of(text);
+        let line = |count: u32| {
+            let words = (1..=count).map(|it| format!(" 198.18.0.{it}=9"));
+            format!("b.example{}", words.collect::<String>())
+        };
+        let lines = [
+            "a.example 203.0.113.9=9 2001:db8:f::9=9".to_owned(),
+            line(2),
+        ];
+        resolved.addresses = Addresses::of_lines(lines.iter().map(String::as_str), |it| it);
+        let held_to = |resolved: &Resolved| {
+            let all = held(resolved, Family::V4).into_iter();
+            all.map(|it| (it.to.map(|it| it.0), it.table))
+                .collect::<Vec<_>>()
+        };
+        // The first entry for an address decides, and it lets the packets leave.
+        let [one, two] = [1, 2].map(|it| (Some(ip(&format!("198.18.0.{it}"))), Some(7701)));
+        assert_eq!(held_to(&resolved), [two, one, (None, None)]);
+        assert_eq!(held(&resolved, Family::V6).len(), 1);
+        assert_eq!(gaps(&resolved, &facts()), ["", "", ""]);
+        resolved.addresses = Addresses::of_lines([line(100)].iter().map(String::as_str), |it| it);
+        let all = held_to(&resolved);
+        assert_eq!((all.len(), all[NAMED_MAX]), (NAMED_MAX + 1, (None, None)));
+        assert!(gaps(&resolved, &facts())[1].contains("does not block 36 pairs"));
     }
 
     #[test]
@@ -323,7 +373,7 @@ mod tests {
         ];
         let all = held(&resolved, Family::V4);
         let whole = Some((ip("192.168.1.7"), 32));
-        // The phone's entry lets packets leave in clear while its tunnel is down, and names are unknown to the rules.
+        // The phone's entry lets packets leave in clear while its tunnel is down.
         let television = Held {
             iif: None,
             from: whole,

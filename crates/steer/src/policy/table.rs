@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `prerouting` | incoming packets | clears the policy's bits; restores the connection's mark, or calls `choose` |
 //! | `foreign` | packets of the LAN, after `prerouting` | drops packets with a foreign source if guarded or blocked |
-//! | `choose` | the first packets of connections of the LAN | compares the sender, entry by entry |
+//! | `choose` | the first packets of connections of the LAN | notes source addresses of blocked devices; compares the
+//! sender, entry by entry |
 //! | `to_N` | packets of entry N | compares the destination |
 //! | `way_X` | matching packets | writes mark X to packet and connection |
 //! | `output` | the router's own packets | restores the mark of answers |
@@ -20,8 +21,8 @@
 //! `foreign` drops silently, as a refusal would go to a stranger: the source is not behind the packet's device. It also
 //! drops packets to a VPN server on the router.
 //!
-//! The table is never deleted while the policy is on: its sets have the addresses of names. Each name has a set per
-//! family, which stays when entries change.
+//! The table is never deleted while the policy is on: its sets have the addresses of names. Each name has two sets per
+//! family, which stay when entries change: one that `dnsmasq` fills, and one for addresses that were put back.
 
 use config::policy::{Domain, Mac};
 use host::tunnel_devices::server_ports;
@@ -35,6 +36,7 @@ use crate::filter::{
     fnv1a, from, quoted, within, word,
 };
 use crate::networks::{Known, widest};
+use crate::policy::addresses::hour;
 use crate::policy::resolved::{Entry, Resolved, Senders};
 use crate::policy::{routes, second};
 
@@ -59,6 +61,31 @@ const LEADING: i32 = -110;
 /// The condition that matches a DNS query over UDP or TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
+/// Maximum number of addresses in a name's set.
+const ADDRESSES_MAX: usize = 16384;
+
+/// A set with the addresses that blocked devices send from.
+pub(super) struct SourceSet {
+    pub(super) name: &'static str,
+    word: &'static str,
+    kind: &'static str,
+}
+
+/// The set of each family. A device that forges addresses can fill it; new addresses of others are then known only while
+/// they are the router's neighbours.
+pub(super) const SOURCES: [SourceSet; 2] = [
+    SourceSet {
+        name: "sources_4",
+        word: "ip",
+        kind: "type ether_addr . ipv4_addr; flags dynamic,timeout; timeout 1d; size 1024;",
+    },
+    SourceSet {
+        name: "sources_6",
+        word: "ip6",
+        kind: "type ether_addr . ipv6_addr; flags dynamic,timeout; timeout 1d; size 1024;",
+    },
+];
+
 /// The chains on hooks that not every policy requests.
 pub(super) const OPTIONAL: [&str; 4] = ["names", "input", "source", HELD];
 
@@ -68,6 +95,11 @@ const SOURCE: i32 = 100;
 /// The set with a name's addresses of a family, 4 or 6. Its name depends only on the domain.
 pub(super) fn set_of(domain: &Domain, family: u8) -> String {
     format!("d{:016x}_{family}", fnv1a(domain.as_str()))
+}
+
+/// The set with those addresses of a name that were put back.
+pub(super) fn kept_set_of(domain: &Domain, family: u8) -> String {
+    format!("k{:016x}_{family}", fnv1a(domain.as_str()))
 }
 
 /// The chains and sets that settings request.
@@ -84,7 +116,7 @@ pub(crate) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
         foreign(resolved, &held),
         output(resolved, &lines, to_lan.clone()),
         forward(resolved, &held),
-        choose(&resolved.entries),
+        choose(resolved),
     ];
     for (number, entry) in (1..).zip(&resolved.entries) {
         chains.push(to(number, entry, &to_lan));
@@ -104,12 +136,24 @@ pub(crate) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
         let [meta, ct] = ["meta", "ct"].map(|it| set(it, policy.mask, mark));
         jumped(way(mark), vec![format!("{meta} {ct} accept")])
     }));
-    let kinds = [(4, "ipv4_addr"), (6, "ipv6_addr")];
-    let domains = policy.domains().into_iter();
-    let sets = domains.flat_map(|it| kinds.map(|(family, kind)| (set_of(it, family), kind)));
+    let hour = hour();
+    let mut sets = Vec::new();
+    for domain in policy.domains() {
+        for (family, kind) in [(4, "ipv4_addr"), (6, "ipv6_addr")] {
+            // An address that is added without a timeout stays in its set.
+            let kind = format!("type {kind}; flags timeout; size {ADDRESSES_MAX};");
+            let kept = resolved.addresses.elements(domain, family, hour);
+            let kept = kept.map_or_else(String::new, |it| format!(" elements = {{ {it} }};"));
+            sets.push((kept_set_of(domain, family), format!("{kind}{kept}")));
+            sets.push((set_of(domain, family), kind));
+        }
+    }
+    if !resolved.held_macs().is_empty() {
+        sets.extend(SOURCES.map(|it| (it.name.to_owned(), it.kind.to_owned())));
+    }
     WantedTable {
         name: TABLE,
-        sets: sets.collect(),
+        sets,
         chains,
     }
 }
@@ -333,9 +377,21 @@ fn forward(resolved: &Resolved, held: &Held) -> WantedChain {
     chain(FORWARD, ("filter", HOOK_FORWARD, REFUSING), rules)
 }
 
-fn choose(entries: &[Entry]) -> WantedChain {
+fn choose(resolved: &Resolved) -> WantedChain {
     let mut rules = Vec::new();
-    for (number, entry) in (1..).zip(entries) {
+    // Senders' addresses that are not among the neighbours: those of devices which get no answers.
+    let macs: Vec<String> = resolved
+        .held_macs()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if !macs.is_empty() {
+        rules.extend(SOURCES.map(|it| {
+            let (name, word, macs) = (it.name, it.word, braces(&macs));
+            format!("ether saddr {macs} update @{name} {{ ether saddr . {word} saddr }}")
+        }));
+    }
+    for (number, entry) in (1..).zip(&resolved.entries) {
         let jump = format!("jump to_{number}");
         match &entry.who {
             None => rules.push(jump),
@@ -372,8 +428,8 @@ fn to(number: usize, entry: &Entry, to_lan: &[String]) -> WantedChain {
         let networks = within("daddr", &entry.networks, family);
         rules.extend(networks.map(|it| format!("{it} {go}")));
         for domain in &entry.domains {
-            let set = set_of(domain, number);
-            rules.push(format!("{} daddr @{set} {go}", word(family)));
+            let sets = [set_of, kept_set_of].map(|of| of(domain, number));
+            rules.extend(sets.map(|set| format!("{} daddr @{set} {go}", word(family))));
         }
     }
     if entry.is_everywhere() {

@@ -103,6 +103,9 @@ fn settings_and_names_survive_being_written() {
         text: TEXT.to_owned(),
         names: names(),
         near: vec![(Mac([2, 0, 0x5e, 0x10, 0, 2]), ip("fd00::7"))],
+        addresses: Addresses::of_lines(["a.example 203.0.113.7=9 fd00::9=12"].into_iter(), |it| it),
+        lacks: false,
+        filled: Some(17),
         known: Known {
             ports: vec!["lan1".to_owned()],
             ..Known::default()

@@ -91,17 +91,22 @@ impl Guarded {
         all.server
             .nft(&counting(&[("clear", "\"eth0\""), ("through", TUNNELS)]))
             .unwrap();
+        all.filter();
+        let stop = Arc::clone(&all.stop);
+        all.server.spawn("sink", move || sink(&stop)).unwrap();
+        all
+    }
+
+    /// Makes the router's counters, and the table that masquerades.
+    pub fn filter(&self) {
         let lan = counting(&[("pc", "\"br-lan\""), ("phone", "\"br-guest\"")]);
-        all.router.nft(&lan).unwrap();
+        self.router.nft(&lan).unwrap();
         let nat = "table inet nat {\n counter forwarded { }\n\
             chain postrouting {\n type nat hook postrouting priority 100;\n\
             oifname { \"wan\", \"mr-*\", \"ovpn0\" } masquerade\n }\n\
             chain last {\n type filter hook postrouting priority 300;\n\
             iifname { \"br-lan\", \"br-guest\" } oifname \"wan\" counter name forwarded\n }\n }\n";
-        all.router.nft(nat).unwrap();
-        let stop = Arc::clone(&all.stop);
-        all.server.spawn("sink", move || sink(&stop)).unwrap();
-        all
+        self.router.nft(nat).unwrap();
     }
 
     /// Joins the devices to the router.
@@ -125,10 +130,7 @@ impl Guarded {
             self.phone.add_default_route(way).unwrap();
         }
         Link::new(&self.pc, "eth0", &self.router, "lan1", &LinkOptions::bare()).unwrap();
-        let links = self.router.netlink().unwrap().links().unwrap();
-        let port = links.iter().find(|it| it.name == "lan1").unwrap();
-        let mac: Vec<String> = port.mac.iter().map(|it| format!("{it:02x}")).collect();
-        let mac = mac.join(":");
+        let mac = self.mac("lan1");
         self.ip(&format!(
             "link add br-lan type bridge\nlink set br-lan address {mac}\nlink set lan1 master br-lan\nlink set br-lan up"
         ));
@@ -140,21 +142,24 @@ impl Guarded {
         }
         for way in ["192.168.1.2", "fd00:1::2"] {
             self.pc.add_default_route(ip(way)).unwrap();
-            // With a fixed neighbour entry the device goes on sending while its router does not answer neighbour
-            // requests.
-            let words = [
-                "neighbour",
-                "replace",
-                way,
-                "lladdr",
-                &mac,
-                "dev",
-                "eth0",
-                "nud",
-                "permanent",
-            ];
-            self.pc.output("ip", words).unwrap();
+            // The device goes on sending while its router does not answer neighbour requests.
+            self.knows(&self.pc, way, "lan1");
         }
+    }
+
+    /// The hardware address of a device of the router.
+    fn mac(&self, device: &str) -> String {
+        let links = self.router.netlink().unwrap().links().unwrap();
+        let link = links.iter().find(|it| it.name == device).unwrap();
+        let mac: Vec<String> = link.mac.iter().map(|it| format!("{it:02x}")).collect();
+        mac.join(":")
+    }
+
+    /// Gives a device a fixed neighbour entry for the router's address, so that it never asks for it.
+    pub fn knows(&self, host: &Host, router: &str, device: &str) {
+        let mac = self.mac(device);
+        let words = format!("neighbour replace {router} lladdr {mac} dev eth0 nud permanent");
+        host.output("ip", words.split(' ')).unwrap();
     }
 
     /// Joins the router to the server outside, with default routes.

@@ -1,6 +1,7 @@
 //! A router with two tunnels, two devices behind it, and a server that reports through which device a packet arrived:
 //! for tests of routing policies.
 
+use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
-use crate::{Host, Process};
+use crate::{Host, Process, tools};
 use serde_json::Value;
 
+use crate::acceptance::dns::NameServer;
 use crate::acceptance::guarded::Guarded;
 use crate::acceptance::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until, usable};
 
@@ -197,6 +199,23 @@ impl Policed {
         self.seen("answered", port)
     }
 
+    /// Deletes every table of the packet filter, one after another, as `service firewall stop` of OpenWrt does.
+    pub fn stop_firewall(&self) {
+        let router = &self.world.router;
+        let list = router.output("nft", ["list", "tables"]).unwrap();
+        for line in list.lines() {
+            let words = line.strip_prefix("table ").unwrap().split(' ');
+            // A table that the policy has made anew meanwhile is deleted as well, and one that is gone is no error.
+            let command = router.command("nft").args(["delete", "table"]).args(words);
+            command.exit().unwrap();
+        }
+    }
+
+    /// Makes the tables of the router's own firewall again, after [`Self::stop_firewall`].
+    pub fn start_firewall(&self) {
+        self.world.filter();
+    }
+
     /// Makes the router answer datagrams to one of its own addresses, from that address.
     pub fn listen(&self, address: &str, port: u16) {
         usable(&self.world.router, address);
@@ -310,6 +329,91 @@ impl Policed {
             .unwrap();
         watch
     }
+}
+
+/// `dnsmasq` for the router, with a restart script that records each restart.
+pub struct Resolver {
+    /// Its files, and those of the settings.
+    pub directory: Directory,
+    _names: NameServer,
+}
+
+impl Resolver {
+    /// Starts `dnsmasq` on the router, and a name server outside.
+    pub fn start(all: &Policed) -> Self {
+        let directory = Directory::new();
+        let names = NameServer::start(&all.world.server, ip("192.168.3.2"));
+        for (name, number) in [
+            ("example.org", 40),
+            ("www.example.org", 41),
+            ("bank.example", 42),
+            ("notexample.org", 43),
+        ] {
+            let [four, six] = both(number);
+            names.set(name, &[ip(&four), ip(&six)]);
+        }
+        let place = directory.path().display().to_string();
+        fs::create_dir(directory.path().join("dnsmasq.d")).unwrap();
+        directory.file(
+            "dnsmasq.conf",
+            &format!(
+                "no-resolv\nno-hosts\nserver=192.168.3.2\nuser=root\ngroup=root\n\
+                 pid-file={place}/pid\nconf-dir={place}/dnsmasq.d\n"
+            ),
+        );
+        let program = tools::find("dnsmasq").unwrap();
+        directory.file(
+            "restart",
+            &format!(
+                "pid=$(cat {place}/pid 2>/dev/null)\n\
+                 if [ -n \"$pid\" ]; then kill \"$pid\"\n\
+                 while kill -0 \"$pid\" 2>/dev/null; do sleep 0.02; done\nfi\n\
+                 {} --conf-file={place}/dnsmasq.conf && echo again >> {place}/restarts\n",
+                program.display()
+            ),
+        );
+        let resolver = Self {
+            directory,
+            _names: names,
+        };
+        let script = resolver.path("restart");
+        all.world.router.output("sh", [script]).unwrap();
+        resolver
+    }
+
+    /// The path of one of its files.
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    /// How often it was started.
+    pub fn restarts(&self) -> usize {
+        fs::read_to_string(self.path("restarts"))
+            .unwrap()
+            .lines()
+            .count()
+    }
+
+    /// Writes settings with these entries.
+    pub fn settings(&self, entries: &str) -> String {
+        let text = format!(
+            "lan = [\"br-lan\", \"br-guest\"]\nleases = \"{}\"\ndnsmasq = \"{}\"\n\
+             restart = [\"sh\", \"{}\"]\n{entries}",
+            self.path("leases"),
+            self.path("dnsmasq.d"),
+            self.path("restart")
+        );
+        let path = self.directory.file("policy.toml", &text);
+        path.display().to_string()
+    }
+}
+
+/// Two Internet addresses that end with the number, one for each family.
+pub fn both(number: u8) -> [String; 2] {
+    [
+        format!("203.0.113.{number}"),
+        format!("2001:db8:f::{number}"),
+    ]
 }
 
 impl Drop for Policed {
