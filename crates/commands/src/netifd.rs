@@ -3,8 +3,10 @@
 //! This program makes a bare interface and tells netifd over ubus its addresses, routes and name servers, which netifd
 //! sets. It reads the interface's section from UCI itself, so that netifd sees no needless changes. `renew` (SIGHUP)
 //! applies changed settings in place. It waits while settings are missing or faulty, and reports the fault to netifd;
-//! after an exit, netifd would only start it again and again.
+//! after an exit, netifd would only start it again and again. After an upgrade, `renew` also replaces the program: see
+//! [`anew`].
 
+mod anew;
 mod device;
 mod given;
 mod held;
@@ -14,10 +16,14 @@ mod telling;
 mod wireguard;
 
 use crate::arguments::{self, path};
-use clap::{Arg, ArgMatches, Command};
+use anew::{INHERIT, JUDGE, Program};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use given::{At, Given, Kind, fault};
 use manager::Netifd;
 use netio::poll::Poller;
+use netio::tun::Kept;
+use openwrt::device_name;
+use openwrt::teller::Fault;
 use service::openvpn::Caught;
 use service::running::{Claim, ClaimError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -85,7 +91,14 @@ pub(crate) fn command() -> Command {
             "SOCKET",
             "Socket of ubus [default: /var/run/ubus/ubus.sock]",
         ))
-        .arg(arguments::log());
+        .arg(arguments::log())
+        .arg(
+            Arg::new(JUDGE)
+                .long(JUDGE)
+                .action(ArgAction::SetTrue)
+                .hide(true),
+        )
+        .arg(Arg::new(INHERIT).long(INHERIT).hide(true));
     arguments::of_data_plane(command)
 }
 
@@ -93,21 +106,82 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> crate::Outcome {
     // First of all: netifd may send SIGHUP at any moment, which must not end the process.
     let mut waiting = Waiting::catch()?;
+    anew::signals().thread_unblock()?;
+    let inherited = arguments::text(matches, INHERIT).map(netio::tun::inherit);
     arguments::log_to_file(matches)?;
+    if let Some(Err(error)) = &inherited {
+        log::warn!("{error}");
+    }
     let at = At {
         interface: arguments::text(matches, "INTERFACE")
             .unwrap_or_default()
             .to_owned(),
         uci: arguments::path_of(matches, "uci").to_owned(),
         ubus: arguments::file(matches, "ubus").map(Path::to_owned),
+        program: Program::running(),
     };
-    let Ok(_claim) = claim(&at, &mut waiting) else {
+    if matches.get_flag(JUDGE) {
+        return judge(matches, &at);
+    }
+    let Ok(claim) = claim(&at, &mut waiting) else {
         return Ok(ExitCode::SUCCESS);
     };
-    let telling = Telling::start(&at.interface, at.ubus.as_deref(), waiting.end())?;
-    let code = serve(matches, &at, &mut waiting, &telling);
+    let telling = Telling::start(
+        &at.interface,
+        at.ubus.as_deref(),
+        waiting.end(),
+        inherited.is_some(),
+    )?;
+    let finish = serve(matches, &at, &mut waiting, &telling);
     telling.end();
-    code
+    match finish? {
+        Finish::Exit(code) => Ok(code),
+        Finish::Anew(kept) => {
+            log::info!(
+                "{}: the program was upgraded; executing the new one",
+                at.interface
+            );
+            // The new program has the same process number, and would end the claim's process: itself.
+            drop(claim);
+            at.program.execute(kept.as_ref(), &waiting)
+        }
+    }
+}
+
+/// How [`serve`] ends.
+enum Finish {
+    /// The process exits.
+    Exit(ExitCode),
+    /// The process executes the new program, which gets the device if there is one.
+    Anew(Option<Kept>),
+}
+
+impl From<ExitCode> for Finish {
+    fn from(code: ExitCode) -> Self {
+        Self::Exit(code)
+    }
+}
+
+/// Judges whether this program can run the interface with the present configuration, for the program that runs it now.
+fn judge(matches: &ArgMatches, at: &At) -> crate::Outcome {
+    arguments::settings(matches)?;
+    let faults = usable(at).err().unwrap_or_default();
+    for fault in &faults {
+        log::error!("{}", fault.words);
+    }
+    Ok(match faults.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Reads the interface's settings, and checks that a tunnel can be made now.
+fn usable(at: &At) -> Result<Given, Vec<Fault>> {
+    let given = Given::read(at)?;
+    match given.held(at) {
+        None => Ok(given),
+        Some(fault) => Err(vec![fault]),
+    }
 }
 
 /// A signal asks the process to end.
@@ -150,7 +224,7 @@ fn serve(
     at: &At,
     waiting: &mut Waiting,
     telling: &Telling,
-) -> Outcome<ExitCode> {
+) -> Outcome<Finish> {
     let mut pause = PAUSE[0];
     let mut signals = Caught::default();
     loop {
@@ -160,13 +234,14 @@ fn serve(
                 log::error!("{error}");
                 telling.faults(source::CONFIG, fault(code::CONFIG_FAULT, error.to_string()));
                 if waiting.wait(LOOK) {
-                    return Ok(ExitCode::SUCCESS);
+                    return Ok(ExitCode::SUCCESS.into());
                 }
                 continue;
             }
         };
-        let Some(given) = wait_for_config(at, waiting, telling) else {
-            return Ok(ExitCode::SUCCESS);
+        let given = match wait_for_config(at, waiting, telling) {
+            Ok(given) => given,
+            Err(finish) => return Ok(finish),
         };
         let began = Instant::now();
         for ended in [source::END, source::ANSWERS] {
@@ -183,24 +258,27 @@ fn serve(
             Kind::Pptp(file) => others::run_pptp(at, &given, file, &netifd, telling),
         };
         if waiting.is_over() {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(ExitCode::SUCCESS.into());
+        }
+        if let Some(kept) = netifd.take_kept() {
+            return Ok(Finish::Anew(Some(kept)));
         }
         if let Some(why) = netifd.take_refused() {
-            return Ok(refused(&why, netifd.blocks(), waiting, telling));
+            return Ok(refused(&why, netifd.blocks(), waiting, telling).into());
         }
         if began.elapsed() > SETTLED {
             pause = PAUSE[0];
         }
         match ended {
             Ok(Ended::Again) => continue,
-            Ok(Ended::Exit) => return Ok(ExitCode::SUCCESS),
+            Ok(Ended::Exit) => return Ok(ExitCode::SUCCESS.into()),
             Err(error) => {
                 log::error!("{}: {error}", at.interface);
                 telling.faults(source::END, fault(code::START_FAILED, error.to_string()));
             }
         }
         if waiting.wait(pause) || telling.is_stale() {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(ExitCode::SUCCESS.into());
         }
         pause = (pause * 2).min(PAUSE[1]);
     }
@@ -229,40 +307,39 @@ fn refused(why: &str, blocks: bool, waiting: &mut Waiting, telling: &Telling) ->
     ExitCode::from(REFUSED)
 }
 
-/// Reads the interface's settings, and waits until they are usable. `None` if the process is to end: a signal asks for
-/// it, or netifd lists faults that are mended, and starts another process with an empty list.
-fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<Given> {
+/// Reads the interface's settings, and waits until they are usable. Returns how the process ends instead: a signal asks
+/// for it, netifd lists faults that are mended and starts another process with an empty list, or a new program can use
+/// the settings.
+fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Result<Given, Finish> {
+    let exit = || Finish::Exit(ExitCode::SUCCESS);
     let mut told = None;
     loop {
         if waiting.is_over() {
-            return None;
+            return Err(exit());
         }
-        let mut pause = LOOK;
-        let given = Given::read(at).and_then(|given| match given.held(at) {
-            None => Ok(given),
-            Some(fault) => {
-                pause = LOOK_AT_LINES;
-                Err(vec![fault])
-            }
-        });
-        match given {
+        let faults = match usable(at) {
             Ok(given) => {
                 given.tell(&at.interface, &telling.teller());
-                return (told.is_none() || !telling.is_stale()).then_some(given);
+                let is_listed = told.is_some() && telling.is_stale();
+                return if is_listed { Err(exit()) } else { Ok(given) };
             }
-            Err(faults) if told.as_ref() == Some(&faults) => {}
-            Err(faults) => {
-                for fault in &faults {
-                    log::error!("{}", fault.words);
-                }
-                telling.faults(source::CONFIG, faults.clone());
-                log::warn!("{}: waiting until the tunnel can be created", at.interface);
-                if told.replace(faults).is_some() && telling.is_stale() {
-                    return None;
-                }
+            Err(faults) => faults,
+        };
+        let for_uplinks = faults.iter().all(|it| it.code == code::LINE_UNKNOWN);
+        if told.as_ref() != Some(&faults) {
+            for fault in &faults {
+                log::error!("{}", fault.words);
+            }
+            telling.faults(source::CONFIG, faults.clone());
+            log::warn!("{}: waiting until the tunnel can be created", at.interface);
+            if told.replace(faults).is_some() && telling.is_stale() {
+                return Err(exit());
             }
         }
-        waiting.wait(pause);
+        waiting.wait(if for_uplinks { LOOK_AT_LINES } else { LOOK });
+        if waiting.woken && at.program.has_successor(&at.interface) {
+            return Err(Finish::Anew(Kept::of(&device_name(&at.interface)).ok()));
+        }
     }
 }
 
@@ -271,6 +348,8 @@ struct Waiting {
     pipe: UnixStream,
     poller: Poller,
     end: Arc<AtomicBool>,
+    /// Whether a signal ended the last wait.
+    woken: bool,
 }
 
 impl Waiting {
@@ -289,7 +368,12 @@ impl Waiting {
         }
         let poller = Poller::new()?;
         poller.add(&pipe, 0)?;
-        Ok(Self { pipe, poller, end })
+        Ok(Self {
+            pipe,
+            poller,
+            end,
+            woken: false,
+        })
     }
 
     /// Whether a signal has asked the process to end.
@@ -310,7 +394,10 @@ impl Waiting {
             log::warn!("{error}");
         }
         let mut bytes = [0; 64];
-        while matches!(self.pipe.read(&mut bytes), Ok(count) if count > 0) {}
+        self.woken = false;
+        while matches!(self.pipe.read(&mut bytes), Ok(count) if count > 0) {
+            self.woken = true;
+        }
         self.is_over()
     }
 }

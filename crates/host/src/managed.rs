@@ -37,6 +37,13 @@ pub trait Manager: fmt::Debug + Send + Sync {
     /// Whether the tunnel's configuration has changed, when a signal requests a reload.
     fn wants_reload(&self) -> bool;
 
+    /// Whether the process is about to execute another program, which keeps the interface as it is: the tunnel ends and
+    /// leaves everything else to that program.
+    #[cfg(feature = "handover")]
+    fn is_succeeded(&self) -> bool {
+        false
+    }
+
     /// Whether the present configuration is complete. For a service that applies changes in place, and is asked to
     /// reload files that the configuration only names. Compare [`wants_reload`](Self::wants_reload).
     fn takes_reload(&self) -> bool;
@@ -194,8 +201,20 @@ impl Managed {
         Ok(self.mtu.follow(&want, &self.facts, &mut netlink)?)
     }
 
+    /// Leaves the routes past the tunnel for the program that this process executes next.
+    #[cfg(feature = "handover")]
+    pub fn leave(&mut self) {
+        if let Some(applied) = self.applied.take() {
+            applied.leave();
+        }
+    }
+
     /// Reports that the tunnel is down: the manager removes the settings that it gave the interface.
     pub fn lost(&mut self) {
+        #[cfg(feature = "handover")]
+        if self.manager.is_succeeded() {
+            return self.leave();
+        }
         self.manager.lost();
         self.told = false;
         self.undo();

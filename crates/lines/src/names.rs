@@ -75,6 +75,13 @@ impl Asker {
     pub fn look_up(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         // A scoped address is not a name: only the host's resolver knows its interface, which may come later.
         let is_name = config::types::is_domain(host.trim_end_matches('.'));
+        // Name servers may be behind the tunnel that the last program has left, and are not reached before it is up.
+        if is_name && netio::tun::has_inherited() {
+            let found = kept::last(host);
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
         if is_name && let Ok(found) = self.lines.look_up(host) {
             return Ok(found);
         }

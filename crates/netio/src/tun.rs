@@ -2,10 +2,14 @@
 //! super-packets are possible.
 
 mod create;
+#[cfg(feature = "handover")]
+mod handover;
 mod sample;
 mod selftest;
 
 pub use create::{NAME_MAX, TunError, TunOptions};
+#[cfg(feature = "handover")]
+pub use handover::{Kept, NotInherited, has_inherited, inherit};
 pub use selftest::{TunProbe, TunVerdict, self_test, start_self_test};
 
 use crate::poll::{check, check_len};
@@ -15,6 +19,13 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether an inherited TUN waits for its use; without the feature `handover`, never.
+#[cfg(not(feature = "handover"))]
+#[must_use]
+pub const fn has_inherited() -> bool {
+    false
+}
 
 /// Bytes of a [`VnetHdr`].
 pub const VNET_HDR_LEN: usize = 10;
@@ -53,6 +64,13 @@ struct IfReq {
     name: [u8; 16],
     flags: i16,
     pad: [u8; 22],
+}
+
+/// The interface's name in a request.
+fn name_of(req: &IfReq) -> String {
+    CStr::from_bytes_until_nul(&req.name)
+        .map(|c| c.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 impl Tun {
@@ -139,9 +157,7 @@ impl Tun {
         };
         // SAFETY: TUNGETIFF fills a `struct ifreq`, which `IfReq` has the size of.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TUNGETIFF, &raw mut req) })?;
-        Ok(CStr::from_bytes_until_nul(&req.name)
-            .map(|c| c.to_string_lossy().into_owned())
-            .unwrap_or_default())
+        Ok(name_of(&req))
     }
 
     /// Makes the interface outlive this descriptor, until its namespace ends.

@@ -369,7 +369,12 @@ fn with_config(
     for text in &context.config.service.echo {
         log::info!("ECHO:{text}");
     }
-    match host::recover_all() {
+    // Routes that the last program has left are needed until this tunnel is up.
+    let recovered = match netio::tun::has_inherited() {
+        true => Ok(Vec::new()),
+        false => host::recover_all(),
+    };
+    match recovered {
         Ok(names) => {
             for name in names {
                 log::info!("{name}: undid what an earlier run left behind");

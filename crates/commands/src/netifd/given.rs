@@ -1,5 +1,6 @@
 //! Settings of an interface: its section in UCI, and the file that the section names.
 
+use super::anew::Program;
 use super::telling::{Orders, Telling, source};
 use super::{code, held, others};
 #[cfg(feature = "server")]
@@ -41,6 +42,8 @@ pub(super) struct At {
     pub(super) uci: PathBuf,
     /// The path of ubus's socket, if not the default.
     pub(super) ubus: Option<PathBuf>,
+    /// The program that this process runs.
+    pub(super) program: Program,
 }
 
 /// The kind of tunnel.

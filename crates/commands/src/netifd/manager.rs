@@ -4,6 +4,7 @@ use super::code;
 use super::given::{At, Given, Kind, fault};
 use super::telling::{Orders, source};
 use host::{Manager, SharedManager, Want};
+use netio::tun::Kept;
 use openwrt::device_name;
 use openwrt::update::{RouteRules, Update};
 use std::net::Ipv6Addr;
@@ -32,6 +33,8 @@ struct State {
     refused: Option<String>,
     /// Why the tunnel has ended.
     failed: Option<String>,
+    /// The device, once a new program is to run the tunnel.
+    kept: Option<Kept>,
 }
 
 impl Netifd {
@@ -48,6 +51,7 @@ impl Netifd {
                 digest: given.digest,
                 refused: None,
                 failed: None,
+                kept: None,
             }),
         }
     }
@@ -93,6 +97,26 @@ impl Netifd {
         self.with(|state| state.failed.take())
     }
 
+    /// The device, if a new program is to run the tunnel.
+    pub(super) fn take_kept(&self) -> Option<Kept> {
+        self.with(|state| state.kept.take())
+    }
+
+    /// Keeps the device if a new program has replaced this one and can run the tunnel. Then the tunnel is to end.
+    pub(super) fn is_renewed(&self) -> bool {
+        if !self.at.program.has_successor(&self.at.interface) {
+            return false;
+        }
+        match Kept::of(&self.device) {
+            Ok(kept) => self.with(|state| state.kept = Some(kept)),
+            Err(error) => {
+                log::warn!("{}: the old program goes on: {error}", self.at.interface);
+                return false;
+            }
+        }
+        true
+    }
+
     /// Reads the present configuration, and reports why it cannot be used.
     pub(super) fn read(&self) -> Option<Given> {
         let given = Given::read(&self.at);
@@ -117,7 +141,13 @@ impl Manager for Netifd {
     }
 
     fn lost(&self) {
-        self.orders.lost();
+        if !self.is_succeeded() {
+            self.orders.lost();
+        }
+    }
+
+    fn is_succeeded(&self) -> bool {
+        self.with(|state| state.kept.is_some())
     }
 
     fn refused(&self, why: &str) {
@@ -145,6 +175,9 @@ impl Manager for Netifd {
     }
 
     fn wants_reload(&self) -> bool {
+        if self.is_renewed() {
+            return true;
+        }
         let Some(given) = self.read() else {
             return false;
         };
@@ -179,6 +212,7 @@ impl Manager for Netifd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netifd::anew::Program;
     use crate::netifd::telling::Telling;
     use std::fs;
 
@@ -189,6 +223,7 @@ mod tests {
             interface: "office".to_owned(),
             uci: directory.path().to_owned(),
             ubus: Some(directory.path().join("none")),
+            program: Program::running(),
         };
         let write = |more: &str| {
             let text = format!(
@@ -198,7 +233,8 @@ mod tests {
             fs::write(directory.path().join("network"), text).unwrap();
         };
         write("");
-        let telling = Telling::start(&at.interface, at.ubus.as_deref(), Arc::default()).unwrap();
+        let telling = Telling::start(&at.interface, at.ubus.as_deref(), Arc::default(), false);
+        let telling = telling.unwrap();
         let given = Given::read(&at).unwrap();
         let netifd = Netifd::new(&at, &given, telling.teller());
         assert!(!netifd.wants_reload() && netifd.blocks());

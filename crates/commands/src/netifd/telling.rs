@@ -105,11 +105,14 @@ pub(super) struct Telling {
 
 impl Telling {
     /// Starts the thread. It sends nothing once `ending` is true. Then netifd expects no more, or a newer process
-    /// already reports while this one still says goodbye to its clients.
+    /// already reports while this one still says goodbye to its clients. With `inherits`, netifd may list faults that
+    /// the program before this one has found: they count as mended only if this one has not found them within
+    /// [`CLEARED`].
     pub(super) fn start(
         interface: &str,
         ubus: Option<&Path>,
         ending: Arc<AtomicBool>,
+        inherits: bool,
     ) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let wake = Arc::new(Waker::new()?);
@@ -119,7 +122,7 @@ impl Telling {
         let talk = Talk {
             device: Device::new(device_name(interface), &poller, NEWS)?,
             stale: Arc::clone(&stale),
-            clear_at: None,
+            clear_at: inherits.then(|| Instant::now() + CLEARED),
             given_up: None,
             interface: interface.to_owned(),
             ubus: ubus.map(Path::to_owned),

@@ -72,7 +72,11 @@ pub(super) fn run(
     begin(&daemon, &owned.tunnel(), netifd.device())?;
     owned.tell_names(&daemon);
     daemon.with(|interface| owned.servers.tell(interface));
-    let ended = daemon.run(&mut owned)?;
+    let ended = daemon.run(&mut owned);
+    if netifd.is_succeeded() {
+        return Ok(Ended::Exit);
+    }
+    let ended = ended?;
     log::info!("{}: ended: {ended:?}", at.interface);
     Ok(Ended::Exit)
 }
@@ -307,6 +311,10 @@ impl Owner for Owned<'_> {
 
     fn reload(&mut self, daemon: &Daemon) -> Outcome<()> {
         logging::reopen();
+        if self.netifd.is_renewed() {
+            self.managed.leave();
+            return Err("the new program takes over".into());
+        }
         let Some(given) = self.netifd.read() else {
             return Ok(());
         };

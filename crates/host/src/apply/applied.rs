@@ -330,6 +330,13 @@ impl Applied {
         }
     }
 
+    /// Leaves all steps in force, for the program that this process executes next: it undoes them once it has its own
+    /// plan, as after a kill.
+    #[cfg(feature = "handover")]
+    pub fn leave(mut self) {
+        self.journal = None;
+    }
+
     /// Undoes all steps of `other` and continues with its journal: a process without privileges could not open another.
     /// Logs the steps that cannot be undone.
     pub fn take_over(mut other: Self, system: &mut dyn System) -> Self {

@@ -77,7 +77,7 @@ pub(super) fn recovered(
     }
     let any = !left.steps.is_empty();
     if any {
-        log::warn!("{ifname}: undoing the changes of a killed process");
+        log::warn!("{ifname}: undoing the changes of an earlier run");
         for error in revert(&left.steps, ifname, system, &journal) {
             log::warn!("{ifname}: {error}");
         }

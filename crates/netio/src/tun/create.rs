@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 
-const IFF_TUN: i16 = 0x0001;
-const IFF_NO_PI: i16 = 0x1000;
-const IFF_VNET_HDR: i16 = 0x4000;
+pub(super) const IFF_TUN: i16 = 0x0001;
+pub(super) const IFF_NO_PI: i16 = 0x1000;
+pub(super) const IFF_VNET_HDR: i16 = 0x4000;
 const TUN_F_CSUM: u32 = 0x01;
 const TUN_F_TSO4: u32 = 0x02;
 const TUN_F_TSO6: u32 = 0x04;
@@ -95,6 +95,15 @@ impl Tun {
         if !valid {
             return Err(TunError::Name(name.to_owned()));
         }
+        #[cfg(feature = "handover")]
+        if let Some((fd, vnet_hdr, had)) = super::handover::take(name) {
+            let options = TunOptions {
+                tso: options.tso && had.tso,
+                uso: options.uso && had.uso,
+                gro: options.gro && had.gro,
+            };
+            return Ok(Self::of(fd, name.to_owned(), options, vnet_hdr));
+        }
         let wants_vnet = options.tso || options.uso || options.gro;
         let create = |source| TunError::Create {
             name: name.to_owned(),
@@ -115,8 +124,15 @@ impl Tun {
         };
         let name = CStr::from_bytes_until_nul(&req.name)
             .map_or_else(|_| name.to_owned(), |c| c.to_string_lossy().into_owned());
+        Ok(Self::of(fd, name, options, vnet_hdr))
+    }
+
+    /// The open interface `name`, with those of the features that the kernel has.
+    fn of(fd: OwnedFd, name: String, options: TunOptions, vnet_hdr: bool) -> Self {
         let (tso, uso, gro) = probe(&fd, options, vnet_hdr);
-        Ok(Self {
+        #[cfg(feature = "handover")]
+        super::handover::note(&name, &fd, options);
+        Self {
             fd,
             name,
             vnet_hdr,
@@ -127,7 +143,7 @@ impl Tun {
             gro,
             #[cfg(feature = "simulated")]
             faults: crate::simulated::Faults::default(),
-        })
+        }
     }
 }
 

@@ -175,6 +175,11 @@ impl Context {
 
     /// Whether a client acts on a signal. It restarts only with a configuration that passes the rehearsal.
     pub(super) fn obeys(&self, signal: Signal) -> bool {
+        // Another program has judged the configuration, and runs it.
+        #[cfg(feature = "handover")]
+        if self.manager.as_ref().is_some_and(|it| it.is_succeeded()) {
+            return true;
+        }
         let begins_anew = match signal {
             Signal::Reload => true,
             Signal::Restart => self.config.service.remap_usr1 == Some(RemapUsr1::Hup),

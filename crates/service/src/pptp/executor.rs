@@ -217,7 +217,8 @@ impl<'m, M: Machine> Executor<'m, M> {
     /// signal ended the program before that.
     fn new(machine: M, model: &'m Pptp, options: &RunOptions) -> Result<Option<Self>, RunError> {
         let signals = Signals::catch().map_err(io_error("signals"))?;
-        if host::recover(&model.interface)? {
+        // Routes that the last program has left are needed until this tunnel is up.
+        if !netio::tun::has_inherited() && host::recover(&model.interface)? {
             log::info!("{}: undid what an earlier run left behind", model.interface);
         }
         let (device, runs_programs) = match &model.role {

@@ -231,6 +231,17 @@ impl Daemon {
                     && source.raw_os_error() == Some(nix::libc::ENODEV) => {}
             started => started?,
         }
+        // Only a device that another program has handed over is up: no news of that will come.
+        #[cfg(feature = "handover")]
+        if let Ok(link) = netlink.link_by_index(ifindex)
+            && link.up
+        {
+            interface.is_inherited = true;
+            interface.handle(Event::Link {
+                up: true,
+                mtu: link.mtu,
+            });
+        }
         let interface = Arc::new(Mutex::new(Some(interface)));
         let server = Server::new(Arc::clone(&interface), Arc::clone(&wake));
         Ok(Self {

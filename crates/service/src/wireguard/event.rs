@@ -32,6 +32,10 @@ pub enum Event {
     /// Peers that had sessions with this interface a moment ago, before its restart, with their addresses and our
     /// address that each sent to. Each gets one handshake.
     Recall(Vec<(Key32, Endpoint)>),
+    /// Peers as in [`Recall`](Self::Recall). Those whose endpoints are names are called there until their names have
+    /// addresses.
+    #[cfg(feature = "handover")]
+    RecallNamed(Vec<(Key32, Endpoint)>),
     /// Start handshakes with the peers of these keys, at their endpoints, until they answer.
     Call(Vec<Key32>),
     /// A look-up has ended.

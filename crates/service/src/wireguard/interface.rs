@@ -52,6 +52,9 @@ pub struct Interface {
     pub(super) failures: Vec<(String, Instant)>,
     /// MTU probe setting.
     pub(super) mtu_probe: MtuProbe,
+    /// Another program has handed the device over, with the routes through it.
+    #[cfg(feature = "handover")]
+    pub(super) is_inherited: bool,
 }
 
 /// The host's side of an interface: sockets, files, look-ups, and the owner's tasks.
@@ -229,6 +232,8 @@ impl Interface {
             waiting_for: None,
             failures: Vec::new(),
             mtu_probe: MtuProbe::Off,
+            #[cfg(feature = "handover")]
+            is_inherited: false,
         }
     }
 
@@ -359,6 +364,11 @@ impl Interface {
     pub fn recall(&mut self, ifname: &str) {
         let path = self.outside.peers.insert(recall::path(ifname));
         let peers = recall::read(path);
+        // A name server may be reached through the tunnel only, which has routes already.
+        #[cfg(feature = "handover")]
+        if self.is_inherited {
+            self.handle(Event::RecallNamed(peers.clone()));
+        }
         if !peers.is_empty() {
             self.handle(Event::Recall(peers));
         }

@@ -280,6 +280,8 @@ impl Machine {
                 endpoint,
             } => self.set_endpoint(&public_key, &endpoint, cx),
             Event::Recall(peers) => self.recall(peers, cx),
+            #[cfg(feature = "handover")]
+            Event::RecallNamed(peers) => self.recall_named(&peers, cx),
             Event::Call(peers) => self.call(peers, cx),
             Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, cx),
             Event::ProbePaths(plan) => self.probe_paths(plan, cx),

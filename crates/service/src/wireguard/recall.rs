@@ -96,6 +96,20 @@ impl Machine {
         }
     }
 
+    /// Calls peers whose names have no address yet where they were.
+    #[cfg(feature = "handover")]
+    pub(super) fn recall_named(&mut self, peers: &[Recalled], cx: &mut Cx<'_>) {
+        for (key, at) in peers {
+            let public = PublicKey::from(*key.as_bytes());
+            if let Some(id) = self.device.peer_by_public_key(&public)
+                && self.names.contains_key(&id)
+                && cx.endpoint(id).is_none()
+            {
+                self.call_at(id, *at, cx);
+            }
+        }
+    }
+
     /// Starts handshakes with peers as if packets waited for them, until they answer.
     pub(super) fn call(&mut self, peers: Vec<Key32>, cx: &mut Cx<'_>) {
         for key in peers {
@@ -213,5 +227,58 @@ mod tests {
         let found = read_at(&path, SystemTime::now());
         let at = Endpoint::new(([192, 0, 2, 1], 7).into());
         assert_eq!(found, [(peer(7).0, at)]);
+    }
+
+    /// The new program of a running tunnel may reach name servers only through that tunnel.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn a_peer_with_a_name_is_called_where_it_was_until_its_name_is_found() {
+        use crate::wireguard::event::Event;
+        use crate::wireguard::fixture::FakeHost;
+        use ::wireguard::WireGuard;
+        use config::uapi::{SetDevice, SetPeer};
+        use plane::fake::{Call, FakeDataPlane};
+        use std::sync::Arc;
+
+        let (key, at) = peer(9);
+        let now = plane::Now::read();
+        let mut machine = Machine::new(now, 1);
+        let plane = Arc::new(FakeDataPlane::new(WireGuard::new(), "wg0", 1420));
+        let mut host = FakeHost::new(plane.clone());
+        let mut cx = Cx::new(now, &*plane, &mut host);
+        let set = SetDevice {
+            private_key: Some(Key32::new([7; 32])),
+            peers: vec![SetPeer {
+                public_key: key.clone(),
+                ..SetPeer::default()
+            }],
+            ..SetDevice::default()
+        };
+        machine.configure(&set, &mut cx).unwrap();
+        machine.handle(Event::Start, &mut cx);
+        let endpoint = "vpn.example:5".parse().unwrap();
+        let public_key = key.clone();
+        let named = Event::SetEndpoint {
+            public_key,
+            endpoint,
+        };
+        machine.handle(named, &mut cx);
+        let sent = || {
+            let sent = plane.take_calls().into_iter().filter_map(|it| match it {
+                Call::Send(line, _) => Some(line.endpoint.addr),
+                _ => None,
+            });
+            sent.collect::<Vec<_>>()
+        };
+        machine.handle(Event::RecallNamed(vec![(key.clone(), at)]), &mut cx);
+        machine.handle(Event::Recall(vec![(key, at)]), &mut cx);
+        assert_eq!(sent(), [at.addr]);
+        let lookup = host.lookups.remove(0);
+        let elsewhere = "192.0.2.9:5".parse().unwrap();
+        let found = Ok(vec![elsewhere]);
+        let mut cx = Cx::new(now, &*plane, &mut host);
+        machine.handle(Event::LookedUp { lookup, found }, &mut cx);
+        let id = machine.peers.keys().next().copied().unwrap();
+        assert_eq!(cx.endpoint(id).map(|it| it.addr), Some(elsewhere));
     }
 }

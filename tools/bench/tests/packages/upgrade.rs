@@ -198,6 +198,50 @@ fn an_upgrade_restarts_every_service() {
     assert_eq!(reload, format!("millrace-alerts * HUP\n{start}"));
 }
 
+/// Starts the script that renews interfaces, with one interface of another protocol.
+const RENEWED: &str = r#"
+. "$INIT"
+config_load() { :; }
+config_foreach() {
+    for name in office wan home; do
+        "$1" "$name"
+    done
+}
+config_get() {
+    case "$2" in
+    wan) eval "$1=dhcp" ;;
+    *) eval "$1=millrace" ;;
+    esac
+}
+ubus() { echo "$*" >>calls; }
+touch calls
+start_service
+cat calls
+"#;
+
+#[test]
+fn an_upgrade_renews_the_interfaces() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let script = fs::canonicalize(root.join("packaging/openwrt/millrace/etc/init.d/millrace"));
+    let calls = |upgrade: &[(&str, &str)]| {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-uc", RENEWED]).current_dir(&scratch);
+        shell
+            .env("INIT", script.as_ref().unwrap())
+            .env_remove("PKG_UPGRADE");
+        let output = shell.envs(upgrade.iter().copied()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let renew = |name| format!("call network.interface.{name} renew\n");
+    let all = ["office", "home"].map(renew).concat();
+    assert_eq!(calls(&[("PKG_UPGRADE", "1")]), all);
+    // At boot and at an installation, netifd starts them.
+    assert_eq!(calls(&[]), "");
+    assert_eq!(calls(&[("PKG_UPGRADE", "0")]), "");
+}
+
 /// Installs the configuration file and runs the package's script, then changes the file as a user does. `reload_config`
 /// announces files whose sum differs from that of its last run, so a file that is new to it is not announced.
 const CHANGE: &str = r#"

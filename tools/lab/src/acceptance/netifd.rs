@@ -64,6 +64,8 @@ pub struct Netifd<'h> {
     /// The interface's name.
     pub interface: String,
     directory: PathBuf,
+    /// The program that the protocol handler starts.
+    pub program: PathBuf,
     state: Arc<Mutex<State>>,
     bus: Option<Bus>,
     process: Option<Process>,
@@ -83,6 +85,7 @@ impl<'h> Netifd<'h> {
             host,
             interface: interface.to_owned(),
             directory: directory.to_owned(),
+            program: PROGRAM.into(),
             state: Arc::default(),
             bus: None,
             process: None,
@@ -168,7 +171,7 @@ impl<'h> Netifd<'h> {
         state.machine = Machine::Setup;
         state.faults.clear();
         drop(state);
-        let command = self.host.command(PROGRAM).arg("netifd");
+        let command = self.host.command(&self.program).arg("netifd");
         let command = command.arg(&self.interface).arg("--uci");
         let command = command.arg(&self.directory).arg("--ubus");
         let process = command.arg(self.socket()).spawn().unwrap();

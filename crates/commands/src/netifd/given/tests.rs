@@ -28,6 +28,7 @@ fn read(name: &str, text: &str, more: &str) -> Result<Given, Vec<Fault>> {
         interface: "office".to_owned(),
         uci: directory.path().to_owned(),
         ubus: Some(directory.path().join("none")),
+        program: Program::running(),
     })
 }
 
