@@ -1,7 +1,5 @@
 //! The policy: the path of packets by sending device and destination, and the path of answers.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
