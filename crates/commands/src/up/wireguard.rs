@@ -354,8 +354,14 @@ impl Up<'_> {
             // The routes past the tunnel come before handshakes with another server.
             self.follow(daemon);
         }
+        if others {
+            // `apply` adds the other servers: two additions would begin two handshakes, of which a server answers the
+            // first, and this interface awaits the answer to the second.
+            self.tunnel.peers.clear();
+        }
         // The plan may use another mark than the file.
         daemon.with(|interface| change(interface, &old, &self.tunnel, None, &self.ifname));
+        self.servers.put_into(&mut self.tunnel);
         tell_names(daemon, &mut self.tunnel);
         daemon.with(|interface| match others {
             true => {
