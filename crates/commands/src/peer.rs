@@ -44,7 +44,7 @@ use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-pub(crate) use behind::{check_lan, tunnel_networks};
+pub(crate) use behind::{check_dns, check_lan, tunnel_networks};
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(crate) use change::networks_of;
 pub(crate) use change::{Change, seconds};

@@ -120,7 +120,7 @@ fn set(path: &Path, key: &str, values: &[String]) -> Result<(), SetError> {
         "endpoint" => ("Endpoint", one_endpoint(path, values)?),
         "lan" => ("LAN", lan(path, values)?),
         "keepalive" => ("Keepalive", keepalive(path, values)?),
-        _ => ("DNS", list_of(&list::<IpAddr>("DNS", values)?)),
+        _ => ("DNS", dns(path, values)?),
     };
     let changed = home::with_key(&text, key, &value);
     let changed = changed.ok_or_else(|| SetError::Bare(path.to_owned()))?;
@@ -196,6 +196,20 @@ fn lan(path: &Path, values: &[String]) -> Result<String, SetError> {
 /// Values of a list.
 fn list<T: FromStr<Err: Display>>(
     key: &'static str,
+/// Name servers. None may be in a branch, nor a client; the server's own address in the tunnel may be one.
+fn dns(path: &Path, values: &[String]) -> Result<String, SetError> {
+    let servers = list::<IpAddr>("DNS", values)?;
+    peer::check_dns(path, &servers).map_err(|error| match error {
+        PeerError::Behind { value, why } => SetError::Value {
+            key: "DNS",
+            value,
+            why,
+        },
+        other => other.into(),
+    })?;
+    Ok(list_of(&servers))
+}
+
     values: &[String],
 ) -> Result<Vec<T>, SetError> {
     if values == ["none"] {
@@ -275,6 +289,12 @@ mod tests {
             (
                 "lan",
                 &["none"],
+            // The server's own address in the tunnel.
+            (
+                "dns",
+                &["10.7.0.1"],
+                OFFICE.replace("[Server]\n", "[Server]\n#! DNS = 10.7.0.1\n"),
+            ),
                 OFFICE.replace("#! LAN = 192.168.1.0/24\n", ""),
             ),
             ("keepalive", &["10"], keepalive("10")),
@@ -296,6 +316,9 @@ mod tests {
             ("keepalive", &["0"]),
             ("keepalive", &["65536"]),
             ("keepalive", &["10", "20"]),
+            ("dns", &["192.168.1.1", "192.168.7.53"]),
+            ("dns", &["10.7.0.2"]),
+            ("dns", &["10.7.0.53"]),
         ] {
             let words = changed(key, values).unwrap_err().to_string();
             assert!(words.to_lowercase().starts_with(key), "{words}");
@@ -308,3 +331,8 @@ mod tests {
         assert!(words.contains("/office.conf"), "{words}");
     }
 }
+        let words = changed("dns", &["192.168.7.53"]).unwrap_err().to_string();
+        assert!(
+            words.starts_with("DNS 192.168.7.53: is in 192.168.7.0/24, behind store-7, "),
+            "{words}"
+        );
