@@ -73,7 +73,7 @@ pub(super) fn run(
     owned.tell_names(&daemon);
     daemon.with(|interface| owned.servers.tell(interface));
     let ended = daemon.run(&mut owned)?;
-    log::info!("{}: ended: {ended:?}", at.interface);
+    log::info!("{}: ended: {}", at.interface, ended.words());
     Ok(Ended::Exit)
 }
 

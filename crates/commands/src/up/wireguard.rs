@@ -128,7 +128,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     let result = daemon.run(&mut up);
     notify::stopping();
     if let Ok(ended) = &result {
-        log::info!("{}: ended: {ended:?}", up.ifname);
+        log::info!("{}: ended: {}", up.ifname, ended.words());
     }
     // All changes to the host are undone, whatever the outcome.
     let ifname = up.ifname.clone();
