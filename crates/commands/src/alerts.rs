@@ -131,6 +131,8 @@ fn with_remedy(error: SettingsError) -> Box<dyn std::error::Error> {
 
 /// Watches until a signal.
 fn watch(file: &Path) -> Outcome {
+    // Each hook would run twice.
+    let _place = steer::claim("alerts")?;
     let signals = signals()?;
     remains::kill_all();
     let mut watcher = Watcher::default();

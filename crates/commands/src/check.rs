@@ -254,7 +254,10 @@ fn judge_wg_quick(
     let import = wgquick::parse_bytes(bytes, file, permissions)?;
     let mut usable = import.is_usable();
     let mut report = import.report.clone();
-    let mut warnings: Vec<String> = config::file::exposed(file).into_iter().collect();
+    // A file of another kind holds no key, and its mode is not this program's business.
+    let holds_key = report.entries.iter().any(|it| it.key.ends_with("Key"));
+    let exposed = config::file::exposed(file).filter(|_| holds_key);
+    let mut warnings: Vec<String> = exposed.into_iter().collect();
     if let Ok((tunnel, _)) = import.into_tunnel() {
         if tunnel.home.is_some() {
             warnings.push(format!("[Server]: {}", config::home::ROUTES));
@@ -334,10 +337,23 @@ impl Judged {
     pub(crate) fn text(&self) -> String {
         let report = &self.report;
         let mut out = String::new();
-        for entry in &report.entries {
+        let mut entries = report.entries.iter().peekable();
+        while let Some(entry) = entries.next() {
             out += &report.file;
             if entry.line != 0 {
                 out += &format!(":{}", entry.line);
+            }
+            // In a file of another kind, all lines have one fault.
+            let mut last = entry.line;
+            let is_like = |it: &Entry| {
+                let like = (it.verdict, &it.key, &it.reason);
+                like == (entry.verdict, &entry.key, &entry.reason) && it.key.is_empty()
+            };
+            while let Some(next) = entries.next_if(|it| is_like(it) && it.line > last) {
+                last = next.line;
+            }
+            if last != entry.line {
+                out += &format!("-{last}");
             }
             out += &format!(": {}", entry.verdict);
             let parts = [entry.key.as_str(), entry.reason.as_str()];
@@ -407,6 +423,26 @@ read the command first
 2 honoured, 1 ignored, 1 refused
 ";
         assert_eq!(judged().text(), expected);
+    }
+
+    /// Each line of a file of another kind has the same fault, which is told once.
+    #[test]
+    fn equal_faults_are_one_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("passwd");
+        std::fs::write(&path, "root:x:0:0\n".repeat(27)).unwrap();
+        let arguments = Arguments {
+            file: path.clone(),
+            ..Arguments::default()
+        };
+        let shown = judge(&arguments).unwrap().text();
+        let path = path.display();
+        let line = format!("{path}:1-27: refused the line is not of the form `Key = Value`\n");
+        assert!(shown.contains(&line), "{shown}");
+        assert!(
+            !shown.contains("chmod") && shown.lines().count() == 4,
+            "{shown}"
+        );
     }
 
     #[test]

@@ -80,8 +80,8 @@ fn paths(running: &[Running]) -> String {
 pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     let name = text(matches, "NAME").unwrap_or_default();
     match process_of(name, running::all()?) {
-        Err(error @ DownError::NotRunning { .. }) if config::types::is_ifname(name) => {
-            match host::recover(name) {
+        Err(error @ DownError::NotRunning { .. }) => {
+            match recover(name) {
                 Ok(true) => {}
                 // The tunnel left no remains, or a living process owns them.
                 Ok(false) | Err(host::ApplyError::Journal(host::JournalError::Running { .. })) => {
@@ -96,6 +96,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
         found => end(name, found?)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Undoes the changes of a killed process, by its interface or its profile. Returns whether there were any.
+fn recover(name: &str) -> Result<bool, host::ApplyError> {
+    let is_undone = config::types::is_ifname(name) && host::recover(name)?;
+    Ok(is_undone || host::recover_profile(&running::name_of(Path::new(name)))?)
 }
 
 /// Ends the process that has a tunnel up, and waits for its end.

@@ -180,7 +180,7 @@ impl Service {
             (Some(commands), _) => format!("run: {commands}"),
             (None, "stop") => format!("end {own}"),
             (None, "start") => format!("start {own}"),
-            _ => format!("start {own} again"),
+            _ => format!("start {own}; if it runs, end it first"),
         };
         let what = match after {
             0 => "now without entries",

@@ -75,6 +75,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 /// Forwards ports until a signal.
 fn forward(matches: &ArgMatches) -> Outcome {
     must_administer("forward")?;
+    let _place = steer::claim("forward")?;
     let file = file(matches);
     let state = Path::new(STATE);
     let mut is_clear = false;

@@ -335,6 +335,7 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    let place = steer::guard::claim()?;
     let is_unrecorded = |error: &SteerError| matches!(error, SteerError::Record { .. });
     // Retries instead of exiting: procd would start the process again and again, and log the same error each time.
     let done = until_held(NOT_YET, || {
@@ -349,7 +350,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         }
     })?;
     tell(&done.errors);
-    steer::guard::watch()?;
+    steer::guard::watch(place)?;
     Ok(ExitCode::SUCCESS)
 }
 

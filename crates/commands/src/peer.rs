@@ -44,7 +44,7 @@ use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-pub(crate) use behind::{check_lan, tunnel_networks};
+pub(crate) use behind::{check_dns, check_lan, tunnel_networks};
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(crate) use change::networks_of;
 pub(crate) use change::{Change, seconds};
@@ -516,14 +516,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
             revoke(&path, name)?;
             let others = if is_plain { None } else { others(&path) };
             drop(lock);
+            host::terminal::note(format_args!("{name} is revoked: it can no longer connect"));
             others.into_iter().for_each(host::terminal::note);
             if !tell(&path, false)? {
                 host::terminal::note(not_up(&path));
             }
         }
         _ => {
-            rename(&path, text("OLD"), text("NEW"))?;
+            let (old, new) = (text("OLD"), text("NEW"));
+            rename(&path, old, new)?;
             drop(lock);
+            host::terminal::note(format_args!("{old} is now called {new}"));
             // A server shows the name.
             tell(&path, false)?;
         }

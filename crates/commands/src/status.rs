@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command};
 use thiserror::Error;
 
+use service::running;
 use service::status::{SOCKET_DIR, Status, socket_path};
 
 mod sockets;
@@ -16,6 +17,7 @@ mod text;
 
 use crate::Outcome;
 use crate::arguments::{self, flag};
+use crate::down::{DownError, process_of};
 use text::{Paint, render};
 #[cfg(feature = "server")]
 pub(crate) use text::{bits, bytes, largest_unit};
@@ -31,7 +33,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 pub(crate) fn command() -> Command {
     Command::new("status")
         .about("Show tunnels, peers, rates and the state of the data plane")
-        .arg(Arg::new("IFNAME").help("Only this interface"))
+        .arg(Arg::new("NAME").help("Only this tunnel: its name or file, or its interface"))
         .arg(flag("json", "Print a JSON array"))
         .arg(flag("no-rate", "Do not wait a second to measure the rates"))
         .arg(flag("watch", "Repeat every second until interrupted"))
@@ -60,6 +62,9 @@ pub(crate) enum StatusError {
         ifname: String,
         error: serde_json::Error,
     },
+    /// Not one tunnel has this name.
+    #[error(transparent)]
+    Name(#[from] DownError),
 }
 
 #[cfg(feature = "monitor")]
@@ -72,7 +77,7 @@ impl StatusError {
             | Self::Silent { ifname }
             | Self::Socket { ifname, .. }
             | Self::Garbled { ifname, .. } => Some(ifname),
-            Self::Directory { .. } => None,
+            Self::Directory { .. } | Self::Name(_) => None,
         }
     }
 }
@@ -99,8 +104,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 
 /// The documents, with rates since `earlier`, or else over one second.
 fn sample(matches: &ArgMatches, earlier: Option<&[Status]>) -> Result<Vec<Status>, StatusError> {
-    let ifname = arguments::text(matches, "IFNAME");
-    let first = fetch_all(ifname)?;
+    let name = arguments::text(matches, "NAME");
+    let first = fetch_all(name)?;
     if matches.get_flag("no-rate") || first.is_empty() {
         return Ok(first);
     }
@@ -111,7 +116,7 @@ fn sample(matches: &ArgMatches, earlier: Option<&[Status]>) -> Result<Vec<Status
             // Tunnels that do not answer were reported already, so they are not asked again.
             let names = first.iter().map(|it| it.interface.clone()).collect();
             let (now, hidden) = parted(ask(names));
-            match (ifname.is_some(), hidden) {
+            match (name.is_some(), hidden) {
                 (true, mut hidden) if now.is_empty() && !hidden.is_empty() => {
                     return Err(hidden.remove(0));
                 }
@@ -136,15 +141,9 @@ pub(crate) fn now() -> Result<Vec<Status>, StatusError> {
     fetch_all(None)
 }
 
-fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
-    if let Some(ifname) = ifname {
-        // An invalid name could lead to the socket of another program.
-        if !config::types::is_ifname(ifname) {
-            return Err(StatusError::NotRunning {
-                ifname: config::shown(ifname),
-            });
-        }
-        return ask(vec![ifname.to_owned()]).into_iter().collect();
+fn fetch_all(name: Option<&str>) -> Result<Vec<Status>, StatusError> {
+    if let Some(name) = name {
+        return named(name).map(|it| vec![it]);
     }
     let (statuses, mut hidden) = all()?;
     // No visible tunnel does not mean that none runs.
@@ -158,6 +157,25 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
     Ok(statuses)
 }
 
+/// The document of the interface or of the tunnel with this name.
+fn named(name: &str) -> Result<Status, StatusError> {
+    // An invalid name could lead to the socket of another program.
+    if config::types::is_ifname(name) {
+        match ask(vec![name.to_owned()]).pop() {
+            None | Some(Err(StatusError::NotRunning { .. })) => {}
+            Some(answer) => return answer,
+        }
+    }
+    let none = || StatusError::NotRunning {
+        ifname: config::shown(name),
+    };
+    match process_of(name, running::all().map_err(DownError::from)?) {
+        Ok(pid) => ask_process(pid)?.ok_or_else(none),
+        Err(DownError::NotRunning { .. }) => Err(none()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn tell(error: &StatusError) {
     log::error!("{error}");
 }
@@ -168,7 +186,7 @@ pub(crate) fn all() -> Result<(Vec<Status>, Vec<StatusError>), StatusError> {
 }
 
 fn interfaces() -> Result<Vec<String>, StatusError> {
-    running(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
+    sockets_in(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
         directory: SOCKET_DIR,
         error,
     })
@@ -215,7 +233,7 @@ fn parted(answers: Vec<Result<Status, StatusError>>) -> (Vec<Status>, Vec<Status
 }
 
 /// Names of the interfaces that have a socket, sorted.
-fn running(directory: &Path) -> io::Result<Vec<String>> {
+fn sockets_in(directory: &Path) -> io::Result<Vec<String>> {
     let entries = match std::fs::read_dir(directory) {
         // No daemon has run since the machine started.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -263,7 +281,7 @@ fn show(matches: &ArgMatches, statuses: &[Status]) -> io::Result<()> {
         };
         out.write_all(render(status, paint).as_bytes())?;
     }
-    if arguments::text(matches, "IFNAME").is_some() {
+    if arguments::text(matches, "NAME").is_some() {
         return out.flush();
     }
     if let Some(report) = crate::guard::brief() {

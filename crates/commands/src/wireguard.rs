@@ -94,7 +94,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     background::start_is_over();
     host::notify::ready("up");
     let ended = daemon.run(&mut Unowned)?;
-    log::info!("ended: {ended:?}");
+    log::info!("ended: {}", ended.words());
     Ok(ExitCode::SUCCESS)
 }
 

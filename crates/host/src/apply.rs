@@ -17,7 +17,7 @@ use crate::dns::DnsError;
 use crate::journal::JournalError;
 
 pub use applied::Applied;
-pub use recovery::{left_behind, recover, recover_all};
+pub use recovery::{left_behind, recover, recover_all, recover_profile};
 
 /// Why a plan could not be applied or undone. Steps done before the error have been undone.
 #[derive(Debug, Error)]

@@ -16,6 +16,7 @@ use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use netio::process::{netns_cookie, netns_inode};
 use nix::errno::Errno;
@@ -36,7 +37,23 @@ pub(super) const DIRECTORY: &str = "/run/millrace";
 const SIZE_MAX: u64 = 1 << 20;
 
 /// Longest first line that is read, in bytes.
-const LINE_MAX: u64 = 256;
+const LINE_MAX: u64 = 1024;
+
+/// Longest part of a profile's name that a journal has, in characters.
+const NAME_MAX: usize = 64;
+
+/// The profile that this process runs.
+static PROFILE: OnceLock<String> = OnceLock::new();
+
+/// Names the profile that this process runs, for the journals that it makes.
+pub fn name_profile(name: &str) {
+    let _ = PROFILE.set(known(name));
+}
+
+/// The part of a profile's name that a journal has.
+pub(super) fn known(name: &str) -> String {
+    name.chars().take(NAME_MAX).collect()
+}
 
 /// A number that the kernel chooses at each boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -117,9 +134,9 @@ impl Directory {
         })
     }
 
-    /// The interfaces in this network namespace whose journals no process holds. Removes journals that killed processes
-    /// left from another boot, or from a namespace that is gone.
-    pub(super) fn abandoned(&self) -> Vec<String> {
+    /// The interfaces in this network namespace whose journals no process holds; with `profile` only those of that one.
+    /// Removes journals that killed processes left from another boot, or from a namespace that is gone.
+    pub(super) fn abandoned(&self, profile: Option<&str>) -> Vec<String> {
         let here = Origin::here(0);
         let mut names = Vec::new();
         for path in journals(Some(&self.path)) {
@@ -129,7 +146,11 @@ impl Directory {
                 continue;
             }
             match origin {
-                Some(origin) if origin.is_same_host(&here) => names.extend(stem(&path)),
+                Some(origin) if origin.is_same_host(&here) => {
+                    if profile.is_none() || origin.profile.as_deref() == profile {
+                        names.extend(stem(&path));
+                    }
+                }
                 Some(origin) if !origin.is_gone(&here) => {}
                 _ => {
                     log::info!(
@@ -327,6 +348,8 @@ struct Origin {
     boot: String,
     /// Index of the interface.
     interface: u32,
+    /// Name of the tunnel's profile. Version 0.2 did not write it.
+    profile: Option<String>,
 }
 
 impl Origin {
@@ -337,6 +360,7 @@ impl Origin {
             cookie: netns_cookie().unwrap_or(0),
             boot: boot.trim().to_owned(),
             interface,
+            profile: PROFILE.get().cloned(),
         }
     }
 

@@ -34,7 +34,9 @@ fn look(tunnel: &str) -> Result<Vec<String>, NetlinkError> {
     // With several uplinks, some of the default routes are in tables of their own.
     let mut uplinks = Vec::new();
     for route in netlink.routes(None)? {
-        if route.prefix == 0 && route.kind == RouteKind::Unicast {
+        // While a tunnel has the default route, a host route through a gateway leads to its other end.
+        let is_endpoint = route.prefix == 32 && route.via.is_some();
+        if (route.prefix == 0 || is_endpoint) && route.kind == RouteKind::Unicast {
             match route.dev {
                 Some(dev) => uplinks.push(dev),
                 // The uplinks of a route with several next hops are not known.
@@ -136,6 +138,11 @@ mod tests {
         ]);
         assert!(found().is_empty());
         add(&["default", "dev", "wan"]);
+        assert_eq!(found(), [lan, guest]);
+        // A tunnel takes the default route.
+        let via = LinkOptions::numbered(1).b4().to_string();
+        add(&["192.0.2.9", "via", &via, "dev", "wan"]);
+        add(&["default", "dev", "tunnel"]);
         assert_eq!(found(), [lan, guest]);
         router.set_up("br-guest", false).unwrap();
         assert_eq!(found(), [lan]);

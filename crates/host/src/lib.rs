@@ -57,11 +57,11 @@ mod want;
 mod ways;
 pub mod written_file;
 
-pub use apply::{Applied, ApplyError, left_behind, recover, recover_all};
+pub use apply::{Applied, ApplyError, left_behind, recover, recover_all, recover_profile};
 pub use dns::dnsmasq::{self, Dnsmasq};
 pub use dns::{DnsError, NameServers, Resolver, name_servers_in};
 pub use facts::{Connected, EndpointWay, Facts, LineMtu, POLICY_RULES};
-pub use journal::JournalError;
+pub use journal::{JournalError, name_profile};
 pub use managed::{Managed, ManagedError, Manager, SharedManager};
 pub use mtu::{MtuFollower, TunnelMtu};
 pub use plan::{Plan, PlanError};

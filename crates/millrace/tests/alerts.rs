@@ -161,6 +161,11 @@ fn a_pulled_cable_reaches_a_program_and_a_web_address() {
         watch.wait_for_line(text, PATIENCE, told).unwrap();
     };
     line(&mut watch, "watching");
+    // A second process would run each hook twice.
+    let second = net.a.command(PROGRAM).args(["alerts", "--settings"]);
+    let second = second.arg(&file).exit().unwrap();
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
+    assert!(second.stderr.contains("runs it already"), "{second:?}");
     net.cables[0].cut(true);
     until("the program", || events().contains("uplink-down wg0 dsl\n"));
     let is_it = |(_, body): &(String, Value)| {

@@ -282,6 +282,15 @@ fn a_killed_openvpn_client_leaves_nothing_to_the_next_but_one() {
     let file = setup.client_file(&millrace(), keys, at).unwrap();
     end.file = end.directory.file("client.ovpn", &file.to_string());
     survives(&end, 3);
+    // Without another start, the tunnel's name or file is enough.
+    let before = end.state();
+    for name in ["client", end.file.to_str().unwrap()] {
+        end.kill(end.up());
+        assert_ne!(end.state(), before);
+        let exit = end.host.command(PROGRAM).args(["down", name]).exit();
+        assert!(exit.unwrap().status.success(), "{name}");
+        assert_eq!(end.state(), before, "{name}");
+    }
 }
 
 #[test]

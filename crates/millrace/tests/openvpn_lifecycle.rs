@@ -7,9 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use lab::acceptance::openvpn::{credentials, millrace, ready};
 use lab::acceptance::world::World;
-use lab::acceptance::{Directory, PATIENCE, inhabitants, pings, reaches, run_files, until};
+use lab::acceptance::{
+    Directory, PATIENCE, PROGRAM, inhabitants, pings, reaches, run_files, until,
+};
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 /// A stock server that pushes every option that changes a machine, and a function to start our client.
 struct Office<'w> {
@@ -149,6 +152,13 @@ fn restarts_by_signals() {
         client.wait_until_ready(2 + number).unwrap();
         reaches(&world.client, "10.8.0.1");
         office.is_up();
+        // Other commands still find the process by its file, by name and by interface.
+        for name in ["openvpn", "ovpn0"] {
+            let words = ["status", name, "--json", "--no-rate"];
+            let status = world.client.output(PROGRAM, words).unwrap();
+            let status: Value = serde_json::from_str(&status).unwrap();
+            assert_eq!(status[0]["interface"], "ovpn0", "{name}: {status}");
+        }
     }
     client.process.signal(Signal::SIGTERM).unwrap();
     client.process.wait_at_most(PATIENCE).unwrap();

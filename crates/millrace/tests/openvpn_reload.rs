@@ -158,6 +158,12 @@ fn clients_are_not_let_in_by_a_server_that_goes() {
         office.server.wait_until_ready(2).unwrap();
         client.wait_until_ready(2).unwrap();
         reaches(&net.a, &inner);
+        // Other commands still find the server by its file.
+        let listed = net.b.output(PROGRAM, ["list"]).unwrap();
+        let path = office.server.directory().join("openvpn.conf");
+        let path = path.to_str().unwrap();
+        let line = listed.lines().find(|it| it.ends_with(path));
+        assert!(line.is_some_and(|it| it.contains("  up  ")), "{listed}");
         office.server.process.signal(Signal::SIGTERM).unwrap();
         until("the end of the server", || {
             office.server.process.try_wait().unwrap().is_some()

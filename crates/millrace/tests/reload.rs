@@ -295,5 +295,5 @@ fn a_tunnel_in_the_background_logs_to_the_system_log_or_its_file() {
     until("a new file", || text().contains("was read again"));
     kill(site.the_only_process(), Signal::SIGTERM).unwrap();
     until("its end", || inhabitants(a).is_empty());
-    assert!(text().contains("ended: Signal(15)"), "{}", text());
+    assert!(text().contains("ended: by a signal"), "{}", text());
 }

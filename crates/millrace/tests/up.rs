@@ -386,7 +386,8 @@ fn a_pool_begins_with_a_server_that_answers() {
         let servers = second.line().replace("second", "dead2");
         let servers = servers.replace(&Second::PORT.to_string(), "9");
         let servers = servers + &second.line();
-        let file = site.file(&pool("nowhere, dead2, live", &servers), "10.0.0.0/24");
+        let ranges = "10.0.0.0/24\nPersistentKeepalive = 25";
+        let file = site.file(&pool("nowhere, dead2, live", &servers), ranges);
         let process = site.up(&file, &[]);
         until("an answer of the live server", || in_use(&site) == "live");
         lab::acceptance::reaches(a, B4);
@@ -400,6 +401,9 @@ fn a_pool_begins_with_a_server_that_answers() {
         until("the second server", || {
             in_use(&site) == "second" && second.received(&site) > received
         });
+        // It was called once: the answer to the first of two calls would be lost.
+        let flood = &status_of(&site.net.b, Second::NAME)["refused"]["flood"];
+        assert_eq!(flood.as_u64(), Some(0), "{choose}");
         ends(process, Signal::SIGINT);
         site.nothing_is_left();
         assert_eq!(network(a), before);

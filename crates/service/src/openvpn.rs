@@ -119,10 +119,14 @@ pub fn main(arguments: &[String]) -> ExitCode {
         let directory = Path::new(directory.map_or("", |it| it));
         fs::canonicalize(directory.join(file)).ok()
     });
-    let mut claim = None;
+    let mut claimed = None;
     loop {
-        let file = file.as_deref().filter(|_| claim.is_none());
-        let claim = || claim = file.and_then(|file| Claim::new(file).ok());
+        // A restart in place keeps the claim: the process may have lost the privilege to make it again.
+        let claim = || {
+            if claimed.is_none() {
+                claimed = file.as_deref().and_then(|file| Claim::new(file).ok());
+            }
+        };
         match once(
             arguments,
             &mut directory_changed,

@@ -113,6 +113,7 @@ impl Claim {
             }
             _ => {}
         }
+        host::name_profile(&running.name);
         let text = serde_json::to_string(&running).map_err(|e| failed(e.into()))?;
         written_file::replace_for_now(&path, text.as_bytes(), 0o644).map_err(failed)?;
         Ok(Self { path })

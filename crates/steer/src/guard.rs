@@ -31,7 +31,7 @@ use crate::facts::{FAMILIES, Facts};
 use crate::filter::Chains;
 use crate::flows::{Leaving, forget};
 use crate::networks::Known;
-use crate::record::{self, Record};
+use crate::record::{self, Claim, Record};
 use crate::settings::{self, Settings};
 use crate::system::System;
 use crate::watch;
@@ -329,10 +329,16 @@ pub fn shown(guard: &Guard) -> Result<String, SteerError> {
 ///
 /// # Errors
 /// When the kernel provides no events. Later failures are logged, and tried again.
-pub fn watch() -> Result<Infallible, SteerError> {
-    // Another process may watch too. When the lock's holder ends, status does not see the other watcher.
-    let _place = record::take(WATCH);
+pub fn watch(_place: Claim) -> Result<Infallible, SteerError> {
     watch::watch::<Asked>()
+}
+
+/// Claims the watching for this process.
+///
+/// # Errors
+/// Another process watches.
+pub fn claim() -> Result<Claim, SteerError> {
+    record::claim(WATCH)
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ use std::path::PathBuf;
 use netio::netlink::{Family, NetlinkError, Rule};
 use thiserror::Error;
 
+pub use record::{Claim, claim};
 pub use report::{Part, to_watch};
 pub use way::{Way, Why};
 
@@ -98,6 +99,14 @@ pub enum SteerError {
          = \"/etc/dnsmasq.d\"`"
     )]
     NoDirectory,
+    /// Another process does the same.
+    #[error("{}: process {pid} runs it already; end that one first", .name.replace('-', " "))]
+    Runs {
+        /// The command.
+        name: &'static str,
+        /// The other process; 0 if it is not known yet.
+        pid: u32,
+    },
     /// The record of the settings in force cannot be written or locked.
     #[error("{}: {error}", path.display())]
     Record {

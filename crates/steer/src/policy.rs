@@ -628,8 +628,7 @@ fn forget_old(
 /// # Errors
 /// When the kernel provides no events. Later failures are logged, and tried again.
 pub fn watch() -> Result<Infallible, SteerError> {
-    // As for the guard, status sees only the first of several watchers.
-    let _place = record::take(WATCH);
+    let _place = record::claim(WATCH)?;
     watch::watch::<Asked>()
 }
 

@@ -3,7 +3,7 @@
 //! The record's lock keeps one process from setting what another one is removing.
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -101,11 +101,49 @@ pub(crate) fn settle(name: &str) -> Option<Flock<File>> {
     }
 }
 
-/// Claims this name for the process, for [`is_taken`], while the result is held. `None` if another process has it, or
-/// the file cannot be created.
-pub(crate) fn take(name: &str) -> Option<Flock<File>> {
-    let file = open_lock(&path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
+/// A command that this process runs, and no other of the same network namespace, while this is held.
+#[derive(Debug)]
+pub struct Claim {
+    _lock: Option<Flock<File>>,
+}
+
+/// Claims a command for this process. Waits a moment for a process that is ending. Claims nothing if the lock's file
+/// cannot be made: the command matters more.
+///
+/// # Errors
+/// [`SteerError::Runs`] if another process runs the command.
+pub fn claim(name: &'static str) -> Result<Claim, SteerError> {
+    claim_in(Path::new(DIRECTORY), name)
+}
+
+fn claim_in(directory: &Path, name: &'static str) -> Result<Claim, SteerError> {
+    // The directory may exist, and may belong to others in a container.
+    let _ = fs::create_dir_all(directory);
+    let Ok(mut file) = open_lock(&path_of(directory, name, "lock")) else {
+        return Ok(Claim { _lock: None });
+    };
+    let end = Instant::now() + SETTLE;
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => {
+                let pid = std::process::id().to_string();
+                // Only the words of a refusal depend on it.
+                let _ = lock
+                    .set_len(0)
+                    .and_then(|()| (&*lock).write_all(pid.as_bytes()));
+                return Ok(Claim { _lock: Some(lock) });
+            }
+            // [`is_taken`] holds the lock for a moment, too.
+            Err((file, _)) if Instant::now() < end => file,
+            Err((mut file, _)) => {
+                let mut pid = String::new();
+                let _ = file.read_to_string(&mut pid);
+                let pid = pid.parse().unwrap_or_default();
+                return Err(SteerError::Runs { name, pid });
+            }
+        };
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Whether a process has claimed the name. True if this user cannot tell.
@@ -140,4 +178,31 @@ fn read(directory: &Path, name: &str) -> Option<String> {
     };
     let rest = text.strip_prefix(first_line().as_str())?;
     rest.strip_prefix('\n').map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_runs_once() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("millrace");
+        let claim = |name| claim_in(&directory, name);
+        let first = claim("guard-watch").unwrap();
+        let _other = claim("alerts").unwrap();
+        let words = claim("guard-watch").unwrap_err().to_string();
+        let pid = std::process::id();
+        assert_eq!(
+            words,
+            format!("guard watch: process {pid} runs it already; end that one first")
+        );
+        drop(first);
+        claim("guard-watch").unwrap();
+        // Where no file can be made, nothing is refused.
+        fs::write(place.path().join("file"), "").unwrap();
+        let nowhere = place.path().join("file/millrace");
+        let both = [0, 1].map(|_| claim_in(&nowhere, "alerts").unwrap());
+        drop(both);
+    }
 }

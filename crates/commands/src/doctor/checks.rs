@@ -63,7 +63,10 @@ const UPLINK_REMEDY: &str = "check the uplink: its cable, its device's address, 
 const WIREGUARD: [u32; 2] = [60, 80];
 
 /// Marks and tables that wg-quick uses: it takes the first free one.
-const WG_QUICK: std::ops::Range<u32> = 51820..51840;
+const MARKS: std::ops::Range<u32> = 51820..51840;
+
+/// The program that chooses these marks, besides Millrace.
+const WG_QUICK: &str = "wg-quick";
 
 /// Free memory, in kilobytes, below which a box fails when one more program starts.
 const MEMORY_LOW: u64 = 12 << 10;
@@ -326,7 +329,7 @@ fn gre(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// The program that a foreign rule belongs to.
 fn owner(rule: &Rule) -> Option<&'static str> {
-    let (mark, mask) = (rule.fwmark.unwrap_or(0), rule.mask.unwrap_or(u32::MAX));
+    let mask = rule.mask.unwrap_or(u32::MAX);
     let priority = rule.priority.unwrap_or(0);
     match priority {
         900..=999 if !steer::is_ours(rule) => {
@@ -334,16 +337,22 @@ fn owner(rule: &Rule) -> Option<&'static str> {
         }
         1000..=3999 if mask == 0x3f00 => Some("mwan3"),
         5210..=5270 | 1310..=1370 if rule.table == 52 || mask == 0x00ff_0000 => Some("Tailscale"),
-        _ if WG_QUICK.contains(&mark) || WG_QUICK.contains(&rule.table) => Some("wg-quick"),
+        _ if is_of_wg_quick(rule) => Some(WG_QUICK),
         // pbr counts down from the priorities of the main table's rules.
         29_000..=30_000 if mask == 0x00ff_0000 => Some("pbr"),
         _ => None,
     }
 }
 
+fn is_of_wg_quick(rule: &Rule) -> bool {
+    MARKS.contains(&rule.fwmark.unwrap_or(0)) || MARKS.contains(&rule.table)
+}
+
 fn rules(facts: &Facts, found: &mut Vec<Finding>) {
     let others = facts.rules.iter().filter(|it| !facts.is_rule_of_tunnel(it));
     let mut owners: Vec<&str> = others.filter_map(owner).collect();
+    // A killed tunnel has left such rules of its own, which another finding tells.
+    owners.retain(|it| *it != WG_QUICK || facts.left.is_empty());
     owners.sort_unstable();
     owners.dedup();
     let ours = facts.guarded || facts.way_out.as_ref().is_some_and(|it| facts.is_tunnel(it));

@@ -88,7 +88,8 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
             }
         }
         if let Some(refused) = report.refused {
-            line("refused", &format!("{refused} packets"));
+            let s = if refused == 1 { "" } else { "s" };
+            line("refused", &format!("{refused} packet{s}"));
         }
     }
     for note in report.idle.iter().chain(&report.notes) {

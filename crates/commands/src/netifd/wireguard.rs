@@ -77,7 +77,7 @@ pub(super) fn run(
         return Ok(Ended::Exit);
     }
     let ended = ended?;
-    log::info!("{}: ended: {ended:?}", at.interface);
+    log::info!("{}: ended: {}", at.interface, ended.words());
     Ok(Ended::Exit)
 }
 
@@ -333,7 +333,7 @@ impl Owner for Owned<'_> {
         if let Kind::WireGuard(wireguard) = &mut self.given.kind {
             self.servers.reload(&mut wireguard.tunnel);
         }
-        let new = self.tunnel();
+        let mut new = self.tunnel();
         if old.lines != new.lines || before.network.needs_new_device(&self.given.network) {
             log::warn!(
                 "{}: changed uplinks take effect after `ifup`",
@@ -348,7 +348,13 @@ impl Owner for Owned<'_> {
             // The routes past the tunnel come before handshakes with another server.
             self.changed(daemon)?;
         }
+        if others {
+            // `apply` adds the other servers: two additions would begin two handshakes, of which a server answers the
+            // first, and this interface awaits the answer to the second.
+            new.peers.clear();
+        }
         daemon.with(|interface| change(interface, &old, &new, mark, &self.at.interface));
+        self.servers.put_into(&mut new);
         self.tell_names(daemon);
         daemon.with(|interface| match others {
             true => self.servers.apply(Turn::Next, interface, &new, self.up),

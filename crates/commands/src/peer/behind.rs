@@ -198,6 +198,37 @@ pub(crate) fn check_lan(server: &Path, lan: &[AllowedIp]) -> Result<(), PeerErro
     check(server, lan, &inside(server)?)
 }
 
+/// Refuses name servers behind a client, and addresses of the tunnel that are not the server's own.
+pub(crate) fn check_dns(server: &Path, dns: &[IpAddr]) -> Result<(), PeerError> {
+    if dns.is_empty() {
+        return Ok(());
+    }
+    let (own, has_lan) = match Kind::at(server) {
+        Kind::OpenVpn => openvpn::own(server),
+        _ => wireguard::own(server),
+    }?;
+    let inside = inside(server)?;
+    for one in dns.iter().filter(|it| !own.contains(it)) {
+        let mut inside = inside.iter().filter(|(_, it)| it.prefix() > 1);
+        let Some((owner, network)) = inside.find(|(_, it)| it.contains(*one)) else {
+            continue;
+        };
+        let whose = match owner {
+            // As for networks: see [`elsewhere::name_servers`].
+            Owner::Branch(_) if !has_lan && host::is_private(*one) => continue,
+            Owner::Branch(name) => {
+                format!("behind {name}, where others find it only while {name} is connected")
+            }
+            _ => "the tunnel's own addresses, of which only the server's may be given".to_owned(),
+        };
+        return Err(PeerError::Behind {
+            value: one.to_string(),
+            why: format!("is in {network}, {whose}; choose a name server of the office"),
+        });
+    }
+    Ok(())
+}
+
 /// The networks of a server's tunnel, and those behind its clients.
 pub(crate) fn tunnel_networks(server: &Path) -> Result<Vec<AllowedIp>, PeerError> {
     Ok(inside(server)?.into_iter().map(|(_, it)| it).collect())

@@ -732,6 +732,16 @@ pub(super) fn taken(path: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
     Ok(Server::read(path)?.taken(None))
 }
 
+/// The server's own addresses in the tunnel, and whether there are networks at home.
+pub(super) fn own(path: &Path) -> Result<(Vec<IpAddr>, bool), PeerError> {
+    let server = Server::read(path)?;
+    let has_lan = server.home().is_some_and(|home| !home.lan.is_empty());
+    let network = server.config.network;
+    let own = network.ifconfig.map(|it| it.local.into());
+    let own_v6 = network.ifconfig_v6.map(|it| it.local.into());
+    Ok((own.into_iter().chain(own_v6).collect(), has_lan))
+}
+
 /// Renames a client in the list.
 pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     check_name(new)?;

@@ -605,6 +605,14 @@ pub(super) fn taken(path: &Path) -> Result<Vec<(Owner, AllowedIp)>, PeerError> {
     Ok(file.taken(&file.clients(), None))
 }
 
+/// The server's own addresses in the tunnel, and whether there are networks at home.
+pub(super) fn own(path: &Path) -> Result<(Vec<IpAddr>, bool), PeerError> {
+    let file = File::read(path)?;
+    let addresses = file.tunnel.interface.addresses.iter();
+    let own = addresses.map(|it| it.addr).collect();
+    Ok((own, !file.lan().is_empty()))
+}
+
 /// Removes a client.
 pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     let file = File::read(path)?;

@@ -54,7 +54,8 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
         line("rules and routes", report.rules.words());
         line("dnsmasq", report.dnsmasq.words());
         if let Some(refused) = report.refused {
-            line("refused", &format!("{refused} packets"));
+            let s = if refused == 1 { "" } else { "s" };
+            line("refused", &format!("{refused} packet{s}"));
         }
     }
     for other in &report.others {

@@ -13,6 +13,7 @@ use config::kind::Kind;
 use config::permissions::Permissions;
 use config::types::{AllowedIp, Endpoint};
 use config::wgquick;
+use service::running::name_of;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -84,6 +85,8 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     set(&path, text("KEY"), &values)?;
+    let (key, values) = (text("KEY"), values.join(", "));
+    host::terminal::note(format_args!("{}: {key} is now {values}", name_of(&path)));
     let outdated = peer::outdated(&path);
     drop(lock);
     // The networks at home also decide what is masqueraded.
@@ -120,7 +123,7 @@ fn set(path: &Path, key: &str, values: &[String]) -> Result<(), SetError> {
         "endpoint" => ("Endpoint", one_endpoint(path, values)?),
         "lan" => ("LAN", lan(path, values)?),
         "keepalive" => ("Keepalive", keepalive(path, values)?),
-        _ => ("DNS", list_of(&list::<IpAddr>("DNS", values)?)),
+        _ => ("DNS", dns(path, values)?),
     };
     let changed = home::with_key(&text, key, &value);
     let changed = changed.ok_or_else(|| SetError::Bare(path.to_owned()))?;
@@ -191,6 +194,20 @@ fn lan(path: &Path, values: &[String]) -> Result<String, SetError> {
         other => other.into(),
     })?;
     Ok(list_of(&networks))
+}
+
+/// Name servers. None may be in a branch, nor a client; the server's own address in the tunnel may be one.
+fn dns(path: &Path, values: &[String]) -> Result<String, SetError> {
+    let servers = list::<IpAddr>("DNS", values)?;
+    peer::check_dns(path, &servers).map_err(|error| match error {
+        PeerError::Behind { value, why } => SetError::Value {
+            key: "DNS",
+            value,
+            why,
+        },
+        other => other.into(),
+    })?;
+    Ok(list_of(&servers))
 }
 
 /// Values of a list.
@@ -272,6 +289,12 @@ mod tests {
             ("lan", &["192.168.2.0/24", "fd00::/64"], lan),
             ("dns", &["192.168.1.1"], dns),
             ("dns", &["none"], OFFICE.to_owned()),
+            // The server's own address in the tunnel.
+            (
+                "dns",
+                &["10.7.0.1"],
+                OFFICE.replace("[Server]\n", "[Server]\n#! DNS = 10.7.0.1\n"),
+            ),
             (
                 "lan",
                 &["none"],
@@ -293,6 +316,9 @@ mod tests {
             ("lan", &["192.168.2.0/24", "192.168.0.0/16"]),
             ("dns", &["office.example"]),
             ("dns", &["192.168.1.1", "none"]),
+            ("dns", &["192.168.1.1", "192.168.7.53"]),
+            ("dns", &["10.7.0.2"]),
+            ("dns", &["10.7.0.53"]),
             ("keepalive", &["0"]),
             ("keepalive", &["65536"]),
             ("keepalive", &["10", "20"]),
@@ -306,5 +332,10 @@ mod tests {
             "{words}"
         );
         assert!(words.contains("/office.conf"), "{words}");
+        let words = changed("dns", &["192.168.7.53"]).unwrap_err().to_string();
+        assert!(
+            words.starts_with("DNS 192.168.7.53: is in 192.168.7.0/24, behind store-7, "),
+            "{words}"
+        );
     }
 }

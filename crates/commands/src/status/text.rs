@@ -1,6 +1,8 @@
 //! Formats the status for people, in the style of `wg show`.
 
 use std::fmt::Write as _;
+#[cfg(feature = "server")]
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use config::shown;
 use serde_json::{Value, json};
@@ -151,6 +153,10 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
     };
     let name = shown(name);
     out.push_str(&paint.head(kind, &name));
+    #[cfg(feature = "server")]
+    if let Some(end) = peer.expires_unix.and_then(|it| end_text(it, unix_now())) {
+        paint.line(out, "certificate end", &paint.with("33", &end));
+    }
     let text = |it: &Option<String>| it.as_deref().map(shown).unwrap_or_default();
     for field in labelled::<PeerStatus>() {
         let value = match field.name {
@@ -199,6 +205,22 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
             _ => plain(field.name, &field.value(peer)),
         };
         paint.line(out, field.label, &value);
+    }
+}
+
+/// Seconds since 1970.
+#[cfg(feature = "server")]
+fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |it| it.as_secs())
+}
+
+/// When a client's certificate ends, if that is within 30 days.
+#[cfg(feature = "server")]
+fn end_text(end: u64, now: u64) -> Option<String> {
+    match end.checked_sub(now) {
+        None | Some(0) => Some("it has ended".to_owned()),
+        Some(left) => (left <= 30 * 86_400).then(|| format!("in {}", largest_unit(left))),
     }
 }
 

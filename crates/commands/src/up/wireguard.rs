@@ -128,7 +128,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     let result = daemon.run(&mut up);
     notify::stopping();
     if let Ok(ended) = &result {
-        log::info!("{}: ended: {ended:?}", up.ifname);
+        log::info!("{}: ended: {}", up.ifname, ended.words());
     }
     // All changes to the host are undone, whatever the outcome.
     let ifname = up.ifname.clone();
@@ -354,8 +354,14 @@ impl Up<'_> {
             // The routes past the tunnel come before handshakes with another server.
             self.follow(daemon);
         }
+        if others {
+            // `apply` adds the other servers: two additions would begin two handshakes, of which a server answers the
+            // first, and this interface awaits the answer to the second.
+            self.tunnel.peers.clear();
+        }
         // The plan may use another mark than the file.
         daemon.with(|interface| change(interface, &old, &self.tunnel, None, &self.ifname));
+        self.servers.put_into(&mut self.tunnel);
         tell_names(daemon, &mut self.tunnel);
         daemon.with(|interface| match others {
             true => {

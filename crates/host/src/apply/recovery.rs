@@ -35,7 +35,7 @@ pub fn left_behind() -> Vec<String> {
     if !path.exists() {
         return Vec::new();
     }
-    Directory::lock(path).map_or_else(|_| Vec::new(), |it| it.abandoned())
+    Directory::lock(path).map_or_else(|_| Vec::new(), |it| it.abandoned(None))
 }
 
 /// Undoes the steps that killed processes left for any interface: for tunnels whose interface gets its name from the
@@ -46,12 +46,25 @@ pub fn left_behind() -> Vec<String> {
 /// # Errors
 /// When the kernel gives no netlink socket. Steps that cannot be undone are logged.
 pub fn recover_all() -> Result<Vec<String>, ApplyError> {
+    recover_abandoned(None)
+}
+
+/// Undoes the steps that a process left when it was killed with the profile of this name up. Returns whether there were
+/// any.
+///
+/// # Errors
+/// As [`recover_all`].
+pub fn recover_profile(name: &str) -> Result<bool, ApplyError> {
+    recover_abandoned(Some(&journal::known(name))).map(|names| !names.is_empty())
+}
+
+fn recover_abandoned(profile: Option<&str>) -> Result<Vec<String>, ApplyError> {
     let mut recovered = Vec::new();
     let path = Path::new(DIRECTORY);
     if !path.exists() {
         return Ok(recovered);
     }
-    let abandoned = Directory::lock(path)?.abandoned();
+    let abandoned = Directory::lock(path)?.abandoned(profile);
     for ifname in abandoned {
         match recover(&ifname) {
             Ok(true) => recovered.push(ifname),

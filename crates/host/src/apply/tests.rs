@@ -333,9 +333,9 @@ fn a_default_route_that_was_displaced_comes_back_as_it_was() {
         drop(killed);
         let wg0 = netlink.index_of("wg0").unwrap();
         netlink.set_down(wg0).unwrap();
-        assert_eq!(lock(directory).abandoned(), ["wg0"]);
+        assert_eq!(lock(directory).abandoned(None), ["wg0"]);
         let (journal, _) = recovered(&lock(directory), "wg0", netlink).unwrap();
-        assert_eq!(lock(directory).abandoned(), [""; 0]);
+        assert_eq!(lock(directory).abandoned(None), [""; 0]);
         journal.remove().unwrap();
         assert_eq!(state(netlink), before);
     });

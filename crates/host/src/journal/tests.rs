@@ -13,7 +13,7 @@ fn open(scratch: &tempfile::TempDir, ifname: &str) -> Result<(Journal, Left), Jo
 }
 
 fn abandoned(scratch: &tempfile::TempDir) -> Vec<String> {
-    Directory::lock(scratch.path()).unwrap().abandoned()
+    Directory::lock(scratch.path()).unwrap().abandoned(None)
 }
 
 /// Writes a journal that no process holds.
@@ -81,6 +81,36 @@ fn journals_of_other_namespaces_are_not_ours_to_undo() {
     assert!(other.exists());
     let others = held.others();
     assert_eq!((others.len(), &*others[0].ifname), (1, "tun2"));
+}
+
+/// The kernel chooses the names of some interfaces, so `down` goes by the profile.
+#[test]
+fn journals_are_found_by_the_profile() {
+    let scratch = tempfile::tempdir().unwrap();
+    for (ifname, profile) in [
+        ("tun0", Some("office")),
+        ("tun1", Some("home")),
+        ("tun2", None),
+    ] {
+        let origin = Origin {
+            profile: profile.map(str::to_owned),
+            ..Origin::here(4)
+        };
+        write(&scratch, ifname, &origin, &rule(8));
+    }
+    let directory = Directory::lock(scratch.path()).unwrap();
+    let of = |profile: &str| directory.abandoned(Some(profile));
+    assert_eq!(
+        (of("office"), of("other")),
+        (vec!["tun0".to_owned()], vec![])
+    );
+    assert_eq!(directory.abandoned(None).len(), 3);
+    // Version 0.2 named no profile.
+    let line = serde_json::json!({"namespace": 1, "cookie": 2, "boot": "b", "interface": 3});
+    assert_eq!(
+        serde_json::from_value::<Origin>(line).unwrap().profile,
+        None
+    );
 }
 
 #[test]

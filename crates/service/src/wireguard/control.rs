@@ -135,6 +135,14 @@ impl Machine {
             }
             Output::Heard { peer, from } => {
                 let (from, bytes) = received.unwrap_or_else(|| (Line::udp(Endpoint::new(from)), 0));
+                if let Some(entry) = self
+                    .peers
+                    .get_mut(&peer)
+                    .filter(|_| bytes == INITIATION_LEN)
+                {
+                    let received = cx.peer(peer).times.last_received;
+                    entry.silence.called(cx.now.monotonic, received);
+                }
                 self.heard_by_line(peer, from, cx);
                 cx.plane.note_received(peer, cx.now.monotonic, bytes);
             }

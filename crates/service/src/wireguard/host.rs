@@ -79,10 +79,22 @@ pub struct Refused {
 /// Why an interface ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A signal ended the interface.
+    /// A signal of this number ended the interface.
     Signal(i32),
     /// The interface was deleted.
     LinkDeleted,
     /// The configuration socket was removed.
     SocketRemoved,
+}
+
+impl Ended {
+    /// The reason in words, for the log.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Signal(_) => "by a signal",
+            Self::LinkDeleted => "the interface was deleted",
+            Self::SocketRemoved => "the configuration socket was removed",
+        }
+    }
 }

@@ -391,7 +391,7 @@ impl Machine {
     fn is_silent(&self, id: &PeerId, peer: &PeerEntry, now: Instant, plane: &Plane) -> bool {
         let name = self.names.get(id);
         let unknown = name.is_some_and(|it| it.is_tried() && it.addresses().is_empty());
-        let received = || plane.peer(*id)?.times.last_received;
+        let received = || peer.silence.heard(plane.peer(*id)?.times.last_received);
         let is_heard = || received().is_some_and(|at| now < at + SILENT_AFTER);
         unknown || (peer.silence.is_unanswered() && !is_heard())
     }

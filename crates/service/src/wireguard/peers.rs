@@ -41,6 +41,8 @@ const GONE_AFTER: u32 = 2;
 pub(super) struct Silence {
     initiations: u32,
     said: Said,
+    /// When the peer last began a handshake, and when it was heard otherwise before.
+    called: Option<(Instant, Option<Instant>)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +75,20 @@ impl Silence {
     /// Whether the peer has left an initiation unanswered for 5 seconds, when the next one is sent.
     pub(super) const fn is_unanswered(&self) -> bool {
         self.initiations >= GONE_AFTER
+    }
+
+    /// Records that the peer begins a handshake, and when it was heard last before.
+    pub(super) fn called(&mut self, now: Instant, received: Option<Instant>) {
+        self.called = Some((now, self.heard(received)));
+    }
+
+    /// When the peer was last heard, apart from beginnings of handshakes: a peer that hears nothing goes on to send
+    /// those. `received` is when anything came from it.
+    pub(super) fn heard(&self, received: Option<Instant>) -> Option<Instant> {
+        match self.called {
+            Some((at, before)) if received <= Some(at) => before,
+            _ => received,
+        }
     }
 
     /// Records a completed handshake. Returns a message to log.
@@ -121,6 +137,22 @@ impl PeerEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn beginnings_of_handshakes_are_no_life() {
+        let start = Instant::now();
+        let at = |second| Some(start + std::time::Duration::from_secs(second));
+        let mut silence = Silence::default();
+        assert_eq!(silence.heard(None), None);
+        silence.called(at(1).unwrap(), None);
+        assert_eq!(silence.heard(at(1)), None);
+        // Data, then two calls.
+        assert_eq!(silence.heard(at(2)), at(2));
+        silence.called(at(3).unwrap(), at(2));
+        silence.called(at(8).unwrap(), at(3));
+        assert_eq!(silence.heard(at(8)), at(2));
+        assert_eq!(silence.heard(at(9)), at(9));
+    }
 
     #[test]
     fn a_silence_and_its_end_are_told_once() {

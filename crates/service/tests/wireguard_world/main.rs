@@ -42,6 +42,11 @@ fn a_pool_keeps_a_server_that_loses_packets_of_a_handshake() {
 }
 
 #[test]
+fn a_pool_leaves_a_server_that_hears_nothing() {
+    pool::leaves_a_deaf_server();
+}
+
+#[test]
 fn sessions_come_up_and_nothing_is_left_behind_whatever_happened_before() {
     let (first, seeds) = (number("MILLRACE_SEED", 0), number("MILLRACE_SEEDS", 200));
     for seed in first..first + seeds {

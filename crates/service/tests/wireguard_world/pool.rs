@@ -158,6 +158,22 @@ pub(crate) fn keeps(lost: u32) {
     );
 }
 
+/// Nothing reaches the server in use any more, while its own handshakes arrive.
+pub(crate) fn leaves_a_deaf_server() {
+    let mut pooled = Pooled::new(0);
+    pooled.world.wire.loss = 0;
+    pooled.reaches_at_last();
+    let name = |pooled: &Pooled| pooled.rotation.called().next().unwrap().name.clone();
+    let before = name(&pooled);
+    let server: usize = before.trim_start_matches("server").parse().unwrap();
+    pooled.world.wire.deaf = Some(pooled.world.hosts[server].address());
+    // It sends once, and then asks for an answer.
+    pooled.world.send(server, CLIENT);
+    pooled.pass(Duration::from_secs(50));
+    assert_ne!(name(&pooled), before);
+    assert!(pooled.reaches());
+}
+
 /// Runs the story of this seed.
 pub(crate) fn run(seed: u64) {
     let mut pooled = Pooled::new(seed);

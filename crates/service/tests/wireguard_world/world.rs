@@ -32,6 +32,8 @@ pub(crate) struct Wire {
     pub(crate) loss: u64,
     /// The next handshake messages that are lost.
     pub(crate) handshakes_lost: u32,
+    /// The host that no datagram reaches.
+    pub(crate) deaf: Option<SocketAddr>,
     /// Datagrams that arrive twice, in percent.
     pub(crate) twice: u64,
     /// Longest delay in milliseconds: datagrams with shorter delays overtake others.
@@ -152,6 +154,9 @@ impl World {
     pub(crate) fn throw(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         if bytes[0] != DATA && self.recorded.len() < 1000 {
             self.recorded.push((from, to, bytes.clone()));
+        }
+        if self.wire.deaf == Some(to) {
+            return;
         }
         let lost = &mut self.wire.handshakes_lost;
         if bytes[0] != DATA && *lost > 0 {

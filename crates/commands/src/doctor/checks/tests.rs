@@ -247,6 +247,14 @@ fn offloads_rules_and_the_packet_filter() {
         facts.rules.push(main);
         assert_eq!(all(&facts), [], "{mark}");
     }
+    let mut facts = sound();
+    facts.left = vec!["office".to_owned()];
+    rule(32764, Some(51830), None, 51830)(&mut facts);
+    let found = all(&facts);
+    assert!(
+        matches!(&found[..], [one] if one.check == "left"),
+        "{found:?}"
+    );
     finds("kernel", "nf_tables", |it| it.nf_tables = false);
     finds("kernel", "program nft", |it| it.nft = false);
     // These faults do not matter if no device is guarded and no tunnel carries all traffic.

@@ -299,6 +299,11 @@ fn a_network_of_the_office_may_not_be_that_of_a_branch() {
         assert!(refused.contains(words), "{refused}");
     }
     crate::peer::check_lan(&office.path(), &["192.168.1.0/24".parse().unwrap()]).unwrap();
+    // The server may be a name server of the tunnel, and no client.
+    let dns = |it: &str| crate::peer::check_dns(&office.path(), &[it.parse().unwrap()]);
+    let refused = dns("10.8.0.9").unwrap_err().to_string();
+    assert!(refused.contains("the tunnel's own addresses"), "{refused}");
+    dns("10.8.0.1").unwrap();
 }
 
 #[test]

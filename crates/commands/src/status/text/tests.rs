@@ -272,3 +272,28 @@ fn what_the_tunnel_does_not_have_is_told() {
         assert!(text.contains(told), "{text}");
     }
 }
+
+#[cfg(feature = "server")]
+#[test]
+fn a_client_s_certificate_that_ends_soon_is_named() {
+    let now = unix_now();
+    for (left, shown) in [
+        (4 * 86_400 + 60, "\n  certificate end: in 4 days\n"),
+        (31 * 86_400, ""),
+    ] {
+        let peer = PeerStatus {
+            name: Some("branch2".to_owned()),
+            expires_unix: Some(now + left),
+            ..PeerStatus::default()
+        };
+        let status = Status {
+            protocol: "openvpn".to_owned(),
+            peers: vec![peer],
+            ..Status::default()
+        };
+        let text = render(&status, Paint::PLAIN);
+        assert!(text.contains(shown), "{text}");
+        assert_eq!(text.contains("certificate end"), !shown.is_empty());
+    }
+    assert_eq!(end_text(now, now + 1).unwrap(), "it has ended");
+}

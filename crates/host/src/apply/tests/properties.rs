@@ -284,7 +284,7 @@ proptest! {
             // The host refused the plan, and its steps are undone already.
         } else {
             let directory = lock(scratch.path());
-            prop_assert!(directory.abandoned().len() <= 1);
+            prop_assert!(directory.abandoned(None).len() <= 1);
             let (journal, _) = recovered(&directory, "tun0", &mut host).unwrap();
             journal.remove().unwrap();
         }
