@@ -227,6 +227,16 @@ fn a_server_outlives_trouble() {
     netifd.until_has(&addresses, &[]);
     pings(&net.b, &server4, 3);
     assert_eq!((netifd.taken(), client.said(READY_LINE)), (1, 1));
+    // Other programs disturb the device. The route to the clients is the kernel's own, of which netifd does not know.
+    for words in [
+        "link set DEV down",
+        "addr flush dev DEV",
+        "route flush dev DEV",
+    ] {
+        netifd.others(words);
+        netifd.until_has(&addresses, &[]);
+        reaches(&net.b, &server4);
+    }
     // The orphaned process of a crashed netifd holds port and device until its successor ends it.
     netifd.crash();
     netifd.until_has(&addresses, &[]);

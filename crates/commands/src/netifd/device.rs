@@ -1,6 +1,7 @@
 //! The tunnel's device as netifd has set it up: notices what other programs take from it, sees whether packets arrive, and
 //! holds up packets while netifd takes the link down.
 
+use host::masked;
 use netio::netlink::{
     Event, Link, Monitor, Netlink, NetlinkError, Route, RouteKind, TABLE_LOCAL, Watch,
 };
@@ -53,10 +54,13 @@ impl Has {
     fn of(told: &Update) -> Self {
         let addresses = told.addresses.iter().map(|it| (it.0, it.1));
         let routes = told.routes.iter().map(|it| (it.target, it.prefix));
+        // The kernel adds a route to the network of an address, or to the other end.
+        let direct = told.addresses.iter();
+        let direct = direct.map(|it| (masked(it.2.unwrap_or(it.0), it.1), it.1));
         Self {
             up: true,
             addresses: addresses.collect(),
-            routes: routes.collect(),
+            routes: routes.chain(direct).collect(),
         }
     }
 
@@ -125,6 +129,8 @@ pub(super) struct Device {
     is_set: bool,
     /// The device's settings after netifd's last change. A setting that the kernel refused is not among them.
     had: Has,
+    /// The networks of netifd's own routes.
+    routed: BTreeSet<Network>,
     /// Networks of the device's routes after that change, with the routing tables.
     led: BTreeSet<(Network, u32)>,
     /// Networks for which netifd has routes that refuse packets.
@@ -161,6 +167,7 @@ impl Device {
             monitor,
             is_set: false,
             had: Has::default(),
+            routed: BTreeSet::new(),
             led: BTreeSet::new(),
             refused: BTreeSet::new(),
             look_at: None,
@@ -183,6 +190,11 @@ impl Device {
         };
         let refused = told.routes.iter().filter(|it| it.unreachable);
         self.refused = refused.map(|it| (it.target, it.prefix)).collect();
+        let routed = told.routes.iter().map(|it| (it.target, it.prefix));
+        let routed = routed.collect();
+        // A route of netifd replaces the kernel's to the same network, and takes it along when netifd removes it.
+        self.had.routes = &self.had.routes - &(&self.routed - &routed);
+        self.routed = routed;
         let told = Has::of(told);
         self.given_up = self.given_up.and(&told);
         // Settings of before may be missing already.

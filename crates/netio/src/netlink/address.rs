@@ -96,7 +96,10 @@ impl Netlink {
     /// The first error of the kernel; addresses that vanish meanwhile cause none.
     pub fn flush_addresses(&mut self, index: u32) -> Result<(), NetlinkError> {
         for address in self.addresses(Some(index))? {
-            match self.remove_address(index, address.ip, address.prefix, None) {
+            // Without the network or other end, the kernel looks only at the address.
+            let message = message(index, address.ip, address.prefix, 0, None);
+            let object = format_args!("{address}");
+            match self.change(RTM_DELADDR, &message, 0, "remove address", object) {
                 // The kernel removes secondary IPv4 addresses along with their primary.
                 Err(error) if error.is_not_found() => {}
                 other => other?,
@@ -130,7 +133,7 @@ impl Netlink {
             Some(peer) => (format!("{ip} with peer {peer}"), Family::of(ip).bits()),
             None => (format!("{ip}/{prefix}"), prefix),
         };
-        let mut message = message(index, ip, prefix, flags, peer.unwrap_or(ip));
+        let mut message = message(index, ip, prefix, flags, Some(peer.unwrap_or(ip)));
         let (kind, mode, operation, words) = if is_new {
             message.push_ip(IFA_BROADCAST, broadcast(ip, prefix).map(IpAddr::V4));
             let mode = NLM_F_CREATE | NLM_F_EXCL;
@@ -146,7 +149,7 @@ impl Netlink {
 
 /// A message about the address `ip` of an interface. `peer` is the other end, or `ip` itself if a whole network is
 /// reachable there.
-fn message(index: u32, ip: IpAddr, prefix: u8, flags: u8, peer: IpAddr) -> Body {
+fn message(index: u32, ip: IpAddr, prefix: u8, flags: u8, peer: Option<IpAddr>) -> Body {
     let scope = if ip.is_loopback() {
         libc::RT_SCOPE_HOST
     } else {
@@ -156,7 +159,7 @@ fn message(index: u32, ip: IpAddr, prefix: u8, flags: u8, peer: IpAddr) -> Body 
     let family = Family::of(ip).wire();
     let mut body = Body::new(&[family, prefix, flags, scope, a, b, c, d]);
     body.push_ip(IFA_LOCAL, Some(ip));
-    body.push_ip(IFA_ADDRESS, Some(peer));
+    body.push_ip(IFA_ADDRESS, peer);
     body
 }
 

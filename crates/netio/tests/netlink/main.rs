@@ -127,6 +127,8 @@ fn addresses_are_added_once_and_flushed() {
             .remove_address(a, ip("10.9.0.2"), 24, None)
             .unwrap_err();
         assert!(error.is_not_found(), "{error}");
+        let peer = Some(ip("10.9.9.9"));
+        netlink.add_address(a, ip("10.9.0.3"), 32, peer).unwrap();
         netlink.flush_addresses(a).unwrap();
         assert_eq!(netlink.addresses(Some(a)).unwrap(), []);
     });

@@ -10,7 +10,7 @@ use crate::session::link::{Link, LinkOutput, Phase};
 use crate::session::output::{DownReason, SendError};
 
 /// Consecutive decryption failures, and their duration, after which the link counts as out of step.
-const MAX_FAILING: (u32, Duration) = (64, Duration::from_secs(10));
+const MAX_FAILING: (u32, Duration) = (64, Duration::from_secs(3));
 /// Maximum number of bytes of a rejected frame that the reject returns.
 const MAX_REJECTED: usize = 64;
 

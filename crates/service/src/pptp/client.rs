@@ -34,6 +34,9 @@ const PAUSES: [Duration; 5] = [
 /// Time for which a tunnel must be up to count as one that works.
 const SETTLED: Duration = Duration::from_secs(60);
 
+/// The most failed tries that count after a tunnel that was up for less time: its server is there.
+const UNSETTLED: usize = 2;
+
 /// How long a server may take to confirm the end.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -265,8 +268,12 @@ impl ClientMachine {
             // The control connection was lost before, so the session has nothing more to do.
             self.session = None;
         }
-        if settled == Some(true) {
-            self.failed = 0;
+        if let Some(settled) = settled {
+            self.failed = if settled {
+                0
+            } else {
+                self.failed.min(UNSETTLED)
+            };
         }
         if self.stop_by.is_some() || self.hangs_up {
             return;

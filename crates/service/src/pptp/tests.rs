@@ -565,12 +565,42 @@ fn a_silent_server_is_reported_until_the_tunnel_is_up() {
 #[test]
 fn a_tunnel_that_breaks_is_made_anew() {
     let mut world = World::connected("");
-    world.up = None;
-    world.hang_up();
-    world.run(|world| world.up.is_some());
+    // It breaks again before it has been up for a minute. A server that ends every call is not called without end.
+    for pause in [1, 2, 4, 4, 4, 4, 4] {
+        let start = world.now;
+        world.up = None;
+        world.hang_up();
+        world.run(|world| world.up.is_some());
+        assert_eq!((world.now - start).as_secs(), pause);
+    }
     world.client_sends(&packet(CLIENT, SERVER, 9));
     world.pass(Duration::from_secs(1));
     assert_eq!(world.at_server.delivered, [packet(CLIENT, SERVER, 9)]);
+}
+
+/// The network loses more packets than a receiver makes keys ahead, so the ends cannot get back in step.
+#[test]
+fn a_long_outage_under_load_costs_seconds() {
+    let mut world = World::connected("");
+    let sent = packet(CLIENT, SERVER, 9);
+    for _ in 0..5_000 {
+        world.client_sends(&sent);
+        world.to_server.clear();
+    }
+    let start = world.now;
+    while world.at_server.delivered.is_empty() {
+        assert!(
+            world.now - start < Duration::from_secs(5),
+            "{:?}",
+            world.log
+        );
+        world.client_sends(&sent);
+        world.carry();
+        world.deliver();
+        world.now += Duration::from_millis(20);
+        world.tell_server(Event::Deadline);
+        world.tell(Event::Deadline);
+    }
 }
 
 /// The server still has the old call, which it cannot reach any more.

@@ -16,6 +16,8 @@ pub(super) struct Has {
     pub(super) device: Option<u32>,
     pub(super) addresses: Vec<Address>,
     pub(super) routes: Vec<Way>,
+    /// The device's IPv4 routes after the last update, the kernel's own to the networks of addresses included.
+    pub(super) direct: Vec<Route>,
     pub(super) dns: Vec<String>,
     pub(super) prefixes: Vec<String>,
     /// The additions and removals.
@@ -71,6 +73,8 @@ impl Has {
                 .any(|found| (found.dst, found.prefix) == (it.0, it.1))
         });
         missing.extend(own.map(route_words));
+        let direct = self.direct.iter().filter(|it| !found.contains(it));
+        missing.extend(direct.map(|it| format!("{}/{}", it.dst, it.prefix)));
         if !link.up {
             missing.push("the link".to_owned());
         }
@@ -155,6 +159,9 @@ impl Has {
                 _ => return Err(format!("prefix {it:?}")),
             }
         }
+        self.direct = netlink.routes(None).unwrap_or_default();
+        self.direct
+            .retain(|it| it.dev == Some(device) && it.dst.is_ipv4());
         Ok(())
     }
 }
