@@ -100,7 +100,7 @@ pub enum Kind {
     Auto,
     /// The data plane in this program.
     User,
-    /// The kernel's data plane (Linux 6.16); without it the tunnel does not start.
+    /// The kernel's data plane; without it the tunnel does not start.
     Kernel,
 }
 
