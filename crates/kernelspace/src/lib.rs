@@ -18,4 +18,4 @@ mod plane;
 mod receiver;
 
 pub use interface::{Started, start};
-pub use plane::{DROPS, StartError};
+pub use plane::{DROPS, RUNG, StartError};

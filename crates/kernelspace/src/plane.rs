@@ -37,6 +37,9 @@ pub const DROPS: [&str; 4] = [
     "control_full",
 ];
 
+/// The name of the kernel's data plane in the status's list of kernel features.
+pub const RUNG: &str = "kernel-data-plane";
+
 /// The name that the status shows where other data planes name the code of the cipher.
 const BACKEND: &str = "kernel (ovpn)";
 
@@ -429,7 +432,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
             outbound: counts(counters.tx_packets, counters.tx_bytes),
             inbound: counts(counters.rx_packets, counters.rx_bytes),
             drops: DROPS.into_iter().zip(drops).collect(),
-            rungs: vec![("kernel-data-plane", "on".to_owned())],
+            rungs: vec![(RUNG, "on".to_owned())],
             workers: 0,
             parallel: false,
         }

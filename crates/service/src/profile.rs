@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use host::machine::Machine;
 
+#[cfg(feature = "kernel")]
+use crate::openvpn::compared::{self, Compared};
+
 /// Path of the profile, unless another file is named.
 pub const DEFAULT_PATH: &str = "/etc/millrace/profile.json";
 
@@ -41,6 +44,10 @@ pub struct Profile {
     #[cfg(feature = "accelerators")]
     #[serde(default)]
     pub engines: Vec<OnAccelerator>,
+    /// The kernel's data plane of OpenVPN beside this program's, by cipher; empty where it was not measured.
+    #[cfg(feature = "kernel")]
+    #[serde(default)]
+    pub dataplanes: Vec<Compared>,
 }
 
 /// The fastest candidates on the CPU for one algorithm.
@@ -153,6 +160,8 @@ impl Profile {
             cpu: Vec::new(),
             #[cfg(feature = "accelerators")]
             engines: Vec::new(),
+            #[cfg(feature = "kernel")]
+            dataplanes: Vec::new(),
         }
     }
 
@@ -238,6 +247,8 @@ impl Profile {
         }
         #[cfg(feature = "accelerators")]
         self.apply_engines(&stale);
+        #[cfg(feature = "kernel")]
+        compared::apply(&self.dataplanes);
         stale
     }
 
@@ -302,6 +313,8 @@ pub fn load() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "kernel")]
+    use crate::openvpn::compared::Speed;
 
     fn profile() -> Profile {
         Profile {
@@ -320,6 +333,12 @@ mod tests {
                     accelerator: [u64::MAX, 3, 4],
                 },
                 open: Crossover::NEVER.into(),
+            }],
+            #[cfg(feature = "kernel")]
+            dataplanes: vec![Compared {
+                cipher: "AES-256-GCM".to_owned(),
+                user: Speed { bulk: 3, single: 2 },
+                kernel: Speed { bulk: 2, single: 3 },
             }],
             ..Profile::new()
         }
@@ -379,6 +398,7 @@ mod tests {
     fn a_profile_of_an_older_program_is_read_and_stale() {
         let mut json = serde_json::to_value(profile()).unwrap();
         json["cpu"][0].as_object_mut().unwrap().remove("among");
+        json.as_object_mut().unwrap().remove("dataplanes");
         let read: Profile = serde_json::from_value(json).unwrap();
         assert!(read.apply().contains(&Algorithm::AesGcm));
     }
