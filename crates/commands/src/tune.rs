@@ -1,4 +1,5 @@
-//! `millrace tune`: measures ciphers on the CPU and on accelerators, and writes the fastest to the profile.
+//! `millrace tune`: measures ciphers on the CPU and on accelerators, and the kernel's data plane of OpenVPN, and writes the
+//! fastest to the profile.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,6 +12,8 @@ use serde_json::json;
 
 use host::machine::Machine;
 use host::terminal::Progress;
+#[cfg(feature = "kernel")]
+use service::openvpn::Compared;
 use service::profile::{self, OnCpu, Profile};
 
 use crate::Outcome;
@@ -19,16 +22,26 @@ use crate::arguments::{self, flag};
 #[cfg(feature = "accelerators")]
 mod tables;
 
-/// Minimum number of steps: each algorithm, and each row of the tables.
+/// Minimum number of steps: each algorithm, each row of the tables, and each cipher of the kernel's data plane.
+const STEPS: usize = Algorithm::ALL.len() + ROWS + CIPHERS;
 #[cfg(feature = "accelerators")]
-const STEPS: usize = Algorithm::ALL.len() + tables::ROWS;
+const ROWS: usize = tables::ROWS;
 #[cfg(not(feature = "accelerators"))]
-const STEPS: usize = Algorithm::ALL.len();
+const ROWS: usize = 0;
+#[cfg(feature = "kernel")]
+const CIPHERS: usize = service::openvpn::MEASURED.len();
+#[cfg(not(feature = "kernel"))]
+const CIPHERS: usize = 0;
+
+/// How many times as long as a cipher's batch a data plane is measured.
+#[cfg(feature = "kernel")]
+const LOADS: u32 = 100;
 
 #[cfg(feature = "accelerators")]
 const LONG_ABOUT: &str = "Measure ciphers on the CPU and on accelerators behind /dev/crypto or AF_ALG, from 16 bytes \
                           to 64 KiB and in batches of 1 to 64 packets, and write to the profile which is fastest for \
-                          each size. Tunnels that start later use it. Run nothing else meanwhile.";
+                          each size. As root, compare the kernel's data plane of OpenVPN, if there is one, with this \
+                          program's. Tunnels that start later use the results. Run nothing else meanwhile.";
 #[cfg(not(feature = "accelerators"))]
 const LONG_ABOUT: &str = "Measure the ciphers' code on the CPU, and write to the profile which is fastest. Tunnels that \
                           start later use it. Run nothing else meanwhile.";
@@ -129,7 +142,48 @@ impl Run {
             &json!({ "accelerators": [], "built": false }),
             "accelerators       none: this build of Millrace does not support them, and measures no further",
         );
+        #[cfg(feature = "kernel")]
+        {
+            profile.dataplanes = self.dataplanes();
+        }
         profile
+    }
+
+    /// Compares the kernel's data plane of OpenVPN with this program's. Returns nothing where that cannot be done.
+    #[cfg(feature = "kernel")]
+    fn dataplanes(&self) -> Vec<Compared> {
+        #[cfg(feature = "accelerators")]
+        let load = self.enough * LOADS;
+        #[cfg(not(feature = "accelerators"))]
+        let load = std::time::Duration::from_millis(20) * LOADS;
+        let mut found = Vec::new();
+        for cipher in service::openvpn::MEASURED {
+            let name = cipher.name();
+            self.progress.borrow_mut().begin(name);
+            let compared = match Compared::measure(cipher, load) {
+                Ok(compared) => compared,
+                Err(why) => {
+                    let object = json!({ "dataplane": null, "cipher": name, "why_not": why });
+                    self.show(
+                        &object,
+                        &format!("{:<18} not measured: {why}", "data plane"),
+                    );
+                    return Vec::new();
+                }
+            };
+            let prefers = compared.prefers_kernel();
+            let mover = if prefers {
+                "the kernel"
+            } else {
+                "this program"
+            };
+            let words = compared.words();
+            let object = json!({ "dataplane": compared, "kernel_preferred": prefers });
+            let text = format!("{:<18} {mover} for OpenVPN: {words}", "data plane");
+            self.show(&object, &text);
+            found.push(compared);
+        }
+        found
     }
 
     /// Shows a line for people, or an object for programs.

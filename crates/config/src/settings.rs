@@ -95,13 +95,23 @@ pub struct DataplaneSettings {
 /// Which data plane moves packets. Protocols without a kernel data plane always use the one in user space.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Kind {
-    /// The data plane that does better in most cases: user space.
+    /// The kernel's for clients that it serves as well and where `millrace tune` measured it to be faster; otherwise
+    /// the one in this program.
     #[default]
     Auto,
     /// The data plane in this program.
     User,
-    /// The kernel's data plane (Linux 6.16); without it the tunnel does not start.
+    /// The kernel's data plane; without it the tunnel does not start.
     Kernel,
+}
+
+impl Kind {
+    /// The names of the data planes in settings.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("auto", Self::Auto),
+        ("user", Self::User),
+        ("kernel", Self::Kernel),
+    ];
 }
 
 /// A switch for one kind of offload.
@@ -188,12 +198,7 @@ type SetText = fn(&mut DataplaneSettings, &str) -> Option<()>;
 /// Keys of `[dataplane]`.
 const DATAPLANE: &[Row<SetText>] = &[
     ("kind", "\"auto\", \"user\" or \"kernel\"", |it, v| {
-        let kinds = [
-            ("auto", Kind::Auto),
-            ("user", Kind::User),
-            ("kernel", Kind::Kernel),
-        ];
-        put(&mut it.kind, word(v, &kinds))
+        put(&mut it.kind, word(v, &Kind::NAMES))
     }),
     ("workers", "\"auto\" or a number from 1 to 64", |it, v| {
         put(&mut it.workers, number(v, 1, 64))

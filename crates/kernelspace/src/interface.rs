@@ -3,7 +3,7 @@
 use super::kernel::Linux;
 use super::owner::Owner;
 use super::plane::{Plane, StartError};
-use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnMode};
+use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnFamily, OvpnMode};
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{Control, Transports};
 use std::net::TcpStream;
@@ -32,6 +32,7 @@ pub fn start(
     several: bool,
     control: Arc<dyn Control>,
 ) -> Result<Started, StartError> {
+    has_family(OvpnFamily::find()?)?;
     let mut netlink = Netlink::open()?;
     sweep(&mut netlink);
     let mode = match several {
@@ -84,18 +85,31 @@ fn allowed<T>(answer: Result<T, NetlinkError>) -> Result<(), StartError> {
     }
 }
 
+/// Whether the kernel has the data plane, judged by its netlink family.
+fn has_family(found: OvpnFamily) -> Result<(), StartError> {
+    match found {
+        OvpnFamily::Present => Ok(()),
+        OvpnFamily::Missing => Err(StartError::NoModule),
+        OvpnFamily::Foreign(name) => Err(StartError::OtherModule(name)),
+    }
+}
+
 fn create(netlink: &mut Netlink, name: &str, mode: OvpnMode) -> Result<(), StartError> {
-    netlink.create_ovpn(name, mode).map_err(|error| {
-        if error.is_exists() {
-            StartError::Taken(name.to_owned())
-        } else if error.is_unsupported() {
-            StartError::NoModule(error)
-        } else if error.is_permission() {
-            StartError::NotAllowed(error)
-        } else {
-            error.into()
-        }
-    })
+    let made = netlink.create_ovpn(name, mode);
+    made.map_err(|error| not_made(name, error))
+}
+
+/// Why an interface with this name was not made.
+fn not_made(name: &str, error: NetlinkError) -> StartError {
+    if error.is_exists() {
+        StartError::Taken(name.to_owned())
+    } else if error.is_unsupported() {
+        StartError::NoInterface(error)
+    } else if error.is_permission() {
+        StartError::NotAllowed(error)
+    } else {
+        error.into()
+    }
 }
 
 /// Removes interfaces whose process has ended.
@@ -117,22 +131,57 @@ mod tests {
     use super::*;
     use std::io;
 
+    fn refused(errno: i32) -> NetlinkError {
+        NetlinkError::Refused {
+            operation: "ask",
+            object: "0".to_owned(),
+            error: io::Error::from_raw_os_error(errno),
+            hint: String::new(),
+        }
+    }
+
+    const NOT_PERMITTED: i32 = 1;
+    const NO_ENTRY: i32 = 2;
+    const EXISTS: i32 = 17;
+    const NOT_SUPPORTED: i32 = 95;
+    const NO_BUFFERS: i32 = 105;
+
     #[test]
     fn what_the_kernel_says_of_a_peer_that_is_not_there_tells_whether_it_may_be_asked() {
-        let answered = |errno| {
-            allowed::<()>(Err(NetlinkError::Refused {
-                operation: "read peer",
-                object: "0".to_owned(),
-                error: io::Error::from_raw_os_error(errno),
-                hint: String::new(),
-            }))
-        };
-        let (not_permitted, no_entry, no_buffers) = (1, 2, 105);
-        assert!(answered(no_entry).is_ok());
-        let refused = answered(not_permitted).unwrap_err();
+        let answered = |errno| allowed::<()>(Err(refused(errno)));
+        assert!(answered(NO_ENTRY).is_ok());
+        let refused = answered(NOT_PERMITTED).unwrap_err();
         assert!(matches!(refused, StartError::NotAllowed(_)), "{refused}");
         assert!(refused.to_string().contains("dataplane.kind=user"));
-        let other = answered(no_buffers).unwrap_err();
+        let other = answered(NO_BUFFERS).unwrap_err();
+        assert!(matches!(other, StartError::Netlink(_)), "{other}");
+    }
+
+    #[test]
+    fn a_kernel_without_the_family_or_with_another_is_refused_with_the_remedy() {
+        assert!(has_family(OvpnFamily::Present).is_ok());
+        for (found, subject) in [
+            (OvpnFamily::Missing, "there is no netlink family `ovpn`"),
+            (
+                OvpnFamily::Foreign("ovpn-dco-v2"),
+                "family `ovpn-dco-v2` belongs to another",
+            ),
+        ] {
+            let text = has_family(found).unwrap_err().to_string();
+            assert!(text.contains(subject), "{text}");
+            assert!(text.contains("kmod-ovpn-backports"), "{text}");
+            assert!(text.contains("dataplane.kind=user"), "{text}");
+            assert!(!text.contains("Linux"), "no version: {text}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_with_the_family_may_refuse_the_interface() {
+        let text = |errno| not_made("tun7", refused(errno)).to_string();
+        assert!(text(NOT_SUPPORTED).contains("makes no interface of that kind"));
+        assert!(text(NOT_PERMITTED).contains("CAP_NET_ADMIN"));
+        assert!(text(EXISTS).contains("tun7"));
+        let other = not_made("tun7", refused(NO_BUFFERS));
         assert!(matches!(other, StartError::Netlink(_)), "{other}");
     }
 }

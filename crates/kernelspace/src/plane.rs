@@ -37,6 +37,9 @@ pub const DROPS: [&str; 4] = [
     "control_full",
 ];
 
+/// The name of the kernel's data plane in the status's list of kernel features.
+pub const RUNG: &str = "kernel-data-plane";
+
 /// The name that the status shows where other data planes name the code of the cipher.
 const BACKEND: &str = "kernel (ovpn)";
 
@@ -48,10 +51,22 @@ const STACK: usize = 128 << 10;
 pub enum StartError {
     /// The kernel has no data plane.
     #[error(
-        "this kernel has no OpenVPN data plane, which needs Linux 6.16 or later with the module `ovpn`; run modprobe \
-         ovpn, or set dataplane.kind=user ({0})"
+        "this kernel has no OpenVPN data plane: there is no netlink family `ovpn`; install the kernel's module `ovpn` \
+         (on OpenWrt kmod-ovpn-backports), or set dataplane.kind=user"
     )]
-    NoModule(NetlinkError),
+    NoModule,
+    /// The kernel has a data plane that takes other requests.
+    #[error(
+        "this kernel's netlink family `{0}` belongs to another OpenVPN data plane, which takes other requests; remove \
+         its module and install `ovpn` (on OpenWrt kmod-ovpn-backports), or set dataplane.kind=user"
+    )]
+    OtherModule(&'static str),
+    /// The kernel has the family, but makes no interface.
+    #[error(
+        "this kernel has the netlink family `ovpn` but makes no interface of that kind; restart it so that module and \
+         kernel match, or set dataplane.kind=user ({0})"
+    )]
+    NoInterface(NetlinkError),
     /// The kernel has a data plane, but this process may not use it.
     #[error(
         "the kernel's OpenVPN data plane needs CAP_NET_ADMIN for the whole machine, which a container with its own \
@@ -417,7 +432,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
             outbound: counts(counters.tx_packets, counters.tx_bytes),
             inbound: counts(counters.rx_packets, counters.rx_bytes),
             drops: DROPS.into_iter().zip(drops).collect(),
-            rungs: vec![("kernel-data-plane", "on".to_owned())],
+            rungs: vec![(RUNG, "on".to_owned())],
             workers: 0,
             parallel: false,
         }

@@ -42,8 +42,8 @@ pub use nftables::{
     HOOK_PREROUTING,
 };
 pub use ovpn::{
-    OVPN_NONCE_TAIL, Ovpn, OvpnCipher, OvpnDirection, OvpnEvent, OvpnFigures, OvpnKey, OvpnMode,
-    OvpnMonitor, OvpnPeer, OvpnPeerState, OvpnSlot, PeerEnd,
+    OVPN_NONCE_TAIL, Ovpn, OvpnCipher, OvpnDirection, OvpnEvent, OvpnFamily, OvpnFigures, OvpnKey,
+    OvpnMode, OvpnMonitor, OvpnPeer, OvpnPeerState, OvpnSlot, PeerEnd,
 };
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::{DeviceName, Further, Rule, RuleAction};

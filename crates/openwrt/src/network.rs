@@ -18,7 +18,7 @@ use crate::uci::{Package, Section};
 use crate::update::RouteRules;
 use config::lines::{LINES_MAX, LineMode, SharedLines};
 use config::permissions::{Permissions, UCI_OPTION};
-use config::settings::Settings;
+use config::settings::{Kind as DataplaneKind, Settings};
 use config::tunnel::Tunnel;
 use config::types::{Key32, is_ifname};
 use options::Options;
@@ -63,13 +63,14 @@ const NETIFDS: [&str; 29] = [
 ];
 
 /// Options of the `millrace` protocol, besides those for keys and addresses.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "authfail",
     "proto",
     "config_file",
     UCI_OPTION,
     "uplink",
     "mode",
+    "dataplane",
     only_through::OPTION,
     "mtu",
     "hostroute",
@@ -137,6 +138,8 @@ pub struct Network {
     pub lines: Vec<String>,
     /// How the tunnel uses its lines.
     pub mode: Option<LineMode>,
+    /// Which data plane moves OpenVPN's packets; `None` leaves it to the settings file.
+    pub dataplane: Option<DataplaneKind>,
     /// LAN devices whose packets leave only through this tunnel, which the guard enforces.
     pub only_through: Vec<Lan>,
     /// IPv6 prefixes that are routed to this host through the tunnel: netifd hands them out to its other interfaces.
@@ -194,6 +197,7 @@ impl Network {
             allow_files: options.flag(UCI_OPTION, false),
             lines: names(&mut options, "uplink", LINES_MAX),
             mode: mode(&mut options),
+            dataplane: dataplane(&mut options),
             only_through: only_through::lan(package, &mut options),
             prefixes: prefixes(&mut options),
             mtu: options.number("mtu", 68..=65535),
@@ -311,6 +315,15 @@ fn mode(options: &mut Options<'_>) -> Option<LineMode> {
         options.warn("mode", &format!("must be {}", names.join(", ")));
     }
     found
+}
+
+fn dataplane(options: &mut Options<'_>) -> Option<DataplaneKind> {
+    let word = options.text("dataplane")?;
+    let found = DataplaneKind::NAMES.iter().find(|(name, _)| *name == word);
+    if found.is_none() {
+        options.warn("dataplane", "must be `auto`, `user` or `kernel`");
+    }
+    found.map(|(_, kind)| *kind)
 }
 
 /// Prefixes to hand out. Networks have 64 bits, so that a longer prefix has none to give.

@@ -20,6 +20,8 @@ pub mod authority {
 mod actions;
 mod channel;
 mod client;
+#[cfg(feature = "kernel")]
+pub(crate) mod compared;
 mod context;
 mod device;
 #[cfg(feature = "server")]
@@ -56,6 +58,8 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
+#[cfg(feature = "kernel")]
+pub use compared::{Compared, MEASURED, Speed};
 pub use ready::{rehearse, rehearse_alone};
 
 /// Limits of the control thread's inbox: a thousand clients that connect at once send a few control packets each.

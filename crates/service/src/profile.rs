@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 
 use host::machine::Machine;
 
+#[cfg(feature = "kernel")]
+use crate::openvpn::compared::{self, Compared};
+
 /// Path of the profile, unless another file is named.
 pub const DEFAULT_PATH: &str = "/etc/millrace/profile.json";
 
@@ -42,6 +45,9 @@ pub struct Profile {
     /// The accelerators' gains; empty in the files of builds without accelerators.
     #[cfg(feature = "accelerators")]
     pub engines: Vec<OnAccelerator>,
+    /// The kernel's data plane of OpenVPN beside this program's, by cipher; empty where it was not measured.
+    #[cfg(feature = "kernel")]
+    pub dataplanes: Vec<Compared>,
 }
 
 /// The fastest candidates on the CPU for one algorithm.
@@ -178,6 +184,8 @@ impl Profile {
             cpu: Vec::new(),
             #[cfg(feature = "accelerators")]
             engines: Vec::new(),
+            #[cfg(feature = "kernel")]
+            dataplanes: Vec::new(),
         }
     }
 
@@ -223,10 +231,9 @@ impl Profile {
                 kernel: text("kernel")?,
                 cpu: cpu.map(OnCpu::from_json).collect::<Option<_>>()?,
                 #[cfg(feature = "accelerators")]
-                engines: match value.get("engines") {
-                    Some(engines) => serde_json::from_value(engines.clone()).ok()?,
-                    None => Vec::new(),
-                },
+                engines: list(value, "engines")?,
+                #[cfg(feature = "kernel")]
+                dataplanes: list(value, "dataplanes")?,
             })
         };
         read().ok_or(ProfileError::Fields)
@@ -235,7 +242,11 @@ impl Profile {
     /// The content of the file.
     pub fn to_json(&self) -> Value {
         let cpu: Vec<Value> = self.cpu.iter().map(OnCpu::to_json).collect();
-        let value = json!({
+        #[cfg_attr(
+            not(any(feature = "accelerators", feature = "kernel")),
+            expect(unused_mut, reason = "other lists are added")
+        )]
+        let mut value = json!({
             "version": self.version,
             "processor": self.processor,
             "processors": self.processors,
@@ -243,11 +254,13 @@ impl Profile {
             "cpu": cpu,
         });
         #[cfg(feature = "accelerators")]
-        let value = {
-            let mut value = value;
+        {
             value["engines"] = json!(self.engines);
-            value
-        };
+        }
+        #[cfg(feature = "kernel")]
+        {
+            value["dataplanes"] = json!(self.dataplanes);
+        }
         value
     }
 
@@ -303,6 +316,8 @@ impl Profile {
         }
         #[cfg(feature = "accelerators")]
         self.apply_engines(&stale);
+        #[cfg(feature = "kernel")]
+        compared::apply(&self.dataplanes);
         stale
     }
 
@@ -329,6 +344,15 @@ impl Profile {
                 }
             }
         }
+    }
+}
+
+/// A list of the file, empty if the file lacks it; `None` if it is of another form.
+#[cfg(any(feature = "accelerators", feature = "kernel"))]
+fn list<T: serde::de::DeserializeOwned>(value: &Value, name: &str) -> Option<Vec<T>> {
+    match value.get(name) {
+        Some(list) => serde_json::from_value(list.clone()).ok(),
+        None => Some(Vec::new()),
     }
 }
 
@@ -367,6 +391,8 @@ pub fn load() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "kernel")]
+    use crate::openvpn::compared::Speed;
 
     fn profile() -> Profile {
         Profile {
@@ -385,6 +411,12 @@ mod tests {
                     accelerator: [u64::MAX, 3, 4],
                 },
                 open: Crossover::NEVER.into(),
+            }],
+            #[cfg(feature = "kernel")]
+            dataplanes: vec![Compared {
+                cipher: "AES-256-GCM".to_owned(),
+                user: Speed { bulk: 3, single: 2 },
+                kernel: Speed { bulk: 2, single: 3 },
             }],
             ..Profile::new()
         }
@@ -444,6 +476,7 @@ mod tests {
     fn a_profile_of_an_older_program_is_read_and_stale() {
         let mut json = profile().to_json();
         json["cpu"][0].as_object_mut().unwrap().remove("among");
+        json.as_object_mut().unwrap().remove("dataplanes");
         let read = Profile::from_json(&json).unwrap();
         assert!(read.apply().contains(&Algorithm::AesGcm));
     }

@@ -46,7 +46,8 @@ pub(super) fn run_openvpn(
         move || make(&file, permissions, &device, lines.as_ref())
     };
     let name = Some(file.display().to_string());
-    let dataplane = settings.dataplane;
+    let mut dataplane = settings.dataplane;
+    dataplane.kind = given.network.dataplane.unwrap_or(dataplane.kind);
     match service::openvpn::run(model, Box::new(again), name, dataplane, options, signals) {
         None => Ok(Ended::Again),
         Some(ExitCode::SUCCESS) => Err("the tunnel has ended".into()),

@@ -303,7 +303,7 @@ fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
         paint.line(out, "accelerators", "not in this build");
     }
     for (rung, state) in &plane.rungs {
-        let colour = if state == "on" { "32" } else { "33" };
+        let colour = if state.starts_with("on") { "32" } else { "33" };
         paint.line(out, rung, &paint.with(colour, state));
     }
     paint.line(out, "outbound", &pipeline(&plane.outbound));

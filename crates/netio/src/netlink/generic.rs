@@ -57,6 +57,18 @@ impl Netlink {
     }
 }
 
+impl Netlink {
+    /// The names of the registered families. Loads no module.
+    pub(super) fn families(&mut self) -> Result<Vec<String>, NetlinkError> {
+        let body = command(CTRL_CMD_GETFAMILY, 1);
+        self.dump(GENL_ID_CTRL, &body, "list the netlink families", |body| {
+            let name = |(kind, _): &(u16, &[u8])| *kind == CTRL_ATTR_FAMILY_NAME;
+            let (_, name) = attributes(body.get(HEADER_SIZE..)?).find(name)?;
+            Some(decode_str(name))
+        })
+    }
+}
+
 /// A message with this command, for this version of a family.
 pub(super) fn command(command: u8, version: u8) -> Body {
     Body::new(&[command, version, 0, 0])
@@ -102,6 +114,8 @@ mod tests {
         assert_eq!(numbers.group("no-such-group"), None);
         let error = netlink.family("no-such-family").unwrap_err();
         assert!(error.is_not_found(), "{error}");
+        let names = netlink.families().unwrap();
+        assert!(names.iter().any(|it| it == "nlctrl"), "{names:?}");
     }
 
     #[test]

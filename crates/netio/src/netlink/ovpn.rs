@@ -1,7 +1,9 @@
-//! `ovpn`, the kernel's data plane of OpenVPN (Linux 6.16): its interfaces, their peers and keys.
+//! `ovpn`, the kernel's data plane of OpenVPN: its interfaces, their peers and keys. It is part of Linux since 6.16, and
+//! older kernels may have it as a backported module.
 //!
 //! Sources: linux/ovpn.h and Documentation/netlink/specs/ovpn.yaml.
 
+mod family;
 mod interface;
 mod monitor;
 mod state;
@@ -14,6 +16,7 @@ use super::generic::{Numbers, command};
 use super::request::Body;
 use super::{Netlink, NetlinkError};
 
+pub use family::OvpnFamily;
 pub use interface::OvpnMode;
 pub use monitor::{OvpnEvent, OvpnMonitor, PeerEnd};
 pub use state::{OvpnFigures, OvpnPeerState};

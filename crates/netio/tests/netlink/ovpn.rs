@@ -9,7 +9,7 @@ use netio::poll::Poller;
 use std::os::fd::AsFd as _;
 
 #[test]
-#[ignore = "needs ovpn in the kernel (Linux 6.16): make test-vm, or scripts/test-kernel-plane netlink"]
+#[ignore = "needs ovpn in the kernel: make test-vm, or scripts/test-kernel-plane netlink"]
 fn the_kernels_openvpn_takes_a_peer_keys_and_timers_and_tells_when_it_lets_go() {
     in_namespace(|| {
         let mut netlink = Netlink::open().unwrap();

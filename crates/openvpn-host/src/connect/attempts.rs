@@ -179,6 +179,11 @@ impl Attempts {
         self.rounds.stay();
     }
 
+    /// Makes the next attempt without a pause, because no server caused the end of the last one.
+    pub fn at_once(&mut self) {
+        self.paused = true;
+    }
+
     /// Ends the current pause, because the cause of the last failure may be gone.
     pub fn hurry(&mut self) {
         if self.pause.take().is_some() {

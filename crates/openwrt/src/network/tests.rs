@@ -20,7 +20,7 @@ fn a_file_with_everything_beside_it_is_read() {
     let network = read(
         "config interface 'office'\n option proto 'millrace'\n\
          option config_file '/etc/millrace/office.ovpn'\n list uplink 'wan'\n list uplink 'lte'\n\
-         list uplink 'wan'\n option mode 'duplicate'\n list only_through 'lan'\n option peerdns '1'\n\
+         list uplink 'wan'\n option mode 'duplicate'\n option dataplane 'kernel'\n list only_through 'lan'\n option peerdns '1'\n\
          option ip4table '77'\n option mtu '1400'\n option hostroute 0\n option defaultroute 0\n\
          config interface 'lan'\n option device 'br-lan'\n option proto 'static'\n",
     )
@@ -31,6 +31,7 @@ fn a_file_with_everything_beside_it_is_read() {
     );
     assert_eq!(network.lines, ["wan", "lte"]);
     assert_eq!(network.mode, Some(LineMode::Duplicate));
+    assert_eq!(network.dataplane, Some(DataplaneKind::Kernel));
     assert_eq!(network.only_through[0].device, "br-lan");
     let routes = RouteRules {
         own_table_v4: true,
@@ -208,13 +209,14 @@ fn what_there_is_no_tunnel_without_is_a_fault_and_the_rest_a_warning() {
     let network = read(&office(
         &format!(
             " option config_file /x.conf\n option private_key {PRIVATE}\n option mtu 9\n\
-             option mode best\n option uplink 'a/b'\n option hostroute maybe"
+             option mode best\n option dataplane fast\n option uplink 'a/b'\n option hostroute maybe"
         ),
         "",
     ))
     .unwrap();
-    assert_eq!(warnings(&network).len(), 5, "{:?}", warnings(&network));
+    assert_eq!(warnings(&network).len(), 6, "{:?}", warnings(&network));
     assert_eq!((network.mtu, network.mode), (None, None));
+    assert_eq!(network.dataplane, None);
     assert!(network.host_route);
 }
 

@@ -65,7 +65,7 @@ fn start(context: &Context) -> Result<Executor<'_>, Box<dyn Error>> {
         wraps,
         no_dns: context.no_dns,
         auth_retry: context.auth_retry.get(),
-        kernel: context.kernel,
+        mover: &context.mover,
         given_up: u8::from(!context.is_stock),
     });
     Executor::new(context, machine, tls, crl)

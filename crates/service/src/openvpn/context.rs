@@ -5,7 +5,7 @@ use super::RunOptions;
 use super::device::Rungs;
 #[cfg(feature = "server")]
 use super::expiry::{earliest, expiring};
-use super::kernel_plane;
+use super::kernel_plane::{self, Choice};
 use super::monitoring::{Documented, Idle, Monitoring};
 use super::statusdoc::Expiry;
 use crate::watchdog::Watchdog;
@@ -55,8 +55,8 @@ pub(super) struct Context {
     /// The first configuration file, for scripts.
     pub(super) file: Option<String>,
     pub(super) dataplane: DataplaneSettings,
-    /// The kernel's data plane moves the packets.
-    pub(super) kernel: bool,
+    /// Who moves the packets: the kernel's data plane, or this program's.
+    pub(super) mover: Choice,
     /// Self-test of the kernel's GSO and GRO on the TUN.
     pub(super) rungs: Rungs,
     pub(super) signals: Rc<Signals>,
@@ -114,7 +114,7 @@ impl Context {
         idle.add(&*signals, 0)?;
         idle.add(monitoring.events(), 1)?;
         Ok(Self {
-            kernel: kernel_plane::is_wanted(&dataplane),
+            mover: Choice::of(&config, &dataplane),
             config,
             again,
             #[cfg(feature = "server")]
@@ -143,7 +143,7 @@ impl Context {
 
     /// Returns the UDP socket settings; the kernel's data plane gets no GSO, GRO or AQM.
     pub(super) fn udp_settings(&self) -> DataplaneSettings {
-        match self.kernel {
+        match self.mover.kernel() {
             true => kernel_plane::udp_settings(self.dataplane.clone()),
             false => self.dataplane.clone(),
         }
@@ -212,7 +212,7 @@ impl Context {
     /// Reads the current configuration.
     pub(super) fn read_again(&self) -> Result<OpenVpn, String> {
         let read = (self.again)()?;
-        match self.kernel {
+        match kernel_plane::is_wanted(&self.dataplane) {
             true => kernel_plane::checked(read),
             false => Ok(read),
         }

@@ -69,8 +69,11 @@ impl DeviceError {
         match self {
             #[cfg(feature = "kernel")]
             Self::Kernel(error) => {
-                use kernelspace::StartError::{NoModule, NotAllowed};
-                matches!(error, NoModule(_) | NotAllowed(_))
+                use kernelspace::StartError::{NoInterface, NoModule, NotAllowed, OtherModule};
+                matches!(
+                    error,
+                    NoModule | OtherModule(_) | NoInterface(_) | NotAllowed(_)
+                )
             }
             _ => false,
         }

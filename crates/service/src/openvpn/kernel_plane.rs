@@ -1,10 +1,17 @@
 //! Whether the kernel is to move a tunnel's packets, and whether it supports the configuration.
 
+mod choice;
+
+pub(super) use choice::Choice;
 use config::openvpn::{Cipher, Framing, OpenVpn, Topology};
 use config::settings::{DataplaneSettings, Kind, Rung};
+#[cfg(feature = "kernel")]
+use {
+    config::openvpn::Connection, openvpn::data::mtu::MssFix, openvpn::data::wire::Layout,
+    openvpn::push::PushReply,
+};
 
-/// Whether the kernel is to move the packets. By default this program does: in bulk it needs fewer instructions
-/// (docs/benchmarks/kernel.md) on every kernel, and it has more features.
+/// Whether only the kernel may move the packets. With `auto`, [`Choice`] decides.
 pub(super) const fn is_wanted(settings: &DataplaneSettings) -> bool {
     matches!(settings.kind, Kind::Kernel)
 }
@@ -14,6 +21,14 @@ pub(super) const fn is_wanted(settings: &DataplaneSettings) -> bool {
 /// # Errors
 /// The first unsupported option, and its remedy.
 pub(super) fn check(config: &OpenVpn) -> Result<(), String> {
+    match unfit(config) {
+        Some(why) => Err(format!("{why} set dataplane.kind=user")),
+        None => Ok(()),
+    }
+}
+
+/// The first option that the kernel does not support; behind a semicolon the beginning of the remedy.
+fn unfit(config: &OpenVpn) -> Option<String> {
     let data = &config.data;
     let connections = &config.connections;
     let server = config.server();
@@ -32,11 +47,11 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), String> {
         ),
         (
             config.device.null,
-            "dev: dataplane.kind=kernel needs an interface, which `dev null` is not;",
+            "dev: the kernel's data plane needs an interface, which `dev null` is not;",
         ),
         (
             connections.iter().any(|it| it.protocol.transport.is_tcp()),
-            "proto: dataplane.kind=kernel works over UDP only; use only UDP servers, or",
+            "proto: the kernel's data plane works over UDP only; use only UDP servers, or",
         ),
         (
             connections.iter().any(|it| it.mtu.fragment.is_some()),
@@ -81,9 +96,50 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), String> {
             "client-to-client: the kernel's data plane leaves packets between clients to the host's forwarding; remove it, or",
         ),
     ];
-    match refused.iter().find(|(refused, _)| *refused) {
-        Some((_, why)) => Err(format!("{why} set dataplane.kind=user")),
-        None => Ok(()),
+    let (_, why) = refused.into_iter().find(|(refused, _)| *refused)?;
+    Some(why.to_owned())
+}
+
+/// Why `auto` does not take the kernel where `mssfix` has something to do.
+#[cfg(feature = "kernel")]
+const NO_MSSFIX: &str = "mssfix: the kernel's data plane does not shorten TCP segments; a tun-mtu that fits the uplink, \
+                         such as 1420, makes them short";
+
+/// Whether `mssfix` shortens segments of packets that fit an interface of this MTU.
+#[cfg(feature = "kernel")]
+fn needs_mssfix(connection: &Connection, mtu: u16) -> bool {
+    let fix = connection.mtu.mssfix;
+    match fix.unwrap_or_else(|| MssFix::default_for(mtu, None)) {
+        MssFix::Off => false,
+        MssFix::Fixed(size) => size < mtu,
+        MssFix::Link(_) | MssFix::Mtu(_) => true,
+    }
+}
+
+/// Why `auto` leaves the kernel to a server that pushes these options: user space can do what they ask for. `agreed` is
+/// the cipher and layout, `framing` the framing of packets, and `mtu` the interface's.
+#[cfg(feature = "kernel")]
+pub(super) fn refused_push(
+    reply: &PushReply,
+    agreed: Option<(Cipher, Layout)>,
+    framing: Framing,
+    connection: &Connection,
+    mtu: u16,
+) -> Option<&'static str> {
+    if agreed.is_some_and(|(cipher, _)| !is_known(cipher)) {
+        Some("the server agreed to none of the ciphers of the kernel's data plane")
+    } else if framing != Framing::None {
+        Some(
+            "the server pushed the framing of compression, which the kernel's data plane cannot carry",
+        )
+    } else if reply.shaper.is_some() {
+        Some("the server pushed `shaper`, but the kernel's data plane does not limit rates")
+    } else if agreed.is_some_and(|(_, layout)| layout == Layout::V1) {
+        Some("the server assigned no peer-id, which the kernel's data plane needs")
+    } else if needs_mssfix(connection, mtu) {
+        Some(NO_MSSFIX)
+    } else {
+        None
     }
 }
 
@@ -125,15 +181,15 @@ mod tests {
     use config::openvpn::{Options, parse_bytes};
     use std::path::Path;
 
-    const CLIENT: &str = "client\nremote 192.0.2.1 1194 udp";
-    const SERVER: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\ndh none";
+    pub(super) const CLIENT: &str = "client\nremote 192.0.2.1 1194 udp";
+    pub(super) const SERVER: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\ndh none";
 
     /// Checks a client's or a server's configuration with one more line.
     fn refusal(role: &str, line: &str) -> Result<(), String> {
         check(&config(role, line))
     }
 
-    fn config(role: &str, line: &str) -> OpenVpn {
+    pub(super) fn config(role: &str, line: &str) -> OpenVpn {
         let text = format!("dev tun\nca c\ncert c\nkey k\n{role}\n{line}\n");
         let mut none = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
         let name = Path::new("a.conf");

@@ -1,13 +1,13 @@
 //! The status document: one peer, and what clients and servers have alike.
 
+use super::context::Context;
 use crate::openvpn::channel::{Channel, Plane};
 use crate::status::{PeerStatus, Status, dataplane, expected_within};
-use config::openvpn::OpenVpn;
 use openvpn::session::Session;
 use openvpn_host::network::Inside;
 use openvpn_host::status_file::real_address;
 use openvpn_host::timestamp::unix;
-use plane::{DataPlane, PeerState};
+use plane::{PeerState, Statistics};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
@@ -60,12 +60,13 @@ pub(super) struct Expiry {
 
 /// Returns the document of a tunnel, with what clients and servers have alike.
 pub(super) fn document(
-    config: &OpenVpn,
+    context: &Context,
     plane: Option<&Plane>,
     inside: Option<&Inside>,
     expiry: Expiry,
 ) -> Status {
-    let statistics = plane.map(DataPlane::statistics);
+    let config = &context.config;
+    let statistics = plane.map(|plane| statistics(context, plane));
     let mut warnings = inside.map_or_else(Vec::new, Inside::warnings);
     warnings.extend(expiry.warnings);
     Status {
@@ -78,4 +79,19 @@ pub(super) fn document(
         dataplane: statistics.map(dataplane).unwrap_or_default(),
         ..Status::default()
     }
+}
+
+/// The data plane's statistics, with the reason if `auto` chose it.
+fn statistics(context: &Context, plane: &Plane) -> Statistics {
+    let statistics = plane.statistics();
+    #[cfg(feature = "kernel")]
+    if let Some((name, state)) = context.mover.rung() {
+        let mut statistics = statistics;
+        statistics.rungs.retain(|(rung, _)| *rung != name);
+        statistics.rungs.push((name, state));
+        return statistics;
+    }
+    #[cfg(not(feature = "kernel"))]
+    let _ = context;
+    statistics
 }

@@ -348,7 +348,8 @@ levels! {
         /// Whether this build has [code for accelerators](accelerators.md).
         accelerators: Option<bool>;
         /// Each offload: `on`, `off (setting)`, `off (kernel: WHY)`, `off (self-test: WHY)`, `off (demoted: WHY)`
-        /// ([kernel-levels.md](kernel-levels.md)); a server with TCP only has no `udp-…`.
+        /// ([kernel-levels.md](kernel-levels.md)); a server with TCP only has no `udp-…`; `kernel-data-plane` has `(auto:
+        /// WHY)`.
         rungs: BTreeMap<String, String>;
         /// Packets from the interface to the peers, as below; `transmit` in names of metrics.
         outbound: PipelineStatus;

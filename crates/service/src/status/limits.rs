@@ -34,6 +34,11 @@ pub(super) fn limits(now: &DataplaneStatus, before: &DataplaneStatus, elapsed_ms
         )
     };
     for (name, state) in now.rungs.iter().filter(|(_, state)| *state != "on") {
+        // A choice, not something that this data plane lacks.
+        #[cfg(feature = "kernel")]
+        if name == kernelspace::RUNG {
+            continue;
+        }
         words.push_str(&format!("; {name} is {state}"));
     }
     words

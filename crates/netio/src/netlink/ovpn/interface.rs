@@ -20,7 +20,7 @@ impl Netlink {
     /// has one.
     ///
     /// # Errors
-    /// The errors of [`Netlink::create_veth`]; the kernel needs Linux 6.16.
+    /// The errors of [`Netlink::create_veth`]; [`NetlinkError::is_unsupported`] if the kernel has no such kind.
     pub fn create_ovpn(&mut self, name: &str, mode: OvpnMode) -> Result<(), NetlinkError> {
         let mode = match mode {
             OvpnMode::OnePeer => 0,

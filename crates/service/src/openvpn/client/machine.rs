@@ -22,6 +22,7 @@ use super::event::{Event, Realm};
 use super::host::{Cx, SERVER};
 use super::logins::Logins;
 use crate::openvpn::channel::Plane;
+use crate::openvpn::kernel_plane::Choice;
 use crate::status::Refusals;
 use ::lines::floor::Floor;
 use calling::Calling;
@@ -56,8 +57,8 @@ pub(super) struct Parts<'a> {
     pub(super) no_dns: bool,
     /// Action after a refused password.
     pub(super) auth_retry: AuthRetry,
-    /// The kernel's data plane moves the packets.
-    pub(super) kernel: bool,
+    /// Who moves the packets.
+    pub(super) mover: &'a Choice,
     /// The exit status when the server refuses this client, or a handshake fails and `tls-exit` is set.
     pub(super) given_up: u8,
 }
@@ -97,7 +98,7 @@ pub(super) struct Machine<'a> {
     tls: Arc<TlsSettings>,
     wraps: Vec<(ControlWrap, WrapSettings)>,
     no_dns: bool,
-    kernel: bool,
+    mover: &'a Choice,
     given_up: u8,
     auth_retry: AuthRetry,
     attempts: Attempts,
@@ -142,7 +143,7 @@ impl<'a> Machine<'a> {
             wraps,
             no_dns,
             auth_retry,
-            kernel,
+            mover,
             given_up,
         } = parts;
         Self {
@@ -151,7 +152,7 @@ impl<'a> Machine<'a> {
             tls,
             wraps,
             no_dns,
-            kernel,
+            mover,
             given_up,
             auth_retry,
             attempts: Attempts::new(config),

@@ -17,8 +17,10 @@ mod world;
 
 use super::machine::{Machine, Parts};
 use crate::openvpn::OWN_NAME;
+use crate::openvpn::kernel_plane::Choice;
 use config::lines::Lines;
 use config::openvpn::{OpenVpn, parse_arguments};
+use config::settings::{DataplaneSettings, Kind};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
 use openvpn_host::hooks::Hooks;
@@ -53,11 +55,11 @@ fn config_by_lines(more: &str, lines: Lines) -> &'static OpenVpn {
 }
 
 fn machine(config: &'static OpenVpn) -> Machine<'static> {
-    machine_that_fails_with(config, 0)
+    Machine::new(parts(config))
 }
 
-/// A client that exits with this status when it gives up.
-fn machine_that_fails_with(config: &'static OpenVpn, given_up: u8) -> Machine<'static> {
+/// The parts of a client in user space.
+fn parts(config: &'static OpenVpn) -> Parts<'static> {
     // All configurations use the same certificates.
     static TLS: [OnceLock<Arc<TlsSettings>>; 2] = [const { OnceLock::new() }; 2];
     let asks = config.scripts.tls_verify.is_some();
@@ -70,14 +72,18 @@ fn machine_that_fails_with(config: &'static OpenVpn, given_up: u8) -> Machine<'s
     });
     let wraps = config.connections.iter();
     let wraps = wraps.map(|it| (it.wrap.clone(), WrapSettings::none()));
-    Machine::new(Parts {
+    let settings = DataplaneSettings {
+        kind: Kind::User,
+        ..DataplaneSettings::default()
+    };
+    Parts {
         config,
         hooks: Hooks::new(config, None, SystemTime::UNIX_EPOCH),
         tls: Arc::clone(tls),
         wraps: wraps.collect(),
         no_dns: false,
         auth_retry: config.client().unwrap().auth_retry,
-        kernel: false,
-        given_up,
-    })
+        mover: Box::leak(Box::new(Choice::of(config, &settings))),
+        given_up: 0,
+    }
 }

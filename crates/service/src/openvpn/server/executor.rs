@@ -228,7 +228,7 @@ impl Documented for Executor<'_> {
             peers: self.machine.peers(plane),
             refused,
             ..statusdoc::document(
-                config,
+                self.context,
                 Some(plane),
                 inside.map(|set| &set.inside),
                 self.context.expiry(&self.host.tls),

@@ -130,19 +130,22 @@ impl<'a> ThisHost<'a> {
             self.inbox = Arc::new(Inbox::new(INBOX)?);
             self.poller.add(&*self.inbox, ARRIVALS)?;
         }
-        let (plane, link) = device::start(
-            Packets::Client {
-                recursive: context.config.network.allow_recursive_routing,
-            },
-            &context.config.device,
-            &context.rungs,
-            &context.dataplane,
-            context.kernel.then_some(Peers::One),
-            terms::tun_mtu(connection),
-            connection.mtu.fragment.is_some(),
-            &self.inbox,
-            connection.protocol.transport.is_tcp(),
-        )?;
+        let start = |kernel: bool| {
+            device::start(
+                Packets::Client {
+                    recursive: context.config.network.allow_recursive_routing,
+                },
+                &context.config.device,
+                &context.rungs,
+                &context.dataplane,
+                kernel.then_some(Peers::One),
+                terms::tun_mtu(connection),
+                connection.mtu.fragment.is_some(),
+                &self.inbox,
+                connection.protocol.transport.is_tcp(),
+            )
+        };
+        let (plane, link) = context.mover.start(start)?;
         if self.unprivileged {
             // The first interface's threads are confined when privileges are dropped.
             privileges::confine_other_threads();

@@ -54,7 +54,7 @@ impl Documented for Executor<'_> {
             peers: server.into_iter().collect(),
             refused: machine.refusals().to_map(),
             ..statusdoc::document(
-                config,
+                self.context,
                 host.plane().as_deref(),
                 host.inside.as_ref(),
                 self.context.expiry(&host.tls),

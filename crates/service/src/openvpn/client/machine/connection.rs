@@ -51,6 +51,9 @@ pub(super) enum End {
     Failed(String),
     /// Connect again over another line, for this reason.
     OtherLine(String),
+    /// The kernel's data plane refused the session, for this reason.
+    #[cfg(feature = "kernel")]
+    Refused(String),
 }
 
 /// A connection to a server.
@@ -116,7 +119,7 @@ impl Connection {
                 return true;
             }
             Some(Err(error)) => {
-                self.fail(error);
+                self.end.get_or_insert_with(|| refused_keys(error));
                 // Discards outputs that would use the keys.
                 self.outputs.clear();
             }
@@ -192,7 +195,13 @@ impl Machine<'_> {
             return self.attempt_failed("the control channel's keys were not loaded", cx);
         };
         let tls = Arc::clone(&self.tls);
-        let settings = terms::client(self.config, connection, tls, wrap.clone(), self.kernel);
+        let settings = terms::client(
+            self.config,
+            connection,
+            tls,
+            wrap.clone(),
+            self.mover.kernel(),
+        );
         let login = login.map(|login| Credentials {
             username: login.name.into_bytes(),
             password: login.password.as_bytes().to_vec(),
@@ -345,7 +354,8 @@ impl Machine<'_> {
         it.timers(&state, cx.now, &mut outputs);
         if cx.now.monotonic >= it.traffic_at {
             // The kernel's data plane and the revocation list need frequent checks.
-            let seldom = it.session.wears_slowly() && !self.kernel && self.config.tls.crl.is_none();
+            let seldom =
+                it.session.wears_slowly() && !self.mover.kernel() && self.config.tls.crl.is_none();
             it.traffic_at = cx.now.monotonic + if seldom { SLOW_TRAFFIC } else { TRAFFIC };
             cx.host.refresh_revocations();
             it.watch_keys(cx.now, &mut outputs, cx);
@@ -520,6 +530,17 @@ impl Machine<'_> {
         ));
         cx.later(move |host| host.is_up(took));
     }
+}
+
+/// The end of a connection whose keys the data plane refused.
+#[cfg(feature = "kernel")]
+fn refused_keys(error: String) -> End {
+    End::Refused(error)
+}
+
+#[cfg(not(feature = "kernel"))]
+fn refused_keys(error: String) -> End {
+    End::Failed(error)
 }
 
 /// Whether an output must wait for the interface: keys, because `up` must run before traffic flows, and messages about

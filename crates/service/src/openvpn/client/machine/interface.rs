@@ -12,6 +12,8 @@ use openvpn_host::network::{HostFacts, TunnelNetwork};
 use openvpn_host::scripts::{Hook, device_arguments};
 use openvpn_host::{sizes, terms};
 use std::time::Duration;
+#[cfg(feature = "kernel")]
+use {super::connection::End, crate::openvpn::kernel_plane};
 
 /// Maximum number of filtered options that the log line names.
 const LEFT_OUT_MAX: usize = 8;
@@ -60,6 +62,17 @@ impl Machine<'_> {
             Some(pushed) => sizes::pushed(pushed),
             None => config.data.framing,
         };
+        #[cfg(feature = "kernel")]
+        if self.mover.may_leave_kernel() {
+            let agreed = it.session.data_channel();
+            let refused = kernel_plane::refused_push(&reply, agreed, framing, connection, mtu);
+            if let Some(why) = refused {
+                it.end.get_or_insert_with(|| End::Refused(why.to_owned()));
+                // Discards the keys and the end of the handshake, which would need the interface.
+                it.outputs.clear();
+                return;
+            }
+        }
         if let Some(agreed) = it.session.data_channel() {
             match sizes::shape(config, connection, agreed, framing, mtu, it.remote) {
                 Ok(shape) => it.channel.shape = shape,

@@ -82,7 +82,11 @@ impl World {
         if let Some((last, _)) = self.dials.last()
             && !std::mem::take(&mut self.was_up)
         {
-            assert!(self.now - *last >= pause, "a pause between attempts");
+            assert!(
+                self.now - *last >= pause,
+                "a pause between attempts: {:?}",
+                self.log
+            );
         }
         self.dials.push((self.now, remote));
         if let Some(line) = line

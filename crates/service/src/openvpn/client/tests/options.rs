@@ -9,6 +9,11 @@ use openvpn::message::{Message, Restart};
 use openvpn_host::management::State;
 use openvpn_host::signals::Signal;
 use plane::{DataPlane as _, Notice};
+#[cfg(feature = "kernel")]
+use {
+    super::config, super::scenarios::leave, crate::openvpn::kernel_plane::Choice,
+    std::net::SocketAddr, std::rc::Rc,
+};
 
 fn has_logged(world: &World, text: &str) -> bool {
     world.log.iter().any(|line| line.contains(text))
@@ -191,4 +196,67 @@ fn the_status_tells_the_server_and_its_keys() {
         assert!(status.rx_bytes > 1000 && status.tx_bytes > 1000);
         assert_eq!(status.state, None, "the server is not silent");
     }
+}
+
+/// A client of 192.0.2.1 for which `auto` chose the kernel, and the choice.
+#[cfg(feature = "kernel")]
+fn moved_by_the_kernel(more: &str) -> (World, &'static Choice) {
+    let choice = &*Box::leak(Box::new(Choice::by(Ok("measured".to_owned()))));
+    let server = SocketAddr::from(([192, 0, 2, 1], 1194));
+    let options = format!("--remote 192.0.2.1 1194 {more}");
+    let mut world = World::new(config(&options), &[server], 1);
+    world.is_moved_by(choice);
+    (world, choice)
+}
+
+/// A server whose options only user space can meet costs one more handshake, at the same server and without a pause.
+/// The interface is another one then, and the client keeps to user space.
+#[test]
+#[cfg(feature = "kernel")]
+fn auto_leaves_the_kernel_for_what_the_server_pushes() {
+    for (more, pushed, reason) in [
+        ("--mssfix 0", "comp-lzo no", "framing of compression"),
+        ("--mssfix 0", "compress stub-v2", "framing of compression"),
+        ("--mssfix 0", "shaper 100000", "`shaper`"),
+        // The server's own MTU is 1500, which it pushes.
+        ("--tun-mtu 1420", "ping 10", "mssfix"),
+    ] {
+        let (mut world, choice) = moved_by_the_kernel(more);
+        world.servers[0].options.push(pushed.to_owned());
+        world.handle(Event::Begin);
+        let first = world.fake.clone();
+        // No pause has to precede the second dial.
+        world.was_up = true;
+        world.run_for(secs(20));
+        assert!(world.is_connected() && !choice.kernel(), "{pushed}");
+        let (_, why) = choice.rung().unwrap();
+        assert!(why.contains(reason), "{pushed}: {why}");
+        assert_eq!(world.dials.len(), 2, "{pushed}");
+        let (first, second) = (first.unwrap(), world.fake.clone().unwrap());
+        assert!(!Rc::ptr_eq(&first, &second), "another interface");
+        assert_eq!(world.plane.installed, 1);
+        assert!(!has_logged(&world, "pushed option"), "{:?}", world.log);
+        leave(&mut world);
+    }
+}
+
+#[test]
+#[cfg(feature = "kernel")]
+fn auto_stays_with_a_kernel_that_serves_and_leaves_one_that_fails() {
+    let (mut world, choice) = moved_by_the_kernel("--mssfix 0");
+    world.handle(Event::Begin);
+    world.run_for(secs(20));
+    assert!(world.is_connected() && choice.kernel());
+    assert_eq!(world.dials.len(), 1);
+    world.handle(Event::Notice(Notice::Failed));
+    world.run_for(secs(20));
+    assert!(world.is_connected() && !choice.kernel());
+    assert_eq!(world.dials.len(), 2);
+    let (_, why) = choice.rung().unwrap();
+    assert!(why.starts_with("off (auto: "), "{why}");
+    // The data plane in user space has no other to be left for.
+    world.handle(Event::Notice(Notice::Failed));
+    world.run_for(secs(20));
+    assert_eq!(world.dials.len(), 3);
+    leave(&mut world);
 }

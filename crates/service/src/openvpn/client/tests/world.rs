@@ -7,8 +7,10 @@ use crate::inbox::Arrival;
 use crate::openvpn::Ended;
 use crate::openvpn::client::event::Event;
 use crate::openvpn::client::host::Cx;
-use crate::openvpn::client::machine::Machine;
+use crate::openvpn::client::machine::{Machine, Parts};
 use crate::openvpn::client::steps::Steps;
+#[cfg(feature = "kernel")]
+use crate::openvpn::kernel_plane::Choice;
 use crate::openvpn::seeded::Random;
 use config::openvpn::OpenVpn;
 use lines::control::LineUsage;
@@ -230,7 +232,15 @@ impl World {
 
     /// Replaces the client by one that exits with this status when it gives up.
     pub(super) fn exits_with(&mut self, given_up: u8) {
-        self.machine = Some(super::machine_that_fails_with(self.config, given_up));
+        let parts = super::parts(self.config);
+        self.machine = Some(Machine::new(Parts { given_up, ..parts }));
+    }
+
+    /// Replaces the client by one whose packets are moved as chosen.
+    #[cfg(feature = "kernel")]
+    pub(super) fn is_moved_by(&mut self, mover: &'static Choice) {
+        let parts = super::parts(self.config);
+        self.machine = Some(Machine::new(Parts { mover, ..parts }));
     }
 
     /// Calls the client.

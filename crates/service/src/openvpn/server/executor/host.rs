@@ -257,7 +257,7 @@ impl Host for ThisHost<'_> {
 impl<'a> ThisHost<'a> {
     /// Completes the machine's status.
     pub(super) fn status(&self, mut status: ServerStatus) -> Status {
-        status.kernel_data_plane = self.context.kernel;
+        status.kernel_data_plane = self.context.mover.kernel();
         Status::Server(status)
     }
 

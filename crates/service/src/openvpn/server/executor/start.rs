@@ -78,7 +78,7 @@ impl<'a> Executor<'a> {
         let is_stream = |it: &&Connection| it.protocol.transport.is_tcp();
         let first_tcp = config.connections.iter().find(is_stream);
         let first_udp = config.connections.iter().find(|it| !is_stream(it));
-        let kernel = context.kernel;
+        let kernel = context.mover.kernel();
         let of = |it| {
             Arc::new(terms::server(
                 config,
@@ -113,7 +113,7 @@ impl<'a> Executor<'a> {
             &config.device,
             &context.rungs,
             &context.dataplane,
-            context.kernel.then_some(Peers::Several),
+            kernel.then_some(Peers::Several),
             mtu,
             connection.mtu.fragment.is_some(),
             &inbox,
