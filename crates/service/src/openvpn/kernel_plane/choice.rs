@@ -119,7 +119,7 @@ impl Choice {
 #[cfg(feature = "kernel")]
 fn judge(config: &OpenVpn, measured: &[Compared]) -> Result<String, String> {
     if config.server().is_some() {
-        return Err("auto moves a server's packets in this program".to_owned());
+        return Err("servers stay in this program".to_owned());
     }
     if measured.is_empty() {
         return Err("not measured on this machine, which `millrace tune` does".to_owned());
@@ -219,7 +219,7 @@ mod tests {
     fn the_configuration_decides_first() {
         let best = measured(true, true);
         for (role, lines, reason) in [
-            (SERVER, "", "auto moves a server's packets in this program"),
+            (SERVER, "", "servers stay in this program"),
             (CLIENT, "", "mssfix: "),
             (CLIENT, "tun-mtu 1420\nmssfix 1300", "mssfix: "),
             (CLIENT, "tun-mtu 1420\nuser nobody", "user: "),
