@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use lab::acceptance::netifd::Netifd;
 use lab::acceptance::{
@@ -417,131 +417,6 @@ fn a_tunnel_for_everything_does_not_carry_itself() {
     netifd.renew();
     netifd.until_has(&ADDRESSES, &["0.0.0.0/0"]);
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
-}
-
-/// Faults that a router may have.
-#[derive(Clone, Copy, Debug)]
-enum Trouble {
-    ReloadOfC,
-    Renew,
-    WanLost,
-    ProcessKilled,
-    UbusRestarted,
-    NetifdKilled,
-    Down,
-    /// Other programs change the device.
-    LinkDown,
-    AddressesFlushed,
-    RoutesFlushed,
-}
-
-const TROUBLES: [Trouble; 10] = [
-    Trouble::ReloadOfC,
-    Trouble::Renew,
-    Trouble::WanLost,
-    Trouble::ProcessKilled,
-    Trouble::UbusRestarted,
-    Trouble::NetifdKilled,
-    Trouble::Down,
-    Trouble::LinkDown,
-    Trouble::AddressesFlushed,
-    Trouble::RoutesFlushed,
-];
-
-/// Number of schedules: `MILLRACE_TEST_SCHEDULES`, or 12.
-fn schedules() -> u64 {
-    let given = std::env::var("MILLRACE_TEST_SCHEDULES").ok();
-    given.map_or(12, |it| it.parse().unwrap())
-}
-
-/// Random schedules of four faults each. After each fault the interface matches the configuration, both peers answer,
-/// and faults that concern only C or netifd do not disturb B.
-#[test]
-fn random_schedules_of_trouble_end_as_they_should() {
-    if !ready() {
-        return;
-    }
-    let office = Office::new();
-    let (b, _c) = office.peers();
-    let a = &office.site.net.a;
-    let mut netifd = office.up();
-    let (mut more, mut disturbed) = (false, 0);
-    for seed in 0..schedules() {
-        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        for _ in 0..4 {
-            random ^= random >> 12;
-            random ^= random << 25;
-            random ^= random >> 27;
-            let mut trouble = TROUBLES[(random >> 33) as usize % TROUBLES.len()];
-            disturbed = match trouble {
-                Trouble::LinkDown | Trouble::AddressesFlushed | Trouble::RoutesFlushed => {
-                    disturbed + 1
-                }
-                Trouble::ProcessKilled | Trouble::NetifdKilled | Trouble::Down => 0,
-                _ => disturbed,
-            };
-            if disturbed == 4 {
-                // Settings that are taken away a fourth time may be given up.
-                (trouble, disturbed) = (Trouble::Down, 0);
-            }
-            let shaken = office.shaken(&b);
-            match trouble {
-                Trouble::ReloadOfC => {
-                    more = !more;
-                    let range = "\tlist allowed_ips '10.50.0.0/16'\n";
-                    let c = office.c(if more { range } else { "" });
-                    office.write(&Office::addresses(), &(office.b("") + &c));
-                    netifd.renew();
-                }
-                Trouble::Renew => (0..3).for_each(|_| netifd.renew()),
-                Trouble::WanLost => {
-                    a.set_up("eth0", false).unwrap();
-                    netifd.renew();
-                    a.set_up("eth0", true).unwrap();
-                }
-                Trouble::ProcessKilled => {
-                    netifd.kill();
-                    let killed = netifd.process();
-                    until("another process", || {
-                        netifd.tick();
-                        netifd.process() != killed
-                    });
-                }
-                Trouble::UbusRestarted => netifd.restart_bus(),
-                Trouble::NetifdKilled => netifd.crash(),
-                Trouble::LinkDown => netifd.others("link set DEV down"),
-                Trouble::AddressesFlushed => netifd.others("addr flush dev DEV"),
-                Trouble::RoutesFlushed => netifd.others("route flush dev DEV"),
-                Trouble::Down => {
-                    netifd.if_down();
-                    netifd.if_up();
-                }
-            }
-            let routes = match more {
-                true => [&ROUTES[..], &["10.50.0.0/16"]].concat(),
-                false => ROUTES.to_vec(),
-            };
-            netifd.until_has(&ADDRESSES, &routes);
-            reaches(a, B4);
-            reaches(a, C4);
-            let now = SystemTime::now();
-            let age = shaken.and_then(|at| now.duration_since(at).ok());
-            // Sessions renew by themselves after two minutes.
-            let fresh = age.is_some_and(|age| age < Duration::from_secs(60));
-            if matches!(
-                trouble,
-                Trouble::ReloadOfC | Trouble::Renew | Trouble::UbusRestarted
-            ) && fresh
-            {
-                assert_eq!(office.shaken(&b), shaken, "{seed}: {trouble:?}");
-            }
-            assert_eq!(
-                netifd.complaints(),
-                Vec::<String>::new(),
-                "{seed}: {trouble:?}"
-            );
-        }
-    }
 }
 
 #[test]

@@ -459,7 +459,7 @@ fn a_client_names_the_rule_that_it_lacks_and_comes_up_with_it() {
     let text = client_text(net.link.b4(), "correct horse", "");
     directory.file("office.toml", &text);
     directory.interface("office", "office.toml", "");
-    let mut firewall = Fw4::start(&net.a, "eth0", &directory);
+    let mut firewall = Fw4::start(&net.a, &["eth0"], &directory);
     let mut netifd = Netifd::start(&net.a, "office", directory.path());
     netifd.if_up();
     netifd.until_said("answers, but no GRE (IP protocol 47) arrives");

@@ -1,6 +1,6 @@
 //! A double of OpenWrt's firewall, fw4: its table `inet fw4` in a host, from UCI's file `firewall`.
 //!
-//! It has the chains of the real one that packets to the router pass. Answers of GRE are not "established" there:
+//! It has the chains of the real one that packets to the router pass, and masquerades. Answers of GRE are not "established" there:
 //! conntrack without the PPTP helper takes each direction of a call for a connection of its own.
 
 use crate::Host;
@@ -8,7 +8,7 @@ use crate::acceptance::Directory;
 use openwrt::uci::{Package, Section};
 use std::fs;
 
-/// OpenWrt's default file, without its rules for IPv6.
+/// OpenWrt's default file, without most of its rules for IPv6.
 const DEFAULT: &str = "\
 config defaults
 	option syn_flood 1
@@ -54,20 +54,28 @@ config rule
 	option proto igmp
 	option family ipv4
 	option target ACCEPT
+
+config rule
+	option name Allow-ICMPv6-Input
+	option src wan
+	option proto icmp
+	option family ipv6
+	option target ACCEPT
 ";
 
-/// The firewall of one host, whose zone `wan` has one device.
+/// The firewall of one host, with the devices of its zone `wan`. Other zones accept input. `wan` and the tunnels' zone
+/// masquerade.
 pub struct Fw4<'h> {
     host: &'h Host,
     directory: &'h Directory,
-    wan: &'h str,
+    wan: &'h [&'h str],
     /// The file that `uci commit` writes.
     text: String,
 }
 
 impl<'h> Fw4<'h> {
     /// Starts the firewall with OpenWrt's default file, which it writes into UCI's directory.
-    pub fn start(host: &'h Host, wan: &'h str, directory: &'h Directory) -> Self {
+    pub fn start(host: &'h Host, wan: &'h [&'h str], directory: &'h Directory) -> Self {
         let text = DEFAULT.to_owned();
         let mut firewall = Self {
             host,
@@ -105,8 +113,13 @@ impl<'h> Fw4<'h> {
         }
     }
 
+    /// Deletes the tables of every program, as `service firewall stop` does.
+    pub fn stop(&self) {
+        self.host.output("nft", ["flush", "ruleset"]).unwrap();
+    }
+
     /// Renders the file, as `fw4 reload` does.
-    fn reload(&self) {
+    pub fn reload(&self) {
         let text = fs::read_to_string(self.directory.path().join("firewall")).unwrap();
         let package = Package::parse(&text).unwrap();
         let accepts = |section: &Section, name| section.text(name) == Some("ACCEPT");
@@ -115,14 +128,16 @@ impl<'h> Fw4<'h> {
             .filter(|it| it.text("src") == Some("wan") && accepts(it, "target"))
             .map(accepted)
             .collect();
-        let wan = self.wan;
+        let wan = self.wan.join("\", \"");
         let table = format!(
             "table inet fw4\nflush table inet fw4\ntable inet fw4 {{\n\
              chain input {{\ntype filter hook input priority filter; policy drop;\n\
              iif \"lo\" accept\nct state established,related accept\n\
-             iifname \"{wan}\" jump input_wan\njump handle_reject\n}}\n\
+             iifname {{ \"{wan}\" }} jump input_wan\naccept\n}}\n\
              chain input_wan {{\n{rules}jump reject_from_wan\n}}\n\
-             chain reject_from_wan {{\niifname \"{wan}\" counter jump handle_reject\n}}\n\
+             chain reject_from_wan {{\niifname {{ \"{wan}\" }} counter jump handle_reject\n}}\n\
+             chain srcnat {{\ntype nat hook postrouting priority srcnat;\n\
+             oifname {{ \"{wan}\", \"mr-*\" }} fib saddr type != local masquerade\n}}\n\
              chain handle_reject {{\nmeta l4proto tcp reject with tcp reset\nreject with icmpx port-unreachable\n}}\n}}\n"
         );
         let file = self.directory.file("fw4.nft", &table);
@@ -137,6 +152,7 @@ fn accepted(rule: &Section) -> String {
     let port = rule.text("dest_port");
     let line = |protocol: &str| match port {
         Some(port) => format!("{protocol} dport {port} counter accept\n"),
+        None if rule.text("family") == Some("ipv6") => "meta l4proto ipv6-icmp accept\n".to_owned(),
         // Its number: a host without /etc/protocols does not know the name.
         None if protocol == "gre" => "meta l4proto 47 counter accept\n".to_owned(),
         None => format!("meta l4proto {protocol} counter accept\n"),

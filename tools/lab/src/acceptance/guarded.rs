@@ -12,7 +12,7 @@ use crate::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 use crate::{Host, Link, LinkOptions, Process, Router};
 use serde_json::Value;
 
-use super::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until};
+use super::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until, until_some};
 
 /// Addresses outside, which a tunnel also leads to.
 pub const FAR: [&str; 2] = ["203.0.113.9", "2001:db8:f::9"];
@@ -23,8 +23,9 @@ const PORTS: [u16; 2] = [9, 7777];
 /// Number of packets to send in each state.
 pub const SOME: u64 = 300;
 
-/// The server's tunnel interfaces, as an `nft` set.
-const TUNNELS: &str = "{ \"wg0\", \"ovpn0\" }";
+/// The server's uplinks and tunnel interfaces, as `nft` sets. Only some tests have a second uplink.
+const UPLINKS: &str = "{ \"eth0\", \"lte\" }";
+const TUNNELS: &str = "{ \"wg0\", \"ovpn0\", \"pptp0\" }";
 
 /// The kinds of packets, in the order of [`Counts`].
 pub const KINDS: [&str; 4] = ["udp4", "tcp4", "udp6", "tcp6"];
@@ -89,7 +90,7 @@ impl Guarded {
             .sysctl("net/ipv4/conf/default/rp_filter", "0")
             .unwrap();
         all.server
-            .nft(&counting(&[("clear", "\"eth0\""), ("through", TUNNELS)]))
+            .nft(&counting(&[("clear", UPLINKS), ("through", TUNNELS)]))
             .unwrap();
         let lan = counting(&[("pc", "\"br-lan\""), ("phone", "\"br-guest\"")]);
         all.router.nft(&lan).unwrap();
@@ -324,8 +325,9 @@ fn counting(sources: &[(&str, &str)]) -> String {
 
 fn counted(host: &Host, name: &str) -> Counts {
     let words = ["-j", "list", "counters", "table", "inet", "counting"];
-    let text = host.output("nft", words).unwrap();
-    let all: Value = serde_json::from_str(&text).unwrap();
+    // nft sometimes prints nothing and reports success.
+    let read = || serde_json::from_str::<Value>(&host.output("nft", words).unwrap()).ok();
+    let all = until_some("the counters", read);
     KINDS.map(|kind| {
         let wanted = format!("{name}_{kind}");
         let mut entries = all["nftables"].as_array().unwrap().iter();
@@ -392,13 +394,24 @@ pub struct Load {
 impl Load {
     /// Starts the traffic. The first streams stay open, so that some connections are older than any later event.
     pub fn start(world: &Guarded) -> Self {
+        Self::towards(world, &TARGETS)
+    }
+
+    /// Starts the traffic to other addresses than usual.
+    pub fn towards(world: &Guarded, targets: &[&str]) -> Self {
         let shared = Arc::<Shared>::default();
         let mut threads = Vec::new();
+        let at = |port| -> Vec<SocketAddr> {
+            let targets = targets.iter();
+            targets.map(|it| SocketAddr::new(ip(it), port)).collect()
+        };
         for host in [&world.pc, &world.phone] {
-            let theirs = Arc::clone(&shared);
-            threads.push(host.spawn("datagrams", move || datagrams(&theirs)).unwrap());
-            let theirs = Arc::clone(&shared);
-            threads.push(host.spawn("streams", move || streams(&theirs)).unwrap());
+            let (theirs, targets) = (Arc::clone(&shared), at(PORTS[0]));
+            let send = move || datagrams(&theirs, &targets);
+            threads.push(host.spawn("datagrams", send).unwrap());
+            let (theirs, targets) = (Arc::clone(&shared), at(PORTS[1]));
+            let send = move || streams(&theirs, &targets);
+            threads.push(host.spawn("streams", send).unwrap());
         }
         Self { shared, threads }
     }
@@ -443,19 +456,22 @@ impl Drop for Load {
 }
 
 /// Destinations of the packets: mostly outside, sometimes in the WAN's own network.
-fn targets(port: u16) -> [SocketAddr; 8] {
-    let far = FAR.map(|it| SocketAddr::new(ip(it), port));
-    let near = ["192.168.3.2", "fd00:3::2"].map(|it| SocketAddr::new(ip(it), port));
-    [
-        far[0], far[1], far[0], far[1], far[0], far[1], near[0], near[1],
-    ]
-}
+const TARGETS: [&str; 8] = [
+    FAR[0],
+    FAR[1],
+    FAR[0],
+    FAR[1],
+    FAR[0],
+    FAR[1],
+    "192.168.3.2",
+    "fd00:3::2",
+];
 
-fn datagrams(shared: &Shared) -> io::Result<()> {
+fn datagrams(shared: &Shared, targets: &[SocketAddr]) -> io::Result<()> {
     let any: [IpAddr; 2] = [ip("0.0.0.0"), ip("::")];
     let sockets = [UdpSocket::bind((any[0], 0))?, UdpSocket::bind((any[1], 0))?];
     while shared.goes_on() {
-        for target in targets(PORTS[0]) {
+        for target in targets {
             // An ICMP error about the previous datagram may surface here.
             if sockets[usize::from(target.is_ipv6())]
                 .send_to(&[7; 64], target)
@@ -469,13 +485,13 @@ fn datagrams(shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-fn streams(shared: &Shared) -> io::Result<()> {
+fn streams(shared: &Shared, targets: &[SocketAddr]) -> io::Result<()> {
     let moment = Duration::from_millis(20);
     let mut old: Vec<TcpStream> = Vec::new();
     while shared.goes_on() {
-        for target in targets(PORTS[1]) {
+        for target in targets {
             shared.count();
-            let Ok(mut stream) = TcpStream::connect_timeout(&target, moment) else {
+            let Ok(mut stream) = TcpStream::connect_timeout(target, moment) else {
                 continue;
             };
             stream.set_nodelay(true)?;
@@ -485,7 +501,7 @@ fn streams(shared: &Shared) -> io::Result<()> {
                     shared.count();
                 }
             }
-            if old.len() < targets(PORTS[1]).len() {
+            if old.len() < targets.len() {
                 old.push(stream);
             }
         }

@@ -54,6 +54,8 @@ struct State {
     /// Whether processes of an earlier netifd may still send their updates.
     has_orphans: bool,
     netlink: Option<netio::netlink::Netlink>,
+    /// Whether netifd has not connected to the ubus daemon.
+    is_away: bool,
     /// Interfaces with their devices, besides the tested interface.
     lines: Vec<(String, String)>,
 }
@@ -123,7 +125,7 @@ impl<'h> Netifd<'h> {
             let line = path.strip_prefix("network.interface.");
             let lines = lines.lock().unwrap();
             let known = |line| line == own || lines.lines.iter().any(|it| it.0 == line);
-            path == OBJECT || line.is_some_and(known)
+            !lines.is_away && (path == OBJECT || line.is_some_and(known))
         };
         let answer = move |path: &str, method: &str, arguments: &[(String, Value)]| {
             let mut state = state.lock().unwrap();
@@ -233,6 +235,12 @@ impl<'h> Netifd<'h> {
         self.open_bus();
     }
 
+    /// Restarts the ubus daemon, to which netifd does not connect again, as happens.
+    pub fn restart_bus_alone(&mut self) {
+        self.state.lock().unwrap().is_away = true;
+        self.restart_bus();
+    }
+
     /// Kills and restarts netifd, which then knows of no earlier process.
     pub fn crash(&mut self) {
         let lines = std::mem::take(&mut self.state.lock().unwrap().lines);
@@ -259,12 +267,21 @@ impl<'h> Netifd<'h> {
     /// Waits until the interface is up with exactly these addresses and routes, in the notation of `ip`, and the kernel
     /// has them.
     pub fn until_has(&mut self, addresses: &[&str], routes: &[&str]) {
+        self.until_whole(Some(addresses), routes);
+    }
+
+    /// Waits as [`Netifd::until_has`] does, for an interface whose addresses the other end chooses.
+    pub fn until_has_routes(&mut self, routes: &[&str]) {
+        self.until_whole(None, routes);
+    }
+
+    fn until_whole(&mut self, addresses: Option<&[&str]>, routes: &[&str]) {
         let sorted = |words: &[&str]| {
             let mut words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
             words.sort();
             words
         };
-        let wanted = (sorted(addresses), sorted(routes));
+        let wanted = (addresses.map(sorted), sorted(routes));
         let end = Instant::now() + PATIENCE;
         loop {
             self.tick();
@@ -273,7 +290,8 @@ impl<'h> Netifd<'h> {
             let (up, machine) = (state.machine == Machine::Up, state.machine);
             let missing = state.missing();
             drop(state);
-            if up && self.orphans.is_empty() && has == wanted && missing.is_empty() {
+            let is_it = wanted.0.as_ref().is_none_or(|it| *it == has.0) && has.1 == wanted.1;
+            if up && self.orphans.is_empty() && is_it && missing.is_empty() {
                 return;
             }
             let late = Instant::now() > end;
@@ -496,8 +514,13 @@ impl State {
                     let words = format!("not bare: up {}, {found:?}", device.up);
                     self.complaints.push(words);
                 }
-                netlink.set_down(device.index).unwrap();
-                netlink.flush_addresses(device.index).unwrap();
+                let bared = netlink.set_down(device.index);
+                if bared
+                    .and_then(|()| netlink.flush_addresses(device.index))
+                    .is_err()
+                {
+                    return Status::InvalidArgument;
+                }
                 self.has = Has {
                     device: Some(device.index),
                     changes: std::mem::take(&mut self.has.changes),
@@ -505,7 +528,10 @@ impl State {
                 };
                 self.taken += 1;
             }
-            netlink.set_up(device.index).unwrap();
+            // The device may vanish with an earlier netifd's process.
+            if netlink.set_up(device.index).is_err() {
+                return Status::InvalidArgument;
+            }
         }
         match self.has.become_as(all, keep, netlink) {
             Ok(()) => {
