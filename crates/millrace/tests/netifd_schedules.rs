@@ -274,8 +274,10 @@ impl World {
     }
 }
 
-/// The troubles, each with a name and what happens.
-const TROUBLES: [(&str, fn(&mut Run<'_>)); 15] = [
+/// A trouble: its name, and what happens.
+type Trouble = (&'static str, fn(&mut Run<'_>));
+
+const TROUBLES: [Trouble; 15] = [
     ("reload", |run| {
         run.more = !run.more;
         run.world.write(run.more);
@@ -314,11 +316,11 @@ const TROUBLES: [(&str, fn(&mut Run<'_>)); 15] = [
         run.netifd.if_up();
     }),
     ("link set down", |run| {
-        run.netifd.others("link set DEV down")
+        run.netifd.others("link set DEV down");
     }),
     ("addr flush", |run| run.netifd.others("addr flush dev DEV")),
     ("route flush", |run| {
-        run.netifd.others("route flush dev DEV")
+        run.netifd.others("route flush dev DEV");
     }),
     ("firewall stop and start", |run| {
         run.firewall.stop();
@@ -461,7 +463,7 @@ impl<'w> Run<'w> {
         if DISTURBANCES.contains(&name) {
             self.disturbances += 1;
             if self.disturbances > MOST_DISTURBANCES {
-                let is_first = |it: &&(&str, _)| it.0 == BEGINNINGS[0];
+                let is_first = |it: &&Trouble| it.0 == BEGINNINGS[0];
                 (name, trouble) = *TROUBLES.iter().find(is_first).unwrap();
             }
         }

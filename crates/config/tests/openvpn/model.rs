@@ -168,7 +168,7 @@ fn values_reach_the_model() {
     );
     let redirect = model.network.redirect.unwrap();
     assert!(redirect.gateway && redirect.def1 && redirect.ipv4 && redirect.ipv6);
-    assert_eq!(model.network.dns.servers[&0].addresses[1].port(), 853);
+    assert_eq!(model.network.dns.servers[0].1.addresses[1].port(), 853);
     assert_eq!(model.network.dhcp.lines.len(), 2);
     assert_eq!(model.scripts.environment[0].0, "OPENVPN_COLOUR");
     assert_eq!(model.scripts.up.as_ref().unwrap().words, ["/etc/up", "a b"]);
