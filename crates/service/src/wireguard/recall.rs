@@ -263,22 +263,18 @@ mod tests {
             endpoint,
         };
         machine.handle(named, &mut cx);
-        let sent = || {
-            let sent = plane.take_calls().into_iter().filter_map(|it| match it {
-                Call::Send(line, _) => Some(line.endpoint.addr),
-                _ => None,
-            });
-            sent.collect::<Vec<_>>()
-        };
+        let id = machine.peers.keys().next().copied().unwrap();
+        assert_eq!(cx.endpoint(id), None);
         machine.handle(Event::RecallNamed(vec![(key.clone(), at)]), &mut cx);
         machine.handle(Event::Recall(vec![(key, at)]), &mut cx);
-        assert_eq!(sent(), [at.addr]);
+        assert_eq!(cx.endpoint(id).map(|it| it.addr), Some(at.addr));
+        let sends = |it: &Call| matches!(it, Call::Send(..) | Call::SendToPeer(..));
+        assert_eq!(plane.take_calls().iter().filter(|it| sends(it)).count(), 1);
         let lookup = host.lookups.remove(0);
         let elsewhere = "192.0.2.9:5".parse().unwrap();
         let found = Ok(vec![elsewhere]);
         let mut cx = Cx::new(now, &*plane, &mut host);
         machine.handle(Event::LookedUp { lookup, found }, &mut cx);
-        let id = machine.peers.keys().next().copied().unwrap();
         assert_eq!(cx.endpoint(id).map(|it| it.addr), Some(elsewhere));
     }
 }
