@@ -299,7 +299,9 @@ fn a_network_of_the_office_may_not_be_that_of_a_branch() {
         assert!(refused.contains(words), "{refused}");
     }
     crate::peer::check_lan(&office.path(), &["192.168.1.0/24".parse().unwrap()]).unwrap();
-    // The server may be a name server of the tunnel, and no client.
+    // In the tunnel, the server may be a name server, and no client.
+    let text = fs::read_to_string(office.path()).unwrap();
+    fs::write(office.path(), format!("topology subnet\n{text}")).unwrap();
     let dns = |it: &str| crate::peer::check_dns(&office.path(), &[it.parse().unwrap()]);
     let refused = dns("10.8.0.9").unwrap_err().to_string();
     assert!(refused.contains("the tunnel's own addresses"), "{refused}");
