@@ -161,7 +161,13 @@ fn add(given: &Given, server: &Path) -> Result<Value, String> {
     let others = if is_plain { None } else { peer::others(server) };
     let note = notes(others, tell(server, is_plain).unwrap_or_else(Some));
     let said = format!("{} can now connect.", given.name);
-    Ok(handed(given, server, &file.borrow(), said, note))
+    Ok(handed(
+        given,
+        server,
+        &file.borrow(),
+        &said,
+        note.as_deref(),
+    ))
 }
 
 /// A client's new file; the server admits the old one too, until the new one is used.
@@ -201,11 +207,17 @@ fn reissue(given: &Given, server: &Path) -> Result<Value, String> {
         "{} has a new file; its old one is good until the new one is used.",
         given.name
     );
-    Ok(handed(given, server, &file.0.borrow(), said, note))
+    Ok(handed(
+        given,
+        server,
+        &file.0.borrow(),
+        &said,
+        note.as_deref(),
+    ))
 }
 
 /// The answer with a client's file.
-fn handed(given: &Given, server: &Path, file: &str, said: String, note: Option<String>) -> Value {
+fn handed(given: &Given, server: &Path, file: &str, said: &str, note: Option<&str>) -> Value {
     let code = qr::rows(file);
     let ending = match Kind::at(server) {
         Kind::OpenVpn => ".ovpn",
