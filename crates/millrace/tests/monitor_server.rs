@@ -409,7 +409,7 @@ fn a_client_among_many_is_found_and_gets_a_new_file() {
     logs_in(&browser);
     goes_to(&browser, "clients");
     let _ = browser.errors();
-    browser.wait_for_text("#called", "30 clients; no `millrace up` runs home now");
+    browser.wait_for_text("#called", "30 clients; no “millrace up” runs home now");
     let shown = "return document.querySelectorAll('[data-client]').length";
     assert_eq!(browser.script(shown), 20);
     let _up = host.command(PROGRAM).args(["up", server]).spawn().unwrap();
