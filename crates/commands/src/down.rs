@@ -87,6 +87,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
                 Ok(false) | Err(host::ApplyError::Journal(host::JournalError::Running { .. })) => {
                     return Err(error.into());
                 }
+                // Of remains this user can know nothing.
+                Err(host::ApplyError::Journal(host::JournalError::File { error: of, .. }))
+                    if of.kind() == io::ErrorKind::PermissionDenied =>
+                {
+                    return Err(error.into());
+                }
                 Err(error) => {
                     let why = "cannot undo the changes that a killed process left";
                     return Err(format!("{name}: {why}: {error}").into());
@@ -101,7 +107,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
 /// Undoes the changes of a killed process, by its interface or its profile. Returns whether there were any.
 fn recover(name: &str) -> Result<bool, host::ApplyError> {
     let is_undone = config::types::is_ifname(name) && host::recover(name)?;
-    Ok(is_undone || host::recover_profile(&running::name_of(Path::new(name)))?)
+    let path = Path::new(name);
+    let profile = match name.contains('/') || path.is_file() {
+        true => running::name_of(path),
+        false => name.to_owned(),
+    };
+    Ok(is_undone || host::recover_profile(&profile)?)
 }
 
 /// Ends the process that has a tunnel up, and waits for its end.

@@ -46,6 +46,8 @@ pub(crate) enum StatusError {
         "{ifname}: no Millrace tunnel of this name is running; `millrace status` lists the running ones"
     )]
     NotRunning { ifname: String },
+    #[error("{ifname}: the tunnel is still starting, and has no status yet; ask again")]
+    Starting { ifname: String },
     #[error("{ifname}: this user may not read its status; run this as root")]
     NotAllowed { ifname: String },
     #[error("{directory}: {error}")]
@@ -73,6 +75,7 @@ impl StatusError {
     pub(crate) fn ifname(&self) -> Option<&str> {
         match self {
             Self::NotRunning { ifname }
+            | Self::Starting { ifname }
             | Self::NotAllowed { ifname }
             | Self::Silent { ifname }
             | Self::Socket { ifname, .. }
@@ -166,12 +169,10 @@ fn named(name: &str) -> Result<Status, StatusError> {
             Some(answer) => return answer,
         }
     }
-    let none = || StatusError::NotRunning {
-        ifname: config::shown(name),
-    };
+    let ifname = config::shown(name);
     match process_of(name, running::all().map_err(DownError::from)?) {
-        Ok(pid) => ask_process(pid)?.ok_or_else(none),
-        Err(DownError::NotRunning { .. }) => Err(none()),
+        Ok(pid) => ask_process(pid)?.ok_or(StatusError::Starting { ifname }),
+        Err(DownError::NotRunning { .. }) => Err(StatusError::NotRunning { ifname }),
         Err(error) => Err(error.into()),
     }
 }

@@ -35,7 +35,7 @@ fn look(tunnel: &str) -> Result<Vec<String>, NetlinkError> {
     let mut uplinks = Vec::new();
     for route in netlink.routes(None)? {
         // While a tunnel has the default route, a host route through a gateway leads to its other end.
-        let is_endpoint = route.prefix == 32 && route.via.is_some();
+        let is_endpoint = route.dst.is_ipv4() && route.prefix == 32 && route.via.is_some();
         if (route.prefix == 0 || is_endpoint) && route.kind == RouteKind::Unicast {
             match route.dev {
                 Some(dev) => uplinks.push(dev),

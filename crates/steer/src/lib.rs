@@ -100,7 +100,7 @@ pub enum SteerError {
     )]
     NoDirectory,
     /// Another process does the same.
-    #[error("{}: process {pid} runs it already; end that one first", .name.replace('-', " "))]
+    #[error("{}: {} runs it already; end that one first", .name.replace('-', " "), process(*pid))]
     Runs {
         /// The command.
         name: &'static str,
@@ -115,6 +115,14 @@ pub enum SteerError {
         /// The kernel's error.
         error: io::Error,
     },
+}
+
+/// A process in words, by its number; 0 if that is not known.
+fn process(pid: u32) -> String {
+    match pid {
+        0 => "another process".to_owned(),
+        pid => format!("process {pid}"),
+    }
 }
 
 /// The value; an error is added to `errors`.

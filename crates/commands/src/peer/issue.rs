@@ -128,6 +128,7 @@ impl Chosen {
     };
 
     /// One client, with the terms of its old file.
+    #[cfg(any(feature = "monitor", feature = "openwrt"))]
     pub(crate) fn one(name: &str) -> Self {
         Self {
             which: Which::Named(vec![name.to_owned()]),
