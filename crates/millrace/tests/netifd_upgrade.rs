@@ -155,6 +155,9 @@ fn upgrade(case: &str, net: &Net, directory: &Directory, target: &str) {
     reaches(&net.a, target);
     let process = netifd.process();
     let clear = Clear::watch(&net.a);
+    // The kernel adds routes of an IPv6 address once no other host has claimed it.
+    let unsure = || net.a.output("ip", ["-6", "address", "show", "tentative"]);
+    until("all addresses are sure", || unsure().unwrap().is_empty());
     let before = state(&net.a, &netifd.device());
     for number in 1..=2 {
         installed.put(PROGRAM.path());
