@@ -224,8 +224,9 @@ impl Settings for Asked {
         let handle = handle.and_then(Result::ok).flatten();
         let is_other = handle != self.filled;
         let is_new = facts.chains == Chains::default() || is_other && self.filled.is_some();
-        // New sets stay empty for names that dnsmasq answers from its cache.
-        let again = handle.is_some() && is_other && self.addresses.is_empty();
+        // New sets lack the addresses that dnsmasq answers from its cache and that are not kept.
+        let is_complete = self.addresses.is_complete(&self.policy);
+        let again = handle.is_some() && is_other && !is_complete;
         let told = dnsmasq::set(&self.policy, again, restarts);
         if told.is_ok() && is_other {
             self.filled = handle;
@@ -298,7 +299,7 @@ impl Asked {
         let names = file_beside(leases);
         let kept = [
             (leases, leases::keep(&self.names, leases)),
-            (&names, self.addresses.keep(&names, hour())),
+            (&names, self.addresses.keep(&self.policy, &names, hour())),
         ];
         for (path, kept) in kept {
             if let Err(error) = kept {
