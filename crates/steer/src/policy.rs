@@ -28,7 +28,7 @@ use crate::filter::{Chains, Script};
 use crate::flows::{Leaving, forget};
 use crate::networks::{KNOWN, Known, Network};
 use crate::plan::Plan;
-use crate::record::{self, Record};
+use crate::record::{self, Claim, Record};
 use crate::settings::{self, Settings};
 use crate::system::{System, listed};
 use crate::watch;
@@ -628,9 +628,16 @@ fn forget_old(
 ///
 /// # Errors
 /// When the kernel provides no events. Later failures are logged, and tried again.
-pub fn watch() -> Result<Infallible, SteerError> {
-    let _place = record::claim(WATCH)?;
+pub fn watch(_place: Claim) -> Result<Infallible, SteerError> {
     watch::watch::<Asked>()
+}
+
+/// Claims the watching for this process.
+///
+/// # Errors
+/// Another process watches.
+pub fn claim() -> Result<Claim, SteerError> {
+    record::claim(WATCH)
 }
 
 #[cfg(test)]
