@@ -217,6 +217,7 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    let place = steer::policy::claim()?;
     // Retries instead of exiting: procd would start the process again and again, and log the same error each time.
     let done = until_held("policy: cannot watch yet; trying again each second", || {
         match set(file(matches)).or_else(|error| hold(file(matches), error)) {
@@ -227,7 +228,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         }
     })?;
     tell(&done.errors);
-    steer::policy::watch()?;
+    steer::policy::watch(place)?;
     Ok(ExitCode::SUCCESS)
 }
 

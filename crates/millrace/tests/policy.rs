@@ -235,6 +235,13 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
         "{text}"
     );
     case(1, "a mistake", pc, far.clone(), Some("wg1"));
+    resolver.settings("[[entry]]\nname = \"second\"\nwho = \"br-lan\"\nway = \"block\"\n");
+    let (code, text) = all.policy(&["watch", "--settings", &file]);
+    assert!(
+        code == Some(1) && text.contains("runs it already"),
+        "{text}"
+    );
+    case(1, "a second watch", pc, far.clone(), Some("wg1"));
 
     watch.signal(Signal::SIGTERM).unwrap();
     watch.wait_at_most(PATIENCE).unwrap();

@@ -28,7 +28,7 @@ use crate::filter::{Chains, Script};
 use crate::flows::{Leaving, forget};
 use crate::networks::{KNOWN, Known, Network};
 use crate::plan::Plan;
-use crate::record::{self, Record};
+use crate::record::{self, Claim, Record};
 use crate::settings::{self, Settings};
 use crate::system::{System, listed};
 use crate::watch;
@@ -224,8 +224,9 @@ impl Settings for Asked {
         let handle = handle.and_then(Result::ok).flatten();
         let is_other = handle != self.filled;
         let is_new = facts.chains == Chains::default() || is_other && self.filled.is_some();
-        // New sets stay empty for names that dnsmasq answers from its cache.
-        let again = handle.is_some() && is_other && self.addresses.is_empty();
+        // New sets lack the addresses that dnsmasq answers from its cache and that are not kept.
+        let is_complete = self.addresses.is_complete(&self.policy);
+        let again = handle.is_some() && is_other && !is_complete;
         let told = dnsmasq::set(&self.policy, again, restarts);
         if told.is_ok() && is_other {
             self.filled = handle;
@@ -298,7 +299,7 @@ impl Asked {
         let names = file_beside(leases);
         let kept = [
             (leases, leases::keep(&self.names, leases)),
-            (&names, self.addresses.keep(&names, hour())),
+            (&names, self.addresses.keep(&self.policy, &names, hour())),
         ];
         for (path, kept) in kept {
             if let Err(error) = kept {
@@ -627,9 +628,16 @@ fn forget_old(
 ///
 /// # Errors
 /// When the kernel provides no events. Later failures are logged, and tried again.
-pub fn watch() -> Result<Infallible, SteerError> {
-    let _place = record::claim(WATCH)?;
+pub fn watch(_place: Claim) -> Result<Infallible, SteerError> {
     watch::watch::<Asked>()
+}
+
+/// Claims the watching for this process.
+///
+/// # Errors
+/// Another process watches.
+pub fn claim() -> Result<Claim, SteerError> {
+    record::claim(WATCH)
 }
 
 #[cfg(test)]

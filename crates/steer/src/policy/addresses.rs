@@ -1,4 +1,4 @@
-//! Addresses of names, kept for a day after `dnsmasq` last put them into a set.
+//! Addresses of names, kept as long as the set that `dnsmasq` fills has them, and a day longer.
 //!
 //! The sets end with their table, and at a reboot. Devices go on using the addresses that they have looked up, and
 //! `dnsmasq` does not add an address that it answers from its cache. So kept addresses are put back, into sets of their
@@ -48,7 +48,8 @@ pub(crate) struct Heard {
 /// The name of a set, and an address in it.
 type Element = (String, IpAddr);
 
-/// Addresses by name. Each has the hour since boot in which it becomes too old; the newest come last.
+/// Addresses by name. Each has the hour since boot in which it becomes too old. The address that `dnsmasq` added last
+/// comes last.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses(BTreeMap<Domain, Vec<(IpAddr, u64)>>);
 
@@ -80,9 +81,10 @@ impl Addresses {
         })
     }
 
-    /// Whether no address is kept.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether addresses are kept, and every name keeps fewer than it may. A name with as many may have had more.
+    pub(super) fn is_complete(&self, policy: &Policy) -> bool {
+        let most = most(policy);
+        !self.0.is_empty() && self.0.values().all(|all| all.len() < most)
     }
 
     /// The addresses of a name.
@@ -114,43 +116,44 @@ impl Addresses {
             .flat_map(|it| [4, 6].map(|family| (set_of(it, family), it)))
             .collect();
         for (set, ip) in elements {
-            if let Some(domain) = sets.get(set) {
-                self.see(domain, *ip, hour);
+            if let Some(domain) = sets.get(set).filter(|_| is_fit(ip)) {
+                let all = self.0.entry((*domain).clone()).or_default();
+                all.retain(|it| it.0 != *ip);
+                all.push((*ip, hour + KEPT));
             }
         }
     }
 
-    /// Adds the addresses in all sets of the policy's names. Returns whether the table lacks a kept one.
+    /// Renews the addresses in all sets of the policy's names. Returns whether the table lacks a kept one.
     pub(super) fn read(&mut self, policy: &Policy, netfilter: &mut Netfilter, hour: u64) -> bool {
-        let mut lacks = false;
+        let (mut lacks, most) = (false, most(policy));
         for domain in policy.domains() {
             let mut of = |set: String| netfilter.addresses(TABLE, &set).unwrap_or_default();
             let now = [4, 6].map(|it| of(set_of(domain, it))).concat();
             let kept = [4, 6].map(|it| of(kept_set_of(domain, it))).concat();
             let mut before = self.0.get(domain).into_iter().flatten();
             lacks |= before.any(|it| it.1 > hour && !now.contains(&it.0) && !kept.contains(&it.0));
-            for ip in now {
-                self.see(domain, ip, hour);
-            }
+            self.renew(domain, &now, most, hour);
         }
         lacks
     }
 
-    fn see(&mut self, domain: &Domain, ip: IpAddr, hour: u64) {
-        if !is_fit(&ip) {
-            return;
-        }
+    /// Renews the hours of addresses that a name's sets have. The kernel lists them in any order, so known addresses
+    /// keep their places. Unknown ones count as older than these, and are added while the name has fewer than `most`.
+    fn renew(&mut self, domain: &Domain, ips: &[IpAddr], most: usize, hour: u64) {
         let all = self.0.entry(domain.clone()).or_default();
-        match all.iter_mut().find(|it| it.0 == ip) {
-            Some(it) => it.1 = hour + KEPT,
-            None => all.push((ip, hour + KEPT)),
+        for ip in ips {
+            if let Some(it) = all.iter_mut().find(|it| it.0 == *ip) {
+                it.1 = hour + KEPT;
+            } else if all.len() < most && is_fit(ip) {
+                all.insert(0, (*ip, hour + KEPT));
+            }
         }
     }
 
     /// Drops addresses that are too old, too many, or of names that no entry has.
     pub(super) fn trim(&mut self, policy: &Policy, hour: u64) {
-        let domains = policy.domains();
-        let most = (ALL_MAX / domains.len().max(1)).clamp(ADDRESSES_MIN, ADDRESSES_MAX);
+        let (domains, most) = (policy.domains(), most(policy));
         self.0.retain(|domain, all| {
             all.retain(|it| it.1 > hour);
             while all.len() > most {
@@ -164,11 +167,12 @@ impl Addresses {
 
     /// Writes the addresses to their file, where they outlive a boot: at most once an hour, but a name's first ones at
     /// once.
-    pub(super) fn keep(&self, path: &Path, hour: u64) -> io::Result<()> {
+    pub(super) fn keep(&self, policy: &Policy, path: &Path, hour: u64) -> io::Result<()> {
         let before = Self::kept(path, hour);
+        let at_once = AT_ONCE.min(most(policy));
         let is_new = self.0.iter().any(|(domain, all)| {
             let kept = before.0.get(domain).map_or(&[][..], Vec::as_slice);
-            kept.len() < AT_ONCE && all.iter().any(|it| kept.iter().all(|old| old.0 != it.0))
+            kept.len() < at_once && all.iter().any(|it| kept.iter().all(|old| old.0 != it.0))
         });
         if *self == before || !is_new && !is_due(path) {
             return Ok(());
@@ -187,6 +191,11 @@ impl Addresses {
         let text = String::from_utf8_lossy(&bytes);
         Self::of_lines(text.lines(), |left| hour + left.min(KEPT))
     }
+}
+
+/// Maximum number of addresses that each of the policy's names keeps.
+fn most(policy: &Policy) -> usize {
+    (ALL_MAX / policy.domains().len().max(1)).clamp(ADDRESSES_MIN, ADDRESSES_MAX)
 }
 
 /// The file of addresses that belongs to the file of leases.
@@ -211,8 +220,9 @@ fn is_due(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{ip, policy};
+    use crate::fixture::{ip, of, policy};
     use proptest::prelude::*;
+    use std::ops::Range;
 
     fn domain(text: &str) -> Domain {
         Domain::new(text).unwrap()
@@ -247,7 +257,7 @@ mod tests {
             [None, Some("2001:db8:f::42 timeout 24h".to_owned())]
         );
         it.trim(&policy(), 56);
-        assert!(it.is_empty());
+        assert_eq!(it, Addresses::default());
     }
 
     #[test]
@@ -274,7 +284,99 @@ mod tests {
         }
         // An entry that is gone takes its names along.
         it.trim(&Policy::default(), 1);
-        assert!(it.is_empty());
+        assert_eq!(it, Addresses::default());
+    }
+
+    #[test]
+    fn addresses_read_from_a_set_keep_their_order_and_replace_none() {
+        let bank = domain("bank.example");
+        let mut it = Addresses::default();
+        for address in ["203.0.113.1", "203.0.113.2", "203.0.113.3"] {
+            seen(&mut it, "bank.example", address, 1);
+        }
+        let text = |it: &Addresses| it.lines(0).collect::<String>();
+        let set = ["203.0.113.9", "203.0.113.3", "203.0.113.1"].map(ip);
+        for (most, wanted) in [
+            (
+                3,
+                "bank.example 203.0.113.1=27 203.0.113.2=26 203.0.113.3=27",
+            ),
+            (
+                4,
+                "bank.example 203.0.113.9=27 203.0.113.1=27 203.0.113.2=26 203.0.113.3=27",
+            ),
+        ] {
+            it.renew(&bank, &set, most, 2);
+            assert_eq!(text(&it), wanted);
+        }
+        it.renew(&bank, &["127.0.0.1", "169.254.0.1"].map(ip), 9, 2);
+        // `dnsmasq` adds an address again.
+        seen(&mut it, "bank.example", "203.0.113.1", 2);
+        let wanted = "bank.example 203.0.113.9=27 203.0.113.2=26 203.0.113.3=27 203.0.113.1=27";
+        assert_eq!(text(&it), wanted);
+
+        // A set with more addresses than the name keeps, in the hour after the newest were heard.
+        let of = |net: u32| (0..300).map(move |it| format!("198.{net}.{}.{}", it / 256, it % 256));
+        let mut it = Addresses::default();
+        for address in of(18) {
+            seen(&mut it, "bank.example", &address, 1);
+        }
+        it.trim(&policy(), 1);
+        let kept: Vec<IpAddr> = it.of(&bank).collect();
+        let set: Vec<IpAddr> = of(19).chain(of(18)).map(|it| ip(&it)).collect();
+        it.renew(&bank, &set, most(&policy()), 2);
+        it.trim(&policy(), 2);
+        assert_eq!(it.of(&bank).collect::<Vec<_>>(), kept);
+    }
+
+    /// A policy with 300 names, each of which may keep six addresses.
+    fn crowded() -> Policy {
+        let entry = |names: Range<usize>| {
+            let names: Vec<String> = names.map(|it| format!("n{it}.example")).collect();
+            format!("[[entry]]\nto = {names:?}\nway = \"around\"\n")
+        };
+        let entries = [entry(0..150), entry(150..300)].concat();
+        let text = format!("lan = [\"br-lan\"]\n{entries}");
+        of(&text).policy
+    }
+
+    /// An address of each given number, all of one name.
+    fn of_one_name(name: &str, numbers: Range<usize>) -> Vec<Element> {
+        let set = set_of(&domain(name), 4);
+        let address = |it| ip(&format!("198.18.{}.{}", it / 256, it % 256));
+        numbers.map(|it| (set.clone(), address(it))).collect()
+    }
+
+    #[test]
+    fn names_that_may_have_had_more_addresses_are_known() {
+        for (policy, name, count, is_complete) in [
+            (policy(), "bank.example", 0, false),
+            (policy(), "bank.example", 1, true),
+            (policy(), "bank.example", 255, true),
+            (policy(), "bank.example", 256, false),
+            (policy(), "bank.example", 300, false),
+            (crowded(), "n7.example", 5, true),
+            (crowded(), "n7.example", 6, false),
+        ] {
+            let mut it = Addresses::default();
+            it.hear(&policy, &of_one_name(name, 0..count), 1);
+            it.trim(&policy, 1);
+            assert_eq!(it.is_complete(&policy), is_complete, "{count} of {name}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_its_full_share_does_not_rewrite_the_file_at_once() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("policy.toml.names");
+        let policy = crowded();
+        let mut it = Addresses::default();
+        for number in 0..9 {
+            it.hear(&policy, &of_one_name("n7.example", number..number + 1), 1);
+            it.trim(&policy, 1);
+            it.keep(&policy, &path, 1).unwrap();
+            assert_eq!(Addresses::kept(&path, 1) == it, number < 6, "{number}");
+        }
     }
 
     #[test]
@@ -284,7 +386,7 @@ mod tests {
         assert_eq!(path.file_name().unwrap(), "policy.toml.names");
         let mut it = Addresses::default();
         seen(&mut it, "bank.example", "203.0.113.42", 90);
-        it.keep(&path, 100).unwrap();
+        it.keep(&policy(), &path, 100).unwrap();
         // The router was off for an unknown time: only its own hours count.
         let again = Addresses::kept(&path, 0);
         assert_eq!(
@@ -294,7 +396,7 @@ mod tests {
         assert_eq!(Addresses::kept(&path, 100), it);
         for last in 43..=49 {
             seen(&mut it, "bank.example", &format!("203.0.113.{last}"), 100);
-            it.keep(&path, 100).unwrap();
+            it.keep(&policy(), &path, 100).unwrap();
             assert_eq!(
                 Addresses::kept(&path, 100),
                 it,
@@ -302,12 +404,12 @@ mod tests {
             );
         }
         seen(&mut it, "bank.example", "203.0.113.50", 100);
-        it.keep(&path, 100).unwrap();
+        it.keep(&policy(), &path, 100).unwrap();
         assert_ne!(Addresses::kept(&path, 100), it, "within the hour");
         let old = fs::File::options().append(true).open(&path).unwrap();
         let earlier = std::time::SystemTime::now() - WRITES;
         old.set_modified(earlier).unwrap();
-        it.keep(&path, 100).unwrap();
+        it.keep(&policy(), &path, 100).unwrap();
         assert_eq!(Addresses::kept(&path, 100), it);
         // A file that another program has changed cannot keep an address for longer.
         fs::write(

@@ -8,6 +8,7 @@
 //! Entries for names have rules for those addresses that the sets of the packet filter had last. [`gaps`] describes
 //! packets that the rules do not hold.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -156,15 +157,21 @@ pub(super) fn gaps(resolved: &Resolved, facts: &Facts) -> Vec<String> {
 /// Packets of a family to block, and for each entry the number of descriptions beyond the limits.
 fn decided(resolved: &Resolved, family: Family) -> (Vec<Held>, Vec<usize>) {
     // Descriptions by addresses of names leave room for all others.
-    let others = decided_with(resolved, family, 0).0.len();
-    decided_with(resolved, family, NAMED_MAX.min(HELD_MAX - others))
+    let others = decided_with(resolved, family, None).0.len();
+    decided_with(resolved, family, Some(NAMED_MAX.min(HELD_MAX - others)))
 }
 
-/// [`decided`], with at most `most_named` descriptions by addresses of names.
-fn decided_with(resolved: &Resolved, family: Family, most_named: usize) -> (Vec<Held>, Vec<usize>) {
-    let (mut kept, mut let_go): (Vec<Held>, Vec<Held>) = Default::default();
+/// [`decided`], with at most `most_named` descriptions by addresses of names; `None` leaves these addresses out.
+fn decided_with(
+    resolved: &Resolved,
+    family: Family,
+    most_named: Option<usize>,
+) -> (Vec<Held>, Vec<usize>) {
+    let mut kept = Vec::new();
     let mut left = vec![0; resolved.entries.len()];
-    let mut named = 0;
+    let (mut named, mut let_go) = (0, 0);
+    // A set, as a policy may have a hundred thousand pairs of sender and address.
+    let mut known = BTreeSet::new();
     for (place, entry) in resolved.entries.iter().enumerate() {
         let of_family = |it: &Network| Family::of(it.0) == family;
         let own = entry.networks.iter().copied().filter(of_family);
@@ -174,31 +181,32 @@ fn decided_with(resolved: &Resolved, family: Family, most_named: usize) -> (Vec<
             let all: Vec<IpAddr> = resolved.addresses.of(it).collect();
             all.into_iter().rev().map(|ip| (ip, family.bits()))
         });
-        targets.extend(addresses.filter(of_family).map(|it| (Some(it), true)));
+        if most_named.is_some() {
+            targets.extend(addresses.filter(of_family).map(|it| (Some(it), true)));
+        }
         if entry.is_everywhere() {
             targets.push((None, false));
         }
         for (iif, from) in sources(entry, resolved, family) {
             for (to, is_named) in &targets {
-                let held = Held {
-                    iif,
-                    from,
-                    to: *to,
-                    table: entry.table,
-                };
-                let same = |it: &Held| (it.iif, it.from, it.to) == (held.iif, held.from, held.to);
-                if kept.iter().chain(&let_go).any(same) {
-                    continue;
-                }
-                let list = if entry.holds { &mut kept } else { &mut let_go };
-                let is_full = list.len() >= HELD_MAX || *is_named && named >= most_named;
+                let packets = (iif, from, *to);
+                let count = if entry.holds { kept.len() } else { let_go };
+                let is_full = count >= HELD_MAX || *is_named && Some(named) >= most_named;
                 match (entry.holds, is_full) {
-                    (true, true) => left[place] += 1,
                     (false, true) => {}
+                    _ if known.contains(&packets) => {}
+                    (true, true) => left[place] += 1,
                     // An entry that lets packets leave in clear uses up no descriptions of those that block.
-                    (_, false) => {
-                        named += usize::from(entry.holds && *is_named);
-                        list.push(held);
+                    (holds, false) => {
+                        known.insert(packets);
+                        let_go += usize::from(!holds);
+                        named += usize::from(holds && *is_named);
+                        kept.extend(holds.then_some(Held {
+                            iif,
+                            from,
+                            to: *to,
+                            table: entry.table,
+                        }));
                     }
                 }
             }

@@ -61,7 +61,7 @@ const LEADING: i32 = -110;
 /// The condition that matches a DNS query over UDP or TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
-/// Maximum number of addresses in a name's set.
+/// Maximum number of addresses in the set that `dnsmasq` fills. The kernel makes room for all of them at once.
 const ADDRESSES_MAX: usize = 16384;
 
 /// A set with the addresses that blocked devices send from.
@@ -141,11 +141,16 @@ pub(crate) fn wanted(resolved: &Resolved, facts: &Facts) -> WantedTable {
     for domain in policy.domains() {
         for (family, kind) in [(4, "ipv4_addr"), (6, "ipv6_addr")] {
             // An address that is added without a timeout stays in its set.
-            let kind = format!("type {kind}; flags timeout; size {ADDRESSES_MAX};");
+            let kind = format!("type {kind}; flags timeout;");
             let kept = resolved.addresses.elements(domain, family, hour);
             let kept = kept.map_or_else(String::new, |it| format!(" elements = {{ {it} }};"));
+            // Without a size the set grows as needed. In a full set, the next address to put back would fail, and the
+            // whole script with it.
             sets.push((kept_set_of(domain, family), format!("{kind}{kept}")));
-            sets.push((set_of(domain, family), kind));
+            sets.push((
+                set_of(domain, family),
+                format!("{kind} size {ADDRESSES_MAX};"),
+            ));
         }
     }
     if !resolved.held_macs().is_empty() {
