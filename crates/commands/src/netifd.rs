@@ -133,6 +133,10 @@ pub(crate) fn run(matches: &ArgMatches) -> crate::Outcome {
         inherited.is_some(),
     )?;
     let finish = serve(matches, &at, &mut waiting, &telling);
+    if let Ok(Finish::Anew(_)) = &finish {
+        // The end removes the shield, which is needed until netifd has set up the device.
+        telling.settle();
+    }
     telling.end();
     match finish? {
         Finish::Exit(code) => Ok(code),
@@ -236,6 +240,11 @@ fn serve(
                 if waiting.wait(LOOK) {
                     return Ok(ExitCode::SUCCESS.into());
                 }
+                if waiting.woken
+                    && let Some(finish) = renewal(at)
+                {
+                    return Ok(finish);
+                }
                 continue;
             }
         };
@@ -277,11 +286,25 @@ fn serve(
                 telling.faults(source::END, fault(code::START_FAILED, error.to_string()));
             }
         }
-        if waiting.wait(pause) || telling.is_stale() {
+        let is_over = waiting.wait(pause);
+        if !is_over
+            && waiting.woken
+            && let Some(finish) = renewal(at)
+        {
+            return Ok(finish);
+        }
+        if is_over || telling.is_stale() {
             return Ok(ExitCode::SUCCESS.into());
         }
         pause = (pause * 2).min(PAUSE[1]);
     }
+}
+
+/// The end by which a new program takes over, if there is one and it can run the interface.
+fn renewal(at: &At) -> Option<Finish> {
+    let kept = || Kept::of(&device_name(&at.interface)).ok();
+    let has = at.program.has_successor(&at.interface);
+    has.then(|| Finish::Anew(kept()))
 }
 
 /// Why a tunnel ended without a fault.
@@ -319,6 +342,12 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Result<
         }
         let faults = match usable(at) {
             Ok(given) => {
+                // A signal to renew may have come during or after the wait.
+                if told.is_some()
+                    && let Some(finish) = renewal(at)
+                {
+                    return Err(finish);
+                }
                 given.tell(&at.interface, &telling.teller());
                 let is_listed = told.is_some() && telling.is_stale();
                 return if is_listed { Err(exit()) } else { Ok(given) };
@@ -337,8 +366,10 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Result<
             }
         }
         waiting.wait(if for_uplinks { LOOK_AT_LINES } else { LOOK });
-        if waiting.woken && at.program.has_successor(&at.interface) {
-            return Err(Finish::Anew(Kept::of(&device_name(&at.interface)).ok()));
+        if waiting.woken
+            && let Some(finish) = renewal(at)
+        {
+            return Err(finish);
         }
     }
 }

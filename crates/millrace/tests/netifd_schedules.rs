@@ -134,7 +134,9 @@ impl World {
         if server {
             let file = self.setup.server_file(servers.as_ref(), keys, at);
             let file = file.unwrap().to_string();
-            file.replace("keepalive 10 60", "keepalive 1 4")
+            let usual = "keepalive 10 60";
+            assert!(file.contains(usual), "{file}");
+            file.replace(usual, "keepalive 1 4")
         } else {
             let file = self.setup.client_file(clients.as_ref(), keys, at);
             file.unwrap().to_string()

@@ -15,7 +15,7 @@ use lab::acceptance::netifd::Netifd;
 use lab::acceptance::openvpn::{Pair, credentials};
 use lab::acceptance::{
     A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, Site, WG, interface, ip, millrace,
-    reaches, ready, until, until_answer,
+    reaches, ready, until, until_answer, until_some,
 };
 use lab::openvpn::{KeyKind, Setup, Transport};
 use lab::peer::{PeerOptions, RunningPeer, WgPeer, WireGuardPeer as _};
@@ -131,11 +131,14 @@ fn under_load(host: &Host, target: &str, work: impl FnOnce()) -> (u64, Duration)
     })
 }
 
-/// The device with its index, flags and addresses, and the routes.
+/// The device with its index, flags and addresses, once they are usable, and the routes.
 fn state(host: &Host, device: &str) -> [String; 2] {
+    let show = || host.output("ip", ["address", "show", "dev", device]);
+    let device = until_some("usable addresses", || {
+        Some(show().unwrap()).filter(|it| !it.contains("tentative"))
+    });
     let routes = host.output("ip", ["route", "show", "table", "all"]);
-    let device = host.output("ip", ["address", "show", "dev", device]);
-    [device.unwrap(), routes.unwrap()]
+    [device, routes.unwrap()]
 }
 
 /// Gives B the servers' address, and A a default route to B.
@@ -342,6 +345,97 @@ fn a_pptp_client_goes_on_with_the_new_program() {
             &directory,
             "10.9.0.1",
         );
+    }
+}
+
+/// A server's sessions are worth more than the new program.
+#[test]
+fn a_pptp_server_keeps_its_clients_and_its_program() {
+    if !can_run() {
+        return;
+    }
+    let common = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\n";
+    let (net, directory) = (Net::new(), Directory::new());
+    let at = net.link.a4();
+    let text = format!(
+        "{common}listen = \"{at}\"\naddress = \"10.9.0.1/24\"\npool = \"10.9.0.2-10.9.0.2\"\n\
+         [users]\nalice = \"correct horse\"\n"
+    );
+    directory.replace("office.toml", &text);
+    directory.interface(OFFICE, "office.toml", "");
+    let installed = Installed(&directory);
+    installed.put(PROGRAM.path());
+    let mut netifd = Netifd::start(&net.a, OFFICE, directory.path());
+    netifd.program = installed.path();
+    netifd.if_up();
+    netifd.until_up();
+    let process = netifd.process();
+    let text = format!(
+        "{common}server = \"{at}\"\nusername = \"alice\"\npassword = \"correct horse\"\ninterface = \"pptp0\"\n"
+    );
+    let file = directory.file("client.toml", &text);
+    let client = net.b.command(PROGRAM).arg("up").arg(file).spawn().unwrap();
+    reaches(&net.b, "10.9.0.1");
+    let before = state(&net.b, "pptp0");
+    installed.put(PROGRAM.path());
+    netifd.renew();
+    netifd.until_said(STAYS);
+    reaches(&net.b, "10.9.0.1");
+    assert!(!installed.is_run_by(process));
+    assert_eq!((netifd.taken(), netifd.process()), (1, process));
+    assert_eq!(state(&net.b, "pptp0"), before, "{}", client.stderr());
+    netifd.if_down();
+}
+
+/// The new program finds no server at first. The routes of the last one may be in the way of the connection, or another
+/// program may remove one.
+#[test]
+fn a_new_program_that_does_not_connect_at_once_mends_the_routes() {
+    if !can_run() || !lab::acceptance::openvpn::ready() {
+        return;
+    }
+    for is_disturbed in [false, true] {
+        let (net, directory) = (Net::new(), Directory::new());
+        join(&net);
+        let (setup, programs) = (Setup::default(), Pair::Both.programs(false));
+        let (keys, at) = (credentials(KeyKind::Ecdsa), ip(SERVER));
+        let server_file = setup.server_file(programs[0].as_ref(), keys, at).unwrap();
+        let server = programs[0].start(&net.b, &server_file).unwrap();
+        let file = setup.client_file(programs[1].as_ref(), keys, at).unwrap();
+        directory.replace("office.ovpn", &format!("{file}\nredirect-gateway def1\n"));
+        directory.interface(OFFICE, "office.ovpn", "");
+        let installed = Installed(&directory);
+        installed.put(PROGRAM.path());
+        let mut netifd = Netifd::start(&net.a, OFFICE, directory.path());
+        netifd.program = installed.path();
+        let routes = || net.a.output("ip", ["route", "show"]).unwrap();
+        let without = routes();
+        netifd.if_up();
+        netifd.until_up();
+        let target = setup.inner4(1).to_string();
+        reaches(&net.a, &target);
+        let (process, with) = (netifd.process(), routes());
+        drop(server);
+        installed.put(PROGRAM.path());
+        netifd.renew();
+        until("the new program", || {
+            installed.is_run_by(process) && netifd.said().matches("-linux [millrace").count() == 2
+        });
+        assert_eq!(routes(), with);
+        if is_disturbed {
+            netifd.others("route del 128.0.0.0/1 dev DEV");
+        } else {
+            netifd.until_said("no connection for 30 s since the upgrade");
+            until("no routes", || routes() == without);
+        }
+        let _server = programs[0].start(&net.b, &server_file).unwrap();
+        reaches(&net.a, &target);
+        if is_disturbed {
+            netifd.until_said("another program has removed 128.0.0.0/1");
+        }
+        until("all routes", || routes() == with);
+        assert_eq!((netifd.starts, netifd.process()), (1, process));
+        netifd.if_down();
     }
 }
 

@@ -53,6 +53,8 @@ pub enum Event {
     Up(Update),
     /// The tunnel's link is lost: netifd removes addresses and routes.
     Lost,
+    /// netifd may have the state of a program before this one, and is to remove its addresses and routes.
+    GiveUp,
     /// The faults of one source, in place of those that it had before.
     Faults(&'static str, Vec<Fault>),
     /// netifd is to take an interface that is up down and up again: it then sets everything anew, and clears its list of
@@ -252,6 +254,9 @@ impl Teller {
             Event::Lost => {
                 self.wanted = Some(State::Lost);
                 self.shield(false, effects);
+            }
+            Event::GiveUp => {
+                self.wanted.get_or_insert(State::Lost);
             }
             Event::Faults(source, mut list) => {
                 list.truncate(FAULTS_MAX);

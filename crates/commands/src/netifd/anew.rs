@@ -55,7 +55,8 @@ impl Program {
         }
     }
 
-    fn is_replaced(&self) -> bool {
+    /// Whether another file lies in the program's place.
+    pub(super) fn is_replaced(&self) -> bool {
         file(&self.path).is_some_and(|now| Some(now) != self.file)
     }
 

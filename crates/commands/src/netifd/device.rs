@@ -150,18 +150,24 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Begins to watch the device, which may not exist yet. `poller` gets the watch under this token.
+    /// Begins to watch the device, which may not exist yet. `poller` gets the watch under this token. With `inherits`,
+    /// netifd has set up the device for the program before this one.
     ///
     /// # Errors
     /// There are no descriptors or no netlink.
-    pub(super) fn new(name: String, poller: &Poller, token: u64) -> io::Result<Self> {
+    pub(super) fn new(
+        name: String,
+        poller: &Poller,
+        token: u64,
+        inherits: bool,
+    ) -> io::Result<Self> {
         let watch = Watch {
             rules: false,
             ..Watch::ALL
         };
         let monitor = Monitor::open(watch).map_err(io::Error::other)?;
         poller.add(&monitor, token)?;
-        Ok(Self {
+        let mut device = Self {
             name,
             netlink: Netlink::open().map_err(io::Error::other)?,
             monitor,
@@ -178,7 +184,15 @@ impl Device {
             given_up: Has::default(),
             received: None,
             shield: None,
-        })
+        };
+        if inherits {
+            // A setting that another program removes before the first `set` counts as missing then.
+            match device.read() {
+                Ok(present) => (device.had, device.led) = present,
+                Err(error) => log::warn!("{}: {error}", device.name),
+            }
+        }
+        Ok(device)
     }
 
     /// netifd has given the device these settings, or has removed them.
@@ -324,6 +338,11 @@ impl Device {
             missing.taken()
         );
         Seen::Disturbed
+    }
+
+    /// Whether a setting was missing at the last look, so that the shield is needed.
+    pub(super) const fn is_missed(&self) -> bool {
+        self.missed
     }
 
     /// A fault in words, if settings are given up.

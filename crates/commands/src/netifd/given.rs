@@ -76,6 +76,8 @@ pub(super) struct Given {
     pub(super) kind: Kind,
     /// The digest for comparing two configurations.
     pub(super) digest: [u8; 32],
+    /// Whether the file is that of an OpenVPN or PPTP server.
+    pub(super) server: bool,
     /// Whether the file's own lines are bound to devices.
     bound: bool,
     /// Notes on the file, such as unused lines.
@@ -113,11 +115,11 @@ impl Given {
         let source = std::mem::replace(&mut network.source, Source::File(PathBuf::new()));
         let odd = odd.iter();
         let mut notes: Vec<String> = odd.map(|it| words(it) + "; it is ignored").collect();
-        let (kind, lines, content) = match source {
+        let (kind, lines, server, content) = match source {
             Source::Options { tunnel, unrouted } => {
                 let tunnel = *tunnel;
                 let kind = Kind::WireGuard(Box::new(WireGuard { tunnel, unrouted }));
-                (kind, Lines::default(), Zeroizing::default())
+                (kind, Lines::default(), false, Zeroizing::default())
             }
             Source::File(file) => {
                 notes.extend(file::exposed(&file));
@@ -135,12 +137,13 @@ impl Given {
                     );
                     return Err(fault(code::CONFIG_FAULT, words));
                 }
-                (kind, lines, content)
+                (kind, lines, server, content)
             }
         };
         let about = (
             &network.lines,
             network.mode,
+            network.dataplane,
             network.mtu,
             network.routes,
             &network.prefixes,
@@ -164,6 +167,7 @@ impl Given {
             network,
             kind,
             digest,
+            server,
             bound,
             notes,
         })

@@ -8,7 +8,11 @@ use netio::tun::Kept;
 use openwrt::device_name;
 use openwrt::update::{RouteRules, Update};
 use std::net::Ipv6Addr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The network devices that exist.
+const DEVICES: &str = "/sys/class/net";
 
 /// Reports one tunnel's state to netifd.
 #[derive(Debug)]
@@ -29,6 +33,10 @@ struct State {
     auth_fail: bool,
     /// The digest of the tunnel's configuration.
     digest: [u8; 32],
+    /// Whether the tunnel is a server of OpenVPN or PPTP, which would hang up on its clients.
+    server: bool,
+    /// Whether the log already says why no new program takes over.
+    said: bool,
     /// Why credentials were refused.
     refused: Option<String>,
     /// Why the tunnel has ended.
@@ -49,6 +57,8 @@ impl Netifd {
                 host_route: given.keeps_endpoints(),
                 auth_fail: given.network.auth_fail,
                 digest: given.digest,
+                server: given.server,
+                said: false,
                 refused: None,
                 failed: None,
                 kept: None,
@@ -79,6 +89,7 @@ impl Netifd {
             state.host_route = given.keeps_endpoints();
             state.auth_fail = given.network.auth_fail;
             state.digest = given.digest;
+            state.server = given.server;
         });
     }
 
@@ -104,7 +115,17 @@ impl Netifd {
 
     /// Keeps the device if a new program has replaced this one and can run the tunnel. Then the tunnel is to end.
     pub(super) fn is_renewed(&self) -> bool {
-        if !self.at.program.has_successor(&self.at.interface) {
+        let program = &self.at.program;
+        if !program.is_replaced() {
+            return false;
+        }
+        if let Some(why) = self.stays() {
+            if !self.with(|state| std::mem::replace(&mut state.said, true)) {
+                log::warn!("{}: the old program goes on: {why}", self.at.interface);
+            }
+            return false;
+        }
+        if !program.has_successor(&self.at.interface) {
             return false;
         }
         match Kept::of(&self.device) {
@@ -115,6 +136,20 @@ impl Netifd {
             }
         }
         true
+    }
+
+    /// Why no new program can take over the tunnel.
+    fn stays(&self) -> Option<&'static str> {
+        if self.with(|state| state.server) {
+            return Some("a new one would hang up on all clients; run `ifdown` and `ifup`");
+        }
+        if Kept::has(&self.device) {
+            return None;
+        }
+        Some(match Path::new(DEVICES).join(&self.device).exists() {
+            true => "OpenVPN in the kernel keeps its program; run `ifdown` and `ifup`",
+            false => "it has no device yet; reload again once the tunnel is up",
+        })
     }
 
     /// Reads the present configuration, and reports why it cannot be used.
@@ -243,8 +278,10 @@ mod tests {
         // A faulty configuration changes nothing.
         write(" option 'mtu");
         assert!(!netifd.wants_reload() && !netifd.blocks());
-        write(" option mtu 1400");
-        assert!(netifd.wants_reload() && netifd.blocks());
+        for change in ["mtu 1400", "dataplane user"] {
+            write(&format!(" option {change}"));
+            assert!(netifd.wants_reload() && netifd.blocks(), "{change}");
+        }
         telling.end();
     }
 }

@@ -28,6 +28,13 @@ const NEWS: u64 = 2;
 /// How long the last messages may take.
 const LAST: Duration = Duration::from_secs(1);
 
+/// How long the device may need to be set up as netifd wants it, before a new program takes over.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// How long a new program may take to bring the tunnel up. Then the settings of the program before it are given up: its
+/// routes may be in the way of the connection.
+const COMES_UP: Duration = Duration::from_secs(30);
+
 /// The least time between the repair of a fault and a link that goes down for it. The repair may begin a restart of the
 /// tunnel, which clears netifd's list as well.
 const SOON: Duration = Duration::from_secs(3);
@@ -120,9 +127,10 @@ impl Telling {
         poller.add(&*wake, WAKE)?;
         let stale = Arc::new(AtomicBool::new(false));
         let talk = Talk {
-            device: Device::new(device_name(interface), &poller, NEWS)?,
+            device: Device::new(device_name(interface), &poller, NEWS, inherits)?,
             stale: Arc::clone(&stale),
             clear_at: inherits.then(|| Instant::now() + CLEARED),
+            give_up_at: inherits.then(|| Instant::now() + COMES_UP),
             given_up: None,
             interface: interface.to_owned(),
             ubus: ubus.map(Path::to_owned),
@@ -177,9 +185,18 @@ impl Telling {
 
     /// Waits up to [`LAST`] until netifd has all messages.
     pub(super) fn flush(&self) {
+        self.flush_within(LAST);
+    }
+
+    /// Waits up to [`SETTLE`] until the device has all that netifd has set, so that it needs no shield.
+    pub(super) fn settle(&self) {
+        self.flush_within(SETTLE);
+    }
+
+    fn flush_within(&self, patience: Duration) {
         let (sender, receiver) = mpsc::channel();
         self.orders.put(Order::Flush(sender));
-        let _ = receiver.recv_timeout(LAST);
+        let _ = receiver.recv_timeout(patience);
     }
 
     /// Ends the thread.
@@ -199,6 +216,8 @@ struct Talk {
     stale: Arc<AtomicBool>,
     /// When to see whether the link may go down so that netifd clears its list.
     clear_at: Option<Instant>,
+    /// When the settings of an inherited device are given up, unless the tunnel is up before.
+    give_up_at: Option<Instant>,
     /// The settings of the device that were reported as given up.
     given_up: Option<String>,
     daemon: Option<(UnixStream, Client)>,
@@ -228,7 +247,12 @@ impl Talk {
             if over {
                 return;
             }
-            let due = [self.teller.deadline(), self.device.look_at(), self.clear_at];
+            let due = [
+                self.teller.deadline(),
+                self.device.look_at(),
+                self.clear_at,
+                self.give_up_at,
+            ];
             let timeout = due.into_iter().flatten().min();
             let timeout = timeout.map(|at| at.saturating_duration_since(Instant::now()));
             match self.poller.wait(timeout) {
@@ -257,6 +281,9 @@ impl Talk {
     /// Has netifd take the link down and up, if that helps.
     fn look(&mut self) {
         let now = Instant::now();
+        if self.give_up_at.take_if(|at| *at <= now).is_some() {
+            self.give_up();
+        }
         match self.device.look(self.teller.is_busy(), now) {
             Seen::Calm => {}
             Seen::Disturbed => self.events.push_back(Event::Anew),
@@ -290,6 +317,20 @@ impl Talk {
         };
     }
 
+    /// Has netifd remove what the program before this one has left, and removes its routes past the tunnel.
+    fn give_up(&mut self) {
+        log::warn!(
+            "{}: no connection for {} s since the upgrade; netifd removes the tunnel's routes until there is one",
+            self.interface,
+            COMES_UP.as_secs()
+        );
+        netio::tun::give_up_inherited();
+        if let Err(error) = host::recover(&device_name(&self.interface)) {
+            log::warn!("{}: {error}", self.interface);
+        }
+        self.events.push_back(Event::GiveUp);
+    }
+
     /// Reports settings of the device that were given up.
     fn tell_of_device(&mut self) {
         let given_up = self.device.given_up();
@@ -308,6 +349,9 @@ impl Talk {
     fn talk(&mut self) {
         let mut effects = Vec::new();
         while let Some(event) = self.events.pop_front() {
+            if matches!(event, Event::Up(_)) {
+                self.give_up_at = None;
+            }
             self.teller.handle(event, Instant::now(), &mut effects);
             for effect in effects.drain(..) {
                 self.perform(effect);
@@ -322,7 +366,7 @@ impl Talk {
         if stale && self.teller.set().is_some() {
             self.clear_at.get_or_insert_with(|| Instant::now() + SOON);
         }
-        if self.teller.is_done() {
+        if self.teller.is_done() && !self.device.is_missed() {
             for waiting in self.flushed.drain(..) {
                 let _ = waiting.send(());
             }

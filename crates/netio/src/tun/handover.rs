@@ -6,6 +6,7 @@ use super::{IfReq, name_of};
 use crate::poll::check;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// TUNs that this process has made, with the features that they were given. A TUN may be closed since.
@@ -13,6 +14,9 @@ static MADE: Mutex<Vec<(String, RawFd, TunOptions)>> = Mutex::new(Vec::new());
 
 /// The TUN that the program before this one has handed over, until it is used.
 static INHERITED: Mutex<Option<Kept>> = Mutex::new(None);
+
+/// Whether the routes that lead into the inherited TUN are given up: see [`give_up_inherited`].
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Letters of the features in [`Kept::pass_on`]'s text.
 const LETTERS: [char; 3] = ['t', 'u', 'g'];
@@ -40,10 +44,7 @@ impl Kept {
             return Ok(kept);
         }
         let made = lock(&MADE);
-        let mut found = made.iter().rev().filter(|it| it.0 == name);
-        // The number may belong to another file since.
-        let found = found.find(|it| request(it.1).is_ok_and(|req| name_of(&req) == name));
-        let &(_, fd, options) = found.ok_or_else(|| {
+        let (fd, options) = open_of(&made, name).ok_or_else(|| {
             let words = format!("{name} is not an open TUN");
             io::Error::new(io::ErrorKind::NotFound, words)
         })?;
@@ -55,6 +56,13 @@ impl Kept {
             name: name.to_owned(),
             options,
         })
+    }
+
+    /// Whether [`of`](Self::of) would find this TUN.
+    #[must_use]
+    pub fn has(name: &str) -> bool {
+        let is_inherited = lock(&INHERITED).as_ref().is_some_and(|it| it.name == name);
+        is_inherited || open_of(&lock(&MADE), name).is_some()
     }
 
     /// Lets the next program that this process executes inherit the descriptor. Returns the text for [`inherit`].
@@ -97,10 +105,16 @@ pub fn inherit(text: &str) -> Result<(), NotInherited> {
     Ok(())
 }
 
-/// Whether an inherited TUN waits for its use: packets that the host routes into it are not read yet.
+/// Whether an inherited TUN waits for its use: packets that the host routes into it are not read yet. False after
+/// [`give_up_inherited`].
 #[must_use]
 pub fn has_inherited() -> bool {
-    lock(&INHERITED).is_some()
+    !GIVEN_UP.load(Ordering::Relaxed) && lock(&INHERITED).is_some()
+}
+
+/// Says that the host's routes into the inherited TUN are being removed. The TUN itself stays until it is used.
+pub fn give_up_inherited() {
+    GIVEN_UP.store(true, Ordering::Relaxed);
 }
 
 /// The inherited TUN, if it has this name and its packets have a form that [`Tun`](super::Tun) reads; whether a header
@@ -117,6 +131,14 @@ pub(super) fn note(name: &str, fd: &OwnedFd, options: TunOptions) {
     let mut made = lock(&MADE);
     made.retain(|it| it.0 != name);
     made.push((name.to_owned(), fd.as_raw_fd(), options));
+}
+
+/// The descriptor and the features of the open TUN `name`, of the TUNs that this process has made.
+fn open_of(made: &[(String, RawFd, TunOptions)], name: &str) -> Option<(RawFd, TunOptions)> {
+    let mut found = made.iter().rev().filter(|it| it.0 == name);
+    // The number may belong to another file since.
+    let found = found.find(|it| request(it.1).is_ok_and(|req| name_of(&req) == name));
+    found.map(|it| (it.1, it.2))
 }
 
 /// The name and the flags of a TUN.
@@ -159,5 +181,6 @@ mod tests {
         let error = Kept::of("gone0").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(Kept::of("other0").is_err());
+        assert!(!Kept::has("gone0") && !Kept::has("other0"));
     }
 }

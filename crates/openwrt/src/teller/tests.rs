@@ -97,6 +97,22 @@ fn calls(effects: &[Effect]) -> Vec<Vec<(String, Value)>> {
     effects.iter().filter_map(call).collect()
 }
 
+/// netifd may believe up an interface whose program has not told it anything.
+#[test]
+fn a_state_of_before_is_given_up_only_until_there_is_one_of_this_program() {
+    let mut told = Told::connected();
+    assert_eq!(told.handle(Event::Lost), []);
+    assert_eq!(calls(&told.handle(Event::GiveUp)), [update::lost("office")]);
+    assert_eq!(told.handle(OK), [Effect::Set, Effect::Ask]);
+    assert_eq!(told.handle(listed(&[])), []);
+    let up = told.handle(Event::Up(update(&[1])));
+    assert_eq!(calls(&up), [update(&[1]).to_arguments("office")]);
+    told.handle(OK);
+    told.handle(listed(&[]));
+    assert_eq!(told.handle(Event::GiveUp), []);
+    assert_eq!(told.teller.set(), Some(&update(&[1])));
+}
+
 #[test]
 fn the_last_state_is_told_once_and_whole() {
     let mut told = Told::connected();

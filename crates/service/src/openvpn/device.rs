@@ -184,6 +184,9 @@ fn start_kernel(
     inbox: &Arc<Inbox>,
 ) -> Result<(Box<SocketPlane>, Link), DeviceError> {
     let name = (!device.is_dynamic()).then_some(device.name.as_str());
+    // A TUN that the last program has left holds the name until it is closed.
+    #[cfg(feature = "handover")]
+    drop(name.map(netio::tun::Kept::of));
     let control: Arc<Inbox> = Arc::clone(inbox);
     let (plane, name, index) = kernelspace::start(name, peers != Peers::One, control)?;
     prepare(&mut Netlink::open()?, index, mtu)?;
