@@ -113,7 +113,7 @@ pub(super) fn measure() -> Result<Loopback, Failure> {
     thread
         .ok()
         .and_then(|it| it.join().ok())
-        .unwrap_or(Err(NoLoopback::NoNamespaces.into()))
+        .unwrap_or_else(|| Err(NoLoopback::NoNamespaces.into()))
 }
 
 fn apart() -> Result<Loopback, Failure> {
