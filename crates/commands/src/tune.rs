@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+#[cfg(any(feature = "accelerators", feature = "kernel"))]
+use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use crypto::select::Algorithm;
@@ -37,20 +39,31 @@ const CIPHERS: usize = 0;
 #[cfg(feature = "kernel")]
 const LOADS: u32 = 100;
 
-#[cfg(feature = "accelerators")]
-const LONG_ABOUT: &str = "Measure ciphers on the CPU and on accelerators behind /dev/crypto or AF_ALG, from 16 bytes \
-                          to 64 KiB and in batches of 1 to 64 packets, and write to the profile which is fastest for \
-                          each size. As root, compare the kernel's data plane of OpenVPN, if there is one, with this \
-                          program's. Tunnels that start later use the results. Run nothing else meanwhile.";
-#[cfg(not(feature = "accelerators"))]
-const LONG_ABOUT: &str = "Measure the ciphers' code on the CPU, and write to the profile which is fastest. Tunnels that \
-                          start later use it. Run nothing else meanwhile.";
+/// The shortest and longest measurement of a data plane; there are eight.
+#[cfg(feature = "kernel")]
+const LOAD: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+/// The command's description; the second part is about the kernel's data plane.
+const LONG_ABOUT: [&str; 3] = [
+    if cfg!(feature = "accelerators") {
+        "Measure ciphers on the CPU and on accelerators behind /dev/crypto or AF_ALG, from 16 bytes to 64 KiB and in \
+         batches of 1 to 64 packets, and write to the profile which is fastest for each size. "
+    } else {
+        "Measure the ciphers' code on the CPU, and write to the profile which is fastest. "
+    },
+    if cfg!(feature = "kernel") {
+        "As root, compare the kernel's data plane of OpenVPN, if there is one, with this program's. "
+    } else {
+        ""
+    },
+    "Tunnels that start later use the results. Run nothing else meanwhile.",
+];
 
 /// The command-line definition of `tune`.
 pub(crate) fn command() -> Command {
     let command = Command::new("tune")
         .about("Measure ciphers on CPU and accelerator, and save the fastest")
-        .long_about(LONG_ABOUT)
+        .long_about(LONG_ABOUT.concat())
         .arg(arguments::path(
             "profile",
             "PATH",
@@ -114,7 +127,7 @@ struct Run {
     shown: RefCell<Result<(), String>>,
     /// The measuring time for each figure of a table.
     #[cfg(feature = "accelerators")]
-    enough: std::time::Duration,
+    enough: Duration,
     progress: RefCell<Progress>,
 }
 
@@ -149,13 +162,14 @@ impl Run {
         profile
     }
 
-    /// Compares the kernel's data plane of OpenVPN with this program's. Returns nothing where that cannot be done.
+    /// Compares the kernel's data plane of OpenVPN with this program's, as far as that can be done.
     #[cfg(feature = "kernel")]
     fn dataplanes(&self) -> Vec<Compared> {
         #[cfg(feature = "accelerators")]
-        let load = self.enough * LOADS;
+        let enough = self.enough;
         #[cfg(not(feature = "accelerators"))]
-        let load = std::time::Duration::from_millis(20) * LOADS;
+        let enough = Duration::from_millis(20);
+        let load = enough.saturating_mul(LOADS).clamp(LOAD[0], LOAD[1]);
         let mut found = Vec::new();
         for cipher in service::openvpn::MEASURED {
             let name = cipher.name();
@@ -168,7 +182,7 @@ impl Run {
                         &object,
                         &format!("{:<18} not measured: {why}", "data plane"),
                     );
-                    return Vec::new();
+                    break;
                 }
             };
             let prefers = compared.prefers_kernel();

@@ -71,11 +71,11 @@ fn write(path: &Path, peer: Option<Ipv4Addr>) -> Outcome {
     let measured = Figures {
         peer: peer.map(peer::measure).transpose()?,
         ciphers: ciphers::measure(),
-        loopback: loopback::measure(),
+        loopback: loopback::measure().map_err(|failure| {
+            host::terminal::note(format_args!("no throughput: {failure}"));
+            failure.why
+        }),
     };
-    if let Err(why) = &measured.loopback {
-        host::terminal::note(format_args!("no throughput: {}", loopback::words(*why)));
-    }
     let text = Texts::read().report(measured).text() + "\n";
     if path == Path::new(STDOUT) {
         host::terminal::print(text)?;
@@ -88,7 +88,7 @@ fn write(path: &Path, peer: Option<Ipv4Addr>) -> Outcome {
             )
         })?;
         host::terminal::note(format_args!(
-            "written to {}; docs/benchmarks/routers.md says how to send it",
+            "written to {}; attach it to an issue of the project",
             path.display()
         ));
     }

@@ -9,7 +9,7 @@ use config::error::ImportError;
 use config::lines::{Lines, SharedLines};
 use config::permissions::Permissions;
 use config::report::Verdict;
-use config::settings::DataplaneSettings;
+use config::settings::{DataplaneSettings, Kind as DataplaneKind};
 use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::{file, kind, pptp, wgquick};
@@ -128,11 +128,22 @@ impl Given {
                     kind,
                     lines,
                     server,
-                } = of_file((kind, &content), &file, network.permissions(), &mut notes)?;
+                } = of_file((kind, &content), &file, &network, &mut notes)?;
                 if server && !network.lines.is_empty() {
                     let words = format!(
                         "network: {}.uplink: a server has no uplinks, as it answers clients on the paths that they \
                          use (set `mode`); remove it, and set the listen address in the file",
+                        at.interface
+                    );
+                    return Err(fault(code::CONFIG_FAULT, words));
+                }
+                if network.dataplane == Some(DataplaneKind::Kernel)
+                    && matches!(kind, Kind::OpenVpn(_))
+                    && !network.lines.is_empty()
+                {
+                    let words = format!(
+                        "network: {}.uplink: the kernel's data plane uses only one uplink; remove the uplinks, or set \
+                         `option dataplane` to `user`",
                         at.interface
                     );
                     return Err(fault(code::CONFIG_FAULT, words));
@@ -331,9 +342,10 @@ struct OfFile {
 fn of_file(
     (kind, content): (kind::Kind, &[u8]),
     file: &Path,
-    permissions: Permissions,
+    network: &Network,
     notes: &mut Vec<String>,
 ) -> Result<OfFile, Vec<Fault>> {
+    let permissions = network.permissions();
     let refuse = |what: &str| {
         let words = format!("{}: {what}", file.display());
         Err(fault(code::CONFIG_FAULT, words))
@@ -354,7 +366,9 @@ fn of_file(
     if kind == kind::Kind::OpenVpn {
         let model = others::judge_openvpn(content, file, permissions, notes);
         let model = model.and_then(|model| {
-            service::openvpn::rehearse_alone(&model, &DataplaneSettings::default())?;
+            let mut dataplane = DataplaneSettings::default();
+            dataplane.kind = network.dataplane.unwrap_or(dataplane.kind);
+            service::openvpn::rehearse_alone(&model, &dataplane)?;
             Ok(model)
         });
         return match model {

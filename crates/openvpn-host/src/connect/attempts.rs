@@ -179,8 +179,9 @@ impl Attempts {
         self.rounds.stay();
     }
 
-    /// Makes the next attempt without a pause, because no server caused the end of the last one.
+    /// Makes the next attempt without a pause, and does not count the last one, because no server caused its end.
     pub fn at_once(&mut self) {
+        self.rounds.uncount();
         self.paused = true;
     }
 

@@ -170,6 +170,11 @@ impl Rounds {
         self.stay = true;
     }
 
+    /// Takes the last attempt back from the count of failures.
+    pub(crate) const fn uncount(&mut self) {
+        self.failed = self.failed.saturating_sub(1);
+    }
+
     /// Stays with the current server.
     pub(crate) fn stay(&mut self) {
         self.stay = true;

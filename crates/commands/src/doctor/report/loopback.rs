@@ -10,8 +10,10 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 use report::{Loopback, NoLoopback, Protocol};
+use std::fmt::{self, Display};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -43,6 +45,9 @@ const NAMES: [&str; 2] = ["near", "far"];
 /// Devices outside the tunnel.
 const OUTER: [&str; 2] = ["veth-near", "veth-far"];
 
+/// Directories with settings and files of other tunnels, which the measured ones neither read nor write.
+const KEPT: [&str; 2] = ["/etc/millrace", "/var/lib/millrace"];
+
 /// The ends' addresses outside and inside the tunnel. No packet leaves the namespaces.
 const OUTSIDE: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 const INSIDE: [Ipv4Addr; 2] = [
@@ -50,14 +55,45 @@ const INSIDE: [Ipv4Addr; 2] = [
     Ipv4Addr::new(198, 51, 100, 2),
 ];
 
-/// Says why nothing was measured, and the remedy.
-pub(super) fn words(why: NoLoopback) -> &'static str {
-    match why {
-        NoLoopback::NotRoot => "run this as root",
-        NoLoopback::NoNamespaces => "the kernel allows no private network namespaces",
-        NoLoopback::NoVeth => "the kernel has no veth; modprobe veth; on OpenWrt install kmod-veth",
-        NoLoopback::NoTunnel => "a tunnel ended at its start; run `millrace doctor`",
-        NoLoopback::NoTraffic => "no packet came through the tunnel",
+/// Why nothing was measured. Only `why` gets into the report.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) why: NoLoopback,
+    /// The system's error, if there was one.
+    error: Option<String>,
+}
+
+impl Failure {
+    /// A failure by an error of the system.
+    fn by<E: Display>(why: NoLoopback) -> impl Fn(E) -> Self + Copy {
+        move |error| Self {
+            why,
+            error: Some(error.to_string()),
+        }
+    }
+}
+
+impl From<NoLoopback> for Failure {
+    fn from(why: NoLoopback) -> Self {
+        Self { why, error: None }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self.why {
+            NoLoopback::NotRoot => "run this as root",
+            NoLoopback::NoNamespaces => "the kernel allows no private network namespaces",
+            NoLoopback::NoVeth => {
+                "the kernel has no veth; modprobe veth; on OpenWrt install kmod-veth"
+            }
+            NoLoopback::NoTunnel => "a tunnel ended at its start; run `millrace doctor`",
+            NoLoopback::NoTraffic => "no packet came through the tunnel",
+        })?;
+        match &self.error {
+            Some(error) => write!(out, " ({error})"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -68,36 +104,36 @@ pub(super) fn end(file: &Path) -> Outcome {
 }
 
 /// Measures the throughput.
-pub(super) fn measure() -> Result<Loopback, NoLoopback> {
+pub(super) fn measure() -> Result<Loopback, Failure> {
     if !Uid::effective().is_root() {
-        return Err(NoLoopback::NotRoot);
+        return Err(NoLoopback::NotRoot.into());
     }
     // The thread's namespaces are of no use for anything else.
     let thread = thread::Builder::new().spawn(apart);
     thread
         .ok()
         .and_then(|it| it.join().ok())
-        .unwrap_or(Err(NoLoopback::NoNamespaces))
+        .unwrap_or_else(|| Err(NoLoopback::NoNamespaces.into()))
 }
 
-fn apart() -> Result<Loopback, NoLoopback> {
-    let no_namespaces = |_: io::Error| NoLoopback::NoNamespaces;
+fn apart() -> Result<Loopback, Failure> {
+    let no_namespaces = Failure::by::<io::Error>(NoLoopback::NoNamespaces);
     private_files().map_err(no_namespaces)?;
     let near = network().map_err(no_namespaces)?;
     let _far = network().map_err(no_namespaces)?;
     let [near_end, far_end] = OUTER.map(VethEnd::new);
     let veth =
         Netlink::open().and_then(|mut it| it.create_veth(near_end.inside(near.as_fd()), far_end));
-    veth.map_err(|_| NoLoopback::NoVeth)?;
+    veth.map_err(Failure::by(NoLoopback::NoVeth))?;
     let keys = [keys::new(), keys::new()];
     // This thread is in the far namespace now, and this socket stays there.
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).map_err(no_namespaces)?;
     let mut far = End::start(1, &keys)?;
-    setns(&near, CloneFlags::CLONE_NEWNET).map_err(|_| NoLoopback::NoNamespaces)?;
+    setns(&near, CloneFlags::CLONE_NEWNET).map_err(Failure::by(NoLoopback::NoNamespaces))?;
     let mut near = End::start(0, &keys)?;
     let out = connect(&mut [&mut near, &mut far])?;
     let before = near.used().zip(far.used());
-    let (bytes, time) = transfer(out, &listener).map_err(|_| NoLoopback::NoTraffic)?;
+    let (bytes, time) = transfer(out, &listener).map_err(Failure::by(NoLoopback::NoTraffic))?;
     let after = near.used().zip(far.used());
     let used = after
         .zip(before)
@@ -113,20 +149,20 @@ fn apart() -> Result<Loopback, NoLoopback> {
     })
 }
 
-/// Moves the thread into a mount namespace, where the directories of running tunnels are its own.
+/// Moves the thread into a mount namespace, where the directories of running tunnels, of settings and of the clock's
+/// floor are its own.
 fn private_files() -> io::Result<()> {
     const NONE: Option<&str> = None;
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
     let run = fs::canonicalize("/run")?;
     let other = fs::canonicalize("/var/run")?;
-    for directory in [&run, &other]
-        .into_iter()
-        .take(1 + usize::from(run != other))
-    {
+    let other = Some(other).filter(|it| *it != run);
+    let kept = KEPT.iter().filter_map(|it| fs::canonicalize(it).ok());
+    for directory in iter::once(run).chain(other).chain(kept) {
         mount(
             Some("tmpfs"),
-            directory,
+            &directory,
             Some("tmpfs"),
             MsFlags::empty(),
             NONE,
@@ -146,14 +182,14 @@ struct End(Child);
 
 impl End {
     /// Starts an end in the thread's namespace.
-    fn start(number: usize, keys: &[Key32; 2]) -> Result<Self, NoLoopback> {
+    fn start(number: usize, keys: &[Key32; 2]) -> Result<Self, Failure> {
         let outside = || -> Result<(), NetlinkError> {
             let mut netlink = Netlink::open()?;
             let index = netlink.index_of(OUTER[number])?;
             netlink.add_address(index, IpAddr::V4(OUTSIDE[number]), 30, None)?;
             netlink.set_up(index)
         };
-        outside().map_err(|_| NoLoopback::NoVeth)?;
+        outside().map_err(Failure::by(NoLoopback::NoVeth))?;
         let other = 1 - number;
         let text = format!(
             "[Interface]\nPrivateKey = {}\nAddress = {}/30\nListenPort = {PORT}\nTable = off\n\
@@ -166,7 +202,7 @@ impl End {
         );
         let file = format!("/run/{}.conf", NAMES[number]);
         let written = host::written_file::replace(Path::new(&file), text.as_bytes(), 0o600);
-        written.map_err(|_| NoLoopback::NoTunnel)?;
+        written.map_err(Failure::by(NoLoopback::NoTunnel))?;
         let child = Command::new("/proc/self/exe")
             .args(["doctor", &format!("--{END}"), &file])
             // A service manager waits for this process.
@@ -175,7 +211,7 @@ impl End {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        child.map(Self).map_err(|_| NoLoopback::NoTunnel)
+        child.map(Self).map_err(Failure::by(NoLoopback::NoTunnel))
     }
 
     fn has_ended(&mut self) -> bool {

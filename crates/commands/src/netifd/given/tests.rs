@@ -96,6 +96,21 @@ fn a_server_has_no_lines() {
     );
 }
 
+/// A tunnel goes on when its changed settings ask the kernel for what it cannot do.
+#[test]
+fn what_the_kernel_cannot_do_is_a_fault_of_the_configuration() {
+    let fits = format!("{}{LOGIN}", client());
+    for (more, option) in [("shaper 100000", ""), ("", " list uplink wan\n")] {
+        let text = format!("{fits}{more}\n");
+        assert!(read("away.ovpn", &text, option).is_ok(), "{more}");
+        let option = format!("{option} option dataplane kernel");
+        let words = fault(read("away.ovpn", &text, &option));
+        assert!(words.contains("kernel's data plane"), "{words}");
+    }
+    let fitting = read("away.ovpn", &fits, " option dataplane kernel");
+    assert_eq!(fitting.is_ok(), cfg!(feature = "kernel"));
+}
+
 /// A file that cannot start is a configuration fault: another attempt would not help.
 #[test]
 fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {

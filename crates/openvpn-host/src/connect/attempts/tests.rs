@@ -58,6 +58,21 @@ fn a_pause_that_is_broken_off_goes_on() {
 }
 
 #[test]
+fn an_attempt_that_ends_without_the_servers_fault_is_not_counted() {
+    let mut attempts = attempts("--connect-retry 300 --remote 192.0.2.1 1 --connect-retry-max 1");
+    let now = Instant::now();
+    assert_eq!(remote(attempts.next(now)), "192.0.2.1:1");
+    attempts.same();
+    attempts.at_once();
+    assert_eq!(remote(attempts.next(now)), "192.0.2.1:1");
+    // The server failed this time.
+    let waits = attempts.next(now);
+    assert!(matches!(waits, Next::Wait(..)), "{waits:?}");
+    let over = attempts.next(now + Duration::from_secs(300));
+    assert!(matches!(over, Next::GiveUp(GiveUp::Tried(1))), "{over:?}");
+}
+
+#[test]
 fn what_the_server_said_holds() {
     let mut attempts = attempts("--connect-retry 0 --remote 192.0.2.1 1 --remote 192.0.2.2 2");
     let now = Instant::now();

@@ -60,16 +60,14 @@ impl Choice {
         self.kernel.get()
     }
 
-    /// Calls `start` for the chosen data plane, the kernel's if true. If the kernel refuses what `auto` chose, calls it
-    /// again for user space.
+    /// Calls `start` for the chosen data plane, the kernel's if true. After any error of the kernel's that `auto` chose,
+    /// calls it again for user space.
     pub(in crate::openvpn) fn start<T>(
         &self,
         start: impl Fn(bool) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
         match start(self.kernel()) {
-            Err(DeviceError::Kernel(error)) if self.leave_kernel(&error.to_string()) => {
-                start(false)
-            }
+            Err(error) if self.leave_kernel(&error.to_string()) => start(false),
             started => started,
         }
     }
@@ -122,7 +120,7 @@ fn judge(config: &OpenVpn, measured: &[Compared]) -> Result<String, String> {
         return Err("servers stay in this program".to_owned());
     }
     if measured.is_empty() {
-        return Err("not measured on this machine, which `millrace tune` does".to_owned());
+        return Err("not measured yet: run `millrace tune` as root".to_owned());
     }
     if let Some(why) = unfit(config) {
         return Err(why.split(';').next().unwrap_or_default().to_owned());
@@ -130,7 +128,15 @@ fn judge(config: &OpenVpn, measured: &[Compared]) -> Result<String, String> {
     // Another user could not make the interface in user space if the kernel refused later.
     let service = &config.service;
     if service.user.is_some() || service.group.is_some() {
-        return Err("user: another user could not leave the kernel's data plane".to_owned());
+        let why = "user: after a change of user, the client could not go back to this program's data plane";
+        return Err(why.to_owned());
+    }
+    // Leaving the kernel takes a second handshake, for which a password of one use is no longer valid.
+    if (config.client()).is_some_and(|it| it.static_challenge.is_some()) {
+        return Err("static-challenge: leaving the kernel would need a second answer".to_owned());
+    }
+    if service.auth_nocache {
+        return Err("auth-nocache: leaving the kernel would need the password again".to_owned());
     }
     if (config.connections.iter()).any(|it| needs_mssfix(it, terms::tun_mtu(it))) {
         return Err(super::NO_MSSFIX.to_owned());
@@ -223,6 +229,16 @@ mod tests {
             (CLIENT, "", "mssfix: "),
             (CLIENT, "tun-mtu 1420\nmssfix 1300", "mssfix: "),
             (CLIENT, "tun-mtu 1420\nuser nobody", "user: "),
+            (
+                CLIENT,
+                "tun-mtu 1420\nauth-user-pass\nstatic-challenge Code 1",
+                "static-challenge: ",
+            ),
+            (
+                CLIENT,
+                "tun-mtu 1420\nauth-user-pass\nauth-nocache",
+                "auth-nocache: ",
+            ),
             (CLIENT, "tun-mtu 1420\nfragment 1300", "fragment: "),
             (CLIENT, "tun-mtu 1420\nshaper 100000", "shaper: "),
             (CLIENT, "tun-mtu 1420\ncomp-lzo no", "comp-lzo: "),
@@ -245,29 +261,41 @@ mod tests {
 
     #[test]
     fn an_interface_that_the_kernel_refuses_is_made_in_user_space() {
-        let refused = || Err(DeviceError::Kernel(kernelspace::StartError::NoModule));
-        let asked = RefCell::new(Vec::new());
-        let start = |kernel| {
-            asked.borrow_mut().push(kernel);
-            if kernel { refused() } else { Ok("tun0") }
+        let no_module = || DeviceError::Kernel(kernelspace::StartError::NoModule);
+        let no_thread = || DeviceError::Io {
+            what: "thread",
+            source: std::io::ErrorKind::OutOfMemory.into(),
         };
-        let auto = Choice::by(Ok("faster".to_owned()));
-        assert_eq!(auto.start(start).unwrap(), "tun0");
-        // The next interface is made in user space at once.
-        assert_eq!(auto.start(start).unwrap(), "tun0");
-        assert_eq!(asked.take(), [true, false, false]);
-        let (_, why) = auto.rung().unwrap();
-        assert!(
-            why.starts_with("off (auto: this kernel has no OpenVPN"),
-            "{why}"
-        );
+        let refusals: [(&dyn Fn() -> DeviceError, &str); 2] = [
+            (&no_module, "off (auto: this kernel has no OpenVPN"),
+            (&no_thread, "off (auto: thread: "),
+        ];
+        for (refusal, reason) in refusals {
+            let asked = RefCell::new(Vec::new());
+            let start = |kernel| {
+                asked.borrow_mut().push(kernel);
+                if kernel { Err(refusal()) } else { Ok("tun0") }
+            };
+            let auto = Choice::by(Ok("faster".to_owned()));
+            assert_eq!(auto.start(start).unwrap(), "tun0");
+            // The next interface is made in user space at once.
+            assert_eq!(auto.start(start).unwrap(), "tun0");
+            assert_eq!(asked.take(), [true, false, false]);
+            let (_, why) = auto.rung().unwrap();
+            assert!(why.starts_with(reason), "{why}");
+        }
         let settings = DataplaneSettings {
             kind: Kind::Kernel,
             ..DataplaneSettings::default()
         };
         let kernel = Choice::of(&config(CLIENT, FITS), &settings);
+        let asked = Cell::new(0);
+        let start = |_| {
+            asked.set(asked.get() + 1);
+            Err::<(), _>(no_module())
+        };
         assert!(kernel.start(start).unwrap_err().lasts());
-        assert_eq!(asked.take(), [true]);
+        assert_eq!(asked.get(), 1);
     }
 
     #[test]
