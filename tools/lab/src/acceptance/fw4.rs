@@ -152,8 +152,8 @@ fn accepted(rule: &Section) -> String {
     let port = rule.text("dest_port");
     let line = |protocol: &str| match port {
         Some(port) => format!("{protocol} dport {port} counter accept\n"),
+        // Numbers: a host without /etc/protocols does not know the names.
         None if rule.text("family") == Some("ipv6") => "meta l4proto 58 accept\n".to_owned(),
-        // Its number: a host without /etc/protocols does not know the name.
         None if protocol == "gre" => "meta l4proto 47 counter accept\n".to_owned(),
         None => format!("meta l4proto {protocol} counter accept\n"),
     };
