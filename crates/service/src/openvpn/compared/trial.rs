@@ -14,7 +14,7 @@ use netio::netlink::Netlink;
 use netio::tun::TunVerdict;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{setsockopt, sockopt};
-use nix::sys::time::TimeVal;
+use nix::sys::time::{TimeVal, TimeValLike as _};
 use openvpn::data::format::Shape;
 use openvpn::data::protocol::{Material, session, session_keys};
 use openvpn::data::wire::{Layout, OpenVpn as Packets};
@@ -236,7 +236,8 @@ fn singly(echo: &UdpSocket, load: Duration) -> Outcome<u64> {
 
 /// Bits a second of one TCP stream.
 fn in_bulk(listener: &TcpListener, load: Duration) -> Outcome<u64> {
-    let patience = TimeVal::new(PATIENCE.as_secs().cast_signed(), 0);
+    // The fields have other widths on 32-bit systems.
+    let patience = TimeVal::seconds(PATIENCE.as_secs().cast_signed());
     setsockopt(listener, sockopt::ReceiveTimeout, &patience)?;
     let mut near = TcpStream::connect_timeout(&listener.local_addr()?, PATIENCE)?;
     near.set_write_timeout(Some(PATIENCE))?;
