@@ -267,7 +267,7 @@ fn end(watch: Process, signal: Signal) {
     watch.wait_at_most(PATIENCE).unwrap();
 }
 
-/// Nobody asks for the name again, and `dnsmasq` keeps its cache: devices go on using the addresses that they know.
+/// Devices go on using the addresses that they know, so no query comes that could fill a new set.
 #[test]
 fn names_keep_their_addresses_whatever_becomes_of_the_table() {
     if !ready() {

@@ -214,7 +214,7 @@ pub(crate) fn check_dns(server: &Path, dns: &[IpAddr]) -> Result<(), PeerError> 
             continue;
         };
         let whose = match owner {
-            // As for networks: see [`elsewhere::name_servers`].
+            // A server without networks at home may have a private one in a branch, as in [`elsewhere::name_servers`].
             Owner::Branch(_) if !has_lan && host::is_private(*one) => continue,
             Owner::Branch(name) => {
                 format!("behind {name}, where others find it only while {name} is connected")

@@ -53,7 +53,7 @@ pub fn recover_all() -> Result<Vec<String>, ApplyError> {
 /// any.
 ///
 /// # Errors
-/// As [`recover_all`].
+/// Those of [`recover_all`].
 pub fn recover_profile(name: &str) -> Result<bool, ApplyError> {
     recover_abandoned(Some(&journal::known(name))).map(|names| !names.is_empty())
 }

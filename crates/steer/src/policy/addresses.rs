@@ -36,7 +36,7 @@ const AT_ONCE: usize = 8;
 /// Largest file that is read, in bytes: an address takes about 30.
 const FILE_MAX: u64 = 1 << 20;
 
-/// What the watch has heard of the sets.
+/// News of the sets since the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// Addresses that programs have put into sets since, each with the name of its set.

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The name of both interfaces; each is alone in its namespace.
+/// Name of the interface in each of the two namespaces.
 const NAME: &str = "tune";
 
 /// The interface's MTU, which suits most uplinks.
