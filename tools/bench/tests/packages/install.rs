@@ -122,7 +122,7 @@ impl World {
             .args(arguments)
             .env_clear()
             .env("PATH", self.at("bin"))
-            .env("DESTDIR", self.at("root"))
+            .env("MILLRACE_TEST_ROOT", self.at("root"))
             .current_dir(self.at(""))
             .output()
             .unwrap()
