@@ -180,7 +180,9 @@ impl Recipient for NewFile {
     }
 
     fn take(&self, files: &[Issued]) -> Result<(), PeerError> {
-        self.0.replace(files[0].text.clone());
+        if let Some(file) = files.first() {
+            self.0.replace(file.text.clone());
+        }
         Ok(())
     }
 

@@ -365,6 +365,14 @@ impl Step {
         }
     }
 
+    /// The address whose route this route past the tunnel follows, if it follows any.
+    pub(super) const fn towards(&self) -> Option<IpAddr> {
+        match self {
+            Self::OuterRoute { towards, .. } => *towards,
+            _ => None,
+        }
+    }
+
     /// Whether both are routes past the tunnel to the same network.
     pub(super) fn leads_where(&self, other: &Self) -> bool {
         match (self, other) {

@@ -298,20 +298,20 @@ fn plug(television: &Host, pc: &Host, router: &Router, server: &Host) {
             host,
             &format!(
                 "link set eth0 address {mac}\naddress add 192.168.1.{number}/24 dev eth0\n\
-                 address add fd00:1::{number}/64 dev eth0"
+                 address add fd00:1::{number}/64 dev eth0 nodad"
             ),
         );
     }
     Link::new(router, "wan", server, "eth0", &link).unwrap();
     batch(
         router,
-        "link set br-lan up\naddress add 192.168.1.1/24 dev br-lan\naddress add fd00:1::1/64 dev br-lan\n\
-         address add 198.51.100.2/24 dev wan\naddress add 2001:db8:3::2/64 dev wan",
+        "link set br-lan up\naddress add 192.168.1.1/24 dev br-lan\naddress add fd00:1::1/64 dev br-lan nodad\n\
+         address add 198.51.100.2/24 dev wan\naddress add 2001:db8:3::2/64 dev wan nodad",
     );
     batch(
         server,
-        "address add 198.51.100.1/24 dev eth0\naddress add 2001:db8:3::1/64 dev eth0\n\
-         address add 203.0.113.9/32 dev lo\naddress add 2001:db8:f::9/128 dev lo",
+        "address add 198.51.100.1/24 dev eth0\naddress add 2001:db8:3::1/64 dev eth0 nodad\n\
+         address add 203.0.113.9/32 dev lo\naddress add 2001:db8:f::9/128 dev lo nodad",
     );
     for host in [television, pc] {
         for way in ROUTER {

@@ -82,7 +82,7 @@ fn packets_that_the_rules_refuse_are_counted_once() {
     };
     let (pc, phone) = (&world.pc, &world.phone);
     let tunnel = "tuntap add mr-plain mode tun\naddress add 10.99.0.2/32 dev mr-plain\n\
-                  address add fd99::2/128 dev mr-plain\nlink set mr-plain up";
+                  address add fd99::2/128 dev mr-plain nodad\nlink set mr-plain up";
     counted("no tunnel", pc, FAR, true);
     counted("no tunnel, another device", phone, FAR, true);
     counted("to the router", pc, ["192.168.1.2", "fd00:1::2"], false);

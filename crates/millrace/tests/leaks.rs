@@ -181,7 +181,7 @@ fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded
     for (number, name) in tunnels.iter().enumerate() {
         world.ip(&format!(
             "tuntap add {name} mode tun\naddress add 10.99.{number}.2/32 dev {name}\n\
-             address add fd99::{number}:2/128 dev {name}\nlink set {name} up"
+             address add fd99::{number}:2/128 dev {name} nodad\nlink set {name} up"
         ));
         load.wait(share);
         leaked(&format!("{name} came"));

@@ -384,7 +384,7 @@ fn a_change_of_lists_is_taken_over() {
     for (name, number) in [("mr-office", 8), ("mr-home", 9)] {
         world.ip(&format!(
             "tuntap add {name} mode tun\naddress add 10.{number}.0.2/32 dev {name}\n\
-             address add fd0{number}::2/128 dev {name}\nlink set {name} up"
+             address add fd0{number}::2/128 dev {name} nodad\nlink set {name} up"
         ));
     }
     lists.until_through("br-lan", Some("mr-office"));
@@ -454,7 +454,7 @@ fn lists_and_the_file_hold_together() {
     let load = Load::start(world);
     world.ip(
         "tuntap add mr-home mode tun\naddress add 10.9.0.2/32 dev mr-home\n\
-         address add fd09::2/128 dev mr-home\nlink set mr-home up",
+         address add fd09::2/128 dev mr-home nodad\nlink set mr-home up",
     );
     lists.until_through("br-guest", Some("mr-home"));
     lists.until_more("br-guest", "mr-home");

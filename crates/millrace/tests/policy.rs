@@ -358,7 +358,7 @@ fn held_packets_are_counted_and_a_missing_watch_is_told() {
     });
 
     let tunnel = "tuntap add mr-us mode tun\naddress add 10.99.0.2/32 dev mr-us\n\
-                  address add fd99::2/128 dev mr-us\nlink set mr-us up";
+                  address add fd99::2/128 dev mr-us nodad\nlink set mr-us up";
     all.world.ip(tunnel);
     assert_eq!(all.policy(&["refresh"]).0, Some(0));
     counted("through a tunnel", pc, FAR, false);

@@ -32,8 +32,10 @@ type Way = (u32, IpAddr);
 pub(crate) struct Uplink {
     /// The server that was called last.
     server: Option<IpAddr>,
-    /// The way of the call, or the last other way that was found; between calls, the way at the last look.
+    /// The way of the call, or the other way that ended it.
     way: Option<Way>,
+    /// The way at the last look.
+    last: Option<Way>,
     /// Another way, found at the last look.
     seen: Option<Way>,
     /// When to look at the host's network, after a change.
@@ -54,9 +56,14 @@ impl Uplink {
         self.look_at.get_or_insert(now + SETTLE);
     }
 
-    /// Records the way to a server that is called.
+    /// Records the way to a server that is about to be called. A look that is due stays due.
     pub(crate) fn calls(&mut self, server: IpAddr, leaving: Leaving<'_>) {
-        (self.server, self.way) = (Some(server), way(server, leaving).ok());
+        self.server = Some(server);
+        self.begins(way(server, leaving).ok());
+    }
+
+    fn begins(&mut self, way: Option<Way>) {
+        (self.way, self.last, self.seen) = (way, way, None);
     }
 
     /// Looks at the host's network if that is due. Returns whether to call the server at once: the call's source
@@ -67,20 +74,33 @@ impl Uplink {
         let Some(server) = self.server.filter(|_| due) else {
             return false;
         };
-        let (way, before) = (way(server, leaving).ok(), self.way);
-        let stays = |way| in_call && before.is_some_and(|it| reaches(way, it, leaving));
+        let way = way(server, leaving).ok();
+        let stays = |way, before| reaches(way, before, leaving);
+        self.leaves(now, in_call, way, stays, |before| !is_gone(before))
+    }
+
+    /// Decides about the present way. `stays` tells whether packets of a call that began on the second way can take the
+    /// first one, and `works` whether the host still has the way's source address.
+    fn leaves(
+        &mut self,
+        now: Instant,
+        in_call: bool,
+        way: Option<Way>,
+        stays: impl Fn(Way, Way) -> bool,
+        works: impl Fn(Way) -> bool,
+    ) -> bool {
+        let last = std::mem::replace(&mut self.last, way);
+        let before = if in_call { self.way } else { last };
+        let stays = |way| in_call && before.is_some_and(|it| stays(way, it));
         let moved = way.is_some_and(|it| before != Some(it) && !stays(it));
-        let works = || before.is_some_and(|it| !is_gone(it));
-        let is_doubtful = moved && in_call && self.seen != way && works();
+        let is_doubtful = moved && in_call && self.seen != way && before.is_some_and(works);
         self.seen = way.filter(|_| is_doubtful);
         if is_doubtful {
             self.look_at = Some(now + CONFIRM);
-            return false;
-        }
-        if moved || !in_call {
+        } else if moved {
             self.way = way;
         }
-        moved
+        moved && !is_doubtful
     }
 }
 
@@ -132,3 +152,6 @@ fn way(server: IpAddr, leaving: Leaving<'_>) -> io::Result<Way> {
         _ => Ok((dev, source)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -214,8 +214,9 @@ pub fn status_of(host: &Host, interface: &str) -> Value {
         let error = text.as_ref().err().map(ToString::to_string);
         error.is_some_and(|error| error.contains("does not answer"))
     };
-    let mut tries = (0..5).map(|_| ask());
-    let text = tries.find(|text| !is_late(text)).unwrap_or_else(ask);
+    let text = until_some("an answer of the tunnel", || {
+        Some(ask()).filter(|text| !is_late(text))
+    });
     let all: Value = serde_json::from_str(&text.unwrap()).unwrap();
     all[0].clone()
 }

@@ -43,7 +43,7 @@ pub struct Applied {
     /// Messages about steps that other programs removed or bypass, from the last check.
     pub(super) lost: Vec<String>,
     pub(super) rounds: Rounds,
-    /// Next hops of the host's own routes at the last check.
+    /// Next hops of the host's own routes for which the routes past the tunnel were made, or at the last check.
     pub(super) seen: Vec<(IpAddr, Option<Way>)>,
     /// Whether the interface stays when the process ends.
     persistent: bool,
@@ -177,12 +177,14 @@ impl Applied {
         if let Some(journal) = &mut self.journal {
             journal.set_interface(dev);
         }
+        let past: Vec<IpAddr> = plan.steps.iter().filter_map(Step::towards).collect();
+        let ways = self.ways(&past, system)?;
         let mut rivals = Rivals::new(dev);
         for step in &plan.steps {
             self.step(step, &mut rivals, system)?;
         }
-        self.keep(system)?;
-        self.look(system)
+        self.saw(ways);
+        self.keep(system)
     }
 
     /// Messages about settings that the tunnel requested and the host refused.

@@ -1,5 +1,7 @@
 //! Changes from one plan to another while the tunnel is up.
 
+use std::net::IpAddr;
+
 use super::effect::revert;
 use super::keep::Taker;
 use super::rivals::Rivals;
@@ -24,23 +26,25 @@ impl Applied {
         let (mut errors, mut undone) = (Vec::new(), Vec::new());
         let mut rivals = Rivals::new(dev);
         self.forget_refused(new);
-        let mut past = Vec::new();
+        let past = new.steps.iter().filter(|it| !old.steps.contains(it));
+        let past = past.filter(|it| !self.is_past(it));
+        let past: Vec<IpAddr> = past.filter_map(Step::towards).collect();
+        let ways = self.ways(&past, system);
         for step in &new.steps {
             // The route to a server has followed an uplink since, or was made when the tunnel connected to the server.
-            let is_outer = matches!(step, Step::OuterRoute { .. });
-            let is_there = is_outer && self.done.iter().any(|done| done.is_made_for(step));
-            if old.steps.contains(step) || matches!(step, Step::Mtu { .. }) || is_there {
+            let is_there = old.steps.contains(step) || self.is_past(step);
+            if is_there || matches!(step, Step::Mtu { .. }) {
                 continue;
             }
             if let Err(error) = self.step(step, &mut rivals, system) {
                 self.refuse(step, error.to_string());
                 errors.push(error);
             }
-            if let Step::OuterRoute { towards, .. } = step {
-                past.extend(*towards);
-            }
         }
-        undone.extend(self.look_at(&past, system).err());
+        match ways {
+            Ok(ways) => self.saw(ways),
+            Err(error) => undone.push(error),
+        }
         self.keep_routes_of_addresses(old, new, system);
         let has_dns = new.steps.iter().any(|it| matches!(it, Step::Dns { .. }));
         let has_table = new.steps.iter().any(Step::masquerades);
@@ -58,18 +62,9 @@ impl Applied {
             }
         }
         // Routes past the tunnel to servers that the tunnel no longer uses.
-        let leads = |step: &Step| {
-            matches!(
-                step,
-                Step::OuterRoute {
-                    towards: Some(_),
-                    ..
-                }
-            )
-        };
         let stale = self.done.iter().filter(|done| {
             let mut planned = new.steps.iter();
-            leads(done) && !planned.any(|step| step.leads_where(done))
+            done.towards().is_some() && !planned.any(|step| step.leads_where(done))
         });
         for step in stale.cloned().collect::<Vec<_>>() {
             undone.extend(self.retire(&step, system).err());
@@ -79,6 +74,12 @@ impl Applied {
             log::warn!("{}: {error}", self.ifname);
         }
         errors
+    }
+
+    /// Whether the planned step is a route past the tunnel that was made already.
+    fn is_past(&self, step: &Step) -> bool {
+        let is_outer = matches!(step, Step::OuterRoute { .. });
+        is_outer && self.done.iter().any(|done| done.is_made_for(step))
     }
 
     /// The steps of [`Plan::close_behind`] that are in force.

@@ -10,26 +10,27 @@ use crate::system::System;
 use crate::ways::{FIRST_METRIC, HostRoutes, Way, best, covers, is_same, with_free_metric};
 
 impl Applied {
-    /// Records where the host's own routes lead now, so that [`Applied::follow`] notices a change.
-    pub(super) fn look(&mut self, system: &mut dyn System) -> Result<(), ApplyError> {
-        let all: Vec<IpAddr> = self.towards().collect();
-        self.look_at(&all, system)
-    }
-
-    /// Records where the host's own routes to these addresses lead now, as routes past the tunnel were made.
-    pub(super) fn look_at(
-        &mut self,
+    /// The host's own routes to these addresses. Read them before the routes past the tunnel are made, and pass them to
+    /// [`Applied::saw`] afterwards.
+    pub(super) fn ways(
+        &self,
         all: &[IpAddr],
         system: &mut dyn System,
-    ) -> Result<(), ApplyError> {
-        if !all.is_empty() {
-            let host = self.host(system)?;
-            let kept: Vec<IpAddr> = self.towards().filter(|it| !all.contains(it)).collect();
-            self.seen.retain(|(towards, _)| kept.contains(towards));
-            let seen = all.iter().map(|towards| (*towards, host.way(*towards)));
-            self.seen.extend(seen);
+    ) -> Result<Vec<(IpAddr, Option<Way>)>, ApplyError> {
+        if all.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let host = self.host(system)?;
+        Ok(all.iter().map(|to| (*to, host.way(*to))).collect())
+    }
+
+    /// Records the ways that routes past the tunnel were made for, so that [`Applied::follow`] notices a change. Routes
+    /// to other addresses keep their record.
+    pub(super) fn saw(&mut self, ways: Vec<(IpAddr, Option<Way>)>) {
+        let all: Vec<IpAddr> = self.towards().collect();
+        let is_new = |to: &IpAddr| ways.iter().any(|(new, _)| new == to);
+        self.seen.retain(|(to, _)| all.contains(to) && !is_new(to));
+        self.seen.extend(ways);
     }
 
     /// Moves the routes past the tunnel to the host's current route, and restores the tunnel's own steps that another
@@ -48,7 +49,8 @@ impl Applied {
     }
 
     fn follow_past(&mut self, system: &mut dyn System) -> Result<bool, ApplyError> {
-        if self.towards().next().is_none() {
+        let all: Vec<IpAddr> = self.towards().collect();
+        if all.is_empty() {
             return Ok(false);
         }
         let host = self.host(system)?;
@@ -80,8 +82,8 @@ impl Applied {
             }
             moved = true;
         }
-        // Read again: `follow`'s own changes must not look like the host's.
-        self.look(system)?;
+        // Not read again: a change since would never be followed.
+        self.saw(all.into_iter().map(|to| (to, host.way(to))).collect());
         Ok(moved)
     }
 
@@ -144,7 +146,7 @@ impl Applied {
             return Err(error.into());
         }
         self.done.push(step);
-        self.look(system)?;
+        self.saw(vec![(addr, host.way(addr))]);
         Ok(true)
     }
 
@@ -173,10 +175,7 @@ impl Applied {
     }
 
     fn towards(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.done.iter().filter_map(|step| match step {
-            Step::OuterRoute { towards, .. } => *towards,
-            _ => None,
-        })
+        self.done.iter().filter_map(Step::towards)
     }
 
     fn host(&self, system: &mut dyn System) -> Result<HostRoutes, ApplyError> {

@@ -39,6 +39,9 @@ struct Link {
 /// An address of an interface: interface, address, prefix, other end.
 type Assigned = (u32, IpAddr, u8, Option<IpAddr>);
 
+/// What another program does to a host.
+pub(crate) type Change = fn(&mut Memory);
+
 /// A host.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
@@ -60,6 +63,8 @@ pub(crate) struct Memory {
     pub(crate) fault: Option<(usize, Fault)>,
     /// Number of changes requested so far.
     pub(crate) changes: usize,
+    /// What another program does right after the routes are listed, and how many listings come before.
+    pub(crate) meanwhile: Option<(usize, Change)>,
 }
 
 fn refused(operation: &'static str, error: Errno) -> NetlinkError {
@@ -104,6 +109,7 @@ impl Memory {
             persistent: false,
             fault: None,
             changes: 0,
+            meanwhile: None,
         };
         let ip = |text: &str| text.parse().unwrap();
         memory.set_up(2).unwrap();
@@ -277,6 +283,15 @@ impl System for Memory {
     fn routes(&mut self, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {
         let mut routes = self.routes.clone();
         routes.retain(|route| table.is_none_or(|table| route.table == table));
+        match &mut self.meanwhile {
+            Some((0, change)) => {
+                let change = *change;
+                self.meanwhile = None;
+                change(self);
+            }
+            Some((left, _)) => *left -= 1,
+            None => {}
+        }
         Ok(routes)
     }
 

@@ -118,11 +118,16 @@ impl Name {
         }
     }
 
-    /// Brings a failed look-up forward, as the network has changed: an uplink may be there now.
+    /// Brings a failed look-up forward, as the network has changed: an uplink may be there now. A look-up that is running
+    /// and fails is repeated soon.
     pub fn hurry(&mut self, now: Instant) {
-        if self.addresses.is_empty() && matches!(self.stage, Stage::Due(_)) {
+        if self.addresses.is_empty() {
             self.pause = PAUSE_MIN;
-            self.stage = Stage::Due(now);
+            match self.stage {
+                Stage::Due(_) => self.stage = Stage::Due(now),
+                // It may have begun without the uplink; the pause after it is short.
+                Stage::Runs | Stage::Rests => {}
+            }
         }
     }
 

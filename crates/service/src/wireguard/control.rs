@@ -207,6 +207,11 @@ impl Machine {
         if let Some(words) = words.filter(|_| !self.is_told) {
             self.log_peer(id, words, cx);
         }
+        if unanswered > 0 && self.lines.is_none() {
+            // Our address may be that of an uplink which no longer reaches the peer. Without a key, no other check
+            // finds that out.
+            cx.plane.forget_source(id);
+        }
         let name = self.names.get_mut(&id).filter(|_| unanswered > 0);
         let next = name.and_then(|name| name.unanswered(now));
         let current = cx.endpoint(id).map(|endpoint| endpoint.addr);

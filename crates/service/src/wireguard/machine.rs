@@ -357,7 +357,7 @@ impl Machine {
         let sourced = |id: &PeerId| {
             let state = cx.peer(*id);
             let endpoint = state.line?.endpoint;
-            // Without a key nothing is sent, and the handshake brings a new source.
+            // Without a key only handshakes are sent; a repetition forgets the source.
             let source = endpoint.source.filter(|_| state.sealed.is_some())?;
             Some((*id, endpoint.addr.ip(), source.ifindex))
         };

@@ -323,6 +323,30 @@ fn peers_that_are_reached_through_another_interface_are_called_from_any_address(
     assert!(source(&world).is_none());
 }
 
+/// The uplink changes while there is no session, and the first handshake leaves by the old one, which still has an
+/// address.
+#[test]
+fn an_unanswered_handshake_is_repeated_from_any_address() {
+    let mut world = pair();
+    assert!(reaches(&mut world));
+    let source = |world: &World| {
+        let fake = &world.hosts[0].plane.fake;
+        fake.peer(fake.peers()[0])?.line?.endpoint.source
+    };
+    // Keys are erased nine minutes after the last handshake.
+    pass(&mut world, 700);
+    world.hosts[0].outside.ifindex = 7;
+    world.tell(0, Event::NetworkChanged);
+    pass(&mut world, 1);
+    assert!(source(&world).is_some(), "nothing is sent yet");
+    world.wire.deaf = Some(world.hosts[1].address());
+    world.send(0, 1);
+    pass(&mut world, 1);
+    assert!(source(&world).is_some(), "the first handshake");
+    pass(&mut world, 6);
+    assert!(source(&world).is_none());
+}
+
 #[test]
 fn under_load_who_comes_back_with_a_cookie_is_served() {
     let mut world = pair();

@@ -245,7 +245,7 @@ impl Guarded {
         for _ in 0..cycles {
             self.ip(
                 "tuntap add mr-plain mode tun\naddress add 10.99.0.2/32 dev mr-plain\n\
-                 address add fd99::2/128 dev mr-plain\nlink set mr-plain up",
+                 address add fd99::2/128 dev mr-plain nodad\nlink set mr-plain up",
             );
             load.wait(SOME);
             self.ip("link delete mr-plain");

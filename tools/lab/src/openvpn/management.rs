@@ -3,12 +3,9 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
 
+use super::running::PATIENCE;
 use crate::LabError;
-
-/// How long to wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection to a program's management socket.
 #[derive(Debug)]

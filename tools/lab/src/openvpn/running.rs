@@ -12,8 +12,8 @@ use crate::{Exit, Host, LabError, Process};
 /// The line that every OpenVPN logs when it is connected, or ready for clients.
 pub const READY_LINE: &str = "Initialization Sequence Completed";
 
-/// How long to wait for that line: long for a busy machine, bounded for a broken program.
-const READY: Duration = Duration::from_secs(40);
+/// How long to wait for a program: long for a busy machine, bounded for a broken program.
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// An OpenVPN program in a host. Dropping the value kills the program and deletes its directory.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl<'h> RunningOpenVpn<'h> {
     pub fn wait_for_lines(&mut self, text: &str, times: usize) -> Result<(), LabError> {
         let what = format!("{text:?}, {times} times");
         let wanted = |line: &str| line.contains(text);
-        self.process.wait_for_lines(&what, times, READY, wanted)
+        self.process.wait_for_lines(&what, times, PATIENCE, wanted)
     }
 
     /// Number of lines in the program's log that contain `text`.

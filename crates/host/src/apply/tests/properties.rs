@@ -220,6 +220,66 @@ fn a_table_stays_known_where_the_kernel_refuses_the_next() {
     }
 }
 
+/// Another uplink replaces the default route while a tunnel follows a change before that, or makes other routes.
+#[test]
+fn a_gateway_that_changes_between_two_looks_is_followed() {
+    let step = |last: u8, via: &str| Step::OuterRoute {
+        dst: ip(&format!("192.0.2.{last}")),
+        prefix: 32,
+        via: Some(ip(via)),
+        dev: 2,
+        metric: 1,
+        towards: Some(ip(&format!("192.0.2.{last}"))),
+    };
+    let halves = [into_tunnel("0.0.0.0", 1), into_tunnel("128.0.0.0", 1)];
+    let first = [&[Step::Up, step(1, "198.51.100.1")][..], &halves].concat();
+    let both = [&first[..], &[step(2, "198.51.100.1")]].concat();
+    let (first, both) = (steps(first), steps(both));
+    let renews = |host: &mut Memory| {
+        host.delete_route(&default_by(ip("198.51.100.1"))).unwrap();
+        host.add_route(&default_by(ip("198.51.100.5"))).unwrap();
+    };
+    type Act = fn(&mut Applied, &mut Memory, &Plan, &Plan);
+    let acts: [(&str, Act); 4] = [
+        ("follow", |it, host, _, _| {
+            it.follow(host).unwrap();
+        }),
+        ("keep outside", |it, host, _, _| {
+            assert!(it.keep_outside(ip("192.0.2.2"), host).unwrap());
+        }),
+        ("change", |it, host, before, after| {
+            assert!(it.change(before, after, host).is_empty());
+        }),
+        ("add", |it, host, before, after| {
+            let more = &after.steps[before.steps.len()..];
+            it.add(&steps(more), host).unwrap();
+        }),
+    ];
+    for (name, act) in acts {
+        for moment in 0.. {
+            let scratch = tempfile::tempdir().unwrap();
+            let mut host = Memory::new();
+            let mut applied = apply(scratch.path(), &first, "tun0", &mut host).unwrap();
+            host.meanwhile = Some((moment, renews));
+            act(&mut applied, &mut host, &first, &both);
+            let changed = host.meanwhile.take().is_none();
+            applied.follow(&mut host).unwrap();
+            let way = host.route_get(ip("192.0.2.1"), 0).unwrap();
+            let gateway = if changed {
+                "198.51.100.5"
+            } else {
+                "198.51.100.1"
+            };
+            assert_eq!(way.via, Some(ip(gateway)), "{name}, listing {moment}");
+            assert!(applied.take_back(&mut host).is_empty());
+            if !changed {
+                assert!(moment > 0, "{name} lists routes");
+                break;
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_applied_and_undone_leaves_no_difference(want in wants(), host in hosts()) {

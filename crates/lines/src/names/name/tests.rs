@@ -71,6 +71,21 @@ fn a_name_that_is_not_found_is_asked_for_less_and_less_often_and_logged_once() {
     assert_eq!(name.due(), None);
 }
 
+/// An uplink comes while a look-up runs that began without it: it fails, and is repeated soon.
+#[test]
+fn a_look_up_that_began_too_early_is_repeated_soon() {
+    let (mut name, mut now) = name("vpn.example:51820");
+    for _ in 0..5 {
+        look_up(&mut name, &[], None, now).unwrap_err();
+        now = name.due().unwrap();
+    }
+    name.begin(Whose::Target, 7);
+    name.hurry(now);
+    assert_eq!(name.due(), None, "one at a time");
+    let _ = name.looked_up(Err("no answer".to_owned()), None, now);
+    assert_eq!(name.due(), Some(now + SECOND));
+}
+
 #[test]
 fn all_addresses_are_tried_before_the_name_is_looked_up_anew() {
     let (mut name, now) = name("vpn.example:51820");

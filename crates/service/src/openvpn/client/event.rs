@@ -84,6 +84,9 @@ pub(super) enum Event {
     InterfaceGone,
     /// Links or routes of the host have changed.
     NetworkChanged,
+    /// The server is reached by another way than before: the TCP connection, or the dial, keeps an address that no longer
+    /// leads to it.
+    Moved,
     /// The clock was set or a route came back; earlier attempts may have failed for lack of it.
     Hurry,
     /// A step failed, and the later steps of its event were dropped.

@@ -21,7 +21,7 @@ use openvpn::tls::TlsSettings;
 use openvpn_host::connect::DialError;
 use openvpn_host::monitored::ProcessRequest;
 use openvpn_host::revocation::RevocationFile;
-use plane::{Now, StreamId};
+use plane::Now;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -150,11 +150,8 @@ impl<'a> Executor<'a> {
         let leaves = context.leaves_now();
         self.events.extend(leaves.map(Event::Signal));
         let now = Now::read().monotonic;
-        if self.host.has_moved(now) {
-            let stream = StreamId(self.host.streams);
-            // Without a pause, as the server did not end the connection.
-            self.events
-                .extend([Event::StreamClosed(stream), Event::Hurry]);
+        if self.host.has_moved(now, self.machine.calls_by_stream()) {
+            self.events.push_back(Event::Moved);
         }
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
             self.events.push_back(Event::Deadline);

@@ -107,6 +107,8 @@ pub(super) struct Machine<'a> {
     phase: Phase,
     /// Number of the last request.
     number: u64,
+    /// The next pause is skipped, as the cause of a failure of the present attempt may be gone.
+    hurries: bool,
     /// The interface, while there is one.
     ifname: Option<String>,
     /// Addresses, routes and name servers that are set.
@@ -160,6 +162,7 @@ impl<'a> Machine<'a> {
             calling: Calling::default(),
             phase: Phase::Idle,
             number: 0,
+            hurries: false,
             ifname: None,
             network: None,
             up_runs: false,
@@ -230,12 +233,8 @@ impl<'a> Machine<'a> {
                 cx.steps.begin();
                 self.read_lines(cx);
             }
-            Event::Hurry => {
-                if let Phase::Pause(_) = self.phase {
-                    self.attempts.hurry();
-                    self.next_attempt(cx);
-                }
-            }
+            Event::Moved => self.moved(cx),
+            Event::Hurry => self.hurry(cx),
             Event::InterfaceGone => {
                 // The notice may come more than once.
                 self.is_gone = self.ifname.is_some();

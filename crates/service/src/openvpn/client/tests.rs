@@ -7,6 +7,7 @@ mod by_lines;
 mod by_stream_lines;
 mod data_plane;
 mod fake_host;
+mod moves;
 mod options;
 mod scenarios;
 mod scripts;

@@ -236,6 +236,7 @@ impl Host for ThisHost<'_> {
         while self.inbox.next_arrival().is_some() || self.inbox.next_message().is_some() {}
         self.inbox.take_notices();
         self.inbox.take_closed();
+        self.calls(&target);
         if target.connection.protocol.transport.is_tcp() {
             self.background.dial(number, *target, login);
             return Ok(None);

@@ -26,10 +26,9 @@ impl ThisHost<'_> {
         socket: Option<Socket>,
     ) -> Result<Dialled, Failure> {
         let context = self.context;
-        let Some((plane, link)) = &self.device else {
+        let Some((plane, _)) = &self.device else {
             return Err("no interface".into());
         };
-        self.uplink = Uplink::default();
         match socket {
             None => Err("the attempt was cancelled".into()),
             // Each line has its own sockets.
@@ -49,9 +48,6 @@ impl ThisHost<'_> {
                     plane.close_line(LineId::FIRST);
                 }
                 let remote = socket.peer_addr()?;
-                if context.config.lines.lines.is_empty() {
-                    self.uplink.calls(remote.ip(), leaving(context, &link.name));
-                }
                 self.streams += 1;
                 let id = StreamId(self.streams);
                 plane.add_stream(id, LineId::FIRST, socket)?;
@@ -60,11 +56,28 @@ impl ThisHost<'_> {
         }
     }
 
-    /// Whether the TCP connection cannot go on, as its source address no longer leads to the server, but another does.
-    pub(super) fn has_moved(&mut self, now: Instant) -> bool {
+    /// Records the way to a server before it is called: a change of the host's network may come during the dial. Only
+    /// TCP over the host's own uplink is bound to its way.
+    pub(super) fn calls(&mut self, target: &Target) {
+        let context = self.context;
+        let is_tcp = target.connection.protocol.transport.is_tcp();
+        if let Some((_, link)) = &self.device
+            && is_tcp
+            && context.config.lines.lines.is_empty()
+        {
+            let leaving = leaving(context, &link.name);
+            self.uplink.calls(target.remote.ip(), leaving);
+        } else {
+            self.uplink = Uplink::default();
+        }
+    }
+
+    /// Whether the TCP connection, or the dial, cannot go on, as its source address no longer leads to the server, but
+    /// another does; or, when there is none, whether the server may be reached again.
+    pub(super) fn has_moved(&mut self, now: Instant, in_call: bool) -> bool {
         let tunnel = self.device.as_ref().map_or("", |(_, link)| &link.name);
         let leaving = leaving(self.context, tunnel);
-        self.uplink.has_moved(now, true, leaving)
+        self.uplink.has_moved(now, in_call, leaving)
     }
 
     /// Opens a line's sockets.

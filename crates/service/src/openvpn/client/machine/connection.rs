@@ -51,6 +51,8 @@ pub(super) enum End {
     Failed(String),
     /// Connect again over another line, for this reason.
     OtherLine(String),
+    /// Connect again from another source address.
+    Moved,
     /// The kernel's data plane refused the session, for this reason.
     #[cfg(feature = "kernel")]
     Refused(String),

@@ -1,5 +1,6 @@
 //! Steps from the choice of a server to an open socket.
 
+use super::connection::End;
 use super::ending::Outcome;
 use super::{Machine, Phase};
 use crate::openvpn::Ended;
@@ -30,7 +31,14 @@ impl Machine<'_> {
     /// Continues with the next server, or with the step before it.
     pub(super) fn next_attempt(&mut self, cx: &mut Cx<'_>) {
         match self.attempts.next(cx.now.monotonic) {
-            Next::Target(target) => self.show_login(target, None, cx),
+            Next::Target(target) => {
+                self.hurries = false;
+                self.show_login(target, None, cx);
+            }
+            Next::Wait(..) if std::mem::take(&mut self.hurries) => {
+                self.attempts.hurry();
+                self.next_attempt(cx);
+            }
             Next::Wait(until, begins) => {
                 if let Some(pause) = begins {
                     cx.info(format!("Restart pause, {} second(s)", pause.as_secs()));
@@ -47,6 +55,43 @@ impl Machine<'_> {
                 cx.error(why.to_string());
                 self.end(Ended::Exit(1), cx);
             }
+        }
+    }
+
+    /// Whether a TCP connection to the server is open or being made.
+    pub(in crate::openvpn::client) fn calls_by_stream(&self) -> bool {
+        match &self.phase {
+            Phase::Dial(..) => true,
+            Phase::Connection(it) => it.stream.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Calls the same server again at once: packets from the source address of the TCP connection, or of the dial, no
+    /// longer reach it.
+    pub(super) fn moved(&mut self, cx: &mut Cx<'_>) {
+        match &self.phase {
+            Phase::Connection(it) if it.stream.is_some() => self.with_connection(cx, |_, it, _| {
+                it.end.get_or_insert(End::Moved);
+            }),
+            Phase::Dial(..) => {
+                cx.later(|host| host.cancel());
+                let outcome = self.calls_anew(cx);
+                self.after_attempt(outcome, cx);
+            }
+            _ => self.hurry(cx),
+        }
+    }
+
+    /// Ends the pause, or skips the next one if an attempt is under way: the cause of its failure may be gone.
+    pub(super) fn hurry(&mut self, cx: &mut Cx<'_>) {
+        match self.phase {
+            Phase::Pause(_) => {
+                self.attempts.hurry();
+                self.next_attempt(cx);
+            }
+            Phase::Connection(_) => {}
+            _ => self.hurries = true,
         }
     }
 

@@ -72,7 +72,8 @@ impl Machine<'_> {
                 cx.info(format!("{words}; reconnecting"));
                 Outcome::Same
             }
-            (End::OtherLine(_), Some(signal)) => Outcome::Signal(signal),
+            (End::Moved, None) => self.calls_anew(cx),
+            (End::OtherLine(_) | End::Moved, Some(signal)) => Outcome::Signal(signal),
             (End::Failed(error), _) => {
                 cx.error(error);
                 Outcome::Again
@@ -98,6 +99,13 @@ impl Machine<'_> {
         // The pause is for servers that fail.
         self.attempts.at_once();
         leaving.map_or(Outcome::Same, Outcome::Signal)
+    }
+
+    /// Prepares another call of the same server, without a pause: it did not end the attempt.
+    pub(super) fn calls_anew(&mut self, cx: &mut Cx<'_>) -> Outcome {
+        cx.info("the uplink has changed; reconnecting");
+        self.attempts.at_once();
+        Outcome::Same
     }
 
     /// Handles an attempt that failed with this error.
