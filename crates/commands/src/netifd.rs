@@ -121,6 +121,7 @@ pub(crate) fn run(matches: &ArgMatches) -> crate::Outcome {
         program: Program::running(),
     };
     if matches.get_flag(JUDGE) {
+    lines::names::is_of(&at.interface);
         return judge(matches, &at);
     }
     let Ok(claim) = claim(&at, &mut waiting) else {
